@@ -73,9 +73,10 @@ test-rules: setup ## Run the tests of the pure rules (seconds)
 proof: setup ## Run the proofs in full (hours), or some of them: PROOFS="P1 P4"; writes docs/proof
 	@$(BIN)/python -m tests.proof $(PROOFS)
 
-check: setup ## Lint, format, types, layers, docs
+check: setup ## Lint, format, banned words, types, layers, docs
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
+	@$(BIN)/python -m tests.banned_words
 	@$(BIN)/mypy
 	@$(PYTEST) tests/test_layers.py tests/test_docs.py
 
@@ -131,18 +132,18 @@ screenshots: setup ## Make the README's pictures of the dashboard (needs chromiu
 bench-setup: setup
 	@$(PIP) --quiet -r requirements-bench.lock
 
-clients: setup ## Make the generated parts of the clients anew
+clients: setup ## Regenerate the generated parts of the clients
 	@$(BIN)/python -m clients.types_for_typescript
 	@$(BIN)/python -m clients.parts_for_python
 
-manifests: setup ## Make deploy/kubernetes anew from the chart in deploy/helm
+manifests: setup ## Regenerate deploy/kubernetes from the chart in deploy/helm
 	@$(BIN)/python -m tests.chart
 
 fmt: setup ## Format and sort imports
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-lock: setup ## Pin the dependencies of pyproject.toml anew (names, versions, hashes; no addresses)
+lock: setup ## Pin the dependencies of pyproject.toml again (names, versions, hashes; no addresses)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check pip-tools
 	@$(COMPILE) --extra=oidc --extra=passkeys -o requirements.lock pyproject.toml
 	@$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["dist"], sep="\n")' \

@@ -17,7 +17,7 @@ import msgspec
 from rounds import ROOT
 from send import TO
 
-from heliograph.cli.load import LoadCaller, whole
+from heliograph.cli.load import LoadClient, is_complete
 
 RECORD = struct.Struct("=Qddi30s")  # number, when it was due and when answered (monotonic), status, the message's id
 CONNECTIONS_MAX = 500
@@ -39,7 +39,7 @@ class Arrival(msgspec.Struct, frozen=True):
 
 def run(port: int, text: bytes, rate: float, seconds: float, path: Path) -> None:
     count = int(rate * seconds)
-    epoll, busy, idle = select.epoll(), dict[int, tuple[LoadCaller, int, float]](), deque[LoadCaller]()
+    epoll, busy, idle = select.epoll(), dict[int, tuple[LoadClient, int, float]](), deque[LoadClient]()
     started, sent = time.monotonic(), 0
     with path.open("wb") as log:
         while sent < count or busy:
@@ -50,7 +50,7 @@ def run(port: int, text: bytes, rate: float, seconds: float, path: Path) -> None
                 if idle:
                     caller = idle.popleft()  # in turn: none is idle for so long that the server closes it
                 else:
-                    caller = LoadCaller(port)
+                    caller = LoadClient(port)
                     epoll.register(caller.socket.fileno(), select.EPOLLIN)
                 caller.socket.sendall(text.replace(TO, b"%012d" % sent))
                 busy[caller.socket.fileno()] = (caller, sent, started + sent / rate)
@@ -64,7 +64,7 @@ def run(port: int, text: bytes, rate: float, seconds: float, path: Path) -> None
                 if not came:
                     raise SystemExit("the server closed a connection")
                 caller.came += came
-                if whole(caller.came):
+                if is_complete(caller.came):
                     status = int(caller.came[9:12])
                     answer = msgspec.json.decode(caller.came.partition(b"\r\n\r\n")[2], type=Answer)
                     log.write(RECORD.pack(which, due, time.monotonic(), status, answer.id.encode()))

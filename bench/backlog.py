@@ -25,11 +25,12 @@ PRIORITIES = ("critical", "normal", "bulk")
 RATE = 5.0  # a second, of each priority
 MOST_S = 1.0  # for 99 % of what is critical
 FILL_S = 600.0
-ABOUT = """# Urgent mail beside a backlog
+ABOUT = """# Urgent mail during a backlog
 
-`make bench-backlog` accepts a hundred thousand bulk mails while nothing is delivered. Then a process begins to deliver,
-and for a minute five mails a second of each priority come in. All are signed twice and go to one relay over 20
-connections. Time to hand-over is from the 202 until the relay has the mail; bulk mails wait behind earlier ones."""
+`make bench-backlog` accepts a hundred thousand bulk emails while nothing is delivered. Then a process starts to
+deliver, and for a minute five emails per second of each priority are accepted. All are signed twice and sent to one
+relay over 20 connections. The time to send is from the 202 until the relay has the email; bulk emails wait behind
+earlier ones."""
 
 
 def mail(priority: str, place: str = "") -> str:
@@ -83,7 +84,7 @@ def measure(
 def main() -> None:
     given = arguments(__doc__, databases="sqlite,postgres", count=100_000, seconds=60.0)
     count, seconds = (2_000, 5.0) if given.quick else (given.count, given.seconds)
-    rows = [["", "priority", "mails", "p50 s", "p90 s", "p99 s", "99 % of critical in 1 s", "waiting", "handed over"]]
+    rows = [["", "priority", "mails", "p50 s", "p90 s", "p99 s", "99 % of critical in 1 s", "waiting", "sent"]]
     figure, runs = Figure(figsize=(12, 4), layout="constrained"), list[str]()
     with folder_on_disk() as folder, ExitStack() as stack:
         machine = look_at_machine(folder)
@@ -101,13 +102,13 @@ def main() -> None:
                     shown = [f"{percentile(waits, share):.2f}" for share in (50, 90, 99)]
                     rows.append([runs[-1], name, f"{len(waits):,}", *shown, met, f"{left:,}", f"{taken:,}"])
                     axes.plot(*zip(*sorted(times), strict=True), ".", label=name, markersize=3)
-                axes.set(title=f"{runs[-1]}: 202 to hand-over, s", xlabel="s", yscale="log")
+                axes.set(title=f"{runs[-1]}: 202 to send, s", xlabel="s", yscale="log")
                 axes.grid(alpha=0.3)
                 axes.legend(fontsize="small")
     print(table(*rows))
     if not given.quick:
         figure.savefig(RESULTS / "backlog.svg", metadata={"Date": None})
-        picture = "![time to hand-over by priority](backlog.svg)"
+        picture = "![time to send by priority](backlog.svg)"
         write_part("backlog", [ABOUT, made_by(given, machine), table(*rows), picture])
 
 

@@ -30,13 +30,14 @@ CONNECTIONS = 4
 BATCHED = ", batches"
 ABOUT = f"""# Sending in batches
 
-`make bench-batch` measures emails that come {SIZE} in a request (`POST /v1/emails/batch`) beside the same emails
-one by one.
+`make bench-batch` compares emails sent {SIZE} per request (`POST /v1/emails/batch`) with the same emails sent
+one per request.
 
-- **Single sends**: as in accept.md at {AT} connections. **Batches**: over {CONNECTIONS} connections, each with the next
-  when the last is answered. Both are durable before their 202, and each email has its own id, rows and checks.
-- **Rounds**: both in turns on the same process, `heliograph serve --role api`; ratios are made inside a round. CPU time
-  is that of the server for each email."""
+- **Single sends**: as in accept.md at {AT} connections. **Batches**: over {CONNECTIONS} connections, each of which
+  sends the next batch after the response. Both are durable before their 202, and each email has its own id, rows and
+  checks.
+- **Rounds**: both take turns on the same process, `heliograph serve --role api`; ratios are computed within a round.
+  CPU time is the server's CPU time per email."""
 
 
 def make_batches(count: int) -> list[bytes]:

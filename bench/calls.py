@@ -33,7 +33,7 @@ from django.core.mail import get_connection
 from postmarker.core import PostmarkClient
 from requests.adapters import HTTPAdapter
 from tests.compat import site
-from tests.compat.resend_calls import HELLO, REFUSED, WORKS, Known
+from tests.compat.resend_calls import HELLO, REFUSED, WORKS, ExistingRecords
 from tests.service import TOKENS, free_port, until
 from twilio.rest import Client
 
@@ -44,7 +44,7 @@ KEY, PHONE = TOKENS["ACME"], "+15005550006"
 AT = "127.9.9.9"  # where the names below lead
 NAMES = {"api.resend.com": "resend", "postal.acme.test": "postal", "postmark.acme.test": "postmark"}
 PACKAGES = ("@atech/postal", "@auth/core", "@payloadcms/email-resend", "postmark", "resend", "twilio")
-BARE = re.compile("There is no such call here|is not possible here|no such route|not with this method")
+BARE = re.compile("There is no such call here|is not possible here|no endpoint with this path|not support this method")
 MAIL = {"From": "hello@acme.test", "To": "delivered@simulator.test", "Subject": "Hi", "TextBody": "Hi"}
 WORDS = {"Subject": "Hi {{name}}", "TextBody": "Hi {{name}}", "HtmlBody": "<p>Hi {{name}}</p>"}
 
@@ -195,7 +195,7 @@ def resend_ids(base: str) -> dict[str, str]:
 
 def resend_python(ids: Mapping[str, str]) -> Told:
     numbers = itertools.count(1000)
-    known = Known(**ids, number=lambda: next(numbers))
+    known = ExistingRecords(**ids, number=lambda: next(numbers))
     calls = WORKS | {name: call for name, (call, *_) in REFUSED.items()}
     return tried(
         {name: lambda call=call: call(known) for name, call in calls.items()},  # type: ignore[misc]
@@ -252,7 +252,7 @@ def twilio_python(base: str) -> Told:
             "accessTokens.create": lambda: service.access_tokens.create(identity="me", factor_type="push"),
             "templates.list": verify.templates.list,
             "safelist.create": lambda: verify.safelist.create(phone_number=PHONE),
-            "forms.fetch": lambda: verify.forms("form-push").fetch(),
+            "forms.fetch": lambda: verify.variants("form-push").fetch(),
             "accounts.fetch": lambda: client.api.v2010.accounts("AC0123456789").fetch(),
             "balance.fetch": client.balance.fetch,
             "incomingPhoneNumbers.list": client.incoming_phone_numbers.list,
@@ -318,7 +318,7 @@ def postmarker(port: int) -> Told:
             "messages.outbound.all": lambda: client.messages.outbound.all(count=10),
             "messages.outbound.get": lambda: client.messages.outbound.get(sent),
             "messages.outbound.get_dump": lambda: client.messages.outbound.get_dump(sent),
-            "messages.outbound.opens.all": lambda: client.messages.outbound.opens.all(count=10),
+            "messages.outbound.opens.all": lambda: client.messages.outbound.is_opening.all(count=10),
             "messages.inbound.all": lambda: client.messages.inbound.all(count=10),
             "messages.inbound.get": lambda: client.messages.inbound.get("1"),
             "messages.inbound.bypass": lambda: client.messages.inbound.bypass("1"),

@@ -98,7 +98,7 @@ async def _build_index(database: str) -> None:
     """Of parts of texts, which a duty of a running service builds in time."""
     with TemporaryDirectory() as folder:
         async with open_store(Settings(database=database, data=Path(folder)), Clock(), "bench/0") as store:
-            while await store.grams.build_next():
+            while await store.search_index.build_next():
                 continue
 
 

@@ -37,7 +37,7 @@ from heliograph.domain.setup.records import KEEP_MESSAGES_DAYS, TeamRecord
 from heliograph.runtime.clock import Clock
 from heliograph.settings import Settings
 from heliograph.storage import retention
-from heliograph.storage.engine.database import Story, T
+from heliograph.storage.engine.database import T, TxFunction
 
 READS, LISTS = 200, 20  # times each
 ALL_S, ALL_RATE = 15.0, 50
@@ -196,7 +196,7 @@ async def _purge(settings: Settings, now: int) -> list[float]:
     async with open_store(settings, Clock(), "bench/0") as store:
         write = store.database.write
 
-        async def timed(story: Story[T]) -> T:
+        async def timed(story: TxFunction[T]) -> T:
             began = time.perf_counter()
             try:
                 return await write(story)

@@ -35,15 +35,15 @@ TEAM = "/dashboard/teams/team_bench"
 EXPECTED = 0.95  # of the accepts without a dashboard (issue 6)
 PASSWORD = "correct horse battery"
 LIVE = ", live"
-ABOUT = """# Dashboards that are open live
+ABOUT = """# Open dashboards
 
-`make bench-live` measures what ten open dashboards take from the accept path of the process that serves them.
+`make bench-live` measures how much ten open dashboards slow down the accept path of the process that serves them.
 
-- **Accepting**: as in accept.md at 128 connections, `heliograph serve --role api`, which answers the pages too.
-- **Dashboards**: five open on Overview, five on Messages, of the team that sends. Each holds its stream of server-sent
-  events and fetches its page whenever it is told of a change, as `page.js` does; nothing is drawn.
-- **Rounds**: without and with them in turns on the same process; ratios are made inside a round. "pages/s" is how many
-  pages were fetched while it was measured: with none, nothing would have been live."""
+- **Accepting**: as in accept.md at 128 connections, `heliograph serve --role api`, which also serves the pages.
+- **Dashboards**: five open on Overview, five on Messages, of the team that sends. Each keeps a stream of server-sent
+  events open and fetches its page after each change event, as `page.js` does; nothing is rendered.
+- **Rounds**: without and with dashboards in turns on the same process; ratios are computed within a round. "pages/s" is
+  the number of pages fetched during the measurement: 0 would mean that no page was updated."""
 
 
 class Dashboard(threading.Thread):

@@ -8,7 +8,7 @@ import sys
 
 import msgspec
 
-from heliograph.cli.load import Load, Loaded, Turns, request
+from heliograph.cli.load import Load, LoadRounds, LoadTarget, request
 
 SENT = 1000  # different recipients, one after the other
 TURN_S = 0.25
@@ -30,9 +30,9 @@ def _request(token: str, to: str) -> bytes:
     return request(token, mail)
 
 
-def run(servers: list[Loaded], connections: int, seconds: float, requests: list[bytes]) -> list[dict[str, object]]:
+def run(servers: list[LoadTarget], connections: int, seconds: float, requests: list[bytes]) -> list[dict[str, object]]:
     """One for each server."""
-    turns = [Turns(server, connections, requests) for server in servers]
+    turns = [LoadRounds(server, connections, requests) for server in servers]
     measured = [Load() for _ in servers]
     pairs = list(zip(turns, measured, strict=True))
     for own, _ in pairs:
@@ -62,5 +62,5 @@ if __name__ == "__main__":
     parser.add_argument("--connections", type=int, default=128)
     parser.add_argument("--seconds", type=float, default=5)
     given = parser.parse_args()
-    servers = msgspec.json.decode(sys.stdin.buffer.read(), type=list[Loaded])
+    servers = msgspec.json.decode(sys.stdin.buffer.read(), type=list[LoadTarget])
     print(json.dumps(run(servers, given.connections, given.seconds, make_requests(given.token))))

@@ -14,7 +14,7 @@ from mail_install import HARAKA, Missing, run
 from mail_servers import DOMAIN, SESSIONS, MailServer
 from servers import SEND_S
 
-from heliograph.domain.mail.dkim import make_key, public_record
+from heliograph.domain.mail.dkim import generate_key, public_record
 
 SELECTOR = "bench"
 BODY = 5 * 1024  # octets
@@ -26,7 +26,7 @@ class Peer(MailServer):
 
     def __init__(self, folder: Path, sink: int) -> None:
         super().__init__(folder)
-        self.sink, self.key = sink, make_key("rsa-sha256")
+        self.sink, self.key = sink, generate_key("rsa-sha256")
 
     def send(self, mails: int) -> float:
         options = ["-d", "-s", str(SESSIONS), "-l", str(BODY), "-m", str(mails)]

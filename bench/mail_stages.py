@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from heliograph.carriers.email import mime
-from heliograph.carriers.email.connection_pool import Pool
-from heliograph.carriers.email.outgoing import Outgoing
-from heliograph.carriers.email.wire import Wire
+from heliograph.carriers.email.connection_pool import ConnectionPool
+from heliograph.carriers.email.outgoing import MailPreparer
+from heliograph.carriers.email.wire import SmtpClientConnection
 from heliograph.cli.main import main
 from heliograph.deliver.dispatch import Dispatch
 from heliograph.deliver.worker import Worker
@@ -30,9 +30,9 @@ from heliograph.web.connection import Connection
 STAGES: dict[str, list[tuple[Any, str]]] = {
     "accept": [(Connection, "data_received"), (Connection, "_answer"), (accept, "accept")],
     "dispatch": [(outbox, "claim"), (Worker, "_start"), (Dispatch, "deliver")],
-    "build": [(mime, "build"), (Outgoing, "prepare"), (Outgoing, "_make"), (Outgoing, "_build")],
+    "build": [(mime, "build"), (MailPreparer, "prepare"), (MailPreparer, "_make"), (MailPreparer, "_build")],
     "sign": [(Signer, "draft"), (Draft, "sign")],
-    "talk": [(Pool, "send"), (Wire, "data_received")],
+    "talk": [(ConnectionPool, "send"), (SmtpClientConnection, "data_received")],
     "record": [(outcomes, "record")],
     "commit": [(SqliteDatabase, "_transact")],
 }

@@ -1,7 +1,7 @@
 """The peak that GOV.UK Notify is designed for, a million emails in an hour, on one small machine: `make bench-peak`.
 
-Mails come at 278 a second whether or not we keep up, each is signed twice and handed over to a relay, and every event
-is told to a webhook. In the end every 202 must have its mail, once, and every event its webhook.
+Mails come at 278 a second whether or not we keep up, each is signed twice and sent to a relay, and every event
+is delivered to a webhook. In the end every 202 must have its mail, once, and every event its webhook.
 """
 
 import os
@@ -31,17 +31,17 @@ WARM_S = 3
 LEFT = ("SELECT count(*) FROM outbox", "SELECT count(*) FROM event")
 ABOUT = """# The peak: a million emails in an hour
 
-`make bench-peak` is the peak that GOV.UK Notify says it is designed for, 278 emails a second, here on one small machine
-that also runs the callers, the relay, the webhook's endpoint and PostgreSQL. Ten minutes of it by default, the whole
-hour with `--hour sqlite`.
+`make bench-peak` runs the peak load that GOV.UK Notify says it is designed for, 278 emails per second, on one small
+machine that also runs the callers, the relay, the webhook's endpoint and PostgreSQL. It runs ten minutes by default,
+and the whole hour with `--hour sqlite`.
 
-- **Arrival**: `bench/arrivals.py` sends 278 requests a second whether or not they are answered; nobody waits for us.
+- **Arrival**: `bench/arrivals.py` sends 278 requests per second without waiting for responses.
 - **Mail**: 5 KiB of text and HTML, signed with RSA-2048 and Ed25519, over the carrier `smtp` with 20 connections to
-  `bench/stamps.py`, which stamps each mail by its recipient, who is another one for each.
-- **Webhook**: one endpoint that hears everything (`bench/hooks.py`).
-- **Time to hand-over**: from when a request was due to be sent until the relay has taken its mail.
-- **Nothing lost**: every request was answered 202; the relay took every one of these mails exactly once; the endpoint
-  heard every event that the database holds, and once; nothing is left in the outbox."""
+  `bench/stamps.py`, which records the arrival time of each email by its recipient; each email has a different one.
+- **Webhook**: one endpoint for all events (`bench/hooks.py`).
+- **Time to send**: from when a request was due to be sent until the relay has accepted its email.
+- **Nothing lost**: every request got a 202; the relay accepted each of these emails exactly once; the endpoint received
+  every event in the database exactly once; nothing is left in the outbox."""
 
 
 class Peak(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,8 +116,8 @@ def measure(
             "mails lost": len({one.number for one in came if one.status == 202} - taken_at.keys()),
             "mails twice": len(taken) - len(taken_at),
             "mails that nobody asked for": len(taken_at.keys() - {one.number for one in came}),
-            "events not told": events - len({id_ for _, _, id_, _ in told}),
-            "events told twice": sum(times - 1 for times in Counter(id_ for _, _, id_, _ in told).values()),
+            "events not delivered": events - len({id_ for _, _, id_, _ in told}),
+            "events delivered twice": sum(times - 1 for times in Counter(id_ for _, _, id_, _ in told).values()),
             "messages without an event": len({one.id for one in came} - heard.keys()),
             "left in the outbox": waiting,
         },
@@ -137,16 +137,16 @@ def summary(peaks: list[Peak]) -> str:
 
     waits = [sorted(wait for _, wait in peak.times) for peak in peaks]
     add("mails", "–", *[(f"{len(one):,}", None) for one in waits])
-    add("handed over, p50", "–", *[(f"{percentile(one, 50):.3f} s", None) for one in waits])
+    add("sent, p50", "–", *[(f"{percentile(one, 50):.3f} s", None) for one in waits])
     for share, most in LIMITS.items():
         found = [percentile(one, share) for one in waits]
-        add(f"handed over, p{share}", f"≤ {most:g} s", *[(f"{one:.3f} s", one <= most) for one in found])
-    add("handed over, the slowest", "–", *[(f"{one[-1]:.3f} s", None) for one in waits])
+        add(f"sent, p{share}", f"≤ {most:g} s", *[(f"{one:.3f} s", one <= most) for one in found])
+    add("sent, the slowest", "–", *[(f"{one[-1]:.3f} s", None) for one in waits])
     for share in (50, 99):
         add(f"202, p{share}", "–", *[(f"{percentile(peak.accept_ms, share):.1f} ms", None) for peak in peaks])
     for share in (50, 99):
         found = [percentile(peak.tell_s, share) for peak in peaks]
-        add(f"webhook after hand-over, p{share}", "–", *[(f"{one:.3f} s", None) for one in found])
+        add(f"webhook after the send, p{share}", "–", *[(f"{one:.3f} s", None) for one in found])
     most_mb = [max(peak.memory) for peak in peaks]
     add("resident memory, the most", f"≤ {MOST_MB} MB", *[(f"{one:.0f} MB", one <= MOST_MB) for one in most_mb])
     add("CPU of ours", "–", *[(f"{peak.cpu:.2f} cores", None) for peak in peaks])
@@ -185,7 +185,7 @@ def plot(peaks: list[Peak]) -> None:
         for share, most in LIMITS.items():
             axes.axhline(most, linestyle="--", color="tab:gray", linewidth=1)
             axes.text(0, most * 1.1, f"{share} % within {most:g} s", fontsize="small", color="tab:gray")
-        axes.set(title=f"{peak.name}: time to hand-over, s", xlabel="minutes", yscale="log")
+        axes.set(title=f"{peak.name}: time to send, s", xlabel="minutes", yscale="log")
         axes.grid(alpha=0.3)
         axes.legend(fontsize="small")
     figure.savefig(RESULTS / "peak.svg", metadata={"Date": None})
@@ -208,7 +208,7 @@ def main() -> None:
     print(summary(peaks), *short, sep="\n\n")
     if not given.quick:
         plot(peaks)
-        picture = "![time to hand-over by minute](peak.svg)"
+        picture = "![time to send by minute](peak.svg)"
         write_part("peak", [ABOUT, made_by(given, machine), summary(peaks), picture, *short])
 
 

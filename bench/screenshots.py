@@ -30,7 +30,7 @@ from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
 
 from heliograph.cli.options import with_store
 from heliograph.domain.setup.keys import make_token
-from heliograph.manage.people import admit
+from heliograph.manage.people import sign_in_by_provider
 from heliograph.settings import Settings
 from heliograph.storage.people import Identity
 
@@ -160,7 +160,7 @@ def invite(folder: Path) -> str:
     """The link of a read-only operator; and the demo's person has an account at the identity provider."""
     settings = Settings(data=folder, database=f"sqlite:///{folder / 'heliograph.db'}")
     known = Identity(issuer=ISSUER, subject="demo", email="demo@heliograph.test", name="Demo")
-    with_store(settings, "Connecting", lambda store: admit(store, "127.0.0.1", known, {}, "Example ID"))
+    with_store(settings, "Connecting", lambda store: sign_in_by_provider(store, "127.0.0.1", known, {}, "Example ID"))
     return command(folder, "user", "add", "auditor@example.com", "--operator", "--read-only").strip()
 
 
@@ -385,10 +385,10 @@ def add_passkey(page: Page) -> None:
     session.send("WebAuthn.enable")
     session.send("WebAuthn.addVirtualAuthenticator", {"options": DEVICE})
     page.goto("/dashboard/account")
-    page.get_by_label("Name of the passkey").fill("My laptop")
+    page.get_by_label("Passkey name").fill("My laptop")
     page.get_by_label("Your password").fill(PASSWORD)
     page.get_by_role("button", name="Add passkey").click()
-    page.get_by_text("The passkey My laptop is added.").wait_for()
+    page.get_by_text("Passkey My laptop added.").wait_for()
 
 
 def go(page: Page, path: str) -> None:

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 
-from heliograph.cli.load import END, LENGTH, STALLED_S, LoadCaller
+from heliograph.cli.load import END, LENGTH, STALLED_S, LoadClient
 
 TO = b"447400000000"  # in the text; the numbers begin there, those of mailboxes too
 ACCEPTED = (b"200", b"202")
@@ -36,7 +36,7 @@ def run(port: int, connections: int, requests: list[bytes]) -> tuple[float, floa
     epoll = select.epoll()
     callers = {}
     for _ in range(min(connections, len(requests))):
-        caller = LoadCaller(port)
+        caller = LoadClient(port)
         callers[caller.socket.fileno()] = caller
         epoll.register(caller.socket.fileno(), select.EPOLLIN)
     started = time.monotonic()
@@ -54,12 +54,12 @@ def run(port: int, connections: int, requests: list[bytes]) -> tuple[float, floa
     return started, time.monotonic()
 
 
-def send_next(caller: LoadCaller, unsent: Iterator[bytes]) -> None:
+def send_next(caller: LoadClient, unsent: Iterator[bytes]) -> None:
     if request := next(unsent, None):
         caller.socket.sendall(request)
 
 
-def receive(caller: LoadCaller) -> bool:
+def receive(caller: LoadClient) -> bool:
     """Has the answer come? One that accepts nothing ends the run."""
     came = caller.socket.recv(65536)
     if not came:

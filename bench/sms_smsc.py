@@ -17,13 +17,13 @@ from processes import Group
 
 from heliograph.carriers.sms.smpp import command
 from heliograph.carriers.sms.smpp.pdu import (
-    Frames,
     Pdu,
+    PduReader,
     ShortMessage,
     SmppAddress,
-    bind_body,
     decode_short_message,
-    encode,
+    encode_bind,
+    encode_pdu,
     encode_short_message,
 )
 
@@ -34,7 +34,7 @@ BARE = ShortMessage(source=SmppAddress(5, 0, "Bench"), destination=SmppAddress(1
 class Connection(asyncio.Protocol):
     def __init__(self, counts: mmap.mmap, seen: set[str]) -> None:
         self._counts, self._seen = counts, seen
-        self._frames = Frames()
+        self._frames = PduReader()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -52,7 +52,7 @@ class Connection(asyncio.Protocol):
                 continue
             elif pdu.command == command.BIND_TRANSCEIVER:
                 body = b"smsc\0"
-            answers.append(encode(pdu.command | command.RESP, pdu.sequence, body))
+            answers.append(encode_pdu(pdu.command | command.RESP, pdu.sequence, body))
         if submits > before:
             COUNTS.pack_into(self._counts, 0, submits, len(self._seen), time.monotonic())
         self._transport.write(b"".join(answers))
@@ -96,18 +96,18 @@ class Smsc:
     def limit(self, submits: int, window: int) -> float:
         """Submits a second, one window after the other, from a loop that does nothing else."""
         with socket.create_connection(("127.0.0.1", self.port)) as wire:
-            wire.sendall(encode(command.BIND_TRANSCEIVER, 1, bind_body("bench", "bench", "")))
-            _read(wire, Frames(), 1)
+            wire.sendall(encode_pdu(command.BIND_TRANSCEIVER, 1, encode_bind("bench", "bench", "")))
+            _read(wire, PduReader(), 1)
             body = encode_short_message(BARE)
-            batch = b"".join(encode(command.SUBMIT_SM, number, body) for number in range(1, window + 1))
-            frames, started = Frames(), time.perf_counter()
+            batch = b"".join(encode_pdu(command.SUBMIT_SM, number, body) for number in range(1, window + 1))
+            frames, started = PduReader(), time.perf_counter()
             for _ in range(submits // window):
                 wire.sendall(batch)
                 _read(wire, frames, window)
             return submits // window * window / (time.perf_counter() - started)
 
 
-def _read(wire: socket.socket, frames: Frames, pdus: int) -> None:
+def _read(wire: socket.socket, frames: PduReader, pdus: int) -> None:
     came: list[Pdu] = []
     while len(came) < pdus:
         came += frames.feed(wire.recv(65536))

@@ -36,18 +36,18 @@ from servers import SEND_S
 
 CONNECTIONS = (1, 20, 100)
 WARM = 100
-ABOUT = """# Taking mail by SMTP
+ABOUT = """# SMTP submission
 
-`make bench-submission` measures how many mails a second are taken by SMTP submission, beside Postfix.
+`make bench-submission` measures how many emails per second SMTP submission accepts, compared with Postfix.
 
-- **Mail**: of 5 KiB, text and HTML. Each connection stays open and says `MAIL`, `RCPT`, `DATA` and the mail, each after
-  the reply to the one before. On both, `250` follows a synced write.
-- **Heliograph**: `serve --role api`, one process, with an API key at the beginning of each connection. Each mail is
-  taken apart, checked by the rules of `POST /v1/emails` and stored as a message.
-- **Postfix** as shipped, in as many processes as it wants, without `AUTH` and filters. Mails are put on hold, so that
-  nothing is delivered meanwhile.
-- **Rounds**: in turns, all on one core; ratios are of 20 connections. CPU time is that of all processes of the server
-  for each mail, without PostgreSQL's."""
+- **Email**: 5 KiB of text and HTML. Each connection stays open and sends `MAIL`, `RCPT`, `DATA` and the email, each
+  after the reply to the previous one. On both servers, `250` follows a synced write.
+- **Heliograph**: `serve --role api`, one process, with an API key at the start of each connection. Each email is
+  parsed, checked by the rules of `POST /v1/emails` and stored as a message.
+- **Postfix** as shipped, with its default number of processes, without `AUTH` and filters. Emails are put on hold, so
+  that nothing is delivered during the measurement.
+- **Rounds**: in turns, all on one core; ratios are for 20 connections. CPU time is that of all processes of the server
+  per email, without PostgreSQL's."""
 
 
 def letter() -> bytes:

@@ -7,7 +7,7 @@ import select
 import sys
 import time
 
-from heliograph.cli.load import STALLED_S, LoadCaller
+from heliograph.cli.load import STALLED_S, LoadClient
 
 
 def dialogue(sender: str, to: str, mail: bytes) -> list[tuple[bytes, bytes]]:
@@ -20,7 +20,7 @@ def dialogue(sender: str, to: str, mail: bytes) -> list[tuple[bytes, bytes]]:
     ]
 
 
-class Client(LoadCaller):
+class Client(LoadClient):
     """Answered so far: how many steps of the greeting, then of its mails."""
 
     __slots__ = ("steps",)

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
-from heliograph.domain.setup.records import Shape, Template
-from heliograph.templates.policy.formats import _formatted
+from heliograph.domain.setup.records import Template, VariableType
+from heliograph.templates.policy.formats import _format_cached
 from heliograph.templates.policy.render import octets, render
 from heliograph.templates.policy.values import Values, check_variables, read_variables
 
@@ -29,7 +29,7 @@ def receipt(formats: str = "") -> tuple[Template, Values]:
     """With a list; `formats`: its price is money as well."""
     row = ROW.format("{{item.title}}", "{{item.quantity}}", f"{{{{item.price{formats}}}}}")
     given = {"name": "Grace", "total": "42.50", "items": ITEMS}
-    shapes = {"items": Shape(list=("title", "quantity", "price"))}
+    shapes = {"items": VariableType(list=("title", "quantity", "price"))}
     source = f"{HEAD}{{{{#each customer.items}}}}{row}{{{{/each}}}}{FOOT}"
     return _template(source, ("name", "total", "items"), shapes), read_variables(given)
 
@@ -44,7 +44,7 @@ def flat() -> tuple[Template, Values]:
     )
 
 
-def _template(source: str, variables: tuple[str, ...], shapes: dict[str, Shape]) -> Template:
+def _template(source: str, variables: tuple[str, ...], shapes: dict[str, VariableType]) -> Template:
     return Template(
         id="tpl_1", team="team_1", channel="email", name="T", subject="Order", html=source, variables=variables,
         shapes=shapes,
@@ -83,7 +83,7 @@ def main() -> None:
             began = time.process_time()
             for _ in range(given.renders):
                 if name == COLD:
-                    _formatted.cache_clear()
+                    _format_cached.cache_clear()
                 sent(one)
             times[name].append((time.process_time() - began) / given.renders * 1e6)
     base = median(times["flat"])

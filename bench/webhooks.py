@@ -39,16 +39,16 @@ LONG_AGO, LATER = "2020-01-01T00:00:00Z", "2100-01-01T00:00:00Z"
 # What is measured on the accept path: name → the role of the process.
 ROLES = {"accepting": "api", "accepting and delivering": "all"}
 SUBSCRIBED = ", one webhook"
-ABOUT = """# Telling webhooks
+ABOUT = """# Webhooks
 
-`make bench-webhooks` measures how many events a second one worker tells, and what a webhook adds to accepting.
+`make bench-webhooks` measures how many events per second one worker delivers, and how much a webhook adds to accepting.
 
-- **Events**: of emails that a service has sent before, about 600 bytes each; `heliograph webhook replay` makes them
-  due, then the worker starts. From the first request to the last, at a receiver that answers at once.
-- **Each event**: read with its message, made into its body, signed twice over (both schemes), posted on a kept
-  connection with the target checked again, its answer recorded; at most 10 in flight for an endpoint.
-- **Accepting**: as in accept.md at 128 connections, with and without one webhook that hears everything, in turns. The
-  API process alone only accepts; the other one also delivers and tells, all on one core."""
+- **Events**: of emails that were sent before, about 600 bytes each; `heliograph webhook replay` makes them due, then
+  the worker starts. Measured from the first request to the last, at a receiver that responds immediately.
+- **Each event**: read with its message, converted to its body, signed with both schemes, posted on a reused connection
+  after the target was checked again, and its response recorded; at most 10 in flight per endpoint.
+- **Accepting**: as in accept.md at 128 connections, with and without one webhook for all events, in turns. The
+  API process alone only accepts; the other one also sends and delivers events, all on one core."""
 
 
 class Receiver:

@@ -14,7 +14,7 @@ STATUS = ("var/lib/dpkg/status", "./var/lib/dpkg/status")
 
 
 def installed(image: Path) -> str:
-    """What dpkg has installed in it: of the last layer that says so."""
+    """Return the dpkg status file of the image, from the last layer that has it."""
     found = b""
     with tarfile.open(image) as archive:
         [manifest] = json.load(archive.extractfile("manifest.json"))  # type: ignore[arg-type]

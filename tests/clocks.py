@@ -9,24 +9,24 @@ class TestClock(Clock):
     __test__ = False
 
     def __init__(self) -> None:
-        self.later = 0
-        self.wrong = 0  # ms by which the wall clock is ahead of what it should be
+        self.forwarded_ms = 0
+        self.wall_shift_ms = 0  # ms by which the wall clock is ahead of what it should be
         super().__init__()
 
-    def wall(self) -> int:
-        return super().wall() + self.later + self.wrong
+    def wall_ms(self) -> int:
+        return super().wall_ms() + self.forwarded_ms + self.wall_shift_ms
 
-    def count(self) -> int:
-        return super().count() + self.later
+    def monotonic_ms(self) -> int:
+        return super().monotonic_ms() + self.forwarded_ms
 
     def now(self) -> int:
-        return self.count() + self._ahead
+        return self.monotonic_ms() + self._offset
 
-    def of(self, team: int) -> int:
-        return self.now() + self.moved.get(team, 0)
+    def team_now(self, team: int) -> int:
+        return self.now() + self.offsets.get(team, 0)
 
     def forward(self, ms: int) -> None:
-        self.later += max(0, ms)
+        self.forwarded_ms += max(0, ms)
 
 
 class StandingClock(Clock):
@@ -39,14 +39,14 @@ class StandingClock(Clock):
     def now(self) -> int:
         return self._now
 
-    def wall(self) -> int:
+    def wall_ms(self) -> int:
         return self._now
 
-    def count(self) -> int:
+    def monotonic_ms(self) -> int:
         return self._now
 
-    def of(self, team: int) -> int:
-        return self._now + self.moved.get(team, 0)
+    def team_now(self, team: int) -> int:
+        return self._now + self.offsets.get(team, 0)
 
     def forward(self, ms: int) -> None:
         self._now += max(0, ms)

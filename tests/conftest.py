@@ -284,12 +284,14 @@ def settings(database_url: str, tmp_path: Path) -> Settings:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> TestClock:
     """The clock of PostgreSQL goes with it."""
-    clock, told = TestClock(), leases.Leases._shared
-    monkeypatch.setattr(leases.Leases, "_shared", lambda self, row: told(self, row) + _is_server(row) * clock.later)
+    clock, told = TestClock(), leases.Leases._shared_time
+    monkeypatch.setattr(
+        leases.Leases, "_shared_time", lambda self, row: told(self, row) + _is_server(row) * clock.forwarded_ms
+    )
     return clock
 
 
-def _is_server(row: leases.Row | None) -> bool:
+def _is_server(row: leases.ClockRow | None) -> bool:
     return row is not None and row[0] is None
 
 

@@ -10,7 +10,7 @@ from heliograph.domain.mail import dkim
 
 RSA_KEYS = Path(__file__).with_name("rsa_keys.pem").read_bytes().split(b"\n\n")  # a rotated key is another one
 HASHER = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
-make_real_key, _made = dkim.make_key, count()
+make_real_key, _made = dkim.generate_key, count()
 
 
 def make_key(algorithm: dkim.Algorithm) -> bytes:
@@ -19,4 +19,4 @@ def make_key(algorithm: dkim.Algorithm) -> bytes:
 
 def cheapen() -> None:
     passwords._hasher = HASHER
-    dkim.make_key = make_key
+    dkim.generate_key = make_key

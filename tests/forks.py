@@ -127,10 +127,10 @@ def _become(asked: bytes, output: int) -> None:
 
 
 def compile_pages() -> None:
-    from heliograph.dashboard.render import environment
+    from heliograph.dashboard.render import jinja_environment
 
-    for template in environment().list_templates():
-        environment().get_template(template)
+    for template in jinja_environment().list_templates():
+        jinja_environment().get_template(template)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from urllib.parse import quote, urlsplit
 
-from heliograph.storage.contents import Room
+from heliograph.storage.contents import ReserveMemory
 from heliograph.web.request import Request, Response
 
 
@@ -25,7 +25,7 @@ def asked(
     return request
 
 
-async def no_eml(_id: str, _content: str, _room: Room) -> bytes:
+async def no_eml(_id: str, _content: str, _room: ReserveMemory) -> bytes:
     return b""
 
 

@@ -4,7 +4,7 @@ import functools
 import secrets
 import time
 
-from heliograph.storage.people import hashed
+from heliograph.storage.people import hash_token
 from tests.fast_crypto import HASHER
 from tests.journeys.load import ask_database
 
@@ -31,6 +31,6 @@ def let_in(database: str, email: str) -> str:
     """What following the link, choosing the password and signing in come to; answers the cookie's value."""
     token, csrf, now = secrets.token_hex(), secrets.token_hex(16), time.time_ns() // 1_000_000
     for statement in LET_IN:
-        given = statement.format(email=email, password=hashed_password(), hash=hashed(token), csrf=csrf, now=now)
+        given = statement.format(email=email, password=hashed_password(), hash=hash_token(token), csrf=csrf, now=now)
         ask_database(database, given)
     return token

@@ -72,12 +72,12 @@ AT = {
 }  # others: within the hour
 
 
-def test_each_has_a_case() -> None:
+def test_every_alert_has_a_test_case() -> None:
     assert list(WELL_AND_ILL) == ALERTS
 
 
 @pytest.mark.parametrize("ill", [False, True], ids=["well", "ill"])
-def test_it_fires_when_it_must(tmp_path: Path, ill: bool) -> None:
+def test_alert_fires_only_when_its_condition_holds(tmp_path: Path, ill: bool) -> None:
     promtool = shutil.which("promtool") or miss("alerts are not judged", "promtool is not installed")
     tests = [
         {

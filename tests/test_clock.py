@@ -16,13 +16,13 @@ class Still(Clock):
 
 
 @pytest.mark.parametrize("clock", [Still(), Clock()], ids=["one millisecond", "as time passes"])
-def test_ids_increase(clock: Clock) -> None:
-    made = [clock.new_id("eml_") for _ in range(5000)]
-    assert made == sorted(set(made))
-    assert {len(id_) for id_ in made} == {30}
+def test_new_ids_increase(clock: Clock) -> None:
+    created = [clock.new_id("eml_") for _ in range(5000)]
+    assert created == sorted(set(created))
+    assert {len(id_) for id_ in created} == {30}
 
 
-def test_ids_have_their_time() -> None:
+def test_new_ids_contain_their_time() -> None:
     """Steps of up to 32 random bits fill 40 after some five hundred: then the next millisecond begins."""
     clock = Still()
     times = [ulid_ms(clock.new_id("eml_")[4:]) for _ in range(5000)]
@@ -32,7 +32,7 @@ def test_ids_have_their_time() -> None:
 
 def test_another_thread_makes_no_id_in_the_middle_of_one() -> None:
     """The event loop makes some and the thread that writes others: it took the random numbers that were left."""
-    made: list[str] = []
+    created: list[str] = []
 
     class Switched(Clock):
         """In the middle of an id the interpreter switches to another thread."""
@@ -41,14 +41,14 @@ def test_another_thread_makes_no_id_in_the_middle_of_one() -> None:
 
         def now(self) -> int:
             if self.other is None:
-                self.other = threading.Thread(target=lambda: made.append(self.new_id("evt_")))
+                self.other = threading.Thread(target=lambda: created.append(self.new_id("evt_")))
                 self.other.start()
                 self.other.join(0.1)
             return 1_763_200_000_000
 
     clock = Switched()
     clock._pool = [1, 2, 3, 4, 5]
-    made.append(clock.new_id("eml_"))
+    created.append(clock.new_id("eml_"))
     assert clock.other
     clock.other.join()
-    assert [id_[:4] for id_ in made] == ["eml_", "evt_"] and made[0][4:] < made[1][4:]
+    assert [id_[:4] for id_ in created] == ["eml_", "evt_"] and created[0][4:] < created[1][4:]

@@ -20,7 +20,7 @@ async def hang(seconds: float) -> str:
     raise AssertionError("it ended by itself")
 
 
-async def test_what_is_done_in_time_goes_on() -> None:
+async def test_work_done_within_the_deadline_continues() -> None:
     for _ in range(3):
         with within(SOON):
             await asyncio.sleep(0)
@@ -43,7 +43,7 @@ async def test_the_inner_of_two_limits_ends_first() -> None:
     assert task and not task.cancelling()
 
 
-async def test_a_cancel_stays_a_cancel() -> None:
+async def test_cancellation_within_a_deadline_stays_a_cancellation() -> None:
     task = asyncio.create_task(hang(LATER))
     await asyncio.sleep(0)
     task.cancel()
@@ -51,7 +51,7 @@ async def test_a_cancel_stays_a_cancel() -> None:
         await task
 
 
-async def test_an_error_stays_what_it_is() -> None:
+async def test_error_within_a_deadline_is_unchanged() -> None:
     with pytest.raises(KeyError), within(SOON):
         raise KeyError
     await asyncio.sleep(2 * SOON)

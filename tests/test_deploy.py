@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from heliograph import __version__
-from heliograph.settings import NAMES, PREFIX, Settings
+from heliograph.settings import NAMES, VARIABLE_PREFIX, Settings
 from tests.chart import ALL, CHART, DEPLOY, VALUES, manifests, rendered
 from tests.npm import miss
 
@@ -27,9 +27,9 @@ COMPOSE = sorted(path.name for path in DEPLOY.glob("compose.*.yaml"))
 NO_FILES = {f"./secrets/{name}" for name in ("secret", "database", "postgres", "grafana")}  # the operator's own
 
 
-def test_every_setting_in_them_exists() -> None:
+def test_deploy_files_use_only_existing_settings() -> None:
     texts = [path.read_text("utf-8") for path in DEPLOY.rglob("*") if path.is_file()]
-    used = {name for text in texts for name in re.findall(rf"\b{PREFIX}([A-Z_]+)(?=[:=])", text)}
+    used = {name for text in texts for name in re.findall(rf"\b{VARIABLE_PREFIX}([A-Z_]+)(?=[:=])", text)}
     assert {name.lower().removesuffix("_file") for name in used} - {*NAMES, "config"} == set()
     assert used
 
@@ -46,7 +46,7 @@ def analyze(*arguments: str) -> str:
 
 
 @pytest.mark.parametrize("unit", [*UNITS, BACKUP])
-def test_units(unit: str, tmp_path: Path) -> None:
+def test_systemd_unit_is_valid_and_hardened(unit: str, tmp_path: Path) -> None:
     text = (DEPLOY / unit).read_text("utf-8").replace("/opt/heliograph/bin/heliograph", sys.executable)
     (tmp_path / unit).write_text(text)
     assert analyze("verify", str(tmp_path / unit)) == ""
@@ -56,9 +56,9 @@ def test_units(unit: str, tmp_path: Path) -> None:
     assert exposure and float(exposure[1]) <= EXPOSURE_MAX
 
 
-def test_the_units_differ_in_what_they_run_alone() -> None:
-    one, worker = ((DEPLOY / unit).read_text("utf-8").splitlines() for unit in UNITS)
-    differing = {line.partition("=")[0] for line in {*one} ^ {*worker} if not line.startswith("#")}
+def test_systemd_units_differ_only_in_their_command() -> None:
+    item, worker = ((DEPLOY / unit).read_text("utf-8").splitlines() for unit in UNITS)
+    differing = {line.partition("=")[0] for line in {*item} ^ {*worker} if not line.startswith("#")}
     assert differing == {"Description", "ExecStart"}
 
 
@@ -76,8 +76,8 @@ def test_the_backup_unit_makes_a_backup_and_removes_old_ones(tmp_path: Path) -> 
     for line in re.findall("^ExecStart(?:Post)?=(.+)$", text, re.M):
         environment = os.environ | {"BACKUPS": str(backups), "KEEP_DAYS": "14"}
         subprocess.run(shlex.split(line), check=True, capture_output=True, env=environment)
-    (made,) = backups.iterdir()
-    assert re.fullmatch(r"20\d\d-\d\d-\d\dT\d{6}Z", made.name) and (made / "heliograph.db").exists()
+    (created,) = backups.iterdir()
+    assert re.fullmatch(r"20\d\d-\d\d-\d\dT\d{6}Z", created.name) and (created / "heliograph.db").exists()
 
 
 def test_the_timer_runs_the_backup_unit_and_both_are_documented() -> None:
@@ -93,7 +93,7 @@ def test_the_timer_runs_the_backup_unit_and_both_are_documented() -> None:
 
 
 @pytest.mark.parametrize("name", COMPOSE)
-def test_compose_files(name: str) -> None:
+def test_compose_file_is_valid(name: str) -> None:
     read = yaml.safe_load((DEPLOY / name).read_text("utf-8"))
     for service in read["services"].values():
         if service["image"] == OURS:
@@ -109,12 +109,12 @@ def test_compose_files(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", COMPOSE)
-def test_what_is_given_as_a_file_is_not_in_the_image(name: str) -> None:
+def test_setting_given_as_a_file_is_not_in_the_image(name: str) -> None:
     """Nobody starts with both."""
-    of_image = set(re.findall(rf"\b({PREFIX}[A-Z_]+)=", (DEPLOY / "Dockerfile").read_text("utf-8")))
+    of_image = set(re.findall(rf"\b({VARIABLE_PREFIX}[A-Z_]+)=", (DEPLOY / "Dockerfile").read_text("utf-8")))
     services = yaml.safe_load((DEPLOY / name).read_text("utf-8"))["services"].values()
-    given = {setting for one in services if one["image"] == OURS for setting in one["environment"]}
-    assert of_image and {f"{setting}_FILE" for setting in of_image | given} & (of_image | given) == set()
+    values = {setting for item in services if item["image"] == OURS for setting in item["environment"]}
+    assert of_image and {f"{setting}_FILE" for setting in of_image | values} & (of_image | values) == set()
 
 
 def test_the_image_is_given_all_that_the_wheel_is_made_of() -> None:
@@ -123,11 +123,11 @@ def test_the_image_is_given_all_that_the_wheel_is_made_of() -> None:
     needed = {*map(str, links), *wheel["force-include"], *wheel["packages"], "pyproject.toml", "README.md", "LICENSE"}
     copied = re.findall(r"^COPY ((?!--).+) \S+$", (DEPLOY / "Dockerfile").read_text("utf-8"), re.M)
     let_in = re.findall(r"^!(.+)$", (ROOT / ".dockerignore").read_text("utf-8"), re.M)
-    for places in ([one for line in copied for one in line.split()], let_in):
-        assert [one for one in needed if not one.startswith(tuple(places))] == []
+    for places in ([item for line in copied for item in line.split()], let_in):
+        assert [item for item in needed if not item.startswith(tuple(places))] == []
 
 
-def test_images_do_not_float() -> None:
+def test_deploy_images_name_a_full_version() -> None:
     """A tag that names a whole version: what is built tomorrow is what was tried."""
     texts = [(DEPLOY / name).read_text("utf-8") for name in (*COMPOSE, "Dockerfile", "helm/values.yaml")]
     images = {image for text in texts for image in re.findall(r"^(?: *image: |ARG BASE=)(\S+)", text, re.M)}
@@ -135,27 +135,29 @@ def test_images_do_not_float() -> None:
     assert [image for image in images if not re.search(r":v?\d+\.\d+(\.\d+|$)", image)] == []
 
 
-def test_prometheus_asks_every_role() -> None:
+def test_prometheus_scrapes_every_role() -> None:
     if shutil.which("promtool") is None:
         miss("what Prometheus asks", "promtool is not installed")
     subprocess.run(["promtool", "check", "config", DEPLOY / "prometheus.yaml"], check=True, capture_output=True)
-    asked = yaml.safe_load((DEPLOY / "prometheus.yaml").read_text("utf-8"))["scrape_configs"][0]["dns_sd_configs"]
+    requested = yaml.safe_load((DEPLOY / "prometheus.yaml").read_text("utf-8"))["scrape_configs"][0]["dns_sd_configs"]
     services = yaml.safe_load((DEPLOY / "compose.postgres.yaml").read_text("utf-8"))["services"]
-    assert {name for one in asked for name in one["names"]} == {n for n, s in services.items() if s["image"] == OURS}
-    assert (asked[0]["port"], f":{asked[1]['port']}") == (Settings().port, services["worker"]["command"][-1])
+    assert {name for item in requested for name in item["names"]} == {
+        n for n, s in services.items() if s["image"] == OURS
+    }
+    assert (requested[0]["port"], f":{requested[1]['port']}") == (Settings().port, services["worker"]["command"][-1])
 
 
 # -- Helm --------------------------------------------------------------------------------------------------
 
 
 def pods(objects: list[Any]) -> list[Any]:
-    return [one["spec"]["template"]["spec"] for one in objects if one["kind"] in ("Deployment", "Job")]
+    return [item["spec"]["template"]["spec"] for item in objects if item["kind"] in ("Deployment", "Job")]
 
 
 @pytest.mark.parametrize(("values", "more"), [(VALUES, set()), (ALL, {"PodMonitor"})], ids=["defaults", "all"])
-def test_the_chart(values: dict[str, Any], more: set[str]) -> None:
+def test_helm_chart_renders_valid_objects(values: dict[str, Any], more: set[str]) -> None:
     objects = rendered(values)
-    assert {one["kind"] for one in objects} == {
+    assert {item["kind"] for item in objects} == {
         *("ConfigMap", "Deployment", "Service", "Job", "PodDisruptionBudget", "HorizontalPodAutoscaler"),
         *more,
     }
@@ -170,7 +172,7 @@ def test_the_chart(values: dict[str, Any], more: set[str]) -> None:
         ]
         # Longer than the second that /readyz waits for the database.
         assert all(container[f"{kind}Probe"]["timeoutSeconds"] > 1 for kind in ("startup", "readiness", "liveness"))
-    monitored = [one["spec"]["podMetricsEndpoints"] for one in objects if one["kind"] == "PodMonitor"]
+    monitored = [item["spec"]["podMetricsEndpoints"] for item in objects if item["kind"] == "PodMonitor"]
     assert all({endpoint["port"] for endpoint in endpoints} == serving.keys() for endpoints in monitored)
     for pod in pods(objects):
         [container] = pod["containers"]
@@ -184,14 +186,14 @@ def test_the_chart(values: dict[str, Any], more: set[str]) -> None:
     )  # the operator's word
     import kubernetes_validate  # takes two seconds, which no other test should wait for
 
-    for one in objects:
-        if one["kind"] != "PodMonitor":  # which is not Kubernetes' own
-            kubernetes_validate.validate(one, kubernetes_validate.latest_version(), strict=True)
+    for item in objects:
+        if item["kind"] != "PodMonitor":  # which is not Kubernetes' own
+            kubernetes_validate.validate(item, kubernetes_validate.latest_version(), strict=True)
 
 
-def test_the_plain_manifests_are_those_of_the_chart() -> None:
+def test_plain_manifests_equal_the_rendered_chart() -> None:
     folder = DEPLOY / "kubernetes"
     assert {path.name: path.read_text("utf-8") for path in folder.iterdir()} == manifests(), "make manifests"
-    plain = [one for text in manifests().values() for one in yaml.safe_load_all(text)]
-    by_chart = {(one["kind"], one["metadata"]["name"]): one.get("spec") for one in rendered(VALUES)}
-    assert {(one["kind"], one["metadata"]["name"]): one.get("spec") for one in plain} == by_chart
+    plain = [item for text in manifests().values() for item in yaml.safe_load_all(text)]
+    by_chart = {(item["kind"], item["metadata"]["name"]): item.get("spec") for item in rendered(VALUES)}
+    assert {(item["kind"], item["metadata"]["name"]): item.get("spec") for item in plain} == by_chart

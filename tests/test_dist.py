@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from heliograph import __version__
-from heliograph.api.guides import NAMES
+from heliograph.api.guides import GUIDE_NAMES
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "heliograph"
@@ -30,8 +30,8 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 def build(folder: Path) -> Path:
     """The wheel, as `make dist` makes it from a commit of this time."""
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-    made = os.environ | {"SOURCE_DATE_EPOCH": "1700000000"}
-    subprocess.run(command, check=True, capture_output=True, cwd=ROOT, env=made)
+    created = os.environ | {"SOURCE_DATE_EPOCH": "1700000000"}
+    subprocess.run(command, check=True, capture_output=True, cwd=ROOT, env=created)
     [wheel] = folder.glob("*.whl")
     return wheel
 
@@ -47,15 +47,15 @@ def packed(wheel: Path) -> Iterator[zipfile.ZipFile]:
         yield opened
 
 
-def test_two_builds_are_equal(wheel: Path, tmp_path: Path) -> None:
+def test_wheel_build_is_reproducible(wheel: Path, tmp_path: Path) -> None:
     again = build(tmp_path)
     assert again.name == wheel.name == f"heliograph-{__version__}-py3-none-any.whl"
     assert again.read_bytes() == wheel.read_bytes()
 
 
-def test_every_file_of_ours_is_in_it_and_none_else(packed: zipfile.ZipFile) -> None:
+def test_wheel_contains_exactly_the_source_files(packed: zipfile.ZipFile) -> None:
     ours = {path.relative_to(PACKAGE.parent).as_posix() for path in PACKAGE.rglob("*") if path.is_file()}
-    guides = {f"heliograph/api/guides/{name}.md" for name in NAMES}
+    guides = {f"heliograph/api/guides/{name}.md" for name in GUIDE_NAMES}
     assert {name for name in packed.namelist() if not name.startswith(INFO)} == {
         *(name for name in ours if "__pycache__" not in name),
         *guides,
@@ -65,19 +65,19 @@ def test_every_file_of_ours_is_in_it_and_none_else(packed: zipfile.ZipFile) -> N
     assert "heliograph = heliograph.cli.main:main" in packed.read(f"{INFO}/entry_points.txt").decode()
 
 
-def test_the_metadata(packed: zipfile.ZipFile) -> None:
-    said: email.message.Message = email.parser.Parser().parsestr(packed.read(f"{INFO}/METADATA").decode())
-    assert {name: said[name] for name in ("Name", "Version", "Summary", "License-Expression", "Requires-Python")} == {
+def test_wheel_metadata_matches_pyproject(packed: zipfile.ZipFile) -> None:
+    output: email.message.Message = email.parser.Parser().parsestr(packed.read(f"{INFO}/METADATA").decode())
+    assert {name: output[name] for name in ("Name", "Version", "Summary", "License-Expression", "Requires-Python")} == {
         "Name": "heliograph",
         "Version": __version__,
         "Summary": PROJECT["description"],
         "License-Expression": "Apache-2.0",
         "Requires-Python": ">=3.11",
     }
-    assert said["Description-Content-Type"] == "text/markdown"
-    assert said["Author"]
-    assert "Typing :: Typed" in said.get_all("Classifier", [])
-    needed = {line for line in said.get_all("Requires-Dist", []) if "extra ==" not in line}
+    assert output["Description-Content-Type"] == "text/markdown"
+    assert output["Author"]
+    assert "Typing :: Typed" in output.get_all("Classifier", [])
+    needed = {line for line in output.get_all("Requires-Dist", []) if "extra ==" not in line}
     assert needed == set(PROJECT["dependencies"])
 
 
@@ -107,11 +107,11 @@ def test_a_later_commit_is_an_upgrade_for_pip_and_says_its_version(tmp_path: Pat
     old = build_commit(checkout, first, "2030-01-01T12:00:00+0200")
     assert old.startswith("0.2.0.dev20300101100000+g") or not __version__.endswith(".dev0")
     assert run_dist(checkout, archive) == old
-    for made in first.iterdir():
-        assert (archive / made.name).read_bytes() == made.read_bytes()  # the same at every build of a commit
+    for created in first.iterdir():
+        assert (archive / created.name).read_bytes() == created.read_bytes()  # the same at every build of a commit
     new = build_commit(checkout, second, "2030-01-01T12:00:01+0200")
-    for made in second.iterdir():
-        shutil.copy(made, first)
+    for created in second.iterdir():
+        shutil.copy(created, first)
     venv.create(tmp_path / "venv", with_pip=True)
     python = tmp_path / "venv" / "bin" / "python"
     install = [str(python), "-m", "pip", "install", "-q", "--no-deps", "--no-index"]
@@ -126,7 +126,7 @@ def test_a_later_commit_is_an_upgrade_for_pip_and_says_its_version(tmp_path: Pat
     assert run_dist(tmp_path / f"heliograph-{new}", tmp_path / "third") == new
 
 
-def test_it_is_built_without_what_tests_need() -> None:
+def test_wheel_build_needs_no_test_dependencies() -> None:
     steps = subprocess.run(["make", "-n", "-B", "dist"], check=True, capture_output=True, text=True, cwd=ROOT).stdout
     assert "requirements-dist.lock" in steps and "requirements-dev.lock" not in steps
     pinned = [set((ROOT / f"requirements-{name}.lock").read_text().split("\n")) for name in ("dist", "dev")]
@@ -135,13 +135,13 @@ def test_it_is_built_without_what_tests_need() -> None:
 
 def test_a_service_without_extras_is_few_packages() -> None:
     """What pip brings by name; what differs between machines is left out."""
-    found, left = set[str](), [*PROJECT["dependencies"]]
+    result, left = set[str](), [*PROJECT["dependencies"]]
     while left:
         name = re.split(r"[^\w.-]", left.pop())[0].lower().replace("_", "-")
-        if name not in found:
-            found.add(name)
-            left += [one for one in importlib.metadata.requires(name) or () if ";" not in one]
-    assert len(found) < PACKAGES_MAX and not {"joserfc", "webauthn", "obstore", "rich"} & found
+        if name not in result:
+            result.add(name)
+            left += [item for item in importlib.metadata.requires(name) or () if ";" not in item]
+    assert len(result) < PACKAGES_MAX and not {"joserfc", "webauthn", "obstore", "rich"} & result
 
 
 ASKS = """
@@ -168,6 +168,6 @@ except Exception as error:
     ],
 )
 def test_a_setting_names_the_extra_that_it_needs(extra: str, given: dict[str, str]) -> None:
-    said = subprocess.check_output([sys.executable, "-c", ASKS % (given, given)], text=True)
-    assert said == "" if not extra else f"pip install 'heliograph[{extra}]'" in said
+    output = subprocess.check_output([sys.executable, "-c", ASKS % (given, given)], text=True)
+    assert output == "" if not extra else f"pip install 'heliograph[{extra}]'" in output
     assert not extra or extra in PROJECT["optional-dependencies"]

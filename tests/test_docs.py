@@ -17,13 +17,13 @@ from clients.types_for_typescript import TARGET, typescript
 from heliograph.api.routes import V1
 from heliograph.cli.options import SERVE_FLAGS
 from heliograph.domain.delivery.magic_recipients import BEHAVIOURS
-from heliograph.domain.delivery.message_states import MOVES
+from heliograph.domain.delivery.message_states import TRANSITIONS
 from heliograph.domain.limits import VERIFICATION_MS, WRONG_CODES_MAX
 from heliograph.domain.setup import records
 from heliograph.domain.setup.carrier_kinds import CARRIER_KINDS
 from heliograph.domain.setup.keys import make_token
 from heliograph.domain.verify import verification
-from heliograph.settings import NAMES, PREFIX, Settings, write_settings
+from heliograph.settings import NAMES, VARIABLE_PREFIX, Settings, write_settings
 from heliograph.web.errors import error_list
 from tests.service import Service
 
@@ -41,9 +41,9 @@ def read(name: str) -> str:
 
 def section(page: str, heading: str) -> str:
     """What stands below a heading, up to the next one."""
-    found = re.search(rf"^#+ {re.escape(heading)}\n(.*?)(?=^#|\Z)", read(page), re.M | re.S)
-    assert found, f"{page} has no heading {heading!r}"
-    return found[1]
+    result = re.search(rf"^#+ {re.escape(heading)}\n(.*?)(?=^#|\Z)", read(page), re.M | re.S)
+    assert result, f"{page} has no heading {heading!r}"
+    return result[1]
 
 
 def table(text: str) -> list[Row]:
@@ -70,7 +70,7 @@ def written(page: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_links_resolve(page: Path) -> None:
+def test_docs_links_resolve(page: Path) -> None:
     broken = []
     for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text("utf-8")):
         target, _, anchor = link.partition("#")
@@ -90,7 +90,7 @@ def folders(place: Path) -> list[Path]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_make_targets_and_files_exist(page: Path) -> None:
+def test_docs_make_targets_and_files_exist(page: Path) -> None:
     text = page.read_text("utf-8")
     targets = set(re.findall(r"^([a-z-]+):", read("Makefile"), re.M))
     assert set(re.findall(r"(?:^|`)make ([a-z-]+)", text, re.M)) - targets == set()
@@ -140,7 +140,7 @@ def unresolved(text: str) -> set[str]:
     return cited(text) - {anchor for page in CITED_PAGES for anchor in written(page)}
 
 
-def test_every_citation_resolves() -> None:
+def test_docs_citations_resolve() -> None:
     texts = {path.relative_to(ROOT).as_posix(): path.read_text("utf-8", "replace") for path in repository()}
     assert {name: lost for name, text in texts.items() if (lost := unresolved(text))} == {}
     assert len({anchor for text in texts.values() for anchor in cited(text)}) > 50  # the patterns still find them
@@ -159,37 +159,37 @@ def test_every_citation_resolves() -> None:
         (f"(reliability, {'luck'})", {"reliability-luck"}),
     ],
 )
-def test_a_wrong_citation_is_found(text: str, lost: set[str]) -> None:
+def test_docs_wrong_citation_is_found(text: str, lost: set[str]) -> None:
     assert unresolved(text) == lost
 
 
-def test_anchors_are_unique() -> None:
-    found = [anchor for page in CITED_PAGES for anchor in written(page)]
-    assert len(found) == len(set(found))
+def test_docs_anchors_are_unique() -> None:
+    result = [anchor for page in CITED_PAGES for anchor in written(page)]
+    assert len(result) == len(set(result))
 
 
 # -- tables ------------------------------------------------------------------------------------------------
 
 
-def test_settings_table() -> None:
+def test_docs_settings_table_matches_the_code() -> None:
     defaults = write_settings(Settings())
-    wanted = [
+    expected = [
         [
             f"`{name}`",
             f"`--{name.replace('_', '-')}`" if name in SERVE_FLAGS else "–",
-            f"`{PREFIX}{name.upper()}`",
+            f"`{VARIABLE_PREFIX}{name.upper()}`",
             f"`{defaults[name]}`" if defaults[name] else "–",
         ]
         for name in NAMES
     ]
-    assert [row[:4] for row in table(section("docs/configuration.md", "Settings"))] == wanted
+    assert [row[:4] for row in table(section("docs/configuration.md", "Settings"))] == expected
 
 
 RESENDS = ("alias", "sender", "reply_to", "fallback", "written", "numbers")  # what Resend's shape keeps with a template
 WANTED = ("wanted", "wanted_refused", "asked_by")  # what a team asks for in the dashboard
 
 # Heading → the record that it fills, fields of the record that no file sets, fields of the file that no record has.
-SETUP_TABLES: dict[str, tuple[type[records.Setting] | None, set[str], set[str]]] = {
+SETUP_TABLES: dict[str, tuple[type[records.SetupRecord] | None, set[str], set[str]]] = {
     "`[platform]`": (records.Platform, {"paused", "paused_reason"}, set()),
     "`[[carriers]]`": (records.CarrierRecord, {"options", "by_hand"}, set()),
     "`[[teams]]`": (records.TeamRecord, {"ref", *WANTED}, {"credit"}),
@@ -245,7 +245,7 @@ SETUP_TABLES: dict[str, tuple[type[records.Setting] | None, set[str], set[str]]]
 
 
 @pytest.mark.parametrize("heading", SETUP_TABLES)
-def test_setup_file_table(heading: str) -> None:
+def test_docs_setup_file_table_matches_the_code(heading: str) -> None:
     record, unset, added = SETUP_TABLES[heading]
     shown = {bare(row[0]): row[1] for row in table(section("docs/configuration.md", heading))}
     fields = {field.name: field for field in msgspec.structs.fields(record)} if record else {}
@@ -276,16 +276,16 @@ def test_every_field_of_every_kind_of_carrier_is_explained() -> None:
         fields_of = {field.encode_name: field for field in msgspec.structs.fields(options)}
         assert shown[kind_[1]].keys() == fields_of.keys()
         for name, field in fields_of.items():
-            said = shown[kind_[1]][name]
-            assert (said == "required") == field.required
+            output = shown[kind_[1]][name]
+            assert (output == "required") == field.required
             unset = not field.default or isinstance(field.default, msgspec.Struct) or field.default is msgspec.NODEFAULT
             words = OWN_ADDRESSES if name == "base_url" else WORDS_FOR_NOTHING if unset else set()
-            assert field.required or said in {default(name, field)} | words, name
+            assert field.required or output in {default(name, field)} | words, name
 
 
 def default(name: str, field: msgspec.structs.FieldInfo) -> str:
-    made = field.default_factory
-    value = field.default if made is msgspec.NODEFAULT else made()
+    created = field.default_factory
+    value = field.default if created is msgspec.NODEFAULT else created()
     if value is None:
         return "–"
     if isinstance(value, msgspec.Struct):
@@ -295,18 +295,18 @@ def default(name: str, field: msgspec.structs.FieldInfo) -> str:
     return f"`{json.dumps(value, ensure_ascii=False)}`"
 
 
-@pytest.mark.parametrize("channel", MOVES)
-def test_message_states(channel: records.Channel) -> None:
-    wanted = [
+@pytest.mark.parametrize("channel", TRANSITIONS)
+def test_docs_message_states_match_the_code(channel: records.Channel) -> None:
+    expected = [
         [f"`{state}`", ", ".join(f"`{target}`" for target in sorted(targets)) or "–"]
-        for state, targets in MOVES[channel].items()
+        for state, targets in TRANSITIONS[channel].items()
     ]
-    assert table(section("docs/states.md", channel)) == wanted
+    assert table(section("docs/states.md", channel)) == expected
 
 
 def test_every_message_state_is_explained() -> None:
     explained = {bare(row[0]) for row in table(section("docs/states.md", "Messages"))}
-    assert explained == {state for moves in MOVES.values() for state in moves}
+    assert explained == {state for moves in TRANSITIONS.values() for state in moves}
 
 
 # What the table says happens → right code?, wrong codes before, ms after the start.
@@ -320,10 +320,10 @@ CHECKS: dict[str, list[tuple[bool, int, int]]] = {
 
 
 @pytest.mark.parametrize("row", table(section("docs/states.md", "Verifications")), ids=" ".join)
-def test_verification_states(row: Row) -> None:
+def test_docs_verification_states_match_the_code(row: Row) -> None:
     before, on, after = bare(row[0]), row[1], bare(row[2])
     for right, wrong, at in CHECKS[on]:
-        assert verification.check(before, wrong, at, VERIFICATION_MS, right).status == after
+        assert verification.check_code(before, wrong, at, VERIFICATION_MS, right).status == after
 
 
 def test_every_error_code_is_listed() -> None:

@@ -57,7 +57,7 @@ async def test_slot_freed_goes_to_the_waiting_groups_in_turn() -> None:
 
 
 async def test_queue_of_a_group_full_refuses_it_and_not_the_others() -> None:
-    limiter = FairLimiter(1, waiting_max=2)
+    limiter = FairLimiter(1, waiters_max=2)
     holders = Holders(limiter)
     await holders.start("a1", "a2", "a3", "b1")
     with pytest.raises(QueueFull) as refused:

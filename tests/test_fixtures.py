@@ -22,7 +22,7 @@ def replaced_by_others(above: str, below: str) -> list[str]:
     return [name for name, kind in fixtures(below).items() if known.get(name, kind) != kind]
 
 
-def test_what_takes_anothers_place_gives_the_same() -> None:
+def test_fixture_that_overrides_another_has_the_same_type() -> None:
     top = (HERE / "conftest.py").read_text("utf-8")
     for path in HERE.glob("*/conftest.py"):
         assert replaced_by_others(top, path.read_text("utf-8")) == [], path

@@ -35,7 +35,7 @@ class Collector:
 
 async def run_for(ticks: int) -> None:
     """The duty, for so many turns of the loop after its start."""
-    garbage.freeze_loaded()
+    garbage.freeze_existing()
     duty = asyncio.create_task(garbage.collect_when_idle())
     for _ in range(ticks + 1):
         await asyncio.sleep(0)
@@ -46,44 +46,46 @@ async def run_for(ticks: int) -> None:
 @pytest.mark.parametrize(
     ("late", "new", "ticks", "collected"),
     [
-        (IDLE, garbage.WORTH, 5, 5),
-        (IDLE, garbage.WORTH - 1, 5, 0),
+        (IDLE, garbage.NEW_OBJECTS_MIN, 5, 5),
+        (IDLE, garbage.NEW_OBJECTS_MIN - 1, 5, 0),
         (BUSY, garbage.NEW_MAX, garbage.BUSY_TICKS - 1, 0),
         (BUSY, 0, garbage.BUSY_TICKS, 1),
         (BUSY, garbage.NEW_MAX, 2 * garbage.BUSY_TICKS, 2),
         (IDLE, 0, garbage.BUSY_TICKS, 1),
     ],
 )
-async def test_when(monkeypatch: pytest.MonkeyPatch, late: float, new: int, ticks: int, collected: int) -> None:
+async def test_garbage_is_collected_when_idle_or_due(
+    monkeypatch: pytest.MonkeyPatch, late: float, new: int, ticks: int, collected: int
+) -> None:
     collector = Collector(new)
     monkeypatch.setattr(garbage, "gc", collector)
-    monkeypatch.setattr(garbage, "LATE_S", late)
+    monkeypatch.setattr(garbage, "IDLE_LAG_S", late)
     monkeypatch.setattr(garbage, "TICK_S", 0)
     await run_for(ticks)
     assert collector.done == ["collect", "freeze", "threshold"] + ["collect"] * collected
 
 
-async def test_closed_connections_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_garbage_collection_frees_closed_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     """asyncio's transports refer to themselves: without a collection they would stay."""
     monkeypatch.setattr(gc, "set_threshold", lambda *_: gc.disable())  # until the end of the test
-    for name, value in (("LATE_S", IDLE), ("TICK_S", 0), ("WORTH", 0)):
+    for name, value in (("IDLE_LAG_S", IDLE), ("TICK_S", 0), ("NEW_OBJECTS_MIN", 0)):
         monkeypatch.setattr(garbage, name, value)
-    made = weakref.WeakSet[asyncio.BaseTransport]()
+    created = weakref.WeakSet[asyncio.BaseTransport]()
 
     class Listener(asyncio.Protocol):
         def connection_made(self, transport: asyncio.BaseTransport) -> None:
-            made.add(transport)
+            created.add(transport)
 
     server = await asyncio.get_running_loop().create_server(Listener, "127.0.0.1", 0)
-    garbage.freeze_loaded()
+    garbage.freeze_existing()
     duty = asyncio.create_task(garbage.collect_when_idle())
     try:
         async with asyncio.timeout(PATIENCE_S):
             _, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
-            while not made:
+            while not created:
                 await asyncio.sleep(0)
             writer.close()
-            while made:
+            while created:
                 await asyncio.sleep(0)
     finally:
         duty.cancel()

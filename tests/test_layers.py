@@ -192,8 +192,8 @@ def forbidden_arrows(path: str, tree: ast.Module) -> list[str]:
 def stories_named(tree: ast.Module) -> list[str]:
     """What is imported of storage/ that is neither a class nor a constant."""
     stores = tuple("heliograph." + part.removesuffix(".py").replace("/", ".").rstrip(".") + "." for part in STORES)
-    found = [name for _, name in imported(tree) if name.startswith(stores)]
-    return sorted(name for name in found if to_file(name) is None and name.rpartition(".")[2][0].islower())
+    result = [name for _, name in imported(tree) if name.startswith(stores)]
+    return sorted(name for name in result if to_file(name) is None and name.rpartition(".")[2][0].islower())
 
 
 def databases_held(tree: ast.Module) -> list[int]:
@@ -203,14 +203,14 @@ def databases_held(tree: ast.Module) -> list[int]:
         for node in nodes(tree)
         if isinstance(node, ast.Attribute)
         and node.attr == "database"
-        and not (isinstance(node.value, ast.Name) and node.value.id in ("settings", "usual"))
+        and not (isinstance(node.value, ast.Name) and node.value.id in ("settings", "defaults"))
     ]
 
 
 def impurities(tree: ast.Module) -> list[str]:
     """What domain/ and texts/ must not import: other libraries, and what touches the world of the standard library."""
-    found = {name.partition(".")[0] for _, name in imported(tree)} - {"heliograph"}
-    return sorted(found - ((sys.stdlib_module_names | RULES_LIBRARIES) - IMPURE - CHANCE))
+    result = {name.partition(".")[0] for _, name in imported(tree)} - {"heliograph"}
+    return sorted(result - ((sys.stdlib_module_names | RULES_LIBRARIES) - IMPURE - CHANCE))
 
 
 def hidden_imports(tree: ast.Module) -> list[int]:
@@ -220,13 +220,13 @@ def hidden_imports(tree: ast.Module) -> list[int]:
 
 
 def clocks_and_chance(tree: ast.Module) -> list[str]:
-    found = [name for _, name in imported(tree) if name.split(".")[0] in CHANCE or name == "os.urandom"]
+    result = [name for _, name in imported(tree) if name.split(".")[0] in CHANCE or name == "os.urandom"]
     for node in nodes(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name | ast.Attribute):
             owner = node.value.id if isinstance(node.value, ast.Name) else node.value.attr
             if (owner, node.attr) in NOW:
-                found.append(f"{owner}.{node.attr}")
-    return found
+                result.append(f"{owner}.{node.attr}")
+    return result
 
 
 def private_names(tree: ast.Module) -> set[str]:
@@ -254,22 +254,30 @@ def reports_touched(tree: ast.Module) -> list[int]:
 
 def doors_beside(tree: ast.Module) -> list[str]:
     """Who else asks whose a key is, or has rate limits to take from."""
-    keyed = ("heliograph.domain.setup.keys.find_caller", "heliograph.accept.rate.RateLimits")
+    keyed = ("heliograph.domain.setup.keys.authenticate", "heliograph.accept.rate.RateLimits")
     named = [name for _, name in imported(tree) if name in keyed]
-    return named + [f"line {line}" for line in calls_of("find_caller", tree)]
+    called = [
+        f"line {node.lineno}"
+        for node in nodes(tree)
+        if isinstance(node, ast.Attribute)
+        and node.attr == "authenticate"
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "keys"
+    ]
+    return named + called
 
 
 def role_decisions(tree: ast.Module) -> list[str]:
     """What decides by a role: its name imported or compared with, a column that says it, a refusal of a change."""
     forbidden = ("heliograph.domain.accounts.idp_groups", "heliograph.domain.refusals.InvalidRequest")
-    found = [name for _, name in imported(tree) if name.startswith(forbidden)]
+    result = [name for _, name in imported(tree) if name.startswith(forbidden)]
     for node in nodes(tree):
         if isinstance(node, ast.Attribute) and node.attr in ROLE_COLUMNS:
-            found.append(node.attr)
+            result.append(node.attr)
         elif isinstance(node, ast.Compare):
-            sides = {one.value for one in [node.left, *node.comparators] if isinstance(one, ast.Constant)}
-            found += [name for name in ROLE_NAMES if name in sides]
-    return found
+            sides = {item.value for item in [node.left, *node.comparators] if isinstance(item, ast.Constant)}
+            result += [name for name in ROLE_NAMES if name in sides]
+    return result
 
 
 def sql_texts(tree: ast.Module) -> list[str]:
@@ -296,8 +304,8 @@ def answers_decoded(tree: ast.Module) -> list[int]:
         node.lineno
         for node in nodes(tree)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("decode", "loads")
-        for given in node.args
-        if isinstance(given, ast.Attribute) and given.attr in ("body", "response")
+        for values in node.args
+        if isinstance(values, ast.Attribute) and values.attr in ("body", "response")
     ]
 
 
@@ -314,12 +322,12 @@ def sentences_in(tree: ast.Module) -> dict[str, str]:
 
 def known_sentences(tree: ast.Module) -> set[str]:
     """Their names here: its own, and those that are imported by name."""
-    found = set(sentences_in(tree))
+    result = set(sentences_in(tree))
     for node in nodes(tree):
         if isinstance(node, ast.ImportFrom) and (file := to_file(node.module or "")):
             theirs = sentences_in(parse(file))
-            found |= {alias.asname or alias.name for alias in node.names if alias.name in theirs}
-    return found
+            result |= {alias.asname or alias.name for alias in node.names if alias.name in theirs}
+    return result
 
 
 def branches_on_words(tree: ast.Module, sentences: Container[str]) -> list[int]:
@@ -332,17 +340,17 @@ def branches_on_words(tree: ast.Module, sentences: Container[str]) -> list[int]:
             return (node.id if isinstance(node, ast.Name) else node.attr) in sentences
         return isinstance(node, ast.Constant) and isinstance(node.value, str) and bool(SENTENCE.search(node.value))
 
-    found = []
+    result = []
     for node in nodes(tree):
-        asked: list[ast.expr] = []
+        requested: list[ast.expr] = []
         if isinstance(node, ast.Compare):
-            asked = [node.left, *node.comparators]
+            requested = [node.left, *node.comparators]
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in SEARCHING:
-            asked = node.args
+            requested = node.args
         elif isinstance(node, ast.MatchValue):
-            asked = [node.value]
-        found += [node.lineno for one in asked if is_sentence(one)]  # type: ignore[attr-defined]
-    return found
+            requested = [node.value]
+        result += [node.lineno for item in requested if is_sentence(item)]  # type: ignore[attr-defined]
+    return result
 
 
 def cycle(graph: dict[str, set[str]]) -> list[str]:
@@ -374,7 +382,7 @@ def repeated(names: list[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("path", [path for path in FILES if path != "__init__.py"])
-def test_file(path: str) -> None:
+def test_source_file_respects_the_layer_rules(path: str) -> None:
     tree = parse(path)
     if not path.endswith("__init__.py"):
         assert forbidden_arrows(path, tree) == []
@@ -391,7 +399,7 @@ def test_file(path: str) -> None:
     if path not in CLOCKS:
         assert clocks_and_chance(tree) == []
     if path != "carrier_failover.py":
-        assert calls_of("hand_over", tree) == []
+        assert calls_of("send_message", tree) == []
     if path != "inbound/report_service.py":
         assert reports_touched(tree) == []
     if path not in ("accept/admission.py", "app.py"):  # app.py builds it
@@ -407,17 +415,17 @@ def test_file(path: str) -> None:
         assert sql_texts(tree) == []
 
 
-def test_no_import_cycle() -> None:
+def test_source_files_have_no_import_cycle() -> None:
     assert cycle({path: own_imports(parse(path)) for path in FILES}) == []
 
 
-def test_a_class_name_has_one_meaning() -> None:
+def test_class_names_are_unique() -> None:
     names = [node.name for path in FILES for node in nodes(parse(path)) if isinstance(node, ast.ClassDef)]
     assert repeated(names) == []
     assert repeated(["Carrier", "Report", "Carrier"]) == ["Carrier"]
 
 
-def test_every_row_and_exception_is_needed() -> None:
+def test_every_layer_rule_and_exception_is_needed() -> None:
     assert {row_of(path) for path in FILES if not path.endswith("__init__.py")} == set(MAY_IMPORT)
     assert [path for path in SQL_ALLOWED if not sql_texts(parse(path))] == []
     assert [path for path in CLOCKS if not clocks_and_chance(parse(path))] == []
@@ -460,53 +468,54 @@ def test_the_docs_show_the_same_table() -> None:
         ("compat/postal/send.py", "from heliograph.api.call import Call"),
         ("submission/intake.py", "from heliograph.api.app import Api"),
         ("smtp/wire.py", "from heliograph.web.budget import ByteBudget"),
-        ("carriers/sms/smpp/carrier.py", "from heliograph.smtp.wire import SmtpWire"),
+        ("carriers/sms/smpp/carrier.py", "from heliograph.smtp.wire import SmtpServerConnection"),
         ("web/route.py", "from heliograph.accept.context import Context"),
         ("server.py", "from heliograph.cli import main"),
     ],
 )
-def test_a_forbidden_arrow_is_seen(path: str, source: str) -> None:
+def test_forbidden_import_is_detected(path: str, source: str) -> None:
     assert forbidden_arrows(path, ast.parse(source))
 
 
 @pytest.mark.parametrize(
-    "source", ["await carrier.hand_over(parcel)", "async def f():\n    (await carriers.get(record)).hand_over(parcel)"]
+    "source",
+    ["await carrier.send_message(message)", "async def f():\n    (await carriers.get(record)).send_message(message)"],
 )
-def test_a_carrier_called_elsewhere_is_seen(source: str) -> None:
-    assert calls_of("hand_over", ast.parse(source))
+def test_carrier_call_elsewhere_is_detected(source: str) -> None:
+    assert calls_of("send_message", ast.parse(source))
 
 
 @pytest.mark.parametrize(
     "source",
     [
-        "from heliograph.domain.setup.keys import find_caller",
-        "keys.find_caller(token, setup.callers, now)",
+        "from heliograph.domain.setup.keys import authenticate",
+        "keys.authenticate(token, setup.callers, now)",
         "from heliograph.accept.rate import RateLimits",
     ],
 )
-def test_a_second_door_is_seen(source: str) -> None:
+def test_second_accept_entry_point_is_detected(source: str) -> None:
     assert doors_beside(ast.parse(source))
 
 
 @pytest.mark.parametrize("source", ["await store.reports.by_carrier(a, b)", "partial(self._store.reports.apply_early)"])
-def test_a_second_way_in_for_reports_is_seen(source: str) -> None:
+def test_second_entry_point_for_reports_is_detected(source: str) -> None:
     assert reports_touched(ast.parse(source))
 
 
 @pytest.mark.parametrize("source", ["await visit.store.database.read(story)", "database = self._store.database"])
-def test_a_database_outside_storage_is_seen(source: str) -> None:
+def test_database_access_outside_storage_is_detected(source: str) -> None:
     assert databases_held(ast.parse(source))
     assert not databases_held(ast.parse("open(settings.database)"))
 
 
 @pytest.mark.parametrize("kind", ["list[Any]", "tuple[int, str]", "dict[str, tuple[int, int]]"])
-def test_rows_that_cross_the_seam_are_seen(kind: str) -> None:
+def test_database_rows_outside_storage_are_detected(kind: str) -> None:
     assert loose_seams(ast.parse(f"class Inbox:\n    async def lines(self) -> {kind}: ...")) == ["Inbox.lines"]
     assert loose_seams(ast.parse(f"class Inbox:\n    def add(self, rows: {kind}) -> None: ...")) == ["Inbox.add"]
     assert not loose_seams(ast.parse("class Inbox:\n    def ids(self) -> tuple[str, ...]: ..."))
 
 
-def test_a_story_outside_storage_is_seen() -> None:
+def test_transaction_function_outside_storage_is_detected() -> None:
     assert stories_named(ast.parse("from heliograph.storage.inbox import clear")) == ["heliograph.storage.inbox.clear"]
     assert not stories_named(ast.parse("from heliograph.storage.inbox import PAGE, Inbox"))
     assert not stories_named(ast.parse("from heliograph.storage import inbox"))
@@ -521,7 +530,7 @@ def test_a_story_outside_storage_is_seen() -> None:
         "if person.operator: ...",
     ],
 )
-def test_a_role_decided_about_in_storage_is_seen(source: str) -> None:
+def test_role_decision_in_storage_is_detected(source: str) -> None:
     assert role_decisions(ast.parse(source))
 
 
@@ -531,7 +540,7 @@ def test_no_query_chooses_by_a_role() -> None:
 
 
 @pytest.mark.parametrize("source", ["import asyncpg", "import os", "from asyncio import sleep", "import time"])
-def test_an_impure_rule_is_seen(source: str) -> None:
+def test_impure_domain_module_is_detected(source: str) -> None:
     assert impurities(ast.parse(source))
 
 
@@ -550,12 +559,12 @@ def test_rules_and_verbs_name_a_subject_and_no_page(path: str) -> None:
 @pytest.mark.parametrize(
     "source", ['"/dashboard"', 'f"{base_url}/dashboard/operator"', 'f"/senders/domains/{id_}"', '"/queues"']
 )
-def test_an_address_of_a_page_is_seen(source: str) -> None:
+def test_hard_coded_page_url_is_detected(source: str) -> None:
     assert addresses(ast.parse(source))
     assert not addresses(ast.parse('"/v1/messages"'))
 
 
-def test_duties_are_repeated_by_their_table_alone() -> None:
+def test_periodic_jobs_are_started_by_their_table_only() -> None:
     """A duty that is one call a round is a row in `app.py`; a file of `duties/` has a round with logic, or a loop."""
     for path in sorted((SOURCE / "deliver" / "jobs").glob("*.py")):
         tree = ast.parse(path.read_text("utf-8"))
@@ -582,18 +591,18 @@ def test_each_schema_file_has_a_number_of_its_own() -> None:
         "from os import urandom",
     ],
 )
-def test_a_second_clock_is_seen(source: str) -> None:
+def test_second_clock_is_detected(source: str) -> None:
     assert clocks_and_chance(ast.parse(source))
 
 
 @pytest.mark.parametrize(
     "source", ['run("SELECT 1 FROM t")', 'x = f"DELETE FROM {t}"', '"""Doc."""\nx = "UPDATE t SET a = 1"']
 )
-def test_sql_is_seen(source: str) -> None:
+def test_sql_outside_query_files_is_detected(source: str) -> None:
     assert sql_texts(ast.parse(source))
 
 
-def test_a_docstring_is_not_sql_and_an_import_in_a_function_is_seen() -> None:
+def test_docstring_is_not_sql_and_local_import_is_detected() -> None:
     assert not sql_texts(ast.parse('def f():\n    """SELECT a FROM b"""'))
     assert hidden_imports(ast.parse("def f():\n    from heliograph.domain import ids")) == [2, 2]
     assert cycle({"a": {"b"}, "b": {"a"}})
@@ -603,7 +612,7 @@ def test_a_docstring_is_not_sql_and_an_import_in_a_function_is_seen() -> None:
     "source",
     ['id_ = msgspec.json.decode(sent.body)["id"]', "record = json.loads(accepted.response)"],
 )
-def test_an_answer_of_ours_that_is_decoded_is_seen(source: str) -> None:
+def test_decoding_of_our_own_response_is_detected(source: str) -> None:
     assert answers_decoded(ast.parse(source))
 
 
@@ -619,15 +628,15 @@ def test_an_answer_of_ours_that_is_decoded_is_seen(source: str) -> None:
         'match error:\n    case "no answer in time": ...',
     ],
 )
-def test_a_branch_on_words_is_seen(source: str) -> None:
+def test_branch_on_a_text_is_detected(source: str) -> None:
     assert branches_on_words(ast.parse(source), {"CANCELED"})
 
 
-def test_templates_take_no_sentence_apart() -> None:
+def test_templates_do_not_split_sentences() -> None:
     texts = {path: path.read_text("utf-8") for path in SOURCE.rglob("*.html")}
     assert [path.name for path, text in texts.items() if re.search(r"""partition\(["'][^"']*\W\s""", text)] == []
 
 
-def test_a_sentence_is_told_from_a_word() -> None:
+def test_sentence_constant_is_distinguished_from_a_word() -> None:
     tree = ast.parse('CANCELED = "Canceled by the caller."\nFORM = "application/json"\nSHOWN = 20')
     assert sentences_in(tree).keys() == {"CANCELED"}

@@ -16,16 +16,16 @@ async def contents(url: str, *changes: str) -> dict[str, list[tuple[Any, ...]]]:
     for change in changes:
         await server.execute(change)
     tables = [row[0] for row in await server.fetch("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")]
-    asked = {table: f"SELECT * FROM {table} ORDER BY 1" for table in tables}
-    asked["pg_sequences"] = "SELECT sequencename, last_value FROM pg_sequences ORDER BY 1"
-    found = {name: [tuple(row) for row in await server.fetch(query)] for name, query in asked.items()}
+    requested = {table: f"SELECT * FROM {table} ORDER BY 1" for table in tables}
+    requested["pg_sequences"] = "SELECT sequencename, last_value FROM pg_sequences ORDER BY 1"
+    result = {name: [tuple(row) for row in await server.fetch(query)] for name, query in requested.items()}
     await server.close()
-    return found
+    return result
 
 
 def test_postgres_is_emptied_for_the_next_borrower(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept: list[Lent] = []  # not one that other tests have used up
-    monkeypatch.setattr(conftest, "_lent", kept)
+    retained: list[Lent] = []  # not one that other tests have used up
+    monkeypatch.setattr(conftest, "_lent", retained)
     new = asyncio.run(contents(fresh_database(postgres)))
     changes = (
         "INSERT INTO audit (at, action, subject, person, team, address, detail) VALUES (1, 'a', 'b', '', '', '', '')",
@@ -37,4 +37,4 @@ def test_postgres_is_emptied_for_the_next_borrower(postgres: str, monkeypatch: p
     with lent_database(postgres) as again:
         assert again == url
         assert asyncio.run(contents(again)) == new
-    kept.pop().close()
+    retained.pop().close()

@@ -15,7 +15,7 @@ import structlog
 
 from heliograph.bootstrap import is_outage
 from heliograph.runtime import listening
-from heliograph.runtime.listening import TURN_MOST, Listener, listen, say_it_once
+from heliograph.runtime.listening import ACCEPTS_MAX, Listener, listen, throttle_loop_errors
 from heliograph.storage.store import StoreUnavailable
 
 pytestmark = pytest.mark.anyio
@@ -34,12 +34,12 @@ class Poor(Listener):
         return super()._accept()  # type: ignore[misc]
 
 
-async def test_it_rests_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_listener_pauses_on_accept_errors_and_resumes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("asyncio.constants.ACCEPT_RETRY_DELAY", 0.01)
     monkeypatch.setattr(Poor, "asked", 0)
     loop = asyncio.get_running_loop()
     before = loop.get_exception_handler()
-    say_it_once(loop)
+    throttle_loop_errors(loop)
     came = asyncio.Event()
     poor = Poor(fileno=listen("127.0.0.1", 0).detach())
     poor.setblocking(False)
@@ -62,11 +62,11 @@ async def test_it_rests_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
         loop.set_exception_handler(before)
 
 
-async def test_a_rush_of_connections_holds_up_nobody() -> None:
+async def test_burst_of_connections_delays_no_request() -> None:
     """Between two turns of the loop, in which others do something, at most so many are accepted."""
     bound = listen("127.0.0.1", 0)
     bound.setblocking(False)
-    rush = 3 * TURN_MOST
+    rush = 3 * ACCEPTS_MAX
     with contextlib.ExitStack() as stack:
         for _ in range(rush):
             stack.enter_context(socket.create_connection(bound.getsockname(), 5))
@@ -77,19 +77,19 @@ async def test_a_rush_of_connections_holds_up_nobody() -> None:
         while len(came) < rush:
             await asyncio.sleep(0)
             seen.append(len(came))
-        assert max(after - before for before, after in itertools.pairwise(seen)) <= TURN_MOST
+        assert max(after - before for before, after in itertools.pairwise(seen)) <= ACCEPTS_MAX
         for transport in came:
             transport.abort()
         server.close()
 
 
-async def test_one_line_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_accept_errors_are_logged_once_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     loop = asyncio.get_running_loop()
     before, now = loop.get_exception_handler(), [0.0]
     other: list[Any] = []
     monkeypatch.setattr(loop, "time", lambda: now[0])
     monkeypatch.setattr(loop, "default_exception_handler", other.append)
-    say_it_once(loop)
+    throttle_loop_errors(loop)
     out = {
         "message": "socket.accept() out of system resource",
         "exception": OSError(errno.EMFILE, "Too many open files"),
@@ -104,13 +104,13 @@ async def test_one_line_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     finally:
         loop.set_exception_handler(before)
     assert (len(lines), len(other)) == (3, 2)
-    assert listening.SAY_S == 60
+    assert listening.LOG_INTERVAL_S == 60
 
 
-def test_what_an_outage_broke_off_and_nobody_waits_for_is_not_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_unawaited_error_after_an_outage_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     """asyncio would say "Future exception was never retrieved", with a trace."""
     loop = asyncio.new_event_loop()
-    say_it_once(loop, is_outage)
+    throttle_loop_errors(loop, is_outage)
     for error in (StoreUnavailable("away"), ConnectionResetError(), asyncpg.ConnectionDoesNotExistError("gone")):
         loop.create_future().set_exception(error)
     gc.collect()

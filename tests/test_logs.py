@@ -25,7 +25,7 @@ def as_json(capsys: pytest.CaptureFixture[str]) -> Iterator[Any]:
     """What was logged so far, a JSON object a line."""
     handlers, level = logging.root.handlers[:], logging.root.level
     hooks = sys.excepthook, threading.excepthook, sys.unraisablehook
-    logs.configure(lambda: 0.0, process=3, form="json")
+    logs.configure(lambda: 0.0, process=3, log_format="json")
     yield lambda: [json.loads(line) for line in capsys.readouterr().err.splitlines()]
     structlog.reset_defaults()
     structlog.contextvars.clear_contextvars()
@@ -66,17 +66,17 @@ def test_a_traceback_as_json_shows_no_values(as_json: Any) -> None:
     assert "hk_secret" not in json.dumps(line)
 
 
-def test_json_names_nobody(as_json: Any) -> None:
+def test_json_log_redacts_addresses(as_json: Any) -> None:
     structlog.get_logger().error("refused", error="first line\nsome.one@example.test +4915112345678")
     (line,) = as_json()
     assert line["error"].startswith("first line\n") and "example" not in line["error"] and "151" not in line["error"]
 
 
-def test_what_libraries_say_is_json_too(as_json: Any) -> None:
+def test_library_log_lines_are_json(as_json: Any) -> None:
     logging.getLogger("asyncio").error("Task was destroyed but it is pending!")
     logging.getLogger("asyncio").info("chatter")
     (line,) = as_json()
-    assert (line["event"], line["logger"], line["level"]) == ("a library says", "asyncio", "error")
+    assert (line["event"], line["logger"], line["level"]) == ("library log message", "asyncio", "error")
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_what_libraries_say_is_json_too(as_json: Any) -> None:
     [["some.one@example.test"], {"to": {"who": "some.one@example.test"}}, ValueError("some.one@example.test")],
     ids=str,
 )
-def test_json_names_nobody_inside_of_values(as_json: Any, value: Any) -> None:
+def test_json_log_redacts_addresses_inside_values(as_json: Any, value: Any) -> None:
     structlog.get_logger().warning("refused", value=value, count=3, share=0.5, none=None)
     (line,) = as_json()
     assert "example" not in json.dumps(line)
@@ -94,7 +94,7 @@ def test_json_names_nobody_inside_of_values(as_json: Any, value: Any) -> None:
 LAST_WORDS = """
 import logging, threading, warnings
 from heliograph.runtime import logs
-logs.configure(lambda: 0.0, form="json")
+logs.configure(lambda: 0.0, log_format="json")
 
 def fail():
     raise RuntimeError("broken on purpose")
@@ -113,11 +113,11 @@ fail()
 """
 
 
-def test_what_nobody_catches_is_json_too() -> None:
+def test_uncaught_exceptions_are_logged_as_json() -> None:
     done = subprocess.run([sys.executable, "-c", LAST_WORDS], capture_output=True, text=True, check=False)
     lines = [json.loads(line) for line in done.stderr.splitlines()]
     assert done.returncode == 1
-    assert [line["event"] for line in lines] == ["a library says"] * 2 + ["nobody caught this"] * 3
+    assert [line["event"] for line in lines] == ["library log message"] * 2 + ["uncaught exception"] * 3
     assert lines[0]["text"] == "%d tasks" and "habits" in lines[1]["text"]
     assert all("in fail" in line["exception"] for line in lines[2:])
 
@@ -125,7 +125,7 @@ def test_what_nobody_catches_is_json_too() -> None:
 MANY_LINES = """
 from heliograph.runtime import logs
 import structlog
-logs.configure(lambda: 0.0, form="json")
+logs.configure(lambda: 0.0, log_format="json")
 for number in range(30):
     structlog.get_logger().info("long", text="x" * 10_000)
 """
@@ -142,7 +142,7 @@ def test_long_lines_of_several_processes_stay_whole() -> None:
     assert [process.wait() for process in processes] == [0, 0, 0]
 
 
-def test_setting() -> None:
+def test_log_format_setting_is_validated() -> None:
     assert read_settings({}, {"HELIOGRAPH_LOG_FORMAT": "json"}).log_format == "json"
     with pytest.raises(BadSetting, match="expected text or json"):
         read_settings({}, {"HELIOGRAPH_LOG_FORMAT": "xml"})
@@ -155,7 +155,7 @@ from heliograph.storage.messages import Messages
 async def broken(*_):
     raise RuntimeError("broken on purpose")
 
-EmailSimulator.hand_over = Messages.get = broken
+EmailSimulator.send_message = Messages.get = broken
 """
 MAIL = {"from": "hi@acme.test", "to": "delivered@simulator.test", "subject": "canary-subject", "text": "Hi"}
 
@@ -169,7 +169,7 @@ def test_every_line_of_the_service_is_json_with_its_id(tmp_path: Path) -> None:
         service.ports.append(int(greeted.split("127.0.0.1:")[1].split()[0]))
         sent, missed = service.post("/v1/emails", MAIL), service.get("/v1/emails/eml_1")
         assert (sent.status, missed.status) == (202, 500)
-        ids = {"internal error": missed.headers["x-request-id"], "hand-over broke off": sent.json["id"]}
+        ids = {"internal error": missed.headers["x-request-id"], "send failed with an exception": sent.json["id"]}
         seen: dict[str, str] = {}
         for text in process.stdout:
             if text.startswith("{"):
@@ -192,10 +192,10 @@ def test_a_traceback_shows_no_values(capsys: pytest.CaptureFixture[str]) -> None
         structlog.get_logger().exception("internal error", request_id="req_1")
     finally:
         structlog.reset_defaults()
-    said = capsys.readouterr().err
-    assert "RuntimeError: broke" in said
-    assert "request_id=req_1" in said
-    assert "hk_secret" not in said
+    output = capsys.readouterr().err
+    assert "RuntimeError: broke" in output
+    assert "request_id=req_1" in output
+    assert "hk_secret" not in output
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_a_traceback_shows_no_values(capsys: pytest.CaptureFixture[str]) -> None
         ("cannot reach postgresql://heliograph@db.example.com/x", "postgresql://heliograph@db.example.com/x"),
     ],
 )
-def test_nobodys_address_is_logged(capsys: pytest.CaptureFixture[str], said: str, logged: str) -> None:
+def test_log_redacts_addresses_in_errors(capsys: pytest.CaptureFixture[str], said: str, logged: str) -> None:
     """Nor is it in the text of an error."""
     logs.configure(lambda: 0.0)
     try:
@@ -219,9 +219,9 @@ def test_nobodys_address_is_logged(capsys: pytest.CaptureFixture[str], said: str
     assert capsys.readouterr().err.count(logged) >= 2
 
 
-def test_the_same_error_is_told_once_and_then_counted() -> None:
+def test_repeated_error_is_logged_once_and_then_counted() -> None:
     seconds = [0.0]
-    fold = logs.Fold(lambda: seconds[0])
+    fold = logs.FoldErrors(lambda: seconds[0])
 
     def told(**line: Any) -> Any:
         try:
@@ -232,6 +232,6 @@ def test_the_same_error_is_told_once_and_then_counted() -> None:
     assert [bool(told(error="gone", request_id=str(n))) for n in range(4)] == [True, False, False, False]
     assert told(error="another")
     assert told(request_id="no error, no folding") and told(request_id="no error, no folding")
-    seconds[0] = logs.FOLD_S
+    seconds[0] = logs.FOLD_INTERVAL_S
     assert told(error="gone")["more"] == 3
     assert told(error="gone") is None

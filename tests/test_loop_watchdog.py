@@ -26,7 +26,7 @@ async def held(by: str | None) -> tuple[LoopWatch, list[Any]]:
     await asyncio.sleep(0)
 
     def hold() -> None:
-        while seen._held_by is None:
+        while seen._blocked_by is None:
             time.sleep(0.01)
 
     async def held_request() -> None:
@@ -47,19 +47,19 @@ async def held(by: str | None) -> tuple[LoopWatch, list[Any]]:
 @pytest.mark.parametrize(
     ("by", "named"), [("POST /v1/emails", "POST /v1/emails"), ("", "held.<locals>.held_request"), (None, "connections")]
 )
-async def test_who_held_the_loop_is_named(by: str | None, named: str) -> None:
+async def test_watchdog_names_the_function_that_blocked_the_loop(by: str | None, named: str) -> None:
     seen, lines = await held(by)
     assert [(line["event"], line["by"]) for line in lines] == [("event loop blocked", named)]
-    assert lines[0]["seconds"] > loop_watchdog.HELD_S and lines[0]["at"].count(":") == 1
-    assert seen.lag() > loop_watchdog.HELD_S
+    assert lines[0]["seconds"] > loop_watchdog.LOGGED_LAG_S and lines[0]["at"].count(":") == 1
+    assert seen.lag() > loop_watchdog.LOGGED_LAG_S
 
 
-def test_the_longest_lag_is_told_for_a_minute_or_two() -> None:
+def test_watchdog_reports_the_longest_lag_for_up_to_two_minutes() -> None:
     seen = LoopWatch()
-    for now, lag, told in ((0, 0.1, 0.1), (1, 0.2, 0.2), (2, 0, 0.2), (61, 0.05, 0.2), (62, 0, 0.2), (122, 0, 0.05)):
+    for now, lag, events in ((0, 0.1, 0.1), (1, 0.2, 0.2), (2, 0, 0.2), (61, 0.05, 0.2), (62, 0, 0.2), (122, 0, 0.05)):
         seen._due = now - lag
-        seen._note(now)
-        assert seen.lag() == pytest.approx(told)
+        seen._record_lag(now)
+        assert seen.lag() == pytest.approx(events)
 
 
 STUCK = """
@@ -73,7 +73,7 @@ def hold_it(token):
         pass
 
 async def main():
-    logs.configure(asyncio.get_running_loop().time, form="json")
+    logs.configure(asyncio.get_running_loop().time, log_format="json")
     running = asyncio.create_task(LoopWatch(float(sys.argv[1])).run())
     await asyncio.sleep(0.2)
     hold_it(sys.argv[2])
@@ -93,12 +93,12 @@ def stuck(stuck_s: float, token: str) -> "subprocess.Popen[str]":
 
 def test_a_process_whose_loop_is_stuck_ends_itself_and_says_where() -> None:
     process = stuck(1, "/nowhere/canary")
-    _, said = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == loop_watchdog.STUCK
-    line = json.loads(said.splitlines()[-1])
+    _, output = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == loop_watchdog.STUCK_EXIT_CODE
+    line = json.loads(output.splitlines()[-1])
     assert (line["event"], line["level"], line["by"]) == ("event loop stuck: ending the process", "error", "main")
     assert "in hold_it" in line["stack"] and line["seconds"] >= 1
-    assert "canary" not in said
+    assert "canary" not in output
 
 
 def test_a_process_that_stood_still_is_not_ended(tmp_path: Path) -> None:
@@ -107,15 +107,15 @@ def test_a_process_that_stood_still_is_not_ended(tmp_path: Path) -> None:
     time.sleep(3)  # longer than it may be stuck
     (tmp_path / "go on").touch()
     process.send_signal(signal.SIGCONT)
-    said, _ = process.communicate(timeout=PATIENCE_S)
-    assert (process.returncode, said) == (0, "alive\n")
+    output, _ = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, output) == (0, "alive\n")
 
 
 BUSY = """
 import asyncio, re, sys, time
 from heliograph.runtime import loop_watchdog
 
-loop_watchdog.THREADS = 0.01  # of a minute
+loop_watchdog.BUSY_THREADS_MAX = 0.01  # shortens the CPU time after which the watchdog reports
 
 def hold_everything():
     re.match("(a+)+$", "a" * 60 + "b")
@@ -141,7 +141,7 @@ def test_a_process_is_ended_also_when_no_thread_of_it_can_run(then: str, code: i
     assert ("in hold_everything" in done.stderr) == (then == "hold")
 
 
-def test_without_a_limit_nothing_is_ended(tmp_path: Path) -> None:
+def test_watchdog_without_a_limit_ends_no_process(tmp_path: Path) -> None:
     process = stuck(0, str(tmp_path / "go on"))
     time.sleep(1)
     (tmp_path / "go on").touch()

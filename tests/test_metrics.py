@@ -11,50 +11,50 @@ from heliograph.storage.store import Store
 
 
 def test_a_histogram_counted_in_portions_is_the_librarys() -> None:
-    told = []
+    events = []
     chance = random.Random(1)
-    values = [*metrics.QUICK_S, 0.0, 11.0, *(chance.expovariate(2) for _ in range(500))]
+    values = [*metrics.SHORT_BUCKETS_S, 0.0, 11.0, *(chance.expovariate(2) for _ in range(500))]
     for portion in (1, 7, len(values)):
         registry = CollectorRegistry()
-        metric = Histogram("some_seconds", "Some.", registry=registry, buckets=metrics.QUICK_S)
-        kept = metrics._Steps(metric, metrics.QUICK_S)
+        metric = Histogram("some_seconds", "Some.", registry=registry, buckets=metrics.SHORT_BUCKETS_S)
+        retained = metrics._BufferedHistogram(metric, metrics.SHORT_BUCKETS_S)
         for number, value in enumerate(values):
-            kept.observe(value)
+            retained.observe(value)
             if number % portion == 0:
-                kept.flush()
-        kept.flush()
-        kept.flush()
-        told.append(generate_latest(registry))
+                retained.flush()
+        retained.flush()
+        retained.flush()
+        events.append(generate_latest(registry))
     registry = CollectorRegistry()
-    metric = Histogram("some_seconds", "Some.", registry=registry, buckets=metrics.QUICK_S)
+    metric = Histogram("some_seconds", "Some.", registry=registry, buckets=metrics.SHORT_BUCKETS_S)
     for value in values:
         metric.observe(value)
-    wanted = generate_latest(registry)
-    for text in told:
+    expected = generate_latest(registry)
+    for text in events:
         assert [line for line in text.splitlines() if b"_sum" not in line] == [
-            line for line in wanted.splitlines() if b"_sum" not in line
+            line for line in expected.splitlines() if b"_sum" not in line
         ]
 
 
 def test_a_counter_counted_in_portions_is_the_librarys() -> None:
     registry = CollectorRegistry()
-    kept = metrics._Count(Counter("some_total", "Some.", registry=registry))
-    kept.inc()
-    kept.inc(4)
-    kept.flush()
-    kept.flush()
+    retained = metrics._BufferedCounter(Counter("some_total", "Some.", registry=registry))
+    retained.inc()
+    retained.inc(4)
+    retained.flush()
+    retained.flush()
     assert registry.get_sample_value("some_total") == 5
 
 
 @pytest.mark.anyio
-async def test_only_what_is_durable_is_counted(store: Store) -> None:
+async def test_only_committed_changes_are_counted(store: Store) -> None:
     counted: list[str] = []
 
     async def writes(tx: Tx) -> None:
-        tx.afterwards.append(lambda: counted.append("written"))
+        tx.after_commit.append(lambda: counted.append("written"))
 
     async def fails(tx: Tx) -> None:
-        tx.afterwards.append(lambda: counted.append("undone"))
+        tx.after_commit.append(lambda: counted.append("undone"))
         raise StoreUnavailable("away")
 
     await store.database.write(writes)
@@ -62,4 +62,4 @@ async def test_only_what_is_durable_is_counted(store: Store) -> None:
     with pytest.raises(StoreUnavailable):
         await store.database.write(fails)
     assert counted == ["written"]
-    assert metrics.under_way == {"read": 0, "write": 0}
+    assert metrics.open_transactions == {"read": 0, "write": 0}

@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 import asyncpg
 import pytest
 
-from heliograph.storage.engine.migrate import BASE, CONTRACT, schema_files
+from heliograph.storage.engine.migrate import BASE, CONTRACT_MARK, schema_files
 from tests.confined.machine import Machine
 from tests.proof.size import FULL
 
@@ -69,11 +69,11 @@ def blocks(page: str) -> Iterator[Block]:
     text = (ROOT / "docs" / page).read_text("utf-8")
     heading = ""
     shape = r"^#+ ([^\n]+)$|^(?:<!-- not run by a test: ([^\n]+) -->\n)?```(\w*)\n(.*?)^```$"
-    for found in re.finditer(shape, text, re.M | re.S):
-        if found[1]:
-            heading = found[1]
-        elif found[3] in ("sh", "bash", ""):
-            yield Block(heading, found[2] or "", found[4])
+    for result in re.finditer(shape, text, re.M | re.S):
+        if result[1]:
+            heading = result[1]
+        elif result[3] in ("sh", "bash", ""):
+            yield Block(heading, result[2] or "", result[4])
 
 
 def commands(text: str) -> Iterator[str]:
@@ -88,18 +88,18 @@ def commands(text: str) -> Iterator[str]:
         whole = until = ""
 
 
-def test_what_is_not_run_is_marked_with_a_reason() -> None:
+def test_docs_command_not_run_is_marked_with_a_reason() -> None:
     marked = [(block.reason, block.commands[0]) for page in PAGES for block in blocks(page) if block.reason]
     for reason, command in marked:
         assert command.startswith(NOT_RUN[reason]), f"{command} can be run, or NOT_RUN does not know why not"
     assert {reason for reason, _ in marked} == NOT_RUN.keys()
 
 
-def test_what_is_said_about_rollback() -> None:
+def test_docs_about_rollback_match_the_schema_files() -> None:
     """It holds as long as no schema file keeps an older version out."""
     [section] = re.findall(r"^## Rollback\n(.*?)^## ", (ROOT / "docs/operations.md").read_text("utf-8"), re.M | re.S)
     assert f"from schema {BASE} on" in section
-    if any(text.startswith(CONTRACT) for number, text in schema_files() if number > BASE):
+    if any(text.startswith(CONTRACT_MARK) for number, text in schema_files() if number > BASE):
         assert "No schema file so far" not in section
 
 
@@ -112,13 +112,13 @@ def here(command: str) -> str:
 def to_run(kind: str) -> list[dict[str, Any]]:
     others = [heading for other, headings in ONLY.items() if other != kind for heading in headings]
     pages = PAGES if FULL or kind == "sqlite" else PAGES[:1]  # tests/cli runs the commands themselves on both
-    found = [block for page in pages for block in blocks(page) if not block.reason and block.heading not in others]
+    result = [block for page in pages for block in blocks(page) if not block.reason and block.heading not in others]
     return [
         {
-            "commands": [here(one) for one in block.commands if kind == "sqlite" or not one.startswith(OWN)],
-            "instead": any(one.startswith("heliograph serve") for one in block.commands),
+            "commands": [here(item) for item in block.commands if kind == "sqlite" or not item.startswith(OWN)],
+            "instead": any(item.startswith("heliograph serve") for item in block.commands),
         }
-        for block in found
+        for block in result
     ]
 
 
@@ -140,13 +140,13 @@ def sockets(request: pytest.FixtureRequest) -> list[Path]:
 
 @pytest.mark.apart
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-def test_every_command_runs(kind: str, sockets: list[Path], tmp_path: Path) -> None:
-    wanted = to_run(kind)
-    done = Machine(tmp_path, FILES, sockets).run(wanted, SECONDS)
+def test_docs_commands_run(kind: str, sockets: list[Path], tmp_path: Path) -> None:
+    expected = to_run(kind)
+    done = Machine(tmp_path, FILES, sockets).run(expected, SECONDS)
     last = done[-1]
-    print(*(f"$ {one['command']}\n{one['said']}" for one in done), sep="\n")
+    print(*(f"$ {item['command']}\n{item['said']}" for item in done), sep="\n")
     assert last["code"] in (0, 1 if "preflight" in last["command"] else 0), f"{last['command']}\n{last['said']}"
-    ran = {one["command"] for one in done}
-    assert [one for block in wanted for one in block["commands"] if one not in ran] == []
-    said = {one["command"]: one["said"] for one in done}
-    assert kind in said["heliograph doctor"]
+    ran = {item["command"] for item in done}
+    assert [item for block in expected for item in block["commands"] if item not in ran] == []
+    output = {item["command"]: item["said"] for item in done}
+    assert kind in output["heliograph doctor"]

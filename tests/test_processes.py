@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from heliograph.runtime import processes
 from heliograph.runtime.processes import Parent
-from tests.deliver.test_worker import until
+from tests.deliver.test_worker import wait_until
 
 pytestmark = pytest.mark.anyio
 
@@ -73,8 +73,8 @@ async def running(family: Family) -> AsyncIterator["asyncio.Task[int]"]:
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "PAUSE_S", 0.01)
-    monkeypatch.setattr(processes, "PAUSE_MOST_S", 0.02)
+    monkeypatch.setattr(processes, "RESTART_DELAY_S", 0.01)
+    monkeypatch.setattr(processes, "RESTART_DELAY_MAX_S", 0.02)
 
 
 @pytest.fixture
@@ -85,10 +85,10 @@ def make(tmp_path: Path) -> Callable[[int], Family]:
 Make = Callable[[int], Family]
 
 
-async def test_it_greets_once_all_are_ready_and_ends_when_all_have(make: Make) -> None:
+async def test_supervisor_reports_ready_once_and_ends_with_its_processes(make: Make) -> None:
     family = make(3)
     async with running(family) as task:
-        await until(lambda: family.greetings)
+        await wait_until(lambda: family.greetings)
         assert family.greetings == ["hello of 1"]
         assert family.begun()[0][0] == 1  # the others wait for it
         assert sorted(number for number, _ in family.begun()) == [1, 2, 3]
@@ -99,28 +99,28 @@ async def test_it_greets_once_all_are_ready_and_ends_when_all_have(make: Make) -
 async def test_a_process_that_dies_is_started_again_and_the_others_stay(make: Make) -> None:
     family = make(2)
     async with running(family):
-        await until(lambda: family.greetings)
+        await wait_until(lambda: family.greetings)
         first, second = family.begun()
         with capture_logs() as logs:
             kill(second[1])
-            await until(lambda: len(family.begun()) == 3)
+            await wait_until(lambda: len(family.begun()) == 3)
         assert family.begun()[2][0] == 2
         assert is_alive(first[1])
         assert [(line["process"], line["code"]) for line in logs if "died" in line["event"]] == [(2, -9)]
     assert family.greetings == ["hello of 1"]
 
 
-async def test_a_start_that_fails_ends_it(make: Make) -> None:
+async def test_supervisor_ends_when_the_start_fails(make: Make) -> None:
     family = make(2)
     family.fails(1)
     assert await family.parent.run() == 1
     assert [number for number, _ in family.begun()] == [1]
 
 
-async def test_it_gives_up_when_none_becomes_ready_any_more(make: Make) -> None:
+async def test_supervisor_gives_up_when_no_process_becomes_ready(make: Make) -> None:
     family = make(2)
     async with running(family) as task:
-        await until(lambda: family.greetings)
+        await wait_until(lambda: family.greetings)
         family.fails(1, 2)
         for _, pid in family.begun():
             kill(pid)
@@ -128,11 +128,11 @@ async def test_it_gives_up_when_none_becomes_ready_any_more(make: Make) -> None:
     assert len(family.begun()) >= 2 + 2 * processes.DEATHS_MAX
 
 
-async def test_one_that_cannot_start_does_not_end_the_others(make: Make) -> None:
+async def test_process_that_cannot_start_does_not_end_the_others(make: Make) -> None:
     family = make(2)
     family.fails(2)
     async with running(family):
-        await until(lambda: len(family.begun()) > 1 + 2 * processes.DEATHS_MAX)
+        await wait_until(lambda: len(family.begun()) > 1 + 2 * processes.DEATHS_MAX)
         assert is_alive(family.begun()[0][1])
         assert not family.greetings
 
@@ -140,10 +140,10 @@ async def test_one_that_cannot_start_does_not_end_the_others(make: Make) -> None
 async def test_a_reload_replaces_them_one_after_the_other(make: Make) -> None:
     family = make(2)
     async with running(family):
-        await until(lambda: family.greetings)
+        await wait_until(lambda: family.greetings)
         with capture_logs() as logs:
             family.parent._reload()
-            await until(lambda: any("replaced" in line["event"] for line in logs))
+            await wait_until(lambda: any("replaced" in line["event"] for line in logs))
         assert [number for number, _ in family.begun()] == [1, 2, 1, 2]
         assert [is_alive(pid) for _, pid in family.begun()] == [False, False, True, True]
         assert [line for line in logs if "died" in line["event"]] == []
@@ -152,11 +152,11 @@ async def test_a_reload_replaces_them_one_after_the_other(make: Make) -> None:
 async def test_a_reload_that_fails_leaves_the_old_ones(make: Make) -> None:
     family = make(2)
     async with running(family):
-        await until(lambda: family.greetings)
+        await wait_until(lambda: family.greetings)
         family.fails(1, 2)
         with capture_logs() as logs:
             family.parent._reload()
-            await until(lambda: any("not replaced" in line["event"] for line in logs))
+            await wait_until(lambda: any("not replaced" in line["event"] for line in logs))
         assert [number for number, _ in family.begun()] == [1, 2, 1]
         assert [is_alive(pid) for _, pid in family.begun()] == [True, True, False]
 
@@ -165,9 +165,9 @@ async def test_a_reload_during_the_start_replaces_them_when_they_are_ready(make:
     family = make(2)
     async with running(family):
         with capture_logs() as logs, family.waits(1):
-            await until(lambda: family.begun())
+            await wait_until(lambda: family.begun())
             family.parent._reload()
-        await until(lambda: len(family.begun()) == 3 and family.greetings)
+        await wait_until(lambda: len(family.begun()) == 3 and family.greetings)
         assert sorted(number for number, _ in family.begun()) == [1, 1, 2]
         assert [line for line in logs if "died" in line["event"]] == []
 
@@ -175,46 +175,46 @@ async def test_a_reload_during_the_start_replaces_them_when_they_are_ready(make:
 async def test_a_reload_during_another_replaces_all_of_them_again(make: Make) -> None:
     family = make(2)
     async with running(family):
-        await until(lambda: family.greetings)
+        await wait_until(lambda: family.greetings)
         with family.waits(2):
             family.parent._reload()
-            await until(lambda: len(family.begun()) == 4)  # the first is replaced
+            await wait_until(lambda: len(family.begun()) == 4)  # the first is replaced
             for _ in range(3):
                 family.parent._reload()
-        await until(lambda: len(family.begun()) == 6)
+        await wait_until(lambda: len(family.begun()) == 6)
         assert [number for number, _ in family.begun()] == [1, 2, 1, 2, 1, 2]
 
 
-async def test_a_stop_ends_the_one_that_is_to_take_anothers_place_too(make: Make) -> None:
+async def test_stop_during_a_reload_ends_the_replacement_process(make: Make) -> None:
     family = make(2)
     async with running(family) as task:
-        await until(lambda: family.greetings)
+        await wait_until(lambda: family.greetings)
         with capture_logs() as logs, family.waits(1):
             family.parent._reload()
-            await until(lambda: len(family.begun()) == 3)
+            await wait_until(lambda: len(family.begun()) == 3)
             family.parent._stop()
             assert await task == 0
     assert not any(is_alive(pid) for _, pid in family.begun())
     assert [line["event"] for line in logs] == ["all processes stopped"]
 
 
-async def test_one_that_dies_during_a_reload_is_not_in_two_places(make: Make) -> None:
+async def test_process_that_dies_during_a_reload_is_replaced_once(make: Make) -> None:
     family = make(1)
     async with running(family):
-        await until(lambda: family.greetings)
+        await wait_until(lambda: family.greetings)
         with family.waits(1), capture_logs():
             family.parent._reload()
-            await until(lambda: len(family.begun()) == 2)
+            await wait_until(lambda: len(family.begun()) == 2)
             kill(family.begun()[0][1])
-            await until(lambda: len(family.begun()) == 3)  # started again, beside the one that takes its place
-        await until(lambda: sum(is_alive(pid) for _, pid in family.begun()) == 1)
+            await wait_until(lambda: len(family.begun()) == 3)  # started again, beside the one that takes its place
+        await wait_until(lambda: sum(is_alive(pid) for _, pid in family.begun()) == 1)
 
 
 async def test_a_stop_during_the_start_is_no_failure(make: Make) -> None:
     family = make(2)
     with family.waits(1):
         async with running(family) as task:
-            await until(lambda: family.begun())
+            await wait_until(lambda: family.begun())
     assert task.result() == 0
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from heliograph.settings import PREFIX
+from heliograph.settings import VARIABLE_PREFIX
 from tests.carriers.smtp_peer import Authority
 from tests.npm import miss
 from tests.service import Answer, Service, free_port, until
@@ -29,15 +29,15 @@ def command(name: str, port: int, upstream: int, folder: Path) -> tuple[list[str
     match name:
         case "haproxy":
             places = {"PROXY_LISTEN": port, "PROXY_SERVER_ONE": upstream, "PROXY_SERVER_TWO": upstream}
-            told = {name: f"127.0.0.1:{at}" for name, at in places.items()}
-            return [program, "-q", "-db", "-f", str(DEPLOY / "haproxy.cfg")], told
+            events = {name: f"127.0.0.1:{at}" for name, at in places.items()}
+            return [program, "-q", "-db", "-f", str(DEPLOY / "haproxy.cfg")], events
         case "caddy":
             # Of a plain address it wants no certificate.
-            told = {"DOMAIN": f"http://127.0.0.1:{port}", "UPSTREAM": f"127.0.0.1:{upstream}"}
+            events = {"DOMAIN": f"http://127.0.0.1:{port}", "UPSTREAM": f"127.0.0.1:{upstream}"}
             config = (DEPLOY / "Caddyfile").read_text("utf-8")
             (folder / "Caddyfile").write_text("{\n\tadmin off\n}\n" + config)
             arguments = [program, "run", "--config", str(folder / "Caddyfile"), "--adapter", "caddyfile"]
-            return arguments, told | {"HOME": str(folder), "XDG_DATA_HOME": str(folder)}
+            return arguments, events | {"HOME": str(folder), "XDG_DATA_HOME": str(folder)}
         case _:
             site = (DEPLOY / "nginx.conf").read_text("utf-8")
             (folder / "both.pem").write_bytes(AUTHORITY.pem(NAME)[0])
@@ -62,7 +62,7 @@ def test_haproxys_configuration_is_valid_as_shipped_and_its_variables_are_no_set
     done = subprocess.run([arguments[0], "-c", "-f", arguments[-1]], capture_output=True, text=True, env=without)
     assert done.returncode == 0, done.stderr
     used = set(re.findall(r"\$\{(\w+)\}", Path(arguments[-1]).read_text("utf-8"))) - {"NOBODY"}
-    assert used == set(variables) and not any(name.startswith(PREFIX) for name in used)
+    assert used == set(variables) and not any(name.startswith(VARIABLE_PREFIX) for name in used)
     page = (DEPLOY.parent / "docs" / "high-availability.md").read_text("utf-8")
     assert [name for name in used if f"`{name}`" not in page] == []
 
@@ -70,9 +70,9 @@ def test_haproxys_configuration_is_valid_as_shipped_and_its_variables_are_no_set
 @contextmanager
 def running(name: str, upstream: int, folder: Path) -> Iterator[int]:
     port = free_port()
-    arguments, told = command(name, port, upstream, folder)
-    with open(folder / "said", "wb") as said:
-        process = subprocess.Popen(arguments, env=os.environ | told, stdout=said, stderr=said)
+    arguments, events = command(name, port, upstream, folder)
+    with open(folder / "said", "wb") as output:
+        process = subprocess.Popen(arguments, env=os.environ | events, stdout=output, stderr=output)
     try:
         yield port
     finally:
@@ -96,16 +96,16 @@ def answer(service: Service, port: int) -> Answer | None:
         return None
 
 
-def test_through_it(proxy: Before, shared_service: Service) -> None:
+def test_proxy_forwards_requests_and_client_address(proxy: Before, shared_service: Service) -> None:
     with proxy(shared_service.ports[-1]) as port:
-        accepted = until(lambda: (found := answer(shared_service, port)) and found.status != 503 and found)
+        accepted = until(lambda: (result := answer(shared_service, port)) and result.status != 503 and result)
         assert accepted.status == 202
         assert shared_service.get("/metrics", port=port).status == 404
         own = shared_service.ask("POST", "/v1/emails", {}, port=port)  # the service's own error passes as it is
         assert (own.status, own.code) == (400, "missing_body")
 
 
-def test_before_nobody(proxy: Before, shared_service: Service) -> None:
+def test_proxy_without_a_backend_answers_503(proxy: Before, shared_service: Service) -> None:
     with socket.socket() as nobody:  # who has the port, and does not listen
         nobody.bind(("127.0.0.1", 0))
         with proxy(nobody.getsockname()[1]) as port:
@@ -119,7 +119,7 @@ def test_before_nobody(proxy: Before, shared_service: Service) -> None:
     assert int(refused.headers["retry-after"]) >= 1
 
 
-def test_nginx_has_the_certificate(tmp_path: Path) -> None:
+def test_nginx_serves_tls_with_its_certificate(tmp_path: Path) -> None:
     """Caddy gets one by itself, and HAProxy's file has none."""
 
     def get(place: str) -> http.client.HTTPResponse:

@@ -9,21 +9,21 @@ import pytest
 from msgspec.structs import replace
 
 from heliograph.bootstrap import check_secret, make_secrets, open_store
-from heliograph.cli.secret import turn_of
-from heliograph.data_folder import OUTLIVE, Secrets
+from heliograph.cli.secret import make_rotation
+from heliograph.data_folder import Secrets
 from heliograph.domain.audit.actor import COMMAND_LINE
 from heliograph.domain.setup import records
-from heliograph.domain.setup.carrier_kinds import sealed
+from heliograph.domain.setup.carrier_kinds import encrypt_secrets
 from heliograph.domain.setup.snapshot import to_row
-from heliograph.encryption import CannotOpen
+from heliograph.encryption import DecryptionError
 from heliograph.manage import secret as managing
 from heliograph.manage.secret import replace as replace_secret
 from heliograph.manage.secret import rotate
 from heliograph.settings import Settings
 from heliograph.storage import master_secret
-from heliograph.storage.notices import ChatHook
+from heliograph.storage.notices import ChatWebhook
 from heliograph.storage.store import Store
-from heliograph.webhooks.policy.webhook import sealed_secret
+from heliograph.webhooks.policy.webhook import encrypt_secret
 from tests.manage.edges import dump_statement
 from tests.setup_helpers import set_up
 from tests.storage.conftest import asking
@@ -32,6 +32,7 @@ from tests.storage.samples import ENTRY, settle
 pytestmark = pytest.mark.anyio
 
 SOURCE = Path(__file__).parents[1] / "src/heliograph"
+KEPT_KEYS = ("code_key", "envelope_key", "ownership_key", "erasure_key")
 # How contexts begin, and where their texts are; `journey` and a code at its first sight are in nobody's database.
 PLACES = {"webhook", "dkim", "carrier", "totp", "chat", "keys", "hook"}
 TEXT = re.compile(r"v1\.[A-Za-z0-9_-]{38,}")
@@ -40,7 +41,7 @@ TEXT = re.compile(r"v1\.[A-Za-z0-9_-]{38,}")
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(managing, "SETTLE_S", 0.0)
-    monkeypatch.setattr(master_secret, "PORTION", 2)
+    monkeypatch.setattr(master_secret, "BATCH", 2)
 
 
 @pytest.fixture
@@ -48,19 +49,23 @@ async def plain(store: Store, settings: Settings) -> dict[str, bytes]:
     """One of everything that is sealed; answers what it says, by context."""
     secrets = make_secrets(settings, store)
     await check_secret(store, secrets)
-    seal = secrets.sealer.seal
+    encrypt = secrets.cipher.encrypt
     hooks = [
         records.Webhook(id=f"whk_{n}", team="team_a", url="https://a.test", secret="") for n in range(3)
     ]  # fmt: skip
-    hooks = [replace(hook, secret=sealed_secret(secrets.sealer, hook.id, f"whsec_{hook.id}")) for hook in hooks]
-    hooks[0] = replace(hooks[0], old_secret=seal(b"whsec_old", "webhook/whk_0/old"), old_until=1 << 60)
+    hooks = [replace(hook, secret=encrypt_secret(secrets.cipher, hook.id, f"whsec_{hook.id}")) for hook in hooks]
+    hooks[0] = replace(hooks[0], old_secret=encrypt(b"whsec_old", "webhook/whk_0/old"), old_until=1 << 60)
     key = records.DkimKey(
         id="dom_a/h1", team="team_a", domain="dom_a", selector="h1", algorithm="ed25519-sha256",
-        sealed=seal(b"pem", "dkim/dom_a/h1"), public="",
+        sealed=encrypt(b"pem", "dkim/dom_a/h1"), public="",
     )  # fmt: skip
-    options = sealed({"auth_token": "hunter2", "from": "+1500"}, lambda p, field: seal(p, f"carrier/twilio/{field}"))
+    options = encrypt_secrets(
+        {"auth_token": "hunter2", "from": "+1500"}, lambda p, field: encrypt(p, f"carrier/twilio/{field}")
+    )
     carrier = records.CarrierRecord(id="twilio", channel="sms", kind="twilio", options=options)
-    hook = records.Key(id="abcdefghij", team="team_a", name="h", hash="", secret=seal(b"v1,whsec_", "hook/abcdefghij"))
+    hook = records.Key(
+        id="abcdefghij", team="team_a", name="h", hash="", secret=encrypt(b"v1,whsec_", "hook/abcdefghij")
+    )
     rows = [
         to_row("key", hook.id, hook, "team_a"),
         to_row("team", "team_a", records.TeamRecord(ref=1, id="team_a", name="A"), "team_a"),
@@ -70,8 +75,10 @@ async def plain(store: Store, settings: Settings) -> dict[str, bytes]:
     ]
     await set_up(store, rows=rows)
     person = await settle(store.people, "ada@example.com", "Ada", {})
-    await store.people.set_totp(person.id, seal(b"totp", f"totp/{person.id}"), ["a"], 1, ENTRY)
-    await store.notices.set_hook(ChatHook("team_a", seal(b"https://chat", "chat/team_a"), "chat", 1), ENTRY)
+    await store.people.set_totp(person.id, encrypt(b"totp", f"totp/{person.id}"), ["a"], 1, ENTRY)
+    await store.notices.set_chat_webhook(
+        ChatWebhook("team_a", encrypt(b"https://chat", "chat/team_a"), "chat", 1), ENTRY
+    )
     return {
         **{f"webhook/whk_{n}": f"whsec_whk_{n}".encode() for n in range(3)},
         "webhook/whk_0/old": b"whsec_old",
@@ -85,70 +92,77 @@ async def plain(store: Store, settings: Settings) -> dict[str, bytes]:
 
 async def rotated(store: Store, settings: Settings, tell: Any = lambda *_: None) -> tuple[int, Secrets]:
     before = make_secrets(settings, store)
-    await store.secret.known()
-    before.adopt(store.secret.seen.digest, store.secret.seen.kept)
+    await store.secret_store.read()
+    before.use_digest(store.secret_store.last_known.digest, store.secret_store.last_known.kept_keys)
     after = before.make_next()
-    count = await rotate(store, COMMAND_LINE, turn_of(before, after), tell)
-    assert after.under_others(await store.secret.texts()) == 0
-    after.finish()
+    count = await rotate(store, COMMAND_LINE, make_rotation(before, after), tell)
+    assert after.count_outdated(await store.secret_store.read_encrypted_texts()) == 0
+    after.finish_rotation()
     return count, after
 
 
 async def assert_all_is_under(store: Store, settings: Settings, secrets: Secrets, plain: dict[str, bytes]) -> None:
     alone = Secrets(settings.data / "elsewhere", secrets._master)
-    texts = await store.secret.texts()
-    opened = {context: alone.sealer.open(text, context) for context, text in texts.items()}
-    assert {context: text for context, text in opened.items() if context != master_secret.KEPT} == plain
+    texts = await store.secret_store.read_encrypted_texts()
+    opened = {context: alone.cipher.decrypt(text, context) for context, text in texts.items()}
+    assert {context: text for context, text in opened.items() if context != master_secret.KEPT_KEYS_CONTEXT} == plain
     async with asking(settings) as sql:
         rows = await sql(await dump_statement(sql, settings.database.startswith("sqlite")))
-    found = set(TEXT.findall(str(rows)))
-    assert found == set(texts.values()), "a sealed text that rotation does not know"
+    result = set(TEXT.findall(str(rows)))
+    assert result == set(texts.values()), "a sealed text that rotation does not know"
 
 
-async def test_all_that_is_sealed_is_sealed_anew(store: Store, settings: Settings, plain: dict[str, bytes]) -> None:
+async def test_rotation_reencrypts_every_secret(store: Store, settings: Settings, plain: dict[str, bytes]) -> None:
     before = make_secrets(settings, store)
-    told: list[tuple[int, int]] = []
-    count, after = await rotated(store, settings, lambda *given: told.append(given))
-    assert (count, told[-1][0]) == (len(plain), told[-1][1])
+    events: list[tuple[int, int]] = []
+    count, after = await rotated(store, settings, lambda *given: events.append(given))
+    assert (count, events[-1][0]) == (len(plain), events[-1][1])
     await assert_all_is_under(store, settings, after, plain)
     assert before.digest != after.digest
-    entries = [(line.action, line.detail) for line in await store.audit.lines(None) if line.action == "secret.rotate"]
-    assert entries == [("secret.rotate", f"done, sealed anew: {count}"), ("secret.rotate", "begun")]
+    entries = [
+        (line.action, line.detail) for line in await store.audit.list_rows(None) if line.action == "secret.rotate"
+    ]
+    assert entries == [("secret.rotate", f"done, re-encrypted: {count}"), ("secret.rotate", "begun")]
     assert (settings.data / "secret").stat().st_mode & 0o777 == 0o600
     assert not (settings.data / "secret.new").exists()
 
 
-async def test_what_goes_by_its_keys_outlives_it(store: Store, settings: Settings, plain: dict[str, bytes]) -> None:
+async def test_rotation_keeps_tokens_derived_from_old_keys_valid(
+    store: Store, settings: Settings, plain: dict[str, bytes]
+) -> None:
     """Codes on their way, envelope addresses, records in DNS, names of erased addresses: also after two rotations."""
     before = make_secrets(settings, store)
-    keys, name = {purpose: getattr(before, purpose) for purpose in OUTLIVE}, store.suppressions.name_of(1, "a@b.test")
+    keys, name = (
+        {name: getattr(before, name) for name in KEPT_KEYS},
+        store.suppressions.erased_name_of(1, "a@b.test"),
+    )
     for _ in range(2):
         await rotated(store, settings)
         async with open_store(settings, store.clock, "seat/2") as fresh:
             after = make_secrets(settings, fresh)
             await check_secret(fresh, after)
-            assert {purpose: getattr(after, purpose) for purpose in OUTLIVE} == keys
-            assert fresh.suppressions.name_of(1, "a@b.test") == name
+            assert {name: getattr(after, name) for name in KEPT_KEYS} == keys
+            assert fresh.suppressions.erased_name_of(1, "a@b.test") == name
     assert after.digest != before.digest
 
 
-async def test_a_running_process_opens_both_and_follows(
+async def test_rotation_is_followed_by_a_running_process(
     store: Store, settings: Settings, plain: dict[str, bytes]
 ) -> None:
     running = make_secrets(settings, store)
-    running.sealer.seal(b"x", "totp/x")
+    running.cipher.encrypt(b"x", "totp/x")
     await rotated(store, settings)
-    texts = await store.secret.texts()
-    assert running.sealer.open(texts["dkim/dom_a/h1"], "dkim/dom_a/h1") == b"pem"  # before it has followed
-    late = running.sealer.seal(b"late", "totp/x")
-    known = await store.secret.known()
-    assert running.adopt(known.digest, known.kept)
-    assert running.sealer.open(late, "totp/x") == b"late"
-    assert running.sealer.key_of(running.sealer.seal(b"new", "totp/x"), "totp/x") == 0
+    texts = await store.secret_store.read_encrypted_texts()
+    assert running.cipher.decrypt(texts["dkim/dom_a/h1"], "dkim/dom_a/h1") == b"pem"  # before it has followed
+    late = running.cipher.encrypt(b"late", "totp/x")
+    known = await store.secret_store.read()
+    assert running.use_digest(known.digest, known.kept_keys)
+    assert running.cipher.decrypt(late, "totp/x") == b"late"
+    assert running.cipher.key_index(running.cipher.encrypt(b"new", "totp/x"), "totp/x") == 0
     assert running.digest == known.digest
 
 
-async def test_interrupted_it_goes_on(store: Store, settings: Settings, plain: dict[str, bytes]) -> None:
+async def test_rotation_interrupted_is_resumed(store: Store, settings: Settings, plain: dict[str, bytes]) -> None:
     def break_off(looked: int, total: int) -> None:
         raise KeyboardInterrupt
 
@@ -156,71 +170,73 @@ async def test_interrupted_it_goes_on(store: Store, settings: Settings, plain: d
         await rotated(store, settings, break_off)
     between = make_secrets(settings)
     await check_secret(store, between)  # a process that starts now
-    known = await store.secret.known()
-    assert between.adopt(known.digest, known.kept)
-    counted = between.count(await store.secret.texts())
+    known = await store.secret_store.read()
+    assert between.use_digest(known.digest, known.kept_keys)
+    counted = between.count_by_secret(await store.secret_store.read_encrypted_texts())
     assert sorted(counted.values())[0] > 0 and sum(counted.values()) == len(plain) + 1
-    for context, text in (await store.secret.texts()).items():
-        between.sealer.open(text, context)
+    for context, text in (await store.secret_store.read_encrypted_texts()).items():
+        between.cipher.decrypt(text, context)
     count, after = await rotated(store, settings)
     assert 0 < count < len(plain)
     assert after.digest == between.digest
     await assert_all_is_under(store, settings, after, plain)
 
 
-async def test_what_is_changed_meanwhile_stays(store: Store, settings: Settings, plain: dict[str, bytes]) -> None:
+async def test_rotation_keeps_concurrent_changes(store: Store, settings: Settings, plain: dict[str, bytes]) -> None:
     before = make_secrets(settings, store)
     after = before.make_next()
-    turn = turn_of(before, after)
+    turn = make_rotation(before, after)
     rows = [("team_a", "v1.another", "v1.fresh")]
     changed = await store.database.write(lambda tx: tx.run("reseal_chat_hooks", rows=rows))
     assert changed == []
-    assert (await store.secret.texts())["chat/team_a"] != "v1.fresh"
-    assert turn.fresh("v1.AAAA", "chat/team_a") is None  # what does not open is left as it is
+    assert (await store.secret_store.read_encrypted_texts())["chat/team_a"] != "v1.fresh"
+    assert turn.reencrypt_functions("v1.AAAA", "chat/team_a") is None  # what does not open is left as it is
 
 
-async def test_given_by_the_settings(store: Store, settings: Settings) -> None:
+async def test_rotation_with_secrets_from_settings_uses_the_new_one(store: Store, settings: Settings) -> None:
     """Both are given: the database says which one holds, and after the rotation only the new one is needed."""
     old, new = bytes([3] * 32), bytes([4] * 32)
     await check_secret(store, make_secrets(replace(settings, secret=old)))
     both = replace(settings, secret=new, secret_old=old)
     secrets = make_secrets(both, store)
     await check_secret(store, secrets)
-    await store.secret.known()
+    await store.secret_store.read()
     secrets = make_secrets(both, store)
     assert secrets.digest == make_secrets(replace(settings, secret=old)).digest
     await rotated(store, both)
     await check_secret(store, make_secrets(replace(settings, secret=new)))
     assert not (settings.data / "secret").exists()
     again = make_secrets(both, store)
-    assert await rotate(store, COMMAND_LINE, turn_of(again, again.make_next()), print) == 0
+    assert await rotate(store, COMMAND_LINE, make_rotation(again, again.make_next()), print) == 0
 
 
-async def test_replacing_it_forgets_what_it_kept(store: Store, settings: Settings, plain: dict[str, bytes]) -> None:
+async def test_replacing_the_master_secret_deletes_old_keys(
+    store: Store, settings: Settings, plain: dict[str, bytes]
+) -> None:
     await rotated(store, settings)
     other = make_secrets(replace(settings, secret=bytes([9] * 32)))
     assert await replace_secret(store, COMMAND_LINE, other.digest)
-    known = await store.secret.known()
-    assert known.kept is None and other.adopt(known.digest, known.kept)
-    with pytest.raises(CannotOpen):
-        other.sealer.open((await store.secret.texts())["chat/team_a"], "chat/team_a")
+    known = await store.secret_store.read()
+    assert known.kept_keys is None and other.use_digest(known.digest, known.kept_keys)
+    with pytest.raises(DecryptionError):
+        other.cipher.decrypt((await store.secret_store.read_encrypted_texts())["chat/team_a"], "chat/team_a")
 
 
-def test_every_place_that_seals_is_known() -> None:
+def test_every_encryption_context_is_known() -> None:
     """A new context needs its column in known_secret.py or its record in domain/setup/encrypted_fields.py, and a
     row here.
     """
-    found = set[str]()
+    result = set[str]()
     for path in SOURCE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if isinstance(node, ast.Call) and len(node.args) == 2 and _name(node.func) in ("seal", "_seal"):
+            if isinstance(node, ast.Call) and len(node.args) == 2 and _name(node.func) in ("encrypt", "_encrypt"):
                 match node.args[1]:
                     case ast.JoinedStr(values=[ast.Constant(value=str(text)), *_]) | ast.Constant(value=str(text)):
-                        found.add(text.partition("/")[0])
+                        result.add(text.partition("/")[0])
                     case ast.Name(id=name):
-                        found.add(name)
-    # A context handed on (`name`, `context`) and those of the provider's cookie and of the kept keys.
-    assert found - {"name", "context", "COOKIE"} == PLACES - {"keys"} | {"KEPT"}
+                        result.add(name)
+    # Contexts passed on (`name`, `context`), and the constants of the provider's cookie and of the kept keys.
+    assert result - {"name", "context", "AUTHORIZATION_COOKIE"} == PLACES - {"keys"} | {"KEPT_KEYS_CONTEXT"}
 
 
 def _name(function: ast.expr) -> str:

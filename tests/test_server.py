@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from heliograph import server
-from heliograph.app import LOOP_WATCH, App
+from heliograph.app import LOOP_WATCHDOG, App
 from heliograph.settings import Settings
 from heliograph.storage.store import StoreUnavailable
 from tests.service import PATIENCE_S, Service, free_port, until
@@ -19,10 +19,10 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "AGAIN_S", 0.0)
+    monkeypatch.setattr(server, "RETRY_S", 0.0)
 
 
-async def test_a_loop_that_breaks_is_restarted() -> None:
+async def test_worker_loop_that_fails_is_restarted() -> None:
     errors: list[Exception] = [StoreUnavailable("away"), RuntimeError("a bug")]
 
     async def loop() -> None:
@@ -30,8 +30,8 @@ async def test_a_loop_that_breaks_is_restarted() -> None:
             raise errors.pop()
 
     with capture_logs() as logs:
-        await server._restarted("rates", loop)
-    assert [(line["duty"], line["error"]) for line in logs] == [
+        await server._run_with_restarts("rates", loop)
+    assert [(line["job"], line["error"]) for line in logs] == [
         ("rates", "RuntimeError"),
         ("rates", "StoreUnavailable"),
     ]
@@ -50,7 +50,7 @@ async def test_a_duty_that_turns_its_cancel_into_an_error_still_ends() -> None:
                 raise StoreUnavailable("away") from None
             raise
 
-    task = asyncio.create_task(server._restarted("rates", loop))
+    task = asyncio.create_task(server._run_with_restarts("rates", loop))
     await asyncio.sleep(0)
     async with asyncio.timeout(PATIENCE_S):
         await server._cancel([task])
@@ -66,18 +66,18 @@ async def test_the_start_waits_for_the_database_and_says_so() -> None:
         return "done"
 
     with capture_logs() as logs:
-        assert await server._patiently(Settings(database="postgresql://h/x"), stop, work) == "done"
+        assert await server._retry_until_available(Settings(database="postgresql://h/x"), stop, work) == "done"
     assert [(line["event"], line["error"]) for line in logs] == [
         ("waiting for the database", "PostgreSQL: the database system is starting up")
     ]
     stop.set()
-    with pytest.raises(server.Stopped):
-        await server._patiently(Settings(database="postgresql://h/x"), stop, work)
+    with pytest.raises(server.StopRequested):
+        await server._retry_until_available(Settings(database="postgresql://h/x"), stop, work)
 
 
-async def test_what_was_opened_last_is_closed_first(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_shutdown_closes_resources_in_reverse_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "collect_when_idle", asyncio.Event().wait)  # in the process that runs the tests
-    monkeypatch.setattr(server, "freeze_loaded", lambda: None)
+    monkeypatch.setattr(server, "freeze_existing", lambda: None)
     done: list[str] = []
 
     class Part:
@@ -103,11 +103,11 @@ async def test_what_was_opened_last_is_closed_first(monkeypatch: pytest.MonkeyPa
         role="worker",
         store=nothing,
         context=nothing,
-        front=nothing,
+        dispatcher=nothing,
         workers=[part],
-        returns=None,
-        submissions=nothing,
-        duties={"a duty": duty},
+        inbound_server=None,
+        submission_server=nothing,
+        jobs={"a duty": duty},
         clients=[part],
     )
     await server._run(app, [], stop, ready)
@@ -118,7 +118,7 @@ async def test_loop_is_not_watched_before_the_service_is_ready(monkeypatch: pyte
     """What blocks the loop at a start, such as the first garbage collection, is no warning."""
     monkeypatch.setattr(server, "collect_when_idle", asyncio.Event().wait)
     done: list[str] = []
-    monkeypatch.setattr(server, "freeze_loaded", lambda: done.append("garbage collected"))
+    monkeypatch.setattr(server, "freeze_existing", lambda: done.append("garbage collected"))
 
     async def watch() -> None:
         done.append("watched")
@@ -136,11 +136,11 @@ async def test_loop_is_not_watched_before_the_service_is_ready(monkeypatch: pyte
         role="worker",
         store=nothing,
         context=nothing,
-        front=nothing,
+        dispatcher=nothing,
         workers=[],
-        returns=None,
-        submissions=nothing,
-        duties={LOOP_WATCH: watch},
+        inbound_server=None,
+        submission_server=nothing,
+        jobs={LOOP_WATCHDOG: watch},
         clients=[],
     )
     await server._run(app, [], stop, ready)
@@ -156,7 +156,7 @@ def test_a_worker_answers_health_checks_on_a_port_of_their_own(tmp_path: Path) -
         assert [service.get(path, port=at).status for path in paths] == [200, 200, 200, 404, 404, 404]
 
 
-def test_one_process_drains_on_sighup_and_its_health_port_says_so(tmp_path: Path) -> None:
+def test_single_process_drains_on_sighup_and_reports_not_ready(tmp_path: Path) -> None:
     at = free_port()
     database = f"sqlite:///{tmp_path / 'heliograph.db'}"
     with Service(database, tmp_path / "data", stop_delay_ms=30_000) as service:

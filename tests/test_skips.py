@@ -23,7 +23,7 @@ def test_not_judged(n): pytest.skip("there is no judge")
         ("true", ["there is no judge", "2 failed, 1 passed"]),
     ],
 )
-def test_a_missing_judge(tmp_path: Path, ci: str, told: list[str]) -> None:
+def test_missing_tool_is_reported_and_fails_in_ci(tmp_path: Path, ci: str, told: list[str]) -> None:
     (tmp_path / "conftest.py").write_text("from tests.skips import *\n")
     (tmp_path / "test_it.py").write_text(TESTS)
     environment = os.environ | {"CI": ci, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}

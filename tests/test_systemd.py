@@ -13,7 +13,9 @@ Words = queue.Queue[tuple[str, int]]
 
 
 @pytest.mark.parametrize("processes", ["1", "2"])
-def test_what_systemd_hears(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, processes: str) -> None:
+def test_systemd_is_notified_of_ready_watchdog_and_stopping(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, processes: str
+) -> None:
     words: Words = queue.Queue()
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as heard:
         heard.bind(str(tmp_path / "notify"))
@@ -23,11 +25,11 @@ def test_what_systemd_hears(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pro
         monkeypatch.setenv("WATCHDOG_USEC", "100000")
         with Service(f"sqlite:///{tmp_path / 'heliograph.db'}", tmp_path / "data") as service:
             process = service.start("all", 0, "--processes", processes)
-            said = [*until("READY=1", words), *until("WATCHDOG=1", words)]
+            output = [*until("READY=1", words), *until("WATCHDOG=1", words)]
             assert service.stop() == 0
-            said += until("STOPPING=1", words)
-    assert {pid for _, pid in said} == {process.pid}
-    assert [word for word, _ in said if word != "WATCHDOG=1"] == ["READY=1", "STOPPING=1"]
+            output += until("STOPPING=1", words)
+    assert {pid for _, pid in output} == {process.pid}
+    assert [word for word, _ in output if word != "WATCHDOG=1"] == ["READY=1", "STOPPING=1"]
 
 
 def listen(heard: socket.socket, words: Words) -> None:
@@ -40,7 +42,7 @@ def listen(heard: socket.socket, words: Words) -> None:
 
 def until(word: str, words: Words) -> list[tuple[str, int]]:
     """What is said up to that word, and by whom."""
-    said = [words.get(timeout=PATIENCE_S)]
-    while said[-1][0] != word:
-        said.append(words.get(timeout=PATIENCE_S))
-    return said
+    output = [words.get(timeout=PATIENCE_S)]
+    while output[-1][0] != word:
+        output.append(words.get(timeout=PATIENCE_S))
+    return output

@@ -5,7 +5,7 @@ from contextvars import ContextVar
 
 import pytest
 
-from heliograph.runtime.threads import Threads
+from heliograph.runtime.threads import ThreadPool
 from tests.service import PATIENCE_S
 
 pytestmark = pytest.mark.anyio
@@ -13,8 +13,8 @@ VALUE: ContextVar[str] = ContextVar("value", default="")
 
 
 @pytest.fixture
-def threads() -> Iterator[Threads]:
-    threads = Threads("tested", 2)
+def threads() -> Iterator[ThreadPool]:
+    threads = ThreadPool("tested", 2)
     yield threads
     threads.close()
 
@@ -36,18 +36,20 @@ class Gate:
         assert await asyncio.to_thread(self.entered.acquire, timeout=PATIENCE_S)
 
 
-async def test_what_it_returns_or_raises(threads: Threads) -> None:
+async def test_thread_pool_returns_the_result_or_raises(threads: ThreadPool) -> None:
     assert await threads.submit(divmod, 7, 2) == (3, 1)
     with pytest.raises(ZeroDivisionError):
         await threads.submit(divmod, 7, 0)
 
 
-async def test_what_no_future_takes_is_told(threads: Threads) -> None:
+async def test_thread_pool_turns_stop_iteration_into_an_error(threads: ThreadPool) -> None:
     with pytest.raises(RuntimeError, match="StopIteration"):
         await threads.submit(next, iter(()))
 
 
-async def test_a_thread_that_cannot_start(threads: Threads, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_thread_that_cannot_start_fails_the_submission(
+    threads: ThreadPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
@@ -57,28 +59,28 @@ async def test_a_thread_that_cannot_start(threads: Threads, monkeypatch: pytest.
             threads.submit(abs, -1)
     assert await threads.submit(abs, -1) == 1
     monkeypatch.setattr(threading.Thread, "start", fail)
-    asked = [threads.submit(abs, number) for number in (-1, -2)]  # by the one that is there
-    assert await asyncio.gather(*asked) == [1, 2]
+    requested = [threads.submit(abs, number) for number in (-1, -2)]  # by the one that is there
+    assert await asyncio.gather(*requested) == [1, 2]
 
 
-async def test_the_caller_s_context_goes_along(threads: Threads) -> None:
+async def test_thread_pool_keeps_the_context_of_the_caller(threads: ThreadPool) -> None:
     VALUE.set("mine")
     assert await threads.run(VALUE.get) == "mine"
 
 
-async def test_one_thread_for_one_after_the_other_and_no_more_than_so_many(threads: Threads) -> None:
+async def test_thread_pool_reuses_threads_up_to_its_limit(threads: ThreadPool) -> None:
     assert {await threads.submit(lambda: threading.current_thread().name) for _ in range(5)} == {"tested_0"}
     gate = Gate()
-    asked = [threads.submit(gate.wait) for _ in range(3)]
+    requested = [threads.submit(gate.wait) for _ in range(3)]
     for _ in range(2):
         await gate.has_entered()
     assert sorted(gate.names) == ["tested_0", "tested_1"]
     gate.opened.set()
-    assert await asyncio.gather(*asked) == ["done"] * 3
+    assert await asyncio.gather(*requested) == ["done"] * 3
 
 
-async def test_what_is_cancelled_before_its_turn_is_not_done() -> None:
-    threads, gate, done = Threads("tested", 1), Gate(), list[int]()
+async def test_thread_pool_skips_a_job_cancelled_while_queued() -> None:
+    threads, gate, done = ThreadPool("tested", 1), Gate(), list[int]()
     first, second, third = threads.submit(gate.wait), threads.submit(done.append, 2), threads.submit(done.append, 3)
     await gate.has_entered()
     first.cancel()  # it goes on, for nobody
@@ -89,19 +91,19 @@ async def test_what_is_cancelled_before_its_turn_is_not_done() -> None:
     threads.close()
 
 
-async def test_closing_waits_for_what_was_asked(threads: Threads) -> None:
+async def test_thread_pool_close_waits_for_submitted_jobs(threads: ThreadPool) -> None:
     gate = Gate()
-    asked = threads.submit(gate.wait)
+    requested = threads.submit(gate.wait)
     await gate.has_entered()
     gate.opened.set()
     await asyncio.to_thread(threads.close)
-    assert await asked == "done"
+    assert await requested == "done"
     with pytest.raises(RuntimeError, match="tested: closed"):
         threads.submit(gate.wait)
 
 
-def test_a_loop_that_ended_before_its_answer() -> None:
-    threads, gate = Threads("tested", 1), Gate()
+def test_thread_pool_ignores_a_result_after_the_loop_closed() -> None:
+    threads, gate = ThreadPool("tested", 1), Gate()
 
     async def leave() -> None:
         threads.submit(gate.wait)

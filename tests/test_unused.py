@@ -8,7 +8,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "heliograph"
 TOP = re.compile(r"^(?:(?:(?:async )?def|class) (\w+)|(\w+)(?:: [^=\n]+)? = )", re.M)  # functions, classes, constants
 
 
-def test_nothing_is_there_that_nobody_names() -> None:
+def test_source_has_no_unused_names() -> None:
     texts = {path: path.read_text("utf-8") for path in SOURCE.rglob("*") if path.suffix in (".py", ".html")}
     words, quoted = Counter[str](), set[str]()
     for text in texts.values():

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from heliograph.webhooks.policy.signature import headers, make_secret
+from heliograph.webhooks.policy.signature import make_secret, signature_headers
 from heliograph.webhooks.verification import WebhookRefused, verify_webhook
 
 PAGE = (Path(__file__).parents[1] / "docs" / "webhooks.md").read_text("utf-8")
@@ -24,9 +24,9 @@ STANDARD = ("webhook-id", "webhook-timestamp", "webhook-signature")
 
 
 def made(scheme: str, secrets: list[str], body: bytes = BODY) -> dict[str, str]:
-    every = headers(secrets, "evt_1", T, body)
-    kept = {"both": list(every), "service": ["X-Service-Signature"], "standard": STANDARD}[scheme]
-    return {name: every[name] for name in kept}
+    every = signature_headers(secrets, "evt_1", T, body)
+    retained = {"both": list(every), "service": ["X-Service-Signature"], "standard": STANDARD}[scheme]
+    return {name: every[name] for name in retained}
 
 
 # -- verify_webhook ----------------------------------------------------------------------------------------
@@ -35,18 +35,18 @@ def made(scheme: str, secrets: list[str], body: bytes = BODY) -> dict[str, str]:
 @pytest.mark.parametrize("scheme", ["both", "service", "standard"])
 @pytest.mark.parametrize("case", [str.lower, str.upper, str.title])
 @pytest.mark.parametrize("age", [-300, 0, 300])
-def test_accepted(scheme: str, case: Callable[[str], str], age: int) -> None:
-    given = {case(name): value for name, value in made(scheme, [NEW, OLD]).items()}
+def test_webhook_with_a_valid_signature_is_accepted(scheme: str, case: Callable[[str], str], age: int) -> None:
+    values = {case(name): value for name, value in made(scheme, [NEW, OLD]).items()}
     for secret in (NEW, OLD, [OTHER, OLD], (NEW,)):
-        assert verify_webhook(BODY, given, secret, now=T + age) == json.loads(BODY)
+        assert verify_webhook(BODY, values, secret, now=T + age) == json.loads(BODY)
 
 
 def change(name: str, value: str) -> Callable[[dict[str, str]], dict[str, str]]:
-    return lambda given: {**given, name: value}
+    return lambda values: {**values, name: value}
 
 
 def without(name: str) -> Callable[[dict[str, str]], dict[str, str]]:
-    return lambda given: {other: value for other, value in given.items() if other != name}
+    return lambda values: {other: value for other, value in values.items() if other != name}
 
 
 RIGHT = {scheme: made(scheme, [NEW]) for scheme in ("service", "standard")}
@@ -59,11 +59,11 @@ SUM = RIGHT["service"]["X-Service-Signature"].partition("v1=")[2]
         ("both", lambda _: {}, "not signed"),
         ("service", change("X-Service-Signature", ""), "t of X-Service-Signature is missing"),
         ("service", change("X-Service-Signature", f"v1={SUM}"), "t of X-Service-Signature is missing"),
-        ("service", change("X-Service-Signature", f"t=,v1={SUM}"), "no time in unix seconds"),
-        ("service", change("X-Service-Signature", f"t=1_794_735_000,v1={SUM}"), "no time in unix seconds"),
-        ("service", change("X-Service-Signature", f"t=١,v1={SUM}"), "no time in unix seconds"),
-        ("service", change("X-Service-Signature", f"t={'9' * 5000},v1={SUM}"), "no time in unix seconds"),
-        ("service", change("X-Service-Signature", f"t={T},t={T},v1={SUM}"), "no time in unix seconds"),
+        ("service", change("X-Service-Signature", f"t=,v1={SUM}"), "not a time in Unix seconds"),
+        ("service", change("X-Service-Signature", f"t=1_794_735_000,v1={SUM}"), "not a time in Unix seconds"),
+        ("service", change("X-Service-Signature", f"t=١,v1={SUM}"), "not a time in Unix seconds"),
+        ("service", change("X-Service-Signature", f"t={'9' * 5000},v1={SUM}"), "not a time in Unix seconds"),
+        ("service", change("X-Service-Signature", f"t={T},t={T},v1={SUM}"), "not a time in Unix seconds"),
         ("service", change("X-Service-Signature", f"t={T}"), "no signature matches"),
         ("service", change("X-Service-Signature", f"t={T + 1},v1={SUM}"), "no signature matches"),
         ("service", change("X-Service-Signature", f"t={T},v0={SUM}"), "no signature matches"),
@@ -75,14 +75,16 @@ SUM = RIGHT["service"]["X-Service-Signature"].partition("v1=")[2]
         ("standard", change("webhook-id", "evt_2"), "no signature matches"),
         ("standard", change("webhook-id", "\udcff"), "no signature matches"),
         ("standard", change("webhook-timestamp", str(T + 1)), "no signature matches"),
-        ("standard", change("webhook-timestamp", "soon"), "no time in unix seconds"),
+        ("standard", change("webhook-timestamp", "soon"), "not a time in Unix seconds"),
         ("standard", change("webhook-signature", ""), "no signature matches"),
         ("standard", change("webhook-signature", "v1,"), "no signature matches"),
         ("standard", change("webhook-signature", "v1a,abc v2,def"), "no signature matches"),
         ("both", change("webhook-signature", "v1,wrong"), "no signature matches"),  # the other one is no way around it
     ],
 )
-def test_refused(scheme: str, changed: Callable[[dict[str, str]], dict[str, str]], words: str) -> None:
+def test_webhook_with_changed_headers_is_refused(
+    scheme: str, changed: Callable[[dict[str, str]], dict[str, str]], words: str
+) -> None:
     with pytest.raises(WebhookRefused, match=words) as caught:
         verify_webhook(BODY, changed(made(scheme, [NEW])), NEW, now=T)
     assert NEW not in str(caught.value)
@@ -100,27 +102,29 @@ def test_refused(scheme: str, changed: Callable[[dict[str, str]], dict[str, str]
         (BODY, NEW, None, "s ago"),  # the real clock
     ],
 )
-def test_refused_in_both_schemes(scheme: str, body: bytes, secret: Any, now: float | None, words: str) -> None:
+def test_webhook_invalid_in_both_schemes_is_refused(
+    scheme: str, body: bytes, secret: Any, now: float | None, words: str
+) -> None:
     with pytest.raises(WebhookRefused, match=words):
         verify_webhook(body, made(scheme, [NEW]), secret, now=now)
 
 
-def test_tolerance() -> None:
-    given = made("both", [NEW])
-    assert verify_webhook(BODY, given, NEW, tolerance_s=10, now=T + 10)
+def test_webhook_older_than_the_tolerance_is_refused() -> None:
+    values = made("both", [NEW])
+    assert verify_webhook(BODY, values, NEW, tolerance_s=10, now=T + 10)
     with pytest.raises(WebhookRefused, match="more than 10 s"):
-        verify_webhook(BODY, given, NEW, tolerance_s=10, now=T + 11)
+        verify_webhook(BODY, values, NEW, tolerance_s=10, now=T + 11)
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"nul", b'"\xff"'])
-def test_signed_but_no_event(body: bytes) -> None:
+def test_webhook_signed_but_not_an_event_is_refused(body: bytes) -> None:
     with pytest.raises(WebhookRefused, match="not a JSON object"):
         verify_webhook(body, made("both", [NEW], body), NEW, now=T)
 
 
 @pytest.mark.parametrize("secret", ["", "whsec_", "whsec_!", "whsec_é", NEW.removeprefix("whsec_"), [NEW, ""]])
 @pytest.mark.parametrize("scheme", ["service", "standard"])
-def test_a_malformed_secret_is_said_so(scheme: str, secret: str) -> None:
+def test_webhook_malformed_secret_raises_a_distinct_error(scheme: str, secret: str) -> None:
     """An unset variable must not become the empty key that anyone can sign with."""
     with pytest.raises(ValueError, match="a webhook secret is whsec_") as caught:
         verify_webhook(BODY, made(scheme, [NEW]), secret, now=T)
@@ -142,13 +146,13 @@ def test_only_the_standard_library_is_loaded() -> None:
 
 def vectors() -> list[tuple[list[str], bytes, dict[str, str]]]:
     """Secrets, body, headers of each."""
-    found = []
+    result = []
     for block in re.findall(r"^```vector\n(.*?)^```", PAGE, re.M | re.S):
         lines = [line.split(": ", 1) for line in block.splitlines()]
         rest = dict(lines)
         body, _ = rest.pop("body").encode(), rest.pop("secret")
-        found.append(([value for name, value in lines if name == "secret"], body, rest))
-    return found
+        result.append(([value for name, value in lines if name == "secret"], body, rest))
+    return result
 
 
 def snippets(heading: str) -> list[str]:
@@ -157,30 +161,32 @@ def snippets(heading: str) -> list[str]:
     return re.findall(rf"^```{LANGUAGES[heading]}\n(.*?)^```", part, re.M | re.S)
 
 
-def test_the_vectors_are_what_we_sign() -> None:
+def test_documented_test_vectors_match_our_signatures() -> None:
     assert [len(secrets) for secrets, _, _ in vectors()] == [1, 2]
-    for secrets, body, given in vectors():
-        assert given.items() <= headers(secrets, given["webhook-id"], T, body).items()  # Svix's names are beside them
+    for secrets, body, values in vectors():
+        assert (
+            values.items() <= signature_headers(secrets, values["webhook-id"], T, body).items()
+        )  # Svix's names are beside them
         for secret in secrets:
-            assert verify_webhook(body, given, secret, now=T)["type"] == "email.bounced"
+            assert verify_webhook(body, values, secret, now=T)["type"] == "email.bounced"
 
 
-def test_the_page_with_this_package() -> None:
+def test_documented_receiver_with_this_package_works() -> None:
     scope: dict[str, Any] = {}
     exec(snippets("Python")[0], scope)
-    (secret,), body, given = vectors()[0]
+    (secret,), body, values = vectors()[0]
     with pytest.raises(WebhookRefused, match="s ago"):  # well signed, but not now
-        scope["receive"](body, given, secret)
+        scope["receive"](body, values, secret)
     with pytest.raises(WebhookRefused, match="no signature"):
-        scope["receive"](body, given, OTHER)
+        scope["receive"](body, values, OTHER)
 
 
 Case = tuple[bytes, str, str, int]  # body, X-Service-Signature, secret, now
 
 
 def cases() -> dict[str, tuple[Case, bool]]:
-    (_, body, one), ((new, old), _, two) = vectors()[0], vectors()[1]
-    single, double = one["X-Service-Signature"], two["X-Service-Signature"]
+    (_, body, item), ((new, old), _, two) = vectors()[0], vectors()[1]
+    single, double = item["X-Service-Signature"], two["X-Service-Signature"]
     return {
         "one secret": ((body, single, new, T), True),
         "rotation, new": ((body, double, new, T), True),
@@ -243,18 +249,18 @@ def command(language: str, folder: Path) -> list[str]:
     return [{"Python": sys.executable, "Node": "node", "PHP": "php", "Shell": "sh"}[language], "program"]
 
 
-def asked(language: str, folder: Path, given: list[Case]) -> str:
+def asked(language: str, folder: Path, values: list[Case]) -> str:
     if language != "Shell":
-        return json.dumps([[base64.b64encode(body).decode(), *rest] for body, *rest in given])
+        return json.dumps([[base64.b64encode(body).decode(), *rest] for body, *rest in values])
     lines = []
-    for number, (body, signature, secret, now) in enumerate(given):
+    for number, (body, signature, secret, now) in enumerate(values):
         (folder / f"{number}").write_bytes(body)
         lines.append(f"{number} :{signature} {secret} {now}\n")
     return "".join(lines)
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_the_programs_of_the_page(language: str, tmp_path: Path) -> None:
+def test_documented_receiver_programs_work(language: str, tmp_path: Path) -> None:
     run = command(language, tmp_path)
     for tool in [run[0], *(["openssl"] if language == "Shell" else [])]:
         if shutil.which(tool) is None:

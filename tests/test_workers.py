@@ -49,22 +49,22 @@ def run(folder: Path, **files: str) -> str:
     return subprocess.run([*command, str(folder)], env=environment, cwd=folder, capture_output=True, text=True).stdout
 
 
-def test_as_in_one_process(tmp_path: Path) -> None:
-    said = run(tmp_path, one="", two=MORE, three="")
-    assert "1 failed, 10 passed, 1 skipped, 1 warning" in said
-    assert "test_two.py::test_warns" in said and "DeprecationWarning: it is old" in said
-    assert "At index 1 diff: 2 != 3" in said and "[100%]" in said
+def test_workers_report_the_same_as_one_process(tmp_path: Path) -> None:
+    output = run(tmp_path, one="", two=MORE, three="")
+    assert "1 failed, 10 passed, 1 skipped, 1 warning" in output
+    assert "test_two.py::test_warns" in output and "DeprecationWarning: it is old" in output
+    assert "At index 1 diff: 2 != 3" in output and "[100%]" in output
     assert len((tmp_path / "ended").read_text().split()) == 3  # each file's once; a busy machine's, all by one worker
 
 
-def test_what_is_apart_is_handed_out_alone(tmp_path: Path) -> None:
+def test_workers_run_tests_marked_apart_one_by_one(tmp_path: Path) -> None:
     assert "5 passed" in run(tmp_path, one=APART)
 
 
-def test_what_the_session_ends_with_is_told(tmp_path: Path) -> None:
-    said = run(tmp_path, one=ENDS_BADLY)
-    assert "3 passed, 1 error" in said and "OSError: it does not end" in said
+def test_workers_report_errors_at_session_end(tmp_path: Path) -> None:
+    output = run(tmp_path, one=ENDS_BADLY)
+    assert "3 passed, 1 error" in output and "OSError: it does not end" in output
 
 
-def test_a_worker_that_dies(tmp_path: Path) -> None:
+def test_workers_report_the_test_of_a_dead_worker(tmp_path: Path) -> None:
     assert "a worker died after test_two.py::test_passes[2]" in run(tmp_path, two=DIES)

@@ -12,23 +12,23 @@ import structlog
 
 from heliograph.data_folder import (
     Secrets,
-    forget_files,
-    keep_file,
-    keep_number,
-    mark,
-    mark_of,
-    seen_files,
-    seen_numbers,
+    delete_file_marks,
+    mark_file,
+    read_database_numbers,
+    read_file_marks,
+    read_mark,
+    save_database_number,
+    save_file_mark,
 )
-from heliograph.domain.operations.erasure import erased_name
+from heliograph.domain.operations.erasure import erased_entry
 from heliograph.runtime.clock import Clock
 from heliograph.settings import BadSetting, Settings
-from heliograph.storage.attachments import OtherOwner
-from heliograph.storage.diagnostics import Examination, read_and_close
+from heliograph.storage.attachments import BucketInUse
+from heliograph.storage.diagnostics import Diagnostics, read_diagnostics
 from heliograph.storage.engine import postgres
-from heliograph.storage.engine.database import Database, StoreUnavailable, reason_of
+from heliograph.storage.engine.database import Database, StoreUnavailable, error_text
 from heliograph.storage.engine.faults import folder_fault, postgres_fault, sqlite_fault
-from heliograph.storage.engine.local_files import Blobs
+from heliograph.storage.engine.local_files import LocalFiles
 from heliograph.storage.engine.migrate import (
     SchemaVersion,
     migrate_postgres,
@@ -36,33 +36,33 @@ from heliograph.storage.engine.migrate import (
     postgres_version,
     sqlite_version,
 )
-from heliograph.storage.engine.migration_plan import Step, plan_postgres, plan_sqlite
+from heliograph.storage.engine.migration_plan import MigrationStep, plan_postgres, plan_sqlite
 from heliograph.storage.engine.postgres import PostgresDatabase
-from heliograph.storage.engine.s3 import Objects, S3Bucket
+from heliograph.storage.engine.s3 import ObjectStore, S3Bucket
 from heliograph.storage.engine.sqlite import SqliteDatabase
 from heliograph.storage.master_secret import KnownSecret
 from heliograph.storage.store import Store, make_store
 
-SQLITE = "sqlite:///"
-LOG_MB = 256  # size of the SQLite WAL that is reported; Litestream keeps it far below
-MEND_LOG = "start Litestream, or set HELIOGRAPH_CHECKPOINT=own"
-OWN_S = 5.0  # timeout for the object store at the start
-MEND_SECRET = (
+SQLITE_PREFIX = "sqlite:///"
+WAL_LIMIT_MB = 256  # report a SQLite WAL of at least this size; Litestream keeps the WAL far smaller
+WAL_FIX = "start Litestream, or set HELIOGRAPH_CHECKPOINT=own"
+CLAIM_BUCKET_S = 5.0  # timeout for the object store at the start
+SECRET_FIX = (
     "Put the right one back: the data folder's secret, or HELIOGRAPH_SECRET. "
-    "If it is lost for good: heliograph secret replace (what it sealed can no longer be opened)."
+    "If it is lost for good: heliograph secret replace (data encrypted with it can no longer be decrypted)."
 )
 
 log = structlog.get_logger()
 
 
 def sqlite_path(settings: Settings) -> Path | None:
-    """Return the database file, or None when the database is PostgreSQL."""
-    if settings.database.startswith(SQLITE):
-        return Path(settings.database.removeprefix(SQLITE))
+    """Return the path of the SQLite file; None for PostgreSQL."""
+    if settings.database.startswith(SQLITE_PREFIX):
+        return Path(settings.database.removeprefix(SQLITE_PREFIX))
     return None
 
 
-def log_size(settings: Settings) -> tuple[str, int] | None:
+def wal_size(settings: Settings) -> tuple[str, int] | None:
     """Return a text with the SQLite WAL's size, and the size in MB; None unless checkpoints are external."""
     path = sqlite_path(settings)
     file = path and path.with_name(f"{path.name}-wal")
@@ -72,10 +72,10 @@ def log_size(settings: Settings) -> tuple[str, int] | None:
     return f"{file} has {size} MB", size
 
 
-def log_fault(settings: Settings) -> str | None:
+def wal_fault(settings: Settings) -> str | None:
     """Return the WAL's size as text if the SQLite WAL is not being checkpointed, else None."""
-    told, size = log_size(settings) or ("", 0)
-    return told if size >= LOG_MB else None
+    size_text, size = wal_size(settings) or ("", 0)
+    return size_text if size >= WAL_LIMIT_MB else None
 
 
 async def migrate(settings: Settings) -> list[int]:
@@ -86,7 +86,7 @@ async def migrate(settings: Settings) -> list[int]:
     return migrate_sqlite(path)
 
 
-async def migration_plan(settings: Settings) -> list[Step]:
+async def migration_plan(settings: Settings) -> list[MigrationStep]:
     """Return the migrations that `migrate` would apply; does not create a missing database."""
     path = sqlite_path(settings)
     if path is None:
@@ -105,9 +105,9 @@ async def schema_version(settings: Settings) -> SchemaVersion:
     return sqlite_version(path)
 
 
-async def examine(settings: Settings) -> Examination:
+async def read_diagnostics_of(settings: Settings) -> Diagnostics:
     """Return a read-only snapshot for `doctor`; changes nothing and does not create the data folder."""
-    return await read_and_close(make_database(settings), Clock().now())
+    return await read_diagnostics(make_database(settings), Clock().now())
 
 
 def make_database(settings: Settings) -> Database:
@@ -127,14 +127,14 @@ def is_outage(error: BaseException) -> bool:
 
 
 def database_fault(settings: Settings, error: BaseException) -> tuple[str, str]:
-    """Return why the database or the data folder cannot be used, and how to fix that."""
+    """Return why the database or the data folder cannot be used, and the fix."""
     if isinstance(error, OSError) and error.filename:
         return folder_fault(error)
     path = sqlite_path(settings)
     return postgres_fault(error) if path is None else sqlite_fault(path, error.__cause__ or error)
 
 
-def make_objects(settings: Settings) -> Objects | None:
+def make_objects(settings: Settings) -> ObjectStore | None:
     """Return the object store of attachments if configured, else None; does not connect yet."""
     if not settings.attachments:
         return None
@@ -148,17 +148,17 @@ def make_objects(settings: Settings) -> Objects | None:
         secret_key=settings.s3_secret_key,
     )
     try:
-        return Objects(bucket)
+        return ObjectStore(bucket)
     except ImportError:
         raise BadSetting(f"attachments {settings.attachments}: needs pip install 'heliograph[s3]'") from None
 
 
 def make_secrets(settings: Settings, store: Store | None = None) -> Secrets:
     """Return the secrets; with a store, the master secret that its database uses is selected."""
-    made = Secrets(settings.data, settings.secret, settings.secret_old)
+    secrets = Secrets(settings.data, settings.secret, settings.secret_old)
     if store:
-        made.adopt(store.secret.seen.digest, store.secret.seen.kept)
-    return made
+        secrets.use_digest(store.secret_store.last_known.digest, store.secret_store.last_known.kept_keys)
+    return secrets
 
 
 @asynccontextmanager
@@ -170,26 +170,26 @@ async def open_store(
     `owner`: process name, needed to claim messages or Idempotency-Keys.
     """
     await migrate(settings)
-    known = secrets or make_secrets(settings)
-    blobs = Blobs(settings.data / "blobs")
+    used_secrets = secrets or make_secrets(settings)
+    blobs = LocalFiles(settings.data / "blobs")
 
-    def name_of(team: int, address: str) -> str:
-        return erased_name(known.erasure, team, address)  # the secret is read on first use
+    def erased_name_of(team: int, address: str) -> str:
+        return erased_entry(used_secrets.erasure_key, team, address)  # the secret is read on first use
 
     store = make_store(
         make_database(settings),
         blobs,
         clock or Clock(),
         owner,
-        name_of,
-        blobs_in_database=sqlite_path(settings) is None,
+        erased_name_of,
+        files_in_database=sqlite_path(settings) is None,
         objects=make_objects(settings),
     )
     try:
         await store.refresh()
-        found = await store.secret.known()
+        registered = await store.secret_store.read()
         with suppress(OSError, ValueError):  # an unreadable secret file fails later, where the secret is needed
-            known.adopt(found.digest, found.kept)
+            used_secrets.use_digest(registered.digest, registered.kept_keys)
         yield store
     finally:
         await store.close()
@@ -204,58 +204,67 @@ async def check_secret(store: Store, secrets: Secrets) -> None:
 
     A database without a recorded secret and without encrypted data accepts any secret.
     """
-    known = await store.secret.known()
-    fault = secret_fault(secrets, known)
-    if fault is None and known.digest is None:
-        met = await store.secret.meet(secrets.digest)
-        fault = secret_fault(secrets, KnownSecret(met, known.sealed))
+    registered = await store.secret_store.read()
+    fault = secret_fault(secrets, registered)
+    if fault is None and registered.digest is None:
+        digest = await store.secret_store.register_digest(secrets.digest)
+        fault = secret_fault(secrets, KnownSecret(digest, registered.has_encrypted))
     if fault:
         raise WrongSecret(fault)
 
 
-def secret_fault(secrets: Secrets, known: KnownSecret) -> str | None:
-    """Return what is wrong with the local master secret and how to fix that, or None; never creates a secret."""
+def secret_fault(secrets: Secrets, registered: KnownSecret) -> str | None:
+    """Return what is wrong with the local master secret and the fix; None if it is right. Never creates a secret."""
     if not secrets.exists():
-        is_needed = known.digest or known.sealed
-        return f"the master secret is gone: there is no {secrets.file}. {MEND_SECRET}" if is_needed else None
-    if known.digest is None or any(hmac.compare_digest(known.digest, one) for one in secrets.digests):
+        is_needed = registered.digest or registered.has_encrypted
+        return f"the master secret is missing: there is no {secrets.file}. {SECRET_FIX}" if is_needed else None
+    if registered.digest is None or any(
+        hmac.compare_digest(registered.digest, local_digest) for local_digest in secrets.digests
+    ):
         return None
-    where = "HELIOGRAPH_SECRET" if secrets.given else secrets.file
-    return f"{where} is not the master secret of this database. {MEND_SECRET}"
+    location = "HELIOGRAPH_SECRET" if secrets.configured else secrets.file
+    return f"{location} is not the master secret of this database. {SECRET_FIX}"
 
 
-async def own_attachments(store: Store) -> None:
+async def claim_attachments(store: Store) -> None:
     """Claim the bucket of attachments; raise BadSetting if another instance uses it.
 
     An unreachable object store does not delay the start: the claim is repeated with the first file.
     """
     try:
-        async with asyncio.timeout(OWN_S):
-            await store.attachments.own()
-    except OtherOwner as error:
+        async with asyncio.timeout(CLAIM_BUCKET_S):
+            await store.attachments.claim_bucket()
+    except BucketInUse as error:
         raise BadSetting(str(error)) from None
     except (StoreUnavailable, TimeoutError) as error:
-        log.warning("the object store of attachments is away", error=reason_of(error))
+        log.warning("attachment object store unreachable", error=error_text(error))
 
 
-async def pause_if_turned_back(store: Store, data: Path, file: Path | None = None) -> bool:
+async def pause_if_restored(store: Store, data: Path, file: Path | None = None) -> bool:
     """Pause delivery if the database was restored from an older backup or its file was copied; return whether it was.
 
-    The data folder has the highest number seen of each database. `file`: the SQLite file, None for PostgreSQL.
+    The data folder stores the highest counter seen of each database. `file`: the SQLite file, None for PostgreSQL.
     """
-    seen, files = await asyncio.to_thread(seen_numbers, data), await asyncio.to_thread(seen_files, data)
-    here = mark_of(file) if file else None
-    copied = [identity for identity, known in files.items() if known != here] if file else []
-    compared = await store.upkeep.pause_if_turned_back(seen, copied)
-    await asyncio.to_thread(keep_number, data, compared.identity, compared.number)
-    if file and (marked := here or mark(file)):
-        await asyncio.to_thread(keep_file, data, compared.identity, marked)
-    if compared.turned_back:
-        log.error("the database was turned back: delivery is paused")
-    return compared.turned_back
+    recorded_numbers, recorded_files = (
+        await asyncio.to_thread(read_database_numbers, data),
+        await asyncio.to_thread(read_file_marks, data),
+    )
+    current_mark = read_mark(file) if file else None
+    copied = (
+        [identity for identity, recorded_mark in recorded_files.items() if recorded_mark != current_mark]
+        if file
+        else []
+    )
+    comparison = await store.maintenance.pause_if_restored(recorded_numbers, copied)
+    await asyncio.to_thread(save_database_number, data, comparison.database_id, comparison.counter)
+    if file and (file_mark := current_mark or mark_file(file)):
+        await asyncio.to_thread(save_file_mark, data, comparison.database_id, file_mark)
+    if comparison.is_restored:
+        log.error("database was restored from an older copy: delivery is paused")
+    return comparison.is_restored
 
 
-async def leave(store: Store, data: Path) -> None:
+async def mark_clean_shutdown(store: Store, data: Path) -> None:
     """Record a clean shutdown, so that the database file may be moved before the next start."""
-    await pause_if_turned_back(store, data)
-    await asyncio.to_thread(forget_files, data)
+    await pause_if_restored(store, data)
+    await asyncio.to_thread(delete_file_marks, data)

@@ -15,17 +15,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import IO
 
-from heliograph.encryption import CannotOpen, Sealer
+from heliograph.encryption import Cipher, DecryptionError
 
-SEATS = 1000
-MARK = "user.heliograph"
+SLOTS_MAX = 1000
+MARK_ATTRIBUTE = "user.heliograph"
 BACKED_UP = "backed-up"
-KEPT = "keys/kept"  # encryption context of keys that outlive the master secret they were derived from
-LOST = "none that is here"
-OUTLIVE = ("codes", "envelope", "ownership", "erasure")
+KEPT_KEYS_CONTEXT = "keys/kept"  # encryption context of keys that outlive the master secret they were derived from
+NO_KNOWN_SECRET = "none that is here"
+KEPT_PURPOSES = ("codes", "envelope", "ownership", "erasure")
 
 
-class Seat:
+class ProcessSlot:
     """The identity of this process, held by a file lock: reused after a restart, never shared by two live processes.
 
     The lock ends with the process, also after kill -9, so the next process in the slot may take over its claims.
@@ -34,8 +34,8 @@ class Seat:
     def __init__(self, data: Path) -> None:
         folder = data / "seats"
         folder.mkdir(parents=True, exist_ok=True)
-        instance = _keep(data / "instance", lambda: secrets.token_hex(8))
-        for number in range(SEATS):
+        instance = _read_or_create(data / "instance", lambda: secrets.token_hex(8))
+        for number in range(SLOTS_MAX):
             file = open(folder / str(number), "w")
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -45,9 +45,9 @@ class Seat:
             self._file: IO[str] = file
             self.name = f"{instance}/{number}"
             return
-        raise RuntimeError(f"{folder}: all {SEATS} seats are taken")
+        raise RuntimeError(f"{folder}: all {SLOTS_MAX} process slots are in use")
 
-    def leave(self) -> None:
+    def release(self) -> None:
         self._file.close()
 
 
@@ -62,104 +62,104 @@ class Secrets:
     encrypted in the database (ADR 0038).
     """
 
-    def __init__(self, data: Path, given: bytes | None, old: bytes | None = None) -> None:
-        self.given, self.old = given, old
+    def __init__(self, data: Path, configured: bytes | None, configured_old: bytes | None = None) -> None:
+        self.configured, self.configured_old = configured, configured_old
         self.file, self.next_file, self.old_file = (data / name for name in ("secret", "secret.new", "secret.old"))
         self._current: bytes | None = None  # None until the database says which secret is current
-        self._kept: dict[str, str] = {}  # purpose → key in hex
+        self._kept_keys: dict[str, str] = {}  # purpose → key in hex
 
     def exists(self) -> bool:
         """Return whether a master secret exists, so that reading a key does not create a secret."""
-        return self.given is not None or self.file.exists()
+        return self.configured is not None or self.file.exists()
 
     @cached_property
-    def sealer(self) -> Sealer:
-        return Sealer(*self._sealing(), look=self._sealing)
+    def cipher(self) -> Cipher:
+        return Cipher(*self._encryption_keys(), find_keys=self._encryption_keys)
 
-    def adopt(self, digest: str | None, kept: str | None) -> bool:
+    def use_digest(self, digest: str | None, kept_keys: str | None) -> bool:
         """Switch to the master secret that the database uses; return False if that secret is not here.
 
         Never creates a secret.
         """
         if not self.exists() or digest is None:
             return digest is None
-        if digest != self.digest or kept is not None:
-            current = next((one for one in self._masters() if _derived(one, "check").hex() == digest), None)
+        if digest != self.digest or kept_keys is not None:
+            current = next((master for master in self._masters() if _derive_key(master, "check").hex() == digest), None)
             if current is None:
                 return False
             if current != self._master:
                 self._current = current
-                self.sealer.use(*self._sealing())
-        if kept is not None:
-            with suppress(CannotOpen):
-                self._kept = json.loads(self.sealer.open(kept, KEPT))
+                self.cipher.use_keys(*self._encryption_keys())
+        if kept_keys is not None:
+            with suppress(DecryptionError):
+                self._kept_keys = json.loads(self.cipher.decrypt(kept_keys, KEPT_KEYS_CONTEXT))
         return True
 
     @property
     def digests(self) -> list[str]:
         """Return the digests of all local master secrets; the one used for encryption is first."""
-        return [_derived(one, "check").hex() for one in self._masters()]
+        return [_derive_key(master, "check").hex() for master in self._masters()]
 
-    def count(self, texts: Mapping[str, str]) -> dict[str, int]:
+    def count_by_secret(self, texts: Mapping[str, str]) -> dict[str, int]:
         """Count the ciphertexts that each master secret decrypts, keyed by the start of its digest.
 
         `texts`: context → ciphertext.
         """
-        found = Counter(self.sealer.key_of(text, context) for context, text in texts.items())
-        lost = {LOST: found[None]} if found[None] else {}
-        return {digest[:12]: found[place] for place, digest in enumerate(self.digests)} | lost
+        count_by_key = Counter(self.cipher.key_index(text, context) for context, text in texts.items())
+        undecryptable = {NO_KNOWN_SECRET: count_by_key[None]} if count_by_key[None] else {}
+        return {digest[:12]: count_by_key[index] for index, digest in enumerate(self.digests)} | undecryptable
 
-    def under_others(self, texts: Mapping[str, str]) -> int:
-        """Count the ciphertexts that another local master secret decrypts and that must be re-encrypted."""
-        return sum(bool(self.sealer.key_of(text, context)) for context, text in texts.items())
+    def count_outdated(self, texts: Mapping[str, str]) -> int:
+        """Count the ciphertexts that must be re-encrypted because only a previous master secret decrypts them."""
+        return sum(bool(self.cipher.key_index(text, context)) for context, text in texts.items())
 
     def make_next(self) -> "Secrets":
         """Return the secrets as they will be after the rotation."""
-        after = Secrets(self.file.parent, self.given, self.old)
-        text = None if self.given else _keep(self.next_file, _new)
-        after._current = base64.b64decode(text) if text else self.given
-        after.sealer.use(*after._sealing())
-        return after
+        next_secrets = Secrets(self.file.parent, self.configured, self.configured_old)
+        text = None if self.configured else _read_or_create(self.next_file, _new_secret)
+        next_secrets._current = base64.b64decode(text) if text else self.configured
+        next_secrets.cipher.use_keys(*next_secrets._encryption_keys())
+        return next_secrets
 
-    def kept(self, sealer: Sealer) -> str:
-        """Return the keys that outlive this master secret, encrypted with `sealer`."""
-        keys = {purpose: self._derive(purpose).hex() for purpose in OUTLIVE}
-        return sealer.seal(json.dumps(keys).encode(), KEPT)
+    def encrypt_kept_keys(self, cipher: Cipher) -> str:
+        """Return the keys that outlive this master secret, encrypted with `cipher`."""
+        key_by_purpose = {purpose: self._derive_for(purpose).hex() for purpose in KEPT_PURPOSES}
+        return cipher.encrypt(json.dumps(key_by_purpose).encode(), KEPT_KEYS_CONTEXT)
 
-    def finish(self) -> None:
+    def finish_rotation(self) -> None:
         """Make the next master secret the current one; previous ones stay beside it, for older backups."""
         if self.next_file.exists():
-            if older := _read(self.old_file):
-                name = f"{self.old_file.name}.{_derived(base64.b64decode(older), 'check').hex()[:12]}"
+            if older := _read_text(self.old_file):
+                name = f"{self.old_file.name}.{_derive_key(base64.b64decode(older), 'check').hex()[:12]}"
                 os.replace(self.old_file, self.old_file.with_name(name))
             os.link(self.file, self.old_file)
             os.replace(self.next_file, self.file)
 
     @property
-    def codes(self) -> bytes:
-        return self._derive("codes")
+    def code_key(self) -> bytes:
+        return self._derive_for("codes")
 
     @property
-    def envelope(self) -> bytes:
+    def envelope_key(self) -> bytes:
         """Return the key that signs envelope senders."""
-        return self._derive("envelope")
+        return self._derive_for("envelope")
 
     @property
-    def ownership(self) -> bytes:
-        return self._derive("ownership")
+    def ownership_key(self) -> bytes:
+        return self._derive_for("ownership")
 
     @property
-    def erasure(self) -> bytes:
-        return self._derive("erasure")
+    def erasure_key(self) -> bytes:
+        return self._derive_for("erasure")
 
     @property
     def digest(self) -> str:
         """Return the digest by which the database recognises the master secret."""
-        return self._derive("check").hex()
+        return self._derive_for("check").hex()
 
     def demo(self, name: str) -> bytes:
         """Return demo bytes for `name`, the same at every start."""
-        return self._derive(f"demo/{name}/1") + self._derive(f"demo/{name}/2")
+        return self._derive_for(f"demo/{name}/1") + self._derive_for(f"demo/{name}/2")
 
     @property
     def _master(self) -> bytes:
@@ -168,31 +168,31 @@ class Secrets:
 
     def _masters(self) -> list[bytes]:
         """Return all local master secrets: first the one that the database uses, if known, else the oldest."""
-        if self.given is not None:
-            found = [self.given, *([self.old] if self.old else [])]
+        if self.configured is not None:
+            masters = [self.configured, *([self.configured_old] if self.configured_old else [])]
         else:
-            _keep(self.file, _new)
+            _read_or_create(self.file, _new_secret)
             files = (self.file, self.next_file, self.old_file)
-            found = [base64.b64decode(text) for one in files if (text := _read(one))]
-        return sorted(dict.fromkeys(found), key=lambda one: one != self._current)
+            masters = [base64.b64decode(text) for item in files if (text := _read_text(item))]
+        return sorted(dict.fromkeys(masters), key=lambda item: item != self._current)
 
-    def _sealing(self) -> list[bytes]:
-        return [_derived(one, "sealing") for one in self._masters()]
+    def _encryption_keys(self) -> list[bytes]:
+        return [_derive_key(master, "sealing") for master in self._masters()]
 
-    def _derive(self, purpose: str) -> bytes:
-        kept = self._kept.get(purpose)
-        return bytes.fromhex(kept) if kept else _derived(self._master, purpose)
+    def _derive_for(self, purpose: str) -> bytes:
+        kept_key = self._kept_keys.get(purpose)
+        return bytes.fromhex(kept_key) if kept_key else _derive_key(self._master, purpose)
 
 
-def _derived(master: bytes, purpose: str) -> bytes:
+def _derive_key(master: bytes, purpose: str) -> bytes:
     return hmac.new(master, f"heliograph/{purpose}".encode(), hashlib.sha256).digest()
 
 
-def _new() -> str:
+def _new_secret() -> str:
     return base64.b64encode(secrets.token_bytes(32)).decode()
 
 
-def _read(path: Path) -> str:
+def _read_text(path: Path) -> str:
     """Return the text of the file, or an empty string if it does not exist."""
     try:
         return path.read_text().strip()
@@ -200,7 +200,7 @@ def _read(path: Path) -> str:
         return ""
 
 
-def seen_numbers(data: Path) -> dict[int, int]:
+def read_database_numbers(data: Path) -> dict[int, int]:
     """Return database id → highest number that this data folder has recorded for that database."""
     return {
         int(file.name): int(text)
@@ -209,39 +209,39 @@ def seen_numbers(data: Path) -> dict[int, int]:
     }
 
 
-def mark_of(file: Path) -> str | None:
-    """Return the mark written by `mark`, or None; a copy of the file has no mark."""
+def read_mark(file: Path) -> str | None:
+    """Return the mark that `mark_file` recorded for this file, or None; a copy of the file has no mark."""
     try:
-        return os.getxattr(file, MARK).decode()
+        return os.getxattr(file, MARK_ATTRIBUTE).decode()
     except OSError:
         return None
 
 
-def mark(file: Path) -> str | None:
+def mark_file(file: Path) -> str | None:
     """Mark the file with an extended attribute that copies lack; return None if not supported."""
     try:
-        os.setxattr(file, MARK, secrets.token_hex(8).encode(), os.XATTR_CREATE)
+        os.setxattr(file, MARK_ATTRIBUTE, secrets.token_hex(8).encode(), os.XATTR_CREATE)
     except OSError:
         pass  # another process was faster, or attributes are not supported
-    return mark_of(file)
+    return read_mark(file)
 
 
-def seen_files(data: Path) -> dict[int, str]:
+def read_file_marks(data: Path) -> dict[int, str]:
     """Return database id → mark of its file, for databases that were not shut down cleanly."""
     return {int(file.stem): file.read_text() for file in data.glob("witness/*.file") if file.stem.isdecimal()}
 
 
-def keep_file(data: Path, database: int, marked: str) -> None:
-    _replace(data / "witness" / f"{database}.file", marked)
+def save_file_mark(data: Path, database: int, file_mark: str) -> None:
+    _replace(data / "witness" / f"{database}.file", file_mark)
 
 
-def forget_files(data: Path) -> None:
+def delete_file_marks(data: Path) -> None:
     """Delete the recorded file marks: after a clean shutdown the complete file may be moved."""
     for file in data.glob("witness/*.file"):
         file.unlink(missing_ok=True)
 
 
-def keep_number(data: Path, database: int, number: int) -> None:
+def save_database_number(data: Path, database: int, number: int) -> None:
     """Record the number without fsync: losing it in a power cut is harmless, and replacing the file is atomic."""
     _replace(data / "witness" / str(database), str(number))
 
@@ -267,24 +267,24 @@ def backed_up_at(data: Path) -> int | None:
         return None
 
 
-def kept_instance(data: Path) -> str | None:
+def read_instance(data: Path) -> str | None:
     """Return the instance name of the process slots in this folder, or None if no service has run here."""
     with suppress(OSError):
-        return _read(data / "instance") or None
+        return _read_text(data / "instance") or None
     return None
 
 
-def keep_address(data: Path, url: str) -> None:
+def save_address(data: Path, url: str) -> None:
     """Record the URL of the running service for commands on this machine, which do not know its port."""
     (data / "address").write_text(url)
 
 
-def kept_address(data: Path) -> str | None:
+def read_address(data: Path) -> str | None:
     path = data / "address"
     return path.read_text().strip() if path.exists() else None
 
 
-def _keep(path: Path, make: Callable[[], str]) -> str:
+def _read_or_create(path: Path, make: Callable[[], str]) -> str:
     """Return the text of the file; create the file durably and exactly once, also if two processes start together."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if not path.exists():

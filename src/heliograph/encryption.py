@@ -22,75 +22,82 @@ NONCE_BYTES = 12  # random: safe for 2^32 secrets per key, far more than a setup
 log = structlog.get_logger()
 
 
-class CannotOpen(ValueError):
+class DecryptionError(ValueError):
     """The ciphertext is damaged, belongs to another context, or was encrypted with another master secret."""
 
 
-class Sealer:
+class Cipher:
     """Encrypts and decrypts secrets with ChaCha20-Poly1305, bound to a context."""
 
-    def __init__(self, *keys: bytes, look: Callable[[], Sequence[bytes]] | None = None) -> None:
-        """`keys`: 32 bytes each, used for nothing else. `look`: returns all current keys, called if none decrypts."""
-        self._look = look
-        self.use(*keys)
+    def __init__(self, *keys: bytes, find_keys: Callable[[], Sequence[bytes]] | None = None) -> None:
+        """`keys`: 32 bytes each, for this use only. `find_keys`: returns all current keys; called if none decrypts."""
+        self._find_keys = find_keys
+        self.use_keys(*keys)
 
-    def use(self, *keys: bytes) -> None:
+    def use_keys(self, *keys: bytes) -> None:
         """Replace the keys: the first encrypts, all decrypt."""
         self._keys = keys
         self._ciphers = [ChaCha20Poly1305(key) for key in keys]
         self._logged: set[str] = set()  # contexts already logged: some are decrypted for every message
 
-    def seal(self, plain: bytes, context: str) -> str:
+    def encrypt(self, plaintext: bytes, context: str) -> str:
         nonce = secrets.token_bytes(NONCE_BYTES)
-        return VERSION + _text(nonce + self._ciphers[0].encrypt(nonce, plain, _bound(context)))
+        return VERSION + _to_base64(nonce + self._ciphers[0].encrypt(nonce, plaintext, _associated_data(context)))
 
-    def open(self, sealed: str, context: str) -> bytes:
-        box = _box(sealed)
-        plain = self._opened(box, context)
-        if plain is None and self._look and context not in self._logged and (keys := tuple(self._look())) != self._keys:
-            self.use(*keys)
-            plain = self._opened(box, context)
-        if plain is None:
+    def decrypt(self, encrypted: str, context: str) -> bytes:
+        raw = _from_text(encrypted)
+        plaintext = self._decrypt_with_keys(raw, context)
+        if (
+            plaintext is None
+            and self._find_keys
+            and context not in self._logged
+            and (keys := tuple(self._find_keys())) != self._keys
+        ):
+            self.use_keys(*keys)
+            plaintext = self._decrypt_with_keys(raw, context)
+        if plaintext is None:
             if context not in self._logged:
                 self._logged.add(context)
-                log.error("a sealed secret cannot be opened: was the service's secret changed?", context=context)
-            raise CannotOpen(f"{context}: damaged, copied from elsewhere, or sealed with another key")
-        return plain
+                log.error("secret cannot be decrypted: was the master secret changed?", context=context)
+            raise DecryptionError(f"{context}: damaged, copied from another record, or encrypted with another key")
+        return plaintext
 
-    def key_of(self, sealed: str, context: str) -> int | None:
+    def key_index(self, encrypted: str, context: str) -> int | None:
         """Return the index of the key that decrypts the text, or None if no key does."""
         try:
-            box = _box(sealed)
-        except CannotOpen:
+            raw = _from_text(encrypted)
+        except DecryptionError:
             return None
-        opens = (place for place in range(len(self._ciphers)) if self._opened(box, context, place) is not None)
-        return next(opens, None)
+        matching = (
+            index for index in range(len(self._ciphers)) if self._decrypt_with_keys(raw, context, index) is not None
+        )
+        return next(matching, None)
 
-    def _opened(self, box: bytes, context: str, only: int | None = None) -> bytes | None:
-        for cipher in self._ciphers if only is None else self._ciphers[only : only + 1]:
+    def _decrypt_with_keys(self, raw: bytes, context: str, only_key: int | None = None) -> bytes | None:
+        for cipher in self._ciphers if only_key is None else self._ciphers[only_key : only_key + 1]:
             try:
-                return cipher.decrypt(box[:NONCE_BYTES], box[NONCE_BYTES:], _bound(context))
+                return cipher.decrypt(raw[:NONCE_BYTES], raw[NONCE_BYTES:], _associated_data(context))
             except (InvalidTag, ValueError):  # ValueError if shorter than the nonce
                 continue
         return None
 
 
-def _bound(context: str) -> bytes:
+def _associated_data(context: str) -> bytes:
     return f"{VERSION}{context}".encode()
 
 
-def _text(box: bytes) -> str:
-    return base64.urlsafe_b64encode(box).rstrip(b"=").decode()
+def _to_base64(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
 
 
-def _box(sealed: str) -> bytes:
-    if not sealed.startswith(VERSION):
-        raise CannotOpen(f"not sealed by this version: it does not start with {VERSION}")
-    text = sealed.removeprefix(VERSION)
+def _from_text(encrypted: str) -> bytes:
+    if not encrypted.startswith(VERSION):
+        raise DecryptionError(f"unknown encryption format: it does not start with {VERSION}")
+    text = encrypted.removeprefix(VERSION)
     try:
-        box = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+        raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
     except (binascii.Error, ValueError):
-        raise CannotOpen("not base64url") from None
-    if _text(box) != text:  # the decoder skips invalid characters and ignores the last bits
-        raise CannotOpen("not base64url")
-    return box
+        raise DecryptionError("not base64url") from None
+    if _to_base64(raw) != text:  # the decoder skips invalid characters and ignores the last bits
+        raise DecryptionError("not base64url")
+    return raw

@@ -1,4 +1,4 @@
-"""Runs the service: API and worker in one process, or one of them; a shutdown loses and repeats nothing."""
+"""Runs the service: API and worker in one process, or one of the two. A shutdown neither loses nor repeats work."""
 
 import asyncio
 import contextlib
@@ -12,25 +12,25 @@ import msgspec
 import structlog
 
 from heliograph import __version__
-from heliograph.app import LOOP_WATCH, App, build
+from heliograph.app import LOOP_WATCHDOG, App, build
 from heliograph.bootstrap import (
     check_secret,
+    claim_attachments,
     database_fault,
     is_outage,
-    leave,
     make_secrets,
+    mark_clean_shutdown,
     open_store,
-    own_attachments,
-    pause_if_turned_back,
+    pause_if_restored,
     sqlite_path,
 )
-from heliograph.data_folder import Seat, keep_address
+from heliograph.data_folder import ProcessSlot, save_address
 from heliograph.domain.limits import SECOND_MS
 from heliograph.runtime import listening, logs, metrics, tracing
 from heliograph.runtime.clock import Clock
-from heliograph.runtime.garbage import collect_when_idle, freeze_loaded
+from heliograph.runtime.garbage import collect_when_idle, freeze_existing
 from heliograph.runtime.listening import Listener
-from heliograph.runtime.processes import Place
+from heliograph.runtime.processes import ChildStart
 from heliograph.runtime.systemd import feed_watchdog, notify
 from heliograph.settings import Settings
 from heliograph.storage.store import Store, StoreUnavailable
@@ -38,35 +38,35 @@ from heliograph.web.connection import Connections
 
 log = structlog.get_logger()
 
-# Open connections of one of several processes get one more response in this time, then reconnect to another
-LEAVE_S = 1.0
+# Time in which open connections of a stopping process get one more response; then clients reconnect to another
+LAST_RESPONSE_S = 1.0
 DRAIN_S = 30  # timeout for requests in progress at shutdown
-AGAIN_S = 1.0  # delay before the database is tried again, or a failed background job is restarted
-SWITCH_S = 0.0005  # GIL switch interval of computing threads; a request needs the GIL about ten times
+RETRY_S = 1.0  # delay before connecting to the database again, or restarting a failed background job
+SWITCH_INTERVAL_S = 0.0005  # GIL switch interval of computing threads; a request needs the GIL about ten times
 
 # Purposes of sockets: HTTP requests, bounces and complaints, SMTP submission with STARTTLS or implicit TLS.
 HTTP, RETURNS, SUBMISSION, SUBMISSION_TLS = "http", "returns", "submission", "submission_tls"
 
-# HEALTH_MAX: most connections for health checks
-HEALTH, HEALTH_PATHS, HEALTH_MAX = "health", ("/healthz", "/readyz", "/metrics"), 64
+# HEALTH_CONNECTIONS_MAX: maximum number of connections for health checks
+HEALTH, HEALTH_PATHS, HEALTH_CONNECTIONS_MAX = "health", ("/healthz", "/readyz", "/metrics"), 64
 
 T = TypeVar("T")
 Sockets = list[tuple[str, Listener]]
 
 
 class Stop(asyncio.Event):
-    """Shutdown request; `hurry` skips the delay for proxies."""
+    """Shutdown request; `skip_delay` skips the delay for proxies."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.hurry = asyncio.Event()
+        self.skip_delay = asyncio.Event()
 
-    def at_once(self) -> None:
-        self.hurry.set()
+    def set_now(self) -> None:
+        self.skip_delay.set()
         self.set()
 
 
-class Stopped(Exception):
+class StopRequested(Exception):
     """Shutdown was requested before the start was complete."""
 
 
@@ -74,158 +74,173 @@ class CannotListen(Exception):
     """The address is in use or not local; the message names it and says what to do."""
 
 
-Ready = Callable[[Settings, Store], Awaitable[None]]
+ReadyCallback = Callable[[Settings, Store], Awaitable[None]]
 
 
 async def serve(
-    settings: Settings, role: str, ready: Ready, place: Place | None = None, *, test_token: str = ""
+    settings: Settings,
+    role: str,
+    on_ready: ReadyCallback,
+    child_start: ChildStart | None = None,
+    *,
+    test_token: str = "",
 ) -> None:
-    """Run until SIGTERM, SIGHUP or SIGINT. `ready` receives the settings with the real port once requests are served.
+    """Run until SIGTERM, SIGHUP or SIGINT. `on_ready` receives settings with the real port once requests are served.
 
-    SIGINT skips the delay for proxies. With `place`, this is one of several processes and also stops when its parent
-    exits.
+    SIGINT skips the delay for proxies. With `child_start`, this is one of several processes and also stops when its
+    parent exits.
     """
-    logs.configure(asyncio.get_running_loop().time, place.number if place else None, settings.log_format)
+    logs.configure(asyncio.get_running_loop().time, child_start.number if child_start else None, settings.log_format)
     tracing.start(__version__)
     stop = Stop()
-    listening.say_it_once(asyncio.get_running_loop(), is_outage)
-    for number, ask in ((signal.SIGTERM, stop.set), (signal.SIGHUP, stop.set), (signal.SIGINT, stop.at_once)):
+    listening.throttle_loop_errors(asyncio.get_running_loop(), is_outage)
+    for number, request_stop in ((signal.SIGTERM, stop.set), (signal.SIGHUP, stop.set), (signal.SIGINT, stop.set_now)):
         if signal.getsignal(number) is not signal.SIG_IGN:  # keep an ignored signal ignored (nohup)
-            asyncio.get_running_loop().add_signal_handler(number, ask)
-    if place:
-        _end_with_parent(place, stop)
-    sockets = [(purpose, listening.adopt(file)) for purpose, file in place.sockets] if place else bind(settings, role)
-    clock, seat, secrets = Clock(), Seat(settings.data), make_secrets(settings)
+            asyncio.get_running_loop().add_signal_handler(number, request_stop)
+    if child_start:
+        _stop_with_parent(child_start, stop)
+    sockets = (
+        [(purpose, listening.adopt_socket(descriptor)) for purpose, descriptor in child_start.sockets]
+        if child_start
+        else bind(settings, role)
+    )
+    clock, slot, secrets = Clock(), ProcessSlot(settings.data), make_secrets(settings)
     settings = msgspec.structs.replace(
         settings,
-        submission_listen=tuple(_address(bound) for bound in _for(SUBMISSION, sockets)),
-        submission_tls_listen=tuple(_address(bound) for bound in _for(SUBMISSION_TLS, sockets)),
+        submission_listen=tuple(_address(listener) for listener in _sockets_for(SUBMISSION, sockets)),
+        submission_tls_listen=tuple(_address(listener) for listener in _sockets_for(SUBMISSION_TLS, sockets)),
     )
-    for bound in _for(HTTP, sockets):
-        settings = msgspec.structs.replace(settings, port=_address(bound)[1])
-        keep_address(settings.data, settings.base_url)
+    for listener in _sockets_for(HTTP, sockets):
+        settings = msgspec.structs.replace(settings, port=_address(listener)[1])
+        save_address(settings.data, settings.base_url)
     try:
         async with contextlib.AsyncExitStack() as stack:
-            opened = partial(open_store, settings, clock, seat.name, secrets)
-            with contextlib.suppress(Stopped):
-                store = await _patiently(settings, stop, lambda: stack.enter_async_context(opened()))
+            open_this_store = partial(open_store, settings, clock, slot.name, secrets)
+            with contextlib.suppress(StopRequested):
+                store = await _retry_until_available(
+                    settings, stop, lambda: stack.enter_async_context(open_this_store())
+                )
                 for step in (
                     partial(check_secret, store, secrets),
-                    partial(own_attachments, store),
-                    partial(pause_if_turned_back, store, settings.data, sqlite_path(settings)),
-                    store.upkeep.check_clock,
-                    store.outbox.take_back,
+                    partial(claim_attachments, store),
+                    partial(pause_if_restored, store, settings.data, sqlite_path(settings)),
+                    store.maintenance.check_clock,
+                    store.outbox.release_own,
                 ):
-                    await _patiently(settings, stop, step)
+                    await _retry_until_available(settings, stop, step)
                 if store.setup.current.platform.paused:
-                    why = store.setup.current.platform.paused_reason or "by an operator"
-                    log.warning("delivery is paused", why=why, mend="heliograph resume")
-                app = build(settings, role, secrets, store, clock, place.number if place else None, test_token)
-                metrics.STARTED.set(clock.now() / SECOND_MS)
-                await _run(app, sockets, stop, ready)
+                    reason = store.setup.current.platform.paused_reason or "by an operator"
+                    log.warning("delivery is paused", why=reason, fix="heliograph resume")
+                app = build(
+                    settings, role, secrets, store, clock, child_start.number if child_start else None, test_token
+                )
+                metrics.START_TIME.set(clock.now() / SECOND_MS)
+                await _run(app, sockets, stop, on_ready)
                 with contextlib.suppress(StoreUnavailable, OSError):
-                    await leave(store, settings.data)
+                    await mark_clean_shutdown(store, settings.data)
     finally:
         await tracing.stop()
-        seat.leave()
+        slot.release()
     log.info("stopped")
 
 
-async def _patiently(settings: Settings, stop: asyncio.Event, work: Callable[[], Awaitable[T]]) -> T:
-    """Repeat `work` until the database is available; raises Stopped at shutdown."""
+async def _retry_until_available(settings: Settings, stop: asyncio.Event, operation: Callable[[], Awaitable[T]]) -> T:
+    """Repeat `operation` until the database is available; raises StopRequested at shutdown."""
     while not stop.is_set():
         try:
-            return await work()
+            return await operation()
         except StoreUnavailable as error:
             reason, fix = database_fault(settings, error)
             log.warning("waiting for the database", error=reason, fix=fix)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), AGAIN_S)
-    raise Stopped
+            await asyncio.wait_for(stop.wait(), RETRY_S)
+    raise StopRequested
 
 
-async def _restarted(name: str, loop: Callable[[], Awaitable[None]]) -> None:
-    """Run a background job and restart it after a failure, which does not end the process."""
+async def _run_with_restarts(name: str, job: Callable[[], Awaitable[None]]) -> None:
+    """Run a background job; after a failure, log the error and restart the job."""
     while True:
         try:
-            return await loop()
+            return await job()
         except Exception as error:
-            log.exception("a duty failed and is restarted", duty=name, error=type(error).__name__)
-            await asyncio.sleep(AGAIN_S)
+            log.exception("background job failed: restarting", job=name, error=type(error).__name__)
+            await asyncio.sleep(RETRY_S)
 
 
-def _start_duty(name: str, duty: Callable[[], Awaitable[None]]) -> "asyncio.Task[None]":
-    return asyncio.create_task(_restarted(name, duty), name=name)
+def _start_job(name: str, job: Callable[[], Awaitable[None]]) -> "asyncio.Task[None]":
+    return asyncio.create_task(_run_with_restarts(name, job), name=name)
 
 
-async def _run(app: App, sockets: Sockets, stop: Stop, ready: Ready) -> None:
+async def _run(app: App, sockets: Sockets, stop: Stop, on_ready: ReadyCallback) -> None:
     """Start everything, report ready, wait for shutdown, and close in reverse order."""
-    sys.setswitchinterval(SWITCH_S)
-    connections = Connections(app.front, app.settings.connections_max)
-    async with contextlib.AsyncExitStack() as opened:
-        opened.push_async_callback(app.close)
-        for bound in _for(RETURNS, sockets):
-            assert app.returns
-            await app.returns.listen(bound, listening.BACKLOG)
-            opened.push_async_callback(app.returns.drain, LEAVE_S)  # mail servers retry on their own
-        duties = app.duties | {
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    connections = Connections(app.dispatcher, app.settings.connections_max)
+    async with contextlib.AsyncExitStack() as stack:
+        stack.push_async_callback(app.close)
+        for listener in _sockets_for(RETURNS, sockets):
+            assert app.inbound_server
+            await app.inbound_server.listen(listener, listening.BACKLOG)
+            stack.push_async_callback(app.inbound_server.drain, LAST_RESPONSE_S)  # mail servers retry on their own
+        jobs = app.jobs | {
             "slow clients": connections.sweep,
             "garbage": collect_when_idle,
             "systemd": feed_watchdog,
         }
         # Started last: the event loop's latency does not matter before requests are served.
-        watch = duties.pop(LOOP_WATCH, None)
-        freeze_loaded()
-        tasks = [_start_duty(name, duty) for name, duty in duties.items()]
-        opened.push_async_callback(_cancel, tasks)
-        opened.push_async_callback(app.stop_work)
-        for bound in _for(HEALTH, sockets):  # closed after HTTP, so that /readyz reports not ready while HTTP drains
-            asked = Connections(app.front.part(HEALTH_PATHS), HEALTH_MAX)
-            await asked.listen(bound, listening.BACKLOG)
-            opened.push_async_callback(asked.drain, LEAVE_S)
-        for bound in _for(HTTP, sockets):
-            await connections.listen(bound, listening.BACKLOG)
-            opened.push_async_callback(_drain, app, connections, stop)
+        loop_watch = jobs.pop(LOOP_WATCHDOG, None)
+        freeze_existing()
+        tasks = [_start_job(name, job) for name, job in jobs.items()]
+        stack.push_async_callback(_cancel, tasks)
+        stack.push_async_callback(app.stop_workers)
+        for listener in _sockets_for(
+            HEALTH, sockets
+        ):  # closed after HTTP, so that /readyz reports not ready while HTTP drains
+            health_connections = Connections(app.dispatcher.restricted_to(HEALTH_PATHS), HEALTH_CONNECTIONS_MAX)
+            await health_connections.listen(listener, listening.BACKLOG)
+            stack.push_async_callback(health_connections.drain, LAST_RESPONSE_S)
+        for listener in _sockets_for(HTTP, sockets):
+            await connections.listen(listener, listening.BACKLOG)
+            stack.push_async_callback(_drain, app, connections, stop)
         for purpose in (SUBMISSION, SUBMISSION_TLS):
-            for bound in _for(purpose, sockets):
-                await app.submissions.listen(bound, listening.BACKLOG, tls_first=purpose == SUBMISSION_TLS)
-        opened.callback(log.info, "stopping")
-        opened.callback(notify, "STOPPING=1")
+            for listener in _sockets_for(purpose, sockets):
+                await app.submission_server.listen(listener, listening.BACKLOG, implicit_tls=purpose == SUBMISSION_TLS)
+        stack.callback(log.info, "stopping")
+        stack.callback(notify, "STOPPING=1")
         log.info(
             "started",
             role=app.role,
             address=None if app.role == "worker" else app.settings.base_url,
             smtp=app.settings.submission() or None,
         )
-        await _patiently(app.settings, stop, partial(ready, app.settings, app.store))
+        await _retry_until_available(app.settings, stop, partial(on_ready, app.settings, app.store))
         notify("READY=1")
-        if watch:
-            tasks.append(_start_duty(LOOP_WATCH, watch))
+        if loop_watch:
+            tasks.append(_start_job(LOOP_WATCHDOG, loop_watch))
         await _until_stopped(stop, tasks)
 
 
 async def _drain(app: App, connections: Connections, stop: Stop) -> None:
     """Stop accepting requests, after a delay in which proxies see that this process is not ready."""
     state, delay_s = app.context.state, app.settings.stop_delay_ms / 1000
-    if delay_s and not stop.hurry.is_set():
-        state.leaving = True
+    if delay_s and not stop.skip_delay.is_set():
+        state.not_ready = True
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(stop.hurry.wait(), delay_s)
-    mails = asyncio.create_task(app.submissions.drain(DRAIN_S))
-    if state.leaving or app.context.process is not None:
-        await connections.leave(LEAVE_S)
-    state.leaving = state.draining = True
+            await asyncio.wait_for(stop.skip_delay.wait(), delay_s)
+    mail_drain = asyncio.create_task(app.submission_server.drain(DRAIN_S))
+    if state.not_ready or app.context.process is not None:
+        await connections.drain_after_last_request(LAST_RESPONSE_S)
+    state.not_ready = state.draining = True
     await connections.drain(DRAIN_S)
-    await mails
+    await mail_drain
 
 
 async def _cancel(tasks: list["asyncio.Task[None]"]) -> None:
     """Cancel the tasks, repeatedly until all end: an exception can swallow the first cancellation."""
-    left = set(tasks)
-    while left:
-        for task in left:
+    running = set(tasks)
+    while running:
+        for task in running:
             task.cancel()
-        _, left = await asyncio.wait(left, timeout=AGAIN_S)
+        _, running = await asyncio.wait(running, timeout=RETRY_S)
 
 
 def bind(settings: Settings, role: str) -> Sockets:
@@ -245,40 +260,40 @@ def bind(settings: Settings, role: str) -> Sockets:
     return sockets
 
 
-def _address(bound: Listener) -> tuple[str, int]:
-    host, port, *_ = bound.getsockname()
+def _address(listener: Listener) -> tuple[str, int]:
+    host, port, *_ = listener.getsockname()
     return host, port
 
 
-def _for(purpose: str, sockets: Sockets) -> list[Listener]:
-    return [bound for its, bound in sockets if its == purpose]
+def _sockets_for(purpose: str, sockets: Sockets) -> list[Listener]:
+    return [listener for socket_purpose, listener in sockets if socket_purpose == purpose]
 
 
 def listen(settings: Settings) -> Listener:
     return _bind("", settings.host, settings.port, "--listen")
 
 
-def _bind(what: str, host: str, port: int, setting: str) -> Listener:
+def _bind(for_what: str, host: str, port: int, setting: str) -> Listener:
     try:
         return listening.listen(host, port)
     except OSError as error:
         raise CannotListen(
-            f"cannot listen{what} on {host}:{port}: {error.strerror or error}. "
+            f"cannot listen{for_what} on {host}:{port}: {error.strerror or error}. "
             f"Stop the other program, or choose another address with {setting}."
         ) from None
 
 
-def _end_with_parent(place: Place, stop: Stop) -> None:
+def _stop_with_parent(child_start: ChildStart, stop: Stop) -> None:
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGHUP, lambda: None)  # the parent decides whether to replace this process
 
-    def gone() -> None:
-        loop.remove_reader(place.control)
+    def stop_at_parent_end() -> None:
+        loop.remove_reader(child_start.control)
         if not stop.is_set():
-            log.error("the parent is gone: stopping")
-            stop.at_once()
+            log.error("parent process exited: stopping")
+            stop.set_now()
 
-    loop.add_reader(place.control, gone)
+    loop.add_reader(child_start.control, stop_at_parent_end)
 
 
 async def _until_stopped(stop: asyncio.Event, tasks: list["asyncio.Task[None]"]) -> None:

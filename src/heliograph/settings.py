@@ -13,12 +13,12 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from heliograph.domain.accounts.idp_groups import GroupRole, read_group_roles, write_group_roles
+from heliograph.domain.accounts.idp_groups import GroupRole, format_group_roles, parse_group_roles
 
-PREFIX = "HELIOGRAPH_"
-CONFIG = "HELIOGRAPH_CONFIG"  # path of the settings file, unless --config is given
+VARIABLE_PREFIX = "HELIOGRAPH_"
+CONFIG_VARIABLE = "HELIOGRAPH_CONFIG"  # path of the settings file, unless --config is given
 # Used by clients, which may run in the same shell
-NOT_SETTINGS = (CONFIG, "HELIOGRAPH_URL", "HELIOGRAPH_KEY", "HELIOGRAPH_FROM")
+NOT_SETTINGS = (CONFIG_VARIABLE, "HELIOGRAPH_URL", "HELIOGRAPH_KEY", "HELIOGRAPH_FROM")
 TOKEN_MIN = 16
 PROCESSES_MAX = 64
 
@@ -27,7 +27,7 @@ class BadSetting(Exception):
     """A setting is unknown or malformed; the message names it and the expected format."""
 
 
-class Origin(msgspec.Struct, frozen=True):
+class SettingSource(msgspec.Struct, frozen=True):
     """Source of a setting; `name` is the flag, variable or file."""
 
     kind: Literal["default", "flag", "environment", "file", "credential", "config"]
@@ -70,8 +70,8 @@ def _secret(value: str) -> bytes:
 def _issuer(value: str) -> str:
     """Parse the issuer URL unchanged: a trailing slash is part of the issuer's name."""
     parts = urlsplit(value)
-    is_here = parts.hostname in ("localhost", "127.0.0.1", "::1")
-    if not (parts.scheme == "https" or (parts.scheme == "http" and is_here)) or not parts.hostname:
+    is_local = parts.hostname in ("localhost", "127.0.0.1", "::1")
+    if not (parts.scheme == "https" or (parts.scheme == "http" and is_local)) or not parts.hostname:
         raise ValueError("expected an address such as https://id.example.com; http only on this machine")
     if parts.query or parts.fragment or parts.username or not value.isascii() or " " in value:
         raise ValueError("expected an address without a query, such as https://id.example.com")
@@ -85,7 +85,7 @@ def _url(value: str) -> str:
     return value.rstrip("/")
 
 
-def _line(value: str) -> str:
+def _single_line(value: str) -> str:
     if not value.isprintable():
         raise ValueError("expected one line")
     return value.strip()
@@ -131,126 +131,130 @@ def _health(value: str) -> tuple[str, int] | None:
 
 
 def _listeners(value: str) -> tuple[tuple[str, int], ...]:
-    given = [] if value in ("", "off") else value.split(",")
-    return tuple(_address(part.strip()) for part in given)
+    addresses = [] if value in ("", "off") else value.split(",")
+    return tuple(_address(part.strip()) for part in addresses)
 
 
 class Flag(msgspec.Struct, frozen=True):
     metavar: str
-    about: str
-    usual: str  # default, as shown in the help
+    help_text: str
+    default_text: str  # default, as shown in the help
 
 
-class SettingForm(msgspec.Struct, frozen=True):
+class SettingSpec(msgspec.Struct, frozen=True):
     """Format of a setting; `name` if it differs from the field's name."""
 
-    read: Callable[[str], Any] = str  # parser; its ValueError says what is expected
+    parse: Callable[[str], Any] = str  # parser; its ValueError says what is expected
     secret: bool = False
     flag: Flag | None = None
     name: str = ""
 
 
-def _or(read: Callable[[str], Any], nothing: Any) -> SettingForm:
-    """Return a form that parses a value with `read`; an empty value becomes `nothing`."""
-    return SettingForm(lambda value: read(value) if value else nothing)
+def _empty_as(parse: Callable[[str], Any], default: Any) -> SettingSpec:
+    """Return the spec of a setting that is parsed with `parse`; an empty value becomes `default`."""
+    return SettingSpec(lambda value: parse(value) if value else default)
 
 
-def _one_of(wanted: str, *words: str) -> SettingForm:
-    def read(value: str) -> str:
-        if value not in words:
-            raise ValueError(f"expected {wanted}")
+def _choice(expected: str, *choices: str) -> SettingSpec:
+    def parse(value: str) -> str:
+        if value not in choices:
+            raise ValueError(f"expected {expected}")
         return value
 
-    return SettingForm(read)
+    return SettingSpec(parse)
 
 
-def _between(least: int, most: int, flag: Flag | None = None) -> SettingForm:
-    def read(value: str) -> int:
-        if not (value.isascii() and value.isdigit() and least <= int(value) <= most):
-            raise ValueError(f"expected a whole number from {least} to {most}")
+def _whole_number(minimum: int, maximum: int, flag: Flag | None = None) -> SettingSpec:
+    def parse(value: str) -> int:
+        if not (value.isascii() and value.isdigit() and minimum <= int(value) <= maximum):
+            raise ValueError(f"expected a whole number from {minimum} to {maximum}")
         return int(value)
 
-    return SettingForm(read, flag=flag)
+    return SettingSpec(parse, flag=flag)
 
 
-Text = Annotated[str, SettingForm()]
-Line = Annotated[str, SettingForm(_line)]
-Switch = Annotated[bool, SettingForm(_switch)]
-SecretKey = Annotated[bytes | None, SettingForm(_secret, secret=True)]
-File = Annotated[Path | None, _or(Path, None)]
-Ranges = Annotated[tuple[str, ...], SettingForm(_ranges)]
-Addresses = Annotated[tuple[tuple[str, int], ...], SettingForm(_listeners)]
+Text = Annotated[str, SettingSpec()]
+LineText = Annotated[str, SettingSpec(_single_line)]
+Switch = Annotated[bool, SettingSpec(_switch)]
+SecretKey = Annotated[bytes | None, SettingSpec(_secret, secret=True)]
+File = Annotated[Path | None, _empty_as(Path, None)]
+Ranges = Annotated[tuple[str, ...], SettingSpec(_ranges)]
+Addresses = Annotated[tuple[tuple[str, int], ...], SettingSpec(_listeners)]
 
-_LISTEN = Flag("HOST:PORT", "Where to answer HTTP.", "127.0.0.1:8700")
+_LISTEN = Flag("HOST:PORT", "Address to listen on for HTTP.", "127.0.0.1:8700")
 _DATABASE = Flag("URL", "sqlite:///path/to/file.db or postgresql://user@host,host/name.", "sqlite:///heliograph.db")
-_DATA = Flag("FOLDER", "Attachments and the generated secret.", "heliograph-data")
-_PUBLIC_URL = Flag("URL", "How the world reaches this service.", "the listen address")
-_HEALTH = Flag("HOST:PORT", "Health checks and metrics alone, also of a worker; :PORT on every address.", "none")
-_PROCESSES = Flag("N", "How many processes share the work.", "one for each core on PostgreSQL, 1 on SQLite")
+_DATA = Flag("FOLDER", "Folder of attachments and the generated secret.", "heliograph-data")
+_PUBLIC_URL = Flag("URL", "Public URL of this service.", "the listen address")
+_HEALTH = Flag(
+    "HOST:PORT", "Serve only health checks and metrics here, also in a worker; :PORT for every address.", "none"
+)
+_PROCESSES = Flag("N", "Number of processes.", "one for each core on PostgreSQL, 1 on SQLite")
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """All settings. The annotation of each field defines its parser, environment variable and flag."""
 
-    host: Annotated[str, SettingForm(_address, flag=_LISTEN, name="listen")] = "127.0.0.1"
+    host: Annotated[str, SettingSpec(_address, flag=_LISTEN, name="listen")] = "127.0.0.1"
     port: int = 8700  # 0 for any free port
-    database: Annotated[str, SettingForm(_database, flag=_DATABASE)] = "sqlite:///heliograph.db"
+    database: Annotated[str, SettingSpec(_database, flag=_DATABASE)] = "sqlite:///heliograph.db"
     checkpoint: Annotated[  # who checkpoints the SQLite WAL; external: Litestream
         Literal["own", "external"],
-        _one_of("own, or external where Litestream copies the database", "own", "external"),
+        _choice("own, or external where Litestream copies the database", "own", "external"),
     ] = "own"
-    data: Annotated[Path, SettingForm(_folder, flag=_DATA)] = Path("heliograph-data")  # blobs, locks and the secret
+    data: Annotated[Path, SettingSpec(_folder, flag=_DATA)] = Path("heliograph-data")  # blobs, locks and the secret
     secret: SecretKey = None  # 32 bytes; if None, generated at the first start and stored in the data folder
     secret_old: SecretKey = None  # previous secret, used for decryption during a rotation
     # s3:// URL; if empty, PostgreSQL, or the data folder with SQLite
-    attachments: Annotated[str, SettingForm(_bucket)] = ""
-    s3_endpoint: Annotated[str, _or(_url, "")] = ""  # Amazon's if empty
+    attachments: Annotated[str, SettingSpec(_bucket)] = ""
+    s3_endpoint: Annotated[str, _empty_as(_url, "")] = ""  # Amazon's if empty
     s3_region: Text = "us-east-1"
     s3_access_key: Text = ""  # if empty, from the environment or the machine's role
-    s3_secret_key: Annotated[str, SettingForm(secret=True)] = ""
+    s3_secret_key: Annotated[str, SettingSpec(secret=True)] = ""
     # Without trailing slash; http://host:port if empty
-    public_url: Annotated[str, SettingForm(_url, flag=_PUBLIC_URL)] = ""
-    health: Annotated[tuple[str, int] | None, SettingForm(_health, flag=_HEALTH)] = None  # off if None
-    bounce_listen: Annotated[tuple[str, int] | None, SettingForm(_listener)] = None  # inbound SMTP; off if None
+    public_url: Annotated[str, SettingSpec(_url, flag=_PUBLIC_URL)] = ""
+    health: Annotated[tuple[str, int] | None, SettingSpec(_health, flag=_HEALTH)] = None  # off if None
+    bounce_listen: Annotated[tuple[str, int] | None, SettingSpec(_listener)] = None  # inbound SMTP; off if None
     submission_listen: Addresses = ()  # SMTP with STARTTLS; off if empty
     submission_tls_listen: Addresses = ()  # SMTP with implicit TLS
     submission_cert: File = None  # PEM with certificate chain
     submission_key: File = None
     # DNS server for checks of sending domains; if None, the authoritative servers of each zone.
-    resolver: Annotated[tuple[str, int] | None, _or(_address, None)] = None
+    resolver: Annotated[tuple[str, int] | None, _empty_as(_address, None)] = None
     webhook_allow_private: Ranges = ()  # private IP ranges that webhooks may reach
     trusted_proxies: Ranges = ()  # IP ranges of proxies whose X-Forwarded-For is trusted
     metrics_allow: Ranges = ()  # IP ranges besides loopback that may read /metrics
     # Permits reading /metrics from any address; off if empty
-    metrics_token: Annotated[str, SettingForm(_token, secret=True)] = ""
+    metrics_token: Annotated[str, SettingSpec(_token, secret=True)] = ""
     # Identity provider for sign-in; off if the issuer is empty.
-    oidc_issuer: Annotated[str, _or(_issuer, "")] = ""
-    oidc_client_id: Line = ""
-    oidc_client_secret: Annotated[str, SettingForm(_line, secret=True)] = ""  # empty for a public client
-    oidc_name: Line = ""  # text of the sign-in button; the provider's host if empty
-    oidc_scopes: Annotated[str, SettingForm(_scopes)] = "openid email profile"
-    oidc_groups_claim: Line = "groups"
-    oidc_roles: Annotated[tuple[GroupRole, ...], SettingForm(read_group_roles)] = ()
+    oidc_issuer: Annotated[str, _empty_as(_issuer, "")] = ""
+    oidc_client_id: LineText = ""
+    oidc_client_secret: Annotated[str, SettingSpec(_single_line, secret=True)] = ""  # empty for a public client
+    oidc_name: LineText = ""  # text of the sign-in button; the provider's host if empty
+    oidc_scopes: Annotated[str, SettingSpec(_scopes)] = "openid email profile"
+    oidc_groups_claim: LineText = "groups"
+    oidc_roles: Annotated[tuple[GroupRole, ...], SettingSpec(parse_group_roles)] = ()
     oidc_email_trusted: Switch = False  # trust email addresses without an email_verified claim
     password_sign_in: Switch = True
     # Number of processes of `serve`; default on PostgreSQL: one per core.
-    processes: Annotated[int, _between(1, PROCESSES_MAX, _PROCESSES)] = 1
+    processes: Annotated[int, _whole_number(1, PROCESSES_MAX, _PROCESSES)] = 1
     # Delay after SIGTERM in which proxies see that the process is not ready.
-    stop_delay_ms: Annotated[int, _between(0, 3_600_000)] = 5_000
+    stop_delay_ms: Annotated[int, _whole_number(0, 3_600_000)] = 5_000
     # PostgreSQL connections per process, besides the one for LISTEN.
-    database_pool: Annotated[int, _between(2, 1000)] = 8
+    database_pool: Annotated[int, _whole_number(2, 1000)] = 8
     # Timeout of a PostgreSQL statement, or for a free connection
-    database_timeout_s: Annotated[int, _between(1, 600)] = 10
-    database_connect_s: Annotated[int, _between(1, 60)] = 3  # timeout for connecting to PostgreSQL
+    database_timeout_s: Annotated[int, _whole_number(1, 600)] = 10
+    database_connect_s: Annotated[int, _whole_number(1, 60)] = 3  # timeout for connecting to PostgreSQL
     # MiB of large request bodies that a process reads at once; further requests wait.
-    body_memory_mb: Annotated[int, _between(16, 4096)] = 96
+    body_memory_mb: Annotated[int, _whole_number(16, 4096)] = 96
     # HTTP connections per process; further ones receive 503
-    connections_max: Annotated[int, _between(16, 65536)] = 4096
+    connections_max: Annotated[int, _whole_number(16, 65536)] = 4096
     # A process whose event loop is stuck for this long exits; 0 disables the watchdog.
-    watchdog_s: Annotated[int, _between(0, 3600)] = 60
-    log_format: Annotated[Literal["text", "json"], _one_of("text or json", "text", "json")] = "text"
-    simulator_step_ms: Annotated[int, _between(0, 3_600_000)] = 200  # delay between two states of a simulated message
-    sources: dict[str, Origin] = {}  # setting name → source, for values that are not defaults
+    watchdog_s: Annotated[int, _whole_number(0, 3600)] = 60
+    log_format: Annotated[Literal["text", "json"], _choice("text or json", "text", "json")] = "text"
+    simulator_step_ms: Annotated[int, _whole_number(0, 3_600_000)] = (
+        200  # delay between two states of a simulated message
+    )
+    sources: dict[str, SettingSource] = {}  # setting name → source, for values that are not defaults
 
     @property
     def base_url(self) -> str:
@@ -258,52 +262,52 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def listen(self) -> str:
-        return joined(self.host, self.port)
+        return host_and_port(self.host, self.port)
 
     def submission(self) -> list[str]:
         """Return the SMTP submission addresses and their encryption, as text for people."""
-        clear = "STARTTLS" if self.submission_cert else "no TLS, from this machine alone"
+        starttls = "STARTTLS" if self.submission_cert else "no TLS, from this machine only"
         return [
-            *(f"{joined(*address)} ({clear})" for address in self.submission_listen),
-            *(f"{joined(*address)} (TLS)" for address in self.submission_tls_listen),
+            *(f"{host_and_port(*address)} ({starttls})" for address in self.submission_listen),
+            *(f"{host_and_port(*address)} (TLS)" for address in self.submission_tls_listen),
         ]
 
 
 # By name. The environment variable is HELIOGRAPH_ and the name in capitals; with suffix _FILE it names a file.
-SETTINGS: dict[str, SettingForm] = {
-    one.name or field.name: one
+SETTINGS: dict[str, SettingSpec] = {
+    spec.name or field.name: spec
     for field in msgspec.structs.fields(Settings)
-    for one in getattr(field.type, "__metadata__", ())
+    for spec in getattr(field.type, "__metadata__", ())
 }
 NAMES = tuple(SETTINGS)
-SECRETS = tuple(name for name, one in SETTINGS.items() if one.secret)
+SECRET_NAMES = tuple(name for name, spec in SETTINGS.items() if spec.secret)
 # New name → name of the setting; the listener receives inbound mail, not only bounces
-NEW_NAMES = {"mail_listen": "bounce_listen"}
+NAME_BY_ALIAS = {"mail_listen": "bounce_listen"}
 
 
 def read_settings(
     flags: Mapping[str, str | None], environment: Mapping[str, str] | None = None, file: Path | None = None
 ) -> Settings:
     environment = os.environ if environment is None else environment
-    given = {
+    texts = {
         **_from_file(file),
         **_from_credentials(environment.get("CREDENTIALS_DIRECTORY")),
         **_from_environment(environment),
         **{
-            name: (flag, Origin("flag", f"--{name.replace('_', '-')}"))
+            name: (flag, SettingSource("flag", f"--{name.replace('_', '-')}"))
             for name, flag in flags.items()
             if flag is not None
         },
     }
-    fields: dict[str, Any] = {"sources": {name: source for name, (_, source) in given.items()}}
-    for name, (value, source) in given.items():
+    fields: dict[str, Any] = {"sources": {name: source for name, (_, source) in texts.items()}}
+    for name, (value, source) in texts.items():
         try:
-            read = SETTINGS[name].read(value)
-            fields |= dict(zip(("host", "port"), read, strict=True)) if name == "listen" else {name: read}
+            parsed = SETTINGS[name].parse(value)
+            fields |= dict(zip(("host", "port"), parsed, strict=True)) if name == "listen" else {name: parsed}
         except ValueError as error:
             # Do not repeat the value of a secret: this message may be logged.
-            shown = "" if name in SECRETS or "@" in value else f"={value!r}"
-            raise BadSetting(f"{source.name}{shown}: {error}") from None
+            shown_value = "" if name in SECRET_NAMES or "@" in value else f"={value!r}"
+            raise BadSetting(f"{source.name}{shown_value}: {error}") from None
     settings = Settings(**fields)
     if bool(settings.s3_access_key) != bool(settings.s3_secret_key):
         raise BadSetting("s3_access_key and s3_secret_key belong together: set both, or neither")
@@ -317,17 +321,17 @@ def read_settings(
         raise BadSetting(f"oidc_issuer {settings.oidc_issuer}: needs pip install 'heliograph[oidc]'")
     if not settings.password_sign_in and not settings.oidc_issuer:
         raise BadSetting("password_sign_in=off needs another way to sign in: set oidc_issuer")
-    if "processes" in given or settings.database.startswith("sqlite:"):
+    if "processes" in texts or settings.database.startswith("sqlite:"):
         return settings
     return msgspec.structs.replace(settings, processes=min(len(os.sched_getaffinity(0)), PROCESSES_MAX))
 
 
 def write_settings(settings: Settings) -> dict[str, str]:
     """Return each setting in its written form, including secrets; empty if not set."""
-    return {name: _write(getattr(settings, name)) for name in NAMES}
+    return {name: _to_text(getattr(settings, name)) for name in NAMES}
 
 
-def _write(value: Any) -> str:
+def _to_text(value: Any) -> str:
     match value:
         case None:
             return ""
@@ -336,81 +340,87 @@ def _write(value: Any) -> str:
         case bool():
             return "on" if value else "off"
         case (GroupRole(), *_):
-            return write_group_roles(value)
+            return format_group_roles(value)
         case (str(host), int(port)):
-            return joined(host, port)
+            return host_and_port(host, port)
         case tuple():
-            return ",".join(map(_write, value))
+            return ",".join(map(_to_text, value))
         case _:
             return str(value)
 
 
-Given = dict[str, tuple[str, Origin]]
+SettingTexts = dict[str, tuple[str, SettingSource]]
 
 
-def _from_environment(environment: Mapping[str, str]) -> Given:
+def _from_environment(environment: Mapping[str, str]) -> SettingTexts:
     """Read HELIOGRAPH_NAME, or HELIOGRAPH_NAME_FILE with the path of a file that contains the value."""
-    given: Given = {}
+    texts: SettingTexts = {}
     for variable, value in environment.items():
-        if not variable.startswith(PREFIX) or variable in NOT_SETTINGS:
+        if not variable.startswith(VARIABLE_PREFIX) or variable in NOT_SETTINGS:
             continue
-        name, kept = _named(variable.removeprefix(PREFIX).lower())
+        name, is_file = _resolve_name(variable.removeprefix(VARIABLE_PREFIX).lower())
         if name not in NAMES:
-            raise BadSetting(f"{variable} is not a setting. Known: {', '.join(PREFIX + n.upper() for n in NAMES)}")
-        if name in given:
-            raise BadSetting(f"{given[name][1].name} and {variable}: only one of them can be given")
-        if kept:
-            given[name] = (_text(Path(value), variable), Origin("file", f"{variable}={value}"))
+            raise BadSetting(
+                f"{variable} is not a setting. Known: {', '.join(VARIABLE_PREFIX + n.upper() for n in NAMES)}"
+            )
+        if name in texts:
+            raise BadSetting(f"{texts[name][1].name} and {variable}: only one of them can be given")
+        if is_file:
+            texts[name] = (_text(Path(value), variable), SettingSource("file", f"{variable}={value}"))
         else:
-            given[name] = (value, Origin("environment", variable))
-    return given
+            texts[name] = (value, SettingSource("environment", variable))
+    return texts
 
 
-def _named(given: str) -> tuple[str, bool]:
-    """Return the setting's name, and whether `given` names a file with the value."""
-    known = {*NAMES, *NEW_NAMES}
-    kept = given not in known and given.removesuffix("_file") in known
-    name = given.removesuffix("_file") if kept else given
-    return NEW_NAMES.get(name, name), kept
+def _resolve_name(written: str) -> tuple[str, bool]:
+    """Return the setting's name, and whether `written` names a file with the value."""
+    known_names = {*NAMES, *NAME_BY_ALIAS}
+    is_file = written not in known_names and written.removesuffix("_file") in known_names
+    name = written.removesuffix("_file") if is_file else written
+    return NAME_BY_ALIAS.get(name, name), is_file
 
 
-def _from_credentials(folder: str | None) -> Given:
+def _from_credentials(folder: str | None) -> SettingTexts:
     """Read credentials of systemd (LoadCredential=) that have the name of a setting; ignore other files."""
     paths = [Path(folder, name) for name in NAMES] if folder else []
-    return {path.name: (_text(path, "credential"), Origin("credential", str(path))) for path in paths if path.is_file()}
+    return {
+        path.name: (_text(path, "credential"), SettingSource("credential", str(path)))
+        for path in paths
+        if path.is_file()
+    }
 
 
-def _text(path: Path, what: str) -> str:
+def _text(path: Path, source: str) -> str:
     try:
         return path.read_text("utf-8").strip()
     except OSError as error:
-        raise BadSetting(f"{what} {path}: {error.strerror}") from None
+        raise BadSetting(f"{source} {path}: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise BadSetting(f"{what} {path}: expected text") from None
+        raise BadSetting(f"{source} {path}: expected text") from None
 
 
-def _from_file(file: Path | None) -> Given:
+def _from_file(file: Path | None) -> SettingTexts:
     if file is None:
         return {}
     try:
-        loaded = tomllib.loads(file.read_text("utf-8"))
+        table = tomllib.loads(file.read_text("utf-8"))
     except FileNotFoundError:
         raise BadSetting(f"{file}: no such settings file") from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise BadSetting(f"{file}: {error}") from None
-    given: Given = {}
-    for written, value in loaded.items():
-        name, kept = _named(written)
+    texts: SettingTexts = {}
+    for written, value in table.items():
+        name, is_file = _resolve_name(written)
         if name not in NAMES:
             raise BadSetting(f"{file}: {name} is not a setting. Known: {', '.join(NAMES)}")
-        if name in given:
+        if name in texts:
             raise BadSetting(f"{file}: {name} and {name}_file: only one of them can be given")
         if not isinstance(value, str | int) or isinstance(value, bool):
             raise BadSetting(f"{file}: {written}: expected a string or a number")
-        text = _text(Path(str(value)), f"{file}: {written}") if kept else str(value)
-        given[name] = (text, Origin("config", f"{file}: {written}"))
-    return given
+        text = _text(Path(str(value)), f"{file}: {written}") if is_file else str(value)
+        texts[name] = (text, SettingSource("config", f"{file}: {written}"))
+    return texts
 
 
-def joined(host: str, port: int) -> str:
+def host_and_port(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

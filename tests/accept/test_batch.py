@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from heliograph.accept.batch import BREATH_S, send_batch
+from heliograph.accept.batch import YIELD_AFTER_S, send_batch
 from heliograph.domain.refusals import InvalidRequest
 from heliograph.storage.store import Store
-from tests.accept.verify_helpers import Verifying
+from tests.accept.verify_helpers import VerifyEnvironment
 from tests.clocks import TestClock
 
 pytestmark = pytest.mark.anyio
 
 
 async def test_others_get_their_turn_between_sends_that_take_long(store: Store, clock: TestClock) -> None:
-    verifying = Verifying(store, clock, {})
+    verifying = VerifyEnvironment(store, clock, {})
     await verifying.set_up(0)
     sends, turns = 5, 0
 
@@ -27,7 +27,7 @@ async def test_others_get_their_turn_between_sends_that_take_long(store: Store, 
             await asyncio.sleep(0)
 
     async def prepare(*_: Any) -> Any:
-        time.sleep(2 * BREATH_S)  # as rendering a large template does
+        time.sleep(2 * YIELD_AFTER_S)  # as rendering a large template does
         before.append(turns)
         raise InvalidRequest()
 
@@ -40,7 +40,7 @@ async def test_others_get_their_turn_between_sends_that_take_long(store: Store, 
         prepare=prepare,
         strict=False,
         respond=lambda id_, told: b"{}",
-        retry_key=None,
+        idempotency_key=None,
     )
     beside.cancel()
     assert len(set(before)) == sends

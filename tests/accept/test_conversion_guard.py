@@ -4,33 +4,33 @@ import asyncio
 
 import pytest
 
-from heliograph.carriers.contract import Carrier, Parcel
+from heliograph.carriers.contract import Carrier, OutboundMessage
 from heliograph.domain.delivery.outcome import Accepted, Outcome
 from heliograph.domain.refusals import VerifyRateLimited
 from heliograph.domain.setup.records import VerifyLimits
 from heliograph.storage.store import Store
-from tests.accept.verify_helpers import PRICE, Verifying, code_in
+from tests.accept.verify_helpers import PRICE, VerifyEnvironment, code_in_message
 from tests.clocks import TestClock
 
 pytestmark = pytest.mark.anyio
 
 LIMIT = VerifyLimits().per_prefix_10m
 
-# Twenty ranges that lose ten starts each lose enough to judge by: ten times the limit for numbers that begin alike.
+# Twenty ranges that lose ten starts each lose enough to judge by: ten times the limit for numbers with the same prefix.
 RANGES = [f"+447{number}" for number in range(400, 420)]
-FAR_AND_WIDE = [f"{head}{number}" for head in ("+4474", "+3361", "+49151", "+39333", "+34611") for number in range(4)]
+MANY_NUMBERS = [f"{head}{number}" for head in ("+4474", "+3361", "+49151", "+39333", "+34611") for number in range(4)]
 
 
 class Network(Carrier):
     def __init__(self) -> None:
         self.codes: dict[str, str] = {}
 
-    async def hand_over(self, parcel: Parcel) -> Outcome:
-        self.codes[parcel.address] = code_in(parcel)
-        return Accepted(carrier_id=parcel.message_id)
+    async def send_message(self, message: OutboundMessage) -> Outcome:
+        self.codes[message.address] = code_in_message(message)
+        return Accepted(carrier_id=message.message_id)
 
 
-class Team(Verifying):
+class Team(VerifyEnvironment):
     """Verifies through a network whose codes can be read."""
 
     def __init__(self, store: Store, clock: TestClock) -> None:
@@ -67,14 +67,14 @@ async def test_ordinary_use_without_a_single_check(acme: Team) -> None:
     for prefix in range(9):
         phones = [f"+447400{prefix:02d}{last:04d}" for last in range(LIMIT)]
         await asyncio.gather(*(acme.start(phone) for phone in phones))
-        with pytest.raises(VerifyRateLimited, match="20 in 10 minutes for numbers that begin alike"):
+        with pytest.raises(VerifyRateLimited, match="20 in 10 minutes for numbers with the same prefix"):
             await acme.start(f"+447400{prefix:02d}9999")
 
 
 async def test_ranges_that_lose_codes_are_closed_one_by_one(acme: Team) -> None:
     await acme.verify("+447900000001")
-    await acme.lose(FAR_AND_WIDE, 10)
-    some = FAR_AND_WIDE[::7]
+    await acme.lose(MANY_NUMBERS, 10)
+    some = MANY_NUMBERS[::7]
     assert [await acme.refused(f"{range_}990000") for range_ in some] == ["", "", ""]  # the verified one excuses three
     assert [await acme.refused(f"{range_}990001") for range_ in some] == some
     assert await acme.refused("+15005550006") == ""  # a magic number
@@ -102,7 +102,7 @@ async def test_after_a_day_a_range_has_its_tries_again(acme: Team, clock: TestCl
     assert await acme.refused("+447400990000") == ""
 
 
-async def test_a_team_can_do_without(store: Store, clock: TestClock) -> None:
+async def test_conversion_guard_can_be_disabled_per_team(store: Store, clock: TestClock) -> None:
     team = Team(store, clock)
     await team.set_up(1000 * PRICE, VerifyLimits(conversion_guard=False))
     await team.lose(RANGES, 10)

@@ -9,11 +9,11 @@ from heliograph.accept.resend import Undelivered, resend
 from heliograph.domain.delivery.content import EmailContent, WhatsappContent
 from heliograph.domain.ids import timestamp
 from heliograph.domain.limits import DAY_MS
-from heliograph.domain.sending.send_options import Added
+from heliograph.domain.sending.send_options import ExtraFields
 from heliograph.domain.setup.records import LocaleParts, Template
 from heliograph.domain.setup.snapshot import to_row
 from heliograph.storage.store import Store
-from tests.accept.verify_helpers import KEY, Verifying
+from tests.accept.verify_helpers import KEY, VerifyEnvironment
 from tests.clocks import TestClock
 from tests.fake_budget import room
 
@@ -23,9 +23,9 @@ TO, BLIND = ("failed@simulator.test", "to"), ("bounced@simulator.test", "bcc")
 
 
 @pytest.mark.parametrize("shown", [[], ["Ada <failed@simulator.test>", "Bo <delivered@simulator.test>"]])
-async def test_its_header_says_what_it_said(store: Store, clock: TestClock, shown: list[str]) -> None:
+async def test_resent_message_has_the_original_header(store: Store, clock: TestClock, shown: list[str]) -> None:
     """Of a mail that came by SMTP to blind copies alone, one stands in the record's `to`, and in no header."""
-    verifying = Verifying(store, clock, {})
+    verifying = VerifyEnvironment(store, clock, {})
     await verifying.set_up(0, mode="sandbox")
     platform, later = store.setup.current.platform, timestamp(clock.now() + DAY_MS)
     content = EmailContent(
@@ -38,18 +38,18 @@ async def test_its_header_says_what_it_said(store: Store, clock: TestClock, show
         template_version=None,
         country=None,
         unreached=[TO, BLIND],
-        added=Added(scheduled_at=later, expires_at=later, tags={"a": "b"}),
+        added=ExtraFields(scheduled_at=later, expires_at=later, tags={"a": "b"}),
     )
     answer = msgspec.json.decode((await resend(verifying.context, verifying.caller, sent)).body)
     assert (answer["to"], answer["bcc"]) == (TO[0], [BLIND[0]])
-    found = await store.messages.facts(1, answer["id"], room)
-    assert found and found.content
-    assert msgspec.json.decode(found.content, type=EmailContent).to == shown
-    record = msgspec.json.decode(found.record)
+    result = await store.messages.get_row(1, answer["id"], room)
+    assert result and result.content
+    assert msgspec.json.decode(result.content, type=EmailContent).to == shown
+    record = msgspec.json.decode(result.record)
     assert record["tags"] == {"a": "b"} and not {"scheduled_at", "expires_at"} & record.keys()
 
 
-async def test_it_stays_in_its_language_and_keeps_its_versions(store: Store, clock: TestClock) -> None:
+async def test_resent_message_keeps_its_language_and_template_versions(store: Store, clock: TestClock) -> None:
     template = Template(
         id="tpl_a",
         team=KEY.team,
@@ -61,7 +61,7 @@ async def test_it_stays_in_its_language_and_keeps_its_versions(store: Store, clo
         variables=("x",),
         locales={"de": LocaleParts(body="Paket {{customer.x}}", language="de", upstream_name="paket")},
     )
-    verifying = Verifying(store, clock, {})
+    verifying = VerifyEnvironment(store, clock, {})
     await verifying.set_up(0, rows=[to_row("template", template.id, template, KEY.team)], mode="sandbox")
     content = WhatsappContent(template="paket", language="de", parameters=["1"], body="Paket 1")
     recorded: dict[str, Any] = {"template_version": 3, "locale": "de"}
@@ -72,10 +72,10 @@ async def test_it_stays_in_its_language_and_keeps_its_versions(store: Store, clo
         template_version=3,
         country=None,
         unreached=[("+15005550006", "to")],
-        added=Added(**recorded),
+        added=ExtraFields(**recorded),
     )
     answer = msgspec.json.decode((await resend(verifying.context, verifying.caller, sent)).body)
-    found = await store.messages.facts(1, answer["id"], room)
-    assert found and found.content
-    assert msgspec.json.decode(found.content, type=WhatsappContent) == content
-    assert msgspec.json.decode(found.record).items() >= recorded.items()
+    result = await store.messages.get_row(1, answer["id"], room)
+    assert result and result.content
+    assert msgspec.json.decode(result.content, type=WhatsappContent) == content
+    assert msgspec.json.decode(result.record).items() >= recorded.items()

@@ -13,8 +13,8 @@ from heliograph.accept.sms import preview_sms, send_sms
 from heliograph.accept.verify_start import VerifyRequest, start_verification
 from heliograph.accept.whatsapp import send_whatsapp
 from heliograph.bootstrap import open_store
-from heliograph.carrier_failover import Handover
-from heliograph.carriers.contract import Carriers, Parcel
+from heliograph.carrier_failover import CarrierFailover
+from heliograph.carriers.contract import Carriers, OutboundMessage
 from heliograph.domain.delivery.outcome import Accepted
 from heliograph.domain.limits import DAY_MS
 from heliograph.domain.refusals import NoCarrierAvailable, RecipientNotAllowed, SandboxLimitReached
@@ -32,10 +32,10 @@ from heliograph.domain.setup.records import (
 from heliograph.domain.setup.snapshot import PLATFORM_ID
 from heliograph.settings import Settings
 from heliograph.storage.store import Store
-from tests.dashboard.inside import set_up
+from tests.dashboard.inside import write_records
 from tests.storage.test_idempotency import make_context
 
-MOST = 3
+DAILY_LIMIT = 3
 PHONE, ABROAD, MAGIC = "+447400123456", "+14155550100", "+15005550006"
 TEAM, KEY = "team_acme", Key(id="key", team="team_acme", name="server", hash="")
 FREE = VerifyLimits(min_interval_s=0, per_phone_10m=0, per_prefix_10m=0, per_phone_day=0, conversion_guard=False)
@@ -43,9 +43,9 @@ FREE = VerifyLimits(min_interval_s=0, per_phone_10m=0, per_prefix_10m=0, per_pho
 Send = Callable[[Context, str], Awaitable[Any]]
 
 
-class Line:
-    async def hand_over(self, parcel: Parcel) -> Accepted:
-        return Accepted(carrier_id=parcel.message_id)
+class FakeCarrier:
+    async def send_message(self, message: OutboundMessage) -> Accepted:
+        return Accepted(carrier_id=message.message_id)
 
 
 async def prepare(store: Store, clock: Any, kind: str, mode: Any = "sandbox") -> Context:
@@ -60,9 +60,9 @@ async def prepare(store: Store, clock: Any, kind: str, mode: Any = "sandbox") ->
         template = Template(id=f"tpl_{channel}", team=TEAM, channel=channel, name="Hi", body="Hi", category="UTILITY")
         own.append(("template", template.id, template, TEAM))
         own.append(("carrier", channel, CarrierRecord(id=channel, channel=channel, kind=kind, countries=("GB",)), None))
-    await set_up(store, ("platform", PLATFORM_ID, Platform(sandbox_per_day=MOST), None), *own)
-    handover = Handover(store, Carriers(lambda record: Line()), clock)  # type: ignore[arg-type, return-value]
-    return msgspec.structs.replace(make_context(store, clock), handover=handover, code_key=b"k")
+    await write_records(store, ("platform", PLATFORM_ID, Platform(sandbox_per_day=DAILY_LIMIT), None), *own)
+    failover = CarrierFailover(store, Carriers(lambda record: FakeCarrier()), clock)  # type: ignore[arg-type, return-value]
+    return msgspec.structs.replace(make_context(store, clock), failover=failover, code_key=b"k")
 
 
 def caller(context: Context) -> Caller:
@@ -87,11 +87,11 @@ async def test_sms_whatsapp_and_codes_share_one_day(store: Store, clock: Any) ->
     for send in (sms, whatsapp, verify):
         await send(context, PHONE)
     for send in (sms, whatsapp, verify):
-        with pytest.raises(SandboxLimitReached) as refused:
+        with pytest.raises(SandboxLimitReached) as error:
             await send(context, PHONE)
-        left = DAY_MS - clock.now() % DAY_MS
-        assert refused.value.param == "to"
-        assert left // 1000 <= (refused.value.retry_after or 0) <= left // 1000 + 2
+        remaining = DAY_MS - clock.now() % DAY_MS
+        assert error.value.param == "to"
+        assert remaining // 1000 <= (error.value.retry_after or 0) <= remaining // 1000 + 2
         await send(context, MAGIC)
     with pytest.raises(SandboxLimitReached):
         await preview_sms(context, caller(context), PhoneRequest(to=PHONE, template_id="tpl_sms"))
@@ -107,17 +107,17 @@ async def test_sms_whatsapp_and_codes_share_one_day(store: Store, clock: Any) ->
 async def test_simulators_and_live_teams_are_not_counted(store: Store, clock: Any, kind: str, mode: str) -> None:
     context = await prepare(store, clock, kind, mode)
     for send in (sms, whatsapp, verify) if mode == "sandbox" else (verify,):
-        for _ in range(MOST + 1):
+        for _ in range(DAILY_LIMIT + 1):
             await send(context, PHONE)
 
 
 @pytest.mark.anyio
-async def test_its_place_in_the_order(store: Store, clock: Any) -> None:
+async def test_sandbox_limit_is_checked_in_the_documented_order(store: Store, clock: Any) -> None:
     context = await prepare(store, clock, "test")
     retry_key = msgspec.structs.replace(
         context.store.setup.current.teams[TEAM].record, verify=VerifyLimits(countries=("GB",))
     )
-    await set_up(
+    await write_records(
         store,
         ("platform", PLATFORM_ID, Platform(sandbox_per_day=0), None),
         ("team", TEAM, retry_key, TEAM),
@@ -131,13 +131,13 @@ async def test_its_place_in_the_order(store: Store, clock: Any) -> None:
 
 
 @pytest.mark.anyio
-async def test_it_comes_before_the_carriers_and_a_refused_one_is_not_counted(store: Store, clock: Any) -> None:
+async def test_sandbox_limit_precedes_the_carrier_check_and_ignores_refusals(store: Store, clock: Any) -> None:
     context = await prepare(store, clock, "test")
-    for _ in range(MOST + 1):
+    for _ in range(DAILY_LIMIT + 1):
         with pytest.raises(NoCarrierAvailable):
             await sms(context, ABROAD)
         assert b'"failed"' in (await verify(context, ABROAD)).body
-    for _ in range(MOST):
+    for _ in range(DAILY_LIMIT):
         await sms(context, PHONE)
     for send in (sms, whatsapp):
         with pytest.raises(SandboxLimitReached):
@@ -145,14 +145,14 @@ async def test_it_comes_before_the_carriers_and_a_refused_one_is_not_counted(sto
 
 
 @pytest.mark.anyio
-async def test_racers_of_two_processes_share_it(store: Store, settings: Settings, clock: Any) -> None:
+async def test_sandbox_limit_is_shared_by_concurrent_processes(store: Store, settings: Settings, clock: Any) -> None:
     """Each context has a store of its own on the same database, as two processes have."""
     first = await prepare(store, clock, "test")
     async with open_store(settings, clock, "seat/1") as other:
         second = msgspec.structs.replace(first, store=other)
         sends: list[Send] = [sms, whatsapp, verify]
         contexts = (first, second)
-        racers = (sends[n % 3](contexts[n % 2], PHONE) for n in range(30))
-        done = await asyncio.gather(*racers, return_exceptions=True)
-    assert sum(not isinstance(answer, Exception) for answer in done) == MOST
-    assert {type(answer) for answer in done if isinstance(answer, Exception)} == {SandboxLimitReached}
+        racers = (sends[number % 3](contexts[number % 2], PHONE) for number in range(30))
+        result = await asyncio.gather(*racers, return_exceptions=True)
+    assert sum(not isinstance(answer, Exception) for answer in result) == DAILY_LIMIT
+    assert {type(answer) for answer in result if isinstance(answer, Exception)} == {SandboxLimitReached}

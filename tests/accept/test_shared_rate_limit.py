@@ -8,14 +8,14 @@ from msgspec.structs import replace
 
 from heliograph.accept.admission import Admission
 from heliograph.accept.rate import RateLimits
-from heliograph.deliver.jobs.rate_sync import Sharing, share_rates
+from heliograph.deliver.jobs.rate_sync import RateSync, sync_rate_limits
 from heliograph.domain.refusals import RateLimitExceeded
 from heliograph.domain.setup.keys import make_token, parse_token, token_hash
 from heliograph.domain.setup.records import Key, TeamRecord
 from heliograph.storage.store import Store, StoreUnavailable, make_store
 from tests.clocks import StandingClock, TestClock
-from tests.dashboard.inside import set_up
-from tests.deliver.test_jobs import doing, until
+from tests.dashboard.inside import write_records
+from tests.deliver.test_jobs import doing, wait_until
 from tests.storage.test_idempotency import make_context
 
 pytestmark = [pytest.mark.anyio, pytest.mark.both_databases]
@@ -26,21 +26,21 @@ RATE = 100
 BURST = 2 * RATE
 
 
-class Process:
+class FakeProcess:
     def __init__(self, store: Store, clock: StandingClock) -> None:
         self.rates = RateLimits()
         self.exchanges = 0
-        self.sharing = Sharing(store, clock, self.rates)
-        self.rates.agree = self.exchange
+        self.sharing = RateSync(store, clock, self.rates)
+        self.rates.sync = self.exchange
         self._door = Admission(replace(make_context(store, TestClock()), clock=clock), self.rates)
 
     async def exchange(self) -> None:
         self.exchanges += 1
-        await self.sharing.exchange()
+        await self.sharing.sync()
 
     async def ask(self) -> bool:
         try:
-            await self._door.enter(TOKEN.encode(), ("send",), "127.0.0.1")
+            await self._door.authenticate_and_admit(TOKEN.encode(), ("send",), "127.0.0.1")
         except RateLimitExceeded:
             return False
         return True
@@ -54,80 +54,85 @@ def standing() -> StandingClock:
 @pytest.fixture(params=[2, 5])
 async def processes(
     request: pytest.FixtureRequest, store: Store, other: Store, standing: StandingClock
-) -> list[Process]:
+) -> list[FakeProcess]:
     """So many, which know of each other."""
     team = TeamRecord(ref=1, id="team_a", name="A", mode="live", rate_limit=RATE)
     own = Key(id=PUBLIC, team="team_a", name="k", hash=token_hash(TOKEN))
-    await set_up(store, ("team", "team_a", team, "team_a"), ("key", PUBLIC, own, "team_a"))
+    await write_records(store, ("team", "team_a", team, "team_a"), ("key", PUBLIC, own, "team_a"))
     await other.setup.refresh()
-    more = [make_store(store.database, store.blobs, store.clock, f"seat/{n}") for n in range(2, request.param)]
-    for one in more:
-        await one.setup.refresh()
-    made = [Process(one, standing) for one in (store, other, *more)]
-    for process in made * 2:
+    more = [
+        make_store(store.database, store.local_files, store.clock, f"seat/{number}")
+        for number in range(2, request.param)
+    ]
+    for item in more:
+        await item.setup.refresh()
+    created = [FakeProcess(item, standing) for item in (store, other, *more)]
+    for process in created * 2:
         await process.exchange()
         process.exchanges = 0
-    return made
+    return created
 
 
-async def ask_each(processes: list[Process], times: int) -> int:
+async def request_each(processes: list[FakeProcess], times: int) -> int:
     """All at once, at every process."""
-    return sum(await asyncio.gather(*(one.ask() for _ in range(times) for one in processes)))
+    return sum(await asyncio.gather(*(item.ask() for _ in range(times) for item in processes)))
 
 
-async def test_a_flood_gets_one_burst(processes: list[Process], standing: StandingClock) -> None:
-    assert BURST <= await ask_each(processes, 300) <= 1.1 * BURST
+async def test_a_flood_gets_one_burst(processes: list[FakeProcess], standing: StandingClock) -> None:
+    assert BURST <= await request_each(processes, 300) <= 1.1 * BURST
     standing.forward(1000)
-    assert 0.9 * RATE <= await ask_each(processes, 300) <= 1.1 * RATE
-    assert await ask_each(processes, 50) <= 0.1 * RATE
+    assert 0.9 * RATE <= await request_each(processes, 300) <= 1.1 * RATE
+    assert await request_each(processes, 50) <= 0.1 * RATE
 
 
-async def test_one_connection_gets_the_whole_burst(processes: list[Process]) -> None:
-    assert await ask_each(processes[:1], BURST + 20) == BURST
-    assert await ask_each(processes[1:], 50) <= 0.1 * BURST
+async def test_one_connection_gets_the_whole_burst(processes: list[FakeProcess]) -> None:
+    assert await request_each(processes[:1], BURST + 20) == BURST
+    assert await request_each(processes[1:], 50) <= 0.1 * BURST
 
 
 async def test_far_from_its_limit_a_key_never_waits_for_the_database(
-    processes: list[Process], standing: StandingClock
+    processes: list[FakeProcess], standing: StandingClock
 ) -> None:
     share = BURST // (10 * len(processes))
     for _ in range(10):
-        assert await ask_each(processes, share - 1) == (share - 1) * len(processes)
-        for one in processes:  # as the duty does
-            await one.sharing.exchange()
+        assert await request_each(processes, share - 1) == (share - 1) * len(processes)
+        for item in processes:  # as the duty does
+            await item.sharing.sync()
         standing.forward(250)
-    assert {one.exchanges for one in processes} == {0}
+    assert {item.exchanges for item in processes} == {0}
 
 
 async def test_while_the_database_is_away_each_counts_for_itself(
-    processes: list[Process], store: Store, monkeypatch: pytest.MonkeyPatch
+    processes: list[FakeProcess], store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def away(_: object) -> None:
         raise StoreUnavailable
 
-    monkeypatch.setattr(store.requests, "exchange_spent", away)
-    assert await ask_each(processes[:1], BURST + 20) == BURST
+    monkeypatch.setattr(store.requests, "sync_usage", away)
+    assert await request_each(processes[:1], BURST + 20) == BURST
 
 
-async def test_the_duty_is_asked_when_it_has_to_be(store: Store, clock: TestClock) -> None:
+async def test_rate_limit_sync_is_requested_only_when_needed(store: Store, clock: TestClock) -> None:
     rates = RateLimits()
-    before: Callable[[], Awaitable[None]] = rates.agree
-    async with doing(share_rates(store, clock, rates)):
-        await until(lambda: rates.agree is not before)
-        await rates.agree()
+    before: Callable[[], Awaitable[None]] = rates.sync
+    async with doing(sync_rate_limits(store, clock, rates)):
+        await wait_until(lambda: rates.sync is not before)
+        await rates.sync()
 
 
-async def test_counts_of_an_ended_key_are_dropped_and_do_not_return(processes: list[Process], store: Store) -> None:
-    assert await ask_each(processes, 10)
+async def test_counts_of_an_ended_key_are_dropped_and_do_not_return(processes: list[FakeProcess], store: Store) -> None:
+    assert await request_each(processes, 10)
     for process in processes:
         await process.exchange()
-        process.sharing.forget_ended()
-    assert all(process.rates.spent[PUBLIC] for process in processes)
+        process.sharing.drop_invalid_keys()
+    assert all(process.rates.allowed_counts[PUBLIC] for process in processes)
     revoked = Key(id=PUBLIC, team="team_a", name="k", hash=token_hash(TOKEN), revoked=True)
-    await set_up(store, ("key", PUBLIC, revoked, "team_a"))
+    await write_records(store, ("key", PUBLIC, revoked, "team_a"))
     for process in processes:
         await process.sharing._store.setup.refresh()
-        process.sharing.forget_ended()
+        process.sharing.drop_invalid_keys()
         await process.exchange()
         rates = process.rates
-        assert not (rates._buckets or rates.spent or rates._told or process.sharing._told)
+        assert not (
+            rates._buckets or rates.allowed_counts or rates._reported_counts or process.sharing._published_counts
+        )

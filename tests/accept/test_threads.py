@@ -4,21 +4,21 @@ from typing import Any, cast
 
 import pytest
 
-from heliograph.accept.email import EmailRequest, weigh_email
-from heliograph.domain.limits import IN_THREAD
+from heliograph.accept.email import EmailRequest, estimate_size
+from heliograph.domain.limits import PARSE_IN_THREAD_MIN
 
-FILE = {"filename": "a.zip", "content": "A" * (IN_THREAD + 4)}
+FILE = {"filename": "a.zip", "content": "A" * (PARSE_IN_THREAD_MIN + 4)}
 
 
 @pytest.mark.parametrize(
     ("request_", "large"),
     [
         (EmailRequest(text="x"), False),
-        (EmailRequest(html="x" * (IN_THREAD + 1)), True),
+        (EmailRequest(html="x" * (PARSE_IN_THREAD_MIN + 1)), True),
         (EmailRequest(text="x", attachments=[FILE]), True),
-        (EmailRequest(text="x", attachments=[{**FILE, "content": "A" * (IN_THREAD // 2)}] * 3), True),
+        (EmailRequest(text="x", attachments=[{**FILE, "content": "A" * (PARSE_IN_THREAD_MIN // 2)}] * 3), True),
         (EmailRequest(text="x", attachments=[{**FILE, "content": "QQ=="}]), False),
     ],
 )
-def test_what_is_large(request_: EmailRequest, large: bool) -> None:
-    assert (weigh_email(cast(Any, None), request_) > IN_THREAD) is large
+def test_request_above_the_size_threshold_is_parsed_in_a_thread(request_: EmailRequest, large: bool) -> None:
+    assert (estimate_size(cast(Any, None), request_) > PARSE_IN_THREAD_MIN) is large

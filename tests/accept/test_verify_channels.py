@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from heliograph.accept.verify_send import send_due
+from heliograph.accept.verify_send import send_due_codes
 from heliograph.bootstrap import open_store
-from heliograph.carriers.contract import Carrier, Parcel
+from heliograph.carriers.contract import Carrier, OutboundMessage
 from heliograph.domain.delivery.content import EmailContent, SmsContent, WhatsappContent
 from heliograph.domain.delivery.outcome import (
     Accepted,
@@ -31,13 +31,13 @@ from heliograph.domain.refusals import (
 )
 from heliograph.domain.setup.records import Channel, Domain, LocaleParts, Template, VerifyLimits
 from heliograph.domain.setup.snapshot import to_row
-from heliograph.domain.verify.verification import CANCELED, RECEIPT_MS
-from heliograph.domain.verify.verify_text import MAILS, TEXTS, verify_mail
+from heliograph.domain.verify.verification import CANCELED, RECEIPT_TIMEOUT_MS
+from heliograph.domain.verify.verify_text import MAIL_TEXTS_BY_LANGUAGE, TEXT_BY_LANGUAGE, verify_mail
 from heliograph.settings import Settings
 from heliograph.storage import conversion
 from heliograph.storage.setup import NewSuppression
 from heliograph.storage.store import Store
-from tests.accept.verify_helpers import KEY, PRICE, Verifying, code_in
+from tests.accept.verify_helpers import KEY, PRICE, VerifyEnvironment, code_in_message
 from tests.clocks import TestClock
 from tests.setup_helpers import SET_UP, set_up
 
@@ -45,7 +45,7 @@ pytestmark = pytest.mark.anyio
 
 PHONE, MAIL = "+447400123456", "Ada@Example.test"
 CREDIT = 10 * PRICE
-DEAR = 3 * PRICE
+EXPENSIVE = 3 * PRICE
 BOTH = ["whatsapp", "sms"]
 REFUSE = Refused(detail={"text": "not on WhatsApp"})
 UNSURE = Deferred(detail={"text": "no answer"}, uncertain=True)
@@ -59,31 +59,31 @@ TEMPLATE = Template(
     category="AUTHENTICATION",
     variables=("code",),
     body="{{customer.code}} is your code.",
-    price=DEAR,
+    price=EXPENSIVE,
 )
 DOMAIN = Domain(id="dom_acme", team=KEY.team, name="acme.test", brand="Acme Bank", verified=True, approved=True)
 
 
-class Line(Carrier):
+class FakeCarrier(Carrier):
     def __init__(self, name: str) -> None:
         self.answer: Outcome = Accepted(carrier_id=name)
-        self.parcels: list[Parcel] = []
+        self.messages: list[OutboundMessage] = []
 
-    async def hand_over(self, parcel: Parcel) -> Outcome:
-        self.parcels.append(parcel)
+    async def send_message(self, message: OutboundMessage) -> Outcome:
+        self.messages.append(message)
         return self.answer
 
 
-class Lines:
+class FakeChannels:
     """A live team with all channels, and what each carrier got."""
 
     def __init__(self, store: Store, clock: TestClock) -> None:
         self.store, self.clock = store, clock
-        self.whatsapp, self.sms, self.email = Line("whatsapp"), Line("sms"), Line("email")
+        self.whatsapp, self.sms, self.email = FakeCarrier("whatsapp"), FakeCarrier("sms"), FakeCarrier("email")
         lines = {"whatsapp": self.whatsapp, "sms": self.sms, "email": self.email}
-        self.verifying = Verifying(store, clock, lines)
+        self.verifying = VerifyEnvironment(store, clock, lines)
 
-    async def set_up(self, *channels: Channel, domain: Domain = DOMAIN, **limits: object) -> "Lines":
+    async def set_up(self, *channels: Channel, domain: Domain = DOMAIN, **limits: object) -> "FakeChannels":
         verify = msgspec.convert(
             {"channels": channels or ("sms", "whatsapp", "email"), "min_interval_s": 0} | limits, VerifyLimits
         )
@@ -93,97 +93,97 @@ class Lines:
 
     @property
     def counts(self) -> tuple[int, int]:
-        return len(self.whatsapp.parcels), len(self.sms.parcels)
+        return len(self.whatsapp.messages), len(self.sms.messages)
 
     async def channel_of(self, id_: str) -> str:
-        found = await self.store.verifications.get(1, id_)
-        assert found
-        return found.channel
+        result = await self.store.verifications.get(1, id_)
+        assert result
+        return result.channel
 
-    async def tell(self, carrier: str, report: Report) -> None:
-        await self.store.reports.by_carrier(carrier, [CarrierReport(carrier, report)])
+    async def report(self, carrier: str, report: Report) -> None:
+        await self.store.reports.store_by_carrier(carrier, [CarrierReport(carrier, report)])
 
-    async def later(self, ms: int) -> None:
+    async def advance(self, ms: int) -> None:
         self.clock.forward(ms)
-        await send_due(self.verifying.context)
+        await send_due_codes(self.verifying.context)
 
-    async def paid(self) -> int:
-        account = await self.store.ledger.account(1)
+    async def charged(self) -> int:
+        account = await self.store.ledger.get_account(1)
         assert account.held == 0
         return CREDIT - account.available
 
 
 @pytest.fixture
-async def lines(store: Store, clock: TestClock) -> Lines:
-    return await Lines(store, clock).set_up()
+async def lines(store: Store, clock: TestClock) -> FakeChannels:
+    return await FakeChannels(store, clock).set_up()
 
 
-async def test_a_code_by_whatsapp(lines: Lines) -> None:
+async def test_code_sent_by_whatsapp_verifies(lines: FakeChannels) -> None:
     started = await lines.verifying.start(PHONE, "whatsapp")
     assert (started.channel, started.status, started.to) == ("whatsapp", "pending", PHONE)
-    content = msgspec.json.decode(lines.whatsapp.parcels[0].content, type=WhatsappContent)
+    content = msgspec.json.decode(lines.whatsapp.messages[0].content, type=WhatsappContent)
     code = content.body[:6]
     assert (content.template, content.parameters, content.button) == ("login_code", [code], code)
-    assert await lines.paid() == DEAR
+    assert await lines.charged() == EXPENSIVE
     assert (await lines.verifying.check(started.id, code)).verified
 
 
-async def test_a_code_in_the_language_that_was_asked_for(lines: Lines) -> None:
+async def test_a_code_in_the_language_that_was_asked_for(lines: FakeChannels) -> None:
     template = msgspec.structs.replace(
         TEMPLATE, locales={"de": LocaleParts(body="{{customer.code}} gilt.", language="de", upstream_name="kode")}
     )
     await set_up(lines.store, rows=[to_row("template", template.id, template, KEY.team)])
     lines.whatsapp.answer = REFUSE
     started = await lines.verifying.start(PHONE, BOTH, "de-AT")
-    tried = msgspec.json.decode(lines.whatsapp.parcels[0].content, type=WhatsappContent)
-    assert (tried.template, tried.language, tried.body[6:]) == ("kode", "de", " gilt.")
-    again = await lines.verifying.resend(started.id)
-    assert again.id == started.id
-    for parcel in lines.sms.parcels:
-        assert "Ihr Code ist" in msgspec.json.decode(parcel.content, type=SmsContent).body
-    assert len(lines.sms.parcels) == 2
+    result = msgspec.json.decode(lines.whatsapp.messages[0].content, type=WhatsappContent)
+    assert (result.template, result.language, result.body[6:]) == ("kode", "de", " gilt.")
+    second_result = await lines.verifying.resend(started.id)
+    assert second_result.id == started.id
+    for message in lines.sms.messages:
+        assert "Ihr Code ist" in msgspec.json.decode(message.content, type=SmsContent).body
+    assert len(lines.sms.messages) == 2
     await lines.verifying.start(MAIL, "email", "fr-CA")
-    assert "est votre code" in msgspec.json.decode(lines.email.parcels[0].content, type=EmailContent).subject
+    assert "est votre code" in msgspec.json.decode(lines.email.messages[0].content, type=EmailContent).subject
 
 
-async def test_the_next_channel_speaks_the_same_language(lines: Lines) -> None:
+async def test_the_next_channel_speaks_the_same_language(lines: FakeChannels) -> None:
     await lines.verifying.start(PHONE, BOTH, "de")
-    await lines.later(RECEIPT_MS)
-    (parcel,) = lines.sms.parcels
-    assert "Ihr Code ist" in msgspec.json.decode(parcel.content, type=SmsContent).body
+    await lines.advance(RECEIPT_TIMEOUT_MS)
+    (message,) = lines.sms.messages
+    assert "Ihr Code ist" in msgspec.json.decode(message.content, type=SmsContent).body
 
 
-async def test_a_code_by_email(lines: Lines) -> None:
+async def test_code_sent_by_email_verifies(lines: FakeChannels) -> None:
     started = await lines.verifying.start(MAIL, "email")
     assert (started.channel, started.status, started.to) == ("email", "pending", MAIL)
-    (parcel,) = lines.email.parcels
-    assert (parcel.address, parcel.given) == ("ada@example.test", MAIL)
-    content = msgspec.json.decode(parcel.content, type=EmailContent)
+    (message,) = lines.email.messages
+    assert (message.address, message.original_address) == ("ada@example.test", MAIL)
+    content = msgspec.json.decode(message.content, type=EmailContent)
     assert (content.from_address, content.from_name, content.to) == ("no-reply@acme.test", "Acme Bank", [MAIL])
     code = content.subject.partition(" ")[0]
     assert content.subject == f"{code} is your Acme Bank code"
     assert code in (content.text or "")
     assert code in (content.html or "")
-    assert await lines.paid() == PRICE
+    assert await lines.charged() == PRICE
     stored = await lines.store.verifications.get(1, started.id)
     assert stored
     assert (stored.to, stored.phone) == (MAIL, "ada@example.test")
     assert (await lines.verifying.check(started.id, code)).verified
 
 
-@pytest.mark.parametrize("language", TEXTS)
+@pytest.mark.parametrize("language", TEXT_BY_LANGUAGE)
 def test_mails_are_in_every_language_of_the_sms(language: str) -> None:
     mail = verify_mail({}, language, "Acme", "042042")
-    assert set(MAILS) == set(TEXTS)
+    assert set(MAIL_TEXTS_BY_LANGUAGE) == set(TEXT_BY_LANGUAGE)
     assert "042042" in mail.subject
     assert "Acme" in mail.subject
-    assert "{" not in mail.said + mail.end
-    assert "10" in mail.said
+    assert "{" not in mail.summary + mail.footer
+    assert "10" in mail.summary
 
 
 def test_a_platforms_own_text_is_in_its_mails_too() -> None:
     mail = verify_mail({"cs": "Kod {{code}}"}, "cs", "Acme", "042042")
-    assert (mail.said, mail.end) == ("Kod 042042", "")
+    assert (mail.summary, mail.footer) == ("Kod 042042", "")
 
 
 @pytest.mark.parametrize(
@@ -198,34 +198,34 @@ def test_a_platforms_own_text_is_in_its_mails_too() -> None:
         (PHONE, "call", UnsupportedChannel),
     ],
 )
-async def test_whom_a_channel_reaches(
-    lines: Lines, to: str, channel: str | list[str], refusal: type[Exception]
+async def test_channel_that_cannot_reach_the_recipient_is_refused(
+    lines: FakeChannels, to: str, channel: str | list[str], refusal: type[Exception]
 ) -> None:
     with pytest.raises(refusal):
         await lines.verifying.start(to, channel)
-    assert await lines.paid() == 0
+    assert await lines.charged() == 0
 
 
-async def test_channels_that_the_operator_has_not_opened(store: Store, clock: TestClock) -> None:
-    lines = await Lines(store, clock).set_up("sms")
+async def test_channel_not_enabled_by_the_operator_is_refused(store: Store, clock: TestClock) -> None:
+    lines = await FakeChannels(store, clock).set_up("sms")
     for channel in ("whatsapp", "email", BOTH):
         with pytest.raises(UnsupportedChannel):
             await lines.verifying.start(PHONE, channel)
 
 
 async def test_mail_needs_a_domain_and_no_suppression(store: Store, clock: TestClock) -> None:
-    lines = await Lines(store, clock).set_up(domain=msgspec.structs.replace(DOMAIN, approved=False))
+    lines = await FakeChannels(store, clock).set_up(domain=msgspec.structs.replace(DOMAIN, approved=False))
     with pytest.raises(NoApprovedBrandDomain):
         await lines.verifying.start(MAIL, "email")
     await set_up(store, rows=[to_row("domain", DOMAIN.id, DOMAIN, KEY.team)])
     await store.suppressions.add(NewSuppression(1, "ada@example.test", MAIL, "bounce"), SET_UP)
     with pytest.raises(RecipientSuppressed):
         await lines.verifying.start("ADA@example.test", "email")
-    assert lines.email.parcels == []
+    assert lines.email.messages == []
 
 
 async def test_mail_has_the_limits_of_a_recipient_and_none_of_numbers(store: Store, clock: TestClock) -> None:
-    lines = await Lines(store, clock).set_up(countries=["FR"], per_prefix_10m=1, per_phone_10m=2)
+    lines = await FakeChannels(store, clock).set_up(countries=["FR"], per_prefix_10m=1, per_phone_10m=2)
     for address in ("a@example.test", "b@example.test", "c@example.test"):
         assert (await lines.verifying.start(address, "email")).status == "pending"
     await lines.verifying.start("d@example.test", "email")
@@ -236,83 +236,84 @@ async def test_mail_has_the_limits_of_a_recipient_and_none_of_numbers(store: Sto
 # -- one channel after the other --------------------------------------------------------------------------------------
 
 
-async def test_a_refusal_brings_the_next_channel_at_once(lines: Lines) -> None:
+async def test_a_refusal_brings_the_next_channel_at_once(lines: FakeChannels) -> None:
     lines.whatsapp.answer = REFUSE
     started = await lines.verifying.start(PHONE, BOTH)
     assert (started.channel, started.status, started.error_message) == ("sms", "pending", None)
     assert lines.counts == (1, 1)
-    assert code_in(lines.whatsapp.parcels[0]) == code_in(lines.sms.parcels[0])
-    assert await lines.paid() == DEAR
-    await lines.later(RECEIPT_MS)
+    assert code_in_message(lines.whatsapp.messages[0]) == code_in_message(lines.sms.messages[0])
+    assert await lines.charged() == EXPENSIVE
+    await lines.advance(RECEIPT_TIMEOUT_MS)
     assert lines.counts == (1, 1)
 
 
-async def test_refused_by_all_it_failed_and_costs_nothing(lines: Lines) -> None:
+async def test_refused_by_all_it_failed_and_costs_nothing(lines: FakeChannels) -> None:
     lines.whatsapp.answer, lines.sms.answer = REFUSE, Refused(detail={"text": "no such number"})
     started = await lines.verifying.start(PHONE, BOTH)
     assert (started.channel, started.status, started.error_message) == ("sms", "failed", "no such number")
-    assert await lines.paid() == 0
+    assert await lines.charged() == 0
 
 
 @pytest.mark.parametrize("answer", [Accepted(carrier_id="whatsapp"), UNSURE])
-async def test_without_a_receipt_the_same_code_goes_by_the_next_channel(lines: Lines, answer: Outcome) -> None:
+async def test_without_a_receipt_the_same_code_goes_by_the_next_channel(lines: FakeChannels, answer: Outcome) -> None:
     lines.whatsapp.answer = answer
     started = await lines.verifying.start(PHONE, BOTH)
     assert (started.channel, started.status) == ("whatsapp", "pending")
-    await lines.later(RECEIPT_MS // 2)
+    await lines.advance(RECEIPT_TIMEOUT_MS // 2)
     assert lines.counts == (1, 0)
-    await lines.later(RECEIPT_MS // 2)
-    await lines.later(RECEIPT_MS)
+    await lines.advance(RECEIPT_TIMEOUT_MS // 2)
+    await lines.advance(RECEIPT_TIMEOUT_MS)
     assert lines.counts == (1, 1)
     assert await lines.channel_of(started.id) == "sms"
-    code = code_in(lines.sms.parcels[0])
-    assert code == code_in(lines.whatsapp.parcels[0])
-    assert await lines.paid() == DEAR
+    code = code_in_message(lines.sms.messages[0])
+    assert code == code_in_message(lines.whatsapp.messages[0])
+    assert await lines.charged() == EXPENSIVE
     assert (await lines.verifying.check(started.id, code)).verified
 
 
 @pytest.mark.parametrize("status", ["delivered", "read"])
-async def test_a_receipt_ends_the_waiting(lines: Lines, status: str) -> None:
+async def test_a_receipt_ends_the_waiting(lines: FakeChannels, status: str) -> None:
     started = await lines.verifying.start(PHONE, BOTH)
-    await lines.tell("whatsapp", Report(status="sent"))
-    await lines.tell("whatsapp", Report(status=status))
-    await lines.later(VERIFICATION_MS - 1)
+    await lines.report("whatsapp", Report(status="sent"))
+    await lines.report("whatsapp", Report(status=status))
+    await lines.advance(VERIFICATION_MS - 1)
     assert lines.counts == (1, 0)
     assert await lines.channel_of(started.id) == "whatsapp"
 
 
-async def test_a_receipt_may_be_faster_than_our_own_record(lines: Lines) -> None:
-    await lines.tell("whatsapp", DELIVERED)
+async def test_a_receipt_may_be_faster_than_our_own_record(lines: FakeChannels) -> None:
+    await lines.report("whatsapp", DELIVERED)
     await lines.verifying.start(PHONE, BOTH)
-    await lines.store.reports.apply_early()
-    await lines.later(RECEIPT_MS)
+    await lines.store.reports.apply_early_reports()
+    await lines.advance(RECEIPT_TIMEOUT_MS)
     assert lines.counts == (1, 0)
 
 
-async def test_a_failure_brings_the_next_channel_at_once(lines: Lines) -> None:
+async def test_a_failure_brings_the_next_channel_at_once(lines: FakeChannels) -> None:
     await lines.verifying.start(PHONE, BOTH)
-    await lines.tell("whatsapp", FAILED)
-    await lines.later(0)
+    await lines.report("whatsapp", FAILED)
+    await lines.advance(0)
     assert lines.counts == (1, 1)
 
 
 @pytest.mark.parametrize(
-    ("report", "after_ms", "expected"), [(DELIVERED, RECEIPT_MS, (1, 0)), (FAILED, 9_000, (1, 1)), (FAILED, 0, (1, 0))]
+    ("report", "after_ms", "expected"),
+    [(DELIVERED, RECEIPT_TIMEOUT_MS, (1, 0)), (FAILED, 9_000, (1, 1)), (FAILED, 0, (1, 0))],
 )
 async def test_a_simulators_receipt_is_known_at_once(
-    lines: Lines, report: Report, after_ms: int, expected: tuple[int, int]
+    lines: FakeChannels, report: Report, after_ms: int, expected: tuple[int, int]
 ) -> None:
     lines.whatsapp.answer = Accepted(carrier_id="1", reports=[DueReport(9_000, report)])
     await lines.verifying.start(PHONE, BOTH)
-    await lines.later(after_ms)
+    await lines.advance(after_ms)
     assert lines.counts == expected
 
 
 @pytest.mark.parametrize("end", ["verified", "exhausted", "canceled", "expired"])
 @pytest.mark.both_databases
-async def test_what_has_ended_is_not_sent_any_more(lines: Lines, end: str) -> None:
+async def test_ended_verification_sends_no_fallback(lines: FakeChannels, end: str) -> None:
     started = await lines.verifying.start(PHONE, BOTH)
-    code = code_in(lines.whatsapp.parcels[0])
+    code = code_in_message(lines.whatsapp.messages[0])
     if end == "verified":
         await lines.verifying.check(started.id, code)
     elif end == "exhausted":
@@ -320,80 +321,80 @@ async def test_what_has_ended_is_not_sent_any_more(lines: Lines, end: str) -> No
             await lines.verifying.check(started.id, "wrong")
     elif end == "canceled":
         await lines.verifying.cancel(started.id)
-    await lines.later(VERIFICATION_MS if end == "expired" else RECEIPT_MS)
+    await lines.advance(VERIFICATION_MS if end == "expired" else RECEIPT_TIMEOUT_MS)
     assert lines.counts == (1, 0)
 
 
-async def test_the_next_channels_refusal_leaves_the_code_that_went_out(lines: Lines) -> None:
+async def test_the_next_channels_refusal_leaves_the_code_that_went_out(lines: FakeChannels) -> None:
     lines.sms.answer = REFUSE
     started = await lines.verifying.start(PHONE, BOTH)
-    await lines.later(RECEIPT_MS)
+    await lines.advance(RECEIPT_TIMEOUT_MS)
     assert lines.counts == (1, 1)
-    assert (await lines.verifying.check(started.id, code_in(lines.whatsapp.parcels[0]))).verified
-    assert await lines.paid() == DEAR
+    assert (await lines.verifying.check(started.id, code_in_message(lines.whatsapp.messages[0]))).verified
+    assert await lines.charged() == EXPENSIVE
 
 
-async def test_only_one_process_sends_it(lines: Lines, settings: Settings) -> None:
+async def test_fallback_code_is_sent_by_one_process_only(lines: FakeChannels, settings: Settings) -> None:
     started = await lines.verifying.start(PHONE, BOTH)
-    lines.clock.forward(RECEIPT_MS)
+    lines.clock.forward(RECEIPT_TIMEOUT_MS)
     async with open_store(settings, lines.clock, "seat/1") as other:
-        assert [one.id for one in await other.verifications.claim_codes(other.owner, 10)] == [started.id]
-        await lines.later(0)
+        assert [item.id for item in await other.verifications.claim_codes(other.owner, 10)] == [started.id]
+        await lines.advance(0)
         assert lines.counts == (1, 0)
-        await other.outbox.take_back()  # it died, and is there again
-    await lines.later(0)
+        await other.outbox.release_own()  # it died, and is there again
+    await lines.advance(0)
     assert lines.counts == (1, 1)
-    assert (await lines.verifying.check(started.id, code_in(lines.sms.parcels[0]))).verified
+    assert (await lines.verifying.check(started.id, code_in_message(lines.sms.messages[0]))).verified
 
 
-async def test_a_revoked_key_sends_no_more(lines: Lines) -> None:
+async def test_a_revoked_key_sends_no_more(lines: FakeChannels) -> None:
     await lines.verifying.start(PHONE, BOTH)
     await set_up(lines.store, rows=[to_row("key", KEY.id, None, KEY.team)])
-    await lines.later(RECEIPT_MS)
-    await lines.later(RECEIPT_MS)
+    await lines.advance(RECEIPT_TIMEOUT_MS)
+    await lines.advance(RECEIPT_TIMEOUT_MS)
     assert lines.counts == (1, 0)
 
 
 # -- again, and called back -------------------------------------------------------------------------------------------
 
 
-async def test_the_same_code_once_more(lines: Lines) -> None:
+async def test_resent_verification_has_the_same_code(lines: FakeChannels) -> None:
     started = await lines.verifying.start(PHONE)
     lines.clock.forward(60_000)
-    again = await lines.verifying.resend(started.id)
-    assert again == started
-    first, second = map(code_in, lines.sms.parcels)
+    second_result = await lines.verifying.resend(started.id)
+    assert second_result == started
+    first, second = map(code_in_message, lines.sms.messages)
     assert first == second
-    assert await lines.paid() == PRICE
+    assert await lines.charged() == PRICE
     assert (await lines.verifying.check(started.id, second)).verified
 
 
 @pytest.mark.both_databases
-async def test_again_by_the_channel_used_last_and_those_behind_it(lines: Lines) -> None:
+async def test_again_by_the_channel_used_last_and_those_behind_it(lines: FakeChannels) -> None:
     started = await lines.verifying.start(PHONE, BOTH)
     await lines.verifying.resend(started.id)
     assert lines.counts == (2, 0)
-    await lines.later(RECEIPT_MS)
+    await lines.advance(RECEIPT_TIMEOUT_MS)
     assert lines.counts == (2, 1)
     await lines.verifying.resend(started.id)
-    await lines.later(RECEIPT_MS)
+    await lines.advance(RECEIPT_TIMEOUT_MS)
     assert lines.counts == (2, 2)
 
 
-async def test_a_carrier_may_try_until_the_code_expires(lines: Lines) -> None:
+async def test_a_carrier_may_try_until_the_code_expires(lines: FakeChannels) -> None:
     started = await lines.verifying.start(PHONE)
-    await lines.later(9 * MINUTE_MS)
+    await lines.advance(9 * MINUTE_MS)
     await lines.verifying.resend(started.id)
-    assert [parcel.left_s for parcel in lines.sms.parcels] == [600, 60]
+    assert [message.seconds_left for message in lines.sms.messages] == [600, 60]
 
 
-async def test_again_refused_and_the_first_code_works(lines: Lines) -> None:
+async def test_refused_resend_leaves_the_first_code_valid(lines: FakeChannels) -> None:
     """Only what failed has an `error_message` (spec 2.5)."""
     started = await lines.verifying.start(PHONE)
     lines.sms.answer = REFUSE
     for record in (await lines.verifying.resend(started.id), await lines.verifying.read(started.id)):
         assert (record.status, record.error_message) == ("pending", None)
-    assert (await lines.verifying.check(started.id, code_in(lines.sms.parcels[0]))).verified
+    assert (await lines.verifying.check(started.id, code_in_message(lines.sms.messages[0]))).verified
 
 
 @pytest.mark.parametrize(
@@ -405,30 +406,30 @@ async def test_again_refused_and_the_first_code_works(lines: Lines) -> None:
         ({"per_prefix_10m": 2}, 1),
     ],
 )
-async def test_again_has_the_limits_of_a_start(
+async def test_resend_has_the_limits_of_a_start(
     store: Store, clock: TestClock, limits: dict[str, Any], resends: int
 ) -> None:
-    lines = await Lines(store, clock).set_up(**limits)
+    lines = await FakeChannels(store, clock).set_up(**limits)
     started = await lines.verifying.start(PHONE)
     for _ in range(resends):
         await lines.verifying.resend(started.id)
     for another in (lines.verifying.resend(started.id), lines.verifying.start(PHONE)):
         with pytest.raises(VerifyRateLimited):
             await another
-    assert len(lines.sms.parcels) == 1 + resends
+    assert len(lines.sms.messages) == 1 + resends
 
 
-async def test_again_counts_against_pumping(lines: Lines) -> None:
+async def test_resend_counts_for_the_pumping_guard(lines: FakeChannels) -> None:
     started = await lines.verifying.start(PHONE)
     await lines.verifying.resend(started.id)
     lines.sms.answer = REFUSE
     await lines.verifying.resend(started.id)
     now = lines.clock.now()
-    tallies = await lines.store.database.read(lambda tx: conversion.tallies(tx, {(1, PHONE): now}))
+    tallies = await lines.store.database.read(lambda tx: conversion.read_tallies(tx, {(1, PHONE): now}))
     assert [sum(starts for starts, _ in tally.values()) for tally in tallies.values()] == [2, 2, 2]
 
 
-async def test_again_is_for_what_is_pending(lines: Lines) -> None:
+async def test_resend_needs_a_pending_verification(lines: FakeChannels) -> None:
     started = await lines.verifying.start(PHONE)
     await lines.verifying.cancel(started.id)
     with pytest.raises(VerificationEnded):
@@ -441,26 +442,26 @@ async def test_again_is_for_what_is_pending(lines: Lines) -> None:
         await lines.verifying.resend(expired.id)
 
 
-async def test_a_code_of_another_secret_is_not_said_again(lines: Lines) -> None:
+async def test_a_code_of_another_secret_is_not_said_again(lines: FakeChannels) -> None:
     started = await lines.verifying.start(PHONE)
     lines.verifying.context = msgspec.structs.replace(lines.verifying.context, code_key=b"another")
     with pytest.raises(VerificationEnded):
         await lines.verifying.resend(started.id)
 
 
-async def test_canceled_it_works_no_more_and_stays_paid(lines: Lines) -> None:
+async def test_canceled_verification_is_invalid_and_still_charged(lines: FakeChannels) -> None:
     started = await lines.verifying.start(PHONE)
     for _ in range(2):
         canceled = await lines.verifying.cancel(started.id)
         assert (canceled.status, canceled.error_message) == ("failed", CANCELED)
-    checked = await lines.verifying.check(started.id, code_in(lines.sms.parcels[0]))
+    checked = await lines.verifying.check(started.id, code_in_message(lines.sms.messages[0]))
     assert (checked.verified, checked.status) == (False, "failed")
-    assert await lines.paid() == PRICE
+    assert await lines.charged() == PRICE
 
 
-async def test_what_has_ended_cannot_be_called_back(lines: Lines) -> None:
+async def test_ended_verification_cannot_be_canceled(lines: FakeChannels) -> None:
     started = await lines.verifying.start(PHONE)
-    await lines.verifying.check(started.id, code_in(lines.sms.parcels[0]))
+    await lines.verifying.check(started.id, code_in_message(lines.sms.messages[0]))
     assert (await lines.verifying.cancel(started.id)).status == "verified"
     with pytest.raises(VerificationNotFound):
         await lines.verifying.cancel("vrf_none")

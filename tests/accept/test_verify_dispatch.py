@@ -7,16 +7,16 @@ import msgspec
 import pytest
 
 from heliograph.accept import verify_send
-from heliograph.accept.verify_send import NO_CARRIER
+from heliograph.accept.verify_send import NO_CARRIER_MESSAGE
 from heliograph.accept.verify_start import VerifyRequest, preview_verification
-from heliograph.carriers.contract import Carrier, Parcel
-from heliograph.domain.delivery.circuit import MISSES_TO_OPEN
+from heliograph.carriers.contract import Carrier, OutboundMessage
+from heliograph.domain.delivery.circuit import FAILURES_TO_OPEN
 from heliograph.domain.delivery.content import SmsContent
 from heliograph.domain.delivery.outcome import Accepted, Deferred, Outcome, Refused
 from heliograph.domain.refusals import InsufficientCredit, VerifyRateLimited
 from heliograph.domain.setup.records import VerifyLimits
 from heliograph.storage.store import Store
-from tests.accept.verify_helpers import PRICE, Verifying, code_in
+from tests.accept.verify_helpers import PRICE, VerifyEnvironment, code_in_message
 from tests.clocks import TestClock
 
 pytestmark = [pytest.mark.anyio, pytest.mark.both_databases]
@@ -35,13 +35,13 @@ SILENT: Literal["silent"] = "silent"
 Answer = Outcome | Exception | Literal["silent"]
 
 
-class Line(Carrier):
+class FakeCarrier(Carrier):
     def __init__(self, answer: Answer) -> None:
         self.answer = answer
-        self.parcels: list[Parcel] = []
+        self.messages: list[OutboundMessage] = []
 
-    async def hand_over(self, parcel: Parcel) -> Outcome:
-        self.parcels.append(parcel)
+    async def send_message(self, message: OutboundMessage) -> Outcome:
+        self.messages.append(message)
         if self.answer == SILENT:
             await asyncio.Event().wait()
         if isinstance(self.answer, Exception):
@@ -50,16 +50,18 @@ class Line(Carrier):
         return self.answer
 
 
-async def asking(store: Store, clock: TestClock, *answers: Answer, **limits: object) -> tuple[Verifying, list[Line]]:
-    lines = [Line(answer) for answer in answers]
-    verifying = Verifying(store, clock, {f"line-{number}": line for number, line in enumerate(lines)})
+async def start_with_carriers(
+    store: Store, clock: TestClock, *answers: Answer, **limits: object
+) -> tuple[VerifyEnvironment, list[FakeCarrier]]:
+    lines = [FakeCarrier(answer) for answer in answers]
+    verifying = VerifyEnvironment(store, clock, {f"line-{number}": line for number, line in enumerate(lines)})
     await verifying.set_up(CREDIT, msgspec.convert(limits, VerifyLimits))
     return verifying, lines
 
 
 @pytest.fixture
 def short_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verify_send, "CARRIERS_S", 0.2)
+    monkeypatch.setattr(verify_send, "CARRIERS_TIMEOUT_S", 0.2)
 
 
 @pytest.mark.usefixtures("short_wait")
@@ -86,68 +88,68 @@ def short_wait(monkeypatch: pytest.MonkeyPatch) -> None:
         ([AWAY, SILENT], "pending", None, 2),
     ],
 )
-async def test_what_carriers_say_is_what_the_caller_hears(
+async def test_carrier_outcome_decides_the_verification_response(
     store: Store, clock: TestClock, answers: list[Answer], status: str, error: str | None, asked: int
 ) -> None:
-    verifying, lines = await asking(store, clock, *answers)
+    verifying, lines = await start_with_carriers(store, clock, *answers)
     started = await verifying.start(PHONE)
     assert (started.status, started.error_message) == (status, error)
-    assert [len(line.parcels) for line in lines] == [1] * asked + [0] * (len(lines) - asked)
-    uses = await store.carrier_use.recent(clock.now())
+    assert [len(line.messages) for line in lines] == [1] * asked + [0] * (len(lines) - asked)
+    uses = await store.carrier_stats.read_recent(clock.now())
     assert [uses[f"line-{place}"].hour[:3] for place in range(asked)] == [
-        (isinstance(one, Accepted), isinstance(one, Refused), not isinstance(one, Accepted | Refused))
-        for one in answers[:asked]
+        (isinstance(item, Accepted), isinstance(item, Refused), not isinstance(item, Accepted | Refused))
+        for item in answers[:asked]
     ]
-    account = await store.ledger.account(1)
+    account = await store.ledger.get_account(1)
     assert (account.available, account.held) == (CREDIT - (PRICE if status == "pending" else 0), 0)
     stored = await store.verifications.get(1, started.id)
     assert stored
     assert (stored.status, stored.error_message) == (status, error)
-    checked = await verifying.check(started.id, code_in(lines[0].parcels[0]))
+    checked = await verifying.check(started.id, code_in_message(lines[0].messages[0]))
     assert (checked.verified, checked.status) == (status == "pending", "verified" if status == "pending" else "failed")
 
 
-async def test_a_country_that_no_carrier_serves(store: Store, clock: TestClock) -> None:
-    verifying, (line,) = await asking(store, clock, ACCEPT)
+async def test_country_without_a_carrier_is_refused(store: Store, clock: TestClock) -> None:
+    verifying, (line,) = await start_with_carriers(store, clock, ACCEPT)
     await verifying.serve_only("line-0", "FR")
     started = await verifying.start(PHONE)
-    assert (started.status, started.error_message) == ("failed", NO_CARRIER)
-    assert line.parcels == []
-    account = await store.ledger.account(1)
+    assert (started.status, started.error_message) == ("failed", NO_CARRIER_MESSAGE)
+    assert line.messages == []
+    account = await store.ledger.get_account(1)
     assert (account.available, account.held) == (CREDIT, 0)
 
 
 async def test_an_open_circuit_is_not_waited_for(store: Store, clock: TestClock) -> None:
-    verifying, lines = await asking(store, clock, AWAY, ACCEPT, min_interval_s=0, per_phone_10m=0)
-    for _ in range(MISSES_TO_OPEN + 3):
+    verifying, lines = await start_with_carriers(store, clock, AWAY, ACCEPT, min_interval_s=0, per_phone_10m=0)
+    for _ in range(FAILURES_TO_OPEN + 3):
         assert (await verifying.start(PHONE)).status == "pending"
-    assert [len(line.parcels) for line in lines] == [MISSES_TO_OPEN, MISSES_TO_OPEN + 3]
+    assert [len(line.messages) for line in lines] == [FAILURES_TO_OPEN, FAILURES_TO_OPEN + 3]
     lines[1].answer = AWAY
-    for _ in range(MISSES_TO_OPEN):
+    for _ in range(FAILURES_TO_OPEN):
         assert (await verifying.start(PHONE)).error_message == "connection refused"
-    assert (await verifying.start(PHONE)).error_message == NO_CARRIER
-    account = await store.ledger.account(1)
-    assert (account.available, account.held) == (CREDIT - (MISSES_TO_OPEN + 3) * PRICE, 0)
+    assert (await verifying.start(PHONE)).error_message == NO_CARRIER_MESSAGE
+    account = await store.ledger.get_account(1)
+    assert (account.available, account.held) == (CREDIT - (FAILURES_TO_OPEN + 3) * PRICE, 0)
 
 
 async def test_a_carrier_that_repeats_the_text_does_not_tell_the_code(store: Store, clock: TestClock) -> None:
-    class Parrot(Line):
-        async def hand_over(self, parcel: Parcel) -> Outcome:
-            self.parcels.append(parcel)
-            return Refused(detail={"text": f"not allowed: {parcel.content.decode()}"})
+    class Parrot(FakeCarrier):
+        async def send_message(self, message: OutboundMessage) -> Outcome:
+            self.messages.append(message)
+            return Refused(detail={"text": f"not allowed: {message.content.decode()}"})
 
     parrot = Parrot(REFUSE)
-    verifying = Verifying(store, clock, {"parrot": parrot})
+    verifying = VerifyEnvironment(store, clock, {"parrot": parrot})
     await verifying.set_up(CREDIT)
     error = (await verifying.start(PHONE)).error_message or ""
     assert error.startswith("not allowed: ")
-    assert code_in(parrot.parcels[0]) not in error
+    assert code_in_message(parrot.messages[0]) not in error
 
 
 async def test_the_text_in_the_teams_language_with_the_line_for_browsers(store: Store, clock: TestClock) -> None:
-    verifying, (line,) = await asking(store, clock, ACCEPT, language="de", webotp="acme.test")
+    verifying, (line,) = await start_with_carriers(store, clock, ACCEPT, language="de", webotp="acme.test")
     await verifying.start(PHONE)
-    content = msgspec.json.decode(line.parcels[0].content, type=SmsContent)
+    content = msgspec.json.decode(line.messages[0].content, type=SmsContent)
     first, last = content.body.splitlines()
     code = first.removeprefix("Acme: Ihr Code ist ")[:6]
     assert last == f"@acme.test #{code}"
@@ -155,7 +157,7 @@ async def test_the_text_in_the_teams_language_with_the_line_for_browsers(store: 
 
 
 async def test_a_dry_run_is_held_to_every_limit(store: Store, clock: TestClock) -> None:
-    verifying, _ = await asking(store, clock, ACCEPT, min_interval_s=30)
+    verifying, _ = await start_with_carriers(store, clock, ACCEPT, min_interval_s=30)
 
     async def preview(phone: str) -> None:
         await preview_verification(verifying.context, verifying.caller, VerifyRequest(to=phone))
@@ -168,4 +170,4 @@ async def test_a_dry_run_is_held_to_every_limit(store: Store, clock: TestClock) 
         await verifying.start(f"+44740098765{last}")
     with pytest.raises(InsufficientCredit):
         await preview("+447400765432")
-    assert (await store.ledger.account(1)).available == 0
+    assert (await store.ledger.get_account(1)).available == 0

@@ -16,8 +16,8 @@ from heliograph.accept.verify_start import (
     start_verification,
     to_record,
 )
-from heliograph.carrier_failover import Handover
-from heliograph.carriers.contract import Carrier, Carriers, Parcel
+from heliograph.carrier_failover import CarrierFailover
+from heliograph.carriers.contract import Carrier, Carriers, OutboundMessage
 from heliograph.domain.setup import records
 from heliograph.domain.setup.snapshot import PLATFORM_ID, Row, to_row
 from heliograph.storage.setup import NewTeam
@@ -30,12 +30,12 @@ CHANNEL: dict[str, records.Channel] = {"whatsapp": "whatsapp", "email": "email"}
 KEY = records.Key(id="key", team="team_acme", name="server", hash="")
 
 
-class Verifying:
+class VerifyEnvironment:
     """`lines` are asked in their order; `whatsapp` and `email` are of these channels, the others carry SMS."""
 
     def __init__(self, store: Store, clock: Any, lines: Mapping[str, Carrier]) -> None:
-        self.handover = Handover(store, Carriers(lambda record: lines[record.id]), clock)
-        self.context = msgspec.structs.replace(make_context(store, clock), handover=self.handover, code_key=b"k")
+        self.failover = CarrierFailover(store, Carriers(lambda record: lines[record.id]), clock)
+        self.context = msgspec.structs.replace(make_context(store, clock), failover=self.failover, code_key=b"k")
         self._store = store
         self._lines = lines
 
@@ -93,6 +93,6 @@ class Verifying:
         return await check_verification(self.context, self.caller, id_, CheckRequest(code=code))
 
 
-def code_in(parcel: Parcel) -> str:
+def code_in_message(message: OutboundMessage) -> str:
     """What the phone's owner reads."""
-    return str(re.findall(r"\b[0-9]{6}\b", parcel.content.decode())[0])
+    return str(re.findall(r"\b[0-9]{6}\b", message.content.decode())[0])

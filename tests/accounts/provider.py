@@ -1,4 +1,4 @@
-"""An identity provider on loopback that can be told to lie. It checks what a client owes it: PKCE, its secret, one use
+"""Fake identity provider on loopback that can return invalid data. It checks PKCE, the client secret and single use
 of each code."""
 
 import asyncio
@@ -26,36 +26,36 @@ HUGE = b'{"padding": "' + b"x" * 1_000_000 + b'"}'
 Claims = dict[str, Any]
 
 
-class Idp:
+class FakeProvider:
     def __init__(self, clock: TestClock) -> None:
         self.clock = clock
         self.issuer = ""
         self.key = KEY
         self.published = [KEY.as_dict(private=False)]
-        self.discovery: Claims = {}  # what its document says otherwise
-        self.sign: Callable[[Claims], str] = self.signed  # how it makes a token
+        self.discovery: Claims = {}  # overrides for the discovery document
+        self.sign: Callable[[Claims], str] = self.sign_other  # function that signs a token
         self.userinfo: Claims = {}
         self.hangs = self.is_huge = False
-        self.forgives = False  # takes a code again
+        self.forgives = False  # whether a code can be redeemed twice
         self._used: set[str] = set()
         self.asked: list[str] = []
         self._codes: dict[str, tuple[Claims, str, str]] = {}  # claims, challenge, redirect_uri
 
-    def signed(self, claims: Claims) -> str:
+    def sign_other(self, claims: Claims) -> str:
         return jwt.encode({"alg": "RS256", "kid": self.key.kid}, claims, self.key)
 
-    def authorize(self, place: str, **claims: Any) -> str:
-        """What somebody does there who is let in with these claims: the path that leads back to the client."""
-        asked = dict(parse_qsl(urlsplit(place).query))
-        assert place.startswith(f"{self.issuer}/authorize?"), place
-        assert (asked["response_type"], asked["client_id"]) == ("code", CLIENT)
-        assert (asked["code_challenge_method"], len(asked["code_challenge"])) == ("S256", 43)
-        assert "openid" in asked["scope"].split()
+    def authorize(self, url: str, **claims: Any) -> str:
+        """Sign in at the provider with these claims and return the callback path of the client."""
+        params = dict(parse_qsl(urlsplit(url).query))
+        assert url.startswith(f"{self.issuer}/authorize?"), url
+        assert (params["response_type"], params["client_id"]) == ("code", CLIENT)
+        assert (params["code_challenge_method"], len(params["code_challenge"])) == ("S256", 43)
+        assert "openid" in params["scope"].split()
         now = self.clock.now() // 1000
-        usual = {"iss": self.issuer, "aud": CLIENT, "iat": now, "exp": now + 300, "nonce": asked["nonce"]}
+        usual = {"iss": self.issuer, "aud": CLIENT, "iat": now, "exp": now + 300, "nonce": params["nonce"]}
         code = secrets.token_urlsafe()
-        self._codes[code] = ({**usual, **claims}, asked["code_challenge"], asked["redirect_uri"])
-        return f"{urlsplit(asked['redirect_uri']).path}?code={code}&state={asked['state']}"
+        self._codes[code] = ({**usual, **claims}, params["code_challenge"], params["redirect_uri"])
+        return f"{urlsplit(params['redirect_uri']).path}?code={code}&state={params['state']}"
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
         self.asked.append(request.path)
@@ -66,9 +66,9 @@ class Idp:
         match request.path:
             case "/.well-known/openid-configuration":
                 names = ("authorization_endpoint", "token_endpoint", "userinfo_endpoint", "end_session_endpoint")
-                found = {name: f"{self.issuer}/{name.partition('_')[0]}" for name in names}
+                claim_sources = {name: f"{self.issuer}/{name.partition('_')[0]}" for name in names}
                 usual = {"issuer": self.issuer, "jwks_uri": f"{self.issuer}/jwks"}
-                return web.json_response({**usual, **found, **self.discovery})
+                return web.json_response({**usual, **claim_sources, **self.discovery})
             case "/jwks":
                 return web.json_response({"keys": self.published})
             case "/token":
@@ -95,13 +95,13 @@ class Idp:
         )
         if not is_good:
             return web.json_response({"error": "invalid_grant"}, status=400)
-        said = {"access_token": "access", "token_type": "Bearer", "id_token": self.sign(claims)}
-        return web.json_response(said)
+        tokens = {"access_token": "access", "token_type": "Bearer", "id_token": self.sign(claims)}
+        return web.json_response(tokens)
 
 
 @asynccontextmanager
-async def running_idp(clock: TestClock) -> AsyncIterator[Idp]:
-    idp = Idp(clock)
+async def running_idp(clock: TestClock) -> AsyncIterator[FakeProvider]:
+    idp = FakeProvider(clock)
     server = web.ServerRunner(web.Server(idp.answer), shutdown_timeout=0.1)
     await server.setup()
     site = web.TCPSite(server, "127.0.0.1", 0)

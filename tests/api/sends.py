@@ -36,9 +36,9 @@ def settled(service: Service, path: str, key: str = "ACME", status: str | None =
     """The message when it has come to its end, or to the given status."""
 
     def check() -> Any:
-        found = service.get(path, key=key).json
-        done = found["status"] == status if status else found["status"] not in UNFINISHED
-        return found if done else None
+        message = service.get(path, key=key).json
+        is_settled = message["status"] == status if status else message["status"] not in UNFINISHED
+        return message if is_settled else None
 
     return until(check)
 

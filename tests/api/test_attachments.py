@@ -32,7 +32,7 @@ def sized(size: int) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("given", [*TYPES, "TEXT/Plain", "text/plain; charset=utf-8", " text/csv ;header=present"])
-def test_allowed_types(shared_service: Service, given: str) -> None:
+def test_allowed_types_are_accepted(shared_service: Service, given: str) -> None:
     answer = post(shared_service, FILE | {"content_type": given})
     assert (answer.status, answer.json.get("attachments_count")) == (202, 1)
 
@@ -41,7 +41,7 @@ def test_allowed_types(shared_service: Service, given: str) -> None:
     "given",
     ["text/html", "application/octet-stream", "application/x-msdownload", "image/bmp", "pdf", "text/plain, text/csv"],
 )
-def test_other_types(shared_service: Service, given: str) -> None:
+def test_other_types_are_refused(shared_service: Service, given: str) -> None:
     answer = post(shared_service, FILE, FILE | {"content_type": given})
     assert_refused(answer, 400, "unsupported_attachment_type", "attachments[1].content_type")
 
@@ -49,42 +49,42 @@ def test_other_types(shared_service: Service, given: str) -> None:
 @pytest.mark.parametrize(
     "content", ["YQ", "YQ=", "YQ===", "YQ==\n", " YQ==", "Y Q==", "YR==", "YWJ=", "_-8=", "Y*==", "====", "YQ==YQ=="]
 )
-def test_base64_is_strict(shared_service: Service, content: str) -> None:
+def test_invalid_base64_is_refused(shared_service: Service, content: str) -> None:
     answer = post(shared_service, FILE | {"content": content})
     assert_refused(answer, 400, "invalid_attachment", "attachments[0].content")
 
 
 @pytest.mark.parametrize("content", ["", "YQ==", "YWI=", "YWJj", "/+8="])
-def test_good_base64(shared_service: Service, content: str) -> None:
+def test_valid_base64_is_accepted(shared_service: Service, content: str) -> None:
     assert post(shared_service, FILE | {"content": content}).status == 202
 
 
 @pytest.mark.parametrize("field", FILE)
 @pytest.mark.parametrize("value", [1, [], {}])
-def test_a_part_that_is_no_text(shared_service: Service, field: str, value: Any) -> None:
+def test_a_field_that_is_not_a_string_is_refused(shared_service: Service, field: str, value: Any) -> None:
     assert_refused(post(shared_service, FILE | {field: value}), 400, "invalid_request", f"attachments[0].{field}")
 
 
 @pytest.mark.parametrize("field", ["filename", "content"])
-def test_a_part_that_is_missing(shared_service: Service, field: str) -> None:
+def test_a_missing_field_is_refused(shared_service: Service, field: str) -> None:
     assert_refused(post(shared_service, FILE | {field: None}), 400, "invalid_attachment", f"attachments[0].{field}")
-    gone = {name: text for name, text in FILE.items() if name != field}
-    assert_refused(post(shared_service, gone), 400, "invalid_attachment", f"attachments[0].{field}")
+    incomplete = {name: text for name, text in FILE.items() if name != field}
+    assert_refused(post(shared_service, incomplete), 400, "invalid_attachment", f"attachments[0].{field}")
 
 
-def test_twenty_are_the_most(shared_service: Service) -> None:
+def test_at_most_20_attachments(shared_service: Service) -> None:
     answer = post(shared_service, *[FILE] * 20)
     assert (answer.status, answer.json["attachments_count"]) == (202, 20)
     assert_refused(post(shared_service, *[FILE] * 21), 400, "too_many_attachments", "attachments")
 
 
-def test_ten_mib_are_the_most_for_one(shared_service: Service) -> None:
+def test_an_attachment_has_at_most_10_mib(shared_service: Service) -> None:
     assert post(shared_service, sized(10 * MIB)).status == 202
     answer = post(shared_service, FILE, sized(10 * MIB + 1))
     assert_refused(answer, 400, "attachment_too_large", "attachments[1].content")
 
 
-def test_25_mib_are_the_most_together(shared_service: Service) -> None:
+def test_attachments_have_at_most_25_mib_together(shared_service: Service) -> None:
     assert post(shared_service, sized(10 * MIB), sized(10 * MIB), sized(5 * MIB)).status == 202
     answer = post(shared_service, sized(10 * MIB), sized(10 * MIB), sized(5 * MIB), sized(1))
     assert_refused(answer, 400, "attachments_too_large", "attachments")
@@ -97,11 +97,11 @@ def test_a_large_attachment_becomes_a_file(shared_service: Service, size: int, k
     assert answer.status == 202
     digest = hashlib.sha256(content).hexdigest()
     files = [path for path in shared_service.data.rglob("*") if path.is_file() and path.stat().st_size == size]
-    found = [path for path in files if hashlib.sha256(path.read_bytes()).hexdigest() == digest]
-    assert len(found) == kept
+    matching = [path for path in files if hashlib.sha256(path.read_bytes()).hexdigest() == digest]
+    assert len(matching) == kept
 
 
-def test_a_refused_send_leaves_no_file_that_counts(shared_service: Service) -> None:
+def test_a_refused_send_leaves_no_referenced_file(shared_service: Service) -> None:
     """A 300 KB file of a send that a rule in memory refuses is never written."""
     content = os.urandom(300_000)
     file = FILE | {"content": base64.b64encode(content).decode()}
@@ -111,7 +111,7 @@ def test_a_refused_send_leaves_no_file_that_counts(shared_service: Service) -> N
     assert content not in [path.read_bytes() for path in files]
 
 
-def test_a_folder_that_is_gone_is_an_outage(shared_service: Service) -> None:
+def test_a_missing_attachments_folder_is_an_outage(shared_service: Service) -> None:
     folder, key = shared_service.data / "blobs", os.urandom(8).hex()
     body = EMAIL | {"attachments": [sized(300_000)]}
     elsewhere = folder.rename(folder.with_name("elsewhere"))
@@ -122,7 +122,7 @@ def test_a_folder_that_is_gone_is_an_outage(shared_service: Service) -> None:
     assert shared_service.post("/v1/emails", body, headers={"Idempotency-Key": key}).status == 202
 
 
-def test_an_object_store_that_is_away_is_an_outage(database_url: str, tmp_path: Path) -> None:
+def test_an_unreachable_object_store_is_an_outage(database_url: str, tmp_path: Path) -> None:
     """Before 202; and what needs no file there goes on."""
     server = S3Server()
     body = EMAIL | {"attachments": [sized(300_000)]}

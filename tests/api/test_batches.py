@@ -18,22 +18,24 @@ POOR = {"to": "+14155550123", "template_id": "tpl_poor_sms"}  # 0.0450 of 0.4500
 MIB = 1024 * 1024
 
 
-def batch(service: Service, path: str, messages: Any, key: str = "ACME", once: str = "", **more: Any) -> Answer:
-    headers = {"Idempotency-Key": once} if once else {}
+def batch(
+    service: Service, path: str, messages: Any, key: str = "ACME", idempotency_key: str = "", **more: Any
+) -> Answer:
+    headers = {"Idempotency-Key": idempotency_key} if idempotency_key else {}
     return service.post(f"{path}/batch", {"messages": messages, **more}, key=key, headers=headers)
 
 
-def done(service: Service, id_: str, key: str = "ACME") -> Any:
+def finished_batch(service: Service, id_: str, key: str = "ACME") -> Any:
     """The batch when all its messages have come to their end."""
 
     def check() -> Any:
-        found = service.get(f"/v1/batches/{id_}", key=key).json
-        return found if not found["counts"].keys() & {"queued", "sending", "sent"} else None
+        batch_record = service.get(f"/v1/batches/{id_}", key=key).json
+        return batch_record if not batch_record["counts"].keys() & {"queued", "sending", "sent"} else None
 
     return until(check)
 
 
-def told(service: Service, id_: str) -> list[Any]:
+def batch_events(service: Service, id_: str) -> list[Any]:
     """What the feed says about the batch, once everything of now is in it."""
     mark = service.post("/v1/suppressions", {"email": f"{uuid4()}@example.com", "reason": "manual"}).json["email"]
     events: list[Any] = []
@@ -60,17 +62,17 @@ def test_all_are_sent_in_order_and_counted(shared_service: Service, path: str, b
     until(lambda: shared_service.get(f"/v1/batches/{answer.json['id']}").json == record)
 
 
-def test_500_are_sent_and_one_event_tells_it(shared_service: Service) -> None:
+def test_a_batch_of_500_is_sent_and_publishes_one_event(shared_service: Service) -> None:
     answer = batch(shared_service, "/v1/emails", [EMAIL] * 500).json
     assert len({entry["id"] for entry in answer["data"]}) == 500
-    found = done(shared_service, answer["id"])
-    assert found["counts"] == {"delivered": 500}
-    (event,) = told(shared_service, answer["id"])
-    assert event["data"] == found
+    record = finished_batch(shared_service, answer["id"])
+    assert record["counts"] == {"delivered": 500}
+    (event,) = batch_events(shared_service, answer["id"])
+    assert event["data"] == record
 
 
 @by_channel
-def test_strict_refuses_all_for_the_first_refusal(shared_service: Service, path: str, body: Body) -> None:
+def test_a_strict_batch_is_refused_as_a_whole(shared_service: Service, path: str, body: Body) -> None:
     before = shared_service.get(path).json
     messages = [body, body | {"to": "nobody"}, body | {"template_id": 1}]
     for mode in ({}, {"mode": None}, {"mode": "strict"}):
@@ -81,14 +83,14 @@ def test_strict_refuses_all_for_the_first_refusal(shared_service: Service, path:
 
 
 @by_channel
-def test_permissive_sends_the_others(shared_service: Service, path: str, body: Body) -> None:
+def test_a_permissive_batch_sends_the_valid_messages(shared_service: Service, path: str, body: Body) -> None:
     messages = [body | {"to": "nobody"}, body, without(body, "to"), body, "text", body | {"surprise": 1}]
     answer = batch(shared_service, path, messages, mode="permissive")
     assert answer.status == 202, answer.raw
     data = answer.json["data"]
     errors = {index: entry["error"] for index, entry in enumerate(data) if "error" in entry}
-    wrong = "invalid_email" if path == "/v1/emails" else "invalid_phone"
-    codes = {0: wrong, 2: wrong, 4: "invalid_request", 5: "invalid_request"}
+    error_code = "invalid_email" if path == "/v1/emails" else "invalid_phone"
+    codes = {0: error_code, 2: error_code, 4: "invalid_request", 5: "invalid_request"}
     assert {index: error["code"] for index, error in errors.items()} == codes
     assert {index: error["details"]["index"] for index, error in errors.items()} == {n: n for n in codes}
     params = ["messages[0].to", "messages[2].to", "messages[4]", "messages[5].surprise"]
@@ -97,15 +99,15 @@ def test_permissive_sends_the_others(shared_service: Service, path: str, body: B
     assert errors[0].keys() == shared_service.post(path, messages[0]).json["error"].keys()
     for index in (1, 3):
         settled(shared_service, f"{path}/{data[index]['id']}")
-    assert done(shared_service, answer.json["id"])["total"] == 2
+    assert finished_batch(shared_service, answer.json["id"])["total"] == 2
 
 
-def test_when_all_are_refused_there_is_nothing_to_wait_for(shared_service: Service) -> None:
+def test_a_batch_of_refused_messages_is_finished_at_once(shared_service: Service) -> None:
     answer = batch(shared_service, "/v1/emails", [{}, {}], mode="permissive")
     assert answer.status == 202 and [entry["error"]["code"] for entry in answer.json["data"]] == ["missing_body"] * 2
-    found = shared_service.get(f"/v1/batches/{answer.json['id']}").json
-    assert (found["total"], found["counts"]) == (0, {})
-    assert told(shared_service, answer.json["id"]) == []
+    record = shared_service.get(f"/v1/batches/{answer.json['id']}").json
+    assert (record["total"], record["counts"]) == (0, {})
+    assert batch_events(shared_service, answer.json["id"]) == []
 
 
 @pytest.mark.parametrize("path", CHANNELS)
@@ -122,24 +124,26 @@ def test_when_all_are_refused_there_is_nothing_to_wait_for(shared_service: Servi
         ([{}], None),
     ],
 )
-def test_what_is_no_batch(shared_service: Service, path: str, body: Any, param: str | None) -> None:
+def test_invalid_batches_are_refused(shared_service: Service, path: str, body: Any, param: str | None) -> None:
     answer = shared_service.post(f"{path}/batch", body)
     assert_refused(answer, 400, "invalid_request", param)
 
 
-def test_one_key_makes_the_whole_once(shared_service: Service) -> None:
+def test_an_idempotency_key_covers_the_whole_batch(shared_service: Service) -> None:
     messages = [EMAIL, EMAIL | {"to": "nobody"}]
-    first = batch(shared_service, "/v1/emails", messages, once="whole batch", mode="permissive")
-    again = batch(shared_service, "/v1/emails", messages, once="whole batch", mode="permissive")
-    assert (again.status, again.raw, again.headers["idempotency-replayed"]) == (202, first.raw, "true")
-    other = batch(shared_service, "/v1/emails", messages[:1], once="whole batch", mode="permissive")
+    first = batch(shared_service, "/v1/emails", messages, idempotency_key="whole batch", mode="permissive")
+    repeated = batch(shared_service, "/v1/emails", messages, idempotency_key="whole batch", mode="permissive")
+    assert (repeated.status, repeated.raw, repeated.headers["idempotency-replayed"]) == (202, first.raw, "true")
+    other = batch(shared_service, "/v1/emails", messages[:1], idempotency_key="whole batch", mode="permissive")
     assert_refused(other, 409, "idempotency_key_reused")
-    assert_refused(batch(shared_service, "/v1/emails", messages, once=""), 400, "invalid_email")  # strict: not kept
-    assert_refused(batch(shared_service, "/v1/emails", messages, once="strict batch"), 400, "invalid_email")
-    assert batch(shared_service, "/v1/emails", [EMAIL], once="strict batch").status == 202
+    assert_refused(
+        batch(shared_service, "/v1/emails", messages, idempotency_key=""), 400, "invalid_email"
+    )  # strict: not kept
+    assert_refused(batch(shared_service, "/v1/emails", messages, idempotency_key="strict batch"), 400, "invalid_email")
+    assert batch(shared_service, "/v1/emails", [EMAIL], idempotency_key="strict batch").status == 202
 
 
-def test_credit_runs_out_in_the_middle(service: Service) -> None:
+def test_credit_that_runs_out_refuses_the_remaining_messages(service: Service) -> None:
     """On both databases: there is credit for ten."""
     strict = batch(service, "/v1/sms", [POOR] * 11, key="POOR")
     assert_refused(strict, 400, "insufficient_credit", "messages[10]")
@@ -147,13 +151,13 @@ def test_credit_runs_out_in_the_middle(service: Service) -> None:
     me = service.get("/v1/me", key="POOR").json
     assert (me["credit"], me["held"], service.get("/v1/sms", key="POOR").json["data"]) == ("0.4500", "0.0000", [])
     # A refusal in memory does not hide an earlier one that only the transaction sees.
-    behind = batch(service, "/v1/sms", [*[POOR] * 11, POOR | {"to": "nobody"}], key="POOR")
-    assert behind.json["error"]["details"]["index"] == 10
+    partly_invalid = batch(service, "/v1/sms", [*[POOR] * 11, POOR | {"to": "nobody"}], key="POOR")
+    assert partly_invalid.json["error"]["details"]["index"] == 10
     magic = POOR | {"to": "+15005550006"}  # free
     mixed = batch(service, "/v1/sms", [*[POOR] * 9, POOR | {"to": "no"}, POOR, POOR, magic], "POOR", mode="permissive")
     refused = [index for index, entry in enumerate(mixed.json["data"]) if "error" in entry]
     assert refused == [9, 11]
-    assert done(service, mixed.json["id"], "POOR") == {
+    assert finished_batch(service, mixed.json["id"], "POOR") == {
         "object": "batch",
         "id": mixed.json["id"],
         "total": 11,
@@ -162,17 +166,17 @@ def test_credit_runs_out_in_the_middle(service: Service) -> None:
     assert idle_me(service, "POOR")["credit"] == "0.0000"
 
 
-def test_the_quota_is_counted_in_order(service: Service) -> None:
+def test_quota_is_used_in_message_order(service: Service) -> None:
     """The team has a quota of 3 and 0.30 of credit; its template costs 0.25."""
-    one = {"to": "a@example.com", "from": "a@quota.test", "template_id": "tpl_quota"}
-    assert_refused(batch(service, "/v1/emails", [one] * 5, key="QUOTA"), 400, "insufficient_credit", "messages[4]")
+    message = {"to": "a@example.com", "from": "a@quota.test", "template_id": "tpl_quota"}
+    assert_refused(batch(service, "/v1/emails", [message] * 5, key="QUOTA"), 400, "insufficient_credit", "messages[4]")
     assert idle_me(service, "QUOTA")["email_quota"]["used"] == 0
-    assert batch(service, "/v1/emails", [one] * 4, key="QUOTA").status == 202
+    assert batch(service, "/v1/emails", [message] * 4, key="QUOTA").status == 202
     me = idle_me(service, "QUOTA")
     assert (me["email_quota"]["used"], me["credit"]) == (4, "0.0500")
 
 
-def test_marketing_to_one_person_is_counted_in_the_batch(service: Service) -> None:
+def test_the_marketing_limit_counts_within_a_batch(service: Service) -> None:
     offer = {"to": "+447400123456", "template_id": "tpl_broke_free"}  # one a day
     strict = batch(service, "/v1/whatsapp", [offer, offer], key="BROKE")
     assert_refused(strict, 429, "marketing_limit_reached", "messages[1].to")
@@ -183,33 +187,35 @@ def test_marketing_to_one_person_is_counted_in_the_batch(service: Service) -> No
 
 def test_suppressed_recipients(shared_service: Service) -> None:
     shared_service.post("/v1/suppressions", {"email": "batched@example.com", "reason": "manual"})
-    gone = EMAIL | {"to": "batched@example.com"}
-    assert_refused(batch(shared_service, "/v1/emails", [EMAIL, gone]), 403, "recipient_suppressed", "messages[1].to")
-    mixed = batch(shared_service, "/v1/emails", [gone, EMAIL], mode="permissive").json["data"]
+    suppressed = EMAIL | {"to": "batched@example.com"}
+    assert_refused(
+        batch(shared_service, "/v1/emails", [EMAIL, suppressed]), 403, "recipient_suppressed", "messages[1].to"
+    )
+    mixed = batch(shared_service, "/v1/emails", [suppressed, EMAIL], mode="permissive").json["data"]
     assert mixed[0]["error"]["code"] == "recipient_suppressed" and "id" in mixed[1]
 
 
-def test_attachments_count_for_each_message(shared_service: Service) -> None:
+def test_attachment_limits_apply_to_each_message(shared_service: Service) -> None:
     def with_file(size: int) -> Body:
         content = base64.b64encode(b"x" * size).decode()
         return EMAIL | {"attachments": [{"filename": "a.txt", "content": content, "content_type": "text/plain"}]}
 
     answer = batch(shared_service, "/v1/emails", [with_file(9 * MIB), with_file(9 * MIB), with_file(9 * MIB)])
     assert answer.status == 202
-    found = settled(shared_service, f"/v1/emails/{answer.json['data'][2]['id']}")
-    assert (found["attachments_count"], found["status"]) == (1, "delivered")
+    message = settled(shared_service, f"/v1/emails/{answer.json['data'][2]['id']}")
+    assert (message["attachments_count"], message["status"]) == (1, "delivered")
     large = batch(shared_service, "/v1/emails", [EMAIL, with_file(10 * MIB + 1)])
     assert_refused(large, 400, "attachment_too_large", "messages[1].attachments[0].content")
 
 
-def test_what_templates_make_of_a_batch_fits_into_memory(shared_service: Service) -> None:
+def test_rendered_size_of_a_batch_is_limited(shared_service: Service) -> None:
     repeats = WELCOME | {"template_id": "tpl_many", "variables": {"name": "x" * 200 * 1024}}  # 18 times: 3.5 MiB
     answer = batch(shared_service, "/v1/emails", [repeats] * 20)
     assert_refused(answer, 400, "body_too_long", "messages[18]")
 
 
 @by_channel
-def test_a_batch_of_any_channel_may_have_40_mib(shared_service: Service, path: str, body: Body) -> None:
+def test_a_batch_body_may_have_40_mib_on_every_channel(shared_service: Service, path: str, body: Body) -> None:
     def filled(size: int) -> bytes:
         start, end = json.dumps({"messages": [body, {"x": "!"}]}).split("!")
         return f"{start}{'x' * (size - len(start) - len(end))}{end}".encode()
@@ -220,32 +226,32 @@ def test_a_batch_of_any_channel_may_have_40_mib(shared_service: Service, path: s
 
 def test_a_batch_takes_one_token(shared_service: Service) -> None:
     single = shared_service.post("/v1/emails", WELCOME, key="SLOW").headers["ratelimit-remaining"]
-    many = batch(shared_service, "/v1/emails", [WELCOME] * 20, key="SLOW", mode="permissive")
-    assert int(single) - int(many.headers["ratelimit-remaining"]) <= 1
+    second = batch(shared_service, "/v1/emails", [WELCOME] * 20, key="SLOW", mode="permissive")
+    assert int(single) - int(second.headers["ratelimit-remaining"]) <= 1
 
 
-def test_a_batch_is_its_teams(shared_service: Service) -> None:
+def test_a_batch_is_visible_to_its_team_only(shared_service: Service) -> None:
     id_ = batch(shared_service, "/v1/emails", [EMAIL]).json["id"]
-    others = [shared_service.get(f"/v1/batches/{one}", key="OTHER") for one in (id_, UNKNOWN)]
+    others = [shared_service.get(f"/v1/batches/{name}", key="OTHER") for name in (id_, UNKNOWN)]
     for answer in others:
         assert_refused(answer, 404, "batch_not_found", "id")
     same = [
-        answer.raw.replace(one.encode(), b"").replace(answer.headers["x-request-id"].encode(), b"")
-        for answer, one in zip(others, (id_, UNKNOWN), strict=True)
+        answer.raw.replace(name.encode(), b"").replace(answer.headers["x-request-id"].encode(), b"")
+        for answer, name in zip(others, (id_, UNKNOWN), strict=True)
     ]
     assert same[0] == same[1]
     assert_refused(shared_service.get("/v1/batches/nothing"), 404, "batch_not_found")
 
 
-def test_scheduled_ones_are_waited_for_and_may_be_canceled(shared_service: Service) -> None:
+def test_a_batch_with_scheduled_messages_is_finished_after_they_end(shared_service: Service) -> None:
     later = EMAIL | {"scheduled_at": "2999-01-01T00:00:00Z"}
     assert_refused(batch(shared_service, "/v1/emails", [later]), 400, "invalid_schedule", "messages[0].scheduled_at")
     soon = without(later, "scheduled_at") | {"scheduled_at": (datetime.now(UTC) + timedelta(days=1)).isoformat()}
     answer = batch(shared_service, "/v1/emails", [EMAIL, soon]).json
     settled(shared_service, f"/v1/emails/{answer['data'][0]['id']}")
-    found = shared_service.get(f"/v1/batches/{answer['id']}").json
-    assert found["counts"] == {"delivered": 1, "queued": 1}
-    assert told(shared_service, answer["id"]) == []
+    record = shared_service.get(f"/v1/batches/{answer['id']}").json
+    assert record["counts"] == {"delivered": 1, "queued": 1}
+    assert batch_events(shared_service, answer["id"]) == []
     assert shared_service.post(f"/v1/emails/{answer['data'][1]['id']}/cancel", None).status == 200
-    (event,) = told(shared_service, answer["id"])
+    (event,) = batch_events(shared_service, answer["id"])
     assert event["data"]["counts"] == {"delivered": 1, "failed": 1}

@@ -18,29 +18,29 @@ Check = tuple[str, Body]  # code, what breaks it
 
 FILE = {"filename": "a.txt", "content": "YQ==", "content_type": "text/plain"}
 LARGE = FILE | {"content": pybase64.b64encode(bytes(10 * 1024 * 1024 + 1)).decode()}
-STRANGER = "+14155550199"
+UNLISTED_PHONE = "+14155550199"
 
 
 class Clash(Exception):
     """Two breaks cannot stand in one request."""
 
 
-def merged(one: Body, two: Body) -> Body:
+def merged(item: Body, two: Body) -> Body:
     """Both breaks in one: lists grow, objects join, other values must agree."""
-    result = dict(one)
+    result = dict(item)
     for name, value in two.items():
-        if name not in one:
+        if name not in item:
             result[name] = value
-        elif isinstance(value, list) and isinstance(one[name], list):
-            result[name] = one[name] + value
-        elif isinstance(value, dict) and isinstance(one[name], dict):
-            result[name] = merged(one[name], value)
-        elif one[name] != value:
+        elif isinstance(value, list) and isinstance(item[name], list):
+            result[name] = item[name] + value
+        elif isinstance(value, dict) and isinstance(item[name], dict):
+            result[name] = merged(item[name], value)
+        elif item[name] != value:
             raise Clash
     return result
 
 
-def over(base: Body, break_: Body) -> Body:
+def replaced(base: Body, break_: Body) -> Body:
     result = base | break_
     if "variables" in break_ and isinstance(base.get("variables"), dict):
         result["variables"] = base["variables"] | break_["variables"]
@@ -277,7 +277,7 @@ TABLES: dict[str, tuple[str, str, Body, list[Check]]] = {
             *PHONE,
             ("unknown_variable", {"variables": {"extra": 1}}),
             *BRAND,
-            ("recipient_not_allowed", {"to": STRANGER}),
+            ("recipient_not_allowed", {"to": UNLISTED_PHONE}),
         ],
     ),
     "whatsapp, no credit": (
@@ -308,7 +308,7 @@ TABLES: dict[str, tuple[str, str, Body, list[Check]]] = {
         "/v1/verify",
         "PLAIN",
         VERIFY,
-        [("feature_not_on_plan", {}), ("", {"to": STRANGER})],
+        [("feature_not_on_plan", {}), ("", {"to": UNLISTED_PHONE})],
     ),
     "verify, sandbox": (
         "/v1/verify",
@@ -316,7 +316,7 @@ TABLES: dict[str, tuple[str, str, Body, list[Check]]] = {
         VERIFY,
         [
             ("unsupported_channel", {"channel": "call"}),
-            ("recipient_not_allowed", {"to": STRANGER}),  # in a country that the team does not verify in
+            ("recipient_not_allowed", {"to": UNLISTED_PHONE}),  # in a country that the team does not verify in
         ],
     ),
     "verify, no credit": (
@@ -326,7 +326,7 @@ TABLES: dict[str, tuple[str, str, Body, list[Check]]] = {
         [
             ("unsupported_channel", {"channel": "call"}),
             ("invalid_phone", {"to": "123"}),
-            ("verify_rate_limited", {"to": STRANGER}),
+            ("verify_rate_limited", {"to": UNLISTED_PHONE}),
             ("insufficient_credit", {}),
         ],
     ),
@@ -353,17 +353,17 @@ def pairs(checks: list[Check]) -> Iterator[tuple[str, Body]]:
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_the_first_check_answers(shared_service: Service, table: str) -> None:
-    path, key, good, checks = TABLES[table]
-    wrong = []
+def test_the_first_failing_check_determines_the_error(shared_service: Service, table: str) -> None:
+    path, key, valid, checks = TABLES[table]
+    failures = []
     for code, break_ in pairs(checks):
-        answer = shared_service.post(path, over(good, break_), key=key)
+        answer = shared_service.post(path, replaced(valid, break_), key=key)
         if answer.code != code:
-            wrong.append(f"{str(break_)[:300]}: wanted {code}, got {answer.status} {answer.code}")
-    assert wrong == []
+            failures.append(f"{str(break_)[:300]}: wanted {code}, got {answer.status} {answer.code}")
+    assert failures == []
 
 
-def test_the_sizes_of_attachments_come_last_of_theirs(shared_service: Service) -> None:
+def test_attachment_sizes_are_checked_last(shared_service: Service) -> None:
     def code(**break_: Any) -> str | None:
         return shared_service.post("/v1/emails", EMAIL | break_).code
 
@@ -401,22 +401,24 @@ EVERY_REQUEST: list[Check] = [
 ]
 
 
-def test_the_checks_of_every_request(shared_service: Service) -> None:
-    wrong = []
+def test_request_checks_run_in_order(shared_service: Service) -> None:
+    failures = []
     for code, break_ in pairs(EVERY_REQUEST):
-        asked = REQUEST | break_
+        request = REQUEST | break_
         answer = shared_service.ask(
-            asked["method"], asked["path"], asked["body"], key=asked["key"], headers=asked["headers"]
+            request["method"], request["path"], request["body"], key=request["key"], headers=request["headers"]
         )
         if answer.code != code:
-            wrong.append(f"{str(break_)[:200]}: wanted {code}, got {answer.status} {answer.code}")
-    assert wrong == []
+            failures.append(f"{str(break_)[:200]}: wanted {code}, got {answer.status} {answer.code}")
+    assert failures == []
 
 
 @pytest.mark.parametrize(
     ("break_", "code"), [(b"{", "idempotency_key_reused"), ({"to": 1}, "idempotency_key_reused"), ({}, None)]
 )
-def test_the_look_up_comes_after_json_and_before_shape(shared_service: Service, break_: Any, code: str | None) -> None:
+def test_the_record_is_looked_up_after_json_and_before_validation(
+    shared_service: Service, break_: Any, code: str | None
+) -> None:
     headers = {"Idempotency-Key": "order of checks"}
     assert shared_service.post("/v1/sms", SMS, headers=headers).status == 202
     body = break_ if isinstance(break_, bytes) else SMS | break_

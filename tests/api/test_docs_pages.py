@@ -23,12 +23,12 @@ import pytest
 
 from heliograph.api import examples, guides, openapi
 from heliograph.api.documents import document_routes
-from heliograph.api.examples import answer_example, request_examples
+from heliograph.api.examples import request_examples, response_example
 from heliograph.api.pages import Docs
 from heliograph.api.routes import V1
 from heliograph.domain.refusals import all_refusals
 from heliograph.domain.setup.keys import make_token
-from heliograph.web.html import coloured
+from heliograph.web.html import colour_values
 from heliograph.web.request import Request, Response
 from heliograph.web.route import Call, Route
 from heliograph.web.snippets import LANGUAGES
@@ -45,9 +45,9 @@ PATHS = [
     *("/docs", "/docs/errors"),
     *ENDPOINTS,
     *(f"/docs/errors/{code}" for code in CODES),
-    *(f"/docs/guides/{name}" for name in guides.NAMES),
+    *(f"/docs/guides/{name}" for name in guides.GUIDE_NAMES),
 ]
-SOME = ["/docs", "/docs/errors", "/docs/api/post_emails", "/docs/errors/invalid_email", "/docs/guides/webhooks"]
+SAMPLE_PATHS = ["/docs", "/docs/errors", "/docs/api/post_emails", "/docs/errors/invalid_email", "/docs/guides/webhooks"]
 
 
 @functools.cache
@@ -56,11 +56,11 @@ def pages() -> dict[str, str]:
     return {path: DOCS.page(path) or "" for path in PATHS}
 
 
-def named(route: Route) -> str:
+def route_id(route: Route) -> str:
     return f"{route.method} {route.path}"
 
 
-def shown(html: str) -> str:
+def visible_text(html: str) -> str:
     """Its text, as a reader sees it."""
     text = re.sub(r"<wbr>|<[^>]*>", lambda tag: "" if tag[0] == "<wbr>" else " ", html)
     return unescape(re.sub(r"\s+", " ", text))
@@ -69,24 +69,26 @@ def shown(html: str) -> str:
 # -- the pages ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("route", V1, ids=named)
+@pytest.mark.parametrize("route", V1, ids=route_id)
 def test_an_endpoint_has_a_page_with_its_fields_and_codes(route: Route) -> None:
-    text = shown(pages()[f"/docs/api/{openapi.operation_id(route)}"])
+    text = visible_text(pages()[f"/docs/api/{openapi.operation_id(route)}"])
     assert f"{route.method} {route.path}" in text
-    for one in DOCUMENT["paths"][route.path][route.method.lower()]["parameters"]:
-        assert one["name"] in text
+    for parameter in DOCUMENT["paths"][route.path][route.method.lower()]["parameters"]:
+        assert parameter["name"] in text
     for refusals in openapi.refusals_of(route).values():
         for refusal in refusals:
             assert refusal.code in text
 
 
-def test_a_field_says_its_type_limits_and_whether_it_is_needed() -> None:
-    text = shown(pages()["/docs/api/post_emails"])
+def test_a_field_shows_type_limits_and_required() -> None:
+    text = visible_text(pages()["/docs/api/post_emails"])
     assert re.search(r"\bto string or list of strings required\b", text)
     assert "Cc addresses, up to 50." in text and "up to 50. At most 50." not in text
-    assert "At most 500 characters." in shown(pages()["/docs/api/post_webhooks"])
+    assert "At most 500 characters." in visible_text(pages()["/docs/api/post_webhooks"])
     assert "attachments[].content string required" in text
-    assert "limit integer How many. 1 to 100. Default: 20 ." in shown(pages()["/docs/api/get_emails"])
+    assert "limit integer Maximum number of items. 1 to 100. Default: 20 ." in visible_text(
+        pages()["/docs/api/get_emails"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -99,17 +101,17 @@ def test_a_field_says_its_type_limits_and_whether_it_is_needed() -> None:
         ("post_webhooks", ["url", "events"], ["description"]),
     ],
 )
-def test_fields_are_in_the_order_of_need(path: str, first: list[str], others: list[str]) -> None:
+def test_required_fields_come_first(path: str, first: list[str], others: list[str]) -> None:
     page = pages()[f"/docs/api/{path}"]
     body, _, rest = page[page.index("<h2>Body</h2>") :].partition("<h2>Optional</h2>")
-    named = re.findall(r'id="field-([^"]+)"', body)
-    assert named[: len(first)] == first
+    field_names = re.findall(r'id="field-([^"]+)"', body)
+    assert field_names[: len(first)] == first
     assert all(f'id="field-{name}"' in rest for name in others)
 
 
-def test_a_field_takes_a_line_and_the_rest_opens() -> None:
+def test_long_descriptions_are_collapsed() -> None:
     page = pages()["/docs/api/get_emails"]
-    assert "<details><summary>How many.</summary>1 to 100. Default: <code>20</code>.</details>" in page
+    assert "<details><summary>Maximum number of items.</summary>1 to 100. Default: <code>20</code>.</details>" in page
 
 
 @pytest.mark.parametrize(
@@ -120,31 +122,31 @@ def test_a_field_takes_a_line_and_the_rest_opens() -> None:
         (r'"a\"b" : null', "&#34;a\\&#34;b&#34; : <span>null</span>"),
     ],
 )
-def test_values_have_a_colour_of_their_own(code: str, shown: str) -> None:
-    assert coloured(code) == shown
+def test_values_are_highlighted(code: str, shown: str) -> None:
+    assert colour_values(code) == shown
 
 
 @pytest.mark.parametrize("code", CODES)
-def test_a_code_has_a_page(code: str) -> None:
-    refusal = next(one for one in all_refusals() if one.code == code)
-    said = re.sub(r"\W", "", shown(pages()[f"/docs/errors/{code}"]))
-    assert all(re.sub(r"\W", "", words) in said for words in (refusal.meaning(), refusal.fix))
+def test_an_error_code_has_a_page(code: str) -> None:
+    refusal = next(refusal_type for refusal_type in all_refusals() if refusal_type.code == code)
+    page_text = re.sub(r"\W", "", visible_text(pages()[f"/docs/errors/{code}"]))
+    assert all(re.sub(r"\W", "", sentence) in page_text for sentence in (refusal.meaning(), refusal.fix))
     assert f'id="{code}"' in pages()["/docs/errors"]  # where doc_url leads
 
 
-def test_every_link_leads_somewhere() -> None:
+def test_every_link_has_a_target() -> None:
     for path, page in pages().items():
         for target in re.findall(r'href="([^"]+)"', page):
-            place, _, part = target.partition("#")
+            page_path, _, part = target.partition("#")
             if target.startswith(("https://", "/dashboard", "/openapi.json", "/docs?")):
                 continue
-            assert not place or place in pages(), (path, target)
+            assert not page_path or page_path in pages(), (path, target)
             if part:
-                assert f'id="{part}"' in pages()[place or path], (path, target)
+                assert f'id="{part}"' in pages()[page_path or path], (path, target)
 
 
-@pytest.mark.parametrize("path", SOME)
-def test_a_page_loads_nothing_from_elsewhere_and_has_an_outline(path: str) -> None:
+@pytest.mark.parametrize("path", SAMPLE_PATHS)
+def test_a_page_has_no_external_resources_and_ordered_headings(path: str) -> None:
     page = pages()[path]
     assert not re.findall(r'src="(?!/)', page) and "<style" not in page and " style=" not in page
     main = page[page.index("<main") :]
@@ -159,7 +161,7 @@ def test_a_page_loads_nothing_from_elsewhere_and_has_an_outline(path: str) -> No
 def test_text_is_escaped() -> None:
     route = msgspec.structs.replace(V1[0], summary="<b>bold</b>")
     docs = Docs([route], openapi.openapi_document([route], BASE))
-    assert "<b>" not in (docs.page("/docs") or "") + (docs.page(ENDPOINTS[0]) or "") + docs.found("<b>")
+    assert "<b>" not in (docs.page("/docs") or "") + (docs.page(ENDPOINTS[0]) or "") + docs.search_page("<b>")
 
 
 @pytest.mark.parametrize(
@@ -175,21 +177,21 @@ def test_text_is_escaped() -> None:
         ("template_id", "/docs/api/post_emails#field-template_id"),
     ],
 )
-def test_a_search_finds(words: str, first: str) -> None:
-    assert first in [one.url for one in DOCS.search(words)][:3]
-    assert first in DOCS.found(words)
+def test_search_finds_pages(words: str, first: str) -> None:
+    assert first in [hit.url for hit in DOCS.search(words)][:3]
+    assert first in DOCS.search_page(words)
 
 
-def test_a_search_names_endpoints_and_fields_first() -> None:
+def test_search_lists_endpoints_and_fields_first() -> None:
     kinds = [hit.kind for hit in DOCS.search("email")]  # a field is called so
     assert kinds[0] == "Field" and set(kinds[1:8]) == {"API"}
     assert [hit.kind for hit in DOCS.search("template")][-1] not in ("API", "Field")
 
 
-def test_a_search_that_finds_nothing_says_so() -> None:
+def test_search_without_results_shows_a_message() -> None:
     assert DOCS.search("zebra") == []
-    assert "Nothing in the docs" in DOCS.found("zebra")
-    assert "No code has" in DOCS.errors("zebra") and 'id="invalid_email"' not in DOCS.errors("zebra")
+    assert "No results contain" in DOCS.search_page("zebra")
+    assert "No error code matches" in DOCS.errors("zebra") and 'id="invalid_email"' not in DOCS.errors("zebra")
     assert 'id="invalid_email"' in DOCS.errors("address email")
 
 
@@ -199,7 +201,7 @@ def test_a_search_that_finds_nothing_says_so() -> None:
 def test_the_wheel_has_the_guides() -> None:
     wheel = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]["build"]["targets"]["wheel"]
     assert wheel["force-include"] == {
-        f"docs/{name}.md": f"heliograph/api/guides/{name}.md" for name in sorted(guides.NAMES)
+        f"docs/{name}.md": f"heliograph/api/guides/{name}.md" for name in sorted(guides.GUIDE_NAMES)
     }
 
 
@@ -220,20 +222,20 @@ def test_markdown(markdown: str, html: str) -> None:
 # -- the routes that answer them ---------------------------------------------------------------------------
 
 
-def ask(path: str, query: bytes = b"") -> Response:
+def get_page(path: str, query: bytes = b"") -> Response:
     routes = document_routes(V1)
     route = next(route for route in routes if re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", route.path), path))
     request = Request("GET", path, [], query_string=query)
     call = Call(cast(Any, SimpleNamespace(base_url=BASE)), cast(Any, None), route, request, {}, None)
     first = asyncio.run(cast(Coroutine[Any, Any, Response], route.call(call)))
-    again = asyncio.run(cast(Coroutine[Any, Any, Response], route.call(call)))
-    assert (first is again) == (not query and first.status == 200)  # built once, unless somebody searches
+    repeated = asyncio.run(cast(Coroutine[Any, Any, Response], route.call(call)))
+    assert (first is repeated) == (not query and first.status == 200)  # built once, unless somebody searches
     return first
 
 
-@pytest.mark.parametrize("path", SOME)
+@pytest.mark.parametrize("path", SAMPLE_PATHS)
 def test_a_page_is_served_and_may_load_our_own_files_alone(path: str) -> None:
-    response = ask(path)
+    response = get_page(path)
     assert (response.status, response.content_type) == (200, b"text/html; charset=utf-8")
     assert response.body.decode() == pages()[path]
     policy = dict(response.headers)[b"content-security-policy"]
@@ -242,25 +244,27 @@ def test_a_page_is_served_and_may_load_our_own_files_alone(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/docs/api/nothing", "/docs/errors/nothing", "/docs/guides/../secret"])
-def test_what_is_not_there_is_said_in_the_frame(path: str) -> None:
-    response = ask(path) if path.count("/") == 3 else ask("/docs/guides/secret")
+def test_an_unknown_page_returns_404_with_navigation(path: str) -> None:
+    response = get_page(path) if path.count("/") == 3 else get_page("/docs/guides/secret")
     assert response.status == 404 and b"Page not found" in response.body
 
 
-def test_searches_are_answered() -> None:
-    assert b"post_emails" in ask("/docs", b"q=send+an+email").body
-    assert b"invalid_email" in ask("/docs/errors", b"q=invalid_email").body
+def test_search_pages_are_served() -> None:
+    assert b"post_emails" in get_page("/docs", b"q=send+an+email").body
+    assert b"invalid_email" in get_page("/docs/errors", b"q=invalid_email").body
 
 
 # -- the examples ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("route", V1, ids=named)
+@pytest.mark.parametrize("route", V1, ids=route_id)
 def test_the_example_of_an_answer_fits_its_schema(route: Route) -> None:
     for kind in filter(None, (route.answer, route.preview)):
-        whole = {"$ref": f"#/components/schemas/{kind.__name__}", "components": DOCUMENT["components"]}
-        example = answer_example(route, kind, DOCUMENT["components"]["schemas"])
-        assert [error.message for error in jsonschema_rs.Draft202012Validator(whole).iter_errors(example)] == []
+        resolved_schema = {"$ref": f"#/components/schemas/{kind.__name__}", "components": DOCUMENT["components"]}
+        example = response_example(route, kind, DOCUMENT["components"]["schemas"])
+        assert [
+            error.message for error in jsonschema_rs.Draft202012Validator(resolved_schema).iter_errors(example)
+        ] == []
 
 
 def test_examples_are_on_the_fields_alone() -> None:
@@ -274,7 +278,7 @@ def test_examples_are_on_the_fields_alone() -> None:
         for key in node.keys
         if isinstance(key, ast.Constant)
     }
-    assert (names & keys) - examples.EMPTY.keys() == {"id", "to", "recipient", "address", "type"}
+    assert (names & keys) - examples.EMPTY_BY_TYPE.keys() == {"id", "to", "recipient", "address", "type"}
 
 
 SENDS = [route for route in V1 if route.idempotent and "{" not in route.path]
@@ -302,7 +306,7 @@ def run(language: str, code: str, key: str = TOKEN) -> str:
     program = {"curl": "curl", "node": "node"}.get(language)
     if program and shutil.which(program) is None:
         miss(f"the examples for {language}", f"{program} is not installed")
-    done = subprocess.run(
+    process = subprocess.run(
         command[language],
         input=code if language == "node" else None,
         env={**os.environ, "HELIOGRAPH_KEY": key},
@@ -310,19 +314,19 @@ def run(language: str, code: str, key: str = TOKEN) -> str:
         text=True,
         timeout=60,
     )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    assert process.returncode == 0, process.stderr
+    return process.stdout
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-@pytest.mark.parametrize("route", SENDS, ids=named)
-def test_an_example_runs_on_the_demo_as_it_is(demo: Service, route: Route, language: str) -> None:
+@pytest.mark.parametrize("route", SENDS, ids=route_id)
+def test_an_example_runs_unchanged_on_the_demo(demo: Service, route: Route, language: str) -> None:
     base = f"http://127.0.0.1:{demo.ports[0]}"
     operation = DOCUMENT["paths"][route.path]["post"]
     key = SANDBOX if route.path.startswith("/v1/emails") else TOKEN  # only the live team has those templates
     for _ in range(1 + (language == "curl")):  # as often as it is run, whatever was sent before
         printed = run(language, request_examples(route, base, operation)[language], key)
-    example = answer_example(route, route.answer, DOCUMENT["components"]["schemas"])
+    example = response_example(route, route.answer, DOCUMENT["components"]["schemas"])
     for name in example:
         assert name in printed
     if language == "curl":
@@ -347,5 +351,5 @@ def test_other_examples_run_too(demo: Service) -> None:
         operation = DOCUMENT["paths"][route.path][route.method.lower()]
         answer = json.loads(run("curl", request_examples(route, base, operation)["curl"]))
         assert "error" not in answer, answer
-        example = answer_example(route, route.answer, DOCUMENT["components"]["schemas"])
+        example = response_example(route, route.answer, DOCUMENT["components"]["schemas"])
         assert answer.keys() == example.keys()

@@ -17,21 +17,21 @@ FILE = {"filename": "a.txt", "content": "YQ==", "content_type": "text/plain"}
 SANDBOXED = without(EMAIL, "from")
 
 
-def many(count: int) -> list[str]:
+def addresses(count: int) -> list[str]:
     return [f"delivered+{i}@simulator.test" for i in range(count)]
 
 
 # -- what is accepted --------------------------------------------------------------------------------------
 
 
-def test_every_field_is_always_there(shared_service: Service) -> None:
+def test_a_record_has_every_field(shared_service: Service) -> None:
     answer = shared_service.post("/v1/emails", EMAIL)
     assert answer.status == 202
-    found = answer.json
-    assert tuple(found) == FIELDS
-    assert re.fullmatch("eml_[0-9A-HJKMNP-TV-Z]{26}", found["id"])
-    assert TIME.fullmatch(found["created_at"])
-    assert without(found, "id", "created_at") == {
+    record = answer.json
+    assert tuple(record) == FIELDS
+    assert re.fullmatch("eml_[0-9A-HJKMNP-TV-Z]{26}", record["id"])
+    assert TIME.fullmatch(record["created_at"])
+    assert without(record, "id", "created_at") == {
         "to": "delivered@simulator.test",
         "to_addresses": ["delivered@simulator.test"],
         "cc": [],
@@ -47,24 +47,24 @@ def test_every_field_is_always_there(shared_service: Service) -> None:
 
 
 def test_all_fields_used(shared_service: Service) -> None:
-    to, cc, bcc = many(2), ["Delivered@simulator.test"], ["delivered+b@simulator.test"]
+    to, cc, bcc = addresses(2), ["Delivered@simulator.test"], ["delivered+b@simulator.test"]
     extra = {"to": to, "cc": cc, "bcc": bcc, "reply_to": "Ask@acme.test", "attachments": [FILE], "html": "<p>Hi"}
-    found = shared_service.post("/v1/emails", EMAIL | extra).json
-    assert (found["to"], found["to_addresses"], found["cc"], found["bcc"]) == (to[0], to, cc, bcc)
-    assert (found["reply_to"], found["recipient_count"], found["attachments_count"]) == ("Ask@acme.test", 4, 1)
+    record = shared_service.post("/v1/emails", EMAIL | extra).json
+    assert (record["to"], record["to_addresses"], record["cc"], record["bcc"]) == (to[0], to, cc, bcc)
+    assert (record["reply_to"], record["recipient_count"], record["attachments_count"]) == ("Ask@acme.test", 4, 1)
 
 
 def test_repeated_addresses_stay_and_count(shared_service: Service) -> None:
     twice = ["delivered@simulator.test", "DELIVERED@simulator.test"]
     answer = shared_service.post("/v1/emails", EMAIL | {"to": twice, "cc": twice})
     assert (answer.json["to_addresses"], answer.json["cc"], answer.json["recipient_count"]) == (twice, twice, 4)
-    found = shared_service.get(f"/v1/emails/{answer.json['id']}").json
-    assert [(r["address"], r["kind"]) for r in found["recipients"]] == [("delivered@simulator.test", "to")]
+    record = shared_service.get(f"/v1/emails/{answer.json['id']}").json
+    assert [(r["address"], r["kind"]) for r in record["recipients"]] == [("delivered@simulator.test", "to")]
 
 
-def test_template_mode_owns_the_subject(shared_service: Service) -> None:
-    found = shared_service.post("/v1/emails", WELCOME)
-    assert (found.status, found.json["subject"]) == (202, "Welcome, Ada")
+def test_a_template_sets_the_subject(shared_service: Service) -> None:
+    response = shared_service.post("/v1/emails", WELCOME)
+    assert (response.status, response.json["subject"]) == (202, "Welcome, Ada")
 
 
 @pytest.mark.parametrize(
@@ -72,21 +72,21 @@ def test_template_mode_owns_the_subject(shared_service: Service) -> None:
     [{"name": "Ada"}, {"customer.name": "Ada"}, {"customer": {"name": "Ada"}}, {"name": "Ada", "customer.name": "Ada"}],
 )
 def test_three_ways_to_name_a_variable(shared_service: Service, variables: Body) -> None:
-    found = shared_service.post("/v1/emails", WELCOME | {"variables": variables})
-    assert (found.status, found.json["subject"]) == (202, "Welcome, Ada")
+    response = shared_service.post("/v1/emails", WELCOME | {"variables": variables})
+    assert (response.status, response.json["subject"]) == (202, "Welcome, Ada")
 
 
 @pytest.mark.parametrize(("value", "text"), [(7, "7"), (1.5, "1.5"), (True, "true"), ("{{brand.name}}",) * 2])
-def test_values_become_text_and_are_never_read_again(shared_service: Service, value: Any, text: str) -> None:
-    found = shared_service.post("/v1/emails", WELCOME | {"variables": {"name": value}})
-    assert (found.status, found.json["subject"]) == (202, f"Welcome, {text}")
+def test_values_are_converted_to_text_and_not_reparsed(shared_service: Service, value: Any, text: str) -> None:
+    response = shared_service.post("/v1/emails", WELCOME | {"variables": {"name": value}})
+    assert (response.status, response.json["subject"]) == (202, f"Welcome, {text}")
 
 
 @pytest.mark.parametrize(
     "extra",
     [
-        {"to": many(50)},
-        {"to": many(20), "cc": many(20), "bcc": many(10)},
+        {"to": addresses(50)},
+        {"to": addresses(20), "cc": addresses(20), "bcc": addresses(10)},
         {"subject": "é" * 200},
         {"html": "", "text": " "},
         {"attachments": [FILE] * 20},
@@ -148,15 +148,15 @@ def test_a_suppressed_recipient_refuses_the_send(shared_service: Service, field:
     assert shared_service.get("/v1/me").json["email_quota"] == before
 
 
-def test_a_suppressed_bcc_is_dropped_in_silence(shared_service: Service) -> None:
+def test_a_suppressed_bcc_is_dropped_silently(shared_service: Service) -> None:
     bcc = ["Gone@example.com", "delivered+b@simulator.test", "suppressed@simulator.test"]
     answer = shared_service.post("/v1/emails", EMAIL | {"bcc": bcc})
     assert (answer.status, answer.json["bcc"], answer.json["recipient_count"]) == (202, [bcc[1]], 2)
-    found = shared_service.get(f"/v1/emails/{answer.json['id']}")
-    assert b"gone@example.com" not in found.raw.lower()
+    response = shared_service.get(f"/v1/emails/{answer.json['id']}")
+    assert b"gone@example.com" not in response.raw.lower()
 
 
-def test_a_bcc_address_is_never_named(shared_service: Service) -> None:
+def test_a_refusal_never_names_a_bcc_address(shared_service: Service) -> None:
     for key, bcc in (("ACME", "canary@@x"), ("SANDBOX", "canary@example.com")):
         body = {"to": "delivered@simulator.test", "subject": "x", "text": "x", "bcc": [bcc]}
         answer = shared_service.post("/v1/emails", body | ({"from": "a@acme.test"} if key == "ACME" else {}), key=key)
@@ -227,10 +227,16 @@ ROWS: list[tuple[str, Body, int, str, str | None]] = [
     ("SANDBOX", {"from": None, "to": "other@simulator.test"}, 403, "recipient_not_allowed", "to"),
     (LIVE, {"to": "gone@example.com"}, 403, "recipient_suppressed", "to"),
     (LIVE, {"to": "suppressed+x@simulator.test"}, 403, "recipient_suppressed", "to"),
-    (LIVE, {"to": many(51)}, 400, "too_many_recipients", "to"),
-    (LIVE, {"cc": many(51)}, 400, "too_many_recipients", "cc"),
-    (LIVE, {"bcc": many(51)}, 400, "too_many_recipients", "bcc"),
-    (LIVE, {"to": many(20), "cc": many(20), "bcc": ["gone@example.com"] * 11}, 400, "too_many_recipients", None),
+    (LIVE, {"to": addresses(51)}, 400, "too_many_recipients", "to"),
+    (LIVE, {"cc": addresses(51)}, 400, "too_many_recipients", "cc"),
+    (LIVE, {"bcc": addresses(51)}, 400, "too_many_recipients", "bcc"),
+    (
+        LIVE,
+        {"to": addresses(20), "cc": addresses(20), "bcc": ["gone@example.com"] * 11},
+        400,
+        "too_many_recipients",
+        None,
+    ),
     (LIVE, {"subject": "é" * 201}, 400, "subject_too_long", "subject"),
     (LIVE, {"subject": "two\nlines"}, 400, "invalid_subject", "subject"),
     (LIVE, {"subject": "x\r\nBcc: a@b.test"}, 400, "invalid_subject", "subject"),
@@ -245,7 +251,7 @@ ROWS: list[tuple[str, Body, int, str, str | None]] = [
 
 
 @pytest.mark.parametrize(("key", "extra", "status", "code", "param"), ROWS, ids=[f"{r[3]}-{r[0]}" for r in ROWS])
-def test_a_direct_send_is_refused(
+def test_direct_sends_are_refused(
     shared_service: Service, key: str, extra: Body, status: int, code: str, param: str | None
 ) -> None:
     assert_refused(shared_service.post("/v1/emails", EMAIL | extra, key=key), status, code, param)
@@ -272,7 +278,7 @@ TEMPLATE_ROWS: list[tuple[Body, int, str, list[str] | None]] = [
 
 
 @pytest.mark.parametrize(("extra", "status", "code", "names"), TEMPLATE_ROWS)
-def test_a_template_send_is_refused(
+def test_template_sends_are_refused(
     shared_service: Service, extra: Body, status: int, code: str, names: list[str] | None
 ) -> None:
     answer = shared_service.post("/v1/emails", WELCOME | extra)
@@ -281,6 +287,6 @@ def test_a_template_send_is_refused(
         assert answer.json["error"]["details"] == {"variables": names}
 
 
-def test_past_the_quota_without_credit(shared_service: Service) -> None:
+def test_a_send_above_the_quota_needs_credit(shared_service: Service) -> None:
     body = {"to": "a@example.com", "from": "a@broke.test", "template_id": "tpl_broke_email"}
     assert_refused(shared_service.post("/v1/emails", body, key="BROKE"), 400, "insufficient_credit")

@@ -83,21 +83,21 @@ def type_of(code: str) -> str:
 
 def test_the_list_has_every_code_of_spec_and_contract(shared_service: Service) -> None:
     answer = shared_service.get("/v1/errors", key=None)
-    listed = {entry["code"]: entry for entry in answer.json["data"]}
-    assert {code: entry["status"] for code, entry in listed.items()} == CODES
-    for code, entry in listed.items():
+    entries = {entry["code"]: entry for entry in answer.json["data"]}
+    assert {code: entry["status"] for code, entry in entries.items()} == CODES
+    for code, entry in entries.items():
         assert entry["type"] == type_of(code)
         assert entry["meaning"] and entry["fix"]
 
 
-def test_every_doc_url_leads_to_its_code(shared_service: Service) -> None:
+def test_every_doc_url_has_an_anchor(shared_service: Service) -> None:
     page = shared_service.get("/docs/errors", key=None).raw.decode()
     for code in CODES:
         assert f'id="{code}"' in page
 
 
 # One request for each status and type.
-ASKED: dict[str, tuple[str, str, Body | bytes | None, str | None]] = {
+REQUEST_BY_CODE: dict[str, tuple[str, str, Body | bytes | None, str | None]] = {
     "invalid_request": ("POST", "/v1/sms", {"surprise": 1}, "ACME"),
     "payload_too_large": ("POST", "/v1/sms", b" " * 65537, "ACME"),
     "missing_variable": ("POST", "/v1/sms", SMS | {"variables": {}}, "ACME"),
@@ -118,16 +118,16 @@ ASKED: dict[str, tuple[str, str, Body | bytes | None, str | None]] = {
 }
 
 
-def ask(service: Service, code: str, **headers: str) -> Answer:
-    method, path, body, key = ASKED[code]
+def provoke(service: Service, code: str, **headers: str) -> Answer:
+    method, path, body, key = REQUEST_BY_CODE[code]
     answer = service.ask(method, path, body, key=key, headers=headers)
     assert answer.status == CODES[code]
     return answer
 
 
-@pytest.mark.parametrize("code", ASKED)
-def test_the_envelope(shared_service: Service, code: str) -> None:
-    answer = ask(shared_service, code)
+@pytest.mark.parametrize("code", REQUEST_BY_CODE)
+def test_error_envelope(shared_service: Service, code: str) -> None:
+    answer = provoke(shared_service, code)
     assert answer.headers["content-type"] == "application/json"
     assert tuple(answer.json) == ("error",)
     error = answer.json["error"]
@@ -141,10 +141,10 @@ def test_the_envelope(shared_service: Service, code: str) -> None:
 
 
 @pytest.mark.parametrize("accept", ["application/problem+json", "text/html, Application/Problem+JSON;q=0.9"])
-@pytest.mark.parametrize("code", ASKED)
+@pytest.mark.parametrize("code", REQUEST_BY_CODE)
 def test_problem_json(shared_service: Service, code: str, accept: str) -> None:
-    answer = ask(shared_service, code, Accept=accept)
-    plain = ask(shared_service, code).json["error"]
+    answer = provoke(shared_service, code, Accept=accept)
+    plain = provoke(shared_service, code).json["error"]
     assert answer.headers["content-type"] == "application/problem+json"
     problem = answer.json
     assert {"type", "title", "status", "detail", "instance", "code", "param", "request_id"} <= problem.keys()
@@ -162,7 +162,7 @@ def test_problem_json(shared_service: Service, code: str, accept: str) -> None:
         "application/problem+jsonp",
     ],
 )
-def test_who_does_not_want_problem_json_gets_none(shared_service: Service, accept: str) -> None:
+def test_problem_json_is_returned_only_if_preferred(shared_service: Service, accept: str) -> None:
     answer = shared_service.get("/v1/nothing", headers={"Accept": accept})
     assert (answer.status, answer.headers["content-type"], answer.code) == (404, "application/json", "not_found")
 
@@ -181,7 +181,7 @@ def test_every_answer_has_its_own_request_id(shared_service: Service, path: str)
 
 @pytest.mark.parametrize("code", ["missing_api_key", "invalid_api_key"])
 def test_both_401s_ask_for_a_bearer(shared_service: Service, code: str) -> None:
-    assert ask(shared_service, code).headers["www-authenticate"] == "Bearer"
+    assert provoke(shared_service, code).headers["www-authenticate"] == "Bearer"
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_both_401s_ask_for_a_bearer(shared_service: Service, code: str) -> None:
         ("/healthz", "GET, HEAD"),
     ],
 )
-def test_a_405_says_what_is_allowed(shared_service: Service, path: str, allow: str) -> None:
+def test_a_405_lists_the_allowed_methods(shared_service: Service, path: str, allow: str) -> None:
     answer = shared_service.ask("PUT", path)
     assert_refused(answer, 405, "method_not_allowed")
     assert answer.headers["allow"] == allow
@@ -204,7 +204,7 @@ def test_a_405_says_what_is_allowed(shared_service: Service, path: str, allow: s
 @pytest.mark.parametrize(
     "path", ["/", "/v1", "/v1/", "/v1/emails/", "/v1/emails/a/b", "/v1/verify/x/checks", "//v1/me"]
 )
-def test_no_such_route(shared_service: Service, path: str) -> None:
+def test_unknown_routes_return_404(shared_service: Service, path: str) -> None:
     assert_refused(shared_service.get(path), 404, "not_found")
 
 
@@ -212,23 +212,31 @@ def test_no_such_route(shared_service: Service, path: str) -> None:
 
 
 @pytest.mark.parametrize("header", [None, "", "Bearer", "Basic YTpi", TOKENS["ACME"], f"Token {TOKENS['ACME']}"])
-def test_no_bearer_is_a_missing_key(shared_service: Service, header: str | None) -> None:
+def test_another_scheme_is_a_missing_key(shared_service: Service, header: str | None) -> None:
     headers = {} if header is None else {"Authorization": header}
     assert_refused(shared_service.get("/v1/me", key=None, headers=headers), 401, "missing_api_key")
 
 
-def test_one_body_for_every_wrong_key(shared_service: Service) -> None:
-    good = TOKENS["ACME"]
-    wrong = ["hk_", "x", good[:-1], good + "0", good[:-1] + ("0" if good[-1] != "0" else "1"), good.lower(), "hk_é"]
+def test_every_invalid_key_gets_the_same_body(shared_service: Service) -> None:
+    valid = TOKENS["ACME"]
+    invalid = [
+        "hk_",
+        "x",
+        valid[:-1],
+        valid + "0",
+        valid[:-1] + ("0" if valid[-1] != "0" else "1"),
+        valid.lower(),
+        "hk_é",
+    ]
     bodies = set()
-    for token in wrong:
+    for token in invalid:
         answer = shared_service.get("/v1/me", key=None, headers={"Authorization": f"Bearer {token}"})
         assert_refused(answer, 401, "invalid_api_key")
         bodies.add(answer.raw.replace(answer.headers["x-request-id"].encode(), b""))
     assert len(bodies) == 1
 
 
-def test_bearer_in_any_case(shared_service: Service) -> None:
+def test_bearer_is_case_insensitive(shared_service: Service) -> None:
     for word in ("bearer", "BEARER"):
         assert (
             shared_service.get("/v1/me", key=None, headers={"Authorization": f"{word} {TOKENS['ACME']}"}).status == 200
@@ -237,4 +245,4 @@ def test_bearer_in_any_case(shared_service: Service) -> None:
 
 @pytest.mark.parametrize("code", ["no_carrier_available"])
 def test_retry_after_is_a_whole_number(shared_service: Service, code: str) -> None:
-    assert int(ask(shared_service, code).headers["retry-after"]) >= 1
+    assert int(provoke(shared_service, code).headers["retry-after"]) >= 1

@@ -20,13 +20,13 @@ def newest(service: Service) -> str:
     return str(page["data"][0]["id"]) if page["data"] else ""
 
 
-def told(service: Service, message: Any, after: str) -> Any:
+def message_events(service: Service, message: Any, after: str) -> Any:
     """A message's events, once all of them are in the feed."""
-    wanted = [event["id"] for event in message["events"] if event["sequence"]]
+    expected = [event["id"] for event in message["events"] if event["sequence"]]
 
     def check() -> Any:
-        found = [event for event in feed(service, after)["data"] if event["data"].get("id") == message["id"]]
-        return found if [event["id"] for event in found] == wanted else None
+        events = [event for event in feed(service, after)["data"] if event["data"].get("id") == message["id"]]
+        return events if [event["id"] for event in events] == expected else None
 
     return until(check)
 
@@ -35,7 +35,7 @@ def test_a_messages_events_in_order(shared_service: Service) -> None:
     send(shared_service, "/v1/sms", SMS)
     start = newest(shared_service)
     message = send(shared_service, "/v1/whatsapp", WHATSAPP, status="read")
-    events = told(shared_service, message, start)
+    events = message_events(shared_service, message, start)
     assert [tuple(event) for event in events] == [BODY] * 3
     assert [event["type"] for event in events] == ["whatsapp.sent", "whatsapp.delivered", "whatsapp.read"]
     assert [event["sequence"] for event in events] == [1, 2, 3]
@@ -48,15 +48,15 @@ def test_a_messages_events_in_order(shared_service: Service) -> None:
 def test_the_cursor_reads_each_event_once(shared_service: Service) -> None:
     start = newest(shared_service)
     message = send(shared_service, "/v1/sms", SMS)
-    whole = [event["id"] for event in told(shared_service, message, start)]
+    expected = [event["id"] for event in message_events(shared_service, message, start)]
     first = feed(shared_service, start, 1)
-    assert ([event["id"] for event in first["data"]], first["has_more"]) == (whole[:1], True)
-    rest = feed(shared_service, whole[0])
-    assert [event["id"] for event in rest["data"]] == whole[1:]
-    assert feed(shared_service, whole[-1]) == {"object": "list", "has_more": False, "data": []}
+    assert ([event["id"] for event in first["data"]], first["has_more"]) == (expected[:1], True)
+    rest = feed(shared_service, expected[0])
+    assert [event["id"] for event in rest["data"]] == expected[1:]
+    assert feed(shared_service, expected[-1]) == {"object": "list", "has_more": False, "data": []}
 
 
-def test_twenty_unless_told_otherwise(shared_service: Service) -> None:
+def test_the_default_page_has_20_events(shared_service: Service) -> None:
     start = newest(shared_service)
     for _ in range(11):
         shared_service.post("/v1/sms", SMS)
@@ -68,11 +68,11 @@ def test_twenty_unless_told_otherwise(shared_service: Service) -> None:
 @pytest.mark.parametrize(
     "query", ["after=eml_1", "after=evt_1", "after=1", "limit=0", "limit=101", "limit=x", "type=sms.sent", "order=up"]
 )
-def test_wrong_pages(shared_service: Service, query: str) -> None:
+def test_invalid_page_parameters_are_refused(shared_service: Service, query: str) -> None:
     assert_refused(shared_service.get(f"/v1/events?{query}"), 400, "invalid_request", query.split("=")[0])
 
 
-def test_after_of_an_event_that_the_team_does_not_have_is_refused(shared_service: Service) -> None:
+def test_after_with_another_teams_event_is_refused(shared_service: Service) -> None:
     send(shared_service, "/v1/sms", SMS)
     last = until(lambda: newest(shared_service))
     unknown = f"{last[:4]}{'0' * 26}"
@@ -85,9 +85,9 @@ def test_after_of_an_event_that_the_team_does_not_have_is_refused(shared_service
 def test_order_newest_is_the_feed_read_backwards(shared_service: Service) -> None:
     start = newest(shared_service)
     message = send(shared_service, "/v1/sms", SMS)
-    whole = [event["id"] for event in told(shared_service, message, start)]
-    page = shared_service.get(f"/v1/events?order=newest&limit={len(whole)}").json
-    assert [event["id"] for event in page["data"]] == whole[::-1]
+    expected = [event["id"] for event in message_events(shared_service, message, start)]
+    page = shared_service.get(f"/v1/events?order=newest&limit={len(expected)}").json
+    assert [event["id"] for event in page["data"]] == expected[::-1]
 
 
 def test_a_team_sees_only_its_own(shared_service: Service) -> None:

@@ -15,12 +15,12 @@ from heliograph.domain.setup.keys import make_token, parse_token, token_hash
 from heliograph.domain.setup.records import Key, TeamRecord
 from heliograph.storage.store import Store
 from heliograph.web.budget import ByteBudget
-from heliograph.web.paging import Listed
+from heliograph.web.paging import ListPage
 from heliograph.web.request import Response
 from heliograph.web.route import Route
 from heliograph.web.router import Router
 from tests.clocks import TestClock
-from tests.dashboard.inside import set_up
+from tests.dashboard.inside import write_records
 from tests.make_request import asked
 from tests.storage.test_idempotency import make_context, make_management
 
@@ -33,8 +33,8 @@ KEYED = {"authorization": f"Bearer {TOKEN}", "x-postmark-server-token": TOKEN, "
 BASIC = {"authorization": "Basic " + b64encode(f"AC1:{TOKEN}".encode()).decode()}
 
 # A hook is known by what signed it, not by a key that every request shows.
-FOREIGN = [route for surface in SURFACES if not surface.signed for route in surface.routes]
-EVERY = [*ROUTES, *FOREIGN]
+FOREIGN = [route for surface in SURFACES if not surface.has_signed_body for route in surface.routes]
+ALL_ROUTES = [*ROUTES, *FOREIGN]
 LIMITS = {b"ratelimit-limit", b"ratelimit-remaining", b"ratelimit-reset"}
 CURSORS = {"/v1/inbox": {"before"}}  # where `after` means newer
 
@@ -43,12 +43,12 @@ CURSORS = {"/v1/inbox": {"before"}}  # where `after` means newer
 async def api(store: Store, clock: TestClock) -> Api:
     team = TeamRecord(ref=1, id="team_a", name="A", mode="live", rate_limit=100_000)
     key = Key(id=PUBLIC, team="team_a", name="k", hash=token_hash(TOKEN), scopes=("send", "manage"))
-    await set_up(store, ("team", "team_a", team, "team_a"), ("key", PUBLIC, key, "team_a"))
+    await write_records(store, ("team", "team_a", team, "team_a"), ("key", PUBLIC, key, "team_a"))
     context = make_context(store, clock)
     return Api(context, make_management(context), Admission(context, RateLimits()), ByteBudget(), SURFACES)
 
 
-async def ask(api: Api, method: str, path: str, body: bytes = b"{}") -> Response:
+async def send_request(api: Api, method: str, path: str, body: bytes = b"{}") -> Response:
     headers = {"content-type": "application/json", **KEYED, **(BASIC if path.startswith("/compat/twilio") else {})}
     return await api(asked(method, path, headers, b"" if method in ("GET", "HEAD") else body))
 
@@ -57,50 +57,50 @@ def path_of(route: Route) -> str:
     return re.sub(r"{\w+}", "none", route.path)
 
 
-async def test_headers_of_every_answer(api: Api) -> None:
+async def test_every_response_has_the_common_headers(api: Api) -> None:
     """Of a GET, of a body that is refused, and of what there is not."""
-    calls = [(route.method, path_of(route)) for route in EVERY] + [("GET", "/v1/none"), ("PUT", "/v1/emails")]
+    calls = [(route.method, path_of(route)) for route in ALL_ROUTES] + [("GET", "/v1/none"), ("PUT", "/v1/emails")]
     for method, path in calls:
-        answer = await ask(api, method, path, b"[]")
+        answer = await send_request(api, method, path, b"[]")
         names = dict(answer.headers)
         assert names.keys() >= LIMITS, (method, path, answer.status)
         if path.startswith(("/v1/", "/compat/")):
             assert names.get(b"cache-control") == b"no-store", (method, path, answer.status)
 
 
-async def test_a_body_that_breaks_off_is_answered_with_them_too(api: Api) -> None:
+async def test_an_incomplete_body_gets_the_headers_too(api: Api) -> None:
     request = asked("POST", "/v1/emails", KEYED)
-    assert dict(api.refused(InvalidRequest("Broken."), request).headers).keys() >= {*LIMITS, b"cache-control"}
-    assert not dict(api.refused(InvalidRequest("Broken.")).headers).keys() & LIMITS
+    assert dict(api.refusal_response(InvalidRequest("Broken."), request).headers).keys() >= {*LIMITS, b"cache-control"}
+    assert not dict(api.refusal_response(InvalidRequest("Broken.")).headers).keys() & LIMITS
 
 
-async def test_head_is_where_get_is(api: Api) -> None:
-    for route in EVERY:
+async def test_head_is_served_for_every_get_route(api: Api) -> None:
+    for route in ALL_ROUTES:
         if route.method == "GET":
-            got, head = [await ask(api, method, path_of(route)) for method in ("GET", "HEAD")]
+            got, head = [await send_request(api, method, path_of(route)) for method in ("GET", "HEAD")]
             assert head.status == got.status, route.name
 
 
-async def test_head_is_allowed_where_get_is(api: Api) -> None:
-    answer = await ask(api, "PUT", "/v1/suppressions")
+async def test_allow_lists_head_for_get_routes(api: Api) -> None:
+    answer = await send_request(api, "PUT", "/v1/suppressions")
     assert dict(answer.headers)[b"allow"] == b"GET, HEAD, POST"
-    assert (await ask(api, "HEAD", "/v1/sms/batch")).status == 405
+    assert (await send_request(api, "HEAD", "/v1/sms/batch")).status == 405
 
 
 @pytest.mark.parametrize(
     "route", [route for route in ROUTES if isinstance(route.answer, type)], ids=lambda one: one.name
 )
-def test_every_list_has_pages(route: Route) -> None:
-    is_list = issubclass(route.answer, Listed) or "has_more" in getattr(route.answer, "__struct_fields__", ())
+def test_every_list_is_paginated(route: Route) -> None:
+    is_list = issubclass(route.answer, ListPage) or "has_more" in getattr(route.answer, "__struct_fields__", ())
     if is_list:
         assert {"limit", "after"} | CURSORS.get(route.path, set()) <= set(route.query_names)
 
 
-def test_a_head_of_its_own_is_kept() -> None:
+def test_an_explicit_head_route_has_precedence() -> None:
     async def call(_: object) -> Response:
         return Response(200, b"")
 
-    own = Route(method="HEAD", path="/a", call=call, summary="")
+    head_route = Route(method="HEAD", path="/a", call=call, summary="")
     get = Route(method="GET", path="/a", call=call, summary="")
-    for order in ((own, get), (get, own)):
-        assert Router(order).find("HEAD", "/a", b"/a")[0] is own
+    for order in ((head_route, get), (get, head_route)):
+        assert Router(order).find("HEAD", "/a", b"/a")[0] is head_route

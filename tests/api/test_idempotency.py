@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from heliograph.accept.idempotency import _fingerprint
-from heliograph.domain.limits import IN_THREAD
+from heliograph.domain.limits import PARSE_IN_THREAD_MIN
 from heliograph.domain.sending import idempotency
 from heliograph.web.route import Call
 from tests.api.sends import EMAIL, SENDS, SMS, WELCOME, assert_refused
@@ -20,7 +20,7 @@ from tests.service import SETUP, TOKENS, Answer, Service, until
 REPLAYED = "idempotency-replayed"
 
 
-def once(service: Service, path: str, body: object, name: str, key: str = "ACME") -> Answer:
+def send_with_key(service: Service, path: str, body: object, name: str, key: str = "ACME") -> Answer:
     return service.post(path, body, key=key, headers={"Idempotency-Key": name})
 
 
@@ -30,40 +30,40 @@ def ids(service: Service, path: str) -> list[str]:
 
 @pytest.mark.parametrize("path", SENDS)
 def test_a_retry_gets_the_first_answer_and_sends_nothing(shared_service: Service, path: str) -> None:
-    first = once(shared_service, path, SENDS[path], f"retry {path}")
+    first = send_with_key(shared_service, path, SENDS[path], f"retry {path}")
     assert first.status == 202 and REPLAYED not in first.headers
     before = ids(shared_service, path)
     for _ in range(2):
-        again = once(shared_service, path, SENDS[path], f"retry {path}")
-        assert (again.status, again.raw, again.headers[REPLAYED]) == (202, first.raw, "true")
-        assert again.headers["content-type"] == first.headers["content-type"]
-        assert again.headers["x-request-id"] != first.headers["x-request-id"]
+        retried = send_with_key(shared_service, path, SENDS[path], f"retry {path}")
+        assert (retried.status, retried.raw, retried.headers[REPLAYED]) == (202, first.raw, "true")
+        assert retried.headers["content-type"] == first.headers["content-type"]
+        assert retried.headers["x-request-id"] != first.headers["x-request-id"]
     assert ids(shared_service, path) == before
 
 
 @pytest.mark.parametrize("path", SENDS)
-def test_without_a_key_every_request_sends(shared_service: Service, path: str) -> None:
+def test_every_request_without_a_key_sends(shared_service: Service, path: str) -> None:
     answers = [shared_service.post(path, SENDS[path]) for _ in range(2)]
     assert answers[0].json["id"] != answers[1].json["id"]
 
 
 @pytest.mark.parametrize("path", SENDS)
 def test_a_different_body_is_refused_and_changes_nothing(shared_service: Service, path: str) -> None:
-    first = once(shared_service, path, SENDS[path], f"reused {path}")
+    first = send_with_key(shared_service, path, SENDS[path], f"reused {path}")
     others: list[object] = [SENDS[path] | {"to": "nobody"}, {}, [], SENDS[path] | {"surprise": 1}]
     for body in others:
-        answer = once(shared_service, path, body, f"reused {path}")
+        answer = send_with_key(shared_service, path, body, f"reused {path}")
         assert_refused(answer, 409, "idempotency_key_reused", "Idempotency-Key")
         assert answer.json["error"]["type"] == "idempotency_error"
-    assert once(shared_service, path, SENDS[path], f"reused {path}").raw == first.raw
+    assert send_with_key(shared_service, path, SENDS[path], f"reused {path}").raw == first.raw
 
 
 @pytest.mark.parametrize("path", SENDS)
 def test_an_error_releases_the_key(shared_service: Service, path: str) -> None:
     bad = SENDS[path] | {"to": "nobody"}
     for body in (bad, SENDS[path] | {"surprise": 1}):
-        assert once(shared_service, path, body, f"released {path}").status == 400
-    answer = once(shared_service, path, SENDS[path], f"released {path}")
+        assert send_with_key(shared_service, path, body, f"released {path}").status == 400
+    answer = send_with_key(shared_service, path, SENDS[path], f"released {path}")
     assert answer.status == 202 and REPLAYED not in answer.headers
 
 
@@ -82,26 +82,28 @@ def test_every_kind_of_refusal_releases_the_key(
     shared_service: Service, path: str, body: dict[str, object], status: int
 ) -> None:
     name = f"refused {status} {path} {body.get('template_id')}"
-    assert once(shared_service, path, body, name).status == status
-    assert once(shared_service, path, SENDS[path], name).status == 202
+    assert send_with_key(shared_service, path, body, name).status == status
+    assert send_with_key(shared_service, path, SENDS[path], name).status == 202
 
 
 def test_a_refusal_of_the_last_check_releases_the_key(shared_service: Service) -> None:
     body = {"to": "+447400000301", "template_id": "tpl_broke_sms", "variables": {"name": "x"}}
-    assert once(shared_service, "/v1/sms", body, "no credit", key="BROKE").code == "insufficient_credit"
-    assert once(shared_service, "/v1/sms", body | {"to": "+15005550006"}, "no credit", key="BROKE").status == 202
+    assert send_with_key(shared_service, "/v1/sms", body, "no credit", key="BROKE").code == "insufficient_credit"
+    assert (
+        send_with_key(shared_service, "/v1/sms", body | {"to": "+15005550006"}, "no credit", key="BROKE").status == 202
+    )
 
 
 def test_key_order_and_white_space_do_not_matter(shared_service: Service) -> None:
-    first = once(shared_service, "/v1/emails", WELCOME, "canonical")
+    first = send_with_key(shared_service, "/v1/emails", WELCOME, "canonical")
     turned = dict(reversed(WELCOME.items()))
     for raw in (
         json.dumps(turned).encode(),
         json.dumps(WELCOME, indent=4).encode(),
         json.dumps(WELCOME).replace("Ada", "\\u0041da").encode(),
     ):
-        again = once(shared_service, "/v1/emails", raw, "canonical")
-        assert (again.raw, again.headers[REPLAYED]) == (first.raw, "true")
+        retried = send_with_key(shared_service, "/v1/emails", raw, "canonical")
+        assert (retried.raw, retried.headers[REPLAYED]) == (first.raw, "true")
 
 
 @pytest.mark.parametrize(
@@ -115,37 +117,39 @@ def test_key_order_and_white_space_do_not_matter(shared_service: Service) -> Non
 )
 def test_different_json_is_a_different_body(shared_service: Service, one: object, two: object) -> None:
     name = f"different {one}"
-    assert once(shared_service, "/v1/emails", WELCOME | {"variables": one}, name).status == 202
-    answer = once(shared_service, "/v1/emails", WELCOME | {"variables": two}, name)
+    assert send_with_key(shared_service, "/v1/emails", WELCOME | {"variables": one}, name).status == 202
+    answer = send_with_key(shared_service, "/v1/emails", WELCOME | {"variables": two}, name)
     assert_refused(answer, 409, "idempotency_key_reused")
 
 
 def test_another_path_is_another_request(shared_service: Service) -> None:
     body = {"to": "+15005550006", "template_id": "tpl_sms", "variables": {"parcel": "x"}}
-    assert once(shared_service, "/v1/sms", body, "two paths").status == 202
-    assert_refused(once(shared_service, "/v1/whatsapp", body, "two paths"), 409, "idempotency_key_reused")
+    assert send_with_key(shared_service, "/v1/sms", body, "two paths").status == 202
+    assert_refused(send_with_key(shared_service, "/v1/whatsapp", body, "two paths"), 409, "idempotency_key_reused")
 
 
 def test_two_api_keys_never_collide(shared_service: Service) -> None:
-    answers = [once(shared_service, "/v1/sms", SMS, "shared name", key=key) for key in ("ACME", "ACME_SEND")]
+    answers = [send_with_key(shared_service, "/v1/sms", SMS, "shared name", key=key) for key in ("ACME", "ACME_SEND")]
     assert [answer.status for answer in answers] == [202, 202]
     assert answers[0].json["id"] != answers[1].json["id"]
     assert all(REPLAYED not in answer.headers for answer in answers)
 
 
 @pytest.mark.parametrize("name", ["x", "x" * 255, " inner space ", "~!@#$%^&*()", "a,b"])
-def test_good_forms(shared_service: Service, name: str) -> None:
-    assert once(shared_service, "/v1/sms", SMS, name).status == 202
+def test_valid_keys_are_accepted(shared_service: Service, name: str) -> None:
+    assert send_with_key(shared_service, "/v1/sms", SMS, name).status == 202
 
 
 @pytest.mark.parametrize("path", SENDS)
 @pytest.mark.parametrize("name", ["", "x" * 256, "schlüssel", "a\tb"])
-def test_bad_forms(shared_service: Service, path: str, name: str) -> None:
-    assert_refused(once(shared_service, path, SENDS[path], name), 400, "invalid_idempotency_key", "Idempotency-Key")
+def test_invalid_keys_are_refused(shared_service: Service, path: str, name: str) -> None:
+    assert_refused(
+        send_with_key(shared_service, path, SENDS[path], name), 400, "invalid_idempotency_key", "Idempotency-Key"
+    )
 
 
 @pytest.mark.parametrize("second", ["a", "b"])
-def test_the_header_sent_twice(shared_service: Service, second: str) -> None:
+def test_a_repeated_header_is_refused(shared_service: Service, second: str) -> None:
     raw = json.dumps(SMS).encode()
     head = (
         "POST /v1/sms HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\n"
@@ -160,8 +164,8 @@ def test_the_header_sent_twice(shared_service: Service, second: str) -> None:
 
 
 def test_a_dry_run_leaves_the_key_alone(shared_service: Service) -> None:
-    assert once(shared_service, "/v1/sms?dry_run=true", SMS, "rehearsed").status == 200
-    answer = once(shared_service, "/v1/sms", SMS, "rehearsed")
+    assert send_with_key(shared_service, "/v1/sms?dry_run=true", SMS, "rehearsed").status == 200
+    answer = send_with_key(shared_service, "/v1/sms", SMS, "rehearsed")
     assert answer.status == 202 and REPLAYED not in answer.headers
 
 
@@ -169,7 +173,7 @@ def at_once(service: Service, bodies: list[object], name: str) -> list[Answer]:
     answers: list[Answer] = []
 
     def run(body: object) -> None:
-        answers.append(once(service, "/v1/whatsapp", body, name))
+        answers.append(send_with_key(service, "/v1/whatsapp", body, name))
 
     threads = [threading.Thread(target=run, args=(body,)) for body in bodies]
     for thread in threads:
@@ -179,7 +183,7 @@ def at_once(service: Service, bodies: list[object], name: str) -> list[Answer]:
     return answers
 
 
-def test_one_message_for_twenty_at_once_and_the_others_wait(shared_service: Service) -> None:
+def test_twenty_concurrent_requests_create_one_message(shared_service: Service) -> None:
     """Until one of the twenty met the first while it still ran."""
     body = SENDS["/v1/whatsapp"]
     waiting: list[Answer] = []
@@ -200,7 +204,7 @@ def test_one_message_for_twenty_at_once_and_the_others_wait(shared_service: Serv
         assert answer.json["error"]["type"] == "idempotency_error"
 
 
-def test_a_different_body_is_told_before_in_progress(shared_service: Service) -> None:
+def test_a_different_body_is_reported_before_in_progress(shared_service: Service) -> None:
     """Whoever comes first: the other one is reused, never in progress."""
     for i in range(10):
         bodies = [SENDS["/v1/whatsapp"] | {"variables": {"parcel": str(n)}} for n in range(8)]
@@ -209,10 +213,10 @@ def test_a_different_body_is_told_before_in_progress(shared_service: Service) ->
         assert codes == ["None"] + ["idempotency_key_reused"] * 7
 
 
-def test_a_replay_wins_over_later_changes(service: Service, tmp_path: Path) -> None:
+def test_a_replay_ignores_later_changes(service: Service, tmp_path: Path) -> None:
     """On both databases: the templates go, the answers stay."""
     sends = {"/v1/emails": WELCOME, "/v1/sms": SMS}
-    first = {path: once(service, path, body, f"kept {path}") for path, body in sends.items()}
+    first = {path: send_with_key(service, path, body, f"kept {path}") for path, body in sends.items()}
     changed = tmp_path / "changed.toml"
     text = SETUP.read_text()
     for name in ("tpl_welcome", "tpl_sms"):
@@ -221,18 +225,18 @@ def test_a_replay_wins_over_later_changes(service: Service, tmp_path: Path) -> N
     service.apply(changed)
     until(lambda: service.post("/v1/sms", SMS).code == "template_not_found")
     for path, body in sends.items():
-        again = once(service, path, body, f"kept {path}")
-        assert (again.status, again.raw, again.headers[REPLAYED]) == (202, first[path].raw, "true")
-        assert once(service, path, body, f"new {path}").code == "template_not_found"
+        retried = send_with_key(service, path, body, f"kept {path}")
+        assert (retried.status, retried.raw, retried.headers[REPLAYED]) == (202, first[path].raw, "true")
+        assert send_with_key(service, path, body, f"new {path}").code == "template_not_found"
 
 
 def test_a_replay_survives_a_restart(service: Service) -> None:
-    first = {path: once(service, path, body, f"restart {path}") for path, body in SENDS.items()}
+    first = {path: send_with_key(service, path, body, f"restart {path}") for path, body in SENDS.items()}
     service.kill()
     service.start()
     for path, body in SENDS.items():
-        again = once(service, path, body, f"restart {path}")
-        assert (again.status, again.raw, again.headers[REPLAYED]) == (202, first[path].raw, "true")
+        retried = send_with_key(service, path, body, f"restart {path}")
+        assert (retried.status, retried.raw, retried.headers[REPLAYED]) == (202, first[path].raw, "true")
 
 
 def test_a_large_body_is_fingerprinted_off_the_loop_also_without_a_length(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,8 +244,8 @@ def test_a_large_body_is_fingerprinted_off_the_loop_also_without_a_length(monkey
     for name in ("fingerprint", "fingerprint_in_steps"):
         monkeypatch.setattr(idempotency, name, lambda path, body: threads.append(threading.get_ident()))
     request = asked("POST", "/v1/emails", headers={"idempotency-key": "a"})  # chunked: no content-length
-    for size in (IN_THREAD, IN_THREAD + 1):
-        retry = Call(None, None, None, request, {}, None, {}, size).retry()  # type: ignore[arg-type]
+    for size in (PARSE_IN_THREAD_MIN, PARSE_IN_THREAD_MIN + 1):
+        retry = Call(None, None, None, request, {}, None, {}, size).keyed_request()  # type: ignore[arg-type]
         assert retry
         asyncio.run(_fingerprint(retry))
     assert [thread == threading.get_ident() for thread in threads] == [True, False]

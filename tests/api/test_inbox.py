@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from heliograph.api.inbox import WAITS_OF_A_KEY
+from heliograph.api.inbox import WAITS_PER_KEY_MAX
 from tests.api.sends import assert_refused
 from tests.service import Answer, Service
 
@@ -42,47 +42,47 @@ def from_now(service: Service, **query: Any) -> dict[str, str]:
     return {"after": last[0]["id"]} if last else {}
 
 
-def test_a_mail_with_its_code_and_links(shared_service: Service) -> None:
+def test_an_email_shows_its_code_and_links(shared_service: Service) -> None:
     to = fresh()
     id_ = send(shared_service, to)
-    (found,) = read(shared_service, to=to.upper(), wait=10).json["data"]
-    assert tuple(found) == FIELDS
-    assert (found["id"], found["channel"], found["to"], found["subject"]) == (id_, "email", [to], "Sign in")
-    assert (found["text"], found["html"]) == (MAIL["text"], MAIL["html"])
-    assert (found["code"], found["links"]) == ("493028", ["https://acme.com/in?a=1&b=2"])
-    assert "@" in found["from"]
-    assert read(shared_service, path=f"/{id_}").json == found
+    (entry,) = read(shared_service, to=to.upper(), wait=10).json["data"]
+    assert tuple(entry) == FIELDS
+    assert (entry["id"], entry["channel"], entry["to"], entry["subject"]) == (id_, "email", [to], "Sign in")
+    assert (entry["text"], entry["html"]) == (MAIL["text"], MAIL["html"])
+    assert (entry["code"], entry["links"]) == ("493028", ["https://acme.com/in?a=1&b=2"])
+    assert "@" in entry["from"]
+    assert read(shared_service, path=f"/{id_}").json == entry
 
 
-def test_codes_are_for_the_keys_of_a_team_that_says_so(shared_service: Service) -> None:
+def test_codes_are_shown_only_if_the_team_allows_it(shared_service: Service) -> None:
     for phone in ("+447400123457", "+15005550006"):
         id_ = shared_service.post("/v1/verify", {"to": phone}, key="NARROW").json["id"]
-        found = read(shared_service, key="NARROW", path=f"/{id_}").json
-        listed = [one for one in read(shared_service, key="NARROW", to=phone).json["data"] if one["id"] == id_]
-        assert listed == [found]
-        assert (found["channel"], found["code"], found["text"]) == ("verification", None, None)
+        entry = read(shared_service, key="NARROW", path=f"/{id_}").json
+        entries = [item for item in read(shared_service, key="NARROW", to=phone).json["data"] if item["id"] == id_]
+        assert entries == [entry]
+        assert (entry["channel"], entry["code"], entry["text"]) == ("verification", None, None)
 
 
-def test_phones_and_codes_of_verify(shared_service: Service) -> None:
+def test_sms_and_verification_codes_are_listed(shared_service: Service) -> None:
     newer = from_now(shared_service, channel="sms", to="+15005550006")
     sms = send(shared_service, "+15005550006", "/v1/sms", template_id="tpl_sandbox_sms", variables={"parcel": "4821"})
-    (found,) = read(shared_service, channel="sms", to="+15005550006", wait=10, limit=1, **newer).json["data"]
-    assert (found["id"], found["text"], found["html"], found["subject"]) == (sms, "Parcel 4821", None, None)
+    (entry,) = read(shared_service, channel="sms", to="+15005550006", wait=10, limit=1, **newer).json["data"]
+    assert (entry["id"], entry["text"], entry["html"], entry["subject"]) == (sms, "Parcel 4821", None, None)
     newer = from_now(shared_service, to="+447400123458")
     code = send(shared_service, "+447400123458", "/v1/verify")
-    (found,) = read(shared_service, to="+447400123458", wait=10, limit=1, **newer).json["data"]
-    assert (found["id"], found["channel"]) == (code, "verification")
-    assert found["code"] in found["text"]
-    assert read(shared_service, path=f"/{code}").json == found
-    right = shared_service.post(f"/v1/verify/{code}/check", {"code": found["code"]}, key="SANDBOX")
-    assert right.json["verified"] is True
+    (entry,) = read(shared_service, to="+447400123458", wait=10, limit=1, **newer).json["data"]
+    assert (entry["id"], entry["channel"]) == (code, "verification")
+    assert entry["code"] in entry["text"]
+    assert read(shared_service, path=f"/{code}").json == entry
+    checked = shared_service.post(f"/v1/verify/{code}/check", {"code": entry["code"]}, key="SANDBOX")
+    assert checked.json["verified"] is True
     ended = read(shared_service, path=f"/{code}").json
     assert (ended["code"], ended["text"]) == (None, None)
     magic = send(shared_service, "+15005550006", "/v1/verify")
     assert read(shared_service, path=f"/{magic}").json["code"] == "000000"
 
 
-def test_newest_first_page_by_page_and_newer_than(shared_service: Service) -> None:
+def test_the_list_is_newest_first_with_before_and_after(shared_service: Service) -> None:
     to = fresh()
     ids = []
     for n in range(3):
@@ -91,17 +91,17 @@ def test_newest_first_page_by_page_and_newer_than(shared_service: Service) -> No
             read(shared_service, to=to, wait=10, **({"after": ids[-2]} if n else {})).json["data"][0]["id"] == ids[-1]
         )
     page = read(shared_service, to=to, limit=2).json
-    assert ([one["id"] for one in page["data"]], page["has_more"]) == (ids[:0:-1], True)
+    assert ([item["id"] for item in page["data"]], page["has_more"]) == (ids[:0:-1], True)
     page = read(shared_service, to=to, limit=2, before=ids[1]).json
-    assert ([one["id"] for one in page["data"]], page["has_more"]) == (ids[:1], False)
+    assert ([item["id"] for item in page["data"]], page["has_more"]) == (ids[:1], False)
     first = read(shared_service, path=f"/{ids[0]}").json["created_at"]
     newer = read(shared_service, to=to, after=first).json["data"]
-    assert [one["id"] for one in newer] == ids[:0:-1]
+    assert [item["id"] for item in newer] == ids[:0:-1]
     assert len(read(shared_service, to=to, after="0001-01-01T00:00:00Z").json["data"]) == 3  # before there were ids
     assert read(shared_service, to=to, after=ids[2]).json == {"object": "list", "has_more": False, "data": []}
 
 
-def test_waiting_ends_with_the_message(shared_service: Service) -> None:
+def test_wait_returns_as_soon_as_a_message_arrives(shared_service: Service) -> None:
     to = fresh()
     with ThreadPoolExecutor(2) as threads:
         waiting = threads.submit(read, shared_service, to=to, wait=30)
@@ -109,22 +109,22 @@ def test_waiting_ends_with_the_message(shared_service: Service) -> None:
         assert other.result().json["data"] == []  # somebody else's wait is over with nothing
         assert not waiting.done()
         id_ = send(shared_service, to)
-        assert [one["id"] for one in waiting.result().json["data"]] == [id_]
+        assert [item["id"] for item in waiting.result().json["data"]] == [id_]
 
 
-def test_no_more_than_so_many_wait(shared_service: Service) -> None:
-    with ThreadPoolExecutor(WAITS_OF_A_KEY + 1) as threads:
+def test_concurrent_waits_are_limited(shared_service: Service) -> None:
+    with ThreadPoolExecutor(WAITS_PER_KEY_MAX + 1) as threads:
         waiting = [
-            threads.submit(read, shared_service, to="nobody@example.com", wait=2) for _ in range(WAITS_OF_A_KEY + 1)
+            threads.submit(read, shared_service, to="nobody@example.com", wait=2) for _ in range(WAITS_PER_KEY_MAX + 1)
         ]
-        answers = [one.result() for one in waiting]
-    assert sorted(answer.status for answer in answers) == [*[200] * WAITS_OF_A_KEY, 429]
+        answers = [task.result() for task in waiting]
+    assert sorted(answer.status for answer in answers) == [*[200] * WAITS_PER_KEY_MAX, 429]
     (refused,) = [answer for answer in answers if answer.status == 429]
     assert (refused.code, refused.headers["retry-after"]) == ("rate_limit_exceeded", "1")
     assert read(shared_service, to="nobody@example.com", wait=1).status == 200
 
 
-def test_a_live_team_has_none(shared_service: Service) -> None:
+def test_a_live_team_has_no_inbox(shared_service: Service) -> None:
     refused = read(shared_service, key="ACME")
     assert (refused.status, refused.code) == (403, "insufficient_scope")
     assert "sandbox" in refused.json["error"]["message"]
@@ -148,10 +148,10 @@ def test_a_live_team_has_none(shared_service: Service) -> None:
         ({"from": "x"}, "from"),
     ],
 )
-def test_what_is_refused(shared_service: Service, query: dict[str, str], param: str) -> None:
+def test_invalid_queries_are_refused(shared_service: Service, query: dict[str, str], param: str) -> None:
     assert_refused(read(shared_service, **query), 400, "invalid_request", param)
 
 
 @pytest.mark.parametrize("id_", ["eml_none", "vrf_none", "evt_1", "x"])
-def test_what_is_not_there(shared_service: Service, id_: str) -> None:
+def test_unknown_messages_return_404(shared_service: Service, id_: str) -> None:
     assert read(shared_service, path=f"/{id_}").code == "message_not_found"

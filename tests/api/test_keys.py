@@ -19,17 +19,17 @@ def make(service: Service, key: str = "ACME", **more: Any) -> Any:
     return answer.json
 
 
-def listed(service: Service, query: str = "?limit=100") -> dict[str, Any]:
-    return {one["id"]: one for one in service.get(f"/v1/keys{query}").json["data"]}
+def keys_by_id(service: Service, query: str = "?limit=100") -> dict[str, Any]:
+    return {key["id"]: key for key in service.get(f"/v1/keys{query}").json["data"]}
 
 
-def test_a_key_is_made_listed_and_used(shared_service: Service) -> None:
-    made = make(shared_service, scopes=["send"], domain="ACME.test", expires_at="2100-01-01T00:00:00.000Z")
-    token = made.pop("token")
-    assert parse_token(token) == made["id"]
-    assert made == {
-        "id": made["id"],
-        "name": made["name"],
+def test_a_key_is_created_listed_and_used(shared_service: Service) -> None:
+    created = make(shared_service, scopes=["send"], domain="ACME.test", expires_at="2100-01-01T00:00:00.000Z")
+    token = created.pop("token")
+    assert parse_token(token) == created["id"]
+    assert created == {
+        "id": created["id"],
+        "name": created["name"],
         "scopes": ["send"],
         "domain": "acme.test",
         "state": "expires",
@@ -39,23 +39,23 @@ def test_a_key_is_made_listed_and_used(shared_service: Service) -> None:
         "hook": False,
         "last_used_at": None,
     }
-    assert listed(shared_service)[made["id"]] == made
+    assert keys_by_id(shared_service)[created["id"]] == created
     assert shared_service.get("/v1/me", key=token).json["scopes"] == ["send"]
-    assert listed(shared_service)[made["id"]]["last_used_at"] is not None
-    assert all("token" not in one for one in listed(shared_service).values())
+    assert keys_by_id(shared_service)[created["id"]]["last_used_at"] is not None
+    assert all("token" not in entry for entry in keys_by_id(shared_service).values())
 
 
-def test_a_key_names_the_template_of_free_text(shared_service: Service) -> None:
-    made = make(shared_service, passthrough="tpl_hook_sms")
-    assert (made["passthrough"], listed(shared_service)[made["id"]]["passthrough"]) == ("tpl_hook_sms",) * 2
+def test_a_key_has_a_passthrough_template(shared_service: Service) -> None:
+    created = make(shared_service, passthrough="tpl_hook_sms")
+    assert (created["passthrough"], keys_by_id(shared_service)[created["id"]]["passthrough"]) == ("tpl_hook_sms",) * 2
 
 
-def test_pages(shared_service: Service) -> None:
+def test_keys_are_paginated(shared_service: Service) -> None:
     make(shared_service)
-    ids = [*listed(shared_service)]
+    ids = [*keys_by_id(shared_service)]
     first = shared_service.get("/v1/keys?limit=1").json
     assert (first["has_more"], first["data"][0]["id"]) == (True, ids[0])
-    assert [*listed(shared_service, f"?limit=100&after={ids[0]}")] == ids[1:]
+    assert [*keys_by_id(shared_service, f"?limit=100&after={ids[0]}")] == ids[1:]
     for after in ("", "zzz", f"{ids[0]}%0A"):
         assert_refused(shared_service.get(f"/v1/keys?after={after}"), 400, "invalid_request", "after")
 
@@ -64,7 +64,7 @@ def test_a_key_is_rotated_and_revoked(shared_service: Service) -> None:
     old = make(shared_service, name="server a", scopes=["send", "manage"])
     new = shared_service.post(f"/v1/keys/{old['id']}/rotate", None).json
     assert (new["name"], new["scopes"], new["state"]) == ("server a 2", ["send", "manage"], "works")
-    assert listed(shared_service)[old["id"]]["state"] == "expires"
+    assert keys_by_id(shared_service)[old["id"]]["state"] == "expires"
     for token in (old["token"], new["token"]):
         assert shared_service.get("/v1/me", key=token).status == 200
     revoked = shared_service.ask("DELETE", f"/v1/keys/{old['id']}")
@@ -90,41 +90,41 @@ def test_a_key_is_rotated_and_revoked(shared_service: Service) -> None:
         ({"owner": "me"}, "owner"),
     ],
 )
-def test_what_is_refused(shared_service: Service, more: Any, param: str) -> None:
+def test_invalid_keys_are_refused(shared_service: Service, more: Any, param: str) -> None:
     assert_refused(shared_service.post("/v1/keys", {"name": "refused", **more}), 400, "invalid_request", param)
 
 
-def test_a_key_gives_no_more_than_it_has(shared_service: Service) -> None:
+def test_a_key_cannot_create_a_more_powerful_key(shared_service: Service) -> None:
     for body in ({"scopes": ["send"]}, {"scopes": ["manage", "send"]}):
-        given = {"name": "more", **body}
-        assert_refused(shared_service.post("/v1/keys", given, key="ACME_MANAGE"), 403, "insufficient_scope")
+        fields = {"name": "more", **body}
+        assert_refused(shared_service.post("/v1/keys", fields, key="ACME_MANAGE"), 403, "insufficient_scope")
     rotated = shared_service.post(f"/v1/keys/{SENDER}/rotate", None, key="ACME_MANAGE")
     assert_refused(rotated, 403, "insufficient_scope")
     pinned = make(shared_service, scopes=["manage"], domain="acme.test", expires_at="2100-01-01T00:00:00Z")["token"]
-    fits = {"scopes": ["manage"], "domain": "acme.test", "expires_at": "2099-01-01T00:00:00Z"}
-    make(shared_service, key=pinned, **fits)
+    allowed = {"scopes": ["manage"], "domain": "acme.test", "expires_at": "2099-01-01T00:00:00Z"}
+    make(shared_service, key=pinned, **allowed)
     for wider in ({"domain": None}, {"expires_at": None}, {"expires_at": "2101-01-01T00:00:00Z"}):
-        refused = shared_service.post("/v1/keys", {"name": "wider", **fits, **wider}, key=pinned)
+        refused = shared_service.post("/v1/keys", {"name": "wider", **allowed, **wider}, key=pinned)
         assert_refused(refused, 403, "insufficient_scope")
 
 
-def test_a_key_works_from_its_networks_only(shared_service: Service) -> None:
-    here = make(shared_service, scopes=["manage"], networks=["127.0.0.0/8", "192.0.2.7"])
-    away = make(shared_service, networks=["192.0.2.0/24", "2001:db8::/32"])
-    assert listed(shared_service)[here["id"]]["networks"] == ["127.0.0.0/8", "192.0.2.7"]
-    assert shared_service.get("/v1/me", key=here["token"]).status == 200
-    refused = shared_service.get("/v1/me", key=away["token"])
+def test_a_key_works_only_from_its_networks(shared_service: Service) -> None:
+    local_key = make(shared_service, scopes=["manage"], networks=["127.0.0.0/8", "192.0.2.7"])
+    remote_key = make(shared_service, networks=["192.0.2.0/24", "2001:db8::/32"])
+    assert keys_by_id(shared_service)[local_key["id"]]["networks"] == ["127.0.0.0/8", "192.0.2.7"]
+    assert shared_service.get("/v1/me", key=local_key["token"]).status == 200
+    refused = shared_service.get("/v1/me", key=remote_key["token"])
     assert_refused(refused, 403, "insufficient_scope")
-    assert "from 192.0.2.0/24, 2001:db8::/32 only, not from 127.0.0.1" in refused.json["error"]["message"]
-    make(shared_service, key=here["token"], scopes=["manage"], networks=["192.0.2.7"])
+    assert "only from 192.0.2.0/24, 2001:db8::/32, not from 127.0.0.1" in refused.json["error"]["message"]
+    make(shared_service, key=local_key["token"], scopes=["manage"], networks=["192.0.2.7"])
     for wider in ([], ["0.0.0.0/0"]):
-        given = {"name": "wider", "scopes": ["manage"], "networks": wider}
-        assert_refused(shared_service.post("/v1/keys", given, key=here["token"]), 403, "insufficient_scope")
+        fields = {"name": "wider", "scopes": ["manage"], "networks": wider}
+        assert_refused(shared_service.post("/v1/keys", fields, key=local_key["token"]), 403, "insufficient_scope")
 
 
-def test_keys_of_others_and_without_manage(shared_service: Service) -> None:
+def test_keys_of_other_teams_and_without_manage_are_refused(shared_service: Service) -> None:
     other = parse_token(TOKENS["SANDBOX"])
-    assert other not in listed(shared_service)
+    assert other not in keys_by_id(shared_service)
     for method, path in (("DELETE", f"/v1/keys/{other}"), ("POST", f"/v1/keys/{other}/rotate")):
         assert_refused(shared_service.ask(method, path), 404, "not_found")
         assert_refused(shared_service.ask(method, path, key="ACME_SEND"), 403, "insufficient_scope")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from heliograph.api.drafts import Drafts
+from heliograph.api.drafts import DraftEndpoints
 from heliograph.api.routes import V1
 from tests.api.sends import assert_refused
 from tests.service import Service, until, walked
@@ -13,42 +13,42 @@ from tests.service import Service, until, walked
 TEXT = {"name": "Letter", "html": "<h1>{{brand.name}}</h1>{{content}}", "text": "{{content}}"}
 
 
-def test_layouts_and_templates_have_the_same_endpoints_from_one_description() -> None:
+def test_layouts_and_templates_share_their_endpoints() -> None:
     """A second copy of one would be a call that is no method of `Drafts`."""
-    own = [route for route in V1 if route.path.startswith(("/v1/templates", "/v1/layouts"))]
-    by_drafts = [route for route in own if isinstance(getattr(route.call, "__self__", None), Drafts)]
-    assert [route.name for route in own if route not in by_drafts] == ["POST /v1/templates/{id}/render"]
+    routes = [route for route in V1 if route.path.startswith(("/v1/templates", "/v1/layouts"))]
+    by_drafts = [route for route in routes if isinstance(getattr(route.call, "__self__", None), DraftEndpoints)]
+    assert [route.name for route in routes if route not in by_drafts] == ["POST /v1/templates/{id}/render"]
     paths = Counter((route.method, route.path.replace("layouts", "templates")) for route in by_drafts)
     assert set(paths.values()) == {2}
 
 
-def made(service: Service, **changed: Any) -> Any:
+def create_layout(service: Service, **changed: Any) -> Any:
     answer = service.post("/v1/layouts", TEXT | changed)
     assert answer.status == 201, answer.raw
     return answer.json
 
 
-def test_from_a_draft_to_use_and_out_of_it(shared_service: Service) -> None:
-    one = made(shared_service)
-    path = f"/v1/layouts/{one['id']}"
-    assert (one["status"], one["version"], one["submitted_at"], one["problems"]) == ("draft", 1, None, [])
-    mail = {"channel": "email", "subject": "S", "text": "x", "layout": one["id"]}
+def test_a_layout_is_drafted_approved_and_archived(shared_service: Service) -> None:
+    layout = create_layout(shared_service)
+    path = f"/v1/layouts/{layout['id']}"
+    assert (layout["status"], layout["version"], layout["submitted_at"], layout["problems"]) == ("draft", 1, None, [])
+    mail = {"channel": "email", "subject": "S", "text": "x", "layout": layout["id"]}
     assert_refused(shared_service.post("/v1/templates", mail), 400, "invalid_template")
 
     submitted = shared_service.post(f"{path}/submit", None).json
     assert submitted["submitted_at"] and shared_service.post(f"{path}/submit", None).json == submitted
-    shared_service.run("layout", "approve", one["id"])
+    shared_service.run("layout", "approve", layout["id"])
     until(lambda: shared_service.get(path).json["status"] == "approved")
-    assert shared_service.post("/v1/templates", mail).json["layout"] == one["id"]
+    assert shared_service.post("/v1/templates", mail).json["layout"] == layout["id"]
 
     changed = shared_service.ask("PATCH", path, {"text": "-- {{content}}"}).json
     assert (changed["text"], changed["draft"]["text"]) == ("{{content}}", "-- {{content}}")
     shared_service.post(f"{path}/submit", None)
-    shared_service.run("layout", "approve", one["id"])
+    shared_service.run("layout", "approve", layout["id"])
     until(lambda: shared_service.get(path).json["version"] == 2)
     versions = shared_service.get(f"{path}/versions").json["data"]
     assert [(line["version"], line["text"]) for line in versions] == [(2, "-- {{content}}"), (1, "{{content}}")]
-    assert one["id"] in [line["id"] for line in walked(shared_service, "/v1/layouts")]
+    assert layout["id"] in [line["id"] for line in walked(shared_service, "/v1/layouts")]
 
     assert shared_service.post(f"{path}/archive", None).json["status"] == "archived"
     assert_refused(shared_service.post("/v1/templates", mail), 400, "invalid_template")
@@ -64,36 +64,38 @@ def test_from_a_draft_to_use_and_out_of_it(shared_service: Service) -> None:
         ({"html": None, "text": None}, "missing_part"),
     ],
 )
-def test_errors_refuse(shared_service: Service, changed: Any, code: str) -> None:
+def test_errors_refuse_a_save(shared_service: Service, changed: Any, code: str) -> None:
     answer = shared_service.post("/v1/layouts", TEXT | changed)
     assert_refused(answer, 400, "invalid_template")
-    assert code in [one["code"] for one in answer.json["error"]["details"]["problems"]]
+    assert code in [problem["code"] for problem in answer.json["error"]["details"]["problems"]]
 
 
-def test_a_team_without_room_is_told_by_every_edge(shared_service: Service) -> None:
-    words = "x " * 260_000
-    mail = {"channel": "email", "name": "Large", "subject": "S", "html": f"<p>{words}</p>"}
+def test_a_full_storage_quota_refuses_on_every_interface(shared_service: Service) -> None:
+    text = "x " * 260_000
+    mail = {"channel": "email", "name": "Large", "subject": "S", "html": f"<p>{text}</p>"}
     first = shared_service.post("/v1/templates", mail, key="OTHER").json["id"]
     copies = [shared_service.post(f"/compat/resend/templates/{first}/duplicate", None, key="OTHER") for _ in range(16)]
     try:
         assert copies[0].status == 200
         assert copies[-1].status in (400, 422)
-        assert "is the most. Discard drafts" in copies[-1].json["message"]
-        for path, body in (("templates", mail), ("layouts", TEXT | {"text": "{{content}}" + words})):
+        assert "Discard unused drafts" in copies[-1].json["message"]
+        for path, body in (("templates", mail), ("layouts", TEXT | {"text": "{{content}}" + text})):
             answer = shared_service.post(f"/v1/{path}", body, key="OTHER")
             assert_refused(answer, 400, "invalid_template")
-            assert [one["code"] for one in answer.json["error"]["details"]["problems"]] == ["too_large"]
+            assert [problem["code"] for problem in answer.json["error"]["details"]["problems"]] == ["too_large"]
     finally:
-        for id_ in (first, *(one.json["id"] for one in copies if one.status == 200)):
+        for id_ in (first, *(problem.json["id"] for problem in copies if problem.status == 200)):
             shared_service.post(f"/v1/templates/{id_}/archive", None, key="OTHER")
 
 
-def test_warnings_do_not(shared_service: Service) -> None:
-    assert [one["code"] for one in made(shared_service, html="<div>{{content}}")["problems"]] == ["unclosed_tag"]
+def test_warnings_do_not_refuse_a_save(shared_service: Service) -> None:
+    assert [problem["code"] for problem in create_layout(shared_service, html="<div>{{content}}")["problems"]] == [
+        "unclosed_tag"
+    ]
 
 
-def test_others_are_not_there(shared_service: Service) -> None:
-    one, path = made(shared_service), "/v1/layouts/lay_none"
+def test_layouts_of_other_teams_return_404(shared_service: Service) -> None:
+    layout, path = create_layout(shared_service), "/v1/layouts/lay_none"
     assert_refused(shared_service.get(path), 404, "layout_not_found")
-    assert_refused(shared_service.get(f"/v1/layouts/{one['id']}", key="OTHER"), 404, "layout_not_found")
+    assert_refused(shared_service.get(f"/v1/layouts/{layout['id']}", key="OTHER"), 404, "layout_not_found")
     assert_refused(shared_service.post(f"{path}/submit", None), 404, "layout_not_found")

@@ -12,7 +12,7 @@ from heliograph.domain.setup.records import TeamRecord
 from heliograph.storage.store import Store
 from tests.api.test_own_writes import TOKEN, api_of, key
 from tests.clocks import TestClock
-from tests.dashboard.inside import Pages, set_up
+from tests.dashboard.inside import Pages, write_records
 from tests.make_request import asked
 from tests.storage.test_idempotency import make_context
 
@@ -23,14 +23,14 @@ pytestmark = [
 
 MJML = "<mjml><mj-body><mj-section><mj-column><mj-text>Hello</mj-text></mj-column></mj-section></mj-body></mjml>"
 LAYOUT = MJML.replace("Hello", "{{content}}")
-WORDS = {"channel": "email", "name": "N", "subject": "S", "html": MJML, "variables": ""}
+TEMPLATE_FIELDS = {"channel": "email", "name": "N", "subject": "S", "html": MJML, "variables": ""}
 EDITED = "/dashboard/teams/team_a"
 
 
 @pytest.fixture
 async def api(store: Store, clock: TestClock) -> Api:
     record = TeamRecord(ref=1, id="team_a", name="A", mode="live", rate_limit=0)
-    await set_up(store, ("team", "team_a", record, "team_a"), key(TOKEN))
+    await write_records(store, ("team", "team_a", record, "team_a"), key(TOKEN))
     return api_of(store, clock)
 
 
@@ -41,9 +41,9 @@ def threads(monkeypatch: pytest.MonkeyPatch) -> list[threading.Thread]:
 
     compile_, used = mjml.mjml2html, list[threading.Thread]()
 
-    def compiling(*given: Any, **named: Any) -> Any:
+    def compiling(*args: Any, **kwargs: Any) -> Any:
         used.append(threading.current_thread())
-        return compile_(*given, **named)
+        return compile_(*args, **kwargs)
 
     monkeypatch.setattr(mjml, "mjml2html", compiling)
     return used
@@ -75,8 +75,8 @@ async def test_mjml_given_by_api_is_compiled_off_the_loop(
 @pytest.mark.parametrize(
     ("path", "form"),
     [
-        ("templates/new", WORDS),
-        ("templates/preview", WORDS),
+        ("templates/new", TEMPLATE_FIELDS),
+        ("templates/preview", TEMPLATE_FIELDS),
         ("layouts/new", {"name": "N", "html": LAYOUT}),
         ("layouts/preview", {"name": "N", "html": LAYOUT}),
     ],

@@ -21,7 +21,7 @@ def spent(service: Service, path: str, body: Body, key: str = "ACME") -> Decimal
     return before - credit(service, key)
 
 
-def test_the_quota_and_what_comes_past_it(service: Service) -> None:
+def test_emails_above_the_quota_are_charged(service: Service) -> None:
     """On both databases. The team has a quota of 3 and 0.30 of credit; its template costs 0.25."""
 
     def used(to: list[str], **more: Any) -> tuple[int, int, str]:
@@ -30,16 +30,16 @@ def test_the_quota_and_what_comes_past_it(service: Service) -> None:
         me = idle_me(service, "QUOTA")
         return status, me["email_quota"]["used"], me["credit"]
 
-    one, three = ["a@example.com"], ["a@example.com", "b@example.com", "a@example.com"]
-    assert used(one) == (202, 1, "0.3000")
-    assert used(one) == (202, 2, "0.3000")
+    single, three = ["a@example.com"], ["a@example.com", "b@example.com", "a@example.com"]
+    assert used(single) == (202, 1, "0.3000")
+    assert used(single) == (202, 2, "0.3000")
     assert used(three) == (202, 5, "0.3000")  # begins within the quota: free, and counts whole
-    assert used(one, subject="Direct", text="x") == (202, 6, "0.3000")  # direct mode costs nothing
+    assert used(single, subject="Direct", text="x") == (202, 6, "0.3000")  # direct mode costs nothing
     assert used(["delivered@simulator.test"]) == (202, 6, "0.3000")  # magic: neither counted nor charged
     assert used(["failed@example.com"]) == (202, 7, "0.3000")  # held, refused by the carrier, released
     assert used(three) == (202, 10, "0.0500")  # once for the send, not for each recipient
-    assert used(one) == (400, 10, "0.0500")
-    assert used(one, subject="Direct", text="x") == (202, 11, "0.0500")
+    assert used(single) == (400, 10, "0.0500")
+    assert used(single, subject="Direct", text="x") == (202, 11, "0.0500")
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_sms_costs_price_times_segments(shared_service: Service, to: str, note: 
         ("ж" * 135, "0.1350"),
     ],
 )
-def test_a_team_billed_by_parts_on_the_air(shared_service: Service, text: str, price: str) -> None:
+def test_segments_of_a_team_billed_by_parts(shared_service: Service, text: str, price: str) -> None:
     body = {"to": US, "template_id": "tpl_udh_sms", "variables": {"text": text}}
     assert spent(shared_service, "/v1/sms", body, "UDH") == Decimal(price)
 
@@ -94,7 +94,7 @@ def test_verify_costs_the_flat_rate(shared_service: Service) -> None:
     assert before - credit(shared_service) == Decimal("0.0500")
 
 
-def test_a_verification_that_no_carrier_takes_is_free(shared_service: Service) -> None:
+def test_an_unsent_verification_is_free(shared_service: Service) -> None:
     before = credit(shared_service)
     assert shared_service.post("/v1/verify", {"to": "+33612345679"}).json["status"] == "failed"
     assert credit(shared_service) == before
@@ -108,7 +108,7 @@ def test_sandbox_is_free(shared_service: Service) -> None:
     assert shared_service.get("/v1/me", key="SANDBOX").json == before
 
 
-def test_what_is_held_is_captured_when_the_carrier_accepts(service: Service) -> None:
+def test_a_hold_is_captured_when_the_carrier_accepts(service: Service) -> None:
     """On both databases: the sum of credit and held never shows a send twice, and the hold ends."""
     body = {"to": US, "template_id": "tpl_poor_sms"}
     answer = service.post("/v1/sms", body, key="POOR")
@@ -118,7 +118,7 @@ def test_what_is_held_is_captured_when_the_carrier_accepts(service: Service) -> 
     assert idle_me(service, "POOR")["credit"] == "0.4050"
 
 
-def test_credit_for_ten_sends_ten(service: Service) -> None:
+def test_credit_for_ten_messages_sends_ten(service: Service) -> None:
     body = {"to": US, "template_id": "tpl_poor_sms"}
     answers = [service.post("/v1/sms", body, key="POOR") for _ in range(11)]
     assert [answer.status for answer in answers] == [202] * 10 + [400]
@@ -135,7 +135,7 @@ def test_credit_for_ten_sends_ten(service: Service) -> None:
         ("/v1/whatsapp", {"to": US, "template_id": "tpl_poor_whatsapp"}),
     ],
 )
-def test_insufficient_credit_takes_nothing(shared_service: Service, path: str, body: Body) -> None:
+def test_insufficient_credit_charges_nothing(shared_service: Service, path: str, body: Body) -> None:
     before = idle_me(shared_service, "POOR")
     assert_refused(shared_service.post(path, body, key="POOR"), 400, "insufficient_credit")
     assert idle_me(shared_service, "POOR") == before

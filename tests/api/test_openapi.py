@@ -28,7 +28,7 @@ SCHEMAS = DOCUMENT["components"]["schemas"]
 CODES = [refusal.code for refusal in all_refusals()]
 
 
-def named(route: Route) -> str:
+def route_id(route: Route) -> str:
     return f"{route.method} {route.path}"
 
 
@@ -48,8 +48,8 @@ def refs(value: Any) -> Iterator[str]:
 
 
 def is_valid(schema: str, value: Any) -> bool:
-    whole = {"$ref": f"#/components/schemas/{schema}", "components": DOCUMENT["components"]}
-    return jsonschema_rs.Draft202012Validator(whole).is_valid(value)
+    resolved_schema = {"$ref": f"#/components/schemas/{schema}", "components": DOCUMENT["components"]}
+    return jsonschema_rs.Draft202012Validator(resolved_schema).is_valid(value)
 
 
 # -- the document ------------------------------------------------------------------------------------------
@@ -59,7 +59,7 @@ def test_the_document_is_openapi_3_1() -> None:
     assert [error.message for error in OPENAPI_31_VALIDATOR.iter_errors(DOCUMENT)] == []
 
 
-def test_every_ref_resolves() -> None:
+def test_every_reference_resolves() -> None:
     for ref in set(refs(DOCUMENT)):
         value: Any = DOCUMENT
         for part in ref.removeprefix("#/").split("/"):
@@ -71,19 +71,19 @@ def test_operation_ids_are_unique() -> None:
     assert len(set(ids)) == len(ids)
 
 
-@pytest.mark.parametrize("route", V1, ids=named)
-def test_a_route_is_described_as_it_is(route: Route) -> None:
-    found = operation(route)
-    assert found["summary"] == route.summary
-    assert found["security"] == [{"bearer": [scope]} for scope in route.scopes or ()]
-    assert ("requestBody" in found) == (route.body is not None)
-    assert str(route.status) in found["responses"]
-    names = {one["name"] for one in found["parameters"]}
-    wanted = {*re.findall(r"\{(.+?)\}", route.path), *route.query_names}
-    assert names == wanted | ({"Idempotency-Key"} if route.idempotent else set())
+@pytest.mark.parametrize("route", V1, ids=route_id)
+def test_a_route_is_described_completely(route: Route) -> None:
+    described = operation(route)
+    assert described["summary"] == route.summary
+    assert described["security"] == [{"bearer": [scope]} for scope in route.scopes or ()]
+    assert ("requestBody" in described) == (route.body is not None)
+    assert str(route.status) in described["responses"]
+    names = {parameter["name"] for parameter in described["parameters"]}
+    expected = {*re.findall(r"\{(.+?)\}", route.path), *route.query_names}
+    assert names == expected | ({"Idempotency-Key"} if route.idempotent else set())
 
 
-@pytest.mark.parametrize("route", V1, ids=named)
+@pytest.mark.parametrize("route", V1, ids=route_id)
 def test_every_refusal_of_a_route_is_declared_under_its_status(route: Route) -> None:
     responses = operation(route)["responses"]
     for refusal in route.refusals:
@@ -101,7 +101,7 @@ def test_every_field_has_a_meaning() -> None:
     assert silent == []
 
 
-@pytest.mark.parametrize("route", [route for route in V1 if route.body], ids=named)
+@pytest.mark.parametrize("route", [route for route in V1 if route.body], ids=route_id)
 def test_examples_fit_their_schema(route: Route) -> None:
     assert is_valid(route.body.__name__, route.example)
 
@@ -115,18 +115,18 @@ def test_a_default_is_not_the_only_value(name: str) -> None:
     assert fixed <= {"object", "deleted", "dry_run"} | FIXED.get(name, set())
 
 
-@pytest.mark.parametrize("route", [route for route in V1 if "{" in route.path], ids=named)
-def test_the_example_of_an_id_is_one_of_its_own_kind(route: Route) -> None:
-    parameter, *others = [one for one in operation(route)["parameters"] if one["in"] == "path"]
-    assert [one["name"] for one in others] in ([], ["attachment"])
+@pytest.mark.parametrize("route", [route for route in V1 if "{" in route.path], ids=route_id)
+def test_example_ids_match_their_pattern(route: Route) -> None:
+    parameter, *others = [candidate for candidate in operation(route)["parameters"] if candidate["in"] == "path"]
+    assert [candidate["name"] for candidate in others] in ([], ["attachment"])
     kind = route.path.split("/")[2]
-    if kind in openapi.RESOURCES:
-        assert parameter["example"].startswith(PREFIXES[openapi.RESOURCES[kind]])
+    if kind in openapi.ID_KIND_BY_RESOURCE:
+        assert parameter["example"].startswith(PREFIXES[openapi.ID_KIND_BY_RESOURCE[kind]])
     assert jsonschema_rs.Draft202012Validator(parameter["schema"]).is_valid(parameter["example"])
 
 
 EVENT = "evt_01JCQ8Z6V3M2N7T0K4H9R5B1XA"
-SPAN = {"created_after": "2026-11-15T00:00:00Z", "created_before": "2026-11-16T00:00:00Z"}
+TIME_RANGE = {"created_after": "2026-11-15T00:00:00Z", "created_before": "2026-11-16T00:00:00Z"}
 HOOK = {"events": ["*"]}
 FILE = {"filename": "a.txt", "content": "YQ==", "content_type": "text/plain"}
 
@@ -157,10 +157,10 @@ FILE = {"filename": "a.txt", "content": "YQ==", "content_type": "text/plain"}
         ("VerifyRequest", {"to": "+14155550123", "channel": "call"}, False),
         ("ReplayRequest", {"event_id": EVENT}, True),
         ("ReplayRequest", {"event_ids": [EVENT]}, True),
-        ("ReplayRequest", SPAN | {"failed_only": True}, True),
+        ("ReplayRequest", TIME_RANGE | {"failed_only": True}, True),
         ("ReplayRequest", {"event_id": EVENT, "event_ids": [EVENT]}, False),
         ("ReplayRequest", {"event_ids": []}, False),
-        ("ReplayRequest", {"created_after": SPAN["created_after"]}, False),
+        ("ReplayRequest", {"created_after": TIME_RANGE["created_after"]}, False),
         ("ReplayRequest", {"failed_only": True}, False),
         ("ReplayRequest", {}, False),
         ("WebhookRequest", HOOK | {"url": "https://example.com/hooks?a=b"}, True),
@@ -182,9 +182,11 @@ def test_request_schemas(schema: str, value: Any, valid: bool) -> None:
     assert is_valid(schema, value) is valid
 
 
-def test_a_fix_speaks_of_no_field_of_our_own_answer() -> None:
+def test_fix_texts_do_not_refer_to_error_fields() -> None:
     """It is also said in other services' shapes and in SMTP replies, which have no `param` and no `details`."""
-    assert [one.code for one in all_refusals() if re.search(r"\bparam\b|\bdetails\b", one.fix)] == []
+    assert [
+        refusal_type.code for refusal_type in all_refusals() if re.search(r"\bparam\b|\bdetails\b", refusal_type.fix)
+    ] == []
 
 
 def test_errors_md_is_current() -> None:
@@ -197,7 +199,7 @@ def test_errors_md_is_current() -> None:
 # -- the routes that answer them ---------------------------------------------------------------------------
 
 
-def ask(route: Route) -> Response:
+def get_document(route: Route) -> Response:
     context = cast(Any, SimpleNamespace(base_url=BASE))
     call = Call(context, cast(Any, None), route, Request("GET", route.path, []), {}, None)
     return asyncio.run(cast(Coroutine[Any, Any, Response], route.call(call)))
@@ -205,20 +207,20 @@ def ask(route: Route) -> Response:
 
 def test_the_document_is_built_once() -> None:
     route = next(route for route in document_routes(V1) if route.path == "/openapi.json")
-    response = ask(route)
+    response = get_document(route)
     assert (response.status, response.content_type) == (200, b"application/json")
     assert response.body == msgspec.json.encode(DOCUMENT)
-    assert ask(route) is response
+    assert get_document(route) is response
 
 
 def test_the_list_of_causes_has_every_cause() -> None:
-    response = ask(next(route for route in V1 if route.path == "/v1/causes"))
-    assert [one.cause for one in msgspec.json.decode(response.body, type=CauseList).data] == [*CAUSES]
+    response = get_document(next(route for route in V1 if route.path == "/v1/causes"))
+    assert [entry.cause for entry in msgspec.json.decode(response.body, type=CauseList).data] == [*CAUSES]
     assert is_valid("CauseList", msgspec.json.decode(response.body))
 
 
 def test_the_error_list_has_every_code() -> None:
     route = next(route for route in V1 if route.path == "/v1/errors")
-    response = ask(msgspec.structs.replace(route, call=list_errors))
+    response = get_document(msgspec.structs.replace(route, call=list_errors))
     assert [entry.code for entry in msgspec.json.decode(response.body, type=ErrorList).data] == CODES
     assert is_valid("ErrorList", msgspec.json.decode(response.body))

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.api.sends import SMS, VERIFY, WHATSAPP, Body, assert_refused
-from tests.api.test_scheduled import ahead
+from tests.api.test_scheduled import time_from_now
 from tests.service import Answer, Service, until, walked
 
 FIELDS = ("object", "id", "phone", "channel", "reason", "created_at")
@@ -16,8 +16,8 @@ def add(service: Service, phone: str, channel: str = "sms", **more: str) -> Answ
 
 
 def events(service: Service, type_: str, phone: str) -> list[Any]:
-    found = walked(service, "/v1/events")
-    return [one["data"] for one in found if one["type"] == type_ and one["data"].get("phone") == phone]
+    all_events = walked(service, "/v1/events")
+    return [event["data"] for event in all_events if event["type"] == type_ and event["data"].get("phone") == phone]
 
 
 def test_add_read_delete(shared_service: Service, phone: str) -> None:
@@ -51,7 +51,7 @@ def test_add_read_delete(shared_service: Service, phone: str) -> None:
         assert shared_service.post(path, body | {"to": phone}).status == 202
     assert until(lambda: len(events(shared_service, "opt_out.deleted", phone)) == 2)
     created = events(shared_service, "opt_out.created", phone)
-    assert [one["channel"] for one in created] == ["sms", "whatsapp"]
+    assert [event["channel"] for event in created] == ["sms", "whatsapp"]
     assert created[0] == {name: value for name, value in added.json.items() if name != "id"}
 
 
@@ -59,11 +59,11 @@ def test_one_channel_is_deleted(shared_service: Service, phone: str) -> None:
     for channel in ("sms", "whatsapp"):
         add(shared_service, phone, channel)
     assert shared_service.ask("DELETE", f"/v1/opt-outs/{phone}?channel=sms").status == 200
-    (left,) = shared_service.get(f"/v1/opt-outs/{phone}").json["data"]
-    assert left["channel"] == "whatsapp"
+    (remaining,) = shared_service.get(f"/v1/opt-outs/{phone}").json["data"]
+    assert remaining["channel"] == "whatsapp"
 
 
-def test_codes_pass(shared_service: Service, phone: str) -> None:
+def test_verification_codes_ignore_opt_outs(shared_service: Service, phone: str) -> None:
     add(shared_service, phone)
     assert shared_service.post("/v1/verify", VERIFY | {"to": phone}).status == 202
 
@@ -76,39 +76,39 @@ def test_codes_pass(shared_service: Service, phone: str) -> None:
         ({"phone": "+4915112345678"}, "invalid_request", "channel"),
     ],
 )
-def test_what_is_refused(shared_service: Service, body: Body, code: str, param: str) -> None:
+def test_invalid_opt_outs_are_refused(shared_service: Service, body: Body, code: str, param: str) -> None:
     assert_refused(shared_service.post("/v1/opt-outs", body), 400, code, param)
 
 
-def test_a_wrong_channel_is_said(shared_service: Service) -> None:
+def test_an_invalid_channel_is_reported(shared_service: Service) -> None:
     assert_refused(shared_service.get("/v1/opt-outs/+4915112345678?channel=fax"), 400, "invalid_request", "channel")
 
 
 def test_the_list_is_paged_newest_first(shared_service: Service) -> None:
     ids = [add(shared_service, f"+1500555109{i}").json["id"] for i in range(4)]
-    seen, after = [], ""
+    seen_ids, after = [], ""
     while True:
         page = shared_service.get(f"/v1/opt-outs?limit=2{after}").json
-        seen += [one["id"] for one in page["data"]]
+        seen_ids += [item["id"] for item in page["data"]]
         if not page["has_more"]:
             break
         last = page["data"][-1]
         shared_service.ask("DELETE", f"/v1/opt-outs/{last['phone']}?channel={last['channel']}")
         after = f"&after={last['id']}"
-    assert [one for one in seen if one in ids] == ids[::-1]
+    assert [item for item in seen_ids if item in ids] == ids[::-1]
     assert_refused(shared_service.get("/v1/opt-outs?after=sms:+4915199999999"), 400, "invalid_request", "after")
 
 
-def test_another_team_is_not_concerned(shared_service: Service, phone: str) -> None:
+def test_opt_outs_do_not_affect_other_teams(shared_service: Service, phone: str) -> None:
     add(shared_service, phone)
     assert shared_service.get(f"/v1/opt-outs/{phone}", key="SANDBOX").status in (403, 404)
     body = SMS | {"to": phone, "template_id": "tpl_sandbox_sms"}
     assert shared_service.post("/v1/sms", body, key="SANDBOX").code != "recipient_opted_out"
 
 
-def test_what_was_scheduled_is_looked_at_again(shared_service: Service, phone: str) -> None:
-    body = SMS | {"to": phone, "scheduled_at": ahead(seconds=1.5)}
+def test_scheduled_messages_are_rechecked_before_sending(shared_service: Service, phone: str) -> None:
+    body = SMS | {"to": phone, "scheduled_at": time_from_now(seconds=1.5)}
     id_ = shared_service.post("/v1/sms", body).json["id"]
     add(shared_service, phone)
-    found = until(lambda: (one := shared_service.get(f"/v1/sms/{id_}").json)["status"] == "failed" and one)
-    assert found["recipients"][0]["detail"]["reason"] == "opted_out"
+    message = until(lambda: (current := shared_service.get(f"/v1/sms/{id_}").json)["status"] == "failed" and current)
+    assert message["recipients"][0]["detail"]["reason"] == "opted_out"

@@ -14,13 +14,13 @@ by_channel = pytest.mark.parametrize(("path", "body"), SENDS.items(), ids=["emai
 
 
 @by_channel
-def test_tags_and_metadata_come_back(shared_service: Service, path: str, body: Body) -> None:
-    plain, answer = (shared_service.post(path, one).json for one in (body, body | ADDED))
+def test_tags_and_metadata_are_returned(shared_service: Service, path: str, body: Body) -> None:
+    plain, answer = (shared_service.post(path, fields).json for fields in (body, body | ADDED))
     assert plain.keys() == answer.keys()  # the spec's record, exactly
-    found = settled(shared_service, f"{path}/{answer['id']}")
-    assert {name: found[name] for name in ADDED} == ADDED
-    listed = shared_service.get(f"{path}?limit=100").json["data"]
-    (line,) = [one for one in listed if one["id"] == answer["id"]]
+    message = settled(shared_service, f"{path}/{answer['id']}")
+    assert {name: message[name] for name in ADDED} == ADDED
+    messages = shared_service.get(f"{path}?limit=100").json["data"]
+    (line,) = [fields for fields in messages if fields["id"] == answer["id"]]
     assert {name: line[name] for name in ADDED} == ADDED
     bare = shared_service.get(f"{path}/{plain['id']}").json
     assert (bare["tags"], bare["metadata"]) == ({}, {})
@@ -30,22 +30,22 @@ def test_tags_and_metadata_come_back(shared_service: Service, path: str, body: B
 def test_lists_filter_by_a_tag(shared_service: Service, path: str, body: Body) -> None:
     ids = [shared_service.post(path, body | {"tags": {"run": path, "n": str(n)}}).json["id"] for n in range(3)]
     tag = quote(f"run:{path}", safe="")
-    assert listed(shared_service, f"{path}?tag={tag}") == ids[::-1]
+    assert listed_ids(shared_service, f"{path}?tag={tag}") == ids[::-1]
     first = shared_service.get(f"{path}?tag={tag}&limit=2").json
     assert first["has_more"] is True
-    assert listed(shared_service, f"{path}?tag={tag}&limit=2&after={first['data'][-1]['id']}") == ids[:1]
+    assert listed_ids(shared_service, f"{path}?tag={tag}&limit=2&after={first['data'][-1]['id']}") == ids[:1]
     settled(shared_service, f"{path}/{ids[0]}")
-    assert ids[0] not in listed(shared_service, f"{path}?tag={tag}&status=failed")
-    assert listed(shared_service, f"{path}?tag={tag}&to={quote(body['to'], safe='')}") == ids[::-1]
-    nobody = "nobody@acme.test" if "@" in body["to"] else "+447400000099"
-    assert listed(shared_service, f"{path}?tag={tag}&to={nobody}") == []
-    assert listed(shared_service, f"{path}?tag=run:nothing") == []
+    assert ids[0] not in listed_ids(shared_service, f"{path}?tag={tag}&status=failed")
+    assert listed_ids(shared_service, f"{path}?tag={tag}&to={quote(body['to'], safe='')}") == ids[::-1]
+    unused_recipient = "nobody@acme.test" if "@" in body["to"] else "+447400000099"
+    assert listed_ids(shared_service, f"{path}?tag={tag}&to={unused_recipient}") == []
+    assert listed_ids(shared_service, f"{path}?tag=run:nothing") == []
     for bad in ("run", "a%20b:c", "run:"):
         assert_refused(shared_service.get(f"{path}?tag={bad}"), 400, "invalid_request", "tag")
 
 
-def listed(service: Service, path: str) -> list[str]:
-    return [one["id"] for one in service.get(path).json["data"]]
+def listed_ids(service: Service, path: str) -> list[str]:
+    return [item["id"] for item in service.get(path).json["data"]]
 
 
 def test_a_verification_has_tags_and_metadata(shared_service: Service) -> None:
@@ -55,24 +55,24 @@ def test_a_verification_has_tags_and_metadata(shared_service: Service) -> None:
     id_ = answer["id"]
     assert shared_service.get(f"/v1/verify/{plain['id']}").json == plain
     assert shared_service.get(f"/v1/verify/{id_}").json == answer | ADDED
-    assert listed(shared_service, "/v1/verify?tag=kind:receipt") == [id_]
-    assert listed(shared_service, "/v1/verify?tag=kind:receipt&status=pending&to=%2B15005551081") == [id_]
-    assert listed(shared_service, "/v1/verify?tag=kind:receipt&status=verified") == []
+    assert listed_ids(shared_service, "/v1/verify?tag=kind:receipt") == [id_]
+    assert listed_ids(shared_service, "/v1/verify?tag=kind:receipt&status=pending&to=%2B15005551081") == [id_]
+    assert listed_ids(shared_service, "/v1/verify?tag=kind:receipt&status=verified") == []
     assert_refused(shared_service.post("/v1/verify", VERIFY | {"tags": {"a b": "c"}}), 400, "invalid_tags", "tags")
     large = {"metadata": {"a": "x" * 4096}}
     assert_refused(shared_service.post("/v1/verify", VERIFY | large), 400, "invalid_metadata", "metadata")
     assert shared_service.post(f"/v1/verify/{id_}/check", {"code": "551081"}).json["verified"]
 
-    def told() -> list[Any]:
+    def published_events() -> list[Any]:
         events = shared_service.get("/v1/events?limit=100&order=newest").json["data"]
-        return [one["data"] for one in events if one["data"].get("id") == id_]
+        return [event["data"] for event in events if event["data"].get("id") == id_]
 
-    (event,) = until(told)
+    (event,) = until(published_events)
     assert {name: event[name] for name in ADDED} == ADDED
 
 
 @by_channel
-def test_priority_is_the_calls_the_templates_or_normal(shared_service: Service, path: str, body: Body) -> None:
+def test_priority_defaults_to_the_templates_then_normal(shared_service: Service, path: str, body: Body) -> None:
     for priority in ("critical", "normal", "bulk"):
         answer = shared_service.post(path, body | {"priority": priority}).json
         assert settled(shared_service, f"{path}/{answer['id']}")["priority"] == priority
@@ -88,7 +88,7 @@ def test_priority_is_the_calls_the_templates_or_normal(shared_service: Service, 
         ("/v1/sms", without(SMS, "variables") | {"template_id": "tpl_short"}),
     ],
 )
-def test_a_template_carries_its_own(shared_service: Service, path: str, body: Body, own: Body, shown: str) -> None:
+def test_template_options_are_defaults(shared_service: Service, path: str, body: Body, own: Body, shown: str) -> None:
     answer = shared_service.post(path, body | own).json
     assert shared_service.get(f"{path}/{answer['id']}").json["priority"] == shown
 
@@ -106,7 +106,7 @@ def test_a_template_carries_its_own(shared_service: Service, path: str, body: Bo
         ({"priority": 1}, "invalid_request", "priority"),
     ],
 )
-def test_what_is_refused(
+def test_invalid_options_are_refused(
     shared_service: Service, path: str, body: Body, added: Body, code: str, param: str | None
 ) -> None:
     assert_refused(shared_service.post(path, body | added), 400, code, param)
@@ -124,7 +124,7 @@ def test_what_is_refused(
         ({"attachments": [{"filename": "a.png", "content": "QQ==", "content_id": "<a>"}]}, "invalid_attachment"),
     ],
 )
-def test_what_an_email_refuses(shared_service: Service, added: Body, code: str) -> None:
+def test_invalid_email_options_are_refused(shared_service: Service, added: Body, code: str) -> None:
     assert_refused(shared_service.post("/v1/emails", EMAIL | added), 400, code)
 
 
@@ -139,14 +139,14 @@ def test_what_an_email_refuses(shared_service: Service, added: Body, code: str) 
 def test_reply_to(shared_service: Service, given: Any, first: str | None, every: list[str]) -> None:
     answer = shared_service.post("/v1/emails", EMAIL | {"reply_to": given}).json
     assert answer["reply_to"] == first
-    found = shared_service.get(f"/v1/emails/{answer['id']}").json
-    assert (found["reply_to"], found["reply_to_addresses"]) == (first, every)
+    message = shared_service.get(f"/v1/emails/{answer['id']}").json
+    assert (message["reply_to"], message["reply_to_addresses"]) == (first, every)
 
 
-def test_headers_are_read_back(shared_service: Service) -> None:
-    own = {"X-Order": "4711", "List-Unsubscribe": "<https://acme.test/u>"}
-    answer = shared_service.post("/v1/emails", EMAIL | {"headers": own}).json
-    assert shared_service.get(f"/v1/emails/{answer['id']}").json["headers"] == own
+def test_headers_are_returned(shared_service: Service) -> None:
+    headers = {"X-Order": "4711", "List-Unsubscribe": "<https://acme.test/u>"}
+    answer = shared_service.post("/v1/emails", EMAIL | {"headers": headers}).json
+    assert shared_service.get(f"/v1/emails/{answer['id']}").json["headers"] == headers
     assert shared_service.get(f"/v1/emails/{answer['id']}").json["tags"] == {}
 
 
@@ -154,6 +154,6 @@ def test_headers_are_read_back(shared_service: Service) -> None:
     ("path", "body", "status", "retry"),
     [("/v1/emails", without(EMAIL, "to"), 400, "false"), ("/v1/nothing", EMAIL, 404, "false")],
 )
-def test_whether_to_retry_is_said(shared_service: Service, path: str, body: Body, status: int, retry: str) -> None:
+def test_should_retry_header(shared_service: Service, path: str, body: Body, status: int, retry: str) -> None:
     answer = shared_service.post(path, body)
     assert (answer.status, answer.headers["heliograph-should-retry"]) == (status, retry)

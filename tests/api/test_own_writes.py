@@ -12,14 +12,14 @@ from heliograph.accept.rate import RateLimits
 from heliograph.api.app import TOO_MANY_CHANGES, Api
 from heliograph.compat.adapters import SURFACES
 from heliograph.domain.limits import SECOND_MS
-from heliograph.domain.refusals import OF_SETUP, InvalidApiKey
+from heliograph.domain.refusals import SETUP_DEPENDENT_REFUSALS, InvalidApiKey
 from heliograph.domain.setup.keys import make_token, parse_token, token_hash
 from heliograph.domain.setup.records import (
     DisplayName,
     Domain,
     Key,
     Recipient,
-    Setting,
+    SetupRecord,
     TeamRecord,
     Template,
     Webhook,
@@ -30,7 +30,7 @@ from heliograph.storage.store import Store
 from heliograph.web.budget import ByteBudget
 from heliograph.webhooks.policy import signature
 from tests.clocks import TestClock
-from tests.dashboard.inside import Pages, set_up
+from tests.dashboard.inside import Pages, write_records
 from tests.make_request import asked
 from tests.storage.test_idempotency import make_context, make_management
 
@@ -41,18 +41,18 @@ MAIL = {"to": "delivered@simulator.test", "subject": "S", "text": "T", "from": "
 PHONE = {"to": "+15005550006", "template_id": "tpl_new"}
 
 
-def key(token: str, team: str = "team_a") -> tuple[str, str, Setting, str]:
+def key(token: str, team: str = "team_a") -> tuple[str, str, SetupRecord, str]:
     id_ = parse_token(token) or ""
-    own = Key(id=id_, team=team, name=id_, hash=token_hash(token), scopes=("send", "manage"))
-    return ("key", id_, own, team)
+    record = Key(id=id_, team=team, name=id_, hash=token_hash(token), scopes=("send", "manage"))
+    return ("key", id_, record, team)
 
 
-def domain(name: str) -> tuple[str, str, Setting, str]:
-    own = Domain(id=f"dom_{name[0]}", team="team_a", name=name, brand="A", verified=True, approved=True)
-    return ("domain", own.id, own, "team_a")
+def domain(name: str) -> tuple[str, str, SetupRecord, str]:
+    record = Domain(id=f"dom_{name[0]}", team="team_a", name=name, brand="A", verified=True, approved=True)
+    return ("domain", record.id, record, "team_a")
 
 
-def template(channel: Any, **parts: Any) -> tuple[str, str, Setting, str]:
+def template(channel: Any, **parts: Any) -> tuple[str, str, SetupRecord, str]:
     return ("template", "tpl_new", Template(id="tpl_new", team="team_a", channel=channel, name="N", **parts), "team_a")
 
 
@@ -89,9 +89,9 @@ CASES: dict[str, tuple[Any, str, str, str, dict[str, Any] | None, int]] = {
 
 
 @pytest.fixture
-async def there(store: Store, other: Store, clock: TestClock) -> Api:
+async def other_api(store: Store, other: Store, clock: TestClock) -> Api:
     """The other process, which knows two teams with a key each, and what comes later only when it looks."""
-    await set_up(
+    await write_records(
         store,
         ("team", "team_a", TeamRecord(ref=1, id="team_a", name="A", mode="live", rate_limit=0), "team_a"),
         ("team", "team_s", TeamRecord(ref=2, id="team_s", name="S", mode="sandbox", rate_limit=0), "team_s"),
@@ -104,72 +104,74 @@ async def there(store: Store, other: Store, clock: TestClock) -> Api:
 
 
 def api_of(store: Store, clock: TestClock) -> Api:
-    context = msgspec.structs.replace(make_context(store, clock), unseal=lambda text, _: text.encode())
+    context = msgspec.structs.replace(make_context(store, clock), decrypt=lambda text, _: text.encode())
     return Api(context, make_management(context), Admission(context, RateLimits()), ByteBudget(), SURFACES)
 
 
-async def ask(api: Api, token: str, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+async def send_request(api: Api, token: str, method: str, path: str, body: Any = None) -> tuple[int, Any]:
     headers = {"authorization": f"Bearer {token}", "content-type": "application/json"}
     answer = await api(asked(method, path, headers, b"" if body is None else msgspec.json.encode(body)))
     return answer.status, msgspec.json.decode(answer.body)
 
 
 @pytest.mark.parametrize("name", CASES)
-async def test_the_next_request_at_another_process_knows(store: Store, there: Api, name: str) -> None:
+async def test_the_next_request_to_another_process_sees_the_change(store: Store, other_api: Api, name: str) -> None:
     written, token, method, path, body, status = CASES[name]
-    refused, _ = await ask(there, token, method, path, body)
+    refused, _ = await send_request(other_api, token, method, path, body)
     assert refused >= 400
-    await set_up(store, written)
-    answered, said = await ask(there, token, method, path, body)
-    assert answered == status, said
+    await write_records(store, written)
+    answered, result = await send_request(other_api, token, method, path, body)
+    assert answered == status, result
 
 
 @pytest.mark.parametrize(
     ("written", "path"), [(HOOK, "/v1/webhooks"), (domain("b.test"), "/v1/domains"), (key(NEW), "/v1/keys")]
 )
-async def test_lists_have_what_was_just_made(store: Store, there: Api, written: Any, path: str) -> None:
-    await set_up(store, written)
-    _, listed = await ask(there, TOKEN, "GET", path)
-    assert written[1] in [one["id"] for one in listed["data"]]
+async def test_lists_include_records_just_created(store: Store, other_api: Api, written: Any, path: str) -> None:
+    await write_records(store, written)
+    _, listing = await send_request(other_api, TOKEN, "GET", path)
+    assert written[1] in [item["id"] for item in listing["data"]]
 
 
-async def test_a_permissive_batch_knows_too(store: Store, there: Api) -> None:
-    await set_up(store, template("sms", body="B"))
+async def test_a_permissive_batch_sees_the_change(store: Store, other_api: Api) -> None:
+    await write_records(store, template("sms", body="B"))
     batch = {"messages": [PHONE, PHONE | {"template_id": "tpl_none"}], "mode": "permissive"}
-    status, said = await ask(there, TOKEN, "POST", "/v1/sms/batch", batch)
-    assert (status, ["error" in one for one in said["data"]]) == (202, [False, True])
+    status, result = await send_request(other_api, TOKEN, "POST", "/v1/sms/batch", batch)
+    assert (status, ["error" in item for item in result["data"]]) == (202, [False, True])
 
 
-async def test_a_page_after_a_redirect_is_there(store: Store, other: Store, there: Api, clock: TestClock) -> None:
+async def test_a_page_after_a_redirect_sees_the_change(
+    store: Store, other: Store, other_api: Api, clock: TestClock
+) -> None:
     pages = Pages(make_context(other, clock))
     path = "/dashboard/teams/team_a/webhooks/whk_new"
     assert (await pages.get(path)).status == 404
-    await set_up(store, HOOK)
+    await write_records(store, HOOK)
     assert (await pages.get(path)).status == 200
 
 
-async def test_a_hooks_key_signs_at_once(store: Store, there: Api, clock: TestClock) -> None:
+async def test_a_new_hook_key_signs_at_once(store: Store, other_api: Api, clock: TestClock) -> None:
     secret = f"whsec_{base64.b64encode(b'x' * 32).decode()}"
     body = msgspec.json.encode({"user": {"phone": "15005550006"}, "sms": {"otp": "135790"}})
-    headers = signature.headers([secret], "msg_1", clock.now() // SECOND_MS, body)
+    headers = signature.signature_headers([secret], "msg_1", clock.now() // SECOND_MS, body)
 
     async def signed() -> int:
-        return (await there(asked("POST", "/hooks/supabase/team_a?template=tpl_new", headers, body))).status
+        return (await other_api(asked("POST", "/hooks/supabase/team_a?template=tpl_new", headers, body))).status
 
     assert await signed() == 401
     id_ = parse_token(NEW) or ""
-    own = Key(id=id_, team="team_a", name="hook", hash="", scopes=("send",), secret=secret)
-    await set_up(store, ("key", id_, own, "team_a"))
+    hook_key = Key(id=id_, team="team_a", name="hook", hash="", scopes=("send",), secret=secret)
+    await write_records(store, ("key", id_, hook_key, "team_a"))
     assert await signed() == 200
 
 
-async def test_a_suspended_team_that_goes_on(store: Store, there: Api, other: Store) -> None:
+async def test_a_resumed_team_sends_at_once(store: Store, other_api: Api, other: Store) -> None:
     record = other.setup.current.teams["team_a"].record
-    await set_up(store, ("team", "team_a", msgspec.structs.replace(record, suspended=True), "team_a"))
+    await write_records(store, ("team", "team_a", msgspec.structs.replace(record, suspended=True), "team_a"))
     await other.setup.refresh()
-    assert (await ask(there, TOKEN, "GET", "/v1/me"))[0] == 403
-    await set_up(store, ("team", "team_a", record, "team_a"))
-    assert (await ask(there, TOKEN, "GET", "/v1/me"))[0] == 200
+    assert (await send_request(other_api, TOKEN, "GET", "/v1/me"))[0] == 403
+    await write_records(store, ("team", "team_a", record, "team_a"))
+    assert (await send_request(other_api, TOKEN, "GET", "/v1/me"))[0] == 200
 
 
 @pytest.mark.parametrize(
@@ -179,34 +181,34 @@ async def test_a_suspended_team_that_goes_on(store: Store, there: Api, other: St
         (["hk_nobody", "", TOKEN[:-6] + "000000", "é"] * 50, 0),
     ],
 )
-async def test_floods_of_keys_share_a_look(
-    there: Api, other: Store, monkeypatch: pytest.MonkeyPatch, tokens: list[str], looks: int
+async def test_concurrent_unknown_keys_share_one_refresh(
+    other_api: Api, other: Store, monkeypatch: pytest.MonkeyPatch, tokens: list[str], looks: int
 ) -> None:
-    made: list[Setup] = []
+    refreshes: list[Setup] = []
     refresh = other.setup.refresh
 
-    async def counted() -> Setup:
-        made.append(other.setup.current)
+    async def counted_refresh() -> Setup:
+        refreshes.append(other.setup.current)
         return await refresh()
 
-    monkeypatch.setattr(other.setup, "refresh", counted)
-    answers = await asyncio.gather(*(ask(there, token, "GET", "/v1/me") for token in tokens))
+    monkeypatch.setattr(other.setup, "refresh", counted_refresh)
+    answers = await asyncio.gather(*(send_request(other_api, token, "GET", "/v1/me") for token in tokens))
     assert {status for status, _ in answers} == {401}
-    assert len(made) <= looks
+    assert len(refreshes) <= looks
 
 
-def test_a_refusal_of_a_key_is_one_of_the_setup() -> None:
-    assert InvalidApiKey in OF_SETUP
+def test_key_refusals_trigger_a_setup_refresh() -> None:
+    assert InvalidApiKey in SETUP_DEPENDENT_REFUSALS
 
 
-async def test_setup_change_with_a_full_queue_is_503_with_retry_after(other: Store, there: Api) -> None:
-    other.database.serialized = limiter = FairLimiter(1, waiting_max=0)
+async def test_setup_change_with_a_full_queue_is_503_with_retry_after(other: Store, other_api: Api) -> None:
+    other.database.serialized = limiter = FairLimiter(1, waiters_max=0)
     body = msgspec.json.encode({"name": "server", "scopes": ["send"]})
     headers = {"authorization": f"Bearer {TOKEN}", "content-type": "application/json"}
     async with limiter.slot("team_b"):
-        answer = await there(asked("POST", "/v1/keys", headers, body))
+        answer = await other_api(asked("POST", "/v1/keys", headers, body))
         assert (answer.status, dict(answer.headers)[b"retry-after"]) == (503, b"1")
-        said = msgspec.json.decode(answer.body)["error"]
-        assert (said["code"], said["message"]) == ("service_unavailable", TOO_MANY_CHANGES)
-        assert (await ask(there, TOKEN, "POST", "/v1/emails", MAIL))[0] == 202
-    assert (await there(asked("POST", "/v1/keys", headers, body))).status == 201
+        error = msgspec.json.decode(answer.body)["error"]
+        assert (error["code"], error["message"]) == ("service_unavailable", TOO_MANY_CHANGES)
+        assert (await send_request(other_api, TOKEN, "POST", "/v1/emails", MAIL))[0] == 202
+    assert (await other_api(asked("POST", "/v1/keys", headers, body))).status == 201

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from heliograph.accept.admission import Admission
-from heliograph.accept.rate import RateLimits, Turn
+from heliograph.accept.rate import RateDecision, RateLimits
 from heliograph.api.app import Api
 from heliograph.api.routes import ROUTES
 from heliograph.compat.adapters import SURFACES
@@ -17,15 +17,15 @@ from heliograph.domain.setup.keys import parse_token
 from heliograph.domain.setup.records import Caller, TeamRecord
 from heliograph.domain.setup.snapshot import PLATFORM_TEAM
 from heliograph.manage import keys
-from heliograph.manage.keys import MadeKey, WantedKey
+from heliograph.manage.keys import CreatedKey, NewKey
 from heliograph.storage.store import Store
 from heliograph.submission.intake import MailIntake
 from heliograph.web.budget import ByteBudget
 from heliograph.web.route import Route
 from tests.api.sends import assert_refused
 from tests.api.test_every_route import path_of
-from tests.clocks import TestClock
-from tests.dashboard.inside import set_up
+from tests.clocks import StandingClock, TestClock
+from tests.dashboard.inside import write_records
 from tests.make_request import asked
 from tests.service import Service, until
 from tests.storage.test_idempotency import make_context, make_management
@@ -35,8 +35,8 @@ OPEN_TO_PLATFORM_KEYS = {"GET /v1/me", "GET /v1/audit"}
 FIELDS = {"object", "id", "at", "by", "email", "team", "action", "subject", "detail", "address"}
 
 
-async def make_platform_key(store: Store, **fields: Any) -> MadeKey:
-    return await keys.create(store, COMMAND_LINE, WantedKey(team=PLATFORM_TEAM, scopes=("operate",), **fields))
+async def make_platform_key(store: Store, **fields: Any) -> CreatedKey:
+    return await keys.create(store, COMMAND_LINE, NewKey(team=PLATFORM_TEAM, scopes=("operate",), **fields))
 
 
 def headers_of(token: str, route: Route) -> dict[str, str]:
@@ -52,7 +52,7 @@ class Door(Admission):
 
     refused = 0
 
-    def admit(self, caller: Caller, scopes: tuple[str, ...], address: str) -> Turn:
+    def admit(self, caller: Caller, scopes: tuple[str, ...], address: str) -> RateDecision:
         try:
             return super().admit(caller, scopes, address)
         except InsufficientScope:
@@ -62,45 +62,45 @@ class Door(Admission):
 
 @pytest.mark.anyio
 async def test_platform_key_on_every_route_is_refused_by_scope(store: Store, clock: TestClock) -> None:
-    await set_up(store, ("team", "team_a", TeamRecord(ref=1, id="team_a", name="A"), "team_a"))
-    made = await make_platform_key(store)
+    await write_records(store, ("team", "team_a", TeamRecord(ref=1, id="team_a", name="A"), "team_a"))
+    created = await make_platform_key(store)
     context = make_context(store, clock)
     door = Door(context, RateLimits())
     api = Api(context, make_management(context), door, ByteBudget(), SURFACES)
     opened = set()
     for route in KEYED:
         before, body = door.refused, b"" if route.method == "GET" else b"{}"
-        answer = await api(asked(route.method, path_of(route), headers_of(made.token, route), body))
+        answer = await api(asked(route.method, path_of(route), headers_of(created.token, route), body))
         if route.path.startswith("/hooks/"):  # known by its signature, which this key cannot make
             assert answer.status == 401
         elif door.refused == before:
             assert answer.status == 200, (route.name, answer.body)
             opened.add(route.name)
     assert opened == OPEN_TO_PLATFORM_KEYS
-    assert not context.state.requests.waiting  # no team's request log has them
+    assert not context.state.request_log.buffer  # no team's request log has them
 
 
 @pytest.mark.anyio
-async def test_platform_key_above_its_rate_is_refused(store: Store, clock: TestClock) -> None:
-    made = await make_platform_key(store)
-    door = Admission(make_context(store, clock), RateLimits())
+async def test_platform_key_above_its_rate_is_refused(store: Store) -> None:
+    created = await make_platform_key(store)
+    door = Admission(make_context(store, StandingClock()), RateLimits())  # no tokens come back meanwhile
     for _ in range(200):
-        await door.enter(made.token.encode(), ("operate",), "127.0.0.1")
+        await door.authenticate_and_admit(created.token.encode(), ("operate",), "127.0.0.1")
     with pytest.raises(RateLimitExceeded):
-        await door.enter(made.token.encode(), ("operate",), "127.0.0.1")
+        await door.authenticate_and_admit(created.token.encode(), ("operate",), "127.0.0.1")
 
 
 @pytest.mark.anyio
 async def test_platform_key_by_smtp_and_as_hook_is_refused(store: Store, clock: TestClock) -> None:
-    made = await make_platform_key(store)
+    created = await make_platform_key(store)
     context = make_context(store, clock)
     door = Admission(context, RateLimits())
     with pytest.raises(InsufficientScope):
-        await MailIntake(context, door).admit(made.token.encode(), "127.0.0.1")
+        await MailIntake(context, door).authorize(created.token.encode(), "127.0.0.1")
     signed = {"webhook-id": "msg_1", "webhook-timestamp": "1", "webhook-signature": "v1,AAAA"}
     with pytest.raises(InvalidApiKey):
-        await door.signer(PLATFORM_TEAM, signed, b"{}")
-    assert not context.state.requests.waiting
+        await door.authenticate_hook(PLATFORM_TEAM, signed, b"{}")
+    assert not context.state.request_log.buffer
 
 
 @pytest.mark.anyio
@@ -112,25 +112,25 @@ async def test_platform_key_by_smtp_and_as_hook_is_refused(store: Store, clock: 
 async def test_operate_with_a_team_or_another_scope_is_refused(
     store: Store, team: str, scopes: tuple[Any, ...], param: str
 ) -> None:
-    await set_up(store, ("team", "team_a", TeamRecord(ref=1, id="team_a", name="A"), "team_a"))
+    await write_records(store, ("team", "team_a", TeamRecord(ref=1, id="team_a", name="A"), "team_a"))
     with pytest.raises(InvalidRequest) as refused:
-        await keys.create(store, COMMAND_LINE, WantedKey(team=team, scopes=scopes))
+        await keys.create(store, COMMAND_LINE, NewKey(team=team, scopes=scopes))
     assert refused.value.param == param
 
 
 @pytest.mark.anyio
 async def test_platform_key_in_another_process_is_known_and_revoked(store: Store, other: Store) -> None:
-    made = await make_platform_key(store, name="siem")
+    created = await make_platform_key(store, name="siem")
     await other.setup.refresh()
-    assert other.setup.current.callers[made.key.id].key == made.key
-    rotated = await keys.rotate(other, COMMAND_LINE, made.key.id)
+    assert other.setup.current.callers[created.key.id].key == created.key
+    rotated = await keys.rotate(other, COMMAND_LINE, created.key.id)
     assert (rotated.key.team, rotated.key.scopes, rotated.key.name) == (PLATFORM_TEAM, ("operate",), "siem 2")
-    await keys.revoke(other, COMMAND_LINE, made.key.id)
+    await keys.revoke(other, COMMAND_LINE, created.key.id)
     await store.setup.refresh()
-    assert store.setup.current.callers[made.key.id].key.revoked
+    assert store.setup.current.callers[created.key.id].key.revoked
     assert not store.setup.current.callers[rotated.key.id].key.revoked
-    entries = await store.audit.lines(None)
-    assert [(one.action, one.subject, one.team) for one in entries] == [
+    entries = await store.audit.list_rows(None)
+    assert [(entry.action, entry.subject, entry.team) for entry in entries] == [
         ("key.revoke", "siem", None),
         ("key.rotate", "siem 2", None),
         ("key.create", "siem", None),
@@ -138,9 +138,9 @@ async def test_platform_key_in_another_process_is_known_and_revoked(store: Store
 
 
 def platform_token(service: Service, *more: str) -> str:
-    made = service.run("key", "create", "--platform", "--json", *more)
-    assert made.returncode == 0, made.stderr
-    record = json.loads(made.stdout)
+    output = service.run("key", "create", "--platform", "--json", *more)
+    assert output.returncode == 0, output.stderr
+    record = json.loads(output.stdout)
     assert record["team"] is None
     token: str = record["token"]
     return token
@@ -151,10 +151,13 @@ def test_audit_log_with_a_platform_key_is_read_by_pages(service: Service) -> Non
     assert service.post("/v1/keys", {"name": "made"}).status == 201
     assert service.get("/v1/me", key=token).json == {"team": None, "scopes": ["operate"]}
     exported = [json.loads(line) for line in service.run("audit", "export").stdout.splitlines()]
-    found = service.get("/v1/audit?limit=100", key=token).json
-    assert (found["object"], found["has_more"], found["data"]) == ("list", False, exported)
-    assert found["data"][0].keys() == FIELDS
-    assert [(one["action"], one["team"]) for one in exported[:2]] == [("key.create", "team_acme"), ("key.create", None)]
+    listing = service.get("/v1/audit?limit=100", key=token).json
+    assert (listing["object"], listing["has_more"], listing["data"]) == ("list", False, exported)
+    assert listing["data"][0].keys() == FIELDS
+    assert [(entry["action"], entry["team"]) for entry in exported[:2]] == [
+        ("key.create", "team_acme"),
+        ("key.create", None),
+    ]
     pages, after = list[Any](), ""
     while True:
         page = service.get(f"/v1/audit?limit=1{after}", key=token).json
@@ -163,8 +166,8 @@ def test_audit_log_with_a_platform_key_is_read_by_pages(service: Service) -> Non
             break
         after = f"&after={pages[-1]['id']}"
     assert pages == exported
-    own = service.get("/v1/audit?team=team_acme", key=token).json["data"]
-    assert own == [one for one in exported if one["team"] == "team_acme"][:20]
+    team_entries = service.get("/v1/audit?team=team_acme", key=token).json["data"]
+    assert team_entries == [entry for entry in exported if entry["team"] == "team_acme"][:20]
     assert service.get("/v1/audit?team=team_poor", key=token).status == 200
     for query, status, code, param in [
         ("after=999999", 400, "invalid_request", "after"),

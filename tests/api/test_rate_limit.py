@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from heliograph.accept.rate import RateLimits
-from heliograph.storage.requests import Spent
+from heliograph.storage.requests import ProcessUsage
 from tests.api.sends import assert_refused
 from tests.service import Answer, Service, until
 
@@ -14,7 +14,7 @@ BODY = {"to": "delivered@simulator.test", "subject": "Hi", "text": "Hi"}
 HEADERS = ("ratelimit-limit", "ratelimit-remaining", "ratelimit-reset")
 
 
-def full(service: Service) -> Answer:
+def drained_bucket(service: Service) -> Answer:
     """Wait until the whole burst is there again; the answer that says so took one of it."""
 
     def check() -> Answer | None:
@@ -24,9 +24,9 @@ def full(service: Service) -> Answer:
         time.sleep(2.1)
         return None
 
-    found = until(check)
-    assert isinstance(found, Answer)
-    return found
+    limited = until(check)
+    assert isinstance(limited, Answer)
+    return limited
 
 
 def drained(service: Service) -> Answer:
@@ -36,15 +36,15 @@ def drained(service: Service) -> Answer:
 
 
 def test_the_headers_count_down(shared_service: Service) -> None:
-    assert full(shared_service).headers["ratelimit-limit"] == "4"
+    assert drained_bucket(shared_service).headers["ratelimit-limit"] == "4"
     answers = [
         shared_service.get("/v1/me", key="SLOW"),
         shared_service.post("/v1/emails", {}, key="SLOW"),  # a 400 has them too
         shared_service.get("/v1/emails/eml_none", key="SLOW"),  # and a 404
     ]
     assert [answer.status for answer in answers] == [200, 400, 404]
-    left = [int(answer.headers["ratelimit-remaining"]) for answer in answers]
-    assert left[0] in (2, 3) and left == sorted(left, reverse=True)
+    remaining = [int(answer.headers["ratelimit-remaining"]) for answer in answers]
+    assert remaining[0] in (2, 3) and remaining == sorted(remaining, reverse=True)
     for answer in answers:
         assert all(answer.headers[name].isdigit() for name in HEADERS)
 
@@ -69,27 +69,27 @@ def test_the_headers_count_down(shared_service: Service) -> None:
 def test_every_answer_to_a_key_has_the_headers(
     shared_service: Service, method: str, path: str, options: dict[str, Any], status: int
 ) -> None:
-    def ask() -> Answer | None:
-        given = shared_service.ask(method, path, **{"key": "SLOW_SMS", **options})
-        return given if given.status != 429 else None
+    def attempt() -> Answer | None:
+        answer = shared_service.ask(method, path, **{"key": "SLOW_SMS", **options})
+        return answer if answer.status != 429 else None
 
-    answer: Answer = until(ask)
+    answer: Answer = until(attempt)
     assert (answer.status, [name in answer.headers for name in HEADERS]) == (status, [True] * 3)
 
 
 @pytest.mark.parametrize("path", ["/v1/me", "/v1/nothing", "/healthz"])
 @pytest.mark.parametrize("key", [None, "hk_nobody"])
-def test_without_a_key_there_is_nothing_to_tell(shared_service: Service, path: str, key: str | None) -> None:
+def test_without_a_key_there_are_no_rate_limit_headers(shared_service: Service, path: str, key: str | None) -> None:
     assert not [name for name in shared_service.get(path, key=key).headers if name in HEADERS]
 
 
-def test_what_is_not_found_takes_nothing(shared_service: Service) -> None:
-    full(shared_service)
-    left = [shared_service.get("/v1/nothing", key="SLOW").headers["ratelimit-remaining"] for _ in range(5)]
-    assert left == sorted(left)
+def test_a_404_consumes_nothing(shared_service: Service) -> None:
+    drained_bucket(shared_service)
+    remaining = [shared_service.get("/v1/nothing", key="SLOW").headers["ratelimit-remaining"] for _ in range(5)]
+    assert remaining == sorted(remaining)
 
 
-def test_a_429_says_how_long_to_wait(shared_service: Service) -> None:
+def test_a_429_has_retry_after(shared_service: Service) -> None:
     answer = drained(shared_service)
     assert_refused(answer, 429, "rate_limit_exceeded")
     assert answer.json["error"]["type"] == "rate_limit_error"
@@ -105,12 +105,12 @@ def test_a_429_consumes_nothing(shared_service: Service) -> None:
     refused = [i for i, answer in enumerate(answers) if answer.status == 429]
     assert refused
     time.sleep(int(answers[refused[0]].headers["retry-after"]))
-    again = shared_service.post("/v1/emails", BODY, key="SLOW", headers={"Idempotency-Key": f"slow {refused[0]}"})
-    assert again.status == 202
-    assert "idempotency-replayed" not in again.headers
+    retried = shared_service.post("/v1/emails", BODY, key="SLOW", headers={"Idempotency-Key": f"slow {refused[0]}"})
+    assert retried.status == 202
+    assert "idempotency-replayed" not in retried.headers
 
 
-def test_other_keys_have_their_own_bucket(shared_service: Service) -> None:
+def test_each_key_has_its_own_bucket(shared_service: Service) -> None:
     drained(shared_service)
     assert shared_service.get("/v1/me", key="SUSPENDED").headers["ratelimit-remaining"] == "200"
     assert {shared_service.get("/v1/me").status for _ in range(20)} == {200}
@@ -128,7 +128,7 @@ def test_a_suspended_team_and_a_missing_scope_show_the_bucket_too(shared_service
 RATE = 10  # a second, so 20 at once
 
 
-def left(rates: RateLimits, now: int) -> int:
+def tokens_left(rates: RateLimits, now: int) -> int:
     """How many requests are let through at this moment, when nobody can be asked."""
     rates.count_alone()
     count = 0
@@ -141,34 +141,34 @@ def left(rates: RateLimits, now: int) -> int:
     ("hearings", "expected"),
     [
         ([], 20),
-        ([[Spent("other", "key", 7)]], 20),  # from before the first hearing: past
-        ([[], [Spent("other", "key", 7)]], 13),
-        ([[Spent("other", "key", 100)], [Spent("other", "key", 107)]], 13),
-        ([[], [Spent("other", "key", 7)], [Spent("other", "key", 7)]], 13),
-        ([[], [Spent("one", "key", 3), Spent("two", "key", 4)]], 13),
-        ([[Spent("other", "key", 100)], [Spent("other", "key", 2)]], 18),  # started anew
-        ([[], [Spent("other", "another key", 7), Spent("other", "", 0)]], 20),
-        ([[], [Spent("other", "key", 500)]], 0),
+        ([[ProcessUsage("other", "key", 7)]], 20),  # from before the first hearing: past
+        ([[], [ProcessUsage("other", "key", 7)]], 13),
+        ([[ProcessUsage("other", "key", 100)], [ProcessUsage("other", "key", 107)]], 13),
+        ([[], [ProcessUsage("other", "key", 7)], [ProcessUsage("other", "key", 7)]], 13),
+        ([[], [ProcessUsage("one", "key", 3), ProcessUsage("two", "key", 4)]], 13),
+        ([[ProcessUsage("other", "key", 100)], [ProcessUsage("other", "key", 2)]], 18),  # started anew
+        ([[], [ProcessUsage("other", "another key", 7), ProcessUsage("other", "", 0)]], 20),
+        ([[], [ProcessUsage("other", "key", 500)]], 0),
     ],
 )
-def test_what_others_let_through_counts_here(hearings: list[list[Spent]], expected: int) -> None:
+def test_requests_of_other_processes_count(hearings: list[list[ProcessUsage]], expected: int) -> None:
     rates = RateLimits()
-    for told in hearings:
-        rates.hear(told, lambda _: RATE, 0)
-    assert left(rates, 0) == expected
-    assert rates.spent["key"] == expected
+    for update in hearings:
+        rates.merge_usage(update, lambda _: RATE, 0)
+    assert tokens_left(rates, 0) == expected
+    assert rates.allowed_counts["key"] == expected
 
 
-def test_what_others_took_comes_back_with_time() -> None:
+def test_requests_of_other_processes_expire() -> None:
     rates = RateLimits()
-    rates.hear([], lambda _: RATE, 0)
-    rates.hear([Spent("other", "key", 10_000)], lambda _: RATE, 0)  # at most one burst of debt
-    assert left(rates, 2000) == 0
-    assert left(rates, 3000) == 10
+    rates.merge_usage([], lambda _: RATE, 0)
+    rates.merge_usage([ProcessUsage("other", "key", 10_000)], lambda _: RATE, 0)  # at most one burst of debt
+    assert tokens_left(rates, 2000) == 0
+    assert tokens_left(rates, 3000) == 10
 
 
-def test_a_key_without_a_limit_is_let_alone() -> None:
+def test_a_key_without_a_limit_is_never_limited() -> None:
     rates = RateLimits()
-    rates.hear([], lambda _: 0, 0)
-    rates.hear([Spent("other", "key", 10)], lambda _: 0, 0)
-    assert left(rates, 0) == 20
+    rates.merge_usage([], lambda _: 0, 0)
+    rates.merge_usage([ProcessUsage("other", "key", 10)], lambda _: 0, 0)
+    assert tokens_left(rates, 0) == 20

@@ -29,7 +29,7 @@ PREFIX = {"/v1/emails": "eml_", "/v1/sms": "sms_", "/v1/whatsapp": "wam_", "/v1/
 def test_a_message_with_recipients_and_events(shared_service: Service, path: str) -> None:
     answer = shared_service.post(path, SENDS[path])
     end = "read" if path == "/v1/whatsapp" else "delivered"
-    found = settled(shared_service, f"{path}/{answer.json['id']}", status=end)
+    message = settled(shared_service, f"{path}/{answer.json['id']}", status=end)
     added = (
         "tags",
         "metadata",
@@ -40,15 +40,15 @@ def test_a_message_with_recipients_and_events(shared_service: Service, path: str
         "template_version",
         "locale",
     )
-    assert tuple(found)[: len(answer.json)] == tuple(answer.json)
-    assert found.keys() == {*answer.json, *added, "simulated", "recipients", "events"}
-    assert {name: found[name] for name in answer.json} == answer.json | {"status": end}
-    (recipient,) = found["recipients"]
+    assert tuple(message)[: len(answer.json)] == tuple(answer.json)
+    assert message.keys() == {*answer.json, *added, "simulated", "recipients", "events"}
+    assert {name: message[name] for name in answer.json} == answer.json | {"status": end}
+    (recipient,) = message["recipients"]
     assert tuple(recipient) == RECIPIENT
     assert (recipient["address"], recipient["kind"], recipient["status"]) == (SENDS[path]["to"], "to", end)
-    assert all(tuple(event) == EVENT for event in found["events"])
-    assert all(part["simulated"] is True for part in (found, recipient, *found["events"]))
-    assert [event["sequence"] for event in found["events"]] == list(range(1, len(found["events"]) + 1))
+    assert all(tuple(event) == EVENT for event in message["events"])
+    assert all(part["simulated"] is True for part in (message, recipient, *message["events"]))
+    assert [event["sequence"] for event in message["events"]] == list(range(1, len(message["events"]) + 1))
 
 
 def test_several_recipients_each_have_their_own_state(shared_service: Service) -> None:
@@ -57,17 +57,17 @@ def test_several_recipients_each_have_their_own_state(shared_service: Service) -
         "cc": ["failed@simulator.test"],
         "bcc": ["complained@simulator.test"],
     }
-    found = send(shared_service, "/v1/emails", body, status="complained")
-    kinds = {r["address"].partition("@")[0]: (r["kind"], r["status"]) for r in found["recipients"]}
+    message = send(shared_service, "/v1/emails", body, status="complained")
+    kinds = {r["address"].partition("@")[0]: (r["kind"], r["status"]) for r in message["recipients"]}
     assert kinds == {
         "delivered": ("to", "delivered"),
         "bounced": ("to", "bounced"),
         "failed": ("cc", "failed"),
         "complained": ("bcc", "complained"),
     }
-    causes = {r["status"]: (r["explanation"] or {}).get("cause") for r in found["recipients"]}
+    causes = {r["status"]: (r["explanation"] or {}).get("cause") for r in message["recipients"]}
     assert causes == {"delivered": None, "bounced": "unknown_user", "failed": "policy", "complained": "complained"}
-    assert [e["sequence"] for e in found["events"]] == list(range(1, len(found["events"]) + 1))
+    assert [e["sequence"] for e in message["events"]] == list(range(1, len(message["events"]) + 1))
 
 
 def test_a_verification(shared_service: Service) -> None:
@@ -93,11 +93,11 @@ def test_an_id_of_another_channel_is_unknown(shared_service: Service) -> None:
 
 @pytest.mark.parametrize("path", PREFIX)
 def test_paging_newest_first(shared_service: Service, path: str) -> None:
-    made = [shared_service.post(path, SENDS[path]).json["id"] for _ in range(5)]
+    ids = [shared_service.post(path, SENDS[path]).json["id"] for _ in range(5)]
     first = shared_service.get(f"{path}?limit=2").json
     assert (first["object"], first["has_more"]) == ("list", True)
     second = shared_service.get(f"{path}?limit=3&after={first['data'][-1]['id']}").json
-    assert [item["id"] for item in first["data"] + second["data"]] == made[::-1]
+    assert [item["id"] for item in first["data"] + second["data"]] == ids[::-1]
     oldest = f"{PREFIX[path]}{'0' * 26}"  # of nobody: an id says a place, whether or not something is there
     assert shared_service.get(f"{path}?after={oldest}").json == {"object": "list", "has_more": False, "data": []}
 
@@ -105,7 +105,7 @@ def test_paging_newest_first(shared_service: Service, path: str) -> None:
 @pytest.mark.parametrize(
     ("path", "to"), [("/v1/emails", "delivered+last@simulator.test"), ("/v1/verify", "+15005551070")]
 )
-def test_the_last_page_says_so(shared_service: Service, path: str, to: str) -> None:
+def test_the_last_page_has_no_more(shared_service: Service, path: str, to: str) -> None:
     for _ in range(2):
         assert shared_service.post(path, SENDS[path] | {"to": to}).status == 202
     query = f"{path}?to={to.replace('+', '%2B')}"
@@ -122,66 +122,68 @@ def test_the_default_page_has_twenty(shared_service: Service, path: str) -> None
 
 
 @pytest.mark.parametrize("path", PREFIX)
-def test_a_list_item_is_the_record_as_answered(shared_service: Service, path: str) -> None:
+def test_a_list_item_equals_the_send_response(shared_service: Service, path: str) -> None:
     sent = shared_service.post(path, SENDS[path]).json
-    listed = shared_service.get(f"{path}?limit=1").json["data"][0]
-    assert listed == sent | {"status": listed["status"]}
+    item = shared_service.get(f"{path}?limit=1").json["data"][0]
+    assert item == sent | {"status": item["status"]}
 
 
-def listed(service: Service, path: str, query: str) -> list[str]:
+def listed_ids(service: Service, path: str, query: str) -> list[str]:
     answer = service.get(f"{path}?limit=100&{query}")
     assert answer.status == 200, answer.raw
     return [item["id"] for item in answer.json["data"]]
 
 
 def test_filters_of_emails(shared_service: Service) -> None:
-    def made(body: Body, status: str) -> Any:
+    def send_until(body: Body, status: str) -> Any:
         return send(shared_service, "/v1/emails", body, status=status)
 
-    one = made(EMAIL | {"to": "bounced+filter@simulator.test"}, "bounced")
-    two = made(EMAIL | {"to": "delivered@simulator.test", "cc": ["delivered+FILTER@simulator.test"]}, "delivered")
-    three = made(
+    bounced = send_until(EMAIL | {"to": "bounced+filter@simulator.test"}, "bounced")
+    two = send_until(EMAIL | {"to": "delivered@simulator.test", "cc": ["delivered+FILTER@simulator.test"]}, "delivered")
+    three = send_until(
         {"to": "delivered+f3@simulator.test", "from": "a@acme.test", "template_id": "tpl_welcome"}
         | {"variables": {"name": "x"}},
         "delivered",
     )
     path = "/v1/emails"
-    assert one["id"] in listed(shared_service, path, "status=bounced")
-    assert two["id"] not in listed(shared_service, path, "status=bounced")
-    assert listed(shared_service, path, "to=Bounced%2Bfilter@simulator.test") == [one["id"]]
-    assert listed(shared_service, path, "to=delivered%2Bfilter@simulator.test") == [two["id"]]
-    assert three["id"] in listed(shared_service, path, "template_id=tpl_welcome")
-    assert one["id"] not in listed(shared_service, path, "template_id=tpl_welcome")
-    assert listed(shared_service, path, "template_id=tpl_none") == []
-    assert listed(shared_service, path, "to=bounced%2Bfilter@simulator.test&status=delivered") == []
-    assert listed(shared_service, path, "to=bounced+filter@simulator.test") == [one["id"]]  # a plus as people write it
+    assert bounced["id"] in listed_ids(shared_service, path, "status=bounced")
+    assert two["id"] not in listed_ids(shared_service, path, "status=bounced")
+    assert listed_ids(shared_service, path, "to=Bounced%2Bfilter@simulator.test") == [bounced["id"]]
+    assert listed_ids(shared_service, path, "to=delivered%2Bfilter@simulator.test") == [two["id"]]
+    assert three["id"] in listed_ids(shared_service, path, "template_id=tpl_welcome")
+    assert bounced["id"] not in listed_ids(shared_service, path, "template_id=tpl_welcome")
+    assert listed_ids(shared_service, path, "template_id=tpl_none") == []
+    assert listed_ids(shared_service, path, "to=bounced%2Bfilter@simulator.test&status=delivered") == []
+    assert listed_ids(shared_service, path, "to=bounced+filter@simulator.test") == [
+        bounced["id"]
+    ]  # a plus as people write it
     assert "'Ada <a@b.test>'" in shared_service.get(f"{path}?to=Ada%20%3Ca@b.test%3E").json["error"]["message"]
 
 
 def test_filters_by_time(shared_service: Service) -> None:
     to = "delivered+time@simulator.test"
-    made = [shared_service.post("/v1/emails", EMAIL | {"to": to}).json for _ in range(2)]
+    created = [shared_service.post("/v1/emails", EMAIL | {"to": to}).json for _ in range(2)]
     query = f"to={to.replace('+', '%2B')}"
-    first, last = made[0]["created_at"], made[1]["created_at"]
-    assert listed(shared_service, "/v1/emails", f"{query}&created_after=2020-01-01T00:00:00.000Z") == [
-        made[1]["id"],
-        made[0]["id"],
+    first, last = created[0]["created_at"], created[1]["created_at"]
+    assert listed_ids(shared_service, "/v1/emails", f"{query}&created_after=2020-01-01T00:00:00.000Z") == [
+        created[1]["id"],
+        created[0]["id"],
     ]
-    assert listed(shared_service, "/v1/emails", f"{query}&created_before=2020-01-01T00:00:00.000Z") == []
-    assert made[0]["id"] not in listed(shared_service, "/v1/emails", f"{query}&created_after={first}")
-    assert made[1]["id"] not in listed(shared_service, "/v1/emails", f"{query}&created_before={last}")
+    assert listed_ids(shared_service, "/v1/emails", f"{query}&created_before=2020-01-01T00:00:00.000Z") == []
+    assert created[0]["id"] not in listed_ids(shared_service, "/v1/emails", f"{query}&created_after={first}")
+    assert created[1]["id"] not in listed_ids(shared_service, "/v1/emails", f"{query}&created_before={last}")
 
 
 @pytest.mark.parametrize("path", ["/v1/sms", "/v1/whatsapp", "/v1/verify"])
 def test_filters_by_phone_and_status(shared_service: Service, path: str) -> None:
     to = {"/v1/sms": "+15005551061", "/v1/whatsapp": "+15005551062", "/v1/verify": "+15005551063"}[path]
     id_ = shared_service.post(path, SENDS[path] | {"to": to}).json["id"]
-    assert listed(shared_service, path, f"to={to.replace('+', '%2B')}") == [id_]
+    assert listed_ids(shared_service, path, f"to={to.replace('+', '%2B')}") == [id_]
     if path == "/v1/verify":
-        assert id_ in listed(shared_service, path, "status=pending")
-        assert id_ not in listed(shared_service, path, "status=verified")
+        assert id_ in listed_ids(shared_service, path, "status=pending")
+        assert id_ not in listed_ids(shared_service, path, "status=verified")
         assert shared_service.post(f"/v1/verify/{id_}/check", {"code": to[-6:]}).json["verified"]
-        assert id_ in listed(shared_service, path, "status=verified")
+        assert id_ in listed_ids(shared_service, path, "status=verified")
 
 
 @pytest.mark.parametrize("path", PREFIX)
@@ -212,12 +214,12 @@ def test_bad_query_values(shared_service: Service, path: str, query: str, param:
 
 
 @pytest.mark.parametrize("id_", ["", "welcome", "eml_1"])
-def test_what_is_no_id_of_a_template_is_refused(shared_service: Service, id_: str) -> None:
+def test_an_invalid_template_id_is_refused(shared_service: Service, id_: str) -> None:
     for path in ("/v1/emails", "/v1/sms", "/v1/whatsapp"):
         assert_refused(shared_service.get(f"{path}?template_id={id_}"), 400, "invalid_request", "template_id")
 
 
-def test_states_of_other_channels_are_no_states(shared_service: Service) -> None:
+def test_states_of_other_channels_are_refused(shared_service: Service) -> None:
     assert_refused(shared_service.get("/v1/sms?status=bounced"), 400, "invalid_request", "status")
     assert_refused(shared_service.get("/v1/emails?status=read"), 400, "invalid_request", "status")
     assert shared_service.get("/v1/whatsapp?status=read").status == 200
@@ -226,11 +228,16 @@ def test_states_of_other_channels_are_no_states(shared_service: Service) -> None
 # -- the team itself ---------------------------------------------------------------------------------------
 
 
-def test_me(shared_service: Service) -> None:
-    found = idle_me(shared_service, "POOR")
-    assert tuple(found) == ("team", "mode", "sandbox", "scopes", "email_quota", "currency", "credit", "held")
-    assert found["team"] == {"id": "team_poor", "name": "Live, past its quota, with credit for ten SMS"}
-    assert (found["mode"], found["sandbox"], found["scopes"], found["currency"]) == ("live", False, ["send"], "USD")
+def test_me_returns_the_team(shared_service: Service) -> None:
+    account = idle_me(shared_service, "POOR")
+    assert tuple(account) == ("team", "mode", "sandbox", "scopes", "email_quota", "currency", "credit", "held")
+    assert account["team"] == {"id": "team_poor", "name": "Live, past its quota, with credit for ten SMS"}
+    assert (account["mode"], account["sandbox"], account["scopes"], account["currency"]) == (
+        "live",
+        False,
+        ["send"],
+        "USD",
+    )
     sandbox = shared_service.get("/v1/me", key="SANDBOX").json
     assert (sandbox["mode"], sandbox["sandbox"]) == ("sandbox", True)
     assert shared_service.get("/v1/me", key="ACME_MANAGE").json["scopes"] == ["manage"]
@@ -249,7 +256,7 @@ KEYED = [route for route in ROUTES if route.scopes is not None]
 OPEN = [route for route in ROUTES if route.scopes is None and "{" not in route.path]  # a callback proves itself
 
 
-def named(route: Route) -> str:
+def route_id(route: Route) -> str:
     return f"{route.method} {route.path}"
 
 
@@ -297,16 +304,16 @@ def own_draft(service: Service, name: str, then: str) -> str:
 
 def own_key(service: Service) -> str:
     """One that acme owns, besides those that the tests send with."""
-    found = [key for key in service.get("/v1/keys?limit=100").json["data"] if key["name"] == "spare"]
-    return str((found or [service.post("/v1/keys", {"name": "spare"}).json])[0]["id"])
+    spare_keys = [key for key in service.get("/v1/keys?limit=100").json["data"] if key["name"] == "spare"]
+    return str((spare_keys or [service.post("/v1/keys", {"name": "spare"}).json])[0]["id"])
 
 
 def own_webhook(service: Service) -> str:
     """One that acme owns, made anew after its deletion; it hears of tests only."""
-    found = service.get("/v1/webhooks").json["data"]
-    if not found:
-        found = [service.post("/v1/webhooks", {"url": "http://127.0.0.1:9/", "events": ["webhook.test"]}).json]
-    return str(found[0]["id"])
+    webhooks = service.get("/v1/webhooks").json["data"]
+    if not webhooks:
+        webhooks = [service.post("/v1/webhooks", {"url": "http://127.0.0.1:9/", "events": ["webhook.test"]}).json]
+    return str(webhooks[0]["id"])
 
 
 def body_of(route: Route) -> Body | None:
@@ -321,7 +328,7 @@ def body_of(route: Route) -> Body | None:
     return {"code": "123456"} if route.path.endswith("/check") else {}
 
 
-def ask(service: Service, route: Route, name: str, key: str | None) -> tuple[int, bytes]:
+def send_request(service: Service, route: Route, name: str, key: str | None) -> tuple[int, bytes]:
     """Status and body, without what differs in any two answers: the request's id and the name asked for."""
     path = re.sub(r"\{.+?\}", name, route.path)
     answer = service.ask(route.method, path, body_of(route), key=key)
@@ -329,53 +336,59 @@ def ask(service: Service, route: Route, name: str, key: str | None) -> tuple[int
     return answer.status, plain.replace(name.encode(), b"") if name else plain
 
 
-@pytest.mark.parametrize("route", KEYED, ids=named)
-def test_without_a_key_or_with_a_suspended_team_nothing_is_told(shared_service: Service, route: Route) -> None:
+@pytest.mark.parametrize("route", KEYED, ids=route_id)
+def test_without_a_valid_key_existence_is_not_revealed(shared_service: Service, route: Route) -> None:
     name = own_ids(shared_service).get(route.path, "nobodys")
     for key, status, code in ((None, 401, b"missing_api_key"), ("SUSPENDED", 403, b"team_suspended")):
-        own, never = ask(shared_service, route, name, key), ask(shared_service, route, "never", key)
-        assert own[0] == status and code in own[1]
-        assert own == never
+        existing, unknown = (
+            send_request(shared_service, route, name, key),
+            send_request(shared_service, route, "never", key),
+        )
+        assert existing[0] == status and code in existing[1]
+        assert existing == unknown
 
 
-@pytest.mark.parametrize("route", [route for route in KEYED if len(route.scopes or ()) == 1], ids=named)
-def test_a_key_without_the_scope(shared_service: Service, route: Route) -> None:
+@pytest.mark.parametrize("route", [route for route in KEYED if len(route.scopes or ()) == 1], ids=route_id)
+def test_a_key_without_the_scope_does_not_reveal_existence(shared_service: Service, route: Route) -> None:
     key = "ACME_SEND" if route.scopes == ("manage",) else "ACME_MANAGE"
     name = own_ids(shared_service).get(route.path, "nobodys")
-    own, never = ask(shared_service, route, name, key), ask(shared_service, route, "never", key)
-    assert own[0] == 403 and b"insufficient_scope" in own[1]
-    assert own == never
+    existing, unknown = (
+        send_request(shared_service, route, name, key),
+        send_request(shared_service, route, "never", key),
+    )
+    assert existing[0] == 403 and b"insufficient_scope" in existing[1]
+    assert existing == unknown
 
 
 # Of received mail, journeys/test_received.py asks: it has to come in.
-NAMED = [route for route in KEYED if "{" in route.path and not route.path.startswith("/v1/received/")]
+ROUTES_WITH_ID = [route for route in KEYED if "{" in route.path and not route.path.startswith("/v1/received/")]
 
 
-@pytest.mark.parametrize("route", NAMED, ids=named)
-def test_another_teams_record_is_as_one_that_never_existed(shared_service: Service, route: Route) -> None:
+@pytest.mark.parametrize("route", ROUTES_WITH_ID, ids=route_id)
+def test_another_teams_record_looks_nonexistent(shared_service: Service, route: Route) -> None:
     other = "OTHER" if route.scopes == ("manage",) else "SANDBOX"
     name = own_ids(shared_service)[route.path]
-    never = "never@example.com" if "@" in name else name[:4] + "01JCQ8Z6V3M2N7T0K4H9R5B1XA"
-    never = "+4915100000002" if name.startswith("+") else never
-    theirs = ask(shared_service, route, name, other)
-    assert theirs[0] == 404
-    assert theirs == ask(shared_service, route, never, other)
-    assert ask(shared_service, route, name, "ACME")[0] != 404
+    unknown_id = "never@example.com" if "@" in name else name[:4] + "01JCQ8Z6V3M2N7T0K4H9R5B1XA"
+    unknown_id = "+4915100000002" if name.startswith("+") else unknown_id
+    foreign = send_request(shared_service, route, name, other)
+    assert foreign[0] == 404
+    assert foreign == send_request(shared_service, route, unknown_id, other)
+    assert send_request(shared_service, route, name, "ACME")[0] != 404
     if route.method == "DELETE" and "@" in name:
         assert shared_service.post("/v1/suppressions", {"email": name, "reason": "bounce"}).status == 201
 
 
 @pytest.mark.parametrize("path", [*PREFIX, "/v1/suppressions"])
-def test_lists_hold_only_the_teams_own(shared_service: Service, path: str) -> None:
+def test_lists_have_only_records_of_the_team(shared_service: Service, path: str) -> None:
     if path in SENDS:
         shared_service.post(path, SENDS[path])
-    own, others = (shared_service.get(path, key=key).json["data"] for key in ("ACME", "OTHER"))
-    assert own
-    assert [one for one in own if one in others] == []
+    own_items, others = (shared_service.get(path, key=key).json["data"] for key in ("ACME", "OTHER"))
+    assert own_items
+    assert [item for item in own_items if item in others] == []
 
 
-@pytest.mark.parametrize("route", OPEN, ids=named)
-def test_what_needs_no_key(shared_service: Service, route: Route) -> None:
+@pytest.mark.parametrize("route", OPEN, ids=route_id)
+def test_routes_without_a_key(shared_service: Service, route: Route) -> None:
     assert shared_service.ask(route.method, route.path, key=None).status == 200
 
 
@@ -388,17 +401,17 @@ def test_what_needs_no_key(shared_service: Service, route: Route) -> None:
         ("/v1/verify", ["nobody", "15005550006", "@"]),
     ],
 )
-def test_whom_a_list_cannot_be_of(shared_service: Service, path: str, wrong: list[str]) -> None:
+def test_invalid_to_filters_are_refused(shared_service: Service, path: str, wrong: list[str]) -> None:
     for to in wrong:
         assert_refused(shared_service.get(f"{path}?to={quote(to, safe='')}"), 400, "invalid_request", "to")
 
 
 @pytest.mark.parametrize("path", ["/v1/sms", "/v1/whatsapp", "/v1/verify"])
-def test_a_plus_that_is_not_encoded_is_understood(shared_service: Service, path: str) -> None:
+def test_an_unencoded_plus_is_accepted(shared_service: Service, path: str) -> None:
     to = "+15005551033"
     sent = shared_service.post(path, SENDS[path] | {"to": to}).json["id"]
-    assert sent in listed(shared_service, path, f"to={to}")
+    assert sent in listed_ids(shared_service, path, f"to={to}")
 
 
-def test_whom_the_inbox_cannot_be_of(shared_service: Service) -> None:
+def test_invalid_inbox_to_filters_are_refused(shared_service: Service) -> None:
     assert_refused(shared_service.get("/v1/inbox?to=nobody", key="SANDBOX"), 400, "invalid_request", "to")

@@ -32,8 +32,8 @@ def test_an_email_template(shared_service: Service) -> None:
 
 
 def test_an_sms_template(shared_service: Service) -> None:
-    found = rendered(shared_service, "tpl_sms", {"variables": {"parcel": "A1"}, "to": "+14155550123"})
-    assert found == EMPTY | {
+    result = rendered(shared_service, "tpl_sms", {"variables": {"parcel": "A1"}, "to": "+14155550123"})
+    assert result == EMPTY | {
         "channel": "sms",
         "body": "Acme: parcel A1 is on its way. ",
         "segments": 1,
@@ -45,9 +45,9 @@ def test_an_sms_template(shared_service: Service) -> None:
 
 
 def test_a_whatsapp_template(shared_service: Service) -> None:
-    found = rendered(shared_service, "tpl_whatsapp", {"variables": {"parcel": "A1"}})
-    assert (found["channel"], found["body"]) == ("whatsapp", "Acme: parcel A1 is on its way.")
-    assert (found["segments"], found["encoding"], found["price"]) == (None, None, "0.0300")
+    result = rendered(shared_service, "tpl_whatsapp", {"variables": {"parcel": "A1"}})
+    assert (result["channel"], result["body"]) == ("whatsapp", "Acme: parcel A1 is on its way.")
+    assert (result["segments"], result["encoding"], result["price"]) == (None, None, "0.0300")
 
 
 @pytest.mark.parametrize(
@@ -64,14 +64,14 @@ def test_a_whatsapp_template(shared_service: Service) -> None:
 def test_the_price_is_the_total_for_the_country(
     shared_service: Service, to: str | None, note: str, segments: int, encoding: str, price: str
 ) -> None:
-    found = rendered(shared_service, "tpl_sms", {"variables": {"parcel": "A1", "note": note}, "to": to})
-    assert (found["segments"], found["encoding"], found["price"]) == (segments, encoding, price)
+    result = rendered(shared_service, "tpl_sms", {"variables": {"parcel": "A1", "note": note}, "to": to})
+    assert (result["segments"], result["encoding"], result["price"]) == (segments, encoding, price)
 
 
-def test_missing_and_unknown_are_told_not_refused(shared_service: Service) -> None:
-    found = rendered(shared_service, "tpl_sms", {"variables": {"other": 1, "brand.name": "x"}})
-    assert (found["missing"], found["unknown"]) == (["parcel"], ["other", "brand.name"])
-    assert found["body"] == "Acme: parcel  is on its way. "
+def test_missing_and_unknown_variables_are_reported_not_refused(shared_service: Service) -> None:
+    result = rendered(shared_service, "tpl_sms", {"variables": {"other": 1, "brand.name": "x"}})
+    assert (result["missing"], result["unknown"]) == (["parcel"], ["other", "brand.name"])
+    assert result["body"] == "Acme: parcel  is on its way. "
     assert rendered(shared_service, "tpl_sms", {})["missing"] == ["parcel"]
 
 
@@ -88,11 +88,11 @@ def test_missing_and_unknown_are_told_not_refused(shared_service: Service) -> No
         ("tpl_sms", {"surprise": 1}, 400, "invalid_request"),
     ],
 )
-def test_what_cannot_be_rendered(shared_service: Service, id_: str, body: Body, status: int, code: str) -> None:
+def test_invalid_renders_are_refused(shared_service: Service, id_: str, body: Body, status: int, code: str) -> None:
     assert_refused(shared_service.post(f"/v1/templates/{id_}/render", body), status, code)
 
 
-def test_a_value_cannot_multiply_beyond_the_limit(shared_service: Service) -> None:
+def test_repeated_values_cannot_exceed_the_size_limit(shared_service: Service) -> None:
     """Eighteen times 60,000 characters, which are five each in HTML when they are ampersands."""
     for value, status in (("a" * 60_000, 200), ("&" * 60_000, 400)):
         body = {"variables": {"name": value}}
@@ -141,21 +141,21 @@ def test_an_email(shared_service: Service) -> None:
 
 
 def test_an_sms(shared_service: Service) -> None:
-    found = dry(shared_service, "/v1/sms", SMS | {"to": "+447400123456"})
-    assert (found["dry_run"], found["to"], found["country"]) == (True, "+447400123456", "GB")
-    assert (found["body"], found["encoding"], found["segments"]) == ("Acme: parcel A1 is on its way. ", "gsm7", 1)
-    assert (found["price"], found["sandbox"], found["template_version"]) == ("0.0350", False, 1)
+    result = dry(shared_service, "/v1/sms", SMS | {"to": "+447400123456"})
+    assert (result["dry_run"], result["to"], result["country"]) == (True, "+447400123456", "GB")
+    assert (result["body"], result["encoding"], result["segments"]) == ("Acme: parcel A1 is on its way. ", "gsm7", 1)
+    assert (result["price"], result["sandbox"], result["template_version"]) == ("0.0350", False, 1)
 
 
 def test_a_whatsapp_message(shared_service: Service) -> None:
-    found = dry(shared_service, "/v1/whatsapp", WHATSAPP | {"to": "+14155550123"})
-    assert (found["template"], found["language"], found["parameters"]) == ("parcel", "en", ["A1"])
-    assert (found["body"], found["price"]) == ("Acme: parcel A1 is on its way.", "0.0300")
+    result = dry(shared_service, "/v1/whatsapp", WHATSAPP | {"to": "+14155550123"})
+    assert (result["template"], result["language"], result["parameters"]) == ("parcel", "en", ["A1"])
+    assert (result["body"], result["price"]) == ("Acme: parcel A1 is on its way.", "0.0300")
 
 
 def test_a_verification(shared_service: Service) -> None:
-    found = dry(shared_service, "/v1/verify", VERIFY | {"to": "+14155550124"})
-    assert found == {
+    result = dry(shared_service, "/v1/verify", VERIFY | {"to": "+14155550124"})
+    assert result == {
         "dry_run": True,
         "to": "+14155550124",
         "channel": "sms",
@@ -183,11 +183,11 @@ def test_magic_recipients_cost_nothing(shared_service: Service, to: str) -> None
         ("/v1/verify", VERIFY | {"channel": "call"}, "unsupported_channel"),
     ],
 )
-def test_a_dry_run_is_refused_as_the_send_would_be(shared_service: Service, path: str, body: Body, code: str) -> None:
+def test_a_dry_run_returns_the_errors_of_the_send(shared_service: Service, path: str, body: Body, code: str) -> None:
     assert shared_service.post(f"{path}?dry_run=true", body).code == code
 
 
-def test_a_dry_run_looks_at_the_credit(shared_service: Service) -> None:
+def test_a_dry_run_checks_credit(shared_service: Service) -> None:
     sms = {"to": "+447400123456", "template_id": "tpl_broke_sms", "variables": {"name": "x"}}
     sends = {
         "/v1/emails": {"to": "a@example.com", "from": "a@broke.test", "template_id": "tpl_broke_email"},
@@ -200,23 +200,23 @@ def test_a_dry_run_looks_at_the_credit(shared_service: Service) -> None:
         assert_refused(answer, 400, "insufficient_credit")
 
 
-def test_a_dry_run_looks_at_the_velocity(shared_service: Service) -> None:
+def test_a_dry_run_checks_velocity_limits(shared_service: Service) -> None:
     answer = shared_service.post("/v1/verify?dry_run=true", {"to": "+14155550100"}, key="NARROW")
     assert_refused(answer, 429, "verify_rate_limited")
 
 
 def test_a_dry_run_and_a_rendering_write_nothing(shared_service: Service) -> None:
-    def seen() -> Any:
+    def stored_state() -> Any:
         newest = [shared_service.get(f"{path}?limit=1").json["data"] for path in SENDS]
         return idle_me(shared_service, "ACME"), [[item["id"] for item in page] for page in newest]
 
-    before = seen()
+    before = stored_state()
     for path, body in SENDS.items():
         to = "someone@example.com" if path == "/v1/emails" else "+14155550124"
         for _ in range(3):
             dry(shared_service, path, body | {"to": to})
     rendered(shared_service, "tpl_sms", {"to": "+14155550124"})
-    assert seen() == before
+    assert stored_state() == before
 
 
 def test_dry_run_false_sends(shared_service: Service) -> None:

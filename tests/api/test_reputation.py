@@ -14,7 +14,7 @@ def send_to_many(service: Service, recipients: list[str]) -> None:
         settled(service, f"{PATH}/{answer['id']}")
 
 
-def test_a_pause_from_its_cause_to_its_end(service: Service) -> None:
+def test_bounces_pause_direct_sends_until_resumed(service: Service) -> None:
     bad = [f"bounced+{n}@customer.example" for n in range(20)]
     send_to_many(service, bad + [f"fine{n}@customer.example" for n in range(180)])
     assert service.post(PATH, EMAIL).status == 202
@@ -24,7 +24,7 @@ def test_a_pause_from_its_cause_to_its_end(service: Service) -> None:
     refused = service.post(PATH, EMAIL)
     assert_refused(refused, 403, "direct_sends_paused")
     assert refused.json["error"]["type"] == "permission_error"
-    assert "of 200 emails 10.0 % bounced and 0.00 % were complained about" in refused.json["error"]["message"]
+    assert "of 200 emails 10.0 % bounced and 0.00 % got complaints" in refused.json["error"]["message"]
     assert_refused(service.post(f"{PATH}?dry_run=true", EMAIL), 403, "direct_sends_paused")
     assert service.post(PATH, WELCOME).status == 202
     assert service.post(PATH, without(EMAIL, "from"), key="SANDBOX").status == 202  # another team
@@ -33,8 +33,8 @@ def test_a_pause_from_its_cause_to_its_end(service: Service) -> None:
     assert_refused(service.post(PATH, EMAIL | {"attachments": [{}] * 21}), 400, "too_many_attachments")
     assert_refused(service.post(PATH, EMAIL | {"from": "nobody"}), 403, "direct_sends_paused")
 
-    shown = service.run("reputation", "team_acme").stdout
-    assert shown.startswith("team_acme  paused since 20")
-    assert shown.endswith(": of 200 emails 10.0 % bounced and 0.00 % were complained about\n")
-    assert service.run("reputation", "resume", "team_acme").stdout == "direct sends of team_acme go on\n"
+    output = service.run("reputation", "team_acme").stdout
+    assert output.startswith("team_acme  paused since 20")
+    assert output.endswith(": of 200 emails 10.0 % bounced and 0.00 % got complaints\n")
+    assert service.run("reputation", "resume", "team_acme").stdout == "direct sends of team_acme are resumed\n"
     until(lambda: service.post(PATH, EMAIL).status == 202)

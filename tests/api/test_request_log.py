@@ -17,7 +17,7 @@ from heliograph.storage.requests import LoggedRequest
 from heliograph.storage.store import Store
 from heliograph.web.budget import ByteBudget
 from tests.clocks import TestClock
-from tests.dashboard.inside import set_up
+from tests.dashboard.inside import write_records
 from tests.make_request import asked
 from tests.storage.conftest import asking
 from tests.storage.test_idempotency import make_context, make_management
@@ -37,19 +37,19 @@ class Calls:
         )
 
     async def __call__(self, method: str, path: str, body: bytes = b"", **headers: str) -> int:
-        given = {"authorization": f"Bearer {TOKEN}", "content-type": "application/json", **headers}
-        answer = await self._api(asked(method, path, given, body))
+        all_headers = {"authorization": f"Bearer {TOKEN}", "content-type": "application/json", **headers}
+        answer = await self._api(asked(method, path, all_headers, body))
         return answer.status
 
     async def log(self) -> list[LoggedRequest]:
-        await self._context.state.requests.write_in_time(self._context.store.requests)
-        return (await self._context.store.requests.page(1))[::-1]
+        await self._context.state.request_log.write_periodically(self._context.store.requests)
+        return (await self._context.store.requests.list_page(1))[::-1]
 
 
 @pytest.fixture
 async def calls(store: Store, clock: TestClock) -> Calls:
     digest = hashlib.sha256(TOKEN.encode()).hexdigest()
-    await set_up(
+    await write_records(
         store,
         ("team", "team_a", TeamRecord(ref=1, id="team_a", name="A", mode="live", rate_limit=0), "team_a"),
         ("domain", "dom_a", Domain(id="dom_a", team="team_a", name="a.test", brand="A", verified=True, approved=True),
@@ -59,7 +59,7 @@ async def calls(store: Store, clock: TestClock) -> Calls:
     return Calls(store, clock)
 
 
-async def test_an_answer_of_any_length_has_its_id(calls: Calls) -> None:
+async def test_the_logged_subject_is_found_in_any_response(calls: Calls) -> None:
     to = [f"{'long.' * 12}{n}@simulator.heliograph.test" for n in range(50)]
     mail = {"to": to, "from": "a@a.test", "subject": "S", "text": "T", "tags": {"n": "1"}}
     for _ in range(2):
@@ -68,35 +68,35 @@ async def test_an_answer_of_any_length_has_its_id(calls: Calls) -> None:
     assert first.subject.startswith("eml_") and replay.subject == first.subject
 
 
-async def test_every_call_is_kept_without_what_it_held(calls: Calls, settings: Settings) -> None:
-    again = {"idempotency-key": "one"}
+async def test_every_call_is_logged_without_its_body(calls: Calls, settings: Settings) -> None:
+    idempotency = {"idempotency-key": "one"}
     assert [
-        await calls("POST", "/v1/emails", BODY, **again),
-        await calls("POST", "/v1/emails", BODY, **again),
+        await calls("POST", "/v1/emails", BODY, **idempotency),
+        await calls("POST", "/v1/emails", BODY, **idempotency),
         await calls("POST", "/v1/emails", b"{}"),
         await calls("GET", "/v1/nothing"),
         await calls("GET", "/v1/emails"),
     ] == [202, 202, 400, 404, 200]
-    first, replay, refused, lost, listed = await calls.log()
+    first, replay, refused, lost, listing = await calls.log()
     assert (first.route, first.status, first.replayed, first.refused) == ("POST /v1/emails", 202, 0, 0)
     assert first.subject.startswith("eml_") and replay.subject == first.subject
     assert (replay.status, replay.replayed) == (202, 1)
     assert (refused.status, refused.refused, bool(refused.code)) == (400, 1, True)
     assert lost.route == "GET (no such route)"
-    assert (listed.route, listed.subject) == ("GET /v1/emails", "")
-    assert {one.key for one in (first, replay, refused, lost, listed)} == {PUBLIC}
+    assert (listing.route, listing.subject) == ("GET /v1/emails", "")
+    assert {entry.key for entry in (first, replay, refused, lost, listing)} == {PUBLIC}
     async with asking(settings) as sql:
         assert "secret words" not in str(await sql("SELECT * FROM request_log"))
 
 
-async def test_the_operator_says_how_many_that_succeed_are_kept(calls: Calls, store: Store) -> None:
-    await platform.change(store, COMMAND_LINE, {"log_requests_per_second": 2})
+async def test_successful_requests_are_logged_up_to_the_configured_rate(calls: Calls, store: Store) -> None:
+    await platform.change_platform(store, COMMAND_LINE, {"log_requests_per_second": 2})
     for _ in range(5):
         assert await calls("GET", "/v1/emails") == 200
     assert await calls("POST", "/v1/emails", b"{}") == 400
-    assert [one.status for one in await calls.log()] == [200, 200, 400]
+    assert [entry.status for entry in await calls.log()] == [200, 200, 400]
     assert await calls("GET", "/v1/emails") == 200  # in the next second
-    assert [(one.status, one.more) for one in await calls.log()] == [(200, 0), (200, 0), (400, 0), (200, 3)]
-    await platform.change(store, COMMAND_LINE, {"log_requests_per_second": 0})
+    assert [(entry.status, entry.more) for entry in await calls.log()] == [(200, 0), (200, 0), (400, 0), (200, 3)]
+    await platform.change_platform(store, COMMAND_LINE, {"log_requests_per_second": 0})
     await calls("GET", "/v1/emails")
     assert len(await calls.log()) == 4

@@ -62,13 +62,13 @@ NOT_JSON = {
 
 
 @pytest.mark.parametrize("kind", NOT_JSON)
-def test_what_is_not_strict_json(shared_service: Service, kind: str) -> None:
+def test_invalid_json_is_refused(shared_service: Service, kind: str) -> None:
     assert_refused(shared_service.post("/v1/sms", NOT_JSON[kind]), 400, "invalid_json")
 
 
-def test_the_number_of_values_is_limited_and_that_of_commas_is_not(shared_service: Service) -> None:
-    many = b'{"to":[' + b'"",' * 200_000 + b'""]}'
-    assert_refused(shared_service.post("/v1/emails", many), 400, "invalid_json")
+def test_the_number_of_json_values_is_limited(shared_service: Service) -> None:
+    too_many = b'{"to":[' + b'"",' * 200_000 + b'""]}'
+    assert_refused(shared_service.post("/v1/emails", too_many), 400, "invalid_json")
     text = EMAIL | {"text": ',[{"\\' * 100_000}
     assert shared_service.post("/v1/emails?dry_run=true", text).status == 200
 
@@ -97,7 +97,7 @@ def test_astral_characters_may_be_escaped(shared_service: Service) -> None:
 @pytest.mark.parametrize(
     "given", ["application/json", "application/json; charset=utf-8", "Application/JSON", "application/json ;x=y"]
 )
-def test_json_in_any_spelling(shared_service: Service, given: str) -> None:
+def test_json_encodings_are_equivalent(shared_service: Service, given: str) -> None:
     assert shared_service.post("/v1/sms", SMS, headers={"Content-Type": given}).status == 202
 
 
@@ -110,18 +110,18 @@ def test_json_in_any_spelling(shared_service: Service, given: str) -> None:
     ],
 )
 @pytest.mark.parametrize("path", [*SENDS, "/v1/suppressions", "/v1/templates/tpl_sms/render"])
-def test_other_media(shared_service: Service, path: str, headers: dict[str, str]) -> None:
+def test_other_media_types_are_refused(shared_service: Service, path: str, headers: dict[str, str]) -> None:
     assert_refused(shared_service.post(path, {}, headers=headers), 415, "unsupported_media_type")
 
 
-def test_no_content_type_at_all(shared_service: Service) -> None:
+def test_a_missing_content_type_is_refused(shared_service: Service) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", shared_service.ports[-1])
     connection.request("POST", "/v1/sms", BASE, {"Authorization": f"Bearer {TOKENS['ACME']}"})
     assert connection.getresponse().status == 415
     connection.close()
 
 
-def test_identity_is_no_encoding(shared_service: Service) -> None:
+def test_content_encoding_identity_is_accepted(shared_service: Service) -> None:
     assert shared_service.post("/v1/sms", SMS, headers={"Content-Encoding": "identity"}).status == 202
 
 
@@ -137,8 +137,8 @@ def chunked(service: Service, path: str, raw: bytes) -> Answer:
     """The body in chunks, so that its length is not known before."""
     connection = http.client.HTTPConnection("127.0.0.1", service.ports[-1], timeout=PATIENCE_S)
     headers = {"Authorization": f"Bearer {TOKENS['ACME']}", "Content-Type": "application/json"}
-    pieces = (raw[at : at + MIB] for at in range(0, len(raw), MIB))
-    connection.request("POST", path, pieces, headers, encode_chunked=True)
+    chunks = (raw[at : at + MIB] for at in range(0, len(raw), MIB))
+    connection.request("POST", path, chunks, headers, encode_chunked=True)
     response = connection.getresponse()
     answer = Answer(response.status, {}, response.read())
     connection.close()
@@ -157,7 +157,7 @@ def chunked(service: Service, path: str, raw: bytes) -> Answer:
         ("/v1/suppressions", 64 * KIB),
     ],
 )
-def test_the_largest_body(shared_service: Service, path: str, limit: int, in_chunks: bool) -> None:
+def test_the_largest_body_is_accepted(shared_service: Service, path: str, limit: int, in_chunks: bool) -> None:
     body = SENDS.get(path, {"surprise": 1})
     for size in (limit, limit + 1):
         raw = padded(body, size)
@@ -212,14 +212,14 @@ SHAPES: list[tuple[str, Body, str]] = [
 
 
 @pytest.mark.parametrize(("path", "break_", "param"), SHAPES)
-def test_a_wrong_field_is_named(shared_service: Service, path: str, break_: Body, param: str) -> None:
+def test_an_invalid_field_is_named(shared_service: Service, path: str, break_: Body, param: str) -> None:
     answer = shared_service.post(path, SENDS[path] | break_)
     assert_refused(answer, 400, "invalid_request")
     assert answer.json["error"]["param"] == param
 
 
 @pytest.mark.parametrize("path", SENDS)
-def test_without_anything_the_first_check_in_order_answers(shared_service: Service, path: str) -> None:
+def test_an_empty_request_fails_the_first_check(shared_service: Service, path: str) -> None:
     """What may not be missing has codes of its own (contract 4)."""
     first = ("missing_body", "subject") if path == "/v1/emails" else ("invalid_phone", "to")
     assert_refused(shared_service.post(path, {}), 400, *first)
@@ -257,7 +257,7 @@ def test_null_characters_are_refused(shared_service: Service, path: str, break_:
 @pytest.mark.parametrize(
     "path", ["/v1/emails/%00", "/v1/suppressions/a%00@b.test", "/v1/emails?to=%00", "/v1/emails?to=%FF"]
 )
-def test_null_characters_in_the_address_line(shared_service: Service, path: str) -> None:
+def test_null_characters_in_the_url_are_refused(shared_service: Service, path: str) -> None:
     assert shared_service.get(path).status in (400, 404)
 
 
@@ -268,7 +268,7 @@ def test_unknown_and_repeated_query_parameters(shared_service: Service, path: st
 
 @pytest.mark.parametrize("query", ["dry_run=1", "dry_run=TRUE", "dry_run=", "dry_run=true&dry_run=true", "dryrun=true"])
 @pytest.mark.parametrize("path", SENDS)
-def test_a_misspelt_dry_run_sends_nothing(shared_service: Service, path: str, query: str) -> None:
+def test_an_invalid_dry_run_value_sends_nothing(shared_service: Service, path: str, query: str) -> None:
     assert_refused(shared_service.post(f"{path}?{query}", SENDS[path]), 400, "invalid_request")
 
 
@@ -286,7 +286,7 @@ def test_a_misspelt_dry_run_sends_nothing(shared_service: Service, path: str, qu
     ],
     ids=["words", "version", "length", "two lengths", "headers of 70 KB"],
 )
-def test_what_is_no_request_gets_an_error_in_the_same_shape(shared_service: Service, raw: bytes) -> None:
+def test_a_malformed_request_gets_an_error_body(shared_service: Service, raw: bytes) -> None:
     with socket.create_connection(("127.0.0.1", shared_service.ports[-1]), 10) as connection:
         connection.sendall(raw)
         head, _, body = b"".join(iter(lambda: connection.recv(65536), b"")).partition(b"\r\n\r\n")
@@ -310,16 +310,14 @@ def test_what_is_no_request_gets_an_error_in_the_same_shape(shared_service: Serv
         ("/dashboard/operator/teams", "application/x-www-form-urlencoded", 303),
     ],
 )
-def test_a_body_is_read_only_when_it_is_known_whose_it_is(
-    shared_service: Service, path: str, kind: str, status: int
-) -> None:
+def test_a_body_is_read_only_after_authentication(shared_service: Service, path: str, kind: str, status: int) -> None:
     with socket.create_connection(("127.0.0.1", shared_service.ports[-1]), 10) as connection:
         head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: {kind}\r\nContent-Length: 60000\r\n\r\n"
         connection.sendall(head.encode())
         assert connection.recv(65536).startswith(b"HTTP/1.1 %d " % status)
 
 
-def test_bodies_that_do_not_come_hold_up_nobody(shared_service: Service) -> None:
+def test_unsent_bodies_do_not_block_other_requests(shared_service: Service) -> None:
     head = f"POST /v1/emails HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKENS['ACME']}\r\n"
     head += f"Content-Type: application/json\r\nContent-Length: {40 * MIB}\r\n\r\n"
     idle = [socket.create_connection(("127.0.0.1", shared_service.ports[-1]), 10) for _ in range(3)]

@@ -44,7 +44,7 @@ def has_parameters(operation: Any) -> bool:
     return bool(list(operation.iter_parameters()))
 
 
-def test_the_served_document_is_the_one_driven(shared_service: Service) -> None:
+def test_the_served_document_is_the_tested_one(shared_service: Service) -> None:
     served = shared_service.get("/openapi.json", key=None).json
     base = f"http://127.0.0.1:{shared_service.ports[-1]}"
     assert served == json.loads(msgspec.json.encode(openapi_document(V1, base)))
@@ -64,7 +64,9 @@ def assert_as_described(service: Service, case: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "operation", [one for one in OPERATIONS if one.path in EXAMPLES and one.method == "post"], ids=label
+    "operation",
+    [operation for operation in OPERATIONS if operation.path in EXAMPLES and operation.method == "post"],
+    ids=label,
 )
 def test_the_examples_of_the_document(shared_service: Service, operation: Any) -> None:
     names = {"id": "vrf_none" if "verify" in operation.path else "tpl_sms"}
@@ -73,9 +75,14 @@ def test_the_examples_of_the_document(shared_service: Service, operation: Any) -
     assert_as_described(shared_service, operation.Case(path_parameters=names, body=body, media_type="application/json"))
 
 
-RUNS = [(one, mode) for one in OPERATIONS for mode in MODES if mode is MODES[0] or one.body or has_parameters(one)]
+RUNS = [
+    (operation, mode)
+    for operation in OPERATIONS
+    for mode in MODES
+    if mode is MODES[0] or operation.body or has_parameters(operation)
+]
 # Names that exist, so that generated requests come past the first look-ups; the rest stays generated.
-KNOWN = {
+EXISTING_IDS = {
     "/v1/emails": {"to": "delivered@simulator.test", "from": "a@acme.test", "from_display_id": None},
     "/v1/sms": {"to": "+15005550006", "template_id": "tpl_short", "brand_domain_id": None, "variables": None},
     "/v1/whatsapp": {"to": "+15005550006", "template_id": "tpl_offer", "brand_domain_id": None, "variables": None},
@@ -95,7 +102,9 @@ def generated(operation: Any, mode: Any, run: Callable[[Any], None]) -> None:
     )(given(case=strategy)(run))()
 
 
-@pytest.mark.parametrize(("operation", "mode"), RUNS, ids=[f"{label(one)}, {mode.value}" for one, mode in RUNS])
+@pytest.mark.parametrize(
+    ("operation", "mode"), RUNS, ids=[f"{label(operation)}, {mode.value}" for operation, mode in RUNS]
+)
 def test_generated_requests(shared_service: Service, operation: Any, mode: Any) -> None:
     def run(case: Any) -> None:
         assert_as_described(shared_service, case)
@@ -103,14 +112,18 @@ def test_generated_requests(shared_service: Service, operation: Any, mode: Any) 
     generated(operation, mode, run)
 
 
-@pytest.mark.parametrize("path", KNOWN)
-def test_generated_requests_with_names_that_exist(shared_service: Service, path: str) -> None:
+@pytest.mark.parametrize("path", EXISTING_IDS)
+def test_generated_requests_with_existing_ids(shared_service: Service, path: str) -> None:
     def run(case: Any) -> None:
-        case.body = case.body | KNOWN[path]
+        case.body = case.body | EXISTING_IDS[path]
         if path == "/v1/emails" and case.body.get("subject") is not None:
             case.body |= {"template_id": None, "variables": None}
         if "id" in case.path_parameters:
             case.path_parameters["id"] = "tpl_sms"
         assert_as_described(shared_service, case)
 
-    generated(next(one for one in OPERATIONS if one.path == path and one.method == "post"), MODES[0], run)
+    generated(
+        next(operation for operation in OPERATIONS if operation.path == path and operation.method == "post"),
+        MODES[0],
+        run,
+    )

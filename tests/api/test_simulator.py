@@ -38,58 +38,58 @@ PHONES = {
 CHANNELS = {"/v1/emails": "email", "/v1/sms": "sms", "/v1/whatsapp": "whatsapp"}
 
 
-def assert_story(found: Any, path: str, to: str, states: list[str]) -> None:
+def assert_states(message: Any, path: str, to: str, states: list[str]) -> None:
     """The published events in order, each with the state before it, counted from 1."""
-    events = [event for event in found["events"] if event["sequence"] is not None]
+    events = [event for event in message["events"] if event["sequence"] is not None]
     assert [event["status"] for event in events] == states
     assert [event["previous_status"] for event in events] == ["sending", *states[:-1]]
     assert [event["message_status"] for event in events] == states
     assert [event["sequence"] for event in events] == list(range(1, len(states) + 1))
     assert [event["type"] for event in events] == [f"{CHANNELS[path]}.{state}" for state in states]
     assert {event["recipient"] for event in events} == {to}
-    assert found["status"] == found["recipients"][0]["status"] == states[-1]
+    assert message["status"] == message["recipients"][0]["status"] == states[-1]
 
 
 @pytest.mark.parametrize("label", ["", "+order-7"])
 @pytest.mark.parametrize("name", EMAILS)
 def test_magic_emails(shared_service: Service, name: str, label: str) -> None:
     to = f"{name}{label}@simulator.test"
-    found = send(shared_service, "/v1/emails", EMAIL | {"to": to}, status=EMAILS[name][-1])
-    assert_story(found, "/v1/emails", to, EMAILS[name])
-    deferred = [event for event in found["events"] if event["sequence"] is None]
+    message = send(shared_service, "/v1/emails", EMAIL | {"to": to}, status=EMAILS[name][-1])
+    assert_states(message, "/v1/emails", to, EMAILS[name])
+    deferred = [event for event in message["events"] if event["sequence"] is None]
     assert [event["detail"]["code"] for event in deferred] == (["451", "451"] if name == "softbounce" else [])
 
 
-def test_a_delay_is_told_once_and_changes_no_state(shared_service: Service) -> None:
-    found = send(shared_service, "/v1/emails", EMAIL | {"to": "delayed@simulator.test"}, status="delivered")
-    told = [event for event in found["events"] if event["sequence"] is not None]
-    assert [event["type"] for event in told] == ["email.delayed", "email.sent", "email.delivered"]
-    delayed = told[0]
+def test_a_delay_is_published_once_and_changes_no_state(shared_service: Service) -> None:
+    message = send(shared_service, "/v1/emails", EMAIL | {"to": "delayed@simulator.test"}, status="delivered")
+    published = [event for event in message["events"] if event["sequence"] is not None]
+    assert [event["type"] for event in published] == ["email.delayed", "email.sent", "email.delivered"]
+    delayed = published[0]
     assert (delayed["status"], delayed["previous_status"], delayed["sequence"]) == ("sending", "sending", 1)
     delay = delayed["detail"]["delay"]
     assert delay["since"] <= delay["next_attempt_at"] < delay["gives_up_at"]
 
 
-def test_a_delay_as_webhooks_tell_it(shared_service: Service) -> None:
+def test_webhooks_receive_the_delay_event(shared_service: Service) -> None:
     id_ = send(shared_service, "/v1/emails", EMAIL | {"to": "delayed@simulator.test"}, status="delivered")["id"]
 
-    def told() -> Any:
+    def delayed_events() -> Any:
         events = walked(shared_service, "/v1/events")
-        return [one for one in events if one["type"] == "email.delayed" and one["data"]["id"] == id_]
+        return [event for event in events if event["type"] == "email.delayed" and event["data"]["id"] == id_]
 
-    (event,) = until(told)
+    (event,) = until(delayed_events)
     assert event["data"]["status"] == "sending"
     assert event["data"]["delay"].keys() == {"since", "next_attempt_at", "gives_up_at"}
     assert event["data"]["explanation"]["retry_helps"] is True
 
 
-def test_a_bounce_tells_the_reply(shared_service: Service) -> None:
-    found = send(shared_service, "/v1/emails", EMAIL | {"to": "bounced@simulator.test"})
-    detail = found["recipients"][0]["detail"]
+def test_a_bounce_has_the_smtp_reply(shared_service: Service) -> None:
+    message = send(shared_service, "/v1/emails", EMAIL | {"to": "bounced@simulator.test"})
+    detail = message["recipients"][0]["detail"]
     assert (detail["code"], detail["enhanced"]) == ("550", "5.1.1")
 
 
-def test_the_suppressed_address_behaves_so(shared_service: Service) -> None:
+def test_the_suppressed_address_is_refused(shared_service: Service) -> None:
     answer = shared_service.post("/v1/emails", EMAIL | {"to": "suppressed@simulator.test"})
     assert_refused(answer, 403, "recipient_suppressed", "to")
 
@@ -97,12 +97,12 @@ def test_the_suppressed_address_behaves_so(shared_service: Service) -> None:
 @pytest.mark.parametrize(("path", "to"), [(path, to) for path, phones in PHONES.items() for to in phones])
 def test_magic_phones(shared_service: Service, path: str, to: str) -> None:
     states = PHONES[path][to]
-    found = send(shared_service, path, SENDS[path] | {"to": to}, status=states[-1])
-    assert_story(found, path, to, states)
+    message = send(shared_service, path, SENDS[path] | {"to": to}, status=states[-1])
+    assert_states(message, path, to, states)
 
 
 @pytest.mark.parametrize("path", PHONES)
-def test_the_number_without_a_carrier(shared_service: Service, path: str) -> None:
+def test_the_number_without_a_carrier_is_refused(shared_service: Service, path: str) -> None:
     answer = shared_service.post(path, SENDS[path] | {"to": "+15005550007"})
     assert_refused(answer, 503, "no_carrier_available", "to")
 
@@ -170,8 +170,12 @@ def test_any_other_domains_address_is_suppressed(shared_service: Service, name: 
     answer = shared_service.post("/v1/emails", body)
     path = f"/v1/suppressions/{to}"
     until(lambda: shared_service.get(path).status == 200)
-    found = shared_service.get(path).json
-    assert (found["email"], found["reason"], found["source_message_id"]) == (to, reason, answer.json["id"])
+    suppression = shared_service.get(path).json
+    assert (suppression["email"], suppression["reason"], suppression["source_message_id"]) == (
+        to,
+        reason,
+        answer.json["id"],
+    )
     assert_refused(shared_service.post("/v1/emails", EMAIL | {"to": to}), 403, "recipient_suppressed")
     settled(shared_service, f"/v1/emails/{answer.json['id']}")
     assert_refused(shared_service.get("/v1/suppressions/fine@customer.example"), 404, "suppression_not_found")

@@ -7,20 +7,20 @@ import pytest
 from tests.api.sends import SMS, Body, assert_refused, without
 from tests.service import Service
 
-STRANGER = "+14155550199"
+UNLISTED_PHONE = "+14155550199"
 
 
-def test_the_answer(shared_service: Service) -> None:
+def test_send_response(shared_service: Service) -> None:
     answer = shared_service.post("/v1/sms", SMS)
     assert answer.status == 202
-    found = answer.json
-    assert tuple(found) == ("id", "to", "status", "sandbox", "created_at")
-    assert re.fullmatch("sms_[0-9A-HJKMNP-TV-Z]{26}", found["id"])
-    assert re.fullmatch(r"[0-9-]{10}T[0-9:]{8}\.[0-9]{3}Z", found["created_at"])
-    assert without(found, "id", "created_at") == {"to": "+15005550006", "status": "sending", "sandbox": False}
+    record = answer.json
+    assert tuple(record) == ("id", "to", "status", "sandbox", "created_at")
+    assert re.fullmatch("sms_[0-9A-HJKMNP-TV-Z]{26}", record["id"])
+    assert re.fullmatch(r"[0-9-]{10}T[0-9:]{8}\.[0-9]{3}Z", record["created_at"])
+    assert without(record, "id", "created_at") == {"to": "+15005550006", "status": "sending", "sandbox": False}
 
 
-def test_sandbox(shared_service: Service) -> None:
+def test_sandbox_recipients_are_restricted(shared_service: Service) -> None:
     for to in ("+15005550006", "+447400123456"):
         body = {"to": to, "template_id": "tpl_sandbox_sms", "variables": {"parcel": 7}}
         answer = shared_service.post("/v1/sms", body, key="SANDBOX")
@@ -36,12 +36,12 @@ def test_sandbox(shared_service: Service) -> None:
         ("ACME_PINNED", {"brand_domain_id": "dom_acme_news"}, "Acme News: parcel A1 is on its way. "),
     ],
 )
-def test_whose_brand_it_carries(shared_service: Service, key: str, extra: Body, body: str) -> None:
+def test_brand_of_the_message(shared_service: Service, key: str, extra: Body, body: str) -> None:
     answer = shared_service.post("/v1/sms?dry_run=true", SMS | extra, key=key)
     assert (answer.status, answer.json.get("body")) == (200, body)
 
 
-def test_1600_characters_are_the_most(shared_service: Service) -> None:
+def test_a_body_has_at_most_1600_characters(shared_service: Service) -> None:
     fixed = len("Acme: parcel A1 is on its way. ")
     for length, status in ((1600, 202), (1601, 400)):
         note = "x" * (length - fixed)
@@ -73,12 +73,12 @@ ROWS: list[tuple[str, Body, int, str]] = [
     ("ACME", {"brand_domain_id": "dom_broke"}, 404, "brand_domain_not_found"),
     ("ACME_PINNED", {"brand_domain_id": "dom_acme"}, 403, "key_domain_scope"),
     ("BARE", {"template_id": "tpl_bare_sms", "variables": None}, 403, "no_approved_brand_domain"),
-    ("SANDBOX", {"template_id": "tpl_sandbox_sms", "to": STRANGER}, 403, "recipient_not_allowed"),
+    ("SANDBOX", {"template_id": "tpl_sandbox_sms", "to": UNLISTED_PHONE}, 403, "recipient_not_allowed"),
     ("ACME", {"to": "+33612345678"}, 503, "no_carrier_available"),
     ("ACME", {"to": "+15005550007"}, 503, "no_carrier_available"),
     (
         "BROKE",
-        {"to": STRANGER, "template_id": "tpl_broke_sms", "variables": {"name": "x"}},
+        {"to": UNLISTED_PHONE, "template_id": "tpl_broke_sms", "variables": {"name": "x"}},
         400,
         "insufficient_credit",
     ),

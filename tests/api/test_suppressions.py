@@ -43,8 +43,8 @@ def test_reasons(shared_service: Service, given: dict[str, str], reason: str) ->
 def test_adding_twice_keeps_one_entry(shared_service: Service) -> None:
     first, second = add(shared_service, "twice@example.com"), add(shared_service, "TWICE@example.com")
     assert (first.status, second.status) == (201, 201)
-    listed = shared_service.get("/v1/suppressions?limit=100").json["data"]
-    assert len([entry for entry in listed if entry["email"].lower() == "twice@example.com"]) == 1
+    suppressions = shared_service.get("/v1/suppressions?limit=100").json["data"]
+    assert len([entry for entry in suppressions if entry["email"].lower() == "twice@example.com"]) == 1
 
 
 def test_addresses_that_need_encoding_in_a_path(shared_service: Service) -> None:
@@ -63,23 +63,23 @@ def test_the_list_is_paged_newest_first(shared_service: Service) -> None:
     assert [entry["email"] for entry in first["data"] + second["data"]] == emails[::-1]
 
 
-def test_a_walk_that_deletes_reaches_the_end(service: Service) -> None:
+def test_paging_continues_after_deleted_entries(service: Service) -> None:
     """A page that ended with what is no longer there is followed by the next one."""
     emails = {f"walk+{i}@example.com" for i in range(7)}
     for email in emails:
         add(service, email)
-    seen, query, has_more = list[str](), "limit=3", True
+    seen_emails, query, has_more = list[str](), "limit=3", True
     while has_more:
         page = service.get(f"/v1/suppressions?{query}").json
         for entry in page["data"]:
-            seen.append(entry["email"])
+            seen_emails.append(entry["email"])
             service.ask("DELETE", path(entry["email"]))
-        query, has_more = f"limit=3&after={seen[-1]}", page["has_more"]
-    assert emails <= set(seen)
-    assert len(seen) == len(set(seen))
+        query, has_more = f"limit=3&after={seen_emails[-1]}", page["has_more"]
+    assert emails <= set(seen_emails)
+    assert len(seen_emails) == len(set(seen_emails))
 
 
-def test_a_walk_cannot_begin_after_nobody(shared_service: Service) -> None:
+def test_an_invalid_after_is_refused(shared_service: Service) -> None:
     for after in ("never-there@example.com", "nobody", ""):
         refused = shared_service.get(f"/v1/suppressions?after={after}")
         assert_refused(refused, 400, "invalid_request", "after")
@@ -97,13 +97,13 @@ def test_a_walk_cannot_begin_after_nobody(shared_service: Service) -> None:
         ({"email": "x@example.com", "note": "x"}, "invalid_request", "note"),
     ],
 )
-def test_what_cannot_be_added(shared_service: Service, body: dict[str, object], code: str, param: str) -> None:
+def test_invalid_addresses_are_refused(shared_service: Service, body: dict[str, object], code: str, param: str) -> None:
     assert_refused(shared_service.post("/v1/suppressions", body), 400, code, param)
 
 
 @pytest.mark.parametrize("email", ["never@example.com", "nobody", "%FF"])
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
-def test_what_is_not_on_the_list(shared_service: Service, method: str, email: str) -> None:
+def test_unknown_addresses_return_404(shared_service: Service, method: str, email: str) -> None:
     code = "not_found" if email == "%FF" else "suppression_not_found"
     assert_refused(shared_service.ask(method, f"/v1/suppressions/{email}"), 404, code)
 

@@ -43,8 +43,8 @@ class Clocked:
 
     def apply(self, on: bool = True, mode: str = "sandbox", more: str = "") -> Any:
         file = self.folder / f"{self.id}.toml"
-        given = {"id": self.id, "token": self.token, "on": str(on).lower(), "mode": mode, "more": more}
-        file.write_text(SETUP.format(**given))
+        values = {"id": self.id, "token": self.token, "on": str(on).lower(), "mode": mode, "more": more}
+        file.write_text(SETUP.format(**values))
         return self.service.run("apply", str(file), "--json")
 
     def get(self, path: str) -> Answer:
@@ -75,19 +75,19 @@ def at(text: str) -> datetime:
     return datetime.fromisoformat(text)
 
 
-def about(found: str | datetime, wanted: datetime, within_s: float = 20) -> bool:
+def is_about(actual: str | datetime, expected: datetime, within_s: float = 20) -> bool:
     """`within_s`: what a busy machine may need in between."""
-    moment = at(found) if isinstance(found, str) else found
-    return abs((moment - wanted).total_seconds()) < within_s
+    moment = at(actual) if isinstance(actual, str) else actual
+    return abs((moment - expected).total_seconds()) < within_s
 
 
 @pytest.fixture
 def team(shared_service: Service, tmp_path: Path) -> Clocked:
-    made = Clocked(shared_service, tmp_path)
-    done = made.apply()
-    assert done.returncode == 0, done.stderr
-    until(lambda: made.get("/v1/test-clock").status == 200)
-    return made
+    clocked = Clocked(shared_service, tmp_path)
+    process = clocked.apply()
+    assert process.returncode == 0, process.stderr
+    until(lambda: clocked.get("/v1/test-clock").status == 200)
+    return clocked
 
 
 @pytest.fixture
@@ -99,28 +99,28 @@ def receiver() -> Iterator[Receiver]:
 # -- the clock -------------------------------------------------------------------------------------------------
 
 
-def test_it_moves(team: Clocked) -> None:
+def test_the_clock_advances(team: Clocked) -> None:
     real = datetime.now(UTC)
     first = team.get("/v1/test-clock").json
     assert tuple(first) == ("object", "now", "offset_s")
     assert (first["object"], first["offset_s"]) == ("test_clock", 0)
-    assert about(first["now"], real)
+    assert is_about(first["now"], real)
     for days in (5, 55):
         answer = team.advance(days * DAY)
     assert answer["offset_s"] == 60 * DAY
-    assert about(answer["now"], real + timedelta(days=60))
+    assert is_about(answer["now"], real + timedelta(days=60))
     assert team.get("/v1/test-clock").json["offset_s"] == 60 * DAY
     assert_refused(team.post("/v1/test-clock", {"advance_s": 1}), 400, "invalid_request", "advance_s")
 
 
 @pytest.mark.parametrize("seconds", [0, -1, 60 * DAY + 1, True, "60", 1.5, None])
-def test_wrong_advances(team: Clocked, seconds: Any) -> None:
+def test_invalid_advances_are_refused(team: Clocked, seconds: Any) -> None:
     assert_refused(team.post("/v1/test-clock", {"advance_s": seconds}), 400, "invalid_request", "advance_s")
     assert team.get("/v1/test-clock").json["offset_s"] == 0
 
 
 @pytest.mark.parametrize("key", ["ACME", "SANDBOX"])
-def test_others_have_none(shared_service: Service, key: str) -> None:
+def test_teams_without_a_clock_get_404(shared_service: Service, key: str) -> None:
     for answer in (
         shared_service.get("/v1/test-clock", key=key),
         shared_service.post("/v1/test-clock", {"advance_s": 60}, key=key),
@@ -128,15 +128,15 @@ def test_others_have_none(shared_service: Service, key: str) -> None:
         assert_refused(answer, 404, "test_clock_not_found")
 
 
-def test_never_on_a_live_team(team: Clocked) -> None:
-    done = team.apply(mode="live")
-    assert done.returncode != 0
-    assert "test_clock" in done.stderr
+def test_a_live_team_cannot_have_a_clock(team: Clocked) -> None:
+    process = team.apply(mode="live")
+    assert process.returncode != 0
+    assert "test_clock" in process.stderr
     assert team.get("/v1/test-clock").status == 200
     assert team.apply(on=False, mode="live").returncode == 0
 
 
-def test_turned_off_it_takes_what_was_sent_with_it(team: Clocked) -> None:
+def test_turning_the_clock_off_deletes_its_messages(team: Clocked) -> None:
     sent, code = team.send(), team.send("/v1/verify", to="+15005550006")
     later = team.send(scheduled_at=(team.now() + timedelta(days=9)).isoformat())
     team.advance(HOUR)
@@ -150,30 +150,30 @@ def test_turned_off_it_takes_what_was_sent_with_it(team: Clocked) -> None:
     assert team.apply().returncode == 0
     until(lambda: team.get("/v1/test-clock").status == 200)
     assert team.get("/v1/test-clock").json["offset_s"] == 0
-    assert about(team.send()["created_at"], datetime.now(UTC))
+    assert is_about(team.send()["created_at"], datetime.now(UTC))
 
 
 # -- what goes by it -------------------------------------------------------------------------------------------
 
 
-def test_answers_events_and_lists(team: Clocked) -> None:
+def test_responses_events_and_lists_use_team_time(team: Clocked) -> None:
     team.advance(5 * DAY)
     start = team.now()
-    assert about(start, datetime.now(UTC) + timedelta(days=5))
-    made = team.send()
-    assert about(made["created_at"], start)
-    found = settled(team.service, f"/v1/emails/{made['id']}", team.token)
-    assert all(about(event["created_at"], start) for event in found["events"])
-    assert about(found["recipients"][0]["updated_at"], start)
-    events = until(lambda: len(told := team.events()) == 2 and told)
-    assert all(about(event["created_at"], start) for event in events)
+    assert is_about(start, datetime.now(UTC) + timedelta(days=5))
+    sent = team.send()
+    assert is_about(sent["created_at"], start)
+    message = settled(team.service, f"/v1/emails/{sent['id']}", team.token)
+    assert all(is_about(event["created_at"], start) for event in message["events"])
+    assert is_about(message["recipients"][0]["updated_at"], start)
+    events = until(lambda: len(published := team.events()) == 2 and published)
+    assert all(is_about(event["created_at"], start) for event in events)
     for query, hits in (
         (f"created_after={(start - timedelta(minutes=5)):%Y-%m-%dT%H:%M:%SZ}", 1),
         ("created_after=2026-01-01T00:00:00Z", 1),
         (f"created_before={(start - timedelta(minutes=5)):%Y-%m-%dT%H:%M:%SZ}", 0),
     ):
         assert len(team.get(f"/v1/emails?{query}").json["data"]) == hits
-    assert about(team.post("/v1/suppressions", {"email": "a@example.com"}).json["created_at"], start)
+    assert is_about(team.post("/v1/suppressions", {"email": "a@example.com"}).json["created_at"], start)
     assert len(team.get(f"/v1/inbox?after={(start - timedelta(minutes=5)):%Y-%m-%dT%H:%M:%SZ}").json["data"]) == 1
 
 
@@ -181,23 +181,23 @@ def test_schedules_and_expiries(team: Clocked) -> None:
     start = team.now()
     planned = {days: team.send(scheduled_at=(start + timedelta(days=days)).isoformat())["id"] for days in (3, 1, 2)}
     team.advance(4 * DAY)
-    found = {days: team.get(f"/v1/emails/{id_}").json for days, id_ in planned.items()}
-    for days, one in found.items():
-        assert one["status"] == "delivered"
-        assert all(about(event["created_at"], start + timedelta(days=days)) for event in one["events"])
+    by_days = {days: team.get(f"/v1/emails/{id_}").json for days, id_ in planned.items()}
+    for days, message in by_days.items():
+        assert message["status"] == "delivered"
+        assert all(is_about(event["created_at"], start + timedelta(days=days)) for event in message["events"])
     order = [event["data"]["id"] for event in team.events() if event["type"] == "email.delivered"]
     assert order == [planned[days] for days in (1, 2, 3)]
 
 
-def test_what_expires_on_the_way(team: Clocked) -> None:
+def test_messages_expire_during_an_advance(team: Clocked) -> None:
     start = team.now()
     expires = start + timedelta(hours=2)
     id_ = team.send(to="deferred@simulator.test", expires_at=expires.isoformat())["id"]
     team.advance(DAY)
-    found = team.get(f"/v1/emails/{id_}").json
-    assert found["status"] == "failed"
-    last = found["events"][-1]
-    assert (last["detail"]["reason"], about(last["created_at"], expires)) == ("expired", True)
+    message = team.get(f"/v1/emails/{id_}").json
+    assert message["status"] == "failed"
+    last = message["events"][-1]
+    assert (last["detail"]["reason"], is_about(last["created_at"], expires)) == ("expired", True)
     assert_refused(team.post("/v1/emails", MAIL | {"expires_at": expires.isoformat()}), 400, "invalid_schedule")
 
 
@@ -208,7 +208,7 @@ def test_codes(team: Clocked) -> None:
     assert team.get(f"/v1/verify/{code['id']}").json["status"] == "expired"
     checked = team.post(f"/v1/verify/{code['id']}/check", {"code": "000000"}).json
     assert (checked["verified"], checked["status"]) == (False, "expired")
-    assert [one["status"] for one in team.get("/v1/verify?status=expired").json["data"]] == ["expired"]
+    assert [item["status"] for item in team.get("/v1/verify?status=expired").json["data"]] == ["expired"]
 
 
 def test_velocity(team: Clocked, shared_service: Service) -> None:
@@ -216,9 +216,9 @@ def test_velocity(team: Clocked, shared_service: Service) -> None:
     assert team.apply(more=f'recipients = [{{ address = "{phone}" }}]').returncode == 0
     until(lambda: team.post("/v1/verify?dry_run=true", {"to": phone}).status == 200)
     team.send("/v1/verify", to=phone)
-    again = team.post("/v1/verify", {"to": phone})
-    assert_refused(again, 429, "verify_rate_limited")
-    team.advance(int(again.headers["retry-after"]))
+    repeated = team.post("/v1/verify", {"to": phone})
+    assert_refused(repeated, 429, "verify_rate_limited")
+    team.advance(int(repeated.headers["retry-after"]))
     team.send("/v1/verify", to=phone)
 
 
@@ -254,38 +254,38 @@ def test_five_days_of_retries_to_a_dead_webhook(team: Clocked, receiver: Receive
     id_ = team.send()["id"]
     team.advance(6 * DAY)
     (delivery,) = team.get(f"/v1/webhooks/{hooks['/dead']}/deliveries").json["data"]
-    times = [(at(one["at"]) - start).total_seconds() for one in delivery["attempts"]]
+    times = [(at(attempt["at"]) - start).total_seconds() for attempt in delivery["attempts"]]
     steps = [later - earlier for earlier, later in pairwise(times)]
-    wanted = [5, 5 * MINUTE, 30 * MINUTE, 2 * HOUR, 5 * HOUR, 10 * HOUR, 14 * HOUR, 20 * HOUR, 24 * HOUR]
-    assert len(steps) == len(wanted)
-    assert all(0.8 * step <= took <= 1.2 * step + 20 for took, step in zip(steps, wanted, strict=True))
-    assert [one.path for one in receiver.received].count("/well") == 1
+    expected = [5, 5 * MINUTE, 30 * MINUTE, 2 * HOUR, 5 * HOUR, 10 * HOUR, 14 * HOUR, 20 * HOUR, 24 * HOUR]
+    assert len(steps) == len(expected)
+    assert all(0.8 * step <= took <= 1.2 * step + 20 for took, step in zip(steps, expected, strict=True))
+    assert [attempt.path for attempt in receiver.received].count("/well") == 1
     assert team.get(f"/v1/emails/{id_}").json["status"] == "delivered"
-    for one in receiver.received:
-        signed = int(one.headers["webhook-timestamp"])
-        assert abs(signed - one.at) < 60, "signatures keep real time"
+    for attempt in receiver.received:
+        signed = int(attempt.headers["webhook-timestamp"])
+        assert abs(signed - attempt.at) < 60, "signatures keep real time"
 
 
-def test_a_live_team_beside_it_notices_nothing(team: Clocked) -> None:
+def test_a_live_team_is_not_affected(team: Clocked) -> None:
     service = team.service
     scheduled = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
     waits = service.post("/v1/emails", EMAIL | {"scheduled_at": scheduled}, key="ACME").json["id"]
     team.advance(2 * DAY)
     assert service.get(f"/v1/emails/{waits}", key="ACME").json["status"] == "queued"
     sent = service.post("/v1/sms", SMS, key="ACME").json
-    assert about(sent["created_at"], datetime.now(UTC))
+    assert is_about(sent["created_at"], datetime.now(UTC))
 
 
 def test_five_days_of_deferrals(team: Clocked) -> None:
     start = team.now()
     id_ = team.send(to="deferred@simulator.test")["id"]
     team.advance(6 * DAY)
-    found = team.get(f"/v1/emails/{id_}").json
-    assert found["status"] == "failed"
-    told = [event["type"] for event in team.events()]
-    assert told == ["email.delayed", "email.failed"]
+    message = team.get(f"/v1/emails/{id_}").json
+    assert message["status"] == "failed"
+    event_types = [event["type"] for event in team.events()]
+    assert event_types == ["email.delayed", "email.failed"]
     delayed, failed = (at(event["created_at"]) for event in team.events())
-    assert about(delayed, start + timedelta(minutes=5), 30)
+    assert is_about(delayed, start + timedelta(minutes=5), 30)
     assert timedelta(days=4, hours=19) < failed - start < timedelta(days=5)
-    times = [at(event["created_at"]) for event in found["events"]]
+    times = [at(event["created_at"]) for event in message["events"]]
     assert times == sorted(times)

@@ -28,7 +28,7 @@ RECEIPT = {
 }
 
 
-def made(service: Service, **changed: Any) -> Any:
+def create_template(service: Service, **changed: Any) -> Any:
     answer = service.post("/v1/templates", RECEIPT | changed)
     assert answer.status == 201, answer.raw
     return answer.json
@@ -39,35 +39,40 @@ def text_of(service: Service, id_: str, locale: str = "en") -> Any:
     return answer.json["text"] if answer.status == 200 else answer.json["error"]["code"]
 
 
-def test_from_a_draft_to_use_and_out_of_it(shared_service: Service) -> None:
-    one = made(shared_service)
-    path = f"/v1/templates/{one['id']}"
-    assert (one["status"], one["version"], one["submitted_at"], one["problems"]) == ("draft", 1, None, [])
-    assert one["variables"] == RECEIPT["variables"] and one["draft"]["subject"] == "Your receipt"
-    assert text_of(shared_service, one["id"]) == "template_not_found"
+def test_a_template_is_drafted_approved_and_archived(shared_service: Service) -> None:
+    template = create_template(shared_service)
+    path = f"/v1/templates/{template['id']}"
+    assert (template["status"], template["version"], template["submitted_at"], template["problems"]) == (
+        "draft",
+        1,
+        None,
+        [],
+    )
+    assert template["variables"] == RECEIPT["variables"] and template["draft"]["subject"] == "Your receipt"
+    assert text_of(shared_service, template["id"]) == "template_not_found"
 
     submitted = shared_service.post(f"{path}/submit", None).json
     assert submitted["submitted_at"] and submitted["status"] == "draft"
     assert shared_service.post(f"{path}/submit", None).json == submitted
-    assert text_of(shared_service, one["id"]) == "template_not_found"
-    shared_service.run("template", "approve", one["id"])
-    until(lambda: text_of(shared_service, one["id"]) == "Hi Ada")
+    assert text_of(shared_service, template["id"]) == "template_not_found"
+    shared_service.run("template", "approve", template["id"])
+    until(lambda: text_of(shared_service, template["id"]) == "Hi Ada")
 
     german = {"de": {"subject": "Quittung", "text": "Hallo {{customer.name}}"}}
-    words = {"text": "Hello {{customer.name}}", "html": None, "locales": german}
-    changed = shared_service.ask("PATCH", path, words).json
+    content = {"text": "Hello {{customer.name}}", "html": None, "locales": german}
+    changed = shared_service.ask("PATCH", path, content).json
     assert (changed["status"], changed["text"], changed["draft"]["text"]) == (
         "approved",
         "Hi {{customer.name}}",
         "Hello {{customer.name}}",
     )
     assert changed["html"] and changed["draft"]["html"] is None and changed["submitted_at"] is None
-    assert text_of(shared_service, one["id"]) == "Hi Ada"
+    assert text_of(shared_service, template["id"]) == "Hi Ada"
     shared_service.post(f"{path}/submit", None)
-    assert [text_of(shared_service, one["id"], tag) for tag in ("en", "de")] == ["Hi Ada", "Guten Tag, Ada"]
-    shared_service.run("template", "approve", one["id"])
-    until(lambda: text_of(shared_service, one["id"]) == "Hello Ada")
-    assert text_of(shared_service, one["id"], "de") == "Hallo Ada"  # all languages together
+    assert [text_of(shared_service, template["id"], tag) for tag in ("en", "de")] == ["Hi Ada", "Guten Tag, Ada"]
+    shared_service.run("template", "approve", template["id"])
+    until(lambda: text_of(shared_service, template["id"]) == "Hello Ada")
+    assert text_of(shared_service, template["id"], "de") == "Hallo Ada"  # all languages together
 
     now = shared_service.get(path).json
     assert (now["version"], now["draft"], now["submitted_at"]) == (2, None, None)
@@ -81,12 +86,12 @@ def test_from_a_draft_to_use_and_out_of_it(shared_service: Service) -> None:
     assert_refused(shared_service.get(f"{path}/versions?after=first"), 400, "invalid_request")
 
     assert shared_service.post(f"{path}/archive", None).json["status"] == "archived"
-    assert text_of(shared_service, one["id"]) == "template_not_found"
+    assert text_of(shared_service, template["id"]) == "template_not_found"
     assert shared_service.get(path).json["status"] == "archived"
 
 
-def test_bounds_of_what_is_in_use(shared_service: Service) -> None:
-    one = made(
+def test_bounds_are_those_of_the_approved_version(shared_service: Service) -> None:
+    template = create_template(
         shared_service,
         channel="sms",
         body="Hi {{customer.name}}",
@@ -97,10 +102,10 @@ def test_bounds_of_what_is_in_use(shared_service: Service) -> None:
         html=None,
         text=None,
     )
-    shared_service.post(f"/v1/templates/{one['id']}/submit", None)
-    done = shared_service.run("template", "approve", one["id"], "--price", "0.0450", "--free")
-    assert not done.returncode, done.stderr
-    path = f"/v1/templates/{one['id']}/render"
+    shared_service.post(f"/v1/templates/{template['id']}/submit", None)
+    process = shared_service.run("template", "approve", template["id"], "--price", "0.0450", "--free")
+    assert not process.returncode, process.stderr
+    path = f"/v1/templates/{template['id']}/render"
     until(lambda: shared_service.post(path, {}).status == 200)
     bounds = shared_service.post(path, {"variables": {"name": "Ada"}}).json["bounds"]
     assert bounds == {"octets_max": 3 + 36, "segments_max": 1, "price_max": "0.0450"}
@@ -117,15 +122,15 @@ def test_bounds_of_what_is_in_use(shared_service: Service) -> None:
         ({"subject": None}, "missing_part", "subject", None),
     ],
 )
-def test_errors_refuse(shared_service: Service, changed: Any, code: str, part: str, line: int | None) -> None:
+def test_errors_refuse_a_save(shared_service: Service, changed: Any, code: str, part: str, line: int | None) -> None:
     answer = shared_service.post("/v1/templates", RECEIPT | changed)
     assert_refused(answer, 400, "invalid_template")
-    found = next(one for one in answer.json["error"]["details"]["problems"] if one["code"] == code)
-    assert (found["level"], found["part"], found["line"]) == ("error", part, line)
+    problem = next(entry for entry in answer.json["error"]["details"]["problems"] if entry["code"] == code)
+    assert (problem["level"], problem["part"], problem["line"]) == ("error", part, line)
 
 
-def test_warnings_do_not(shared_service: Service) -> None:
-    one = made(
+def test_warnings_do_not_refuse_a_save(shared_service: Service) -> None:
+    template = create_template(
         shared_service,
         html='<p>\n<img src="https://a.test/a.png" width="1">',
         locales={},
@@ -133,7 +138,7 @@ def test_warnings_do_not(shared_service: Service) -> None:
         variables=[],
         optional=[],
     )
-    assert {(found["level"], found["code"], found["line"]) for found in one["problems"]} == {
+    assert {(problem["level"], problem["code"], problem["line"]) for problem in template["problems"]} == {
         ("warning", "no_text_part", None),
         ("warning", "unclosed_tag", 1),
         ("warning", "image_without_alt", 2),
@@ -150,13 +155,13 @@ def test_warnings_do_not(shared_service: Service) -> None:
         ({"price": "1.00"}, "price"),
     ],
 )
-def test_what_cannot_be_read(shared_service: Service, changed: Any, param: str) -> None:
+def test_invalid_templates_are_refused(shared_service: Service, changed: Any, param: str) -> None:
     answer = shared_service.post("/v1/templates", RECEIPT | changed)
     assert_refused(answer, 400, "invalid_request")
     assert answer.json["error"]["param"].startswith(param)
 
 
-def test_others_templates_are_not_there(shared_service: Service) -> None:
+def test_templates_of_other_teams_return_404(shared_service: Service) -> None:
     path = "/v1/templates/tpl_globex"
     for answer in (
         shared_service.get(path),
@@ -168,21 +173,21 @@ def test_others_templates_are_not_there(shared_service: Service) -> None:
         assert_refused(answer, 404, "template_not_found", "id")
 
 
-def test_the_list_has_pages(shared_service: Service) -> None:
+def test_the_list_is_paginated(shared_service: Service) -> None:
     ids = []
     after = ""
     for _ in range(200):
         page = shared_service.get(f"/v1/templates?limit=10{after}").json
-        ids += [one["id"] for one in page["data"]]
+        ids += [item["id"] for item in page["data"]]
         if not page["has_more"]:
             break
         after = f"&after={ids[-1]}"
     assert "tpl_sms" in ids and ids == sorted(ids) and len(set(ids)) == len(ids)
 
 
-def test_two_mebibytes_are_taken(shared_service: Service) -> None:
+def test_a_template_may_have_2_mib(shared_service: Service) -> None:
     long = "x" * (512 * 1024)
-    made(
+    create_template(
         shared_service,
         html=long,
         text=long,

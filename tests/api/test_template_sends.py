@@ -113,7 +113,7 @@ VERIFY: Body = {"to": "+15005550006"}
 
 
 @pytest.fixture(scope="module")
-def words(shared_service: Service, tmp_path_factory: pytest.TempPathFactory) -> Service:
+def template_service(shared_service: Service, tmp_path_factory: pytest.TempPathFactory) -> Service:
     file = Path(tmp_path_factory.mktemp("words") / "words.toml")
     file.write_text(SETUP)
     shared_service.apply(file)
@@ -135,14 +135,14 @@ def looked_at(service: Service, path: str, body: Body) -> Any:
         ("de-DE-u-co-phonebk", "de", "Beleg", "<body><u>Tea=2,00\xa0€;Milk=0,50\xa0€;</u><i>Heliograph</i></body>"),
     ],
 )
-def test_an_email(words: Service, locale: str | None, used: str, subject: str, html: str) -> None:
+def test_an_email(template_service: Service, locale: str | None, used: str, subject: str, html: str) -> None:
     body = RECEIPT if locale is None else RECEIPT | {"locale": locale}
-    seen = looked_at(words, "/v1/emails", body)
-    assert (seen["subject"], seen["html"]) == (subject, html)
-    assert (seen["template_version"], seen["layout_version"], seen["locale"]) == (1, 1, used)
+    sent = looked_at(template_service, "/v1/emails", body)
+    assert (sent["subject"], sent["html"]) == (subject, html)
+    assert (sent["template_version"], sent["layout_version"], sent["locale"]) == (1, 1, used)
     rendered = {name: body[name] for name in ("variables", "locale") if name in body}
-    shown = words.post("/v1/templates/tpl_receipt/render", rendered, key=TOKEN).json
-    assert (shown["subject"], shown["html"]) == (subject, html)
+    preview = template_service.post("/v1/templates/tpl_receipt/render", rendered, key=TOKEN).json
+    assert (preview["subject"], preview["html"]) == (subject, html)
 
 
 @pytest.mark.parametrize(("key", "brand"), [(BRANDED, "Branded of branded.test"), (PINNED, "Heliograph of ")])
@@ -154,37 +154,37 @@ def test_an_email(words: Service, locale: str | None, used: str, subject: str, h
         ("/v1/whatsapp", "+15005550006", "tpl_branded_whatsapp", "body"),
     ],
 )
-def test_brand_variables_of_a_sandbox_team_are_those_of_its_domain_on_every_channel(
-    words: Service, path: str, to: str, template: str, part: str, key: str, brand: str
+def test_sandbox_brand_variables_come_from_the_teams_domain(
+    template_service: Service, path: str, to: str, template: str, part: str, key: str, brand: str
 ) -> None:
     body = {"to": to, "template_id": template}
-    seen = words.post(f"{path}?dry_run=true", body, key=key)
-    assert seen.status == 200, seen.raw
-    assert seen.json[part].startswith(brand)
+    preview = template_service.post(f"{path}?dry_run=true", body, key=key)
+    assert preview.status == 200, preview.raw
+    assert preview.json[part].startswith(brand)
     if key == BRANDED:
-        assert words.post(f"/v1/templates/{template}/render", {}, key=key).json[part] == brand
+        assert template_service.post(f"/v1/templates/{template}/render", {}, key=key).json[part] == brand
 
 
-def test_what_was_used_is_recorded(words: Service) -> None:
-    answer = words.post("/v1/emails", RECEIPT | {"locale": "de"}, key=TOKEN)
+def test_the_template_version_used_is_recorded(template_service: Service) -> None:
+    answer = template_service.post("/v1/emails", RECEIPT | {"locale": "de"}, key=TOKEN)
     assert not {"template_version", "layout_version", "locale"} & answer.json.keys()
     recorded = {"template_version": 1, "layout_version": 1, "locale": "de"}
-    read = words.get(f"/v1/emails/{answer.json['id']}", key=TOKEN).json
+    read = template_service.get(f"/v1/emails/{answer.json['id']}", key=TOKEN).json
     assert {name: read[name] for name in recorded} == recorded
 
-    def told() -> Any:
-        events = words.get("/v1/events?limit=100", key=TOKEN).json["data"]
-        return next((one["data"] for one in events if one["data"].get("id") == answer.json["id"]), None)
+    def published_event() -> Any:
+        events = template_service.get("/v1/events?limit=100", key=TOKEN).json["data"]
+        return next((event["data"] for event in events if event["data"].get("id") == answer.json["id"]), None)
 
-    data = until(told)
+    data = until(published_event)
     assert {name: data[name] for name in recorded} == recorded
 
 
-def test_a_direct_email_records_none_of_it(words: Service) -> None:
+def test_a_direct_email_records_no_template(template_service: Service) -> None:
     direct = {"to": "delivered@simulator.test", "subject": "S", "text": "T"}
-    seen = looked_at(words, "/v1/emails", direct)
-    assert (seen["template_version"], seen["layout_version"], seen["locale"]) == (None, None, None)
-    read = send(words, "/v1/emails", direct, TOKEN)
+    sent = looked_at(template_service, "/v1/emails", direct)
+    assert (sent["template_version"], sent["layout_version"], sent["locale"]) == (None, None, None)
+    read = send(template_service, "/v1/emails", direct, TOKEN)
     assert (read["template_version"], read["layout_version"], read["locale"]) == (None, None, None)
 
 
@@ -198,35 +198,38 @@ def test_a_direct_email_records_none_of_it(words: Service) -> None:
         ("/v1/whatsapp", WHATSAPP | {"locale": "de-CH"}, "Summe 12,50 €", "de"),
     ],
 )
-def test_a_phone(words: Service, path: str, body: Body, text: str, used: str) -> None:
-    seen = looked_at(words, path, body)
-    assert (seen["body"], seen["locale"], seen["template_version"]) == (text, used, 1)
-    read = send(words, path, body, TOKEN)
+def test_a_phone_message_in_a_language(template_service: Service, path: str, body: Body, text: str, used: str) -> None:
+    sent = looked_at(template_service, path, body)
+    assert (sent["body"], sent["locale"], sent["template_version"]) == (text, used, 1)
+    read = send(template_service, path, body, TOKEN)
     assert (read["locale"], read["template_version"]) == (used, 1)
 
 
-def test_whatsapp_goes_upstream_in_its_language(words: Service) -> None:
-    seen = looked_at(words, "/v1/whatsapp", WHATSAPP | {"locale": "de"})
-    assert (seen["template"], seen["language"], seen["parameters"]) == ("paket", "de", ["12,50 €"])
-    seen = looked_at(words, "/v1/whatsapp", WHATSAPP)
-    assert (seen["template"], seen["language"], seen["parameters"]) == ("parcel", "en", ["€12.50"])
+def test_whatsapp_is_sent_in_the_templates_language(template_service: Service) -> None:
+    sent = looked_at(template_service, "/v1/whatsapp", WHATSAPP | {"locale": "de"})
+    assert (sent["template"], sent["language"], sent["parameters"]) == ("paket", "de", ["12,50 €"])
+    sent = looked_at(template_service, "/v1/whatsapp", WHATSAPP)
+    assert (sent["template"], sent["language"], sent["parameters"]) == ("parcel", "en", ["€12.50"])
 
 
-def test_a_code_in_a_language(words: Service) -> None:
+def test_a_code_in_a_language(template_service: Service) -> None:
     phone = "+15005550007"
-    assert looked_at(words, "/v1/verify", VERIFY | {"locale": "de-AT"})["locale"] == "de"
-    assert looked_at(words, "/v1/verify", VERIFY | {"locale": "xx"})["locale"] == "en"
-    begun = words.post("/v1/verify", {"to": phone, "locale": "de-AT"}, key=TOKEN).json
-    assert "locale" not in begun
-    assert words.get(f"/v1/verify/{begun['id']}", key=TOKEN).json["locale"] == "de"
+    assert looked_at(template_service, "/v1/verify", VERIFY | {"locale": "de-AT"})["locale"] == "de"
+    assert looked_at(template_service, "/v1/verify", VERIFY | {"locale": "xx"})["locale"] == "en"
+    started = template_service.post("/v1/verify", {"to": phone, "locale": "de-AT"}, key=TOKEN).json
+    assert "locale" not in started
+    assert template_service.get(f"/v1/verify/{started['id']}", key=TOKEN).json["locale"] == "de"
 
 
-def test_a_batch_has_languages(words: Service) -> None:
+def test_a_batch_has_languages(template_service: Service) -> None:
     sends = [RECEIPT, RECEIPT | {"locale": "de"}, RECEIPT | {"locale": "?"}]
-    answer = words.post("/v1/emails/batch", {"mode": "permissive", "messages": sends}, key=TOKEN)
+    answer = template_service.post("/v1/emails/batch", {"mode": "permissive", "messages": sends}, key=TOKEN)
     assert answer.status == 202, answer.raw
     first, second, third = answer.json["data"]
-    assert [words.get(f"/v1/emails/{one['id']}", key=TOKEN).json["locale"] for one in (first, second)] == ["en", "de"]
+    assert [template_service.get(f"/v1/emails/{item['id']}", key=TOKEN).json["locale"] for item in (first, second)] == [
+        "en",
+        "de",
+    ]
     assert (third["error"]["code"], third["error"]["param"]) == ("invalid_request", "messages[2].locale")
 
 
@@ -241,13 +244,13 @@ def test_a_batch_has_languages(words: Service) -> None:
         ("/v1/templates/tpl_receipt/render", {}),
     ],
 )
-def test_what_is_no_language_is_refused(words: Service, path: str, body: Body, locale: Any) -> None:
-    assert_refused(words.post(path, body | {"locale": locale}, key=TOKEN), 400, "invalid_request", "locale")
+def test_an_invalid_locale_is_refused(template_service: Service, path: str, body: Body, locale: Any) -> None:
+    assert_refused(template_service.post(path, body | {"locale": locale}, key=TOKEN), 400, "invalid_request", "locale")
 
 
-def test_a_language_needs_a_template(words: Service) -> None:
+def test_a_language_needs_a_template(template_service: Service) -> None:
     direct = {"to": "delivered@simulator.test", "subject": "S", "text": "T", "locale": "de"}
-    assert_refused(words.post("/v1/emails", direct, key=TOKEN), 400, "invalid_request", "locale")
+    assert_refused(template_service.post("/v1/emails", direct, key=TOKEN), 400, "invalid_request", "locale")
 
 
 @pytest.mark.parametrize(
@@ -268,9 +271,9 @@ def test_a_language_needs_a_template(words: Service) -> None:
     ],
 )
 def test_refusals_in_their_order(
-    words: Service, variables: Body, status: int, code: str, names: list[str] | None
+    template_service: Service, variables: Body, status: int, code: str, names: list[str] | None
 ) -> None:
-    answer = words.post("/v1/emails", RECEIPT | {"variables": variables}, key=TOKEN)
+    answer = template_service.post("/v1/emails", RECEIPT | {"variables": variables}, key=TOKEN)
     assert_refused(answer, status, code)
     if names:
         assert answer.json["error"]["details"]["variables"] == names
@@ -285,10 +288,10 @@ def test_refusals_in_their_order(
         ({"items": "x"}, 400, None, None),
     ],
 )
-def test_render_takes_what_a_send_takes(
-    words: Service, variables: Body, status: int, missing: Any, unknown: Any
+def test_render_accepts_the_values_of_a_send(
+    template_service: Service, variables: Body, status: int, missing: Any, unknown: Any
 ) -> None:
-    answer = words.post("/v1/templates/tpl_receipt/render", {"variables": variables}, key=TOKEN)
+    answer = template_service.post("/v1/templates/tpl_receipt/render", {"variables": variables}, key=TOKEN)
     assert answer.status == status, answer.raw
     if status == 200:
         assert (answer.json["missing"], answer.json["unknown"]) == (missing, unknown)
@@ -298,20 +301,20 @@ MORE = [LINES[0] | {"sku": "T-1"}, LINES[1]]
 SENDER = "hello@sandbox.heliograph.test"
 
 
-def test_postmarks_shape_takes_lists(words: Service) -> None:
+def test_postmark_requests_accept_lists(template_service: Service) -> None:
     mail = {"From": SENDER, "To": RECEIPT["to"], "TemplateAlias": "receipt", "TemplateModel": {"items": MORE, "z": [1]}}
     headers = {"X-Postmark-Server-Token": TOKEN}
-    answer = words.post("/compat/postmark/email/withTemplate", mail, key=None, headers=headers)
+    answer = template_service.post("/compat/postmark/email/withTemplate", mail, key=None, headers=headers)
     assert answer.status == 200, answer.raw
-    assert inbox(words, answer.json["MessageID"])["text"] == "Tea=€2.00;Milk=€0.50; -- Heliograph"
+    assert inbox(template_service, answer.json["MessageID"])["text"] == "Tea=€2.00;Milk=€0.50; -- Heliograph"
 
 
-def test_resends_shape_takes_lists(words: Service) -> None:
+def test_resend_requests_accept_lists(template_service: Service) -> None:
     items = [{name.upper(): value for name, value in item.items()} for item in MORE]
     mail = {"to": RECEIPT["to"], "template": {"id": "tpl_receipt", "variables": {"ITEMS": items}}}
-    answer = words.post("/compat/resend/emails", mail, key=TOKEN)
+    answer = template_service.post("/compat/resend/emails", mail, key=TOKEN)
     assert answer.status == 200, answer.raw
-    assert inbox(words, answer.json["id"])["text"] == "Tea=€2.00;Milk=€0.50; -- Heliograph"
+    assert inbox(template_service, answer.json["id"])["text"] == "Tea=€2.00;Milk=€0.50; -- Heliograph"
 
 
 def inbox(service: Service, id_: str) -> Any:

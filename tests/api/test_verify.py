@@ -9,23 +9,23 @@ from tests.api.sends import VERIFY, Body, assert_refused, idle_me, without
 from tests.service import Service, until
 
 
-def test_the_answer(shared_service: Service) -> None:
+def test_start_response(shared_service: Service) -> None:
     answer = shared_service.post("/v1/verify", VERIFY)
     assert answer.status == 202
-    found = answer.json
-    assert tuple(found) == ("id", "channel", "to", "status", "sandbox", "expires_at", "error_message")
-    assert re.fullmatch("vrf_[0-9A-HJKMNP-TV-Z]{26}", found["id"])
-    assert without(found, "id", "expires_at") == {
+    record = answer.json
+    assert tuple(record) == ("id", "channel", "to", "status", "sandbox", "expires_at", "error_message")
+    assert re.fullmatch("vrf_[0-9A-HJKMNP-TV-Z]{26}", record["id"])
+    assert without(record, "id", "expires_at") == {
         "channel": "sms",
         "to": "+15005550006",
         "status": "pending",
         "sandbox": False,
         "error_message": None,
     }
-    assert shared_service.get(f"/v1/verify/{found['id']}").json == found
+    assert shared_service.get(f"/v1/verify/{record['id']}").json == record
 
 
-def test_it_expires_after_ten_minutes(shared_service: Service) -> None:
+def test_a_verification_expires_after_ten_minutes(shared_service: Service) -> None:
     before = datetime.now().astimezone()
     expires = datetime.fromisoformat(shared_service.post("/v1/verify", VERIFY).json["expires_at"])
     after = datetime.now().astimezone()
@@ -40,7 +40,7 @@ def test_sms_is_the_default_channel(shared_service: Service, channel: str | None
 
 
 @pytest.mark.parametrize("to", ["+15005550001", "+15005550007", "+33612345678"])
-def test_a_carriers_refusal_is_no_error_and_costs_nothing(shared_service: Service, to: str) -> None:
+def test_a_carrier_rejection_is_not_an_error_and_is_free(shared_service: Service, to: str) -> None:
     before = idle_me(shared_service, "ACME")["credit"]
     answer = shared_service.post("/v1/verify", {"to": to})
     assert (answer.status, answer.json["status"]) == (202, "failed")
@@ -53,8 +53,8 @@ def test_sandbox_is_free(shared_service: Service) -> None:
         answer = shared_service.post("/v1/verify", {"to": "+447400123456"}, key="SANDBOX")
         return answer.json if answer.status == 202 else None
 
-    begun = until(start)
-    assert (begun["status"], begun["sandbox"]) == ("pending", True)
+    started = until(start)
+    assert (started["status"], started["sandbox"]) == ("pending", True)
     assert shared_service.get("/v1/me", key="SANDBOX").json["credit"] == "0.0000"
 
 
@@ -91,7 +91,7 @@ def test_one_start_in_thirty_seconds_for_a_phone(shared_service: Service) -> Non
     assert shared_service.post("/v1/verify", {"to": "+447400000102"}).status == 202
 
 
-def test_a_dry_run_is_held_to_the_same_limit(shared_service: Service) -> None:
+def test_a_dry_run_checks_velocity_limits(shared_service: Service) -> None:
     body = {"to": "+447400000103"}
     dry_runs = [shared_service.post("/v1/verify?dry_run=true", body) for _ in range(2)]
     assert [(answer.status, answer.json["country"]) for answer in dry_runs] == [(200, "GB")] * 2
@@ -103,7 +103,7 @@ def test_magic_numbers_have_no_velocity_limit(shared_service: Service) -> None:
     assert {shared_service.post("/v1/verify", VERIFY).status for _ in range(25)} == {202}
 
 
-def test_a_live_team_verifies_no_magic_number_unless_told_to(shared_service: Service) -> None:
+def test_a_live_team_verifies_magic_numbers_only_if_enabled(shared_service: Service) -> None:
     for to in ("+15005550006", "+15005551042"):
         answer = shared_service.post("/v1/verify", {"to": to}, key="OTHER")
         assert (answer.status, answer.json["status"]) == (202, "failed")
@@ -113,17 +113,17 @@ def test_a_live_team_verifies_no_magic_number_unless_told_to(shared_service: Ser
     assert shared_service.get("/v1/me", key="OTHER").json["held"] == "0.0000"
 
 
-def test_the_same_code_once_more(shared_service: Service) -> None:
-    begun = shared_service.post("/v1/verify", VERIFY).json
-    again = shared_service.post(f"/v1/verify/{begun['id']}/resend", None)
-    assert (again.status, again.json) == (202, begun)
+def test_a_resend_sends_the_same_code(shared_service: Service) -> None:
+    started = shared_service.post("/v1/verify", VERIFY).json
+    resent = shared_service.post(f"/v1/verify/{started['id']}/resend", None)
+    assert (resent.status, resent.json) == (202, started)
     limited = shared_service.post("/v1/verify", {"to": "+447400000104"}).json
     assert_refused(shared_service.post(f"/v1/verify/{limited['id']}/resend", None), 429, "verify_rate_limited", "to")
 
 
-def test_a_code_goes_out_once_more_for_a_key(shared_service: Service) -> None:
-    begun = shared_service.post("/v1/verify", VERIFY).json
-    path, key = f"/v1/verify/{begun['id']}/resend", {"Idempotency-Key": "again-1"}
+def test_a_resend_is_idempotent(shared_service: Service) -> None:
+    started = shared_service.post("/v1/verify", VERIFY).json
+    path, key = f"/v1/verify/{started['id']}/resend", {"Idempotency-Key": "again-1"}
     first = shared_service.post(path, None, headers=key)
     limited = shared_service.post("/v1/verify", {"to": "+447400000105"}).json
     replay = shared_service.post(path, {}, headers=key)
@@ -136,9 +136,9 @@ def test_a_code_goes_out_once_more_for_a_key(shared_service: Service) -> None:
 
 
 @pytest.mark.parametrize("path", ["resend", "cancel"])
-def test_what_takes_no_fields_refuses_them(shared_service: Service, path: str) -> None:
-    begun = shared_service.post("/v1/verify", VERIFY).json
-    path = f"/v1/verify/{begun['id']}/{path}"
+def test_unexpected_fields_are_refused(shared_service: Service, path: str) -> None:
+    started = shared_service.post("/v1/verify", VERIFY).json
+    path = f"/v1/verify/{started['id']}/{path}"
     assert_refused(shared_service.post(path, {"channel": "email"}), 400, "invalid_request", "channel")
     assert_refused(shared_service.post(path, []), 400, "invalid_request")
     assert_refused(shared_service.post(path, b"{"), 400, "invalid_json")
@@ -147,18 +147,18 @@ def test_what_takes_no_fields_refuses_them(shared_service: Service, path: str) -
     assert shared_service.post(path, {}).status in (200, 202)
 
 
-def test_a_code_is_called_back(shared_service: Service) -> None:
-    begun = shared_service.post("/v1/verify", VERIFY).json
-    canceled = shared_service.post(f"/v1/verify/{begun['id']}/cancel", None)
+def test_a_verification_is_canceled(shared_service: Service) -> None:
+    started = shared_service.post("/v1/verify", VERIFY).json
+    canceled = shared_service.post(f"/v1/verify/{started['id']}/cancel", None)
     assert canceled.status == 200
-    assert canceled.json == begun | {"status": "failed", "error_message": "Canceled by the caller."}
-    check = shared_service.post(f"/v1/verify/{begun['id']}/check", {"code": "000000"})
+    assert canceled.json == started | {"status": "failed", "error_message": "Canceled by the caller."}
+    check = shared_service.post(f"/v1/verify/{started['id']}/check", {"code": "000000"})
     assert (check.json["verified"], check.json["status"]) == (False, "failed")
-    assert_refused(shared_service.post(f"/v1/verify/{begun['id']}/resend", None), 409, "verification_ended", "id")
+    assert_refused(shared_service.post(f"/v1/verify/{started['id']}/resend", None), 409, "verification_ended", "id")
 
 
 @pytest.mark.parametrize("path", ["resend", "cancel"])
-def test_no_such_verification(shared_service: Service, path: str) -> None:
-    begun = shared_service.post("/v1/verify", VERIFY).json
-    answer = shared_service.post(f"/v1/verify/{begun['id']}/{path}", None, key="OTHER")
+def test_unknown_verifications_return_404(shared_service: Service, path: str) -> None:
+    started = shared_service.post("/v1/verify", VERIFY).json
+    answer = shared_service.post(f"/v1/verify/{started['id']}/{path}", None, key="OTHER")
     assert_refused(answer, 404, "verification_not_found", "id")

@@ -18,10 +18,10 @@ FIELDS = (
 )
 HOOK: Body = {"url": "http://127.0.0.1:9/hook", "events": ["webhook.test"]}  # nobody listens there
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
-NEVER = "/v1/webhooks/whk_01JCQ8Z6V3M2N7T0K4H9R5B1XA"
+UNKNOWN_PATH = "/v1/webhooks/whk_01JCQ8Z6V3M2N7T0K4H9R5B1XA"
 
 
-def made(service: Service, **more: Any) -> Any:
+def create_webhook(service: Service, **more: Any) -> Any:
     answer = service.post("/v1/webhooks", HOOK | more)
     assert answer.status == 201, answer.raw
     return answer.json
@@ -67,9 +67,9 @@ def test_add_read_list_change_delete(shared_service: Service) -> None:
     assert shared_service.get(path(hook)).json == hook
     assert shared_service.get("/v1/webhooks").json == {"object": "list", "has_more": False, "data": [hook]}
     changed = patch(shared_service, hook, url="http://127.0.0.2:9/", events=["*"], enabled=False, description="")
-    wanted = hook | {"url": "http://127.0.0.2:9/", "events": ["*"], "enabled": False, "description": None}
-    assert (changed.status, changed.json) == (200, wanted)
-    assert shared_service.get(path(hook)).json == wanted
+    expected = hook | {"url": "http://127.0.0.2:9/", "events": ["*"], "enabled": False, "description": None}
+    assert (changed.status, changed.json) == (200, expected)
+    assert shared_service.get(path(hook)).json == expected
     deleted = shared_service.ask("DELETE", path(hook))
     assert (deleted.status, deleted.json) == (200, {"object": "webhook", "id": hook["id"], "deleted": True})
     assert_refused(shared_service.ask("DELETE", path(hook)), 404, "webhook_not_found", "id")
@@ -77,7 +77,7 @@ def test_add_read_list_change_delete(shared_service: Service) -> None:
 
 
 def test_the_list_is_paged_newest_first(shared_service: Service) -> None:
-    ids = [made(shared_service)["id"] for _ in range(5)][::-1]
+    ids = [create_webhook(shared_service)["id"] for _ in range(5)][::-1]
     first = shared_service.get("/v1/webhooks?limit=2").json
     assert ([hook["id"] for hook in first["data"]], first["has_more"]) == (ids[:2], True)
     rest = shared_service.get(f"/v1/webhooks?limit=3&after={ids[1]}").json
@@ -95,13 +95,13 @@ def test_the_list_is_paged_newest_first(shared_service: Service) -> None:
         ({"url": "http://127.0.0.1:9/hook?a=%20b"}, {"url": "http://127.0.0.1:9/hook?a=%20b"}),
     ],
 )
-def test_only_what_is_given_changes(shared_service: Service, fields: Body, changed: Body) -> None:
-    made(shared_service)
+def test_only_given_fields_change(shared_service: Service, fields: Body, changed: Body) -> None:
+    create_webhook(shared_service)
     (hook,) = shared_service.get("/v1/webhooks").json["data"]
     assert patch(shared_service, hook, **fields).json == hook | changed
 
 
-WRONG: list[tuple[Body, str]] = [
+INVALID_REQUESTS: list[tuple[Body, str]] = [
     ({"events": []}, "events"),
     ({"events": ["email.opened"]}, "events"),
     ({"events": "*"}, "events"),
@@ -121,7 +121,7 @@ WRONG: list[tuple[Body, str]] = [
 @pytest.mark.parametrize(
     ("fields", "param"),
     [
-        *WRONG,
+        *INVALID_REQUESTS,
         ({"url": None}, "url"),
         ({"events": None}, "events"),
         ({"enabled": True}, "enabled"),
@@ -130,7 +130,7 @@ WRONG: list[tuple[Body, str]] = [
         ({"secret": "whsec_" + "A" * 88}, "secret"),
     ],
 )
-def test_what_cannot_be_added(shared_service: Service, fields: Body, param: str) -> None:
+def test_invalid_webhooks_are_refused(shared_service: Service, fields: Body, param: str) -> None:
     answer = shared_service.post("/v1/webhooks", HOOK | fields)
     assert_refused(answer, 400, "invalid_request", param)
     if isinstance(fields.get("secret"), str):
@@ -138,9 +138,11 @@ def test_what_cannot_be_added(shared_service: Service, fields: Body, param: str)
     assert shared_service.get("/v1/webhooks").json["data"] == []
 
 
-@pytest.mark.parametrize(("fields", "param"), [*WRONG, ({"secret": SECRET}, "secret"), ({"enabled": "yes"}, "enabled")])
-def test_what_cannot_be_changed(shared_service: Service, fields: Body, param: str) -> None:
-    hook = made(shared_service)
+@pytest.mark.parametrize(
+    ("fields", "param"), [*INVALID_REQUESTS, ({"secret": SECRET}, "secret"), ({"enabled": "yes"}, "enabled")]
+)
+def test_invalid_changes_are_refused(shared_service: Service, fields: Body, param: str) -> None:
+    hook = create_webhook(shared_service)
     assert_refused(patch(shared_service, hook, **fields), 400, "invalid_request", param)
     assert shared_service.get(path(hook)).json["url"] == HOOK["url"]
 
@@ -165,16 +167,16 @@ def test_what_cannot_be_changed(shared_service: Service, fields: Body, param: st
 )
 def test_refused_targets(shared_service: Service, url: str) -> None:
     assert_refused(shared_service.post("/v1/webhooks", HOOK | {"url": url}), 400, "invalid_request", "url")
-    assert_refused(patch(shared_service, made(shared_service), url=url), 400, "invalid_request", "url")
+    assert_refused(patch(shared_service, create_webhook(shared_service), url=url), 400, "invalid_request", "url")
 
 
-def test_a_host_that_dns_does_not_know_yet_is_taken(shared_service: Service) -> None:
+def test_an_unresolvable_host_is_accepted(shared_service: Service) -> None:
     assert shared_service.post("/v1/webhooks", HOOK | {"url": "https://no-such-host.invalid/hook"}).status == 201
 
 
-def test_a_team_has_so_many_and_no_more(shared_service: Service) -> None:
+def test_the_number_of_webhooks_is_limited(shared_service: Service) -> None:
     for _ in range(WEBHOOKS_MAX):
-        made(shared_service)
+        create_webhook(shared_service)
     refused = shared_service.post("/v1/webhooks", HOOK)
     assert_refused(refused, 400, "invalid_request")
     assert f"at most {WEBHOOKS_MAX} webhooks" in refused.json["error"]["message"]
@@ -192,22 +194,24 @@ def test_a_team_has_so_many_and_no_more(shared_service: Service) -> None:
         ("GET", ("deliveries",), None),
     ],
 )
-def test_unknown(shared_service: Service, method: str, parts: tuple[str, ...], body: Body | None) -> None:
-    assert_refused(shared_service.ask(method, "/".join((NEVER, *parts)), body), 404, "webhook_not_found", "id")
-    theirs = path(made(shared_service), *parts)
-    assert_refused(shared_service.ask(method, theirs, body, key="OTHER"), 404, "webhook_not_found", "id")
+def test_unknown_webhooks_return_404(
+    shared_service: Service, method: str, parts: tuple[str, ...], body: Body | None
+) -> None:
+    assert_refused(shared_service.ask(method, "/".join((UNKNOWN_PATH, *parts)), body), 404, "webhook_not_found", "id")
+    foreign_path = path(create_webhook(shared_service), *parts)
+    assert_refused(shared_service.ask(method, foreign_path, body, key="OTHER"), 404, "webhook_not_found", "id")
 
 
 def test_lists_hold_only_the_teams_own(shared_service: Service) -> None:
-    id_ = made(shared_service)["id"]
-    assert id_ not in [one["id"] for one in shared_service.get("/v1/webhooks", key="OTHER").json["data"]]
+    id_ = create_webhook(shared_service)["id"]
+    assert id_ not in [item["id"] for item in shared_service.get("/v1/webhooks", key="OTHER").json["data"]]
 
 
 # -- secrets -----------------------------------------------------------------------------------------------
 
 
 def test_a_secret_is_shown_once(shared_service: Service) -> None:
-    hook = made(shared_service, secret=SECRET)
+    hook = create_webhook(shared_service, secret=SECRET)
     assert hook["secret"] == SECRET
     rotated = shared_service.post(path(hook, "rotate"), None)
     assert (rotated.status, tuple(rotated.json)) == (200, (*FIELDS, "secret"))
@@ -225,8 +229,8 @@ def test_a_secret_is_shown_once(shared_service: Service) -> None:
         assert b"whsec_" not in answer.raw
 
 
-def test_both_secrets_sign_during_a_rotation_and_never_three(shared_service: Service, receiver: Receiver) -> None:
-    hook = made(shared_service, url=receiver.url, secret=SECRET)
+def test_at_most_two_secrets_sign_during_a_rotation(shared_service: Service, receiver: Receiver) -> None:
+    hook = create_webhook(shared_service, url=receiver.url, secret=SECRET)
     secrets = [SECRET, *(shared_service.post(path(hook, "rotate"), None).json["secret"] for _ in range(2))]
     shared_service.post(path(hook, "test"), None)
     (got,) = until(lambda: receiver.received)
@@ -244,34 +248,34 @@ def delivered(service: Service, hook: Any, count: int = 1) -> Any:
     """The webhook's deliveries once so many have arrived."""
 
     def check() -> Any:
-        found = service.get(path(hook, "deliveries")).json["data"]
-        return found if [one["state"] for one in found].count("delivered") == count else None
+        deliveries = service.get(path(hook, "deliveries")).json["data"]
+        return deliveries if [delivery["state"] for delivery in deliveries].count("delivered") == count else None
 
     return until(check)
 
 
 def test_a_test_event_arrives_and_is_listed(shared_service: Service, receiver: Receiver) -> None:
-    hook = made(shared_service, url=receiver.url, events=["sms.*"])
-    told = shared_service.post(path(hook, "test"), None)
-    assert told.status == 202
-    assert told.json == {"object": "event", "id": told.json["id"], "type": "webhook.test"}
+    hook = create_webhook(shared_service, url=receiver.url, events=["sms.*"])
+    response = shared_service.post(path(hook, "test"), None)
+    assert response.status == 202
+    assert response.json == {"object": "event", "id": response.json["id"], "type": "webhook.test"}
     (delivery,) = delivered(shared_service, hook)
-    assert (delivery["event_id"], delivery["type"]) == (told.json["id"], "webhook.test")
+    assert (delivery["event_id"], delivery["type"]) == (response.json["id"], "webhook.test")
     assert delivery["next_attempt_at"] is None
     (attempt,) = delivery["attempts"]
     assert tuple(attempt) == ("number", "at", "status", "error", "duration_ms", "answer")
     assert (attempt["number"], attempt["status"], attempt["error"]) == (1, 200, None)
     event = verify_webhook(receiver.received[0].body.encode(), receiver.received[0].headers, hook["secret"])
-    assert (event["id"], event["data"]["id"]) == (told.json["id"], hook["id"])
+    assert (event["id"], event["data"]["id"]) == (response.json["id"], hook["id"])
 
 
-def test_a_failed_delivery_says_why_and_when_it_is_tried_again(shared_service: Service) -> None:
-    hook = made(shared_service)
+def test_a_failed_delivery_has_error_and_next_attempt(shared_service: Service) -> None:
+    hook = create_webhook(shared_service)
     shared_service.post(path(hook, "test"), None)
 
     def tried() -> Any:
-        (found,) = shared_service.get(path(hook, "deliveries")).json["data"]
-        return found if found["attempts"] else None
+        (delivery,) = shared_service.get(path(hook, "deliveries")).json["data"]
+        return delivery if delivery["attempts"] else None
 
     delivery = until(tried)
     assert delivery["state"] == "waiting"
@@ -281,30 +285,30 @@ def test_a_failed_delivery_says_why_and_when_it_is_tried_again(shared_service: S
 
 
 def test_deliveries_are_paged_newest_first(shared_service: Service, receiver: Receiver) -> None:
-    hook = made(shared_service, url=receiver.url)
+    hook = create_webhook(shared_service, url=receiver.url)
     events = [shared_service.post(path(hook, "test"), None).json["id"] for _ in range(3)][::-1]
     delivered(shared_service, hook, 3)
     first = shared_service.get(path(hook, "deliveries?limit=2")).json
-    assert ([one["event_id"] for one in first["data"]], first["has_more"]) == (events[:2], True)
+    assert ([delivery["event_id"] for delivery in first["data"]], first["has_more"]) == (events[:2], True)
     rest = shared_service.get(path(hook, f"deliveries?after={first['data'][-1]['event_id']}")).json
-    assert ([one["event_id"] for one in rest["data"]], rest["has_more"]) == (events[2:], False)
+    assert ([delivery["event_id"] for delivery in rest["data"]], rest["has_more"]) == (events[2:], False)
 
 
 @pytest.mark.parametrize("query", ["limit=0", "limit=101", "after=evt_1", "state=waiting"])
-def test_wrong_pages_of_deliveries(shared_service: Service, query: str) -> None:
-    hook = made(shared_service)
+def test_invalid_delivery_pages_are_refused(shared_service: Service, query: str) -> None:
+    hook = create_webhook(shared_service)
     assert_refused(shared_service.get(path(hook, f"deliveries?{query}")), 400, "invalid_request", query.split("=")[0])
 
 
-def test_replays(shared_service: Service, receiver: Receiver) -> None:
+def test_events_are_replayed(shared_service: Service, receiver: Receiver) -> None:
     start = send(shared_service, "/v1/sms", SMS)["created_at"]
     message = send(shared_service, "/v1/sms", SMS)
     published = [event for event in message["events"] if event["sequence"]]
-    hook = made(shared_service, url=receiver.url, events=["sms.*"])
+    hook = create_webhook(shared_service, url=receiver.url, events=["sms.*"])
     end = hook["created_at"].replace("20", "21", 1)  # a century later
 
-    def replayed(**wanted: Any) -> int:
-        answer = shared_service.post(path(hook, "replay"), wanted)
+    def replayed(**selection: Any) -> int:
+        answer = shared_service.post(path(hook, "replay"), selection)
         assert (answer.status, tuple(answer.json), answer.json["object"]) == (202, ("object", "count"), "replay")
         return int(answer.json["count"])
 
@@ -341,23 +345,23 @@ def test_replays(shared_service: Service, receiver: Receiver) -> None:
         ({"since": 1}, "since"),
     ],
 )
-def test_what_cannot_be_replayed(shared_service: Service, body: Body, param: str) -> None:
-    hook = made(shared_service)
+def test_invalid_replays_are_refused(shared_service: Service, body: Body, param: str) -> None:
+    hook = create_webhook(shared_service)
     assert_refused(shared_service.post(path(hook, "replay"), body), 400, "invalid_request", param)
 
 
-def test_a_disabled_webhook_is_told_nothing(shared_service: Service) -> None:
-    hook = made(shared_service)
+def test_a_disabled_webhook_receives_nothing(shared_service: Service) -> None:
+    hook = create_webhook(shared_service)
     patch(shared_service, hook, enabled=False)
     assert_refused(shared_service.post(path(hook, "test"), None), 400, "invalid_request", "id")
     assert_refused(shared_service.post(path(hook, "replay"), {"event_id": "evt_x"}), 400, "invalid_request", "id")
 
 
-def test_enabling_forgets_why_the_service_disabled_it(shared_service: Service, receiver: Receiver) -> None:
+def test_enabling_clears_the_disabled_reason(shared_service: Service, receiver: Receiver) -> None:
     receiver.scripts[""] = ["410", "200"]
-    hook = made(shared_service, url=receiver.url)
+    hook = create_webhook(shared_service, url=receiver.url)
     shared_service.post(path(hook, "test"), None)
-    disabled = until(lambda: (found := shared_service.get(path(hook)).json)["disabled_reason"] and found)
+    disabled = until(lambda: (webhook := shared_service.get(path(hook)).json)["disabled_reason"] and webhook)
     assert disabled["enabled"] is False
     enabled = patch(shared_service, hook, enabled=True).json
     assert (enabled["enabled"], enabled["disabled_reason"]) == (True, None)

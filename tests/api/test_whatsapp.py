@@ -7,16 +7,16 @@ import pytest
 from tests.api.sends import WHATSAPP, Body, assert_refused, without
 from tests.service import Service
 
-STRANGER = "+14155550199"
+UNLISTED_PHONE = "+14155550199"
 
 
-def test_the_answer(shared_service: Service) -> None:
+def test_send_response(shared_service: Service) -> None:
     answer = shared_service.post("/v1/whatsapp", WHATSAPP)
     assert answer.status == 202
-    found = answer.json
-    assert tuple(found) == ("id", "to", "status", "sandbox", "created_at")
-    assert re.fullmatch("wam_[0-9A-HJKMNP-TV-Z]{26}", found["id"])
-    assert without(found, "id", "created_at") == {"to": "+15005550006", "status": "sending", "sandbox": False}
+    record = answer.json
+    assert tuple(record) == ("id", "to", "status", "sandbox", "created_at")
+    assert re.fullmatch("wam_[0-9A-HJKMNP-TV-Z]{26}", record["id"])
+    assert without(record, "id", "created_at") == {"to": "+15005550006", "status": "sending", "sandbox": False}
 
 
 ROWS: list[tuple[str, Body, int, str]] = [
@@ -33,11 +33,11 @@ ROWS: list[tuple[str, Body, int, str]] = [
     ("ACME", {"brand_domain_id": "dom_none"}, 404, "brand_domain_not_found"),
     ("ACME_PINNED", {"brand_domain_id": "dom_acme"}, 403, "key_domain_scope"),
     ("BARE", {"template_id": "tpl_bare_whatsapp", "variables": None}, 403, "no_approved_brand_domain"),
-    ("SANDBOX", {"template_id": "tpl_none", "to": STRANGER}, 404, "template_not_found"),
+    ("SANDBOX", {"template_id": "tpl_none", "to": UNLISTED_PHONE}, 404, "template_not_found"),
     ("ACME", {"to": "+15005550007"}, 503, "no_carrier_available"),
     (
         "BROKE",
-        {"to": STRANGER, "template_id": "tpl_broke_whatsapp", "variables": {"name": "x"}},
+        {"to": UNLISTED_PHONE, "template_id": "tpl_broke_whatsapp", "variables": {"name": "x"}},
         400,
         "insufficient_credit",
     ),
@@ -49,15 +49,15 @@ def test_a_send_is_refused(shared_service: Service, key: str, extra: Body, statu
     assert_refused(shared_service.post("/v1/whatsapp", WHATSAPP | extra, key=key), status, code)
 
 
-def test_a_sandbox_team_reaches_its_own_recipients_only(shared_service: Service) -> None:
+def test_a_sandbox_team_reaches_only_allowed_recipients(shared_service: Service) -> None:
     body = {"template_id": "tpl_sandbox_whatsapp"}
-    refused = shared_service.post("/v1/whatsapp", body | {"to": STRANGER}, key="SANDBOX")
+    refused = shared_service.post("/v1/whatsapp", body | {"to": UNLISTED_PHONE}, key="SANDBOX")
     assert_refused(refused, 403, "recipient_not_allowed", "to")
     for to in ("+447400123456", "+15005550006"):
         assert shared_service.post("/v1/whatsapp", body | {"to": to}, key="SANDBOX").status == 202
 
 
-def test_a_sandbox_team_without_a_domain_speaks_for_the_platform(shared_service: Service) -> None:
+def test_a_sandbox_team_without_a_domain_uses_the_platform_brand(shared_service: Service) -> None:
     body = {"to": "+15005550006", "template_id": "tpl_sandbox_whatsapp"}
     sent = shared_service.post("/v1/whatsapp?dry_run=true", body, key="SANDBOX").json["body"]
     rendered = shared_service.post("/v1/templates/tpl_sandbox_whatsapp/render", {}, key="SANDBOX").json["body"]
@@ -80,7 +80,7 @@ def test_an_optional_value_may_be_absent_and_not_empty(shared_service: Service, 
     assert sent.status == status, sent.raw
 
 
-def test_four_spaces_in_a_row_are_told(shared_service: Service) -> None:
+def test_four_consecutive_spaces_are_refused(shared_service: Service) -> None:
     body = WHATSAPP | {"variables": {"parcel": "a    b"}}
     assert shared_service.post("/v1/whatsapp", body).status == 202
 
@@ -89,8 +89,8 @@ def test_four_spaces_in_a_row_are_told(shared_service: Service) -> None:
 def test_the_brand_fills_its_position(shared_service: Service, domain: str, brand: str) -> None:
     variables = {"parcel": "42", "place": "home"}
     body = {"to": "+15005550006", "template_id": "tpl_branded", "brand_domain_id": domain, "variables": variables}
-    shown = shared_service.post("/v1/whatsapp?dry_run=true", body).json
-    assert (shown["parameters"], shown["body"]) == (["42", brand, "home"], f"Parcel 42 of {brand} is at home.")
+    preview = shared_service.post("/v1/whatsapp?dry_run=true", body).json
+    assert (preview["parameters"], preview["body"]) == (["42", brand, "home"], f"Parcel 42 of {brand} is at home.")
     assert shared_service.post("/v1/whatsapp", body).status == 202
     rendered = shared_service.post("/v1/templates/tpl_branded/render", {"variables": body["variables"]}).json
     assert (rendered["missing"], rendered["unknown"]) == ([], [])

@@ -20,14 +20,14 @@ class DnsPeer(asyncio.DatagramProtocol):
     def __init__(self, zone: Zone, *, validated: bool = False) -> None:
         self.zone = zone
         self.validated = validated  # answers carry AD,
-        self.unvalidated: set[str] = set()  # except for these names
-        self.failing: set[str] = set()  # names answered with SERVFAIL
-        self.asked: Counter[tuple[str, str]] = Counter()
+        self.unvalidated_names: set[str] = set()  # except for these names
+        self.failing_names: set[str] = set()  # names answered with SERVFAIL
+        self.query_counts: Counter[tuple[str, str]] = Counter()
 
     async def __aenter__(self) -> Self:
         loop = asyncio.get_running_loop()
         self._transport, _ = await loop.create_datagram_endpoint(lambda: self, local_addr=("127.0.0.1", 0))
-        self.at = "127.0.0.1:{}".format(self._transport.get_extra_info("sockname")[1])
+        self.address = "127.0.0.1:{}".format(self._transport.get_extra_info("sockname")[1])
         return self
 
     async def __aexit__(
@@ -43,17 +43,17 @@ class DnsPeer(asyncio.DatagramProtocol):
 
     def _answer(self, response: dns.message.Message, name: dns.name.Name, kind: dns.rdatatype.RdataType) -> None:
         text, kind_text = name.to_text(omit_final_dot=True), dns.rdatatype.to_text(kind)
-        self.asked[text, kind_text] += 1
-        if text in self.failing:
+        self.query_counts[text, kind_text] += 1
+        if text in self.failing_names:
             response.set_rcode(dns.rcode.SERVFAIL)
             return
-        if self.validated and text not in self.unvalidated:
+        if self.validated and text not in self.unvalidated_names:
             response.flags |= dns.flags.AD
         if not any(known == text for known, _ in self.zone):
             response.set_rcode(dns.rcode.NXDOMAIN)
-        for asked in (kind_text, "CNAME"):
-            if records := self.zone.get((text, asked)):
-                response.answer.append(dns.rrset.from_text(name, 0, "IN", asked, *records))
-                if asked != kind_text:
+        for record_type in (kind_text, "CNAME"):
+            if records := self.zone.get((text, record_type)):
+                response.answer.append(dns.rrset.from_text(name, 0, "IN", record_type, *records))
+                if record_type != kind_text:
                     self._answer(response, dns.name.from_text(records[0]), kind)
                 return

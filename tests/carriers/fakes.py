@@ -39,14 +39,14 @@ SECRET = "the-carriers-own-secret"
 ACCOUNT = "AC00000000000000000000000000000001"
 NUMBER = "1122334455667"  # Meta's phone_number_id
 
-Sent = dict[str, Any]  # id, to, sender, text; parameters and message_id where there are such
+SentMessage = dict[str, Any]  # id, to, sender, text; parameters and message_id where there are such
 
 
-def text(body: Any) -> str:
+def to_text(body: Any) -> str:
     return body if isinstance(body, str) else json.dumps(body)
 
 
-class Fake:
+class FakeCarrier:
     """What every carrier does; subclasses know how theirs reads and speaks."""
 
     path = "/"
@@ -59,14 +59,14 @@ class Fake:
         secret: str = SECRET,
         callback: str = "",
         port: int = 0,
-        pause_s: float = 0.0,
+        callback_pause_s: float = 0.0,
     ) -> None:
         self.steps = script.split(",")
         self.receipts = [state for state in receipts.split(",") if state]
-        self.secret, self.callback, self.port, self.pause_s = secret, callback, port, pause_s
-        self.asked: list[tuple[str, dict[str, str], bytes]] = []  # method and path, headers, body
-        self.taken: list[Sent] = []
-        self.told: list[int] = []
+        self.secret, self.callback, self.port, self.pause_s = secret, callback, port, callback_pause_s
+        self.requests: list[tuple[str, dict[str, str], bytes]] = []  # method and path, headers, body
+        self.received: list[SentMessage] = []
+        self.callback_statuses: list[int] = []
         self._numbers = itertools.count(1)
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -76,10 +76,10 @@ class Fake:
 
     async def __aenter__(self) -> Self:
         app = web.Application()
-        app.router.add_get("/taken", self._show_taken)
-        app.router.add_get("/told", self._show_told)
-        app.router.add_post("/script", self._rescript)
-        app.router.add_route("*", self.path, self._ask)
+        app.router.add_get("/taken", self._list_received)
+        app.router.add_get("/told", self._list_callback_statuses)
+        app.router.add_post("/script", self._set_script)
+        app.router.add_route("*", self.path, self._handle)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", self.port)
@@ -93,78 +93,80 @@ class Fake:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._runner.cleanup()
 
-    async def reported(self) -> None:
+    async def wait_for_callbacks(self) -> None:
         """Until every receipt is told."""
         while self._tasks:
             await asyncio.gather(*self._tasks)
 
     # -- what subclasses know ------------------------------------------------------------------------------
 
-    def denied(self, headers: dict[str, str]) -> tuple[int, Any] | None:
+    def denied_response(self, headers: dict[str, str]) -> tuple[int, Any] | None:
         return None
 
-    def read(self, headers: dict[str, str], body: bytes) -> Sent:
+    def parse_request(self, headers: dict[str, str], body: bytes) -> SentMessage:
         raise NotImplementedError
 
-    def accepted(self, sent: Sent) -> tuple[int, Any]:
+    def accepted_response(self, sent: SentMessage) -> tuple[int, Any]:
         raise NotImplementedError
 
-    def refused(self, code: str) -> tuple[int, Any]:
+    def refused_response(self, code: str) -> tuple[int, Any]:
         raise NotImplementedError
 
-    def receipt(self, sent: Sent, state: str) -> tuple[str, dict[str, str], bytes]:
+    def receipt(self, sent: SentMessage, state: str) -> tuple[str, dict[str, str], bytes]:
         """Where to, headers with the signature, body."""
         raise NotImplementedError
 
-    def listed(self, query: dict[str, str]) -> tuple[int, Any]:
+    def list_response(self, query: dict[str, str]) -> tuple[int, Any]:
         return 405, ""
 
     # -- the play ------------------------------------------------------------------------------------------
 
-    async def _ask(self, request: web.Request) -> web.StreamResponse:
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
         body = await request.read()
         headers = {name.lower(): value for name, value in request.headers.items()}
-        self.asked.append((f"{request.method} {request.raw_path}", headers, body))
-        if denial := self.denied(headers):
+        self.requests.append((f"{request.method} {request.raw_path}", headers, body))
+        if denial := self.denied_response(headers):
             return await self._answer(request, *denial)
         if request.method == "GET" and not request.query.get("text"):
-            return await self._answer(request, *self.listed(dict(request.query)))
-        step, _, more = (self.steps.pop(0) if len(self.steps) > 1 else self.steps[0]).partition(":")
+            return await self._answer(request, *self.list_response(dict(request.query)))
+        step, _, argument = (self.steps.pop(0) if len(self.steps) > 1 else self.steps[0]).partition(":")
         match step:
             case "accept" | "early" | "swallow" | "cut":
-                return await self._take(request, step, self.read(headers, body))
+                return await self._accept(request, step, self.parse_request(headers, body))
             case "refuse":
-                return await self._answer(request, *self.refused(more))
+                return await self._answer(request, *self.refused_response(argument))
             case "defer":
-                return await self._answer(request, int(more or 503), "")
+                return await self._answer(request, int(argument or 503), "")
             case "hang":
                 await asyncio.sleep(3600)
         return self._hang_up(request)
 
-    async def _take(self, request: web.Request, step: str, sent: Sent) -> web.StreamResponse:
+    async def _accept(self, request: web.Request, step: str, sent: SentMessage) -> web.StreamResponse:
         sent["id"] = f"{type(self).__name__}-{next(self._numbers)}"
-        self.taken.append(sent)
+        self.received.append(sent)
         if step == "early":
-            await self._report(sent)
-        answer = None if step == "swallow" else await self._answer(request, *self.accepted(sent), cut=step == "cut")
+            await self._send_callbacks(sent)
+        answer = (
+            None if step == "swallow" else await self._answer(request, *self.accepted_response(sent), cut=step == "cut")
+        )
         if step != "early":
-            task = asyncio.create_task(self._report(sent))
+            task = asyncio.create_task(self._send_callbacks(sent))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         if answer is None:
             await asyncio.sleep(3600)
         return answer or self._hang_up(request)
 
-    async def _report(self, sent: Sent) -> None:
+    async def _send_callbacks(self, sent: SentMessage) -> None:
         async with aiohttp.ClientSession() as client:
             for state in self.receipts:
                 await asyncio.sleep(self.pause_s)
                 url, headers, body = self.receipt(sent, state)
                 async with client.post(url, data=body, headers=headers) as response:
-                    self.told.append(response.status)
+                    self.callback_statuses.append(response.status)
 
     async def _answer(self, request: web.Request, status: int, body: Any, cut: bool = False) -> web.StreamResponse:
-        octets = text(body).encode()
+        octets = to_text(body).encode()
         response = web.StreamResponse(status=status, headers={"Content-Type": "application/json"})
         if status in (429, 503):
             response.headers["Retry-After"] = "1"
@@ -178,25 +180,25 @@ class Fake:
             request.transport.close() if response else request.transport.abort()
         return response or web.Response()
 
-    async def _rescript(self, request: web.Request) -> web.Response:
+    async def _set_script(self, request: web.Request) -> web.Response:
         self.steps = (await request.text()).split(",")
         return web.Response()
 
-    async def _show_taken(self, _: web.Request) -> web.Response:
-        return web.json_response(self.taken)
+    async def _list_received(self, _: web.Request) -> web.Response:
+        return web.json_response(self.received)
 
-    async def _show_told(self, _: web.Request) -> web.Response:
-        return web.json_response(self.told)
+    async def _list_callback_statuses(self, _: web.Request) -> web.Response:
+        return web.json_response(self.callback_statuses)
 
 
-class TwilioFake(Fake):
+class TwilioFake(FakeCarrier):
     path = f"/2010-04-01/Accounts/{ACCOUNT}/Messages.json"
 
-    def denied(self, headers: dict[str, str]) -> tuple[int, Any] | None:
+    def denied_response(self, headers: dict[str, str]) -> tuple[int, Any] | None:
         login = "Basic " + base64.b64encode(f"{ACCOUNT}:{self.secret}".encode()).decode()
         return None if headers.get("authorization") == login else (401, {"code": 20003, "message": "Authenticate"})
 
-    def read(self, headers: dict[str, str], body: bytes) -> Sent:
+    def parse_request(self, headers: dict[str, str], body: bytes) -> SentMessage:
         form = dict(parse_qsl(body.decode(), strict_parsing=True))
         service = form.get("MessagingServiceSid")
         return {
@@ -208,16 +210,16 @@ class TwilioFake(Fake):
             "created": formatdate(),
         }
 
-    def accepted(self, sent: Sent) -> tuple[int, Any]:
+    def accepted_response(self, sent: SentMessage) -> tuple[int, Any]:
         return 201, self._message(sent) | {"status": "queued", "price": None}
 
-    def refused(self, code: str) -> tuple[int, Any]:
+    def refused_response(self, code: str) -> tuple[int, Any]:
         return 400, {"code": int(code or 21211), "message": "Refused by the fake", "status": 400}
 
-    def listed(self, query: dict[str, str]) -> tuple[int, Any]:
-        return 200, {"messages": [self._message(sent) for sent in self.taken if sent["to"] == query["To"]][::-1]}
+    def list_response(self, query: dict[str, str]) -> tuple[int, Any]:
+        return 200, {"messages": [self._message(sent) for sent in self.received if sent["to"] == query["To"]][::-1]}
 
-    def receipt(self, sent: Sent, state: str) -> tuple[str, dict[str, str], bytes]:
+    def receipt(self, sent: SentMessage, state: str) -> tuple[str, dict[str, str], bytes]:
         form = {"MessageSid": sent["id"], "MessageStatus": state, "To": sent["to"], "AccountSid": ACCOUNT}
         if state in ("failed", "undelivered"):
             form["ErrorCode"] = "30003"
@@ -227,7 +229,7 @@ class TwilioFake(Fake):
         headers = {"X-Twilio-Signature": signature, "Content-Type": "application/x-www-form-urlencoded"}
         return url, headers, urlencode(form).encode()
 
-    def _message(self, sent: Sent) -> dict[str, Any]:
+    def _message(self, sent: SentMessage) -> dict[str, Any]:
         state = self.receipts[-1] if self.receipts else "sent"
         return {
             "sid": sent["id"],
@@ -243,15 +245,15 @@ class TwilioFake(Fake):
         }
 
 
-class CloudApiFake(Fake):
+class CloudApiFake(FakeCarrier):
     path = f"/{NUMBER}/messages"
 
-    def denied(self, headers: dict[str, str]) -> tuple[int, Any] | None:
+    def denied_response(self, headers: dict[str, str]) -> tuple[int, Any] | None:
         if headers.get("authorization") == f"Bearer {self.secret}":
             return None
         return 401, {"error": {"code": 190, "message": "Invalid OAuth access token", "type": "OAuthException"}}
 
-    def read(self, headers: dict[str, str], body: bytes) -> Sent:
+    def parse_request(self, headers: dict[str, str], body: bytes) -> SentMessage:
         message = json.loads(body)
         parts = message["template"].get("components", [{"parameters": []}])
         return {
@@ -263,15 +265,15 @@ class CloudApiFake(Fake):
             "message_id": message["biz_opaque_callback_data"],
         }
 
-    def accepted(self, sent: Sent) -> tuple[int, Any]:
+    def accepted_response(self, sent: SentMessage) -> tuple[int, Any]:
         contacts = [{"input": sent["to"], "wa_id": sent["to"].lstrip("+")}]
         messages = [{"id": sent["id"], "message_status": "accepted"}]
         return 200, {"messaging_product": "whatsapp", "contacts": contacts, "messages": messages}
 
-    def refused(self, code: str) -> tuple[int, Any]:
+    def refused_response(self, code: str) -> tuple[int, Any]:
         return 400, {"error": {"code": int(code or 131026), "message": "Refused by the fake", "type": "OAuthException"}}
 
-    def receipt(self, sent: Sent, state: str) -> tuple[str, dict[str, str], bytes]:
+    def receipt(self, sent: SentMessage, state: str) -> tuple[str, dict[str, str], bytes]:
         status: dict[str, Any] = {"id": sent["id"], "status": state, "timestamp": "1698266945"}
         status["biz_opaque_callback_data"] = sent["message_id"]
         if state == "failed":
@@ -283,41 +285,41 @@ class CloudApiFake(Fake):
         return self.callback, {"X-Hub-Signature-256": f"sha256={signature}", "Content-Type": "application/json"}, body
 
 
-class HttpFake(Fake):
+class HttpFake(FakeCarrier):
     """Takes JSON {to, from, text, id, callback}, or the same in a GET's query."""
 
     path = "/send"
 
-    def read(self, headers: dict[str, str], body: bytes) -> Sent:
-        given = json.loads(body) if body else dict(parse_qsl(self.asked[-1][0].partition("?")[2]))
+    def parse_request(self, headers: dict[str, str], body: bytes) -> SentMessage:
+        request = json.loads(body) if body else dict(parse_qsl(self.requests[-1][0].partition("?")[2]))
         return {
-            "to": given["to"],
-            "sender": given.get("from"),
-            "text": given["text"],
-            "message_id": given.get("id"),
-            "callback": given.get("callback"),
+            "to": request["to"],
+            "sender": request.get("from"),
+            "text": request["text"],
+            "message_id": request.get("id"),
+            "callback": request.get("callback"),
         }
 
-    def accepted(self, sent: Sent) -> tuple[int, Any]:
+    def accepted_response(self, sent: SentMessage) -> tuple[int, Any]:
         return 202, {"message_id": sent["id"]}
 
-    def refused(self, code: str) -> tuple[int, Any]:
+    def refused_response(self, code: str) -> tuple[int, Any]:
         return int(code or 422), {"error": "Refused by the fake"}
 
-    def receipt(self, sent: Sent, state: str) -> tuple[str, dict[str, str], bytes]:
+    def receipt(self, sent: SentMessage, state: str) -> tuple[str, dict[str, str], bytes]:
         body = json.dumps({"id": sent["id"], "status": state}).encode()
         signature = hmac.new(self.secret.encode(), body, hashlib.sha256).hexdigest()
         headers = {"X-Signature": signature, "Content-Type": "application/json"}
         return sent["callback"] or self.callback, headers, body
 
 
-class Inbox:
+class CallbackRecorder:
     """A callback address that keeps what comes: url, headers (names in lower case), body."""
 
     async def __aenter__(self) -> Self:
-        self.got: list[dict[str, Any]] = []
+        self.callbacks: list[dict[str, Any]] = []
         app = web.Application()
-        app.router.add_post("/callback", self._take)
+        app.router.add_post("/callback", self._record)
         self._runner = web.AppRunner(app, access_log=None)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", 0).start()
@@ -327,25 +329,25 @@ class Inbox:
     async def __aexit__(self, *_: object) -> None:
         await self._runner.cleanup()
 
-    async def _take(self, request: web.Request) -> web.Response:
+    async def _record(self, request: web.Request) -> web.Response:
         headers = {name.lower(): value for name, value in request.headers.items()}
-        self.got.append({"url": self.url, "headers": headers, "body": await request.read()})
+        self.callbacks.append({"url": self.url, "headers": headers, "body": await request.read()})
         return web.Response()
 
 
-FAKES: dict[str, type[Fake]] = {"twilio": TwilioFake, "cloud_api": CloudApiFake, "http": HttpFake}
+FAKES: dict[str, type[FakeCarrier]] = {"twilio": TwilioFake, "cloud_api": CloudApiFake, "http": HttpFake}
 
 
-class Running:
+class RunningFake:
     """A fake in another process."""
 
     def __init__(self, url: str) -> None:
         self.url = url
 
-    def taken(self) -> Any:
+    def received(self) -> Any:
         return self._get("/taken")
 
-    def told(self) -> Any:
+    def callback_statuses(self) -> Any:
         return self._get("/told")
 
     def script(self, steps: str) -> None:
@@ -357,13 +359,13 @@ class Running:
 
 
 @contextmanager
-def running(kind: str, **options: Any) -> Iterator[Running]:
+def run_fake(kind: str, **options: Any) -> Iterator[RunningFake]:
     """The options are those of Fake."""
     arguments = [part for name, value in options.items() for part in (f"--{name.replace('_', '-')}", str(value))]
     process = Forked("from tests.carriers.fakes import main; main()", [kind, *arguments], os.environ)
     with process.stdout:
         try:
-            yield Running(process.stdout.readline().strip())
+            yield RunningFake(process.stdout.readline().strip())
         finally:
             process.kill()
             process.wait()
@@ -383,7 +385,7 @@ def main() -> None:
     parser.add_argument("--receipts", default="")
     parser.add_argument("--secret", default=SECRET)
     parser.add_argument("--callback", default="")
-    parser.add_argument("--pause-s", type=float, default=0.0)
+    parser.add_argument("--callback-pause-s", type=float, default=0.0)
     options = vars(parser.parse_args())
     asyncio.run(_serve(options.pop("kind"), options))
 

@@ -33,7 +33,7 @@ class Received(msgspec.Struct, frozen=True):
     path: str
     headers: dict[str, str]  # names in lower case
     body: str
-    word: str  # how it was answered
+    action: str  # how it was answered
 
 
 class Receiver:
@@ -75,18 +75,18 @@ class Receiver:
         if self._log:
             self._log.close()
 
-    def take(self, path: str, headers: dict[str, str], body: str) -> str:
+    def next_action(self, path: str, headers: dict[str, str], body: str) -> str:
         script = self.scripts.get(path) or self.scripts.get(EVERYWHERE) or ("200",)
-        word = script[min(self._times[path], len(script) - 1)]
+        action = script[min(self._times[path], len(script) - 1)]
         self._times[path] += 1
-        if word == "random":
-            word = self._random.choice(["200"] * 7 + ["500", "hang", "reset"])
-        received = Received(time.time(), path, headers, body, word)
+        if action == "random":
+            action = self._random.choice(["200"] * 7 + ["500", "hang", "reset"])
+        received = Received(time.time(), path, headers, body, action)
         if self._log:
             self._log.write(json.dumps(msgspec.structs.asdict(received)) + "\n")
         else:
             self.received.append(received)
-        return word
+        return action
 
 
 class _Connection(asyncio.Protocol):
@@ -125,10 +125,10 @@ class _Connection(asyncio.Protocol):
         self.body += octets
 
     def on_message_complete(self) -> None:
-        self.answer(self.receiver.take(self.path, self.headers, self.body.decode()))
+        self.answer(self.receiver.next_action(self.path, self.headers, self.body.decode()))
 
-    def answer(self, word: str) -> None:
-        name, _, rest = word.partition(":")
+    def answer(self, action: str) -> None:
+        name, _, rest = action.partition(":")
         match name:
             case "hang":
                 pass
@@ -172,9 +172,9 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--log", type=Path, required=True)
     parser.add_argument("--script", action="append", default=[], help="words with commas, or /path=words")
-    asked = parser.parse_args()
-    split = [script.rpartition("=") for script in asked.script]
-    asyncio.run(_serve(asked.port, asked.log, {path: words.split(",") for path, _, words in split}))
+    args = parser.parse_args()
+    split = [script.rpartition("=") for script in args.script]
+    asyncio.run(_serve(args.port, args.log, {path: actions.split(",") for path, _, actions in split}))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 from cryptography.x509.oid import NameOID
 
-from heliograph.carriers.email.providers.ses import DIGESTS, FIELDS
+from heliograph.carriers.email.providers.ses import DIGEST_BY_SIGNATURE_VERSION, SIGNED_FIELDS_BY_TYPE
 from tests.fast_crypto import RSA_KEYS
 
 GOLDEN = Path(__file__).parent / "golden" / "providers"
@@ -75,22 +75,22 @@ def _brevo(body: bytes, _: int, __: str) -> Signed:
 def _mailgun(body: bytes, seconds: int, once: str) -> Signed:
     event = msgspec.json.decode(body)
     token = once or event["signature"]["token"]
-    made = hmac.new(b"key-0123456789", f"{seconds}{token}".encode(), hashlib.sha256).hexdigest()
-    event["signature"] = {"timestamp": str(seconds), "token": token, "signature": made}
+    signature = hmac.new(b"key-0123456789", f"{seconds}{token}".encode(), hashlib.sha256).hexdigest()
+    event["signature"] = {"timestamp": str(seconds), "token": token, "signature": signature}
     return {}, msgspec.json.encode(event)
 
 
 def _resend(body: bytes, seconds: int, once: str) -> Signed:
     id_ = once or "msg_2Lh9KRb0pzN4LePd3XiA4v9Axj1"
-    made = hmac.digest(base64.b64decode(SVIX), f"{id_}.{seconds}.".encode() + body, "sha256")
-    signature = f"v1,bm90IHRoaXM= v1,{base64.b64encode(made).decode()}"
+    digest = hmac.digest(base64.b64decode(SVIX), f"{id_}.{seconds}.".encode() + body, "sha256")
+    signature = f"v1,bm90IHRoaXM= v1,{base64.b64encode(digest).decode()}"
     return {"svix-id": id_, "svix-timestamp": str(seconds), "svix-signature": signature}, body
 
 
 def _sendgrid(body: bytes, seconds: int, _: str) -> Signed:
-    made = EC_KEY.sign(str(seconds).encode() + body, ec.ECDSA(hashes.SHA256()))
+    signature = EC_KEY.sign(str(seconds).encode() + body, ec.ECDSA(hashes.SHA256()))
     head = "x-twilio-email-event-webhook-"
-    return {f"{head}signature": base64.b64encode(made).decode(), f"{head}timestamp": str(seconds)}, body
+    return {f"{head}signature": base64.b64encode(signature).decode(), f"{head}timestamp": str(seconds)}, body
 
 
 def gzipped(body: bytes, now: int) -> Signed:
@@ -100,9 +100,13 @@ def gzipped(body: bytes, now: int) -> Signed:
 def _ses(body: bytes, _: int, once: str) -> Signed:
     envelope: dict[str, Any] = msgspec.json.decode(body)
     envelope |= {"MessageId": once} if once else {}
-    text = "".join(f"{name}\n{envelope[name]}\n" for name in FIELDS[envelope["Type"]] if name in envelope)
-    made = RSA_KEY.sign(text.encode(), padding.PKCS1v15(), DIGESTS[envelope["SignatureVersion"]])
-    return {}, msgspec.json.encode(envelope | {"Signature": base64.b64encode(made).decode()})
+    text = "".join(
+        f"{name}\n{envelope[name]}\n" for name in SIGNED_FIELDS_BY_TYPE[envelope["Type"]] if name in envelope
+    )
+    signature = RSA_KEY.sign(
+        text.encode(), padding.PKCS1v15(), DIGEST_BY_SIGNATURE_VERSION[envelope["SignatureVersion"]]
+    )
+    return {}, msgspec.json.encode(envelope | {"Signature": base64.b64encode(signature).decode()})
 
 
 _SIGN: dict[str, Callable[[bytes, int, str], Signed]] = {

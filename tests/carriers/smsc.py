@@ -17,15 +17,15 @@ from heliograph.carriers.sms.smpp.pdu import (
     MESSAGE_STATE,
     NETWORK_ERROR_CODE,
     RECEIPTED_MESSAGE_ID,
-    Frames,
     Pdu,
+    PduReader,
     ShortMessage,
     SmppAddress,
     decode_short_message,
-    encode,
+    encode_pdu,
     encode_short_message,
 )
-from heliograph.carriers.sms.smpp.receipt import MESSAGE_STATES
+from heliograph.carriers.sms.smpp.receipt import MESSAGE_STATE_NAMES
 
 DROP = "drop"  # hang up instead of answering
 HALF = "half"  # hang up in the middle of the answer
@@ -43,7 +43,7 @@ WORDS: dict[str, Answer] = {
     "refuse": 0x0B,
     "throttle": 0x58,
     "full": 0x14,
-    **{word: word for word in (DROP, HALF, HANG, NACK)},
+    **{step: step for step in (DROP, HALF, HANG, NACK)},
 }
 NAMES = {
     command.BIND_TRANSCEIVER: "bind",
@@ -58,9 +58,9 @@ AGAIN_S = 0.05  # before a receipt that got a temporary error is sent again
 def receipt(id_: str, state: str = "DELIVRD", *, err: str = "000", text: str = "", tlvs: bool = False) -> ShortMessage:
     """As a line of text, or as TLVs alone."""
     line = f"id:{id_} sub:001 dlvrd:001 submit date:2611150930 done date:2611150931 stat:{state} err:{err} text:{text}"
-    told = {
+    fields = {
         RECEIPTED_MESSAGE_ID: id_.encode() + b"\0",
-        MESSAGE_STATE: bytes((MESSAGE_STATES.index(state),)),
+        MESSAGE_STATE: bytes((MESSAGE_STATE_NAMES.index(state),)),
         NETWORK_ERROR_CODE: b"\x03" + int(err).to_bytes(2),
     }
     return ShortMessage(
@@ -68,7 +68,7 @@ def receipt(id_: str, state: str = "DELIVRD", *, err: str = "000", text: str = "
         destination=SmppAddress(5, 0, "ACME"),
         esm_class=RECEIPT,
         text=b"" if tlvs else line.encode(),
-        tlvs=told if tlvs else {},
+        tlvs=fields if tlvs else {},
     )
 
 
@@ -99,10 +99,10 @@ class Smsc:
         self.host, self.port = host, port
         self.script: Script = script or {}
         self.received: list[ShortMessage] = []
-        self.asked: list[tuple[str, Pdu]] = []  # the name of each request that came
+        self.requests: list[tuple[str, Pdu]] = []  # the name of each request that came
         self.answers: list[Pdu] = []  # to what we asked, with generic_nacks
         self.connections: list[Connection] = []  # all that ever were
-        self.held: list[tuple[Connection, bytes]] = []
+        self.held_receipts: list[tuple[Connection, bytes]] = []
         self.tell = tell
         self.issued = 0
         self.unsent: list[ShortMessage] = []  # receipts that wait for a bind
@@ -130,16 +130,16 @@ class Smsc:
         return [connection for connection in self.connections if connection.bound]
 
     def names(self) -> list[str]:
-        return [name for name, _ in self.asked]
+        return [name for name, _ in self.requests]
 
     def release(self) -> None:
-        held, self.held = self.held, []
-        for connection, octets in held:
+        held_receipts, self.held_receipts = self.held_receipts, []
+        for connection, octets in held_receipts:
             connection.transport.write(octets)
 
     async def deliver(self, sm: ShortMessage) -> Pdu:
         """By the newest connection; what the other side answers."""
-        return await self.bound[-1].ask(command.DELIVER_SM, encode_short_message(sm))
+        return await self.bound[-1].request(command.DELIVER_SM, encode_short_message(sm))
 
     def answer_to(self, name: str) -> Answer:
         script = self.script.get(name, status.ROK)
@@ -148,28 +148,32 @@ class Smsc:
         self._times[name] += 1
         return script[min(self._times[name], len(script)) - 1]
 
-    def take(self, pdu: Pdu) -> tuple[Answer, bytes, list[ShortMessage]]:
+    def next_answer(self, pdu: Pdu) -> tuple[Answer, bytes, list[ShortMessage]]:
         """How to answer a request, the body of the answer, and the receipts that follow it."""
         name = NAMES[pdu.command]
-        self.asked.append((name, pdu))
+        self.requests.append((name, pdu))
         if name != "submit":
             return self.answer_to(name), b"smsc\0" if name == "bind" else b"", []
         sm = decode_short_message(pdu.body)
         self.received.append(sm)
-        how = self.answer_to(sm.destination.value if sm.destination.value in self.script else name)
+        action = self.answer_to(sm.destination.value if sm.destination.value in self.script else name)
         self.issued += 1
         id_ = f"{self.issued:08x}"
-        told = how if isinstance(how, int | str) else how.hex()
-        about = {"from": sm.source.value, "validity": sm.validity, "answer": told, "id": id_}
+        answer_text = action if isinstance(action, int | str) else action.hex()
+        about = {"from": sm.source.value, "validity": sm.validity_period, "answer": answer_text, "id": id_}
         self.tell({"submit": sm.destination.value, **about})
-        return how, id_.encode() + b"\0", [receipt(id_, state) for state in self._receipts] if how == status.ROK else []
+        return (
+            action,
+            id_.encode() + b"\0",
+            [receipt(id_, state) for state in self._receipts] if action == status.ROK else [],
+        )
 
 
 class Connection(asyncio.Protocol):
     def __init__(self, smsc: Smsc) -> None:
         self.bound = False
         self._smsc = smsc
-        self._frames = Frames()
+        self._frames = PduReader()
         self._sequence = 0
         self._waiting: dict[int, asyncio.Future[Pdu]] = {}
 
@@ -185,20 +189,20 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         for pdu in self._frames.feed(data):
             if pdu.command in NAMES:
-                self._obey(pdu)
+                self._handle_request(pdu)
             else:
                 self._smsc.answers.append(pdu)
                 if (waiting := self._waiting.pop(pdu.sequence, None)) and not waiting.done():
                     waiting.set_result(pdu)
 
-    def _obey(self, pdu: Pdu) -> None:
+    def _handle_request(self, pdu: Pdu) -> None:
         smsc = self._smsc
-        how, body, receipts = smsc.take(pdu)
-        error = how if isinstance(how, int) else status.ROK
-        octets = encode(pdu.command | command.RESP, pdu.sequence, b"" if error else body, error)
+        action, body, receipts = smsc.next_answer(pdu)
+        error = action if isinstance(action, int) else status.ROK
+        octets = encode_pdu(pdu.command | command.RESP, pdu.sequence, b"" if error else body, error)
         if smsc._early:
             self.send_receipts(receipts)
-        match how:
+        match action:
             case "drop":
                 self.transport.abort()
             case "half":
@@ -207,19 +211,19 @@ class Connection(asyncio.Protocol):
             case "hang":
                 pass
             case bytes():
-                self.transport.write(how)
+                self.transport.write(action)
             case "hold":
-                smsc.held.append((self, octets))
+                smsc.held_receipts.append((self, octets))
             case "nack":
-                self.transport.write(encode(command.GENERIC_NACK, pdu.sequence, status=status.RINVCMDID))
+                self.transport.write(encode_pdu(command.GENERIC_NACK, pdu.sequence, status=status.RINVCMDID))
             case _:
                 self.transport.write(octets)
-        if pdu.command == command.BIND_TRANSCEIVER and how == status.ROK:
+        if pdu.command == command.BIND_TRANSCEIVER and action == status.ROK:
             self.bound = True
             smsc.tell({"bound": True})
             waiting, smsc.unsent = smsc.unsent, []
             self.send_receipts(waiting)
-        if pdu.command == command.UNBIND and how == status.ROK:
+        if pdu.command == command.UNBIND and action == status.ROK:
             smsc.tell({"bound": False})
             self.transport.close()
         if smsc.later_s:
@@ -229,25 +233,25 @@ class Connection(asyncio.Protocol):
 
     def send_receipts(self, receipts: list[ShortMessage]) -> None:
         for sm in receipts:
-            answer = self.ask(command.DELIVER_SM, encode_short_message(sm))
-            asyncio.get_running_loop().create_task(self._insist(sm, answer))
+            answer = self.request(command.DELIVER_SM, encode_short_message(sm))
+            asyncio.get_running_loop().create_task(self._repeat_receipt(sm, answer))
 
-    async def _insist(self, sm: ShortMessage, answer: asyncio.Future[Pdu]) -> None:
+    async def _repeat_receipt(self, sm: ShortMessage, answer: asyncio.Future[Pdu]) -> None:
         """Until it is acknowledged, on whatever connection there is."""
         try:
             while (await answer).status == status.RX_T_APPN:
                 await asyncio.sleep(AGAIN_S)
-                answer = self.ask(command.DELIVER_SM, encode_short_message(sm))
+                answer = self.request(command.DELIVER_SM, encode_short_message(sm))
             self._smsc.tell({"receipt": (await answer).status})
         except asyncio.CancelledError:
             self._smsc.unsent.append(sm)
 
-    def ask(self, id_: int, body: bytes = b"") -> asyncio.Future[Pdu]:
+    def request(self, id_: int, body: bytes = b"") -> asyncio.Future[Pdu]:
         self._sequence += 1
         answer = self._waiting[self._sequence] = asyncio.get_running_loop().create_future()
         if self.transport.is_closing():
             answer.cancel()
-        self.transport.write(encode(id_, self._sequence, body))
+        self.transport.write(encode_pdu(id_, self._sequence, body))
         return answer
 
 
@@ -255,24 +259,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="smsc", description=__doc__)
     parser.add_argument("--port", type=int, default=0)
     for name in NAMES.values():
-        words = f"one for each time, the last one stays: {', '.join(WORDS)}, or a number"
-        parser.add_argument(f"--{name}", default="accept", metavar="HOW,…", help=words)
+        steps = f"one for each time, the last one stays: {', '.join(WORDS)}, or a number"
+        parser.add_argument(f"--{name}", default="accept", metavar="HOW,…", help=steps)
     parser.add_argument("--to", action="append", default=[], metavar="NUMBER=HOW,…", help="for messages to a number")
     parser.add_argument("--receipts", choices=RECEIPTS, default="delivered")
     parser.add_argument("--early", action="store_true", help="receipts come before the answer to their message")
     parser.add_argument("--later", type=float, default=0.0, metavar="S", help="receipts come so long after it")
     parser.add_argument("--quiet", action="store_true", help="print nothing but the port")
     args = parser.parse_args()
-    given = {name: getattr(args, name) for name in NAMES.values()} | dict(pair.split("=") for pair in args.to)
-    script: Script = {name: [_read_answer(word) for word in words.split(",")] for name, words in given.items()}
+    steps_by_name = {name: getattr(args, name) for name in NAMES.values()} | dict(pair.split("=") for pair in args.to)
+    script: Script = {
+        name: [_read_answer(step_word) for step_word in steps.split(",")] for name, steps in steps_by_name.items()
+    }
 
     def tell(event: dict[str, Any]) -> None:
         print(json.dumps(event), flush=True)
 
     async def serve() -> None:
         options: dict[str, Any] = {} if args.quiet else {"tell": tell}
-        given = {"receipts": args.receipts, "early": args.early, "later_s": args.later}
-        async with Smsc(script, port=args.port, **given, **options) as smsc:
+        smsc_options = {"receipts": args.receipts, "early": args.early, "later_s": args.later}
+        async with Smsc(script, port=args.port, **smsc_options, **options) as smsc:
             tell({"port": smsc.port})
             await asyncio.Event().wait()
 
@@ -282,8 +288,8 @@ def main() -> None:
         pass
 
 
-def _read_answer(word: str) -> Answer:
-    return WORDS[word] if word in WORDS else int(word, 0)
+def _read_answer(step_word: str) -> Answer:
+    return WORDS[step_word] if step_word in WORDS else int(step_word, 0)
 
 
 if __name__ == "__main__":

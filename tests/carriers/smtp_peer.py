@@ -72,7 +72,7 @@ class Peer:
         self.talks: list[list[str]] = []  # the verbs of each connection
         self.lines: list[str] = []  # whole commands
         self.groups: list[list[str]] = []  # the verbs that came in one read
-        self.now = self.most = 0  # connections at once
+        self.open_connections = self.most_connections = 0  # connections at once
         self._script = {**USUAL, **(script or {})}
         self._offers = (*offers, "STARTTLS") if tls and not implicit else offers
         self._tls, self._implicit, self._final_delay = tls, implicit, final_delay
@@ -97,16 +97,16 @@ class Peer:
         assert task
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        self.now += 1
-        self.most = max(self.most, self.now)
-        talk: list[str] = []
-        self.talks.append(talk)
+        self.open_connections += 1
+        self.most_connections = max(self.most_connections, self.open_connections)
+        dialogue: list[str] = []
+        self.talks.append(dialogue)
         try:
-            await _Talk(self, reader, writer, talk).run()
+            await SmtpConversation(self, reader, writer, dialogue).run()
         except (Hangup, OSError, asyncio.CancelledError):
             pass
         finally:
-            self.now -= 1
+            self.open_connections -= 1
             writer.transport.abort()
 
     async def end_mail(self) -> None:
@@ -120,9 +120,11 @@ class Peer:
         return script[min(self._times[verb], len(script)) - 1]
 
 
-class _Talk:
-    def __init__(self, peer: Peer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, talk: list[str]) -> None:
-        self.peer, self.reader, self.writer, self.talk = peer, reader, writer, talk
+class SmtpConversation:
+    def __init__(
+        self, peer: Peer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, dialogue: list[str]
+    ) -> None:
+        self.peer, self.reader, self.writer, self.talk = peer, reader, writer, dialogue
         self.buffer = b""
         self.tls = False
         self.sender = self.recipient = ""
@@ -136,9 +138,9 @@ class _Talk:
             verb = line.split(" ")[0].split(":")[0].lower()
             self.talk.append(verb)
             self.peer.lines.append(line)
-            await self.obey(verb, line)
+            await self.run_command(verb, line)
 
-    async def obey(self, verb: str, line: str) -> None:
+    async def run_command(self, verb: str, line: str) -> None:
         match verb:
             case "ehlo" if "ehlo" not in self.peer._script:
                 offers = [offer for offer in self.peer._offers if not (self.tls and offer == "STARTTLS")]
@@ -173,14 +175,14 @@ class _Talk:
         self.tls = True
 
     async def take_mail(self) -> None:
-        if (how := self.peer.answer("body")) in (DROP, HANG):
-            await self.more()
-            await asyncio.sleep(3600 if how == HANG else 0)
+        if (action := self.peer.answer("body")) in (DROP, HANG):
+            await self.read_more()
+            await asyncio.sleep(3600 if action == HANG else 0)
             raise Hangup
-        seen = 0
-        while not (end := end_of_mail(self.buffer, start=seen)):
-            seen = max(0, len(self.buffer) - 4)
-            await self.more()
+        observed = 0
+        while not (end := end_of_mail(self.buffer, start=observed)):
+            observed = max(0, len(self.buffer) - 4)
+            await self.read_more()
         raw, self.buffer = self.buffer[: end[0]], self.buffer[end[1] :]
         self.talk.append("final")
         self.peer.received.append(Received(self.sender, self.recipient, raw, self.tls))
@@ -189,11 +191,11 @@ class _Talk:
 
     async def line(self) -> str:
         while b"\r\n" not in self.buffer:
-            await self.more()
+            await self.read_more()
         line, self.buffer = self.buffer.split(b"\r\n", 1)
         return line.decode()
 
-    async def more(self) -> None:
+    async def read_more(self) -> None:
         octets = await self.reader.read(READ_MAX)
         if not octets:
             raise Hangup
@@ -223,8 +225,8 @@ _LENIENT = re.compile(rb"(?:\A|(?<=[\r\n]))\.(?:\r\n|\n|\r)")
 
 def end_of_mail(octets: bytes, lenient: bool = False, start: int = 0) -> tuple[int, int] | None:
     """Where the mail ends and where the next command begins; a lenient server takes bare LF and CR too."""
-    found = (_LENIENT if lenient else _STRICT).search(octets, start)
-    return found.span() if found else None
+    match = (_LENIENT if lenient else _STRICT).search(octets, start)
+    return match.span() if match else None
 
 
 SIGNS_CERTIFICATES = x509.KeyUsage(

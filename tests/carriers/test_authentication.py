@@ -6,11 +6,11 @@ from typing import Any
 import dkim
 import pytest
 
-from heliograph.domain.mail.dkim import Signer, SigningKey, make_key, public_record
-from heliograph.inbound.policy.dkim_verification import signatures_in, verify
-from heliograph.inbound.server.authentication import ask_about
-from heliograph.inbound.server.spf import Sending, check_spf
-from heliograph.runtime.resolver import DnsSilent
+from heliograph.domain.mail.dkim import Signer, SigningKey, generate_key, public_record
+from heliograph.inbound.policy.dkim_verification import parse_signatures, verify_signatures
+from heliograph.inbound.server.authentication import lookup_sender
+from heliograph.inbound.server.spf import SmtpOrigin, check_spf
+from heliograph.runtime.resolver import DnsTimeout
 
 pytestmark = pytest.mark.anyio
 
@@ -43,20 +43,20 @@ ZONE: Zone = {
 }
 
 
-def asking(more: Zone | None = None) -> Any:
+def dns_query_function(more: Zone | None = None) -> Any:
     zone = ZONE | (more or {})
 
-    async def ask(name: str, kind: str) -> list[str]:
-        found = zone.get((name, kind), [])
-        if found == [SILENT]:
-            raise DnsSilent("timeout")
-        return found
+    async def query(name: str, kind: str) -> list[str]:
+        values = zone.get((name, kind), [])
+        if values == [SILENT]:
+            raise DnsTimeout("timeout")
+        return values
 
-    return ask
+    return query
 
 
-def sending(sender: str = "ann@example.org", peer: str = "192.0.2.9", helo: str = "mail.example.org") -> Sending:
-    return Sending(peer=peer, helo=helo, sender=sender)
+def sending(sender: str = "ann@example.org", peer: str = "192.0.2.9", helo: str = "mail.example.org") -> SmtpOrigin:
+    return SmtpOrigin(peer=peer, helo=helo, sender=sender)
 
 
 @pytest.mark.parametrize(
@@ -90,11 +90,11 @@ def sending(sender: str = "ann@example.org", peer: str = "192.0.2.9", helo: str 
         ("ann@silent.test", "192.0.2.9", "temperror"),
     ],
 )
-async def test_spf(sender: str, peer: str, verdict: str) -> None:
-    assert await check_spf(sending(sender, peer), asking()) == verdict
+async def test_spf_record_gives_the_expected_result(sender: str, peer: str, verdict: str) -> None:
+    assert await check_spf(sending(sender, peer), dns_query_function()) == verdict
 
 
-RSA, ED = make_key("rsa-sha256"), make_key("ed25519-sha256")
+RSA, ED = generate_key("rsa-sha256"), generate_key("ed25519-sha256")
 KEYS: Zone = {
     ("s1._domainkey.example.org", "TXT"): [public_record(RSA)],
     ("s1._domainkey.mail.example.org", "TXT"): [public_record(RSA)],
@@ -116,17 +116,19 @@ def signed(form: str = "relaxed/relaxed", domain: str = "example.org", mail: byt
     return signature + mail
 
 
-async def judge(raw: bytes, who: Sending | None = None, more: Zone | None = None) -> tuple[str, str, str]:
-    evidence = await ask_about(who or sending(), raw.partition(b"\r\n\r\n")[0], asking(KEYS | (more or {})))
-    found = evidence.judge(raw, 1_800_000_000)
-    return found.spf, found.dkim, found.dmarc
+async def judge(raw: bytes, peer_info: SmtpOrigin | None = None, more: Zone | None = None) -> tuple[str, str, str]:
+    evidence = await lookup_sender(
+        peer_info or sending(), raw.partition(b"\r\n\r\n")[0], dns_query_function(KEYS | (more or {}))
+    )
+    authentication = evidence.authenticate(raw, 1_800_000_000)
+    return authentication.spf, authentication.dkim, authentication.dmarc
 
 
 @pytest.mark.parametrize("form", ["relaxed/relaxed", "relaxed/simple", "simple/relaxed", "simple/simple"])
 @pytest.mark.parametrize(
     "mail", [MAIL, MAIL.partition(b"\r\n\r\n")[0] + b"\r\n\r\n", MAIL + b"x" * 3_000_000 + b"\r\n"]
 )
-async def test_signatures_by_dkimpy_hold(form: str, mail: bytes) -> None:
+async def test_dkim_signature_by_dkimpy_passes(form: str, mail: bytes) -> None:
     raw = signed(form, mail=mail)
     assert dkim.verify(raw, dnsfunc=lambda *_, **__: KEYS["s1._domainkey.example.org", "TXT"][0].encode())
     assert await judge(raw) == ("pass", "pass", "pass")
@@ -149,16 +151,16 @@ async def test_signatures_by_dkimpy_hold(form: str, mail: bytes) -> None:
         (signed().replace(b"v=1;", b"v=1; x=" + b"9" * 5000 + b";"), "fail"),  # no number that Python reads
     ],
 )
-async def test_dkim(raw: bytes, verdict: str) -> None:
+async def test_dkim_signature_gives_the_expected_result(raw: bytes, verdict: str) -> None:
     assert (await judge(raw))[1] == verdict
 
 
-async def test_our_own_signatures_hold() -> None:
+async def test_dkim_signature_of_ours_passes() -> None:
     head, _, body = MAIL.partition(b"\r\n\r\n")
     keys = [SigningKey(selector="e", algorithm="ed25519-sha256", private=ED)]
     raw = Signer("example.org", keys).sign(head + b"\r\n", [body], time_ms=0) + MAIL
-    found = verify(raw, {"e._domainkey.example.org": [public_record(ED)]}, 0)
-    assert (found, len(signatures_in(raw))) == ({"example.org": "pass"}, 1)
+    result = verify_signatures(raw, {"e._domainkey.example.org": [public_record(ED)]}, 0)
+    assert (result, len(parse_signatures(raw))) == ({"example.org": "pass"}, 1)
 
 
 @pytest.mark.parametrize(
@@ -180,15 +182,15 @@ async def test_our_own_signatures_hold() -> None:
         (signed(), "ann@open.test", {("s1._domainkey.example.org", "TXT"): [SILENT]}, "temperror"),
     ],
 )
-async def test_dmarc(raw: bytes, sender: str, more: Zone, verdict: str) -> None:
+async def test_dmarc_policy_gives_the_expected_result(raw: bytes, sender: str, more: Zone, verdict: str) -> None:
     assert (await judge(raw, sending(sender), more))[2] == verdict
 
 
-async def test_silence_is_waited_for_a_while_only() -> None:
+async def test_authentication_lookups_are_bounded_in_time() -> None:
     async def ask(name: str, kind: str) -> list[str]:
         await asyncio.Event().wait()
         raise AssertionError
 
-    evidence = await ask_about(sending(), signed().partition(b"\r\n\r\n")[0], ask, within_s=0.01)
-    found = evidence.judge(signed(), 0)
-    assert (found.spf, found.dkim, found.dmarc) == ("temperror", "temperror", "temperror")
+    evidence = await lookup_sender(sending(), signed().partition(b"\r\n\r\n")[0], ask, timeout_s=0.01)
+    result = evidence.authenticate(signed(), 0)
+    assert (result.spf, result.dkim, result.dmarc) == ("temperror", "temperror", "temperror")

@@ -14,10 +14,10 @@ import pytest
 
 from heliograph.domain.delivery.outcome import Report
 from heliograph.domain.ids import ulid
-from heliograph.domain.mail.dkim import Signer, SigningKey, make_key
-from heliograph.domain.mail.verp import sign
+from heliograph.domain.mail.dkim import Signer, SigningKey, generate_key
+from heliograph.domain.mail.verp import sign_return_path
 from heliograph.inbound.policy.mail_parts import READ_MAX
-from heliograph.inbound.server.bounce_server import IncomingMail, ListenLimits, incoming_server
+from heliograph.inbound.server.bounce_server import InboundMailHandler, InboundSmtpLimits, create_inbound_server
 from tests.carriers.smtp_peer import Authority
 from tests.service import PATIENCE_S
 
@@ -27,12 +27,12 @@ KEY, NOW = b"k" * 32, 1_800_000_000_000
 ID = "eml_01HZX3V7Q9K2M4N6P8R0S2T4V6"
 AWAY = 5
 OF_TEAM = "help@acme.test"
-OURS = sign(KEY, ID, 7, "bounce.example.com", NOW)
+OURS = sign_return_path(KEY, ID, 7, "bounce.example.com", NOW)
 NOTICE = b"From: MAILER-DAEMON@mx.example\r\nSubject: failure notice\r\n\r\n%b\r\n"
 BOUNCE = NOTICE % b"Could not deliver: 550 5.1.1 no such user"
 
-SIGNING = SigningKey(selector="hg1", algorithm="rsa-sha256", private=make_key("rsa-sha256"))
-OTHER = SigningKey(selector="hg1", algorithm="rsa-sha256", private=make_key("rsa-sha256"))
+SIGNING = SigningKey(selector="hg1", algorithm="rsa-sha256", private=generate_key("rsa-sha256"))
+OTHER = SigningKey(selector="hg1", algorithm="rsa-sha256", private=generate_key("rsa-sha256"))
 ALONE = "eml_" + ulid(NOW - 86_400_000, 0)  # to one recipient
 SEVERAL = "eml_" + ulid(NOW - 86_400_000, 1)
 OLD = "eml_" + ulid(NOW - 31 * 86_400_000, 0)
@@ -57,10 +57,10 @@ def sent(id_: str = ALONE, key: SigningKey = SIGNING, domain: str = "acme.test")
 class Mailbox:
     """Of a team."""
 
-    def owner(self, address: str) -> str | None:
+    def find_team_id(self, address: str) -> str | None:
         return "tm_acme" if address == OF_TEAM else None
 
-    async def take(self, *_: object) -> None:
+    async def deliver(self, *_: object) -> None:
         raise AssertionError("nothing is to come so far")
 
 
@@ -68,19 +68,19 @@ class Peer:
     """A client of the listener, and what the listener made of it."""
 
     def __init__(
-        self, port: int, taken: list[tuple[str, int, Report]], stop: Callable[[], Coroutine[Any, Any, None]]
+        self, port: int, reports: list[tuple[str, int, Report]], stop: Callable[[], Coroutine[Any, Any, None]]
     ) -> None:
         self.port = port
-        self.taken = taken
+        self.reports = reports
         self.stop = stop
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator["Talk"]:
-        talk = Talk(*await asyncio.open_connection("127.0.0.1", self.port))
+        dialogue = Talk(*await asyncio.open_connection("127.0.0.1", self.port))
         try:
-            yield talk
+            yield dialogue
         finally:
-            talk.writer.close()
+            dialogue.writer.close()
 
 
 class Talk:
@@ -121,12 +121,12 @@ class Talk:
 async def listening(
     tls: ssl.SSLContext | None = None, folder: Path | None = None, **limits: float
 ) -> AsyncIterator[Peer]:
-    taken: list[tuple[str, int, Report]] = []
+    reports: list[tuple[str, int, Report]] = []
 
     async def receive(message_id: str, position: int, report: Report) -> None:
         if position == AWAY:
             raise OSError("the database is away")
-        taken.append((message_id, position, report))
+        reports.append((message_id, position, report))
 
     async def address_of(message_id: str, position: int) -> str | None:
         if message_id == SEVERAL:
@@ -140,16 +140,16 @@ async def listening(
     def is_own(domain: str) -> bool:
         return domain == "acme.test"
 
-    made = (KEY, lambda: NOW, address_of, receive, keys_of, is_own, ListenLimits(**limits), Mailbox(), folder)  # type: ignore[arg-type]
-    incoming = IncomingMail(*made)
-    server = incoming_server("mx.example", lambda: tls, incoming)
+    arguments = (KEY, lambda: NOW, address_of, receive, keys_of, is_own, InboundSmtpLimits(**limits), Mailbox(), folder)  # type: ignore[arg-type]
+    incoming = InboundMailHandler(*arguments)
+    server = create_inbound_server("mx.example", lambda: tls, incoming)
     with socket.create_server(("127.0.0.1", 0)) as bound:
         await server.listen(bound, 100)
         try:
-            yield Peer(bound.getsockname()[1], taken, partial(server.drain, PATIENCE_S))
+            yield Peer(bound.getsockname()[1], reports, partial(server.drain, PATIENCE_S))
         finally:
             await server.drain(PATIENCE_S)
-    assert incoming.waiting == 0
+    assert incoming.spooled_octets == 0
 
 
 @pytest.mark.parametrize(
@@ -164,12 +164,12 @@ async def listening(
     ],
     ids=["short", "long line", "longer line", "longer than what is read", "dots", "dots first"],
 )
-async def test_bounces_are_taken(mail: bytes) -> None:
-    async with listening() as peer, peer.connect() as talk:
-        await talk.begin(OURS)
-        assert await talk.send(mail + b".\r\n") == "250"
-        assert await talk.ask("NOOP", "QUIT") == ["250", "221"]
-    assert [(id_, position, report.status) for id_, position, report in peer.taken] == [(ID, 7, "bounced")]
+async def test_bounce_is_accepted_and_reported(mail: bytes) -> None:
+    async with listening() as peer, peer.connect() as dialogue:
+        await dialogue.begin(OURS)
+        assert await dialogue.send(mail + b".\r\n") == "250"
+        assert await dialogue.ask("NOOP", "QUIT") == ["250", "221"]
+    assert [(id_, position, report.status) for id_, position, report in peer.reports] == [(ID, 7, "bounced")]
 
 
 @pytest.mark.parametrize(
@@ -195,12 +195,12 @@ async def test_bounces_are_taken(mail: bytes) -> None:
     ids=map(str, range(13)),
 )
 @pytest.mark.parametrize("type_", ["message/rfc822", "text/rfc822-headers"])
-async def test_a_complaint_is_known_by_our_signature(mail: str, complained: bool, type_: str) -> None:
-    async with listening() as peer, peer.connect() as talk:
-        await talk.begin("abuse@acme.test")
-        assert await talk.send(COMPLAINT.format(type=type_, mail=mail).encode() + b".\r\n") == "250"
-    told = [(ALONE, 0, "complained")] if complained else []
-    assert [(id_, position, report.status) for id_, position, report in peer.taken] == told
+async def test_complaint_is_matched_by_our_signature(mail: str, complained: bool, type_: str) -> None:
+    async with listening() as peer, peer.connect() as dialogue:
+        await dialogue.begin("abuse@acme.test")
+        assert await dialogue.send(COMPLAINT.format(type=type_, mail=mail).encode() + b".\r\n") == "250"
+    expected = [(ALONE, 0, "complained")] if complained else []
+    assert [(id_, position, report.status) for id_, position, report in peer.reports] == expected
 
 
 @pytest.mark.parametrize(
@@ -214,86 +214,91 @@ async def test_a_complaint_is_known_by_our_signature(mail: str, complained: bool
         ("Source-IP: 192.0.2.1", (0, "complaint", None)),
     ],
 )
-async def test_of_several_recipients_the_one_that_is_named_complains(
+async def test_complaint_with_several_recipients_applies_to_the_named_one(
     named: str, told: tuple[int, str, str | None]
 ) -> None:
-    async with listening() as peer, peer.connect() as talk:
-        await talk.begin("abuse@acme.test")
+    async with listening() as peer, peer.connect() as dialogue:
+        await dialogue.begin("abuse@acme.test")
         mail = COMPLAINT.replace("Version: 1", f"Version: 1\r\n{named}").format(
             type="message/rfc822", mail=sent(SEVERAL)
         )
-        assert await talk.send(mail.encode() + b".\r\n") == "250"
-    assert [(position, report.status, report.suppress) for _, position, report in peer.taken] == [told]
+        assert await dialogue.send(mail.encode() + b".\r\n") == "250"
+    assert [(position, report.status, report.suppress) for _, position, report in peer.reports] == [told]
 
 
-async def test_bounces_are_taken_inside_tls() -> None:
+async def test_bounce_is_accepted_inside_tls() -> None:
     authority = Authority()
-    async with listening(tls=authority.server("mx.example")[0]) as peer, peer.connect() as talk:
-        assert await talk.answer() == "220"
+    async with listening(tls=authority.server("mx.example")[0]) as peer, peer.connect() as dialogue:
+        assert await dialogue.answer() == "220"
         # What is sent along with the command is not obeyed inside.
-        talk.writer.write(f"EHLO peer\r\nSTARTTLS\r\nMAIL FROM:<>\r\nRCPT TO:<{OURS}>\r\n".encode())
-        assert [await talk.answer(), await talk.answer()] == ["250", "220"]
-        await talk.writer.start_tls(authority.trusted(), server_hostname="mx.example")
-        assert await talk.ask("DATA") == ["503"]
-        assert await talk.ask("EHLO peer", "MAIL FROM:<>", f"RCPT TO:<{OURS}>", "DATA") == ["250", "250", "250", "354"]
-        assert await talk.send(BOUNCE + b".\r\n") == "250"
-        assert await talk.ask("QUIT") == ["221"]
-    assert [report.status for *_, report in peer.taken] == ["bounced"]
+        dialogue.writer.write(f"EHLO peer\r\nSTARTTLS\r\nMAIL FROM:<>\r\nRCPT TO:<{OURS}>\r\n".encode())
+        assert [await dialogue.answer(), await dialogue.answer()] == ["250", "220"]
+        await dialogue.writer.start_tls(authority.trusted(), server_hostname="mx.example")
+        assert await dialogue.ask("DATA") == ["503"]
+        assert await dialogue.ask("EHLO peer", "MAIL FROM:<>", f"RCPT TO:<{OURS}>", "DATA") == [
+            "250",
+            "250",
+            "250",
+            "354",
+        ]
+        assert await dialogue.send(BOUNCE + b".\r\n") == "250"
+        assert await dialogue.ask("QUIT") == ["221"]
+    assert [report.status for *_, report in peer.reports] == ["bounced"]
 
 
-async def test_what_cannot_be_recorded_is_to_be_sent_again() -> None:
-    async with listening() as peer, peer.connect() as talk:
-        await talk.begin(sign(KEY, ID, AWAY, "bounce.example.com", NOW))
-        assert await talk.send(BOUNCE + b".\r\n") == "451"
+async def test_bounce_that_cannot_be_recorded_is_deferred() -> None:
+    async with listening() as peer, peer.connect() as dialogue:
+        await dialogue.begin(sign_return_path(KEY, ID, AWAY, "bounce.example.com", NOW))
+        assert await dialogue.send(BOUNCE + b".\r\n") == "451"
 
 
-async def test_strangers_write_nothing_into_the_log(caplog: pytest.LogCaptureFixture) -> None:
+async def test_untrusted_clients_write_nothing_into_the_log(caplog: pytest.LogCaptureFixture) -> None:
     logging.config.dictConfig({"version": 1, "disable_existing_loggers": False})  # as Django does
     caplog.set_level("DEBUG", "mail.log")
-    async with listening() as peer, peer.connect() as talk:
-        assert await talk.answer() == "220"
-        assert await talk.ask("EHLO \x1b[2J", "\x1b[31mROOT", "QUIT") == ["500", "500", "221"]
+    async with listening() as peer, peer.connect() as dialogue:
+        assert await dialogue.answer() == "220"
+        assert await dialogue.ask("EHLO \x1b[2J", "\x1b[31mROOT", "QUIT") == ["500", "500", "221"]
     assert not [record for record in caplog.records if record.name != "asyncio"]
 
 
 @pytest.mark.parametrize("mail", [b".\r\n", b"\r\n.\r\n", b"\r\n\r\n.\r\n"])
-async def test_mails_of_nothing_end(mail: bytes) -> None:
-    async with listening() as peer, peer.connect() as talk:
-        await talk.begin(OURS)
-        assert await talk.send(mail) == "250"
-    assert peer.taken == []
+async def test_mail_without_a_report_is_accepted_and_ignored(mail: bytes) -> None:
+    async with listening() as peer, peer.connect() as dialogue:
+        await dialogue.begin(OURS)
+        assert await dialogue.send(mail) == "250"
+    assert peer.reports == []
 
 
 @pytest.mark.parametrize("cut", [1, 3, 4, len(BOUNCE), len(BOUNCE) + 1, len(BOUNCE) + 2])
-async def test_the_end_may_come_in_pieces(cut: int) -> None:
+async def test_mail_end_in_several_chunks_is_recognised(cut: int) -> None:
     mail = BOUNCE + b".\r\n"
-    async with listening() as peer, peer.connect() as talk:
-        await talk.begin(OURS)
-        talk.writer.write(mail[:cut])
-        await talk.writer.drain()
+    async with listening() as peer, peer.connect() as dialogue:
+        await dialogue.begin(OURS)
+        dialogue.writer.write(mail[:cut])
+        await dialogue.writer.drain()
         await asyncio.sleep(0)
-        assert await talk.send(mail[cut:]) == "250"
-    assert len(peer.taken) == 1
+        assert await dialogue.send(mail[cut:]) == "250"
+    assert len(peer.reports) == 1
 
 
-async def test_a_mail_that_is_too_large_is_refused() -> None:
-    async with listening(size=2 * READ_MAX) as peer, peer.connect() as talk:
-        await talk.begin(OURS)
-        assert await talk.send(BOUNCE + b"x" * 2 * READ_MAX + b"\r\n.\r\n") == "552"
-        assert await talk.ask("MAIL FROM:<>", f"RCPT TO:<{OURS}>", "DATA") == ["250", "250", "354"]
-        assert await talk.send(BOUNCE + b".\r\n") == "250"
-    assert len(peer.taken) == 1
+async def test_mail_that_is_too_large_is_refused() -> None:
+    async with listening(mail_size=2 * READ_MAX) as peer, peer.connect() as dialogue:
+        await dialogue.begin(OURS)
+        assert await dialogue.send(BOUNCE + b"x" * 2 * READ_MAX + b"\r\n.\r\n") == "552"
+        assert await dialogue.ask("MAIL FROM:<>", f"RCPT TO:<{OURS}>", "DATA") == ["250", "250", "354"]
+        assert await dialogue.send(BOUNCE + b".\r\n") == "250"
+    assert len(peer.reports) == 1
 
 
-async def test_recipients_are_limited() -> None:
-    async with listening(recipients=2) as peer, peer.connect() as talk:
-        assert await talk.answer() == "220"
-        asked = ["EHLO peer", "MAIL FROM:<>", *[f"RCPT TO:<{OURS}>"] * 3, "RCPT TO:<nobody@example.com>"]
-        assert await talk.ask(*asked) == ["250", "250", "250", "250", "452", "452"]
+async def test_recipients_of_a_mail_are_limited() -> None:
+    async with listening(recipients=2) as peer, peer.connect() as dialogue:
+        assert await dialogue.answer() == "220"
+        commands = ["EHLO peer", "MAIL FROM:<>", *[f"RCPT TO:<{OURS}>"] * 3, "RCPT TO:<nobody@example.com>"]
+        assert await dialogue.ask(*commands) == ["250", "250", "250", "250", "452", "452"]
 
 
 @pytest.mark.parametrize("line", ["RCPT TO:<nobody@example.com>", "NOOP", "", "\u00e9"])
-async def test_commands_are_limited_and_keep_nobody_waiting(line: str) -> None:
+async def test_commands_of_a_connection_are_limited(line: str) -> None:
     turns = 0
 
     async def count() -> None:
@@ -302,52 +307,52 @@ async def test_commands_are_limited_and_keep_nobody_waiting(line: str) -> None:
             turns += 1
             await asyncio.sleep(0)
 
-    async with listening(replies=50) as peer, peer.connect() as talk:
-        assert await talk.answer() == "220"
-        assert await talk.ask("EHLO peer", "MAIL FROM:<>") == ["250", "250"]
+    async with listening(commands=50) as peer, peer.connect() as dialogue:
+        assert await dialogue.answer() == "220"
+        assert await dialogue.ask("EHLO peer", "MAIL FROM:<>") == ["250", "250"]
         others = asyncio.create_task(count())
-        talk.writer.write(f"{line}\r\n".encode() * 200)
-        answers = (await talk.reader.read()).split(b"\r\n")
+        dialogue.writer.write(f"{line}\r\n".encode() * 200)
+        answers = (await dialogue.reader.read()).split(b"\r\n")
         others.cancel()
     assert answers[-2].startswith(b"421 4.7.0")
     assert len(answers) <= 50
     assert turns >= len(answers)
 
 
-async def test_connections_are_limited() -> None:
-    async with listening(connections=3, per_peer=2) as peer, peer.connect() as one, peer.connect() as two:
-        assert [await one.answer(), await two.answer()] == ["220", "220"]
+async def test_connections_to_the_bounce_server_are_limited() -> None:
+    async with listening(connections=3, per_network=2) as peer, peer.connect() as first, peer.connect() as second:
+        assert [await first.answer(), await second.answer()] == ["220", "220"]
         async with peer.connect() as three:
             assert (await three.reader.read()).startswith(b"421 4.7.0 ")
-        assert await one.ask("NOOP") == ["250"]
-        await one.ask("QUIT")
-        await one.reader.read()
+        assert await first.ask("NOOP") == ["250"]
+        await first.ask("QUIT")
+        await first.reader.read()
         async with peer.connect() as three:  # there is room again
             assert await three.answer() == "220"
-    async with listening(connections=1) as peer, peer.connect() as one, peer.connect() as two:
-        assert await one.answer() == "220"
-        assert (await two.reader.read()).startswith(b"421 4.7.0 ")
+    async with listening(connections=1) as peer, peer.connect() as first, peer.connect() as second:
+        assert await first.answer() == "220"
+        assert (await second.reader.read()).startswith(b"421 4.7.0 ")
 
 
-async def test_a_session_ends_in_time() -> None:
-    async with listening(session_s=0.05) as peer, peer.connect() as talk:
-        await talk.begin(OURS)
+async def test_session_is_closed_after_its_time_limit() -> None:
+    async with listening(session_s=0.05) as peer, peer.connect() as dialogue:
+        await dialogue.begin(OURS)
         with pytest.raises(ConnectionResetError):
-            await talk.trickle()
-    assert peer.taken == []
+            await dialogue.trickle()
+    assert peer.reports == []
 
 
-async def test_no_room_on_the_disk_is_said_at_the_end_of_the_mail(tmp_path: Path) -> None:
+async def test_full_disk_is_reported_at_the_end_of_the_mail(tmp_path: Path) -> None:
     """What is left of the mail would else be taken for commands."""
-    async with listening(folder=tmp_path / "gone") as peer, peer.connect() as talk:
-        await talk.begin(OF_TEAM)
+    async with listening(folder=tmp_path / "gone") as peer, peer.connect() as dialogue:
+        await dialogue.begin(OF_TEAM)
         long = BOUNCE + b"MAIL FROM:<>\r\n" * (READ_MAX // 10)
-        assert await talk.send(long + b".\r\n") == "451"
-        assert await talk.ask("NOOP", "QUIT") == ["250", "221"]
-    assert peer.taken == []
+        assert await dialogue.send(long + b".\r\n") == "451"
+        assert await dialogue.ask("NOOP", "QUIT") == ["250", "221"]
+    assert peer.reports == []
 
 
-async def test_a_stop_lets_a_mail_finish() -> None:
+async def test_stop_finishes_the_current_mail() -> None:
     async with listening() as peer, peer.connect() as idle, peer.connect() as sending:
         assert await idle.answer() == "220"
         await sending.begin(OURS)
@@ -356,7 +361,7 @@ async def test_a_stop_lets_a_mail_finish() -> None:
         assert await sending.send(BOUNCE + b".\r\n") == "250"
         assert await sending.answer() == "421"
         await stopping
-    assert len(peer.taken) == 1
+    assert len(peer.reports) == 1
 
 
 @pytest.mark.parametrize(
@@ -373,6 +378,6 @@ async def test_a_stop_lets_a_mail_finish() -> None:
     ],
 )
 async def test_postmaster_is_accepted_for_own_domains_only(recipient: str, reply: str) -> None:
-    async with listening() as peer, peer.connect() as talk:
-        assert await talk.answer() == "220"
-        assert await talk.ask("EHLO peer", "MAIL FROM:<>", f"RCPT TO:<{recipient}>") == ["250", "250", reply]
+    async with listening() as peer, peer.connect() as dialogue:
+        assert await dialogue.answer() == "220"
+        assert await dialogue.ask("EHLO peer", "MAIL FROM:<>", f"RCPT TO:<{recipient}>") == ["250", "250", reply]

@@ -14,19 +14,19 @@ import dkim as dkimpy
 import pybase64
 import pytest
 
-from heliograph.carriers.email.mime import build
+from heliograph.carriers.email.mime import build_message
 from heliograph.domain.delivery.content import EmailContent, File
 from heliograph.domain.limits import KIB, MIB
 from heliograph.domain.mail import dkim
-from heliograph.domain.mail.dkim import SIGNED, Signer, SigningKey, make_key, public_record
+from heliograph.domain.mail.dkim import SIGNED_HEADERS, Signer, SigningKey, generate_key, public_record
 from tests.fast_crypto import make_real_key
 from tests.npm import install
 
 DOMAIN = "acme.test"
 TIME_MS = 1_794_735_000_999
 KEYS = [
-    SigningKey(selector="hg1", algorithm="rsa-sha256", private=make_key("rsa-sha256")),
-    SigningKey(selector="hg2.east", algorithm="ed25519-sha256", private=make_key("ed25519-sha256")),
+    SigningKey(selector="hg1", algorithm="rsa-sha256", private=generate_key("rsa-sha256")),
+    SigningKey(selector="hg2.east", algorithm="ed25519-sha256", private=generate_key("ed25519-sha256")),
 ]
 RECORDS = {f"{key.selector}._domainkey.{DOMAIN}": public_record(key.private) for key in KEYS}
 SIGNER = Signer(DOMAIN, KEYS)
@@ -34,30 +34,30 @@ SIGNER = Signer(DOMAIN, KEYS)
 PLAIN = b"From: a@acme.test\r\nTo: b@example.com\r\nSubject: Hi\r\nDate: x\r\nMessage-ID: <1@acme.test>\r\n"
 
 
-def built(**fields: Any) -> tuple[bytes, list[bytes]]:
-    given = {"from_name": "Acme", "from_address": "hi@acme.test", "to": ["b@example.com"], "subject": "Hi"}
-    content = EmailContent(**given | {"text": "Hi"} | fields)
-    mail = build(
+def build_mail(**fields: Any) -> tuple[bytes, list[bytes]]:
+    values = {"from_name": "Acme", "from_address": "hi@acme.test", "to": ["b@example.com"], "subject": "Hi"}
+    content = EmailContent(**values | {"text": "Hi"} | fields)
+    mail = build_message(
         content, message_id="eml_1", date_ms=TIME_MS, entropy=bytes(12), open_blob=lambda _: open(os.devnull, "rb")
     )
     return mail.headers, list(mail.body_chunks())
 
 
 MAILS: dict[str, tuple[bytes, list[bytes]]] = {
-    "text": built(),
-    "html and attachment": built(
+    "text": build_mail(),
+    "html and attachment": build_mail(
         html="<p>  two  spaces\t\n.</p>",
         attachments=[File(filename="ü.txt", content_type="text/plain", size=3, base64="YWJj")],
     ),
-    "wrapped headers": built(
+    "wrapped headers": build_mail(
         to=[f"person{i}@department.example.com" for i in range(30)],
         cc=["c@example.com"],
         reply_to="r@example.com",
         subject="注文" * 100,
         from_name="Zürich " * 20,
     ),
-    "utf-8 address": built(to=["jörg@example.com"]),
-    "empty subject": built(subject=""),
+    "utf-8 address": build_mail(to=["jörg@example.com"]),
+    "empty subject": build_mail(subject=""),
     "white space in headers": (
         b"From:  a@acme.test \t\r\nSUBJECT:\tone \t two\r\n\t three \r\n  four  \r\nTo:\r\n b@example.com\r\n",
         [b"Hi\r\n"],
@@ -94,14 +94,14 @@ def dkimpy_says(mail: bytes, index: int) -> bool:
 
 @pytest.mark.parametrize("index", [0, 1], ids=["rsa", "ed25519"])
 @pytest.mark.parametrize("name", MAILS)
-def test_dkimpy_agrees(name: str, index: int) -> None:
+def test_signature_is_verified_by_dkimpy(name: str, index: int) -> None:
     assert dkimpy_says(signed(*MAILS[name]), index)
 
 
 @pytest.mark.parametrize("index", [0, 1], ids=["rsa", "ed25519"])
-@pytest.mark.parametrize("name", SIGNED)
+@pytest.mark.parametrize("name", SIGNED_HEADERS)
 def test_no_signed_field_can_be_added_or_taken_away(name: str, index: int) -> None:
-    headers, body = built(cc=["c@example.com"], reply_to="r@example.com")
+    headers, body = build_mail(cc=["c@example.com"], reply_to="r@example.com")
     mail = signed(headers, body)
     assert dkimpy_says(mail, index)
     assert not dkimpy_says(mail.replace(b"\r\nFrom: ", f"\r\n{name}: forged\r\nFrom: ".encode(), 1), index)
@@ -112,7 +112,7 @@ def test_no_signed_field_can_be_added_or_taken_away(name: str, index: int) -> No
 @pytest.mark.parametrize("index", [0, 1], ids=["rsa", "ed25519"])
 @pytest.mark.parametrize("name", ["Cc", "Reply-To"])
 def test_no_absent_field_can_be_added(name: str, index: int) -> None:
-    mail = signed(*built())
+    mail = signed(*build_mail())
     assert not dkimpy_says(mail.replace(b"\r\nFrom: ", f"\r\n{name}: forged\r\nFrom: ".encode(), 1), index)
 
 
@@ -126,8 +126,8 @@ def test_no_absent_field_can_be_added(name: str, index: int) -> None:
         (b"b@example", b"c@example"),
     ],
 )
-def test_changes_are_seen(old: bytes, new: bytes, index: int) -> None:
-    mail = signed(*built())
+def test_changed_mail_fails_verification(old: bytes, new: bytes, index: int) -> None:
+    mail = signed(*build_mail())
     assert old in mail
     assert not dkimpy_says(mail.replace(old, new), index)
 
@@ -154,19 +154,19 @@ def mailauth(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return install(tmp_path_factory.mktemp("mailauth"), "DKIM is not judged by mailauth")
 
 
-def test_mailauth_agrees(mailauth: Path) -> None:
+def test_signature_is_verified_by_mailauth(mailauth: Path) -> None:
     mails = {name: signed(*mail) for name, mail in MAILS.items()}
     mails["changed"] = mails["text"].replace(b"\r\n\r\nHi", b"\r\n\r\nHo")
-    asked = {"records": RECORDS, "mails": [pybase64.b64encode(mail).decode() for mail in mails.values()]}
+    request = {"records": RECORDS, "mails": [pybase64.b64encode(mail).decode() for mail in mails.values()]}
     done = subprocess.run(
-        ["node", "-e", MAILAUTH], cwd=mailauth, input=json.dumps(asked).encode(), capture_output=True, timeout=60
+        ["node", "-e", MAILAUTH], cwd=mailauth, input=json.dumps(request).encode(), capture_output=True, timeout=60
     )
     assert done.returncode == 0, done.stderr.decode()
-    said = dict(zip(mails, json.loads(done.stdout), strict=True))
-    assert {algorithm for algorithm, _ in said.pop("changed")} == {"rsa-sha256", "ed25519-sha256"}
+    verdicts = dict(zip(mails, json.loads(done.stdout), strict=True))
+    assert {algorithm for algorithm, _ in verdicts.pop("changed")} == {"rsa-sha256", "ed25519-sha256"}
     wrong = {
         name: result
-        for name, result in said.items()
+        for name, result in verdicts.items()
         if sorted(result) != [["ed25519-sha256", "pass"], ["rsa-sha256", "pass"]]
     }
     assert wrong == {}
@@ -175,8 +175,8 @@ def test_mailauth_agrees(mailauth: Path) -> None:
 # -- our own expectations ----------------------------------------------------------------------------------
 
 
-def test_the_fields() -> None:
-    fields = SIGNER.sign(*built(), time_ms=TIME_MS)
+def test_signature_covers_the_expected_fields() -> None:
+    fields = SIGNER.sign(*build_mail(), time_ms=TIME_MS)
     assert max(map(len, fields.split(b"\r\n"))) <= 76
     first, second = re.split(r"(?m)^(?=DKIM-Signature: )", fields.decode())[1:]
     for field, key in zip((first, second), KEYS, strict=True):
@@ -185,17 +185,17 @@ def test_the_fields() -> None:
         assert (tags["a"], tags["s"], tags["d"]) == (key.algorithm, key.selector, DOMAIN)
         assert (tags["c"], tags["t"]) == ("relaxed/relaxed", "1794735000")
         listed = [name.strip() for name in tags["h"].split(":")]
-        assert {name: listed.count(name) for name in SIGNED} == {
-            name: 1 + (name not in ("Cc", "Reply-To")) for name in SIGNED
+        assert {name: listed.count(name) for name in SIGNED_HEADERS} == {
+            name: 1 + (name not in ("Cc", "Reply-To")) for name in SIGNED_HEADERS
         }
 
 
-def test_the_body_of_rfc_6376_3_4_5() -> None:
+def test_body_of_rfc_6376_3_4_5_is_canonicalised() -> None:
     canonical = b" C\r\nD E\r\n"
-    assert dkim.hash_relaxed([b" C \r\nD \t E\r\n\r\n\r\n"]) == hashlib.sha256(canonical).digest()
+    assert dkim.hash_body([b" C \r\nD \t E\r\n\r\n\r\n"]) == hashlib.sha256(canonical).digest()
 
 
-def test_chunks_do_not_change_the_hash() -> None:
+def test_body_hash_does_not_depend_on_chunks() -> None:
     rolls = random.Random(3)
     pieces = [b"a", b"bc", b" ", b"\t", b"  ", b"\r\n", b"\r\n\r\n", b" \r\n", b"\t \r\n"]
     for _ in range(2000):
@@ -205,10 +205,10 @@ def test_chunks_do_not_change_the_hash() -> None:
         expected = hashlib.sha256(b"" if canonical == b"\r\n" else canonical).digest()
         cuts = sorted(rolls.choices(range(len(body) + 1), k=rolls.randint(0, 6)))
         chunks = [body[a:b] for a, b in zip([0, *cuts], [*cuts, len(body)], strict=True)]
-        assert dkim.hash_relaxed(chunks) == expected, chunks
+        assert dkim.hash_body(chunks) == expected, chunks
 
 
-def test_keys() -> None:
+def test_signing_key_is_read_from_its_formats() -> None:
     rsa, ed25519 = (public_record(make_real_key(key.algorithm)) for key in KEYS)
     assert re.fullmatch("v=DKIM1; k=rsa; p=MIIB[A-Za-z0-9+/]{388}", rsa)
     assert re.fullmatch("v=DKIM1; k=ed25519; p=[A-Za-z0-9+/]{43}=", ed25519)
@@ -228,7 +228,7 @@ def test_keys() -> None:
         ("acme.test", [SigningKey(selector="a", algorithm="rsa-sha256", private=b"no key")]),
     ],
 )
-def test_refused(domain: str, keys: list[SigningKey]) -> None:
+def test_invalid_signing_key_is_refused(domain: str, keys: list[SigningKey]) -> None:
     with pytest.raises(ValueError):  # noqa: PT011  also cryptography's own
         Signer(domain, keys)
 
@@ -237,19 +237,19 @@ def test_refused(domain: str, keys: list[SigningKey]) -> None:
     "headers",
     [b"From: a", b"From a\r\n", b"From : a\r\n", b"\r\nFrom: a\r\n", b"From: a\nTo: b\r\n", b" x\r\nFrom: a\r\n"],
 )
-def test_a_broken_header_block_is_not_signed(headers: bytes) -> None:
+def test_broken_header_block_is_not_signed(headers: bytes) -> None:
     with pytest.raises(ValueError, match="not a field"):
         SIGNER.sign(headers, [], time_ms=TIME_MS)
 
 
-def test_a_large_body_is_hashed_as_it_comes() -> None:
-    taken = 0
+def test_large_body_is_hashed_while_read() -> None:
+    chunk_count = 0
 
     def chunks() -> Iterable[bytes]:
-        nonlocal taken
+        nonlocal chunk_count
         for _ in range(80):
-            taken += 1
+            chunk_count += 1
             yield b"x" * 62 * KIB + b"\r\n"
 
     assert SIGNER.sign(PLAIN, chunks(), time_ms=TIME_MS)
-    assert taken == 80  # one pass for both algorithms
+    assert chunk_count == 80  # one pass for both algorithms

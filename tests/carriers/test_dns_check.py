@@ -15,15 +15,15 @@ import dns.rrset
 import pytest
 
 from heliograph.carriers.email import dns_check
-from heliograph.carriers.email.dns_check import Authorities, check, check_at, zone_of
-from heliograph.domain.setup.domain_records import Record, Verdict, expected
-from heliograph.runtime.resolver import NameServers
+from heliograph.carriers.email.dns_check import AuthoritativeServers, check_records, check_records_at, zone_of
+from heliograph.domain.setup.domain_records import Record, Verdict, expected_records
+from heliograph.runtime.resolver import Resolver
 
 pytestmark = pytest.mark.anyio
 
 LOOPBACK = (ip_network("127.0.0.0/8"),)
 KEY = "A" * 392
-RECORDS = expected(
+RECORDS = expected_records(
     "acme.test",
     domain_id="dom_acme",
     ownership="token",
@@ -63,15 +63,15 @@ class Peer:
         self.rcode = rcode
         self.silent = silent  # questions by UDP that get no answer
         self.small = small  # every UDP answer is truncated
-        self.asked: list[tuple[str, str]] = []
+        self.queries: list[tuple[str, str]] = []
         self.recursion: set[bool] = set()
         self.tcp = 0
 
     def answer(self, wire: bytes, truncated: bool) -> bytes:
         query = dns.message.from_wire(wire)
         name = query.question[0].name
-        asked = (name.to_text(), dns.rdatatype.to_text(query.question[0].rdtype))
-        self.asked.append(asked)
+        question = (name.to_text(), dns.rdatatype.to_text(query.question[0].rdtype))
+        self.queries.append(question)
         self.recursion.add(bool(query.flags & dns.flags.RD))
         response = dns.message.make_response(query)
         if self.authoritative:
@@ -80,13 +80,13 @@ class Peer:
         if truncated:
             response.flags |= dns.flags.TC
         elif not self.rcode:
-            type = "CNAME" if (asked[0], "CNAME") in self.zone else asked[1]
-            if found := self.zone.get((asked[0], type)):
-                response.answer.append(dns.rrset.from_text(name, 60, "IN", type, *found))
-            elif not any(f".{known}".endswith(f".{asked[0]}") for known, _ in self.zone):
+            type = "CNAME" if (question[0], "CNAME") in self.zone else question[1]
+            if records := self.zone.get((question[0], type)):
+                response.answer.append(dns.rrset.from_text(name, 60, "IN", type, *records))
+            elif not any(f".{known}".endswith(f".{question[0]}") for known, _ in self.zone):
                 response.set_rcode(dns.rcode.NXDOMAIN)
             if not response.answer:  # as servers do, with the zone that has no such record
-                apexes = [apex for apex, kind in self.zone if kind == "SOA" and f".{asked[0]}".endswith(f".{apex}")]
+                apexes = [apex for apex, kind in self.zone if kind == "SOA" and f".{question[0]}".endswith(f".{apex}")]
                 response.authority += [
                     dns.rrset.from_text(apex, 60, "IN", "SOA", *self.zone[apex, "SOA"]) for apex in apexes
                 ]
@@ -142,40 +142,40 @@ async def _start(peers: Sequence[Peer], stack: AsyncExitStack) -> int:
     return port
 
 
-def system_at(port: int) -> NameServers:
-    return NameServers(("127.0.0.1", port), dns_check.LOOK_UP_S)
+def system_at(port: int) -> Resolver:
+    return Resolver(("127.0.0.1", port), dns_check.RESOLVER_TIMEOUT_S)
 
 
 async def check_authorities(records: list[Record], port: int) -> dict[str, Verdict]:
-    source = Authorities(system_at(port), port=port, allow=LOOPBACK)
-    return {record.name + " " + record.type: verdict for record, verdict in await check_at(source, records)}
+    source = AuthoritativeServers(system_at(port), port=port, allowed_networks=LOOPBACK)
+    return {record.name + " " + record.type: verdict for record, verdict in await check_records_at(source, records)}
 
 
-async def test_all_records_are_found_at_the_given_resolver() -> None:
+async def test_all_records_are_found_at_the_configured_resolver() -> None:
     async with serving(Peer(GOOD, authoritative=False)) as port:
-        checked = await check(RECORDS, ("127.0.0.1", port))
+        checked = await check_records(RECORDS, ("127.0.0.1", port))
         assert [record for record, _ in checked] == RECORDS
         assert [verdict.fix for _, verdict in checked] == [""] * len(RECORDS)
-        by_name = await check(RECORDS, ("localhost", port))
+        by_name = await check_records(RECORDS, ("localhost", port))
         assert all(verdict.ok for _, verdict in by_name)
 
 
-async def test_what_is_not_there_is_missing_not_unanswered() -> None:
+async def test_nonexistent_record_is_missing_not_unanswered() -> None:
     async with serving(Peer({})) as port:
-        for record, verdict in await check(RECORDS, ("127.0.0.1", port)):
+        for record, verdict in await check_records(RECORDS, ("127.0.0.1", port)):
             assert verdict.answered and not verdict.ok and verdict.found == ()
             assert verdict.fix.startswith(f"There is no {record.type} record at {record.name}.")
 
 
-async def test_the_authoritative_servers_are_asked_and_not_the_cache() -> None:
+async def test_authoritative_servers_are_queried_instead_of_the_cache() -> None:
     system, first, second = Peer(DELEGATIONS), Peer(GOOD), Peer(GOOD)
     async with serving(system, first, second) as port:
         verdicts = await check_authorities(RECORDS, port)
     assert all(verdict.ok for verdict in verdicts.values()), verdicts
-    assert {type for _, type in system.asked} == {"NS", "A", "AAAA"}
-    assert len(system.asked) == len(set(system.asked))  # the zone is found once for all records
+    assert {type for _, type in system.queries} == {"NS", "A", "AAAA"}
+    assert len(system.queries) == len(set(system.queries))  # the zone is found once for all records
     assert first.recursion == {False}
-    assert (len(first.asked), len(second.asked)) == (len(RECORDS), 0)
+    assert (len(first.queries), len(second.queries)) == (len(RECORDS), 0)
 
 
 @pytest.mark.parametrize(
@@ -186,10 +186,10 @@ async def test_the_authoritative_servers_are_asked_and_not_the_cache() -> None:
         (lambda: Peer({}, authoritative=False), "127.0.0.2 does not answer for this zone."),
     ],
 )
-async def test_a_broken_server_is_passed_over(
+async def test_broken_server_is_skipped(
     first: Callable[[], Peer], expected_words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dns_check, "SERVER_S", 0.2)
+    monkeypatch.setattr(dns_check, "SERVER_TIMEOUT_S", 0.2)
     async with serving(Peer(DELEGATIONS), first(), Peer(GOOD)) as port:
         assert (await check_authorities([DMARC], port))["_dmarc.acme.test TXT"].ok
     async with serving(Peer(DELEGATIONS), first(), first()) as port:
@@ -209,79 +209,79 @@ async def test_a_broken_server_is_passed_over(
     ],
 )
 @pytest.mark.parametrize("name", ["_dmarc.mail.acme.test", "_dmarc.a.b.c.d.e.f.g.h.i.mail.acme.test"])
-async def test_a_policy_above_is_right_as_it_is(name: str, above: list[str], ok: bool) -> None:
+async def test_dmarc_policy_of_the_parent_domain_is_accepted(name: str, above: list[str], ok: bool) -> None:
     record = Record(type="TXT", name=name, value="v=DMARC1; p=none", purpose="dmarc")
     zone: Zone = {("_dmarc.acme.test.", "TXT"): above, ("acme.test.", "TXT"): ['"x"']}
     peer = Peer(zone)
     async with serving(peer) as port:
-        [(_, verdict)] = await check([record], ("127.0.0.1", port))
+        [(_, verdict)] = await check_records([record], ("127.0.0.1", port))
     assert verdict.ok is ok
-    assert len(peer.asked) <= 8
+    assert len(peer.queries) <= 8
 
 
-async def test_a_truncated_answer_is_asked_for_by_tcp() -> None:
+async def test_truncated_answer_is_queried_again_by_tcp() -> None:
     peer = Peer(GOOD, small=True)
     async with serving(peer) as port:
-        [(_, verdict)] = await check([DKIM], ("127.0.0.1", port))
+        [(_, verdict)] = await check_records([DKIM], ("127.0.0.1", port))
     assert verdict.ok and peer.tcp == 1
 
 
-async def test_a_lost_packet_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dns_check, "SERVER_S", 0.2)
+async def test_query_is_repeated_after_a_lost_packet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dns_check, "SERVER_TIMEOUT_S", 0.2)
     peer = Peer(GOOD, silent=1)
     async with serving(peer) as port:
-        [(_, verdict)] = await check([DMARC], ("127.0.0.1", port))
+        [(_, verdict)] = await check_records([DMARC], ("127.0.0.1", port))
     assert verdict.ok
 
 
-async def test_an_alias_is_followed_into_its_own_zone() -> None:
+async def test_cname_is_followed_into_its_own_zone() -> None:
     system = Peer(
         DELEGATIONS | {("example.test.", "NS"): ["ns.example.test."], ("ns.example.test.", "A"): ["127.0.0.3"]}
     )
     here = Peer({("_dmarc.acme.test.", "CNAME"): ["policy.example.test."]})
-    there = Peer({("policy.example.test.", "TXT"): ['"v=DMARC1; p=none"']})
-    async with serving(system, here, there) as port:
+    other_server = Peer({("policy.example.test.", "TXT"): ['"v=DMARC1; p=none"']})
+    async with serving(system, here, other_server) as port:
         assert (await check_authorities([DMARC], port))["_dmarc.acme.test TXT"].ok
-    assert there.asked == [("policy.example.test.", "TXT")]
+    assert other_server.queries == [("policy.example.test.", "TXT")]
 
 
-async def test_aliases_that_turn_in_a_circle_end() -> None:
+async def test_cname_loop_ends() -> None:
     circle = Peer({("_dmarc.acme.test.", "CNAME"): ["a.test."], ("a.test.", "CNAME"): ["_dmarc.acme.test."]})
     async with serving(circle) as port:
-        [(_, verdict)] = await check([DMARC], ("127.0.0.1", port))
-    assert not verdict.answered and "aliases" in verdict.fix and len(circle.asked) == dns_check.ALIASES_MAX
+        [(_, verdict)] = await check_records([DMARC], ("127.0.0.1", port))
+    assert not verdict.answered and "aliases" in verdict.fix and len(circle.queries) == dns_check.CNAMES_MAX
 
 
-async def test_a_subdomain_with_servers_of_its_own_is_asked_there() -> None:
+async def test_delegated_subdomain_is_queried_at_its_own_servers() -> None:
     system = Peer(DELEGATIONS | {("bounce.acme.test.", "NS"): ["ns2.acme.test."]})
     parent, child = Peer({}), Peer(GOOD)
     async with serving(system, parent, child) as port:
         verdicts = await check_authorities([RETURN_PATH, SPF, DMARC], port)
     assert [verdict.ok for verdict in verdicts.values()] == [True, True, False]
-    assert parent.asked == [("_dmarc.acme.test.", "TXT")]
+    assert parent.queries == [("_dmarc.acme.test.", "TXT")]
 
 
-async def test_a_zone_cannot_lead_us_into_our_own_network() -> None:
+async def test_name_servers_with_private_addresses_are_not_queried() -> None:
     inside = Peer(GOOD)
     async with serving(Peer(DELEGATIONS), inside, inside) as port:
-        [(_, verdict)] = await check_at(Authorities(system_at(port), port=port), [DMARC])
-    assert not verdict.answered and "only private addresses" in verdict.fix and inside.asked == []
+        [(_, verdict)] = await check_records_at(AuthoritativeServers(system_at(port), port=port), [DMARC])
+    assert not verdict.answered and "only private addresses" in verdict.fix and inside.queries == []
 
 
-async def test_a_system_resolver_that_fails_is_not_a_missing_record() -> None:
+async def test_failing_system_resolver_is_not_a_missing_record() -> None:
     async with serving(Peer({}, rcode=dns.rcode.SERVFAIL)) as port:
         [verdict] = (await check_authorities([DMARC], port)).values()
     assert not verdict.answered and "127.0.0.1" not in verdict.fix
 
 
-async def test_a_system_resolver_that_knows_nothing_is_not_a_missing_record() -> None:
+async def test_system_resolver_without_an_answer_is_not_a_missing_record() -> None:
     async with serving(Peer({})) as port:
         [verdict] = (await check_authorities([DMARC], port)).values()
     assert not verdict.answered and "knows no zone" in verdict.fix
 
 
-async def test_a_check_ends_in_time_and_leaves_nothing_running(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dns_check, "ALL_S", 0.3)
+async def test_check_ends_in_time_and_leaves_no_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dns_check, "TOTAL_TIMEOUT_S", 0.3)
     silent = Peer(GOOD, silent=99)
     before = asyncio.all_tasks()
     async with serving(Peer(DELEGATIONS), silent, silent) as port:
@@ -291,19 +291,19 @@ async def test_a_check_ends_in_time_and_leaves_nothing_running(monkeypatch: pyte
     assert not any(verdict.answered for verdict in verdicts.values())
 
 
-async def test_nothing_to_check_is_no_question() -> None:
-    assert await check([], ("127.0.0.1", 1)) == []
+async def test_check_without_records_sends_no_query() -> None:
+    assert await check_records([], ("127.0.0.1", 1)) == []
 
 
-async def test_a_name_that_dns_cannot_hold_is_said_so() -> None:
+async def test_name_that_is_invalid_in_dns_is_reported() -> None:
     record = Record(type="TXT", name=f"{'x' * 64}.acme.test", value="v", purpose="ownership")
-    [(_, verdict)] = await check([record], ("127.0.0.1", 1))
+    [(_, verdict)] = await check_records([record], ("127.0.0.1", 1))
     assert not verdict.answered and "LabelTooLong" in verdict.fix
 
 
-def test_the_limits_add_up() -> None:
-    assert 2 * dns_check.SERVER_S <= 5 >= dns_check.LOOK_UP_S
-    assert dns_check.ALL_S <= 15
+def test_check_timeouts_fit_into_the_total() -> None:
+    assert 2 * dns_check.SERVER_TIMEOUT_S <= 5 >= dns_check.RESOLVER_TIMEOUT_S
+    assert dns_check.TOTAL_TIMEOUT_S <= 15
 
 
 SOA = ["ns1.acme.test. root.acme.test. 1 3600 600 86400 60"]
@@ -320,11 +320,11 @@ SOA = ["ns1.acme.test. root.acme.test. 1 3600 600 86400 60"]
         ("acme.test", {}, ""),
     ],
 )
-async def test_the_zone_is_the_one_that_dns_names(domain: str, zone: Zone, told: str) -> None:
+async def test_zone_is_the_one_in_dns(domain: str, zone: Zone, told: str) -> None:
     async with serving(Peer(zone)) as port:
         assert await zone_of(domain, ("127.0.0.1", port)) == told
 
 
-async def test_no_zone_is_named_when_dns_does_not_answer() -> None:
+async def test_zone_is_unknown_without_a_dns_answer() -> None:
     async with serving(Peer({}, rcode=dns.rcode.SERVFAIL)) as port:
         assert await zone_of("acme.test", ("127.0.0.1", port)) == ""

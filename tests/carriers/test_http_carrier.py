@@ -15,9 +15,9 @@ from urllib.parse import parse_qsl, urlencode
 import msgspec
 import pytest
 
-from heliograph.carriers.contract import Callback, Parcel
-from heliograph.carriers.http_client import Web, WebAnswer
-from heliograph.carriers.sms.http import WINDOW_MS, Http
+from heliograph.carriers.contract import Callback, OutboundMessage
+from heliograph.carriers.http_client import CarrierHttp, HttpResponse
+from heliograph.carriers.sms.http import CLOCK_SKEW_MAX_MS, HttpCarrier
 from heliograph.domain.delivery.content import SmsContent
 from heliograph.domain.delivery.outcome import Accepted, Deferred, Outcome, Refused
 from heliograph.domain.setup.carrier_kinds import (
@@ -27,7 +27,7 @@ from heliograph.domain.setup.carrier_kinds import (
     SmppOptions,
     TwilioOptions,
 )
-from tests.carriers.fakes import SECRET, HttpFake, Inbox
+from tests.carriers.fakes import SECRET, CallbackRecorder, HttpFake
 
 pytestmark = pytest.mark.anyio
 
@@ -49,46 +49,46 @@ OPTIONS: dict[str, Any] = {
 
 
 @pytest.fixture
-async def web() -> AsyncIterator[Web]:
-    web = Web()
+async def web() -> AsyncIterator[CarrierHttp]:
+    web = CarrierHttp()
     yield web
     await web.close()
 
 
-def parcel(uncertain: bool = False, **content: Any) -> Parcel:
-    given: dict[str, Any] = {
+def outbound_message(uncertain: bool = False, **content: Any) -> OutboundMessage:
+    fields: dict[str, Any] = {
         "body": NASTY,
         "sender_id": "ACME",
         "encoding": "ucs2",
         "segments": 1,
         "parts": 1,
     } | content
-    return Parcel(
+    return OutboundMessage(
         message_id="sms_1",
         address=TO,
-        content=msgspec.json.encode(SmsContent(**given)),
+        content=msgspec.json.encode(SmsContent(**fields)),
         attempt=0,
         country="DE",
         uncertain=uncertain,
     )
 
 
-def carrier(web: Web | None = None, url: str = "http://127.0.0.1:1/send", **options: Any) -> Http:
-    return Http(msgspec.convert(OPTIONS | {"url": url} | options, HttpOptions), web or Web(), CALLBACK)
+def carrier(web: CarrierHttp | None = None, url: str = "http://127.0.0.1:1/send", **options: Any) -> HttpCarrier:
+    return HttpCarrier(msgspec.convert(OPTIONS | {"url": url} | options, HttpOptions), web or CarrierHttp(), CALLBACK)
 
 
 # -- the request -------------------------------------------------------------------------------------------
 
 
-async def test_a_json_body_holds_any_text(web: Web) -> None:
+async def test_json_body_escapes_any_text(web: CarrierHttp) -> None:
     async with HttpFake() as fake:
-        outcome = await carrier(web, fake.url + "/send").hand_over(parcel())
-    assert isinstance(outcome, Accepted) and outcome.carrier_id == fake.taken[0]["id"]
+        outcome = await carrier(web, fake.url + "/send").send_message(outbound_message())
+    assert isinstance(outcome, Accepted) and outcome.carrier_id == fake.received[0]["id"]
     assert outcome.detail == {"carrier": "http", "code": "202", "text": "accepted", "sender": "ACME"}
     sent = {"to": TO, "from": "ACME", "text": NASTY, "id": "sms_1", "callback": CALLBACK}
-    assert json.loads(fake.asked[0][2]) == sent
-    assert fake.asked[0][1]["content-type"] == "application/json"
-    assert fake.asked[0][1]["authorization"] == "Bearer key-in-a-header"
+    assert json.loads(fake.requests[0][2]) == sent
+    assert fake.requests[0][1]["content-type"] == "application/json"
+    assert fake.requests[0][1]["authorization"] == "Bearer key-in-a-header"
 
 
 @pytest.mark.parametrize(
@@ -100,19 +100,21 @@ async def test_a_json_body_holds_any_text(web: Web) -> None:
         ("text/plain", "{{to_digits}} {{text}}", f"491511234567 {NASTY}".encode()),
     ],
 )
-async def test_a_body_is_escaped_by_its_type(web: Web, type_: str, template: str, written: bytes) -> None:
+async def test_body_is_escaped_by_its_content_type(web: CarrierHttp, type_: str, template: str, written: bytes) -> None:
     async with HttpFake("defer:500") as fake:
-        await carrier(web, fake.url + "/send", headers={"content-type": type_}, body=template).hand_over(parcel())
-    assert fake.asked[0][2] == written
+        await carrier(web, fake.url + "/send", headers={"content-type": type_}, body=template).send_message(
+            outbound_message()
+        )
+    assert fake.requests[0][2] == written
 
 
-async def test_address_and_headers_take_values_too(web: Web) -> None:
+async def test_url_and_headers_accept_placeholders(web: CarrierHttp) -> None:
     async with HttpFake() as fake:
         url = fake.url + "/send?to={{to}}&text={{text}}&from={{from}}"
-        given = {"method": "GET", "body": "", "headers": {"X-Text": "{{text}}", "X-Ref": "{{message_id}}"}}
-        outcome = await carrier(web, url, **given).hand_over(parcel())
+        settings = {"method": "GET", "body": "", "headers": {"X-Text": "{{text}}", "X-Ref": "{{message_id}}"}}
+        outcome = await carrier(web, url, **settings).send_message(outbound_message())
     assert isinstance(outcome, Accepted)
-    line, headers, body = fake.asked[0]
+    line, headers, body = fake.requests[0]
     assert dict(parse_qsl(line.partition("?")[2])) == {"to": TO, "text": NASTY, "from": "ACME"}
     assert "/send?to=%2B49" in line and "%2F%2541" in line
     assert (headers["x-ref"], body) == ("sms_1", b"")
@@ -129,15 +131,17 @@ async def test_address_and_headers_take_values_too(web: Web) -> None:
         ("", {"platform_sender": True}, "ACME"),
     ],
 )
-async def test_the_sender(web: Web, own: str, content: dict[str, Any], sender: str) -> None:
+async def test_sender_is_chosen_by_the_message_and_settings(
+    web: CarrierHttp, own: str, content: dict[str, Any], sender: str
+) -> None:
     async with HttpFake() as fake:
-        outcome = await carrier(web, fake.url + "/send", **{"from": own}).hand_over(parcel(**content))
-    assert fake.taken[0]["sender"] == outcome.detail["sender"] == sender
+        outcome = await carrier(web, fake.url + "/send", **{"from": own}).send_message(outbound_message(**content))
+    assert fake.received[0]["sender"] == outcome.detail["sender"] == sender
 
 
 @pytest.mark.parametrize("template", ["{{telephone}}", "{{ to }}", "{{}}"])
 @pytest.mark.parametrize("field", ["url", "body", "headers"])
-def test_an_unknown_placeholder_is_told_at_once(field: str, template: str) -> None:
+def test_unknown_placeholder_is_refused_at_setup(field: str, template: str) -> None:
     value: Any = {"X-Y": template} if field == "headers" else "http://x/" + template
     with pytest.raises(msgspec.ValidationError, match="is not a placeholder"):
         msgspec.convert({"url": "http://x/"} | {field: value}, HttpOptions)
@@ -169,43 +173,45 @@ def test_an_unknown_placeholder_is_told_at_once(field: str, template: str) -> No
         (301, {}, Deferred()),
     ],
 )
-async def test_the_rules(web: Web, monkeypatch: pytest.MonkeyPatch, status: int, body: Any, outcome: Outcome) -> None:
-    monkeypatch.setattr(HttpFake, "refused", lambda *_: (status, body))
+async def test_response_rules_give_the_expected_outcome(
+    web: CarrierHttp, monkeypatch: pytest.MonkeyPatch, status: int, body: Any, outcome: Outcome
+) -> None:
+    monkeypatch.setattr(HttpFake, "refused_response", lambda *_: (status, body))
     async with HttpFake("refuse") as fake:
-        given = await carrier(web, fake.url + "/send").hand_over(parcel())
-    assert given.detail["code"] == str(status)
-    assert msgspec.structs.replace(given, detail={}) == outcome
-    if isinstance(given, Refused):
-        assert given.detail["text"] == ("bad number" if status == 400 else "the carrier answered 422")
+        send_outcome = await carrier(web, fake.url + "/send").send_message(outbound_message())
+    assert send_outcome.detail["code"] == str(status)
+    assert msgspec.structs.replace(send_outcome, detail={}) == outcome
+    if isinstance(send_outcome, Refused):
+        assert send_outcome.detail["text"] == ("bad number" if status == 400 else "the carrier answered 422")
 
 
 @pytest.mark.parametrize(
     ("body", "outcome"), [({"id": "m1"}, Accepted), ({"error": "no credit"}, Refused), ({}, Refused)]
 )
-async def test_a_provider_that_says_200_to_everything(
-    web: Web, monkeypatch: pytest.MonkeyPatch, body: Any, outcome: type[Outcome]
+async def test_error_in_a_200_response_is_refused_by_rules(
+    web: CarrierHttp, monkeypatch: pytest.MonkeyPatch, body: Any, outcome: type[Outcome]
 ) -> None:
-    monkeypatch.setattr(HttpFake, "refused", lambda *_: (200, body))
+    monkeypatch.setattr(HttpFake, "refused_response", lambda *_: (200, body))
     rules = {"accepted": {"status": [200], "id": "$.id"}, "refused": {"status": [200], "text": "$.error"}}
     async with HttpFake("refuse") as fake:
-        assert isinstance(await carrier(web, fake.url + "/send", **rules).hand_over(parcel()), outcome)
+        assert isinstance(await carrier(web, fake.url + "/send", **rules).send_message(outbound_message()), outcome)
 
 
 @pytest.mark.parametrize(("step", "uncertain"), [("drop", True), ("cut", True), (None, False)])
-async def test_silence(web: Web, step: str | None, uncertain: bool) -> None:
+async def test_missing_response_is_uncertain(web: CarrierHttp, step: str | None, uncertain: bool) -> None:
     async with HttpFake(step or "accept") as fake:
         url = fake.url if step else "http://127.0.0.1:1"
-        outcome = await carrier(web, url + "/send").hand_over(parcel())
+        outcome = await carrier(web, url + "/send").send_message(outbound_message())
     assert isinstance(outcome, Deferred)
     assert (outcome.uncertain, outcome.unreachable) == (uncertain, not uncertain)
 
 
-async def test_resend_and_stop(web: Web) -> None:
+async def test_uncertain_message_is_resent_or_stopped_by_setting(web: CarrierHttp) -> None:
     async with HttpFake() as fake:
-        assert isinstance(await carrier(web, fake.url + "/send").hand_over(parcel(True)), Accepted)
-        stopped = await carrier(web, fake.url + "/send", uncertain="stop").hand_over(parcel(True))
+        assert isinstance(await carrier(web, fake.url + "/send").send_message(outbound_message(True)), Accepted)
+        stopped = await carrier(web, fake.url + "/send", uncertain="stop").send_message(outbound_message(True))
         assert isinstance(stopped, Refused) and "may have been sent" in stopped.detail["text"]
-        assert len(fake.asked) == 1
+        assert len(fake.requests) == 1
 
 
 # -- callbacks ---------------------------------------------------------------------------------------------
@@ -218,7 +224,7 @@ def callback(told: Any, secret: str = SECRET, type_: str = "application/json", *
     """As a provider would write and sign it."""
     body = json.dumps(told).encode() if type_ == "application/json" else urlencode(told).encode()
     headers = {"x-signature": hmac.new(secret.encode(), body, "sha256").hexdigest(), "content-type": type_}
-    given: dict[str, Any] = {
+    values: dict[str, Any] = {
         "method": "POST",
         "url": CALLBACK,
         "query": {},
@@ -226,7 +232,7 @@ def callback(told: Any, secret: str = SECRET, type_: str = "application/json", *
         "body": body,
         "now": NOW,
     }
-    return Callback(**given | fields)
+    return Callback(**values | fields)
 
 
 @pytest.mark.parametrize(
@@ -243,18 +249,18 @@ def callback(told: Any, secret: str = SECRET, type_: str = "application/json", *
         (None, []),
     ],
 )
-def test_statuses(told: Any, reports: list[tuple[str, str]]) -> None:
-    given = carrier().read_callback(callback(told))
-    assert given and given.status == 200
-    assert [(id_, report.status) for id_, report in given.reports] == reports
+def test_callback_statuses_give_their_reports(told: Any, reports: list[tuple[str, str]]) -> None:
+    result = carrier().parse_callback(callback(told))
+    assert result and result.status == 200
+    assert [(id_, report.status) for id_, report in result.reports] == reports
 
 
-def test_a_form_and_a_list_of_reports() -> None:
-    form = carrier().read_callback(callback(DELIVERED, type_="application/x-www-form-urlencoded; charset=utf-8"))
+def test_callback_as_form_or_list_is_parsed() -> None:
+    form = carrier().parse_callback(callback(DELIVERED, type_="application/x-www-form-urlencoded; charset=utf-8"))
     assert form and [(id_, report.status) for id_, report in form.reports] == [("m1", "delivered")]
     where = {"each": "$.results", "id": "$.id", "status": "$.state.name", "delivered": ["ok"], "failed": ["no"]}
-    told = {"results": [{"id": n, "state": {"name": name}} for n, name in enumerate(("ok", "no", "eh", "ok"), 1)]}
-    several = carrier(callback=where).read_callback(callback(told))
+    document = {"results": [{"id": n, "state": {"name": name}} for n, name in enumerate(("ok", "no", "eh", "ok"), 1)]}
+    several = carrier(callback=where).parse_callback(callback(document))
     assert several
     assert [(id_, report.status) for id_, report in several.reports] == [
         *(("1", "delivered"), ("2", "failed"), ("4", "delivered")),
@@ -278,31 +284,31 @@ TEXT = {"msisdn": "447700900123", "to": "12025550123", "text": "STOP", "id": 7}
         (None, []),
     ],
 )
-def test_texts_that_came_in(told: Any, texts: list[tuple[str, str, str, str]]) -> None:
-    given = carrier(incoming=PLACES).read_callback(callback(told))
-    assert given and given.status == 200
-    assert [(one.id, one.sender, one.to, one.text) for one in given.texts] == texts
-    assert bool(given.reports) == (told == {"id": "m1", "status": "DELIVRD"})
+def test_inbound_texts_are_parsed(told: Any, texts: list[tuple[str, str, str, str]]) -> None:
+    result = carrier(incoming=PLACES).parse_callback(callback(told))
+    assert result and result.status == 200
+    assert [(item.id, item.sender, item.to, item.text) for item in result.incoming_texts] == texts
+    assert bool(result.reports) == (told == {"id": "m1", "status": "DELIVRD"})
 
 
-def test_a_text_without_an_id_is_known_by_its_octets() -> None:
-    taker = carrier(incoming={name: path for name, path in PLACES.items() if name != "id"})
-    heard = [taker.read_callback(callback(told)) for told in (TEXT, TEXT, TEXT | {"text": "Stop"})]
-    one, again, other = (text for answer in heard if answer for text in answer.texts)
-    assert one.is_unnamed and one.id == again.id != other.id
+def test_inbound_text_without_an_id_is_identified_by_its_content() -> None:
+    http_carrier = carrier(incoming={name: path for name, path in PLACES.items() if name != "id"})
+    results = [http_carrier.parse_callback(callback(document)) for document in (TEXT, TEXT, TEXT | {"text": "Stop"})]
+    first, repeated, other = (text for answer in results if answer for text in answer.incoming_texts)
+    assert first.is_unnamed and first.id == repeated.id != other.id
 
 
-def test_a_form_brings_texts_too_and_a_forgery_none() -> None:
+def test_inbound_text_form_is_parsed_and_a_forged_one_rejected() -> None:
     form = {"msisdn": "447700900123", "to": "12025550123", "text": "STOP & go", "id": "7"}
-    given = carrier(incoming=PLACES).read_callback(callback(form, type_="application/x-www-form-urlencoded"))
-    assert given and [one.text for one in given.texts] == ["STOP & go"]
-    forged = carrier(incoming=PLACES).read_callback(callback(TEXT, secret="another"))
-    assert forged and forged.status == 403 and not forged.texts
+    result = carrier(incoming=PLACES).parse_callback(callback(form, type_="application/x-www-form-urlencoded"))
+    assert result and [item.text for item in result.incoming_texts] == ["STOP & go"]
+    forged = carrier(incoming=PLACES).parse_callback(callback(TEXT, secret="another"))
+    assert forged and forged.status == 403 and not forged.incoming_texts
 
 
 @pytest.mark.parametrize("options", [{"callback_secret": ""}, {"callback": None}])
-def test_without_a_secret_or_a_map_there_is_no_such_address(options: dict[str, Any]) -> None:
-    assert carrier(**options).read_callback(callback(DELIVERED)) is None
+def test_callback_without_a_secret_or_mapping_is_not_found(options: dict[str, Any]) -> None:
+    assert carrier(**options).parse_callback(callback(DELIVERED)) is None
 
 
 @pytest.mark.parametrize(
@@ -314,10 +320,10 @@ def test_without_a_secret_or_a_map_there_is_no_such_address(options: dict[str, A
         (NOW / 1000, 200),
         ("2023-11-14T22:13:20Z", 200),
         ("2023-11-14T23:13:20.000+01:00", 200),
-        (NOW - WINDOW_MS, 200),
-        (NOW + WINDOW_MS, 200),
-        (NOW - WINDOW_MS - 1, 403),
-        (NOW + WINDOW_MS + 1, 403),
+        (NOW - CLOCK_SKEW_MAX_MS, 200),
+        (NOW + CLOCK_SKEW_MAX_MS, 200),
+        (NOW - CLOCK_SKEW_MAX_MS - 1, 403),
+        (NOW + CLOCK_SKEW_MAX_MS + 1, 403),
         (NOW // 1000 - 301, 403),
         ("yesterday", 403),
         (None, 403),
@@ -325,33 +331,36 @@ def test_without_a_secret_or_a_map_there_is_no_such_address(options: dict[str, A
         ("9" * 5000, 403),
     ],
 )
-def test_an_old_callback_is_refused_where_its_time_is_known(time: Any, status: int) -> None:
-    told = carrier(callback_timestamp="$.at").read_callback(callback(DELIVERED | {"at": time}))
-    assert told and (told.status, len(told.reports)) == (status, 1 if status == 200 else 0)
+def test_old_callback_with_a_time_is_refused(time: Any, status: int) -> None:
+    result = carrier(callback_timestamp="$.at").parse_callback(callback(DELIVERED | {"at": time}))
+    assert result and (result.status, len(result.reports)) == (status, 1 if status == 200 else 0)
 
 
-async def test_a_secret_in_the_address(web: Web) -> None:
+async def test_callback_secret_in_the_url_is_verified(web: CarrierHttp) -> None:
     async with HttpFake() as fake:
         secret = "a secret/with&signs"
         by_token = carrier(web, fake.url + "/send", callback_secret=secret, callback_check="token")
-        await by_token.hand_over(parcel())
-    url, _, query = fake.taken[0]["callback"].partition("?")
+        await by_token.send_message(outbound_message())
+    url, _, query = fake.received[0]["callback"].partition("?")
     assert (url, dict(parse_qsl(query))) == (CALLBACK, {"token": secret})
     for token, status in ((secret, 200), (secret + "x", 403), ("", 403)):
-        told = by_token.read_callback(callback(DELIVERED, query={"token": token}))
-        assert told and (told.status, len(told.reports)) == (status, 1 if status == 200 else 0)
-    signed = by_token.read_callback(callback(DELIVERED, secret=secret))
+        result = by_token.parse_callback(callback(DELIVERED, query={"token": token}))
+        assert result and (result.status, len(result.reports)) == (status, 1 if status == 200 else 0)
+    signed = by_token.parse_callback(callback(DELIVERED, secret=secret))
     assert signed and signed.status == 403
 
 
-async def test_receipts_in_any_order_are_believed(web: Web) -> None:
-    async with Inbox() as inbox, HttpFake(receipts="UNDELIV,DELIVRD,ENROUTE,DELIVRD", callback=inbox.url) as fake:
-        target = Http(msgspec.convert(OPTIONS | {"url": fake.url + "/send"}, HttpOptions), web, inbox.url)
-        outcome = await target.hand_over(parcel())
-        await fake.reported()
-    told = [target.read_callback(Callback(method="POST", query={}, now=NOW, **got)) for got in inbox.got]
-    assert isinstance(outcome, Accepted) and fake.told == [200] * 4
-    assert [(id_, report.status) for one in told if one for id_, report in one.reports] == [
+async def test_receipts_in_any_order_give_the_final_state(web: CarrierHttp) -> None:
+    async with (
+        CallbackRecorder() as inbox,
+        HttpFake(receipts="UNDELIV,DELIVRD,ENROUTE,DELIVRD", callback=inbox.url) as fake,
+    ):
+        target = HttpCarrier(msgspec.convert(OPTIONS | {"url": fake.url + "/send"}, HttpOptions), web, inbox.url)
+        outcome = await target.send_message(outbound_message())
+        await fake.wait_for_callbacks()
+    result = [target.parse_callback(Callback(method="POST", query={}, now=NOW, **fields)) for fields in inbox.callbacks]
+    assert isinstance(outcome, Accepted) and fake.callback_statuses == [200] * 4
+    assert [(id_, report.status) for item in result if item for id_, report in item.reports] == [
         *((outcome.carrier_id, state) for state in ("failed", "delivered", "delivered")),
     ]
 
@@ -367,9 +376,9 @@ def forgeries(random: Random) -> Iterator[Callback]:
         body = bytearray(true.body)
         body[random.randrange(len(body))] ^= 1 << random.randrange(8)
         yield altered(bytes(body), x_signature=signature)
-        place = random.randrange(64)
-        letter = random.choice([c for c in "0123456789abcdef" if c != signature[place]])
-        yield altered(x_signature=signature[:place] + letter + signature[place + 1 :])
+        index = random.randrange(64)
+        letter = random.choice([c for c in "0123456789abcdef" if c != signature[index]])
+        yield altered(x_signature=signature[:index] + letter + signature[index + 1 :])
         yield callback(DELIVERED | {"n": random.random()}, secret=random.randbytes(16).hex())
         yield altered(
             json.dumps({"id": random.randbytes(4).hex(), "status": "DELIVRD"}).encode(), x_signature=signature
@@ -380,30 +389,30 @@ def forgeries(random: Random) -> Iterator[Callback]:
         yield altered()
 
 
-def test_a_thousand_forgeries_change_nothing() -> None:
+def test_thousand_forged_callbacks_change_nothing() -> None:
     target = carrier()
-    true = target.read_callback(callback(DELIVERED))
+    true = target.parse_callback(callback(DELIVERED))
     assert true and true.reports
     forged = forgeries(Random(4))
     for _ in range(1000):
-        told = target.read_callback(next(forged))
-        assert told and (told.status, told.reports) == (403, ())
+        result = target.parse_callback(next(forged))
+        assert result and (result.status, result.reports) == (403, ())
 
 
 # -- secrets -----------------------------------------------------------------------------------------------
 
 
 async def test_no_secret_and_no_text_in_details_or_logs(
-    web: Web, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    web: CarrierHttp, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.DEBUG)
     echo = {"error": f"{NASTY} / 731946 / key-in-a-header / {SECRET}"}
-    monkeypatch.setattr(HttpFake, "refused", lambda *_: (400, echo))
+    monkeypatch.setattr(HttpFake, "refused_response", lambda *_: (400, echo))
     async with HttpFake("refuse,accept,drop,cut,defer:500") as fake:
-        given = carrier(web, fake.url + "/send?key=key-in-the-address")
-        details = [(await given.hand_over(parcel())).detail for _ in range(5)]
+        http_carrier = carrier(web, fake.url + "/send?key=key-in-the-address")
+        details = [(await http_carrier.send_message(outbound_message())).detail for _ in range(5)]
         away = carrier(web, "http://127.0.0.1:1/send?key=key-in-the-address")
-        details.append((await away.hand_over(parcel())).detail)
+        details.append((await away.send_message(outbound_message())).detail)
     assert "…" in details[0]["text"]
     for hidden in (SECRET, NASTY, "731946", "key-in-a-header", "key-in-the-address"):
         assert hidden not in repr(details) + caplog.text
@@ -434,20 +443,20 @@ def documented() -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize(("id_", "record"), documented().items())
-def test_the_docs_show_options_that_are_taken(id_: str, record: dict[str, Any]) -> None:
+def test_options_in_the_docs_are_valid(id_: str, record: dict[str, Any]) -> None:
     options = {name: value for name, value in record.items() if name not in COMMON}
     assert msgspec.convert(options, OPTION_TYPES[record["kind"]])
 
 
-class Canned(Web):
+class Canned(CarrierHttp):
     """Gives the provider's documented answer, and keeps what it was asked."""
 
     def __init__(self, status: int, body: str) -> None:
         super().__init__()
-        self.answer = WebAnswer(status=status, body=body.encode())
+        self.answer = HttpResponse(status=status, body=body.encode())
         self.body = b""
 
-    async def ask(self, method: str, url: str, *, body: bytes = b"", **_: Any) -> WebAnswer:
+    async def request(self, method: str, url: str, *, body: bytes = b"", **_: Any) -> HttpResponse:
         self.body = body
         return self.answer
 
@@ -475,7 +484,7 @@ PROVIDERS = [
 
 
 @pytest.mark.parametrize(("id_", "ok", "taken", "bad", "refusal", "words", "report"), PROVIDERS)
-async def test_the_providers_of_the_docs(
+async def test_providers_in_the_docs_work_as_configured(
     id_: str, ok: int, taken: str, bad: int, refusal: str, words: str, report: dict[str, Any]
 ) -> None:
     record = documented()[id_]
@@ -483,16 +492,18 @@ async def test_the_providers_of_the_docs(
     form = "form" in options.headers["Content-Type"]
 
     web = Canned(ok, taken)
-    provider = Http(options, web, CALLBACK)
-    outcome = await provider.hand_over(parcel())
+    provider = HttpCarrier(options, web, CALLBACK)
+    outcome = await provider.send_message(outbound_message())
     assert isinstance(outcome, Accepted) and outcome.carrier_id
     values = dict(parse_qsl(web.body.decode())).values() if form else repr(json.loads(web.body))
     assert (NASTY if form else repr(NASTY)) in values
     assert f"{CALLBACK}?token={SECRET}" in values
 
-    refused = await Http(options, Canned(bad, refusal), CALLBACK).hand_over(parcel())
+    refused = await HttpCarrier(options, Canned(bad, refusal), CALLBACK).send_message(outbound_message())
     assert isinstance(refused, Refused) and refused.detail["text"] == words
 
     type_ = "application/x-www-form-urlencoded" if id_ in ("plivo", "elks") else "application/json"
-    told = provider.read_callback(callback(report, type_=type_, query={"token": SECRET}))
-    assert told and [(name, found.status) for name, found in told.reports] == [(outcome.carrier_id, "delivered")]
+    result = provider.parse_callback(callback(report, type_=type_, query={"token": SECRET}))
+    assert result and [(name, parsed_report.status) for name, parsed_report in result.reports] == [
+        (outcome.carrier_id, "delivered")
+    ]

@@ -11,19 +11,19 @@ import pytest
 from aiohttp import web as server
 
 from heliograph.carriers.http_client import (
-    ANSWER_MAX,
-    NoAnswer,
+    RESPONSE_BYTES_MAX,
+    CarrierHttp,
+    HttpResponse,
+    NoResponse,
     Unreachable,
     Verdict,
-    Web,
-    WebAnswer,
-    codes_in,
-    judged,
-    pick,
-    read_form,
-    read_json,
-    said,
-    verdict_of,
+    clean_text,
+    decode_form,
+    decode_json,
+    outcome_for_verdict,
+    possible_codes,
+    value_at,
+    verdict_for_status,
 )
 from heliograph.domain.delivery.outcome import Deferred, Refused
 from tests.carriers.fakes import HttpFake
@@ -36,14 +36,14 @@ Handle = Callable[[server.Request], Awaitable[server.StreamResponse]]
 
 
 @pytest.fixture
-async def web() -> AsyncIterator[Web]:
+async def web() -> AsyncIterator[CarrierHttp]:
     async with opened() as web:
         yield web
 
 
 @asynccontextmanager
-async def opened(roots: ssl.SSLContext | None = None, connect_s: float = 5.0) -> AsyncIterator[Web]:
-    web = Web(roots, connect_s)
+async def opened(roots: ssl.SSLContext | None = None, connect_s: float = 5.0) -> AsyncIterator[CarrierHttp]:
+    web = CarrierHttp(roots, connect_s)
     try:
         yield web
     finally:
@@ -63,21 +63,23 @@ async def serving(handle: Handle, tls: ssl.SSLContext | None = None) -> AsyncIte
         await runner.cleanup()
 
 
-async def ask(web: Web, url: str, method: str = "POST", body: bytes = b"{}", timeout_s: float = 10.0) -> WebAnswer:
-    return await web.ask(method, url, headers={"Content-Type": "application/json"}, body=body, timeout_s=timeout_s)
+async def post(
+    web: CarrierHttp, url: str, method: str = "POST", body: bytes = b"{}", timeout_s: float = 10.0
+) -> HttpResponse:
+    return await web.request(method, url, headers={"Content-Type": "application/json"}, body=body, timeout_s=timeout_s)
 
 
-async def test_a_request_goes_out_as_it_is_and_its_answer_comes_back(web: Web) -> None:
-    seen: list[tuple[str, str, bytes, str | None]] = []
+async def test_request_is_sent_unchanged_and_its_response_returned(web: CarrierHttp) -> None:
+    observed: list[tuple[str, str, bytes, str | None]] = []
 
     async def handle(request: server.Request) -> server.Response:
-        seen.append((request.method, request.raw_path, await request.read(), request.headers.get("cookie")))
+        observed.append((request.method, request.raw_path, await request.read(), request.headers.get("cookie")))
         return server.Response(status=418, body=b"tea", headers={"Retry-After": "7", "Set-Cookie": "a=b; Path=/"})
 
     async with serving(handle) as url:
-        named = url.replace("127.0.0.1", "localhost")  # cookies of bare addresses are never kept
-        answers = [await ask(web, f"{named}/a%2Fb?to=%2B49", body=b"\xffraw") for _ in range(2)]
-    assert seen == [("POST", "/a%2Fb?to=%2B49", b"\xffraw", None)] * 2
+        localhost_url = url.replace("127.0.0.1", "localhost")  # cookies of bare addresses are never kept
+        answers = [await post(web, f"{localhost_url}/a%2Fb?to=%2B49", body=b"\xffraw") for _ in range(2)]
+    assert observed == [("POST", "/a%2Fb?to=%2B49", b"\xffraw", None)] * 2
     assert [(a.status, a.body, a.headers["retry-after"], a.retry_after_ms) for a in answers] == [
         (418, b"tea", "7", 7000)
     ] * 2
@@ -91,80 +93,84 @@ async def test_a_request_goes_out_as_it_is_and_its_answer_comes_back(web: Web) -
         ("http://127.0.0.1:99999/", "its address is not valid"),
     ],
 )
-async def test_no_connection_is_certainly_not_sent(web: Web, url: str, why: str) -> None:
+async def test_request_without_a_connection_is_certainly_not_sent(web: CarrierHttp, url: str, why: str) -> None:
     with pytest.raises(Unreachable, match=why):
-        await ask(web, url)
+        await post(web, url)
 
 
-async def test_who_cannot_load_what_asks_has_asked_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_request_without_a_thread_to_load_the_library_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     async def fail(*_: object) -> None:
         raise RuntimeError("can't start new thread")
 
     monkeypatch.delitem(sys.modules, "aiohttp")
     monkeypatch.setattr(asyncio, "to_thread", fail)
-    with pytest.raises(Unreachable, match="RuntimeError before anybody was asked"):
-        await Web().ask("GET", "http://127.0.0.1:9/", headers={})
+    with pytest.raises(Unreachable, match="RuntimeError before the request was sent"):
+        await CarrierHttp().request("GET", "http://127.0.0.1:9/", headers={})
 
 
-async def test_what_is_loaded_asks_without_a_thread(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_request_with_the_library_loaded_uses_no_thread(
+    web: CarrierHttp, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A few that look up names may have taken all of them."""
     monkeypatch.delattr(asyncio, "to_thread")
     with pytest.raises(Unreachable, match="refused"):
-        await ask(web, "http://127.0.0.1:1/")
+        await post(web, "http://127.0.0.1:1/")
 
 
 @pytest.mark.parametrize("step", ["hang", "swallow", "drop", "cut"])
 @pytest.mark.parametrize("method", ["POST", "GET", "PUT"])
-async def test_silence_after_the_request_is_maybe_sent_and_is_not_repeated(web: Web, step: str, method: str) -> None:
+async def test_request_without_a_response_is_maybe_sent_and_not_repeated(
+    web: CarrierHttp, step: str, method: str
+) -> None:
     body = b"" if method == "GET" else b'{"to": "+1", "text": "x"}'
     async with HttpFake(f"accept,{step}") as fake:
         url = f"{fake.url}/send?to=%2B1&text=x"
-        assert (await ask(web, url, method, body)).status == 202  # the next one finds a connection that is open
-        with pytest.raises(NoAnswer):
-            await ask(web, url, method, body, timeout_s=0.3 if step in ("hang", "swallow") else 10.0)
-        assert len(fake.asked) == 2
+        assert (await post(web, url, method, body)).status == 202  # the next one finds a connection that is open
+        with pytest.raises(NoResponse):
+            await post(web, url, method, body, timeout_s=0.3 if step in ("hang", "swallow") else 10.0)
+        assert len(fake.requests) == 2
 
 
-async def test_a_server_that_takes_the_connection_and_no_handshake_got_nothing() -> None:
+async def test_request_without_a_tls_handshake_is_not_sent() -> None:
     with closing(socket()) as dumb:
         dumb.bind(("127.0.0.1", 0))
         dumb.listen()
         async with opened(CA.trusted(), connect_s=0.2) as web:
             with pytest.raises(Unreachable, match="no connection in time"):
-                await ask(web, f"https://127.0.0.1:{dumb.getsockname()[1]}/")
+                await post(web, f"https://127.0.0.1:{dumb.getsockname()[1]}/")
 
 
 async def ok(_: server.Request) -> server.Response:
     return server.Response(body=b"ok")
 
 
-async def test_certificates_are_verified() -> None:
+async def test_request_to_an_untrusted_certificate_is_refused() -> None:
     tls, _ = CA.server("127.0.0.1")
     async with serving(ok, tls) as url:
         async with opened(CA.trusted()) as trusting:
-            assert (await ask(trusting, url)).body == b"ok"
+            assert (await post(trusting, url)).body == b"ok"
         for roots in (None, Authority().trusted()):
             async with opened(roots) as web:
                 with pytest.raises(Unreachable, match="its certificate is not trusted"):
-                    await ask(web, url)
+                    await post(web, url)
 
 
-async def test_plain_http_where_tls_is_wanted() -> None:
+async def test_request_to_a_plain_http_server_over_tls_fails() -> None:
     async with serving(ok) as url, opened(CA.trusted()) as web:
         with pytest.raises(Unreachable, match="it does not speak TLS"):
-            await ask(web, url.replace("http:", "https:"))
+            await post(web, url.replace("http:", "https:"))
 
 
-async def test_redirects_and_proxies_are_not_followed(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_request_follows_no_redirect_or_proxy(web: CarrierHttp, monkeypatch: pytest.MonkeyPatch) -> None:
     async def elsewhere(_: server.Request) -> server.Response:
         return server.Response(status=307, headers={"Location": "http://127.0.0.1:1/"})
 
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     async with serving(elsewhere) as url:
-        assert (await ask(web, url)).status == 307
+        assert (await post(web, url)).status == 307
 
 
-async def test_an_endless_answer_is_cut(web: Web) -> None:
+async def test_endless_response_is_truncated(web: CarrierHttp) -> None:
     async def endless(request: server.Request) -> server.StreamResponse:
         response = server.StreamResponse(status=500)
         await response.prepare(request)
@@ -175,13 +181,13 @@ async def test_an_endless_answer_is_cut(web: Web) -> None:
             return response
 
     async with serving(endless) as url:
-        answer = await ask(web, url)
-    assert (answer.status, len(answer.body)) == (500, ANSWER_MAX)
+        answer = await post(web, url)
+    assert (answer.status, len(answer.body)) == (500, RESPONSE_BYTES_MAX)
 
 
-async def test_an_error_says_nothing_of_the_address(web: Web) -> None:
+async def test_request_error_does_not_contain_the_url(web: CarrierHttp) -> None:
     with pytest.raises(Unreachable) as caught:
-        await ask(web, "http://127.0.0.1:1/?key=hidden-key")
+        await post(web, "http://127.0.0.1:1/?key=hidden-key")
     assert "hidden-key" not in str(caught.value) and caught.value.__cause__ is None
 
 
@@ -196,14 +202,14 @@ async def test_an_error_says_nothing_of_the_address(web: Web) -> None:
         *((status, "deferred") for status in (204, 302, 408, 425, 429, 500, 502, 503, 504)),
     ],
 )
-def test_a_status_by_itself(status: int, verdict: Verdict) -> None:
-    assert verdict_of(status) == verdict
+def test_response_status_gives_the_expected_verdict(status: int, verdict: Verdict) -> None:
+    assert verdict_for_status(status) == verdict
 
 
-def test_verdicts_as_outcomes() -> None:
+def test_verdict_gives_the_expected_outcome() -> None:
     def outcome(verdict: Verdict, status: int, **headers: str) -> Refused | Deferred:
-        return judged(
-            verdict, {}, WebAnswer(status=status, headers={n.replace("_", "-"): v for n, v in headers.items()})
+        return outcome_for_verdict(
+            verdict, {}, HttpResponse(status=status, headers={n.replace("_", "-"): v for n, v in headers.items()})
         )
 
     assert outcome("refused", 400) == Refused()
@@ -225,23 +231,23 @@ def test_verdicts_as_outcomes() -> None:
         ("$.x.y.z", None),
     ],
 )
-def test_paths(path: str, found: object) -> None:
-    assert pick({"a": {"b-c": [{"d": 5}, 6]}}, path) == found
+def test_json_path_returns_the_expected_value(path: str, found: object) -> None:
+    assert value_at({"a": {"b-c": [{"d": 5}, 6]}}, path) == found
 
 
 @pytest.mark.parametrize("octets", [b"", b"{", b"<html>", b"\xff", b"[" * 100_000, b'{"a": NaN}'])
-def test_what_is_no_json_is_none(octets: bytes) -> None:
-    assert read_json(octets) is None
+def test_invalid_json_response_is_none(octets: bytes) -> None:
+    assert decode_json(octets) is None
 
 
-def test_a_form_of_too_many_fields_is_none() -> None:
-    assert read_form(b"a=1&b=&c=%C3%A9&d=%FF") == [("a", "1"), ("b", ""), ("c", "é"), ("d", "�")]
-    assert read_form(b"&".join(b"a=1" for _ in range(1000))) == []
+def test_form_with_too_many_fields_is_none() -> None:
+    assert decode_form(b"a=1&b=&c=%C3%A9&d=%FF") == [("a", "1"), ("b", ""), ("c", "é"), ("d", "�")]
+    assert decode_form(b"&".join(b"a=1" for _ in range(1000))) == []
 
 
-def test_words_hide_codes_and_secrets() -> None:
+def test_response_text_hides_codes_and_secrets() -> None:
     body = "Acme: your code is 123456."
-    words = f"bad text '{body}' or 123456, token s3cr3t!\r\nX-Evil: 1"
-    assert said(words, ["s3cr3t", *reversed(codes_in(body))]) == "bad text '…' or …, token …!  X-Evil: 1"
-    assert said(["no", "text"], ()) == ""
-    assert len(said("x" * 1000, ())) == 300
+    text = f"bad text '{body}' or 123456, token s3cr3t!\r\nX-Evil: 1"
+    assert clean_text(text, ["s3cr3t", *reversed(possible_codes(body))]) == "bad text '…' or …, token …!  X-Evil: 1"
+    assert clean_text(["no", "text"], ()) == ""
+    assert len(clean_text("x" * 1000, ())) == 300

@@ -22,10 +22,10 @@ from msgspec.structs import replace
 
 from heliograph.carriers.contract import NotReady
 from heliograph.carriers.email import mime
-from heliograph.carriers.email.mime import CHUNK, Attached, Mail, build, check_headers
+from heliograph.carriers.email.mime import CHUNK_SIZE, MimeMessage, StoredAttachment, build_message, check_headers
 from heliograph.domain.delivery.content import EmailContent, File
 from heliograph.domain.limits import ATTACHMENT_MAX, MIB
-from heliograph.domain.mail.html_text import text_from_html
+from heliograph.domain.mail.html_text import html_to_plain_text
 
 GOLDEN = Path(__file__).parent / "golden"
 DATE_MS = 1_794_735_000_000  # 2026-11-15T09:30:00Z
@@ -38,19 +38,19 @@ def no_blob(blob: str) -> BinaryIO:
 
 
 def content(**fields: Any) -> EmailContent:
-    given = {"from_name": "Acme", "from_address": "hi@acme.test", "to": ["ann@example.com"], "subject": "Hello"}
-    return EmailContent(**given | ({} if "html" in fields else {"text": "Hi"}) | fields)
+    values = {"from_name": "Acme", "from_address": "hi@acme.test", "to": ["ann@example.com"], "subject": "Hello"}
+    return EmailContent(**values | ({} if "html" in fields else {"text": "Hi"}) | fields)
 
 
-def make(given: EmailContent, message_id: str = "eml_1") -> Mail:
-    return build(given, message_id=message_id, date_ms=DATE_MS, entropy=bytes(range(12)), open_blob=no_blob)
+def make_mail(content: EmailContent, message_id: str = "eml_1") -> MimeMessage:
+    return build_message(content, message_id=message_id, date_ms=DATE_MS, entropy=bytes(range(12)), open_blob=no_blob)
 
 
-def wire(mail: Mail) -> bytes:
+def wire(mail: MimeMessage) -> bytes:
     return b"".join(mail.chunks())
 
 
-def judged(mail: Mail) -> EmailMessage:
+def judged(mail: MimeMessage) -> EmailMessage:
     """The mail as the standard library reads it, without a complaint."""
     message = message_from_bytes(wire(mail), policy=policy.default)
     for part in message.walk():
@@ -59,7 +59,7 @@ def judged(mail: Mail) -> EmailMessage:
     return message
 
 
-def read(mail: Mail) -> Message:
+def parse_mail(mail: MimeMessage) -> Message:
     """The same by the older and faster half of the standard library."""
     message = message_from_bytes(wire(mail), policy=policy.compat32)
     assert not [part for part in message.walk() if part.defects]
@@ -81,9 +81,9 @@ def parts_of(message: Message) -> list[Message]:
 
 
 def payload(part: Message) -> bytes:
-    found = part.get_payload(decode=True)
-    assert isinstance(found, bytes)
-    return found
+    decoded = part.get_payload(decode=True)
+    assert isinstance(decoded, bytes)
+    return decoded
 
 
 def small(filename: str = "a.txt", content_type: str = "text/plain", body: bytes = b"file") -> File:
@@ -94,14 +94,14 @@ def small(filename: str = "a.txt", content_type: str = "text/plain", body: bytes
 
 
 @pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.json")), ids=lambda path: path.stem)
-def test_golden(path: Path) -> None:
-    given = msgspec.json.decode(path.read_bytes(), type=EmailContent)
-    assert wire(make(given, f"eml_{path.stem}")) == path.with_suffix(".eml").read_bytes()
+def test_content_gives_the_golden_mail(path: Path) -> None:
+    content = msgspec.json.decode(path.read_bytes(), type=EmailContent)
+    assert wire(make_mail(content, f"eml_{path.stem}")) == path.with_suffix(".eml").read_bytes()
 
 
-def test_the_same_content_makes_the_same_bytes() -> None:
-    given = content(html="<p>Hi</p>", attachments=[small()])
-    assert wire(make(given)) == wire(make(given))
+def test_same_content_gives_the_same_bytes() -> None:
+    parsed_content = content(html="<p>Hi</p>", attachments=[small()])
+    assert wire(make_mail(parsed_content)) == wire(make_mail(parsed_content))
 
 
 # -- headers -----------------------------------------------------------------------------------------------
@@ -119,10 +119,10 @@ def test_the_same_content_makes_the_same_bytes() -> None:
         ("A" * 200, b'From: "' + b"A" * 200 + b'"'),
     ],
 )
-def test_display_names(name: str, line: bytes) -> None:
-    mail = make(content(from_name=name))
+def test_display_name_is_encoded_and_read_back(name: str, line: bytes) -> None:
+    mail = make_mail(content(from_name=name))
     assert mail.headers.split(b"\r\n")[0] == line
-    assert name_of(read(mail)) == name
+    assert name_of(parse_mail(mail)) == name
 
 
 @pytest.mark.parametrize(
@@ -146,13 +146,13 @@ def test_display_names(name: str, line: bytes) -> None:
         "RTL \u200f mark",
     ],
 )
-def test_subjects_come_back_the_same_on_short_lines(subject: str) -> None:
-    mail = make(content(subject=subject))
+def test_subject_is_read_back_unchanged_from_short_lines(subject: str) -> None:
+    mail = make_mail(content(subject=subject))
     assert judged(mail)["subject"] == subject
     assert max(map(len, mail.headers.split(b"\r\n"))) <= 76
-    for word in re.findall(rb"=\?.*?\?=", mail.headers):
-        assert len(word) <= 75
-        str(make_header(decode_header(word.decode())))  # whole characters
+    for encoded_word in re.findall(rb"=\?.*?\?=", mail.headers):
+        assert len(encoded_word) <= 75
+        str(make_header(decode_header(encoded_word.decode())))  # whole characters
 
 
 @pytest.mark.parametrize(
@@ -164,16 +164,16 @@ def test_subjects_come_back_the_same_on_short_lines(subject: str) -> None:
         ("a " + "y" * 70 + " b", ["Subject: a", " " + "y" * 70 + " b"]),
     ],
 )
-def test_ascii_is_never_encoded(subject: str, lines: list[str]) -> None:
-    mail = make(content(subject=subject))
+def test_ascii_header_is_not_encoded(subject: str, lines: list[str]) -> None:
+    mail = make_mail(content(subject=subject))
     assert judged(mail)["subject"] == subject
     start = mail.headers.index(b"Subject: ")
     assert mail.headers[start : mail.headers.index(b"\r\nDate:")].decode().split("\r\n") == lines
 
 
-def test_addresses() -> None:
+def test_address_is_written_as_expected() -> None:
     to = [f"person-number-{i}@department.example.com" for i in range(50)]
-    mail = make(content(to=to, cc=["Ann@Example.COM", "x@bücher.example"], reply_to="r@straße.example"))
+    mail = make_mail(content(to=to, cc=["Ann@Example.COM", "x@bücher.example"], reply_to="r@straße.example"))
     assert b"Cc: Ann@Example.COM, x@xn--bcher-kva.example\r\n" in mail.headers
     assert b"Reply-To: r@xn--strae-oqa.example\r\n" in mail.headers
     assert not mail.needs_utf8
@@ -182,22 +182,22 @@ def test_addresses() -> None:
     assert judged(mail).keys() == ["From", "To", "Cc", "Reply-To", *TOP[2:]]
 
 
-def test_the_longest_address_fits_on_a_line() -> None:
+def test_longest_address_fits_on_a_line() -> None:
     longest = "l" * 64 + "@" + ".".join(["d" * 61] * 4)
-    mail = make(content(to=[longest] * 3, from_address=longest))
+    mail = make_mail(content(to=[longest] * 3, from_address=longest))
     assert [address.addr_spec for address in judged(mail)["to"].addresses] == [longest] * 3
 
 
 @pytest.mark.parametrize("field", ["from_address", "to", "cc", "reply_to"])
-def test_a_local_part_beyond_ascii_needs_smtputf8(field: str) -> None:
+def test_non_ascii_local_part_requires_smtputf8(field: str) -> None:
     value = "jörg@bücher.example"
-    mail = make(content(**{field: [value] if field in ("to", "cc") else value}))
+    mail = make_mail(content(**{field: [value] if field in ("to", "cc") else value}))
     assert mail.needs_utf8
     assert "jörg@xn--bcher-kva.example".encode() in mail.headers
 
 
-def test_date_and_message_id() -> None:
-    mail = make(content(from_address="hi@BÜCHER.example".replace("Ü", "ü")), "eml_01JCQ8Z6V3M2N7T0K4H9R5B1XA")
+def test_mail_has_date_and_message_id() -> None:
+    mail = make_mail(content(from_address="hi@BÜCHER.example".replace("Ü", "ü")), "eml_01JCQ8Z6V3M2N7T0K4H9R5B1XA")
     assert b"\r\nDate: Sun, 15 Nov 2026 09:30:00 +0000\r\n" in mail.headers
     assert b"\r\nMessage-ID: <eml_01JCQ8Z6V3M2N7T0K4H9R5B1XA@xn--bcher-kva.example>\r\n" in mail.headers
 
@@ -230,15 +230,15 @@ def test_date_and_message_id() -> None:
     ],
     ids=str,
 )
-def test_refused(fields: dict[str, Any]) -> None:
+def test_invalid_content_is_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(ValueError):  # noqa: PT011  several kinds; none is sent
-        make(content(**fields))
+        make_mail(content(**fields))
 
 
 @pytest.mark.parametrize("message_id", ["", "a b", "a>", "a@b", "a\r\nb", "é", "x" * 65])
-def test_refused_message_ids(message_id: str) -> None:
+def test_invalid_message_id_is_refused(message_id: str) -> None:
     with pytest.raises(ValueError, match="Message-ID"):
-        make(content(), message_id)
+        make_mail(content(), message_id)
 
 
 @pytest.mark.parametrize(
@@ -265,12 +265,12 @@ def test_refused_message_ids(message_id: str) -> None:
     ],
     ids=repr,
 )
-def test_the_gate_refuses(block: bytes) -> None:
+def test_header_check_refuses_unsafe_headers(block: bytes) -> None:
     with pytest.raises(ValueError, match="header block"):
         check_headers(block, ["A", "B"])
 
 
-def test_the_gate_lets_through() -> None:
+def test_header_check_allows_safe_headers() -> None:
     check_headers(b"A: 1\r\n 2\r\nB: \xc3\xa9\r\nB:\r\nC: " + b"x" * 995 + b"\r\n", ["B", "A", "B", "C"])
 
 
@@ -296,16 +296,16 @@ HEADER_BOUND = ["subject", "from_name", "filename", "content_type", "reply_to", 
 MUST_REFUSE = re.compile("[\r\n\x00\x0b\x0c\x1c-\x1e\x7f\x85\x9f\u2028\u2029\ud800]")
 
 
-def hostile(field: str, value: str) -> Mail:
+def hostile(field: str, value: str) -> MimeMessage:
     file = msgspec.structs.replace(small(), **{field: value}) if field in File.__struct_fields__ else small()
-    own = {field: [value] if field == "to" else value} if field in EmailContent.__struct_fields__ else {}
-    return make(content(attachments=[file], **own), value if field == "message_id" else "eml_1")
+    extra_fields = {field: [value] if field == "to" else value} if field in EmailContent.__struct_fields__ else {}
+    return make_mail(content(attachments=[file], **extra_fields), value if field == "message_id" else "eml_1")
 
 
-def test_header_injection() -> None:
+def test_header_injection_is_refused() -> None:
     tried = sent = 0
-    for mark, injected, place, field in itertools.product(BREAKS, INJECTED, PLACES, HEADER_BOUND):
-        value = place.format(mark + injected)
+    for mark, injected, position, field in itertools.product(BREAKS, INJECTED, PLACES, HEADER_BOUND):
+        value = position.format(mark + injected)
         tried += 1
         try:
             mail = hostile(field, value)
@@ -313,7 +313,7 @@ def test_header_injection() -> None:
             continue
         sent += 1
         assert not MUST_REFUSE.search(value), (field, value)
-        message = read(mail)
+        message = parse_mail(mail)
         text, file = parts_of(message)
         expected = [*TOP[:2], *(["Reply-To"] if field == "reply_to" else []), *TOP[2:-1]]
         assert message.keys() == expected, (field, value)
@@ -344,12 +344,12 @@ def test_header_injection() -> None:
         ),
     ],
 )
-def test_structure(fields: dict[str, Any], shape: str) -> None:
+def test_mail_parts_have_the_expected_structure(fields: dict[str, Any], shape: str) -> None:
     def shape_of(part: EmailMessage) -> str:
         inner = " ".join(shape_of(cast(EmailMessage, child)) for child in part.iter_parts())
         return part.get_content_type() + (f"({inner})" if inner else "")
 
-    assert shape_of(judged(make(content(**fields)))) == shape
+    assert shape_of(judged(make_mail(content(**fields)))) == shape
 
 
 @pytest.mark.parametrize(
@@ -362,8 +362,8 @@ def test_structure(fields: dict[str, Any], shape: str) -> None:
         ("ご注文ありがとうございます", "base64"),
     ],
 )
-def test_the_encoding_follows_the_text(text: str, encoding: str) -> None:
-    assert judged(make(content(text=text)))["content-transfer-encoding"] == encoding
+def test_transfer_encoding_follows_the_text(text: str, encoding: str) -> None:
+    assert judged(make_mail(content(text=text)))["content-transfer-encoding"] == encoding
 
 
 FRAGMENTS = [
@@ -440,27 +440,27 @@ def with_line_ends(text: str) -> bytes:
     return re.sub("\r\n|\r|\n", "\n", text).removesuffix("\n").replace("\n", "\r\n").encode()
 
 
-def test_hostile_bodies() -> None:
+def test_hostile_body_gives_valid_lines() -> None:
     for number, body in enumerate(itertools.islice(hostile_bodies(), 300)):
         attachments = [small(body=body.encode())] * (number % 2)
         for fields in ({"text": body}, {"text": body, "html": body}, {"html": f"<p>x</p>{body}"}):
-            mail = make(content(attachments=attachments, **fields))
+            mail = make_mail(content(attachments=attachments, **fields))
             sent = wire(mail)
             assert not BARE_LINE_END.search(sent)
             assert sent.isascii() and sent.endswith(b"\r\n") and b"\0" not in sent
             lines = sent.split(b"\r\n\r\n", 1)[1].split(b"\r\n")
             assert max(map(len, lines)) <= 76
             assert not [line for line in lines if line.startswith((b".", b"From ")) or line.endswith((b" ", b"\t"))]
-            message = read(mail)
+            message = parse_mail(mail)
             parts = parts_of(message)
             if attachments:
                 assert payload(parts.pop()) == body.encode()
             assert len(parts) == (1 if "html" not in fields else 2)
-            for kind, written in fields.items():
-                expected = with_line_ends(written)
-                found = payload(parts[0 if kind == "text" else 1])
+            for kind, text in fields.items():
+                expected = with_line_ends(text)
+                decoded = payload(parts[0 if kind == "text" else 1])
                 # Where the mail is one part, its last line end is seen as the text's.
-                assert found == expected or (not message.is_multipart() and found == expected + b"\r\n"), written
+                assert decoded == expected or (not message.is_multipart() and decoded == expected + b"\r\n"), text
 
 
 # -- attachments -------------------------------------------------------------------------------------------
@@ -480,8 +480,8 @@ def test_hostile_bodies() -> None:
         "=?x?=",
     ],
 )
-def test_filenames_come_back_the_same(filename: str) -> None:
-    mail = make(content(attachments=[small(filename=filename, content_type="application/pdf")]))
+def test_file_name_is_read_back_unchanged(filename: str) -> None:
+    mail = make_mail(content(attachments=[small(filename=filename, content_type="application/pdf")]))
     (file,) = judged(mail).iter_attachments()
     assert file.get_filename() == filename
     assert file["content-type"].params["name"] == filename
@@ -491,25 +491,25 @@ def test_filenames_come_back_the_same(filename: str) -> None:
 
 
 @pytest.mark.parametrize("html", [None, "<p>Come</p>"])
-def test_an_invitation_is_an_alternative(html: str | None) -> None:
+def test_calendar_invitation_is_an_alternative_part(html: str | None) -> None:
     body = b"BEGIN:VCALENDAR\r\nMETHOD:REQUEST\r\nEND:VCALENDAR\r\n"
     kind = "text/calendar; charset=utf-8; method=REQUEST"
     invitation = replace(small(content_type=kind, body=body), alternative=True)
-    made = make(content(text="Come", html=html, attachments=[invitation, small()]))
-    mail = judged(made)
-    written, file = mail.iter_parts()
-    kinds = [part.get_content_type() for part in written.iter_parts()]
-    assert written.get_content_type() == "multipart/alternative"
+    built = make_mail(content(text="Come", html=html, attachments=[invitation, small()]))
+    mail = judged(built)
+    body_part, file = mail.iter_parts()
+    kinds = [part.get_content_type() for part in body_part.iter_parts()]
+    assert body_part.get_content_type() == "multipart/alternative"
     assert kinds == ["text/plain", *(["text/html"] if html else []), "text/calendar"]
-    calendar = list(written.iter_parts())[-1]
+    calendar = list(body_part.iter_parts())[-1]
     assert dict(calendar["content-type"].params) == {"charset": "utf-8", "method": "REQUEST"}
     assert "content-disposition" not in calendar
-    assert body in wire(made) and b"=0A" not in wire(made)
+    assert body in wire(built) and b"=0A" not in wire(built)
     assert file.get_content_disposition() == "attachment"
 
 
-def test_the_parameters_of_a_type_are_kept() -> None:
-    mail = make(content(attachments=[small(content_type="text/calendar; charset=utf-8; method=REQUEST")]))
+def test_attachment_content_type_parameters_are_kept() -> None:
+    mail = make_mail(content(attachments=[small(content_type="text/calendar; charset=utf-8; method=REQUEST")]))
     (file,) = judged(mail).iter_attachments()
     assert dict(file["content-type"].params) == {"charset": "utf-8", "method": "REQUEST", "name": "a.txt"}
 
@@ -528,19 +528,19 @@ def test_the_parameters_of_a_type_are_kept() -> None:
         (b"a\0b", "base64"),
     ],
 )
-def test_text_files_are_readable_and_come_back_to_the_byte(body: bytes, encoding: str) -> None:
-    mail = make(content(attachments=[small(content_type="text/csv", body=body)]))
+def test_text_attachment_is_readable_and_read_back_unchanged(body: bytes, encoding: str) -> None:
+    mail = make_mail(content(attachments=[small(content_type="text/csv", body=body)]))
     assert max(map(len, wire(mail).split(b"\r\n"))) <= 76
     assert not BARE_LINE_END.search(wire(mail))
-    file = parts_of(read(mail))[-1]
+    file = parts_of(parse_mail(mail))[-1]
     assert payload(file) == body
     assert file["content-transfer-encoding"] == encoding
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 3, 56, 57, 58, 114, 200_000])
-def test_small_attachments_come_back_the_same(size: int) -> None:
+def test_small_attachment_is_read_back_unchanged(size: int) -> None:
     body = random.Random(size).randbytes(size)
-    mail = make(content(attachments=[small(body=body, content_type="application/zip")]))
+    mail = make_mail(content(attachments=[small(body=body, content_type="application/zip")]))
     assert mail.size == len(wire(mail))
     (file,) = judged(mail).iter_attachments()
     assert file.get_content() == body
@@ -562,9 +562,9 @@ class Zeros(io.RawIOBase):
         return count
 
 
-def blobs(*sizes: int) -> Mail:
+def blobs(*sizes: int) -> MimeMessage:
     files = [File(filename="z", content_type="application/zip", size=size, blob=str(size)) for size in sizes]
-    return build(
+    return build_message(
         content(attachments=files),
         message_id="eml_1",
         date_ms=DATE_MS,
@@ -573,23 +573,23 @@ def blobs(*sizes: int) -> Mail:
     )
 
 
-def test_25_mib_of_files_are_never_whole_in_memory() -> None:
+def test_25_mib_of_attachments_are_never_fully_in_memory() -> None:
     sizes = [ATTACHMENT_MAX, ATTACHMENT_MAX - 1, 5 * MIB + 1]
     tracemalloc.start()
     mail = blobs(*sizes)
-    seen = largest = 0
+    observed = largest = 0
     for chunk in mail.chunks():
-        seen += len(chunk)
+        observed += len(chunk)
         largest = max(largest, len(chunk))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert seen == mail.size
-    assert largest <= CHUNK
+    assert observed == mail.size
+    assert largest <= CHUNK_SIZE
     assert peak < MIB
 
 
 @pytest.mark.parametrize("size", [262_145, 57 * 840 * 6, 57 * 840 * 6 + 1, 500_000])
-def test_streamed_files_come_back_the_same(size: int) -> None:
+def test_streamed_attachment_is_read_back_unchanged(size: int) -> None:
     mail = blobs(size)
     assert mail.size == len(wire(mail))
     assert max(map(len, wire(mail).split(b"\r\n"))) == 76
@@ -599,9 +599,9 @@ def test_streamed_files_come_back_the_same(size: int) -> None:
 
 
 @pytest.mark.parametrize("actual", [299_999, 300_001, 0])
-def test_a_file_of_another_size_is_not_sent_as_if_whole(actual: int) -> None:
+def test_attachment_of_another_size_is_an_error(actual: int) -> None:
     file = File(filename="z", content_type="application/zip", size=300_000, blob="z")
-    mail = build(
+    mail = build_message(
         content(attachments=[file]),
         message_id="eml_1",
         date_ms=DATE_MS,
@@ -612,16 +612,16 @@ def test_a_file_of_another_size_is_not_sent_as_if_whole(actual: int) -> None:
         wire(mail)
 
 
-def test_a_file_that_is_missing_is_told_in_plain_words(tmp_path: Path) -> None:
-    file = Attached(blob="z", size=1, open_blob=lambda blob: open(tmp_path / blob, "rb"))
-    with pytest.raises(NotReady) as told:
+def test_missing_attachment_is_reported_in_plain_text(tmp_path: Path) -> None:
+    file = StoredAttachment(blob="z", size=1, open_blob=lambda blob: open(tmp_path / blob, "rb"))
+    with pytest.raises(NotReady) as raised:
         list(file.chunks())
-    assert str(told.value) == "the file of an attachment cannot be read: No such file or directory"
+    assert str(raised.value) == "the file of an attachment cannot be read: No such file or directory"
 
 
-def test_a_long_text_leaves_in_chunks() -> None:
-    mail = make(content(text="word " * 100_000))
-    assert max(map(len, mail.chunks())) <= CHUNK
+def test_long_text_is_sent_in_chunks() -> None:
+    mail = make_mail(content(text="word " * 100_000))
+    assert max(map(len, mail.chunks())) <= CHUNK_SIZE
     assert mail.size == len(wire(mail))
 
 
@@ -655,22 +655,22 @@ def test_a_long_text_leaves_in_chunks() -> None:
         ("", ""),
     ],
 )
-def test_text_from_html(html: str, text: str) -> None:
-    assert text_from_html(html) == text
+def test_html_gives_the_expected_text_part(html: str, text: str) -> None:
+    assert html_to_plain_text(html) == text
 
 
 @pytest.mark.parametrize("line", ["x é = . \n", "From me\n.\n\n", "y" * 200 + "\n"])
-def test_long_texts_are_encoded_in_steps_as_in_one(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_text_encoded_in_steps_equals_one_step(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     text = (line * 20_000).replace("\n", "\r\n").encode()
     in_steps = mime._quoted_printable(text)
-    monkeypatch.setattr(mime, "STEP", len(text))
+    monkeypatch.setattr(mime, "ENCODE_STEP", len(text))
     assert in_steps == mime._quoted_printable(text)
     assert quopri.decodestring(in_steps) == text + b"\r\n"
 
 
 @pytest.mark.parametrize(("piece", "ends"), [("<p>Hello</p>", "Hello\n"), ("x", "x\n")])
-def test_a_long_page_becomes_text_up_to_a_limit(piece: str, ends: str) -> None:
-    text = text_from_html(piece * 550_000)
+def test_long_html_is_converted_to_text_up_to_a_limit(piece: str, ends: str) -> None:
+    text = html_to_plain_text(piece * 550_000)
     assert text.endswith(f"{ends}[…]") and len(text) < 600_000
 
 
@@ -681,39 +681,39 @@ def png(name: str, content_id: str | None = None) -> File:
     return File(filename=name, content_type="image/png", size=1, base64="QQ==", content_id=content_id)
 
 
-def test_inline_parts_belong_to_the_html() -> None:
-    mail = judged(make(content(html="<img src='cid:logo'>", attachments=[png("l.png", "logo"), png("a.png")])))
+def test_inline_part_is_related_to_the_html() -> None:
+    mail = judged(make_mail(content(html="<img src='cid:logo'>", attachments=[png("l.png", "logo"), png("a.png")])))
     assert mail.get_content_type() == "multipart/mixed"
     related, attached = mail.iter_parts()
     assert related.get_content_type() == "multipart/related"
-    written, inline = related.iter_parts()
-    assert written.get_content_type() in ("text/html", "multipart/alternative")
+    body_part, inline = related.iter_parts()
+    assert body_part.get_content_type() in ("text/html", "multipart/alternative")
     assert (inline["Content-ID"], inline.get_content_disposition()) == ("<logo>", "inline")
     assert (attached["Content-ID"], attached.get_content_disposition()) == (None, "attachment")
 
 
-def test_inline_parts_alone_need_no_other_frame() -> None:
-    mail = judged(make(content(html="<img src='cid:logo'>", attachments=[png("l.png", "logo")])))
+def test_inline_parts_alone_need_no_mixed_part() -> None:
+    mail = judged(make_mail(content(html="<img src='cid:logo'>", attachments=[png("l.png", "logo")])))
     assert mail.get_content_type() == "multipart/related"
 
 
-def test_without_html_an_inline_part_is_attached() -> None:
-    mail = judged(make(content(text="Hi", attachments=[png("l.png", "logo")])))
+def test_inline_part_without_html_is_attached() -> None:
+    mail = judged(make_mail(content(text="Hi", attachments=[png("l.png", "logo")])))
     assert mail.get_content_type() == "multipart/mixed"
 
 
-def test_own_headers_and_several_reply_tos() -> None:
-    own = {
+def test_custom_headers_and_several_reply_to_addresses_are_written() -> None:
+    custom_headers = {
         "X-Order": "4711 ü",
         "List-Unsubscribe": "<https://acme.test/u/1>, <mailto:u@acme.test>",
         "References": "<1@a>",
     }
-    mail = judged(make(content(headers=own, reply_to=["a@acme.test", "b@acme.test"])))
-    assert {name: str(mail[name]) for name in own} == own
+    mail = judged(make_mail(content(headers=custom_headers, reply_to=["a@acme.test", "b@acme.test"])))
+    assert {name: str(mail[name]) for name in custom_headers} == custom_headers
     assert mail["Reply-To"] == "a@acme.test, b@acme.test"
 
 
-def test_an_own_header_cannot_break_out() -> None:
+def test_custom_header_cannot_inject_lines() -> None:
     with pytest.raises(ValueError, match="control character"):
-        make(content(headers={"X-A": "x\r\nBcc: a@b.test"}))
-    assert "Bcc" not in read(make(content(headers={"X-A": "=?utf-8?Q?=0D=0ABcc:?= x" * 20})))
+        make_mail(content(headers={"X-A": "x\r\nBcc: a@b.test"}))
+    assert "Bcc" not in parse_mail(make_mail(content(headers={"X-A": "=?utf-8?Q?=0D=0ABcc:?= x" * 20})))

@@ -15,16 +15,16 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from heliograph.carriers.contract import Parcel
+from heliograph.carriers.contract import OutboundMessage
 from heliograph.carriers.email import connection_pool
-from heliograph.carriers.email.connection_pool import PoolLimits, Prepared
-from heliograph.carriers.email.mta_sts import Policies, Policy, https_fetch, read_id, read_policy
+from heliograph.carriers.email.connection_pool import PoolLimits, PreparedMail
+from heliograph.carriers.email.mta_sts import Policy, PolicyCache, https_policy_fetcher, parse_policy, parse_policy_id
 from heliograph.carriers.email.mx import Mx
-from heliograph.carriers.email.mx_lookup import Resolver, networks
+from heliograph.carriers.email.mx_lookup import MxResolver, parse_networks
 from heliograph.carriers.email.smtp import SmtpOptions, Timeouts
 from heliograph.domain.delivery.outcome import Accepted, Deferred, Outcome, Refused
 from heliograph.domain.setup.carrier_kinds import MxOptions
-from heliograph.runtime.resolver import Answers, Unknown
+from heliograph.runtime.resolver import DnsCache, NameNotFound
 from tests.carriers.dns_peer import DnsPeer, Zone
 from tests.carriers.smtp_peer import DROP, HANG, Answer, Authority, Peer, Script
 
@@ -40,25 +40,27 @@ CHAIN, ROLLED = CA.server("a.test", chain=True)
 ONE_HOST: Zone = {("x.test", "MX"): ["10 a.test."], ("a.test", "A"): ["127.0.0.2"]}
 
 
-async def prepare(parcel: Parcel) -> Prepared:
-    return Prepared(envelope_from="from@y.test", chunks=lambda: [BODY], size=len(BODY))
+async def prepare(message: OutboundMessage) -> PreparedMail:
+    return PreparedMail(envelope_from="from@y.test", chunks=lambda: [BODY], size=len(BODY))
 
 
 async def no_policy(domain: str) -> str:
     raise OSError("no policy host")
 
 
-class Net:
+class MxNetwork:
     """The DNS, the hosts, and the carrier that is let loose on them."""
 
     def __init__(self, dns: DnsPeer, hosts: dict[str, Peer], mx: Mx) -> None:
         self.dns, self.hosts, self.mx = dns, hosts, mx
 
-    async def send(self, address: str = "to@x.test", given: str = "") -> Outcome:
-        parcel = Parcel(message_id="eml_1", position=3, address=address, given=given, content=b"{}", attempt=0)
-        return await self.mx.hand_over(parcel)
+    async def send(self, address: str = "to@x.test", original_address: str = "") -> Outcome:
+        message = OutboundMessage(
+            message_id="eml_1", position=3, address=address, original_address=original_address, content=b"{}", attempt=0
+        )
+        return await self.mx.send_message(message)
 
-    def took(self) -> list[str]:
+    def hosts_used(self) -> list[str]:
         return [host for host, peer in self.hosts.items() for _ in peer.received]
 
 
@@ -72,7 +74,7 @@ async def net(
     fetch: Any = no_policy,
     timeouts: Timeouts = PATIENT,
     **options: Any,
-) -> AsyncIterator[Net]:
+) -> AsyncIterator[MxNetwork]:
     """`hosts`: last number of the address 127.0.0.x → its script."""
     async with AsyncExitStack() as stack:
         dns = await stack.enter_async_context(DnsPeer(zone, validated=validated))
@@ -83,7 +85,7 @@ async def net(
             peer.host, peer.port = f"127.0.0.{number}", port
             peers[number] = await stack.enter_async_context(peer)
             port = peer.port
-        settings = {"resolver": dns.at, "port": port or 9, "allow_private": ("127.0.0.0/8",), "helo": "us.test"}
+        settings = {"resolver": dns.address, "port": port or 9, "allow_private": ("127.0.0.0/8",), "helo": "us.test"}
         mx = Mx(
             msgspec.convert(settings | options, MxOptions),
             prepare,
@@ -93,7 +95,7 @@ async def net(
             random=Random(7),
         )
         stack.push_async_callback(mx.close)
-        yield Net(dns, peers, mx)
+        yield MxNetwork(dns, peers, mx)
 
 
 # -- sixty scripts, sixty actions (P8) ---------------------------------------------------------------------
@@ -192,15 +194,15 @@ SCRIPTS: list[tuple[Script, list[str]]] = [
 ]  # fmt: skip
 
 
-def test_there_are_sixty() -> None:
+def test_mx_scripts_are_at_least_sixty() -> None:
     assert len(SCRIPTS) >= 60
 
 
 @pytest.mark.parametrize(("script", "expected"), SCRIPTS)
-async def test_a_script_and_its_actions(script: Script, expected: list[str]) -> None:
+async def test_mx_script_gives_the_expected_outcome(script: Script, expected: list[str]) -> None:
     hangs = any(HANG in answer for answer in script.values() if not isinstance(answer, bytes))
-    async with net(ONE_HOST, {"2": script}, timeouts=SHORT if hangs else PATIENT) as there:
-        outcomes = [await there.send() for _ in expected]
+    async with net(ONE_HOST, {"2": script}, timeouts=SHORT if hangs else PATIENT) as network:
+        outcomes = [await network.send() for _ in expected]
     assert [action(outcome) for outcome in outcomes] == expected
     for outcome in outcomes:
         assert outcome.detail["host"] == "a.test"
@@ -212,18 +214,18 @@ async def test_a_script_and_its_actions(script: Script, expected: list[str]) -> 
 
 
 async def test_an_accepted_mail_bears_the_id_for_later_reports() -> None:
-    async with net(ONE_HOST, {"2": {}}) as there:
-        outcome = await there.send()
+    async with net(ONE_HOST, {"2": {}}) as network:
+        outcome = await network.send()
     assert isinstance(outcome, Accepted)
     assert outcome.carrier_id == "eml_1/3"
-    assert there.hosts["2"].received[0].mail == BODY
-    assert there.hosts["2"].lines[0] == "EHLO us.test"
+    assert network.hosts["2"].received[0].mail == BODY
+    assert network.hosts["2"].lines[0] == "EHLO us.test"
 
 
-async def test_the_recipient_is_named_as_the_caller_wrote_it() -> None:
-    async with net(ONE_HOST, {"2": {}}) as there:
-        await there.send("to@x.test", given="To@X.test")
-        assert there.hosts["2"].received[0].recipient == "To@x.test"
+async def test_recipient_is_sent_as_the_caller_wrote_it() -> None:
+    async with net(ONE_HOST, {"2": {}}) as network:
+        await network.send("to@x.test", original_address="To@X.test")
+        assert network.hosts["2"].received[0].recipient == "To@x.test"
 
 
 # -- who takes the mail ------------------------------------------------------------------------------------
@@ -253,41 +255,41 @@ THREE_HOSTS: Zone = {
         ({"final": DROP}, {}, ["2"]),  # it may have arrived: nobody else is asked now
     ],
 )
-async def test_preference_and_fallback(first: Script, second: Script, taken: list[str]) -> None:
-    async with net(THREE_HOSTS, {"2": first, "3": second, "4": {}}) as there:
-        await there.send()
-        assert there.took() == taken
+async def test_mx_hosts_are_tried_by_preference(first: Script, second: Script, taken: list[str]) -> None:
+    async with net(THREE_HOSTS, {"2": first, "3": second, "4": {}}) as network:
+        await network.send()
+        assert network.hosts_used() == taken
 
 
-async def test_the_timeline_tells_who_was_asked_before() -> None:
-    async with net(THREE_HOSTS, {"2": {"connect": "421 4.3.2 busy"}, "3": {}}) as there:
-        outcome = await there.send()
+async def test_timeline_lists_the_hosts_tried_before() -> None:
+    async with net(THREE_HOSTS, {"2": {"connect": "421 4.3.2 busy"}, "3": {}}) as network:
+        outcome = await network.send()
     assert isinstance(outcome, Accepted)
     assert outcome.detail["host"] == "b.test"
     assert outcome.detail["tried"] == [{"host": "a.test", "address": "127.0.0.2", "text": "421 4.3.2 busy"}]
 
 
-async def test_hosts_of_equal_preference_share_the_mail() -> None:
+async def test_mx_hosts_of_equal_preference_share_the_mail() -> None:
     zone: Zone = {**THREE_HOSTS, ("x.test", "MX"): ["10 a.test.", "10 b.test.", "20 c.test."]}
-    async with net(zone, {"2": {}, "3": {}, "4": {}}) as there:
+    async with net(zone, {"2": {}, "3": {}, "4": {}}) as network:
         for _ in range(30):
-            await there.send()
-        took = there.took()
-    assert took.count("2") > 5
-    assert took.count("3") > 5
-    assert took.count("4") == 0
+            await network.send()
+        hosts_used = network.hosts_used()
+    assert hosts_used.count("2") > 5
+    assert hosts_used.count("3") > 5
+    assert hosts_used.count("4") == 0
 
 
 async def test_a_421_sends_later_mail_to_the_next_host_until_the_pause_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    limits = PoolLimits(pause_s=600)
-    async with net(THREE_HOSTS, {"2": {"connect": ["421 4.3.2 busy", "220 back"]}, "3": {}}, limits=limits) as there:
+    limits = PoolLimits(host_pause_s=600)
+    async with net(THREE_HOSTS, {"2": {"connect": ["421 4.3.2 busy", "220 back"]}, "3": {}}, limits=limits) as network:
         for _ in range(3):
-            assert isinstance(await there.send(), Accepted)
-        assert len(there.hosts["2"].talks) == 1
+            assert isinstance(await network.send(), Accepted)
+        assert len(network.hosts["2"].talks) == 1
         later = asyncio.get_running_loop().time() + 601
         monkeypatch.setattr(connection_pool, "_now", lambda: later)
-        await there.send()
-        assert there.took() == ["2", "3", "3", "3"]
+        await network.send()
+        assert network.hosts_used() == ["2", "3", "3", "3"]
 
 
 @pytest.mark.parametrize(
@@ -308,54 +310,54 @@ async def test_a_421_sends_later_mail_to_the_next_host_until_the_pause_ends(monk
         ({("x.test", "MX"): ["10 a.test."], ("a.test", "TXT"): ["hello"]}, FAILED),
     ],
 )
-async def test_what_dns_says(zone: Zone, expected: str) -> None:
-    async with net(zone, {"2": {}}) as there:
-        outcome = await there.send()
+async def test_dns_answer_gives_the_expected_outcome(zone: Zone, expected: str) -> None:
+    async with net(zone, {"2": {}}) as network:
+        outcome = await network.send()
         assert action(outcome) == expected
-        assert there.took() == (["2"] if expected == DELIVERED else [])
+        assert network.hosts_used() == (["2"] if expected == DELIVERED else [])
     assert outcome.detail["text"]
 
 
 @pytest.mark.parametrize("zone", [{}, {("x.test", "TXT"): ["hello"]}])
-async def test_a_domain_that_does_not_exist(zone: Zone) -> None:
-    async with net(zone) as there:
-        outcome = await there.send()
+async def test_nonexistent_domain_is_reported_as_absent(zone: Zone) -> None:
+    async with net(zone) as network:
+        outcome = await network.send()
     assert isinstance(outcome, Refused)
     assert (outcome.bounced, outcome.absent, outcome.detail["enhanced"]) == (True, True, "5.1.2")
 
 
-async def test_that_a_name_does_not_exist_is_remembered_for_five_minutes() -> None:
+async def test_nonexistent_name_is_cached_for_five_minutes() -> None:
     async with DnsPeer({("here.test", "TXT"): ["hello"]}) as dns:  # without SOA records
-        resolver = Resolver(dns.at, (), Random(1))
+        resolver = MxResolver(dns.address, (), Random(1))
         for name in ("gone.test", "gone.test", "here.test"):
-            with contextlib.suppress(Unknown):
+            with contextlib.suppress(NameNotFound):
                 await resolver.addresses(name)
-        assert dns.asked["gone.test", "A"] == 1
-        asked = resolver._servers._asked
-        assert asked and isinstance(asked.cache, Answers)
-        kept = [node.value.expiration - time.time() for node in asked.cache.data.values()]
-    assert len(kept) >= 3
-    assert all(0 < seconds <= 300 for seconds in kept)
+        assert dns.query_counts["gone.test", "A"] == 1
+        dns_resolver = resolver._resolver._resolver
+        assert dns_resolver and isinstance(dns_resolver.cache, DnsCache)
+        remaining_s = [node.value.expiration - time.time() for node in dns_resolver.cache.data.values()]
+    assert len(remaining_s) >= 3
+    assert all(0 < seconds <= 300 for seconds in remaining_s)
 
 
 @pytest.mark.parametrize(("failing", "expected"), [("x.test", DEFERRED), ("a.test", DEFERRED), ("b.test", DELIVERED)])
-async def test_a_name_server_that_fails_is_asked_again_later(failing: str, expected: str) -> None:
+async def test_failing_name_server_is_queried_again_later(failing: str, expected: str) -> None:
     zone: Zone = {("x.test", "MX"): ["10 a.test."], ("a.test", "A"): ["127.0.0.2"]}
-    async with net(zone, {"2": {}}) as there:
-        there.dns.failing.add(failing)
-        assert action(await there.send()) == expected
+    async with net(zone, {"2": {}}) as network:
+        network.dns.failing_names.add(failing)
+        assert action(await network.send()) == expected
 
 
-async def test_no_name_server_at_all() -> None:
-    async with net({}, {}, resolver="127.0.0.1:9") as there:
-        there.mx._resolver._servers._lifetime_s = 0.3
-        assert action(await there.send()) == DEFERRED
+async def test_missing_name_server_defers_the_mail() -> None:
+    async with net({}, {}, resolver="127.0.0.1:9") as network:
+        network.mx._resolver._resolver._lifetime_s = 0.3
+        assert action(await network.send()) == DEFERRED
 
 
-async def test_a_resolver_may_be_named() -> None:
-    async with net(ONE_HOST, {"2": {}}) as there:
-        named = Resolver(there.dns.at.replace("127.0.0.1", "localhost"), (), Random(1))
-        assert (await named.exchange("x.test")).hosts == ("a.test",)
+async def test_configured_resolver_is_used() -> None:
+    async with net(ONE_HOST, {"2": {}}) as network:
+        resolver_by_name = MxResolver(network.dns.address.replace("127.0.0.1", "localhost"), (), Random(1))
+        assert (await resolver_by_name.mx_records("x.test")).hosts == ("a.test",)
 
 
 # -- where mail may not go ---------------------------------------------------------------------------------
@@ -372,24 +374,29 @@ async def test_a_resolver_may_be_named() -> None:
         ({"AAAA": ["::ffff:127.0.0.2"]}, (), FAILED),
     ],
 )
-async def test_private_addresses(records: dict[str, list[str]], allow: tuple[str, ...], expected: str) -> None:
-    zone: Zone = {("x.test", "MX"): ["10 a.test."], **{("a.test", kind): found for kind, found in records.items()}}
-    async with net(zone, {"2": {}}, allow_private=allow) as there:
-        assert action(await there.send()) == expected
-        assert bool(there.hosts["2"].talks) == (expected == DELIVERED)
+async def test_mx_with_a_private_address_is_refused(
+    records: dict[str, list[str]], allow: tuple[str, ...], expected: str
+) -> None:
+    zone: Zone = {
+        ("x.test", "MX"): ["10 a.test."],
+        **{("a.test", kind): addresses for kind, addresses in records.items()},
+    }
+    async with net(zone, {"2": {}}, allow_private=allow) as network:
+        assert action(await network.send()) == expected
+        assert bool(network.hosts["2"].talks) == (expected == DELIVERED)
 
 
-async def test_a_forbidden_host_does_not_hide_a_good_one() -> None:
+async def test_mx_after_a_forbidden_host_is_used() -> None:
     zone: Zone = {**THREE_HOSTS, ("a.test", "A"): ["10.0.0.1"]}
-    async with net(zone, {"3": {}}) as there:
-        assert action(await there.send()) == DELIVERED
+    async with net(zone, {"3": {}}) as network:
+        assert action(await network.send()) == DELIVERED
 
 
-async def test_a_name_that_changes_its_address_is_checked_at_every_attempt() -> None:
-    async with net(dict(ONE_HOST), {"2": {}}, allow_private=("127.0.0.2/32",)) as there:
-        assert action(await there.send()) == DELIVERED
-        there.dns.zone["a.test", "A"] = ["127.0.0.1"]
-        assert action(await there.send()) == FAILED
+async def test_changed_address_of_a_name_is_checked_at_every_attempt() -> None:
+    async with net(dict(ONE_HOST), {"2": {}}, allow_private=("127.0.0.2/32",)) as network:
+        assert action(await network.send()) == DELIVERED
+        network.dns.zone["a.test", "A"] = ["127.0.0.1"]
+        assert action(await network.send()) == FAILED
 
 
 # -- TLS, MTA-STS, DANE ------------------------------------------------------------------------------------
@@ -405,9 +412,9 @@ async def test_a_name_that_changes_its_address_is_checked_at_every_attempt() -> 
         ("required", None, DEFERRED, None),
     ],
 )
-async def test_tls(tls: str, server: Any, expected: str, shown: str | None) -> None:
-    async with net(ONE_HOST, {"2": Peer(tls=server)}, tls=tls) as there:
-        outcome = await there.send()
+async def test_tls_mode_gives_the_expected_outcome(tls: str, server: Any, expected: str, shown: str | None) -> None:
+    async with net(ONE_HOST, {"2": Peer(tls=server)}, tls=tls) as network:
+        outcome = await network.send()
     assert action(outcome) == expected
     assert outcome.detail["tls"] == shown
 
@@ -432,29 +439,29 @@ STS: Zone = {**ONE_HOST, ("_mta-sts.x.test", "TXT"): ['"v=STSv1; id=1;"']}
         ("<html>not a policy</html>", BAD, DELIVERED),
     ],
 )
-async def test_mta_sts(policy: str, server: Any, expected: str) -> None:
+async def test_mta_sts_policy_gives_the_expected_outcome(policy: str, server: Any, expected: str) -> None:
     async def fetch(domain: str) -> str:
         assert domain == "x.test"
         return policy
 
-    async with net(STS, {"2": Peer(tls=server)}, fetch=fetch) as there:
-        outcome = await there.send()
+    async with net(STS, {"2": Peer(tls=server)}, fetch=fetch) as network:
+        outcome = await network.send()
         assert action(outcome) == expected
-        assert len(there.took()) == (expected == DELIVERED)
+        assert len(network.hosts_used()) == (expected == DELIVERED)
 
 
-async def test_mta_sts_passes_over_hosts_that_it_does_not_name() -> None:
+async def test_mta_sts_skips_hosts_that_it_does_not_list() -> None:
     zone: Zone = {**STS, **THREE_HOSTS, ("x.test", "MX"): ["5 b.test.", "10 a.test."]}
 
     async def fetch(domain: str) -> str:
         return policy_text("enforce", "a.test")
 
-    async with net(zone, {"2": Peer(tls=GOOD), "3": {}}, fetch=fetch) as there:
-        assert action(await there.send()) == DELIVERED
-        assert there.took() == ["2"]
+    async with net(zone, {"2": Peer(tls=GOOD), "3": {}}, fetch=fetch) as network:
+        assert action(await network.send()) == DELIVERED
+        assert network.hosts_used() == ["2"]
 
 
-async def test_a_policy_is_fetched_once_for_each_id_and_outlives_its_record() -> None:
+async def test_mta_sts_policy_is_fetched_once_per_id_and_outlives_its_record() -> None:
     fetched: list[str] = []
 
     async def fetch(domain: str) -> str:
@@ -465,22 +472,22 @@ async def test_a_policy_is_fetched_once_for_each_id_and_outlives_its_record() ->
 
     zone = dict(STS)
     async with DnsPeer(zone) as dns:
-        policies = Policies(Resolver(dns.at, (), Random(1)), fetch)
+        policies = PolicyCache(MxResolver(dns.address, (), Random(1)), fetch)
         expected = Policy(mode="enforce", max_age=86400, mx=("a.test",))
-        burst = await asyncio.gather(*(policies.enforced("x.test") for _ in range(5)))
+        burst = await asyncio.gather(*(policies.enforced_policy("x.test") for _ in range(5)))
         assert burst == [expected] * 5
         assert len(fetched) == 1
         zone["_mta-sts.x.test", "TXT"] = ['"v=STSv1; id=2;"']
-        assert await policies.enforced("x.test") == expected  # the fetch fails: the old one holds
+        assert await policies.enforced_policy("x.test") == expected  # the fetch fails: the old one holds
         assert len(fetched) == 2
-        assert await policies.enforced("x.test") == expected
+        assert await policies.enforced_policy("x.test") == expected
         assert len(fetched) == 3
         del zone["_mta-sts.x.test", "TXT"]
-        assert await policies.enforced("x.test") == expected
-        dns.failing.add("_mta-sts.x.test")
-        assert await policies.enforced("x.test") == expected
+        assert await policies.enforced_policy("x.test") == expected
+        dns.failing_names.add("_mta-sts.x.test")
+        assert await policies.enforced_policy("x.test") == expected
         assert len(fetched) == 3
-        assert await policies.enforced("y.test") is None
+        assert await policies.enforced_policy("y.test") is None
 
 
 POLICY = policy_text("enforce", "a.test")
@@ -501,14 +508,16 @@ POLICY_HOST = "mta-sts.x.test"
         ("200 OK\r\nContent-Type: text/plain", POLICY, CA.server(POLICY_HOST)[0], "10.0.0.0/8", False),
     ],
 )
-async def test_a_policy_is_fetched_by_https_alone(head: str, body: str, server: Any, allow: str, fetched: bool) -> None:
-    asked: list[bytes] = []
+async def test_mta_sts_policy_is_fetched_by_https_only(
+    head: str, body: str, server: Any, allow: str, fetched: bool
+) -> None:
+    requests: list[bytes] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            asked.append(b"")  # somebody connected
+            requests.append(b"")  # somebody connected
             await writer.start_tls(server)
-            asked[-1] = await reader.readuntil(b"\r\n\r\n")
+            requests[-1] = await reader.readuntil(b"\r\n\r\n")
             writer.write(f"HTTP/1.1 {head}\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
             await writer.drain()
         except OSError:
@@ -519,13 +528,13 @@ async def test_a_policy_is_fetched_by_https_alone(head: str, body: str, server: 
     web = await asyncio.start_server(serve, "127.0.0.5", 0)
     zone: Zone = {**STS, (POLICY_HOST, "A"): ["127.0.0.5"]}
     async with web, DnsPeer(zone) as dns:
-        resolver = Resolver(dns.at, networks([allow]), Random(1))
-        fetch = https_fetch(resolver, CA.trusted(), web.sockets[0].getsockname()[1])
-        policy = await Policies(resolver, fetch).enforced("x.test")
+        resolver = MxResolver(dns.address, parse_networks([allow]), Random(1))
+        fetch = https_policy_fetcher(resolver, CA.trusted(), web.sockets[0].getsockname()[1])
+        policy = await PolicyCache(resolver, fetch).enforced_policy("x.test")
     assert (policy is not None) == fetched
-    assert len(asked) == (allow == "127.0.0.0/8")  # once, and never at a forbidden address
+    assert len(requests) == (allow == "127.0.0.0/8")  # once, and never at a forbidden address
     if fetched:
-        assert asked[0].startswith(b"GET /.well-known/mta-sts.txt HTTP/1.1\r\nHost: mta-sts.x.test")
+        assert requests[0].startswith(b"GET /.well-known/mta-sts.txt HTTP/1.1\r\nHost: mta-sts.x.test")
 
 
 @pytest.mark.parametrize(
@@ -540,8 +549,8 @@ async def test_a_policy_is_fetched_by_https_alone(head: str, body: str, server: 
         ([], None),
     ],
 )
-def test_the_record_of_mta_sts(texts: list[str], expected: str | None) -> None:
-    assert read_id(texts) == expected
+def test_mta_sts_record_is_parsed(texts: list[str], expected: str | None) -> None:
+    assert parse_policy_id(texts) == expected
 
 
 @pytest.mark.parametrize(
@@ -555,7 +564,7 @@ def test_the_record_of_mta_sts(texts: list[str], expected: str | None) -> None:
         (("*",), "test", False),
     ],
 )
-def test_a_policys_hosts(patterns: tuple[str, ...], host: str, allowed: bool) -> None:
+def test_mta_sts_policy_matches_its_hosts(patterns: tuple[str, ...], host: str, allowed: bool) -> None:
     assert Policy(mode="enforce", max_age=1, mx=patterns).allows(host) == allowed
 
 
@@ -570,9 +579,9 @@ def test_a_policys_hosts(patterns: tuple[str, ...], host: str, allowed: bool) ->
         "version: STSv1\nmode: none\nmax_age: -1",
     ],
 )
-def test_what_is_no_policy(text: str) -> None:
+def test_invalid_mta_sts_policy_is_ignored(text: str) -> None:
     with pytest.raises(ValueError, match="MTA-STS"):
-        read_policy(text)
+        parse_policy(text)
 
 
 def tlsa(usage: int, selector: int, matching: int, certificate: x509.Certificate = CERTIFICATE) -> str:
@@ -617,39 +626,41 @@ UNUSABLE = (
     ],
     ids=map(str, itertools.count()),  # the certificate is another one in every process
 )
-async def test_dane(record: str, validated: bool, server: Any, expected: str, shown: str | None) -> None:
-    async with net({}, {"2": Peer(tls=server)}, validated=validated) as there:
-        port = there.hosts["2"].port
-        there.dns.zone.update({**ONE_HOST, (f"_{port}._tcp.a.test", "TLSA"): [record]})
-        outcome = await there.send()
+async def test_tlsa_records_give_the_expected_outcome(
+    record: str, validated: bool, server: Any, expected: str, shown: str | None
+) -> None:
+    async with net({}, {"2": Peer(tls=server)}, validated=validated) as network:
+        port = network.hosts["2"].port
+        network.dns.zone.update({**ONE_HOST, (f"_{port}._tcp.a.test", "TLSA"): [record]})
+        outcome = await network.send()
     assert action(outcome) == expected
     assert outcome.detail["tls"] == shown
 
 
 @pytest.mark.parametrize("doubtful", ["x.test", "_{port}._tcp.a.test"])
-async def test_dane_needs_every_answer_validated(doubtful: str) -> None:
-    async with net({}, {"2": Peer(tls=BAD)}, validated=True) as there:
-        port = there.hosts["2"].port
-        there.dns.zone.update({**ONE_HOST, (f"_{port}._tcp.a.test", "TLSA"): [tlsa(3, 1, 1)]})
-        there.dns.unvalidated.add(doubtful.format(port=port))
-        outcome = await there.send()
+async def test_dane_requires_every_answer_to_be_validated(doubtful: str) -> None:
+    async with net({}, {"2": Peer(tls=BAD)}, validated=True) as network:
+        port = network.hosts["2"].port
+        network.dns.zone.update({**ONE_HOST, (f"_{port}._tcp.a.test", "TLSA"): [tlsa(3, 1, 1)]})
+        network.dns.unvalidated_names.add(doubtful.format(port=port))
+        outcome = await network.send()
     assert action(outcome) == DELIVERED
     assert outcome.detail["tls"] == "TLSv1.3"
 
 
 @pytest.mark.parametrize(("server", "expected"), [(GOOD, DELIVERED), (BAD, DEFERRED), (None, DEFERRED)])
 async def test_one_usable_tlsa_record_is_enough_and_counts(server: Any, expected: str) -> None:
-    async with net({}, {"2": Peer(tls=server)}, validated=True) as there:
+    async with net({}, {"2": Peer(tls=server)}, validated=True) as network:
         records = [*UNUSABLE, tlsa(3, 1, 1, ROLLED), tlsa(3, 1, 1)]
-        there.dns.zone.update({**ONE_HOST, (f"_{there.hosts['2'].port}._tcp.a.test", "TLSA"): records})
-        assert action(await there.send()) == expected
+        network.dns.zone.update({**ONE_HOST, (f"_{network.hosts['2'].port}._tcp.a.test", "TLSA"): records})
+        assert action(await network.send()) == expected
 
 
-async def test_a_tlsa_record_that_cannot_be_read_holds_the_mail_back() -> None:
-    async with net(ONE_HOST, {"2": Peer(tls=GOOD)}, validated=True) as there:
-        there.dns.failing.add(f"_{there.hosts['2'].port}._tcp.a.test")
-        assert action(await there.send()) == DEFERRED
-        assert there.took() == []
+async def test_unreadable_tlsa_record_defers_the_mail() -> None:
+    async with net(ONE_HOST, {"2": Peer(tls=GOOD)}, validated=True) as network:
+        network.dns.failing_names.add(f"_{network.hosts['2'].port}._tcp.a.test")
+        assert action(await network.send()) == DEFERRED
+        assert network.hosts_used() == []
 
 
 # -- connections -------------------------------------------------------------------------------------------
@@ -657,50 +668,50 @@ async def test_a_tlsa_record_that_cannot_be_read_holds_the_mail_back() -> None:
 
 async def test_domains_of_one_host_share_its_connections() -> None:
     zone: Zone = {**ONE_HOST, ("z.test", "MX"): ["10 a.test."]}
-    async with net(zone, {"2": {}}) as there:
-        await there.send("to@x.test")
-        await there.send("to@z.test")
-        assert len(there.hosts["2"].talks) == 1
-        assert [mail.recipient for mail in there.hosts["2"].received] == ["to@x.test", "to@z.test"]
+    async with net(zone, {"2": {}}) as network:
+        await network.send("to@x.test")
+        await network.send("to@z.test")
+        assert len(network.hosts["2"].talks) == 1
+        assert [mail.recipient for mail in network.hosts["2"].received] == ["to@x.test", "to@z.test"]
 
 
-async def test_a_domain_that_asks_for_more_does_not_get_a_weaker_connection() -> None:
+async def test_domain_with_a_stricter_tls_policy_gets_no_weaker_connection() -> None:
     zone: Zone = {**STS, ("z.test", "MX"): ["10 a.test."]}
 
     async def fetch(domain: str) -> str:
         return policy_text("enforce", "a.test")
 
-    async with net(zone, {"2": Peer(tls=GOOD)}, fetch=fetch, per_host=1) as there:
-        weak, strong = await there.send("to@z.test"), await there.send("to@x.test")
+    async with net(zone, {"2": Peer(tls=GOOD)}, fetch=fetch, per_host=1) as network:
+        weak, strong = await network.send("to@z.test"), await network.send("to@x.test")
         assert (weak.detail["tls"], strong.detail["tls"]) == ("TLSv1.3", "TLSv1.3 verified")
-        assert len(there.hosts["2"].talks) == 2
-        assert there.hosts["2"].most == 1  # the one made room for the other
+        assert len(network.hosts["2"].talks) == 2
+        assert network.hosts["2"].most_connections == 1  # the one made room for the other
 
 
 @pytest.mark.parametrize("per_host", [1, 3])
-async def test_the_limit_is_for_each_host(per_host: int) -> None:
+async def test_connection_limit_applies_per_host(per_host: int) -> None:
     zone: Zone = {**THREE_HOSTS, ("z.test", "MX"): ["10 b.test."]}
     hosts: dict[str, Script | Peer] = {"2": Peer(final_delay=0.01), "3": Peer(final_delay=0.01)}
-    async with net(zone, hosts, per_host=per_host) as there:
-        outcomes = await asyncio.gather(*(there.send(f"to{n}@{'xz'[n % 2]}.test") for n in range(20)))
-        assert [peer.most for peer in there.hosts.values()] == [per_host, per_host]
+    async with net(zone, hosts, per_host=per_host) as network:
+        outcomes = await asyncio.gather(*(network.send(f"to{n}@{'xz'[n % 2]}.test") for n in range(20)))
+        assert [peer.most_connections for peer in network.hosts.values()] == [per_host, per_host]
     assert all(isinstance(outcome, Accepted) for outcome in outcomes)
 
 
 @pytest.mark.parametrize(
     ("sources", "expected"), [(("127.0.0.77",), DELIVERED), (("::1",), DEFERRED), (("203.0.113.9",), DEFERRED)]
 )
-async def test_source_addresses(sources: tuple[str, ...], expected: str) -> None:
-    async with net(ONE_HOST, {"2": {}}, source_ips=sources, helo="") as there:
-        assert action(await there.send()) == expected
+async def test_source_address_is_used_as_configured(sources: tuple[str, ...], expected: str) -> None:
+    async with net(ONE_HOST, {"2": {}}, source_ips=sources, helo="") as network:
+        assert action(await network.send()) == expected
         if expected == DELIVERED:
-            assert there.hosts["2"].lines[0] == "EHLO [127.0.0.77]"
+            assert network.hosts["2"].lines[0] == "EHLO [127.0.0.77]"
 
 
 async def test_greylisting_passes_on_the_second_attempt() -> None:
     rcpt: list[Answer] = ["451 4.7.1 greylisted", "250 2.1.5 ok"]
-    async with net(ONE_HOST, {"2": {"rcpt": rcpt, "data": ["503 5.5.1 no", "354 go"]}}) as there:
-        first, second = await there.send(), await there.send()
+    async with net(ONE_HOST, {"2": {"rcpt": rcpt, "data": ["503 5.5.1 no", "354 go"]}}) as network:
+        first, second = await network.send(), await network.send()
     assert isinstance(first, Deferred)
     assert first.detail["text"] == "451 4.7.1 greylisted"
     assert isinstance(second, Accepted)

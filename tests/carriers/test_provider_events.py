@@ -12,7 +12,7 @@ import pytest
 from heliograph.carriers.email.provider_reports import to_reports
 from heliograph.carriers.email.providers import make_provider
 from heliograph.carriers.email.providers.provider import CallbackOptions
-from heliograph.carriers.http_client import Web
+from heliograph.carriers.http_client import CarrierHttp
 from heliograph.texts.explain import cause_of
 from tests.carriers.providers import OPTIONS, OWN, TO
 
@@ -65,11 +65,11 @@ POSTMARK_INACTIVE = (
 
 
 def ses(type_: str, subtype: str, diagnostic: str | None = None, status: str | None = None) -> Fields:
-    said = {"emailAddress": TO, "action": "failed", "status": status, "diagnosticCode": diagnostic}
+    recipient = {"emailAddress": TO, "action": "failed", "status": status, "diagnosticCode": diagnostic}
     bounce = {
         "bounceType": type_,
         "bounceSubType": subtype,
-        "bouncedRecipients": [{name: value for name, value in said.items() if value}],
+        "bouncedRecipients": [{name: value for name, value in recipient.items() if value}],
     }
     event = {"notificationType": "Bounce", "bounce": bounce, "mail": {"messageId": "0102", "destination": [TO]}}
     return {"Type": "Notification", "Message": msgspec.json.encode(event).decode()}
@@ -80,26 +80,26 @@ def postmark(type_: str, details: str, description: str = "") -> Fields:
     return fields | {"Type": type_, "Details": details, "Description": description}
 
 
-def mailgun(reason: str, code: int, message: str = "", description: str = "", **more: object) -> Fields:
-    status = {"code": code, "message": message, "description": description, **more}
+def mailgun(reason: str, code: int, message: str = "", description: str = "", **extra: object) -> Fields:
+    status = {"code": code, "message": message, "description": description, **extra}
     event = {"event": "failed", "severity": "permanent", "reason": reason, "recipient": TO, "delivery-status": status}
     return {"signature": {}, "event-data": event}
 
 
-def sendgrid(event: str, reason: str, **more: object) -> list[Fields]:
+def sendgrid(event: str, reason: str, **extra: object) -> list[Fields]:
     return [
-        {"event": event, "email": TO, "timestamp": 1_513_299_569, "sg_message_id": "14c5", "reason": reason, **more}
+        {"event": event, "email": TO, "timestamp": 1_513_299_569, "sg_message_id": "14c5", "reason": reason, **extra}
     ]
 
 
-def resend(message: str, type_: str | None = None, subtype: str | None = None, **more: object) -> Fields:
-    bounce = {"message": message, "type": type_, "subType": subtype, **more}
+def resend(message: str, type_: str | None = None, subtype: str | None = None, **extra: object) -> Fields:
+    bounce = {"message": message, "type": type_, "subType": subtype, **extra}
     data = {"email_id": "5676", "to": [TO], "bounce": {name: value for name, value in bounce.items() if value}}
     return {"type": "email.bounced", "created_at": "2026-11-22T23:41:12.126Z", "data": data}
 
 
-def resend_other(type_: str, **more: object) -> Fields:
-    return {"type": type_, "created_at": "2026-11-22T23:41:12.126Z", "data": {"email_id": "5676", "to": [TO], **more}}
+def resend_other(type_: str, **extra: object) -> Fields:
+    return {"type": type_, "created_at": "2026-11-22T23:41:12.126Z", "data": {"email_id": "5676", "to": [TO], **extra}}
 
 
 def brevo(event: str, reason: str) -> Fields:
@@ -328,9 +328,9 @@ def test_bounce_event_as_documented_has_outcome_and_cause(
     provider: str, event: Any, status: str, suppresses: bool, cause: str
 ) -> None:
     options = {name.removeprefix("callback_"): value for name, value in OPTIONS[provider].items()}
-    reader = make_provider(provider, CallbackOptions(**options), Web())
-    (told,) = to_reports(provider, reader.read(event))
-    report = told.report
+    reader = make_provider(provider, CallbackOptions(**options), CarrierHttp())
+    (parsed_report,) = to_reports(provider, reader.parse_events(event))
+    report = parsed_report.report
     assert (report.status, report.suppress, cause_of("email", report.detail)) == (
         status,
         "bounce" if suppresses else None,

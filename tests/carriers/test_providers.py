@@ -11,18 +11,18 @@ import msgspec
 import pytest
 
 from heliograph.carriers import http_client as channels_web
-from heliograph.carriers.contract import Callback, CallbackAnswer, CallbackTooLarge, Carrier, Parcel
-from heliograph.carriers.email.connection_pool import Prepared
+from heliograph.carriers.contract import Callback, CallbackResult, CallbackTooLarge, Carrier, OutboundMessage
+from heliograph.carriers.email.connection_pool import PreparedMail
 from heliograph.carriers.email.provider_reports import to_reports
 from heliograph.carriers.email.providers.event import ProviderEvent
-from heliograph.carriers.email.relay import Relay, id_in
+from heliograph.carriers.email.relay import Relay, provider_message_id
 from heliograph.carriers.email.smtp import SmtpOptions
-from heliograph.carriers.http_client import Unreachable, Web, WebAnswer
-from heliograph.carriers.sms.http import Http
+from heliograph.carriers.http_client import CarrierHttp, HttpResponse, Unreachable
+from heliograph.carriers.sms.http import HttpCarrier
 from heliograph.carriers.sms.twilio import Twilio
 from heliograph.carriers.whatsapp.cloud_api import CloudApi
 from heliograph.domain.delivery.outcome import Accepted, ProviderReport, Report
-from heliograph.domain.limits import CALLBACK_EVENTS_MAX, CALLBACK_ID_KEPT_MS, CALLBACK_USUAL, HOUR_MS
+from heliograph.domain.limits import CALLBACK_EVENTS_MAX, CALLBACK_ID_RETENTION_MS, CALLBACK_INLINE_MAX, HOUR_MS
 from heliograph.domain.setup.carrier_kinds import CloudApiOptions, HttpOptions, RelayOptions, TwilioOptions
 from tests.carriers.providers import CERT, GOLDEN, OPTIONS, OWN, TO, gzipped, payload, signed
 from tests.carriers.smtp_peer import OFFERS, Authority, Peer
@@ -91,19 +91,19 @@ EVENTS: dict[str, tuple[str, str | None, str | None] | None] = {
 ANY = {name.partition("/")[0]: name.partition("/")[2] for name, means in reversed(EVENTS.items()) if means == DELIVERED}
 
 
-async def prepared(parcel: Parcel) -> Prepared:
+async def prepared(message: OutboundMessage) -> PreparedMail:
     mail = b"Subject: hello\r\n\r\nhello\r\n"
-    return Prepared(envelope_from="bounce@example.org", chunks=lambda: iter([mail]), size=len(mail))
+    return PreparedMail(envelope_from="bounce@example.org", chunks=lambda: iter([mail]), size=len(mail))
 
 
-def relay(provider: str | None, web: Web | None = None, **options: Any) -> Relay:
-    given = {"host": "127.0.0.1", "tls": "none", "provider": provider} | options
-    return Relay(msgspec.convert(given, RelayOptions), prepared, web=web)
+def relay(provider: str | None, web: CarrierHttp | None = None, **options: Any) -> Relay:
+    settings = {"host": "127.0.0.1", "tls": "none", "provider": provider} | options
+    return Relay(msgspec.convert(settings, RelayOptions), prepared, http=web)
 
 
-async def heard(provider: str, headers: dict[str, str], body: bytes, **options: Any) -> CallbackAnswer | None:
+async def parse_callback(provider: str, headers: dict[str, str], body: bytes, **options: Any) -> CallbackResult | None:
     carrier = relay(provider, **(OPTIONS[provider] | options))
-    return await carrier.hear(callback(headers, body))
+    return await carrier.parse_callback_async(callback(headers, body))
 
 
 def callback(headers: dict[str, str], body: bytes) -> Callback:
@@ -111,10 +111,10 @@ def callback(headers: dict[str, str], body: bytes) -> Callback:
 
 
 async def reports(provider: str, name: str) -> list[ProviderReport]:
-    answer = await heard(provider, *signed(provider, payload(provider, name), NOW))
+    answer = await parse_callback(provider, *signed(provider, payload(provider, name), NOW))
     assert answer
     assert answer.status == 200
-    return list(answer.told)
+    return list(answer.provider_reports)
 
 
 def test_every_golden_payload_is_in_the_table() -> None:
@@ -123,50 +123,52 @@ def test_every_golden_payload_is_in_the_table() -> None:
 
 
 @pytest.mark.parametrize("event", EVENTS)
-async def test_what_an_event_means(event: str) -> None:
+async def test_provider_event_gives_the_expected_report(event: str) -> None:
     provider, _, name = event.partition("/")
-    told, expected = await reports(provider, name), EVENTS[event]
-    found = [(one.report.status, one.report.suppress, one.report.detail.get("reason")) for one in told]
-    assert found == ([expected] if expected else [])
-    for one in told:
-        assert one.address == TO
-        assert one.along == OWN
-        assert one.report.detail["carrier"] == provider
+    parsed_reports, expected = await reports(provider, name), EVENTS[event]
+    results = [
+        (report.report.status, report.report.suppress, report.report.detail.get("reason")) for report in parsed_reports
+    ]
+    assert results == ([expected] if expected else [])
+    for report in parsed_reports:
+        assert report.address == TO
+        assert report.tracking_id == OWN
+        assert report.report.detail["carrier"] == provider
 
 
-async def test_a_batch() -> None:
-    assert [one.report.status for one in await reports("sendgrid", "batch")] == ["deferred", "delivered"]
+async def test_callback_batch_gives_all_reports() -> None:
+    assert [item.report.status for item in await reports("sendgrid", "batch")] == ["deferred", "delivered"]
 
 
-async def test_a_gzipped_batch_is_signed_as_it_came() -> None:
+async def test_gzipped_callback_is_verified_as_received() -> None:
     headers, body = gzipped(payload("sendgrid", "batch"), NOW)
-    answer = await heard("sendgrid", headers, body)
+    answer = await parse_callback("sendgrid", headers, body)
     assert answer
-    assert [one.report.status for one in answer.told] == ["deferred", "delivered"]
+    assert [item.report.status for item in answer.provider_reports] == ["deferred", "delivered"]
 
 
 @pytest.mark.parametrize("provider", OPTIONS)
-async def test_ids_that_a_provider_gives_back(provider: str) -> None:
-    (told,) = await reports(provider, ANY[provider])
-    assert told.carrier_ids
+async def test_provider_response_id_is_recorded(provider: str) -> None:
+    (report,) = await reports(provider, ANY[provider])
+    assert report.carrier_ids
     if provider not in ("postmark", "resend"):
-        assert told.message_id == OWN
+        assert report.message_id == OWN
 
 
 # -- who is believed ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("provider", OPTIONS)
-async def test_without_what_it_needs_there_is_no_callback(provider: str) -> None:
+async def test_callback_without_its_settings_is_not_found(provider: str) -> None:
     carrier = relay(provider)
-    assert carrier.read_callback(callback({}, b"")) is None
-    assert await carrier.hear(callback({}, b"{}")) is None
-    assert relay(None).read_callback(callback({}, b"")) is None
+    assert carrier.parse_callback(callback({}, b"")) is None
+    assert await carrier.parse_callback_async(callback({}, b"{}")) is None
+    assert relay(None).parse_callback(callback({}, b"")) is None
 
 
 @pytest.mark.parametrize("provider", OPTIONS)
 @pytest.mark.parametrize("fault", ["nothing", "another body", "garbage", "another secret"])
-async def test_what_is_not_signed_is_refused(provider: str, fault: str) -> None:
+async def test_unsigned_callback_is_refused(provider: str, fault: str) -> None:
     headers, body = signed(provider, payload(provider, ANY[provider]), NOW)
     if fault == "nothing":
         headers, body = {}, payload(provider, ANY[provider])
@@ -181,9 +183,9 @@ async def test_what_is_not_signed_is_refused(provider: str, fault: str) -> None:
         return  # a login covers no body
     else:
         body = body.replace(TOKEN[provider], b"zzz")
-    answer = await heard(provider, headers, body)
+    answer = await parse_callback(provider, headers, body)
     assert answer
-    assert (answer.status, answer.told) == (401, ())
+    assert (answer.status, answer.provider_reports) == (401, ())
 
 
 TOKEN = {"ses": b"Amazon SES Email", "mailgun": b"a8ce0edb", "sendgrid": b"gsmtp", "resend": b"receipt"}
@@ -195,14 +197,14 @@ TOKEN = {"ses": b"Amazon SES Email", "mailgun": b"a8ce0edb", "sendgrid": b"gsmtp
         ("resend", 299_000, 200),
         ("resend", 301_000, 401),  # each of its retries has its own time
         *((provider, 8 * HOUR_MS, 200) for provider in ("mailgun", "sendgrid")),  # a retry with the first time
-        *((provider, CALLBACK_ID_KEPT_MS, 401) for provider in ("mailgun", "sendgrid")),  # its id may be forgotten
+        *((provider, CALLBACK_ID_RETENTION_MS, 401) for provider in ("mailgun", "sendgrid")),  # its id may be forgotten
         *((provider, -301_000, 401) for provider in ("mailgun", "sendgrid", "resend")),
     ],
 )
-async def test_callback_signed_earlier_is_taken_while_its_id_is_remembered(
+async def test_callback_signed_earlier_is_accepted_while_its_id_is_stored(
     provider: str, age_ms: int, status: int
 ) -> None:
-    answer = await heard(provider, *signed(provider, payload(provider, ANY[provider]), NOW - age_ms))
+    answer = await parse_callback(provider, *signed(provider, payload(provider, ANY[provider]), NOW - age_ms))
     assert answer
     assert answer.status == status
     assert answer.replay_id or status != 200
@@ -215,7 +217,7 @@ async def test_mailgun_callback_with_digits_moved_between_time_and_token_is_refu
         for moved in (-1, 1):
             joined, cut = event["signature"]["timestamp"] + token, len(event["signature"]["timestamp"]) + moved
             other = event["signature"] | {"timestamp": joined[:cut], "token": joined[cut:]}
-            answer = await heard("mailgun", {}, msgspec.json.encode(event | {"signature": other}))
+            answer = await parse_callback("mailgun", {}, msgspec.json.encode(event | {"signature": other}))
             assert answer and answer.status == 401
 
 
@@ -228,12 +230,12 @@ async def test_mailgun_callback_with_digits_moved_between_time_and_token_is_refu
         ("ses", {"callback_topic": "arn:aws:sns:eu-central-1:1:t", "callback_cert": "/no/such/file.pem"}),
     ],
 )
-def test_a_key_that_cannot_be_read_is_said(provider: str, options: dict[str, Any]) -> None:
+def test_unreadable_callback_key_is_reported(provider: str, options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="callback_"):
         relay(provider, **options)
 
 
-def test_a_pinned_certificate_in_a_file(tmp_path: Any) -> None:
+def test_pinned_certificate_file_is_used(tmp_path: Any) -> None:
     (tmp_path / "sns.pem").write_text(CERT)
     relay("ses", callback_topic="arn:aws:sns:eu-central-1:1:t", callback_cert=str(tmp_path / "sns.pem"))
 
@@ -241,19 +243,19 @@ def test_a_pinned_certificate_in_a_file(tmp_path: Any) -> None:
 # -- SNS: what is fetched, and from where ------------------------------------------------------------------------
 
 
-class Sns(Web):
+class Sns(CarrierHttp):
     """Answers as SNS does, and notes what was asked."""
 
     def __init__(self, answer: bytes | None) -> None:
         super().__init__()
-        self.asked: list[str] = []
+        self.requests: list[str] = []
         self._answer = answer
 
-    async def ask(self, method: str, url: str, **_: Any) -> WebAnswer:
-        self.asked.append(url)
+    async def request(self, method: str, url: str, **_: Any) -> HttpResponse:
+        self.requests.append(url)
         if self._answer is None:
             raise Unreachable("no")
-        return WebAnswer(status=200, body=self._answer)
+        return HttpResponse(status=200, body=self._answer)
 
 
 def sns(body: bytes, **fields: str) -> bytes:
@@ -304,30 +306,32 @@ TOPIC_ONLY = {"callback_topic": OPTIONS["ses"]["callback_topic"]}
         ("", 401, False),
     ],
 )
-async def test_where_a_certificate_may_come_from(url: str, status: int, fetched: bool) -> None:
+async def test_sns_certificate_is_fetched_from_amazon_hosts_only(url: str, status: int, fetched: bool) -> None:
     web = Sns(CERT.encode())
     body = sns(payload("ses", "bounce"), SigningCertURL=url)
     carrier = relay("ses", web, **TOPIC_ONLY)
     for _ in range(2):
-        answer = await carrier.hear(callback({}, body))
+        answer = await carrier.parse_callback_async(callback({}, body))
         assert answer
         assert answer.status == status
-    assert web.asked == ([url] if fetched else [])  # once: it is kept
+    assert web.requests == ([url] if fetched else [])  # once: it is kept
 
 
 @pytest.mark.parametrize("answer", [None, b"no certificate"])
-async def test_a_certificate_that_does_not_come(answer: bytes | None) -> None:
-    heard = await relay("ses", Sns(answer), **TOPIC_ONLY).hear(callback({}, sns(payload("ses", "bounce"))))
-    assert heard
-    assert heard.status == 401
+async def test_sns_callback_without_a_valid_certificate_is_refused(answer: bytes | None) -> None:
+    result = await relay("ses", Sns(answer), **TOPIC_ONLY).parse_callback_async(
+        callback({}, sns(payload("ses", "bounce")))
+    )
+    assert result
+    assert result.status == 401
 
 
-async def test_another_topic_is_refused_before_anything_is_fetched() -> None:
+async def test_sns_callback_of_another_topic_is_refused_without_a_fetch() -> None:
     web = Sns(CERT.encode())
     body = sns(payload("ses", "bounce"), TopicArn="arn:aws:sns:eu-central-1:999999999999:heliograph")
-    answer = await relay("ses", web, **TOPIC_ONLY).hear(callback({}, body))
+    answer = await relay("ses", web, **TOPIC_ONLY).parse_callback_async(callback({}, body))
     assert answer
-    assert (answer.status, web.asked) == (401, [])
+    assert (answer.status, web.requests) == (401, [])
 
 
 @pytest.mark.parametrize(
@@ -349,13 +353,13 @@ async def test_another_topic_is_refused_before_anything_is_fetched() -> None:
         ("https://evil.example/?Action=ConfirmSubscription", b"<ok/>", 503),
     ],
 )
-async def test_a_subscription_is_confirmed_there_alone(url: str, reply: bytes | None, status: int) -> None:
+async def test_sns_subscription_is_confirmed_at_amazon_only(url: str, reply: bytes | None, status: int) -> None:
     web = Sns(reply)
     body = sns(payload("ses", "subscription_confirmation"), SubscribeURL=url)
-    answer = await relay("ses", web, **OPTIONS["ses"]).hear(callback({}, body))
+    answer = await relay("ses", web, **OPTIONS["ses"]).parse_callback_async(callback({}, body))
     assert answer
-    assert (answer.status, answer.told) == (status, ())
-    assert web.asked == ([url] if status == 200 or reply is None else [])
+    assert (answer.status, answer.provider_reports) == (status, ())
+    assert web.requests == ([url] if status == 200 or reply is None else [])
 
 
 # -- the hand-over -----------------------------------------------------------------------------------------------
@@ -379,11 +383,11 @@ TAKEN = {
 
 
 @pytest.mark.parametrize("provider", [*OPTIONS, None])
-async def test_what_is_sent_along_and_which_id_comes_back(provider: str | None) -> None:
+async def test_provider_gets_tracking_headers_and_returns_its_id(provider: str | None) -> None:
     reply, id_ = TAKEN[provider] if provider else ("250 2.0.0 queued as 12345678", f"{OWN}/0")
     async with Peer({"final": reply}) as peer:
         carrier = relay(provider, port=peer.port)
-        outcome = await carrier.hand_over(Parcel(message_id=OWN, address=TO, content=b"", attempt=0))
+        outcome = await carrier.send_message(OutboundMessage(message_id=OWN, address=TO, content=b"", attempt=0))
         await carrier.close()
     assert isinstance(outcome, Accepted)
     assert outcome.carrier_id == id_
@@ -393,19 +397,19 @@ async def test_what_is_sent_along_and_which_id_comes_back(provider: str | None) 
 
 
 @pytest.mark.parametrize("provider", OPTIONS)
-async def test_the_recipe_of_the_docs_reaches_a_relay_that_speaks_as_the_provider(provider: str) -> None:
+async def test_configuration_in_the_docs_reaches_the_provider_relay(provider: str) -> None:
     """On this machine: with its kind of encryption, its login and its words."""
     options = {name: value for name, value in documented()[provider].items() if name not in COMMON}
     assert options["provider"] == provider and options["port"] not in (25, 587)
     tls, authority = options.get("tls", "starttls"), Authority()
     server, _ = authority.server("127.0.0.1")
     reply, id_ = TAKEN[provider]
-    asked = Peer({"final": reply}, tls=server, implicit=tls == "tls", offers=(*OFFERS, "AUTH PLAIN LOGIN"))
-    async with asked as peer:
-        given = options | {"host": "127.0.0.1", "port": peer.port} | OPTIONS[provider]
+    relay_peer = Peer({"final": reply}, tls=server, implicit=tls == "tls", offers=(*OFFERS, "AUTH PLAIN LOGIN"))
+    async with relay_peer as peer:
+        settings = options | {"host": "127.0.0.1", "port": peer.port} | OPTIONS[provider]
         manner = SmtpOptions(helo="us.test", roots=authority.trusted())
-        carrier = Relay(msgspec.convert(given, RelayOptions), prepared, smtp_options=manner)
-        outcome = await carrier.hand_over(Parcel(message_id=OWN, address=TO, content=b"", attempt=0))
+        carrier = Relay(msgspec.convert(settings, RelayOptions), prepared, smtp_options=manner)
+        outcome = await carrier.send_message(OutboundMessage(message_id=OWN, address=TO, content=b"", attempt=0))
         await carrier.close()
     assert isinstance(outcome, Accepted)
     assert (outcome.carrier_id, outcome.detail["tls"]) == (id_, "TLSv1.3 verified")
@@ -414,13 +418,13 @@ async def test_the_recipe_of_the_docs_reaches_a_relay_that_speaks_as_the_provide
 
 
 @pytest.mark.parametrize("reply", ["250 2.0.0 queued", "250 Ok 2.0.0", "250", "250 Great success", "250 ok 12"])
-def test_a_reply_without_an_id(reply: str) -> None:
-    assert id_in(reply) is None
+def test_reply_without_an_id_records_none(reply: str) -> None:
+    assert provider_message_id(reply) is None
 
 
-def test_a_silent_hard_bounce_is_the_providers_own_word() -> None:
-    (told,) = to_reports("brevo", [ProviderEvent(what="bounced", word="hard_bounce", address=TO)])
-    assert told.report == Report(
+def test_hard_bounce_without_a_reply_is_reported_as_by_the_provider() -> None:
+    (report,) = to_reports("brevo", [ProviderEvent(kind="bounced", event_name="hard_bounce", address=TO)])
+    assert report.report == Report(
         status="bounced",
         suppress="bounce",
         detail={"reason": "address_rejected", "carrier": "brevo", "event": "hard_bounce"},
@@ -432,9 +436,9 @@ async def test_certificate_of_the_china_partition_comes_from_its_own_host() -> N
     web = Sns(CERT.encode())
     url = f"https://sns.cn-north-1.amazonaws.com.cn/{PEM}"
     body = sns(payload("ses", "bounce"), SigningCertURL=url, TopicArn=topic)
-    answer = await relay("ses", web, callback_topic=topic).hear(callback({}, body))
+    answer = await relay("ses", web, callback_topic=topic).parse_callback_async(callback({}, body))
     assert answer and answer.status == 200
-    assert web.asked == [url]
+    assert web.requests == [url]
 
 
 # -- large callbacks ---------------------------------------------------------------------------------------------
@@ -465,14 +469,14 @@ async def test_callback_larger_than_usual_is_decoded_in_a_thread(
 ) -> None:
     headers, body = signed(provider, payload(provider, ANY[provider]), NOW)
     if is_large:
-        padded = payload(provider, ANY[provider]) + b" " * CALLBACK_USUAL
+        padded = payload(provider, ANY[provider]) + b" " * CALLBACK_INLINE_MAX
         headers, body = signed(provider, padded, NOW)
-        body = body if len(body) > CALLBACK_USUAL else body + b" " * CALLBACK_USUAL
+        body = body if len(body) > CALLBACK_INLINE_MAX else body + b" " * CALLBACK_INLINE_MAX
     if not is_genuine:
         headers, body = {}, body.replace(b'ature":"', b'ature":"AA')
     carrier = relay(provider, None, **OPTIONS[provider])
     decoding_threads.clear()
-    answer = await carrier.hear(callback(headers, body))
+    answer = await carrier.parse_callback_async(callback(headers, body))
     assert answer and answer.status == (200 if is_genuine else 401)
     assert set(decoding_threads) <= {not is_large}
     assert decoding_threads or not is_genuine
@@ -481,9 +485,9 @@ async def test_callback_larger_than_usual_is_decoded_in_a_thread(
 @pytest.mark.parametrize(
     ("name", "body", "headers"),
     [
-        ("twilio", b"MessageSid=" + b"%41" * CALLBACK_USUAL, {}),
-        ("http", b"[" * CALLBACK_USUAL * 2, {}),
-        ("cloud_api", b'{"entry": []}' + b" " * CALLBACK_USUAL, {}),
+        ("twilio", b"MessageSid=" + b"%41" * CALLBACK_INLINE_MAX, {}),
+        ("http", b"[" * CALLBACK_INLINE_MAX * 2, {}),
+        ("cloud_api", b'{"entry": []}' + b" " * CALLBACK_INLINE_MAX, {}),
     ],
 )
 async def test_phone_carriers_callback_larger_than_usual_is_decoded_in_a_thread(
@@ -492,18 +496,18 @@ async def test_phone_carriers_callback_larger_than_usual_is_decoded_in_a_thread(
     signature = hmac.new(b"s", body, "sha256").hexdigest()
     headers = {"x-signature": signature, "x-hub-signature-256": f"sha256={signature}"}
     carriers: dict[str, Carrier] = {
-        "twilio": Twilio(TwilioOptions(account_sid="AC", auth_token="s"), Web(), "https://h"),
-        "http": Http(
+        "twilio": Twilio(TwilioOptions(account_sid="AC", auth_token="s"), CarrierHttp(), "https://h"),
+        "http": HttpCarrier(
             msgspec.convert(
                 {"url": "http://h/", "callback_secret": "s", "callback": {"id": "$.i", "status": "$.s"}},
                 HttpOptions,
             ),
-            Web(),
+            CarrierHttp(),
             "https://h",
         ),
-        "cloud_api": CloudApi(CloudApiOptions(phone_number_id="1", access_token="t", app_secret="s"), Web()),
+        "cloud_api": CloudApi(CloudApiOptions(phone_number_id="1", access_token="t", app_secret="s"), CarrierHttp()),
     }
-    answer = await carriers[name].hear(callback(headers, body))
+    answer = await carriers[name].parse_callback_async(callback(headers, body))
     assert answer
     assert decoding_threads == [False]
 
@@ -511,19 +515,19 @@ async def test_phone_carriers_callback_larger_than_usual_is_decoded_in_a_thread(
 @pytest.mark.parametrize("provider", ["sendgrid", "brevo"])
 async def test_callback_with_more_events_than_a_provider_sends_is_refused(provider: str) -> None:
     event = {"event": "delivered", "email": TO}
-    whole = msgspec.json.encode([event] * CALLBACK_EVENTS_MAX)
+    full_mail = msgspec.json.encode([event] * CALLBACK_EVENTS_MAX)
     if provider == "sendgrid":
-        answer = await heard(provider, *gzipped(whole, NOW))
-        assert answer and len(answer.told) == CALLBACK_EVENTS_MAX
+        answer = await parse_callback(provider, *gzipped(full_mail, NOW))
+        assert answer and len(answer.provider_reports) == CALLBACK_EVENTS_MAX
     for count in (CALLBACK_EVENTS_MAX + 1, 340_000):
         body = msgspec.json.encode([event] * count)
         headers, body = gzipped(body, NOW) if provider == "sendgrid" else signed(provider, body, NOW)
         with pytest.raises(CallbackTooLarge):
-            await heard(provider, headers, body)
+            await parse_callback(provider, headers, body)
 
 
 @pytest.mark.parametrize("provider", ["mailgun", "ses"])
 async def test_callback_with_too_many_values_is_not_decoded(provider: str, decoding_threads: list[bool]) -> None:
     with pytest.raises(CallbackTooLarge):
-        await heard(provider, {}, b"[" + b"[]," * 300_000 + b"[]]")
+        await parse_callback(provider, {}, b"[" + b"[]," * 300_000 + b"[]]")
     assert decoding_threads == []

@@ -2,7 +2,7 @@
 
 import pytest
 
-from heliograph.carriers.contract import Carrier, Parcel
+from heliograph.carriers.contract import Carrier, OutboundMessage
 from heliograph.carriers.email.simulator import EmailSimulator
 from heliograph.carriers.sms.simulator import SmsSimulator
 from heliograph.carriers.whatsapp.simulator import WhatsappSimulator
@@ -18,9 +18,9 @@ CARRIERS: dict[str, Carrier] = {
 }
 
 
-async def hand_over(channel: str, address: str, attempt: int = 0) -> Outcome:
-    parcel = Parcel(message_id="msg_1", address=address, content=b"{}", attempt=attempt)
-    return await CARRIERS[channel].hand_over(parcel)
+async def send(channel: str, address: str, attempt: int = 0) -> Outcome:
+    message = OutboundMessage(message_id="msg_1", address=address, content=b"{}", attempt=attempt)
+    return await CARRIERS[channel].send_message(message)
 
 
 @pytest.mark.parametrize(
@@ -47,8 +47,10 @@ async def hand_over(channel: str, address: str, attempt: int = 0) -> Outcome:
         ("whatsapp", "+15005550009", 0, ["read"]),
     ],
 )
-async def test_accepted(channel: str, address: str, attempt: int, later: list[str]) -> None:
-    outcome = await hand_over(channel, address, attempt)
+async def test_accepting_address_is_accepted_and_reported(
+    channel: str, address: str, attempt: int, later: list[str]
+) -> None:
+    outcome = await send(channel, address, attempt)
     assert isinstance(outcome, Accepted)
     assert [(after, report.status) for after, report in outcome.reports] == [(STEP_MS, s) for s in later]
     assert all("simulator" in report.detail["text"] for _, report in outcome.reports)
@@ -66,8 +68,8 @@ async def test_accepted(channel: str, address: str, attempt: int, later: list[st
         ("whatsapp", "+15005550007", False, "no route"),
     ],
 )
-async def test_refused(channel: str, address: str, bounced: bool, words: str) -> None:
-    outcome = await hand_over(channel, address)
+async def test_refusing_address_is_refused(channel: str, address: str, bounced: bool, words: str) -> None:
+    outcome = await send(channel, address)
     assert isinstance(outcome, Refused)
     assert outcome.bounced == bounced
     assert words in outcome.detail["text"]
@@ -75,8 +77,8 @@ async def test_refused(channel: str, address: str, bounced: bool, words: str) ->
 
 
 @pytest.mark.parametrize("attempt", [0, 1])
-async def test_a_soft_bounce_is_deferred_twice(attempt: int) -> None:
-    outcome = await hand_over("email", "softbounce@simulator.test", attempt)
+async def test_soft_bounce_address_is_deferred_twice(attempt: int) -> None:
+    outcome = await send("email", "softbounce@simulator.test", attempt)
     assert isinstance(outcome, Deferred)
     assert outcome.retry_after_ms == STEP_MS
     assert outcome.detail["code"] == "451"
@@ -86,15 +88,15 @@ async def test_a_soft_bounce_is_deferred_twice(attempt: int) -> None:
     ("address", "reason"),
     [("asyncbounce@simulator.test", "bounce"), ("complained@simulator.test", "complaint")],
 )
-async def test_only_the_last_report_suppresses(address: str, reason: str) -> None:
-    outcome = await hand_over("email", address)
+async def test_last_simulated_report_alone_suppresses(address: str, reason: str) -> None:
+    outcome = await send("email", address)
     assert isinstance(outcome, Accepted)
     assert [report.suppress for _, report in outcome.reports] == [None, reason]
 
 
 async def test_every_recipient_has_its_own_carrier_id() -> None:
-    first = await hand_over("email", "a@example.com")
-    second = await hand_over("email", "b@example.com")
+    first = await send("email", "a@example.com")
+    second = await send("email", "b@example.com")
     assert isinstance(first, Accepted)
     assert isinstance(second, Accepted)
     assert first.carrier_id != second.carrier_id

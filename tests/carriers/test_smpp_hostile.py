@@ -10,18 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heliograph.carriers.sms.smpp import command
-from heliograph.carriers.sms.smpp.pdu import PDU_MAX, Pdu, encode
-from heliograph.carriers.sms.smpp.session import SmppSession, Unanswered, Unsent
-from heliograph.carriers.sms.smpp.throttle import NOBODY
+from heliograph.carriers.sms.smpp.pdu import PDU_MAX, Pdu, encode_pdu
+from heliograph.carriers.sms.smpp.session import NoSmppResponse, NotSent, SmppSession
+from heliograph.carriers.sms.smpp.throttle import PLACEHOLDER
 from heliograph.domain.delivery.outcome import Accepted, Deferred, Refused
 from tests.carriers.smsc import Answer, Smsc
-from tests.carriers.test_smpp_carrier import QUICK, carrier_of, parcel, until
+from tests.carriers.test_smpp_carrier import QUICK, carrier_of, outbound_message, until
 from tests.carriers.test_smpp_wire import GOLDEN, golden
 
 pytestmark = pytest.mark.anyio
 
 PDUS = [golden(path.stem) for path in sorted(GOLDEN.glob("*.hex"))]
-IMPATIENT = msgspec.structs.replace(QUICK, answer=0.2, connect=0.5, enquire=0.1, close=0.2)
+IMPATIENT = msgspec.structs.replace(QUICK, response=0.2, connect=0.5, enquire_interval=0.1, close=0.2)
 
 
 def hostile(rolls: random.Random) -> bytes:
@@ -35,21 +35,21 @@ def hostile(rolls: random.Random) -> bytes:
 
 
 @pytest.mark.parametrize("place", ["bind", "submit", "enquire"])
-async def test_hostile_octets_in_place_of_an_answer(place: str) -> None:
+async def test_hostile_response_gives_the_expected_outcome(place: str) -> None:
     async def meet(seed: int) -> None:
         answers: list[Answer] = [hostile(random.Random(f"{place} {seed}")), 0]
         async with Smsc({place: answers}) as smsc, carrier_of(smsc.port, timings=IMPATIENT) as carrier:
-            assert isinstance(await carrier.hand_over(parcel()), Accepted | Deferred | Refused)
+            assert isinstance(await carrier.send_message(outbound_message()), Accepted | Deferred | Refused)
             if place == "enquire":
                 await until(lambda: "enquire" in smsc.names())
             async with asyncio.timeout(60):
-                while not isinstance(await carrier.hand_over(parcel()), Accepted):
+                while not isinstance(await carrier.send_message(outbound_message()), Accepted):
                     await asyncio.sleep(0.02)
 
     await asyncio.gather(*(meet(seed) for seed in range(40)))
 
 
-async def test_a_pdu_that_never_ends_is_not_waited_for() -> None:
+async def test_endless_pdu_is_not_waited_for() -> None:
     async with Smsc({"enquire": b""}) as smsc, carrier_of(smsc.port, timings=IMPATIENT) as carrier:
         carrier.open()
         await until(lambda: smsc.bound)
@@ -60,7 +60,7 @@ async def test_a_pdu_that_never_ends_is_not_waited_for() -> None:
 
 
 @pytest.mark.parametrize("length", [0, 15, PDU_MAX + 1, 0xFFFFFFFF])
-async def test_an_impossible_length_is_refused_and_the_connection_made_again(length: int) -> None:
+async def test_impossible_length_is_refused_and_the_connection_reopened(length: int) -> None:
     async with Smsc() as smsc, carrier_of(smsc.port, timings=IMPATIENT) as carrier:
         carrier.open()
         await until(lambda: smsc.bound)
@@ -91,14 +91,14 @@ class Transport:
 
 
 def session() -> tuple[SmppSession, Transport]:
-    transport, made = Transport(), SmppSession(2, QUICK, lambda session, pdu: session.answer(pdu))
-    made.connection_made(transport)  # type: ignore[arg-type]
-    return made, transport
+    transport, session_under_test = Transport(), SmppSession(2, QUICK, lambda session, pdu: session.respond(pdu))
+    session_under_test.connection_made(transport)  # type: ignore[arg-type]
+    return session_under_test, transport
 
 
 known = st.sampled_from((0x80000000, 0x80000004, 0x80000009, 0x80000015, 4, 5, 6, 9, 0x15))
 pdus = st.builds(
-    encode,
+    encode_pdu,
     st.one_of(known, st.integers(0, 2**32 - 1)),
     st.integers(0, 5),
     st.binary(max_size=30),
@@ -107,27 +107,27 @@ pdus = st.builds(
 
 
 @given(st.lists(st.one_of(pdus, pdus, pdus, st.binary(max_size=40)), max_size=12))
-def test_any_octets_leave_a_session_that_answers_or_ends(chunks: list[bytes]) -> None:
+def test_session_with_any_octets_answers_or_closes(chunks: list[bytes]) -> None:
     async def meet() -> None:
-        talk, transport = session()
-        tasks = [asyncio.create_task(talk.submit(b"", NOBODY)) for _ in range(3)]
+        dialogue, transport = session()
+        tasks = [asyncio.create_task(dialogue.submit(b"", PLACEHOLDER)) for _ in range(3)]
         await asyncio.sleep(0)
         for chunk in chunks:
-            talk.data_received(chunk)
+            dialogue.data_received(chunk)
             await asyncio.sleep(0)
-        talk.connection_lost(None)
-        said = await asyncio.gather(*tasks, return_exceptions=True)
-        assert all(isinstance(one, Pdu | Unanswered | Unsent) for one in said)
-        assert talk.gone.done() and transport.closing
-        with pytest.raises(Unsent):
-            await talk.submit(b"", NOBODY)
+        dialogue.connection_lost(None)
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        assert all(isinstance(item, Pdu | NoSmppResponse | NotSent) for item in results)
+        assert dialogue.ended.done() and transport.closing
+        with pytest.raises(NotSent):
+            await dialogue.submit(b"", PLACEHOLDER)
 
     asyncio.run(meet())
 
 
-async def test_a_carrier_that_reads_nothing_is_not_read() -> None:
-    talk, transport = session()
-    talk.pause_writing()
-    talk.resume_writing()
-    talk.end("enough")
+async def test_carrier_that_reads_nothing_is_not_read() -> None:
+    dialogue, transport = session()
+    dialogue.pause_writing()
+    dialogue.resume_writing()
+    dialogue.end("enough")
     assert transport.calls == ["set_write_buffer_limits", "pause_reading", "resume_reading"]

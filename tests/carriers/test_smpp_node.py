@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from heliograph.domain.delivery.outcome import Accepted, Deferred
-from tests.carriers.test_smpp_carrier import Reports, carrier_of, parcel, until
+from tests.carriers.test_smpp_carrier import Reports, carrier_of, outbound_message, until
 from tests.npm import install
 
 pytestmark = pytest.mark.anyio
@@ -28,15 +28,15 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class Node:
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
-        self.said: list[dict[str, Any]] = []
+        self.output: list[dict[str, Any]] = []
 
     async def read(self) -> None:
         assert self._process.stdout
         async for line in self._process.stdout:
-            self.said.append(json.loads(line))
+            self.output.append(json.loads(line))
 
     def of(self, name: str) -> list[dict[str, Any]]:
-        return [event for event in self.said if name in event]
+        return [event for event in self.output if name in event]
 
 
 @pytest.fixture
@@ -58,13 +58,15 @@ LONG = "[" * 80 + "b" * 150
 WIDE = "Grüße 😀 ж" * 12
 
 
-async def test_texts_ids_and_receipts(node: Node) -> None:
+async def test_node_smsc_receives_texts_and_returns_ids_and_receipts(node: Node) -> None:
     reports = Reports()
     async with carrier_of(node.of("port")[0]["port"], reports) as carrier:
-        outcomes = [await carrier.hand_over(parcel(text)) for text in ("Hi @ € _ {x}", "Grüße 😀 ж", LONG, WIDE)]
-        taken = [outcome for outcome in outcomes if isinstance(outcome, Accepted)]
-        assert taken == outcomes
-        ids = [id_ for one in taken for id_ in (one.parts or [one.carrier_id])]
+        outcomes = [
+            await carrier.send_message(outbound_message(text)) for text in ("Hi @ € _ {x}", "Grüße 😀 ж", LONG, WIDE)
+        ]
+        accepted = [outcome for outcome in outcomes if isinstance(outcome, Accepted)]
+        assert accepted == outcomes
+        ids = [id_ for item in accepted for id_ in (item.parts or [item.carrier_id])]
         await until(lambda: len(node.of("receipt")) == len(ids))
     assert ids == [f"node-{n}" for n in range(1, 8)]
     assert sorted(reports.states()) == [(id_, "delivered") for id_ in ids]
@@ -81,15 +83,15 @@ async def test_texts_ids_and_receipts(node: Node) -> None:
     await until(lambda: node.of("unbind"))
 
 
-async def test_a_payload(node: Node) -> None:
+async def test_node_smsc_receives_a_message_payload(node: Node) -> None:
     async with carrier_of(node.of("port")[0]["port"], long="payload") as carrier:
-        assert isinstance(await carrier.hand_over(parcel(WIDE)), Accepted)
+        assert isinstance(await carrier.send_message(outbound_message(WIDE)), Accepted)
     assert [event["text"] for event in node.of("text")] == [WIDE]
 
 
-async def test_a_wrong_password(node: Node) -> None:
+async def test_node_smsc_refuses_a_wrong_password(node: Node) -> None:
     async with carrier_of(node.of("port")[0]["port"], password="guess") as carrier:
-        outcome = await carrier.hand_over(parcel())
+        outcome = await carrier.send_message(outbound_message())
     assert isinstance(outcome, Deferred) and outcome.unreachable
     assert outcome.detail["text"] == "127.0.0.1 refused the bind: invalid password (ESME_RINVPASWD)"
 
@@ -97,7 +99,7 @@ async def test_a_wrong_password(node: Node) -> None:
 @pytest.mark.parametrize("node", ["unbind"], indirect=True)
 async def test_unbind_before_a_submit_is_answered_sends_nothing_twice(node: Node) -> None:
     async with carrier_of(node.of("port")[0]["port"]) as carrier:
-        outcome = await carrier.hand_over(parcel("one"))
+        outcome = await carrier.send_message(outbound_message("one"))
         assert isinstance(outcome, Accepted) and outcome.carrier_id == "node-1"
         await until(lambda: node.of("unbound") and len(node.of("bind")) == 2)
     assert [event["text"] for event in node.of("text")] == ["one"]

@@ -16,9 +16,9 @@ from heliograph.carriers.sms.smpp.pdu import (
     ShortMessage,
     SmppAddress,
 )
-from heliograph.carriers.sms.smpp.receipt import MESSAGE_STATES, issued_id, read_receipt
-from heliograph.carriers.sms.smpp.text import cut, fits, to_octets
-from heliograph.domain.phones.gsm import ALPHABET, EXTENSION, segment
+from heliograph.carriers.sms.smpp.receipt import MESSAGE_STATE_NAMES, normalize_submit_id, parse_receipt
+from heliograph.carriers.sms.smpp.text import encode_text, fits_single_part, split_into_parts
+from heliograph.domain.phones.gsm import ALPHABET, EXTENSION, count_segments
 from heliograph.domain.phones.sms_octets import GSM7, UCS2
 from heliograph.domain.setup.carrier_kinds import IdForm
 
@@ -27,8 +27,8 @@ FOREIGN = gsm0338.Codec()
 # -- texts -------------------------------------------------------------------------------------------------
 
 
-def test_the_whole_alphabet_is_as_a_foreign_codec_has_it() -> None:
-    assert to_octets(ALPHABET + EXTENSION) == (GSM7, FOREIGN.encode(ALPHABET + EXTENSION)[0])
+def test_gsm_alphabet_equals_a_foreign_codec() -> None:
+    assert encode_text(ALPHABET + EXTENSION) == (GSM7, FOREIGN.encode(ALPHABET + EXTENSION)[0])
 
 
 def from_octets(coding: int, octets: bytes) -> str:
@@ -40,20 +40,20 @@ wide_texts = st.text(st.sampled_from("aж😀€\U00010000\U0010ffff\ud7ff\ue000
 
 
 @given(st.one_of(gsm_texts, wide_texts, st.text(st.characters(exclude_categories=["Cs"]), max_size=300)))
-def test_no_character_breaks_and_the_parts_are_as_many_as_were_counted(text: str) -> None:
-    coding, octets = to_octets(text)
-    counted = segment(text)
+def test_text_parts_split_no_character_and_match_the_count(text: str) -> None:
+    coding, octets = encode_text(text)
+    counted = count_segments(text)
     assert {GSM7: "gsm7", UCS2: "ucs2"}[coding] == counted.encoding
-    assert fits(coding, octets) == (counted.udh == 1)
-    parts = cut(coding, octets)
+    assert fits_single_part(coding, octets) == (counted.udh == 1)
+    parts = split_into_parts(coding, octets)
     if counted.udh > 1:
         assert len(parts) == counted.udh
     assert "".join(from_octets(coding, part) for part in parts) == text  # each is whole by itself
     assert all(len(part) <= {GSM7: 153, UCS2: 134}[coding] for part in parts)
 
 
-def test_a_lone_surrogate_does_not_stop_a_message() -> None:
-    assert to_octets("ж\ud800") == (UCS2, "ж?".encode("utf-16-be"))
+def test_lone_surrogate_is_replaced() -> None:
+    assert encode_text("ж\ud800") == (UCS2, "ж?".encode("utf-16-be"))
 
 
 # -- senders -----------------------------------------------------------------------------------------------
@@ -74,7 +74,7 @@ def test_a_lone_surrogate_does_not_stop_a_message() -> None:
         ("\0\0", SmppAddress(0, 0, "")),
     ],
 )
-def test_sender_address(sender: str, address: SmppAddress) -> None:
+def test_sender_gives_its_address_type(sender: str, address: SmppAddress) -> None:
     assert sender_address(sender) == address
 
 
@@ -87,7 +87,7 @@ def delivered(text: str = "", *, esm_class: int = 4, coding: int = 0, **tlvs: by
         source=SmppAddress(1, 1, "447700900123"),
         destination=SmppAddress(5, 0, "ACME"),
         esm_class=esm_class,
-        coding=coding,
+        data_coding=coding,
         text=text.encode("utf-16-be" if coding == UCS2 else "latin-1"),
         tlvs={tags[name]: value for name, value in tlvs.items()},
     )
@@ -129,7 +129,7 @@ LINE = "id:7f sub:001 dlvrd:001 submit date:2611150930 done date:2611150931 stat
         (delivered("id:7f stat:ENROUTE", esm_class=0x20), "7f", "sent", {"state": "ENROUTE"}),
         (delivered("id:7f stat:DELIVRD", esm_class=0x44), "7f", "delivered", {"state": "DELIVRD"}),
         (delivered("id:7f stat:UNKNOWN"), "7f", "failed", {"state": "UNKNOWN"}),
-        (delivered("id:7f stat:BOUNCED"), "7f", "sent", {"text": "in a state of the carrier's own: BOUNCED"}),
+        (delivered("id:7f stat:BOUNCED"), "7f", "sent", {"text": "in a carrier-specific state: BOUNCED"}),
         (delivered(id=b"7f\0", state=b"\x02"), "7f", "delivered", {"state": "DELIVRD"}),
         (delivered(id=b"7f", state=b"\x05", error=b"\x03\0\x1b"), "7f", "failed", {"state": "UNDELIV", "err": "27"}),
         (delivered(id=b"7f", state=b"\x02", esm_class=0), "7f", "delivered", {}),  # only an SMSC can set the TLV
@@ -139,8 +139,10 @@ LINE = "id:7f sub:001 dlvrd:001 submit date:2611150930 done date:2611150931 stat
         (delivered("id:7f stat:DELIVRD", state=b"\x01"), "7f", "sent", {"state": "ENROUTE"}),  # the TLV is the surer
     ],
 )
-def test_read_receipt(sm: ShortMessage, id_: str, status: str, detail: dict[str, Any]) -> None:
-    receipt = read_receipt(sm, "same")
+def test_receipt_text_gives_the_expected_report(
+    sm: ShortMessage, id_: str, status: str, detail: dict[str, Any]
+) -> None:
+    receipt = parse_receipt(sm, "same")
     assert receipt
     assert (receipt[0], receipt[1].status) == (id_, status)
     assert receipt[1].detail | detail == receipt[1].detail
@@ -162,14 +164,14 @@ def test_read_receipt(sm: ShortMessage, id_: str, status: str, detail: dict[str,
         delivered(),
     ],
 )
-def test_what_is_no_receipt(sm: ShortMessage) -> None:
-    assert read_receipt(sm, "same") is None
+def test_message_that_is_no_receipt_gives_none(sm: ShortMessage) -> None:
+    assert parse_receipt(sm, "same") is None
 
 
-@pytest.mark.parametrize(("number", "state"), list(enumerate(MESSAGE_STATES)))
-def test_the_states_of_a_text_and_of_a_tlv_are_the_same(number: int, state: str) -> None:
-    by_text = read_receipt(delivered(f"id:7f stat:{state}"), "same")
-    assert by_text == read_receipt(delivered(id=b"7f", state=bytes((number,))), "same")
+@pytest.mark.parametrize(("number", "state"), list(enumerate(MESSAGE_STATE_NAMES)))
+def test_receipt_states_of_text_and_tlv_are_equal(number: int, state: str) -> None:
+    by_text = parse_receipt(delivered(f"id:7f stat:{state}"), "same")
+    assert by_text == parse_receipt(delivered(id=b"7f", state=bytes((number,))), "same")
     assert by_text and "own" not in by_text[1].detail["text"]
 
 
@@ -193,6 +195,6 @@ def test_the_states_of_a_text_and_of_a_tlv_are_the_same(number: int, state: str)
         ("hex", "1_0", delivered("id:1_0 stat:DELIVRD")),
     ],
 )
-def test_ids_meet_whatever_form_they_come_in(form: IdForm, issued: str, sm: ShortMessage) -> None:
-    receipt = read_receipt(sm, form)
-    assert receipt and receipt[0] == issued_id(issued, form)
+def test_receipt_ids_match_in_any_format(form: IdForm, issued: str, sm: ShortMessage) -> None:
+    receipt = parse_receipt(sm, form)
+    assert receipt and receipt[0] == normalize_submit_id(issued, form)

@@ -11,26 +11,26 @@ from hypothesis import strategies as st
 from smpplib import consts, smpp
 
 from heliograph.carriers.sms.smpp import command, status
-from heliograph.carriers.sms.smpp.compose import compose, sender_address
+from heliograph.carriers.sms.smpp.compose import build_submit_bodies, sender_address
 from heliograph.carriers.sms.smpp.pdu import (
     MESSAGE_PAYLOAD,
     MESSAGE_STATE,
     NETWORK_ERROR_CODE,
     PDU_MAX,
     RECEIPTED_MESSAGE_ID,
-    Frames,
-    Malformed,
+    MalformedPdu,
     Pdu,
+    PduReader,
     ShortMessage,
     SmppAddress,
-    bind_body,
+    decode_id,
     decode_short_message,
-    encode,
+    encode_bind,
+    encode_pdu,
     encode_short_message,
-    read_id,
 )
-from heliograph.carriers.sms.smpp.receipt import read_receipt
-from heliograph.domain.setup.carrier_kinds import Long
+from heliograph.carriers.sms.smpp.receipt import parse_receipt
+from heliograph.domain.setup.carrier_kinds import LongTextMode
 
 GOLDEN = Path(__file__).parent / "golden" / "smpp"
 PHONE = "+447700900123"
@@ -42,20 +42,20 @@ def golden(name: str) -> bytes:
     return bytes.fromhex(" ".join(line.partition("#")[0] for line in lines))
 
 
-def read(octets: bytes) -> Pdu:
-    (found,) = Frames().feed(octets)
-    return found
+def parse_one(octets: bytes) -> Pdu:
+    (pdu,) = PduReader().feed(octets)
+    return pdu
 
 
-def submits(sequence: int, sender: str, text: str, long: Long = "udh") -> list[bytes]:
-    bodies = compose(sender_address(sender), PHONE, text, reference=0x5C, long=long)
-    return [encode(command.SUBMIT_SM, sequence + place, body) for place, body in enumerate(bodies)]
+def submits(sequence: int, sender: str, text: str, long: LongTextMode = "udh") -> list[bytes]:
+    bodies = build_submit_bodies(sender_address(sender), PHONE, text, reference=0x5C, long_mode=long)
+    return [encode_pdu(command.SUBMIT_SM, sequence + position, body) for position, body in enumerate(bodies)]
 
 
 # -- golden files ------------------------------------------------------------------------------------------
 
 WRITTEN: dict[str, bytes] = {
-    "bind_transceiver": encode(command.BIND_TRANSCEIVER, 1, bind_body("acme", "s3cret", "SMPP")),
+    "bind_transceiver": encode_pdu(command.BIND_TRANSCEIVER, 1, encode_bind("acme", "s3cret", "SMPP")),
     "submit_sm_gsm7": submits(2, "ACME", "Hi @ € _")[0],
     "submit_sm_ucs2": submits(3, "+447700900999", "Grüße 😀 ж")[0],
     "submit_sm_short_code": submits(4, "60606", "Hi")[0],
@@ -63,13 +63,13 @@ WRITTEN: dict[str, bytes] = {
     "submit_sm_part_1": submits(6, "ACME", LONG)[0],
     "submit_sm_part_2": submits(6, "ACME", LONG)[1],
     "submit_sm_payload": submits(8, "ACME", LONG, "payload")[0],
-    "deliver_sm_resp": encode(command.DELIVER_SM | command.RESP, 1, b"\0"),
-    "deliver_sm_resp_again": encode(command.DELIVER_SM | command.RESP, 2, b"\0", status.RX_T_APPN),
-    "enquire_link": encode(command.ENQUIRE_LINK, 9),
-    "enquire_link_resp": encode(command.ENQUIRE_LINK | command.RESP, 9),
-    "unbind": encode(command.UNBIND, 10),
-    "unbind_resp": encode(command.UNBIND | command.RESP, 10),
-    "generic_nack": encode(command.GENERIC_NACK, 11, status=status.RINVCMDID),
+    "deliver_sm_resp": encode_pdu(command.DELIVER_SM | command.RESP, 1, b"\0"),
+    "deliver_sm_resp_again": encode_pdu(command.DELIVER_SM | command.RESP, 2, b"\0", status.RX_T_APPN),
+    "enquire_link": encode_pdu(command.ENQUIRE_LINK, 9),
+    "enquire_link_resp": encode_pdu(command.ENQUIRE_LINK | command.RESP, 9),
+    "unbind": encode_pdu(command.UNBIND, 10),
+    "unbind_resp": encode_pdu(command.UNBIND | command.RESP, 10),
+    "generic_nack": encode_pdu(command.GENERIC_NACK, 11, status=status.RINVCMDID),
 }
 READ = (
     *("bind_transceiver_resp", "submit_sm_resp", "submit_sm_resp_throttled"),
@@ -78,16 +78,16 @@ READ = (
 
 
 @pytest.mark.parametrize("name", WRITTEN)
-def test_written(name: str) -> None:
+def test_pdu_is_encoded_as_in_the_golden_file(name: str) -> None:
     assert WRITTEN[name].hex(" ") == golden(name).hex(" ")
 
 
-def test_read() -> None:
-    assert read(golden("bind_transceiver_resp")).status == 0
-    taken = read(golden("submit_sm_resp"))
-    assert (taken.command, taken.sequence, read_id(taken.body)) == (0x80000004, 2, "7f3a0001")
-    assert read(golden("submit_sm_resp_throttled")) == Pdu(0x80000004, 0x58, 3, b"")
-    assert decode_short_message(read(golden("deliver_sm_receipt_tlvs")).body) == ShortMessage(
+def test_pdu_is_decoded_from_the_golden_file() -> None:
+    assert parse_one(golden("bind_transceiver_resp")).status == 0
+    accepted = parse_one(golden("submit_sm_resp"))
+    assert (accepted.command, accepted.sequence, decode_id(accepted.body)) == (0x80000004, 2, "7f3a0001")
+    assert parse_one(golden("submit_sm_resp_throttled")) == Pdu(0x80000004, 0x58, 3, b"")
+    assert decode_short_message(parse_one(golden("deliver_sm_receipt_tlvs")).body) == ShortMessage(
         source=SmppAddress(1, 1, "447700900123"),
         destination=SmppAddress(5, 0, "ACME"),
         esm_class=4,
@@ -95,11 +95,11 @@ def test_read() -> None:
     )
     states = {}
     for name in ("receipt_text", "receipt_tlvs"):
-        receipt = read_receipt(decode_short_message(read(golden(f"deliver_sm_{name}")).body), "same")
+        receipt = parse_receipt(decode_short_message(parse_one(golden(f"deliver_sm_{name}")).body), "same")
         assert receipt
         states[receipt[0]] = receipt[1].detail["state"]
     assert states == {"7f3a0001": "DELIVRD", "7f3a0002": "UNDELIV"}
-    assert read_receipt(decode_short_message(read(golden("deliver_sm_inbound")).body), "same") is None
+    assert parse_receipt(decode_short_message(parse_one(golden("deliver_sm_inbound")).body), "same") is None
 
 
 def test_every_golden_file_is_used() -> None:
@@ -107,8 +107,8 @@ def test_every_golden_file_is_used() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in [*WRITTEN, *READ] if name.startswith(("submit_sm", "deliver_sm"))])
-def test_short_messages_come_back_as_they_were(name: str) -> None:
-    body = read(golden(name)).body
+def test_short_message_is_read_back_unchanged(name: str) -> None:
+    body = parse_one(golden(name)).body
     if len(body) > 20:
         assert encode_short_message(decode_short_message(body)) == body
 
@@ -151,23 +151,23 @@ SMPPLIB: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", SMPPLIB)
-def test_smpplib_reads_ours(name: str) -> None:
-    seen = smpplib_reads(WRITTEN[name])
-    assert {field: getattr(seen, field) for field in SMPPLIB[name]} == SMPPLIB[name]
-    assert seen.sequence == read(WRITTEN[name]).sequence
+def test_pdu_of_ours_is_read_by_smpplib(name: str) -> None:
+    observed = smpplib_reads(WRITTEN[name])
+    assert {field: getattr(observed, field) for field in SMPPLIB[name]} == SMPPLIB[name]
+    assert observed.sequence == parse_one(WRITTEN[name]).sequence
 
 
 @pytest.mark.parametrize("name", [name for name in SMPPLIB if "short_message" in SMPPLIB[name]])
-def test_smpplib_writes_the_same(name: str) -> None:
+def test_pdu_of_smpplib_equals_ours(name: str) -> None:
     fields = SMPPLIB[name]
     texts = {field: value.decode() for field, value in fields.items() if field.endswith("_addr")}
-    made = smpp.make_pdu("submit_sm", client=Sequence(), **fields | texts)
-    made.sequence = read(golden(name)).sequence
-    assert made.generate().hex(" ") == golden(name).hex(" ")
+    reference_pdu = smpp.make_pdu("submit_sm", client=Sequence(), **fields | texts)
+    reference_pdu.sequence = parse_one(golden(name)).sequence
+    assert reference_pdu.generate().hex(" ") == golden(name).hex(" ")
 
 
-def test_smpplib_s_receipt() -> None:
-    made = smpp.make_pdu(
+def test_receipt_of_smpplib_is_read() -> None:
+    reference_pdu = smpp.make_pdu(
         "deliver_sm",
         client=Sequence(),
         source_addr="447700900123",
@@ -177,7 +177,7 @@ def test_smpplib_s_receipt() -> None:
         receipted_message_id="42",
         message_state=3,
     )
-    receipt = read_receipt(decode_short_message(read(made.generate()).body), "same")
+    receipt = parse_receipt(decode_short_message(parse_one(reference_pdu.generate()).body), "same")
     assert receipt
     assert (receipt[0], receipt[1].status, receipt[1].detail["err"]) == ("42", "failed", "007")
 
@@ -199,20 +199,20 @@ def aiosmpplib_reads(octets: bytes) -> Any:
         ("submit_sm_payload", LONG, ACME),
     ],
 )
-def test_aiosmpplib_reads_ours(name: str, text: str, sender: tuple[Any, ...]) -> None:
-    seen = aiosmpplib_reads(WRITTEN[name])
-    assert (seen.short_message or seen.message_payload) == text
-    assert (seen.source.number, seen.source.ton, seen.source.npi) == sender
-    assert (seen.destination.number, seen.registered_delivery) == ("447700900123", 1)
+def test_pdu_of_ours_is_read_by_aiosmpplib(name: str, text: str, sender: tuple[Any, ...]) -> None:
+    observed = aiosmpplib_reads(WRITTEN[name])
+    assert (observed.short_message or observed.message_payload) == text
+    assert (observed.source.number, observed.source.ton, observed.source.npi) == sender
+    assert (observed.destination.number, observed.registered_delivery) == ("447700900123", 1)
     if "part" in name:
-        assert seen.get_segmentation_data() == (0x5C, int(name[-1]), 2)
+        assert observed.get_segmentation_data() == (0x5C, int(name[-1]), 2)
 
 
-def test_aiosmpplib_writes_the_same() -> None:
-    ours, theirs = PhoneNumber(*ACME), PhoneNumber("447700900123", TON.INTERNATIONAL, NPI.ISDN)
-    plain = aiosmpp.SubmitSm(sequence_num=2, short_message="Hi @ € _", source=ours, destination=theirs)
+def test_pdu_of_aiosmpplib_equals_ours() -> None:
+    our_address, theirs = PhoneNumber(*ACME), PhoneNumber("447700900123", TON.INTERNATIONAL, NPI.ISDN)
+    plain = aiosmpp.SubmitSm(sequence_num=2, short_message="Hi @ € _", source=our_address, destination=theirs)
     assert plain.pdu().hex(" ") == golden("submit_sm_gsm7").hex(" ")
-    payload = aiosmpp.SubmitSm(sequence_num=8, message_payload=LONG, source=ours, destination=theirs)
+    payload = aiosmpp.SubmitSm(sequence_num=8, message_payload=LONG, source=our_address, destination=theirs)
     assert payload.pdu().hex(" ") == golden("submit_sm_payload").hex(" ")
     bind = aiosmpp.BindTransceiver(sequence_num=1, system_id="acme", password="s3cret", system_type="SMPP")
     assert bind.pdu().hex(" ") == golden("bind_transceiver").hex(" ")
@@ -220,11 +220,11 @@ def test_aiosmpplib_writes_the_same() -> None:
     assert nack.pdu().hex(" ") == golden("generic_nack").hex(" ")
 
 
-def test_aiosmpplib_s_receipt() -> None:
+def test_receipt_of_aiosmpplib_is_read() -> None:
     line = aiosmpp.DeliverSm.encode_receipt(
         {"id": "9f", "sub": 1, "stat": "REJECTD", "err": 11, "text": "stat:DELIVRD"}
     )
-    made = aiosmpp.DeliverSm(
+    reference_pdu = aiosmpp.DeliverSm(
         sequence_num=1,
         short_message=line,
         source=PhoneNumber("447700900123"),
@@ -232,7 +232,7 @@ def test_aiosmpplib_s_receipt() -> None:
         esm_class=4,
         optional_params=[OptionalParam(RECEIPTED_MESSAGE_ID, "9f")],
     )
-    receipt = read_receipt(decode_short_message(read(made.pdu()).body), "same")
+    receipt = parse_receipt(decode_short_message(parse_one(reference_pdu.pdu()).body), "same")
     assert receipt
     assert (receipt[0], receipt[1].status, receipt[1].detail["state"]) == ("9f", "failed", "REJECTD")
 
@@ -241,15 +241,15 @@ def test_aiosmpplib_s_receipt() -> None:
 
 
 @given(st.binary(max_size=400))
-@example(read(golden("deliver_sm_receipt_tlvs")).body[:-1])
+@example(parse_one(golden("deliver_sm_receipt_tlvs")).body[:-1])
 @example(b"\0" * 17)
 @example(b"\0" * 16 + b"\xff")
 def test_any_body_is_read_or_malformed(body: bytes) -> None:
     try:
         sm = decode_short_message(body)
-    except Malformed:
+    except MalformedPdu:
         return
-    read_receipt(sm, "same")
+    parse_receipt(sm, "same")
 
 
 @given(st.sampled_from([*WRITTEN, *READ]), st.data())
@@ -258,49 +258,49 @@ def test_a_changed_pdu_is_read_or_malformed(name: str, data: st.DataObject) -> N
     for _ in range(data.draw(st.integers(1, 4))):
         octets[data.draw(st.integers(0, len(octets) - 1))] = data.draw(st.integers(0, 255))
     try:
-        for found in Frames().feed(bytes(octets)):
-            read_receipt(decode_short_message(found.body), "decimal")
-    except Malformed:
+        for pdu in PduReader().feed(bytes(octets)):
+            parse_receipt(decode_short_message(pdu.body), "decimal")
+    except MalformedPdu:
         pass
 
 
 @given(st.lists(st.sampled_from([*WRITTEN]), max_size=5), st.integers(1, 40))
 def test_frames_do_not_depend_on_how_they_arrive(names: list[str], size: int) -> None:
     octets = b"".join(WRITTEN[name] for name in names)
-    frames = Frames()
-    found = [one for start in range(0, len(octets), size) for one in frames.feed(octets[start : start + size])]
-    assert b"".join(encode(one.command, one.sequence, one.body, one.status) for one in found) == octets
+    frames = PduReader()
+    pdus = [pdu for start in range(0, len(octets), size) for pdu in frames.feed(octets[start : start + size])]
+    assert b"".join(encode_pdu(pdu.command, pdu.sequence, pdu.body, pdu.status) for pdu in pdus) == octets
 
 
 @pytest.mark.parametrize("length", [0, 15, PDU_MAX + 1, 0xFFFFFFFF])
-def test_an_impossible_length_ends_it_after_what_was_good(length: int) -> None:
-    feed = Frames().feed(WRITTEN["unbind"] + length.to_bytes(4) + bytes(12))
+def test_impossible_length_ends_reading_after_the_valid_pdus(length: int) -> None:
+    feed = PduReader().feed(WRITTEN["unbind"] + length.to_bytes(4) + bytes(12))
     assert next(feed).command == command.UNBIND
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedPdu):
         next(feed)
 
 
-def test_a_truncated_tlv_is_left_out() -> None:
-    body = read(golden("deliver_sm_receipt_tlvs")).body
+def test_truncated_tlv_is_ignored() -> None:
+    body = parse_one(golden("deliver_sm_receipt_tlvs")).body
     assert NETWORK_ERROR_CODE not in decode_short_message(body[:-1]).tlvs
     assert MESSAGE_PAYLOAD not in decode_short_message(body + b"\x04\x24\xff\xff" + b"x" * 10).tlvs
 
 
-def test_a_nul_is_not_sent() -> None:
+def test_nul_character_is_not_sent() -> None:
     with pytest.raises(ValueError, match="a NUL") as caught:
-        bind_body("acme", "s3\0cret", "")
+        encode_bind("acme", "s3\0cret", "")
     assert "cret" not in str(caught.value)
-    assert read_id(b"abc\0def") == "abc"
+    assert decode_id(b"abc\0def") == "abc"
 
 
 # -- statuses ----------------------------------------------------------------------------------------------
 
 
-def test_the_table_of_statuses() -> None:
+def test_status_table_is_complete() -> None:
     theirs = {
         value: name.removeprefix("SMPP_") for name, value in vars(consts).items() if name.startswith("SMPP_ESME_R")
     }
-    assert {number: name for number, (name, _, _) in status.STATUSES.items()} == theirs
+    assert {number: name for number, (name, _, _) in status.STATUS_TABLE.items()} == theirs
 
 
 @pytest.mark.parametrize(
@@ -314,5 +314,5 @@ def test_the_table_of_statuses() -> None:
         (0x0400, "deferred", "a carrier-specific error (0x00000400)"),
     ],
 )
-def test_what_a_status_means(number: int, verdict: str, words: str) -> None:
-    assert (status.verdict(number), status.words(number)) == (verdict, words)
+def test_status_gives_the_expected_outcome(number: int, verdict: str, words: str) -> None:
+    assert (status.verdict_for(number), status.describe(number)) == (verdict, words)

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heliograph.carriers.contract import Parcel
+from heliograph.carriers.contract import OutboundMessage
 from heliograph.carriers.email import connection_pool, smtp
-from heliograph.carriers.email.connection_pool import PoolLimits, Prepared
+from heliograph.carriers.email.connection_pool import PoolLimits, PreparedMail
 from heliograph.carriers.email.relay import Relay
 from heliograph.carriers.email.smtp import Destination, Login, SmtpOptions, SmtpSession, Timeouts
-from heliograph.carriers.email.tls_policy import Tls
-from heliograph.carriers.email.wire import wire_form
+from heliograph.carriers.email.tls_policy import TlsMode
+from heliograph.carriers.email.wire import dot_stuffed
 from heliograph.domain.delivery.outcome import Accepted, Deferred, Outcome, Refused
 from heliograph.domain.setup.carrier_kinds import RelayOptions
 from tests.carriers.smtp_peer import DROP, HANG, OFFERS, Authority, Peer, Script, end_of_mail
@@ -32,13 +32,15 @@ NO_PIPELINING = tuple(offer for offer in OFFERS if offer != "PIPELINING")
 CA = Authority()
 
 
-async def opened(peer: Peer, tls: Tls = "none", **smtp_options: Any) -> SmtpSession:
+async def opened(peer: Peer, tls: TlsMode = "none", **smtp_options: Any) -> SmtpSession:
     session = await open_to(peer, tls, **smtp_options)
     assert isinstance(session, SmtpSession), session
     return session
 
 
-async def open_to(peer: Peer, tls: Tls = "none", host: str = "mx.test", **smtp_options: Any) -> SmtpSession | Deferred:
+async def open_to(
+    peer: Peer, tls: TlsMode = "none", host: str = "mx.test", **smtp_options: Any
+) -> SmtpSession | Deferred:
     destination = Destination(host=host, address=peer.host, port=peer.port, tls=tls)
     return await SmtpSession.open(destination, SmtpOptions(**{"helo": "us.test", "timeouts": PATIENT, **smtp_options}))
 
@@ -60,13 +62,13 @@ async def relay_to(
         await relay.close()
 
 
-async def prepare(parcel: Parcel) -> Prepared:
-    return Prepared(envelope_from="from@y.test", chunks=lambda: [BODY], size=len(BODY))
+async def prepare(message: OutboundMessage) -> PreparedMail:
+    return PreparedMail(envelope_from="from@y.test", chunks=lambda: [BODY], size=len(BODY))
 
 
-def parcel(number: int = 1) -> Parcel:
+def outbound_message(number: int = 1) -> OutboundMessage:
     address = f"to{number}@x.test"
-    return Parcel(message_id="eml_1", position=3, address=address, content=b"{}", attempt=0)
+    return OutboundMessage(message_id="eml_1", position=3, address=address, content=b"{}", attempt=0)
 
 
 # -- the mail on the wire ----------------------------------------------------------------------------------
@@ -98,24 +100,24 @@ def unstuffed(wire: bytes) -> bytes:
 
 @pytest.mark.parametrize("mail", MAILS)
 def test_wire_form_is_the_same_wherever_the_chunks_end(mail: bytes) -> None:
-    whole = b"".join(wire_form([mail]))
-    assert unstuffed(whole) == normal(mail)
+    full_mail = b"".join(dot_stuffed([mail]))
+    assert unstuffed(full_mail) == normal(mail)
     for first in range(len(mail) + 1):
         for second in range(first, len(mail) + 1):
-            assert b"".join(wire_form([mail[:first], mail[first:second], mail[second:]])) == whole
-    assert b"".join(wire_form(mail[at : at + 1] for at in range(len(mail)))) == whole
+            assert b"".join(dot_stuffed([mail[:first], mail[first:second], mail[second:]])) == full_mail
+    assert b"".join(dot_stuffed(mail[at : at + 1] for at in range(len(mail)))) == full_mail
 
 
 @given(st.lists(SNIPPETS.map(b"".join), max_size=6))
-def test_only_our_dot_ends_the_mail(chunks: list[bytes]) -> None:
-    wire = b"".join(wire_form(chunks))
+def test_mail_body_dots_are_stuffed(chunks: list[bytes]) -> None:
+    wire = b"".join(dot_stuffed(chunks))
     assert unstuffed(wire) == normal(b"".join(chunks))
     ended = wire + b".\r\n"
     for lenient in (False, True):
         assert end_of_mail(ended, lenient) == (len(wire), len(ended))
 
 
-async def test_a_mail_arrives_as_it_is() -> None:
+async def test_mail_arrives_unchanged() -> None:
     async with Peer() as peer:
         session = await opened(peer)
         outcome = await send(session)
@@ -132,7 +134,7 @@ async def test_a_mail_arrives_as_it_is() -> None:
     ]  # fmt: skip
 
 
-async def test_a_big_mail_arrives_as_it_is() -> None:
+async def test_large_mail_arrives_unchanged() -> None:
     chunk = (b"." + b"x" * 74 + b"\r\n") * 1000
     async with Peer() as peer:
         session = await opened(peer)
@@ -143,11 +145,11 @@ async def test_a_big_mail_arrives_as_it_is() -> None:
 
 
 async def test_a_mail_is_read_only_as_fast_as_it_leaves() -> None:
-    taken: list[int] = []
+    accepted: list[int] = []
 
     def chunks() -> Iterator[bytes]:
         for number in range(1000):  # 64 MB
-            taken.append(number)
+            accepted.append(number)
             yield b"x" * 65_534 + b"\r\n"
 
     async with Peer({"body": HANG}) as peer:
@@ -155,10 +157,10 @@ async def test_a_mail_is_read_only_as_fast_as_it_leaves() -> None:
         outcome = await session.send("from@y.test", "to@x.test", chunks(), 1)
     assert isinstance(outcome, Deferred)
     assert "uncertain" not in outcome.detail
-    assert len(taken) < 300  # what the system's socket buffers hold
+    assert len(accepted) < 300  # what the system's socket buffers hold
 
 
-async def test_a_mail_that_cannot_be_read_leaves_nothing_behind() -> None:
+async def test_unreadable_mail_leaves_no_connection_behind() -> None:
     def torn() -> Iterator[bytes]:
         yield b"Subject: half\r\n"
         raise OSError("disk")
@@ -167,7 +169,7 @@ async def test_a_mail_that_cannot_be_read_leaves_nothing_behind() -> None:
         session = await opened(peer)
         with pytest.raises(OSError, match="disk"):
             await session.send("from@y.test", "to@x.test", torn(), 100)
-        assert not session.usable
+        assert not session.is_usable
         await asyncio.sleep(0.02)
     assert peer.received == []
 
@@ -195,14 +197,14 @@ async def test_without_pipelining_each_command_waits_for_its_reply() -> None:
 
 
 @pytest.mark.parametrize("offers", [OFFERS, NO_PIPELINING])
-async def test_after_a_refusal_the_connection_serves_again(offers: tuple[str, ...]) -> None:
+async def test_connection_is_reused_after_a_refusal(offers: tuple[str, ...]) -> None:
     script: Script = {"rcpt": ["550 5.1.1 no such user", "250 ok"]}
     if offers == OFFERS:
         script["data"] = ["503 5.5.1 no", "354 go on"]
     async with Peer(script, offers=offers) as peer:
         session = await opened(peer)
         refused = await send(session)
-        assert session.usable
+        assert session.is_usable
         accepted = await send(session)
         session.abort()
     assert isinstance(refused, Refused)
@@ -223,7 +225,7 @@ async def test_after_a_refusal_the_connection_serves_again(offers: tuple[str, ..
         ("550 <bob@other.test>: mailbox full", False, None),
     ],
 )
-async def test_a_reply_about_another_address_silences_nobody(reply: str, bounced: bool, reason: str | None) -> None:
+async def test_reply_about_another_address_suppresses_nobody(reply: str, bounced: bool, reason: str | None) -> None:
     async with Peer({"rcpt": reply}) as peer:
         outcome = await send(await opened(peer))
     assert isinstance(outcome, Refused)
@@ -234,7 +236,7 @@ async def test_a_354_without_a_recipient_is_answered_with_a_hang_up() -> None:
     async with Peer({"rcpt": "550 5.1.1 no such user"}) as peer:
         session = await opened(peer)
         outcome = await send(session)
-        assert not session.usable
+        assert not session.is_usable
         await asyncio.sleep(0.02)
     assert isinstance(outcome, Refused)
     assert outcome.detail["enhanced"] == "5.1.1"
@@ -249,7 +251,7 @@ async def test_an_old_server_is_greeted_with_helo() -> None:
     assert peer.lines[:3] == ["EHLO us.test", "HELO us.test", "MAIL FROM:<from@y.test>"]
 
 
-async def test_without_a_name_the_address_is_said() -> None:
+async def test_ehlo_without_a_host_name_uses_the_address() -> None:
     async with Peer() as peer:
         (await opened(peer, helo=None)).abort()
     assert peer.lines == ["EHLO [127.0.0.1]"]
@@ -270,13 +272,13 @@ async def test_without_a_name_the_address_is_said() -> None:
         (OFFERS, "to\x00@x.test", False, "5.1.3"),
     ],
 )
-async def test_a_misfit_is_refused_without_asking(
+async def test_mail_that_the_server_cannot_accept_is_refused_locally(
     offers: tuple[str, ...], recipient: str, utf8: bool, enhanced: str
 ) -> None:
     async with Peer(offers=offers) as peer:
         session = await opened(peer)
         outcome = await send(session, recipient=recipient, utf8=utf8)
-        assert session.usable
+        assert session.is_usable
         session.abort()
     assert isinstance(outcome, Refused)
     assert not outcome.bounced
@@ -309,12 +311,12 @@ async def test_an_international_address_is_announced(offers: tuple[str, ...], pa
 @pytest.mark.parametrize("offers", [OFFERS, NO_PIPELINING])
 @pytest.mark.parametrize("how", [DROP, HANG, "421 4.3.2 closing"])
 @pytest.mark.parametrize("verb", ["connect", "ehlo", "mail", "rcpt", "data", "final"])
-async def test_a_break_at_any_verb_is_deferred(verb: str, how: str, offers: tuple[str, ...]) -> None:
+async def test_connection_lost_at_any_command_is_deferred(verb: str, how: str, offers: tuple[str, ...]) -> None:
     async with Peer({verb: how}, offers=offers) as peer:
         session = await open_to(peer, timeouts=SHORT if how == HANG else PATIENT)
         outcome = await send(session) if isinstance(session, SmtpSession) else session
         if isinstance(session, SmtpSession):
-            assert not session.usable
+            assert not session.is_usable
     assert isinstance(outcome, Deferred)
     unanswered = how != "421 4.3.2 closing"
     assert outcome.detail.get("uncertain", False) == (verb == "final" and unanswered)
@@ -324,17 +326,17 @@ async def test_a_break_at_any_verb_is_deferred(verb: str, how: str, offers: tupl
 
 
 @pytest.mark.parametrize("how", [DROP, HANG])
-async def test_a_break_inside_the_mail_is_no_uncertain_one(how: str) -> None:
+async def test_connection_lost_inside_the_mail_is_not_uncertain(how: str) -> None:
     async with Peer({"body": how}) as peer:
         session = await opened(peer, timeouts=SHORT if how == HANG else PATIENT)
         outcome = await session.send("from@y.test", "to@x.test", [b"x" * 998 + b"\r\n"] * 50_000, 1)
-        assert not session.usable
+        assert not session.is_usable
     assert isinstance(outcome, Deferred)
     assert "uncertain" not in outcome.detail
     assert "(at body)" in outcome.detail["text"] and outcome.detail["trouble"] == "unreachable"
 
 
-async def test_nobody_listens() -> None:
+async def test_connection_to_a_closed_port_is_deferred() -> None:
     async with Peer() as peer:
         pass
     outcome = await open_to(peer)
@@ -347,7 +349,7 @@ async def test_a_reply_before_the_end_of_the_mail_is_a_refusal() -> None:
     async with Peer({"data": b"354 go on\r\n552 5.3.4 too much\r\n"}) as peer:
         session = await opened(peer)
         outcome = await session.send("from@y.test", "to@x.test", [b"x" * 1000 + b"\r\n"] * 5000, 10)
-        assert not session.usable
+        assert not session.is_usable
     assert isinstance(outcome, Refused)
     assert outcome.detail["enhanced"] == "5.3.4"
 
@@ -363,22 +365,22 @@ async def test_a_250_before_the_end_of_the_mail_is_no_acceptance() -> None:
 # -- hostile servers ---------------------------------------------------------------------------------------
 
 HOSTILE: list[tuple[Script, str]] = [
-    ({"connect": b"220 " + b"x" * 1_000_000}, "an endless line"),
-    ({"connect": b"220 " + b"x" * 3000 + b"\r\n"}, "more than a reply may hold"),
-    ({"connect": b"220-x\r\n" * 100_000}, "more than a reply may hold"),
-    ({"ehlo": b"250-X-Y\r\n" * 5000 + b"250 ok\r\n"}, "more than a reply may hold"),
-    ({"connect": b"HTTP/1.1 400 Bad Request\r\n\r\n"}, "did not answer in SMTP"),
-    ({"connect": bytes(range(256)) * 40}, "did not answer in SMTP"),
-    ({"mail": b"250-slow\r\n", "rcpt": HANG}, "silent"),
-    ({"rcpt": "२५० ok"}, "did not answer in SMTP"),
+    ({"connect": b"220 " + b"x" * 1_000_000}, "a line that is too long"),
+    ({"connect": b"220 " + b"x" * 3000 + b"\r\n"}, "a reply that is too long"),
+    ({"connect": b"220-x\r\n" * 100_000}, "a reply that is too long"),
+    ({"ehlo": b"250-X-Y\r\n" * 5000 + b"250 ok\r\n"}, "a reply that is too long"),
+    ({"connect": b"HTTP/1.1 400 Bad Request\r\n\r\n"}, "sent an invalid SMTP reply"),
+    ({"connect": bytes(range(256)) * 40}, "sent an invalid SMTP reply"),
+    ({"mail": b"250-slow\r\n", "rcpt": HANG}, "did not respond"),
+    ({"rcpt": "२५० ok"}, "sent an invalid SMTP reply"),
 ]
 
 
 @pytest.mark.parametrize(("script", "words"), HOSTILE)
-async def test_a_hostile_server_is_left_soon(script: Script, words: str) -> None:
+async def test_hostile_server_is_disconnected_soon(script: Script, words: str) -> None:
     async with Peer(script) as peer:
         async with asyncio.timeout(60):  # and not never
-            session = await open_to(peer, timeouts=SHORT if words == "silent" else PATIENT)
+            session = await open_to(peer, timeouts=SHORT if words == "did not respond" else PATIENT)
             outcome = await send(session) if isinstance(session, SmtpSession) else session
     assert isinstance(outcome, Deferred)
     assert words in outcome.detail["text"]
@@ -386,12 +388,12 @@ async def test_a_hostile_server_is_left_soon(script: Script, words: str) -> None
     assert peer.received == []
 
 
-async def test_replies_that_nobody_asked_for_are_not_hoarded() -> None:
+async def test_unsolicited_replies_are_not_buffered() -> None:
     async with Peer({"ehlo": b"250-peer\r\n250 HELP\r\n" + b"250 more\r\n" * 100_000}) as peer:
         session = await opened(peer)
         await asyncio.sleep(0.05)
-        assert not session.usable
-        assert len(session._wire._replies) <= 8
+        assert not session.is_usable
+        assert len(session._connection._replies) <= 8
         assert isinstance(await send(session), Deferred)
     assert peer.received == []
 
@@ -399,7 +401,7 @@ async def test_replies_that_nobody_asked_for_are_not_hoarded() -> None:
 @pytest.mark.parametrize(
     "script", [{"rcpt": "550 5.1.1 nö\x1b[31m\u2028 " + "z" * 1000}, {"rcpt": b"550 \xff\xfe\x00\r\n"}]
 )
-async def test_odd_characters_in_a_reply_are_tamed(script: Script) -> None:
+async def test_control_characters_in_a_reply_are_replaced(script: Script) -> None:
     async with Peer(script) as peer:
         session = await opened(peer)
         outcome = await send(session)
@@ -430,7 +432,7 @@ STRANGER, _ = Authority().server("mx.test")
         ("none", GOOD, None),
     ],
 )
-async def test_starttls(tls: Tls, server: ssl.SSLContext | None, expected: object) -> None:
+async def test_starttls_encrypts_the_session(tls: TlsMode, server: ssl.SSLContext | None, expected: object) -> None:
     async with Peer(tls=server) as peer:
         session = await open_to(peer, tls, roots=CA.trusted())
         if expected is Deferred:
@@ -446,7 +448,7 @@ async def test_starttls(tls: Tls, server: ssl.SSLContext | None, expected: objec
 
 
 @pytest.mark.parametrize(("server", "good"), [(GOOD, True), (STRANGER, False), (OTHER_NAME, False)])
-async def test_implicit_tls(server: ssl.SSLContext, good: bool) -> None:
+async def test_implicit_tls_encrypts_the_session(server: ssl.SSLContext, good: bool) -> None:
     async with Peer(tls=server, implicit=True) as peer:
         session = await open_to(peer, "implicit", roots=CA.trusted())
         assert isinstance(session, SmtpSession) == good
@@ -458,7 +460,7 @@ async def test_implicit_tls(server: ssl.SSLContext, good: bool) -> None:
 
 @pytest.mark.parametrize(("tls", "goes_on"), [("opportunistic", True), ("verified", False)])
 @pytest.mark.parametrize("answer", ["454 4.7.0 not now", DROP, "220 go on\r\n250-injected\r\n250 PIPELINING"])
-async def test_starttls_that_fails(answer: str, tls: Tls, goes_on: bool) -> None:
+async def test_failing_starttls_gives_the_expected_outcome(answer: str, tls: TlsMode, goes_on: bool) -> None:
     """Opportunistic goes on in the clear; what is injected before the handshake is never believed."""
     async with Peer({"starttls": answer}, tls=GOOD) as peer:
         session = await open_to(peer, tls, roots=CA.trusted())
@@ -472,7 +474,7 @@ async def test_starttls_that_fails(answer: str, tls: Tls, goes_on: bool) -> None
             session.abort()
 
 
-async def test_what_is_offered_before_tls_does_not_count_after() -> None:
+async def test_capabilities_before_tls_are_discarded() -> None:
     async with Peer({"ehlo": ["250-peer\n250-STARTTLS\n250 PIPELINING", "250 peer"]}, tls=GOOD) as peer:
         session = await opened(peer, "opportunistic")
         assert isinstance(await send(session), Accepted)
@@ -485,13 +487,13 @@ async def test_what_is_offered_before_tls_does_not_count_after() -> None:
 LOGIN = Login(username="üser", password="pass\tword")
 
 
-async def test_auth_plain() -> None:
+async def test_auth_plain_sends_the_credentials() -> None:
     async with Peer(offers=(*OFFERS, "AUTH LOGIN PLAIN")) as peer:
         (await opened(peer, login=LOGIN)).abort()
     assert base64.b64decode(peer.lines[-1].removeprefix("AUTH PLAIN ")).decode() == "\0üser\0pass\tword"
 
 
-async def test_auth_login() -> None:
+async def test_auth_login_sends_the_credentials() -> None:
     async with Peer(offers=(*OFFERS, "AUTH LOGIN CRAM-MD5")) as peer:
         (await opened(peer, login=LOGIN)).abort()
     assert peer.lines[1] == "AUTH LOGIN"
@@ -507,7 +509,7 @@ async def test_auth_login() -> None:
         ("HELP", {}, "neither AUTH PLAIN nor AUTH LOGIN", "account"),
     ],
 )
-async def test_a_login_that_fails_is_deferred(offer: str, script: Script, words: str, trouble: str | None) -> None:
+async def test_failed_login_is_deferred(offer: str, script: Script, words: str, trouble: str | None) -> None:
     async with Peer(script, offers=(offer,)) as peer:
         outcome = await open_to(peer, login=LOGIN)
     assert isinstance(outcome, Deferred)
@@ -517,7 +519,7 @@ async def test_a_login_that_fails_is_deferred(offer: str, script: Script, words:
 
 @pytest.mark.parametrize(("tls", "told"), [("none", False), ("verified", True)])
 async def test_a_public_relay_gets_the_password_only_inside_tls(
-    tls: Tls, told: bool, monkeypatch: pytest.MonkeyPatch
+    tls: TlsMode, told: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(smtp, "is_denied", lambda address: False)  # as if the relay had a public address
     async with Peer(offers=(*OFFERS, "AUTH PLAIN"), tls=GOOD) as peer:
@@ -528,7 +530,7 @@ async def test_a_public_relay_gets_the_password_only_inside_tls(
     assert any(line.startswith("AUTH") for line in peer.lines) == told
 
 
-def test_a_password_is_not_shown() -> None:
+def test_password_is_not_in_details_or_logs() -> None:
     assert "pass" not in repr(SmtpOptions(login=LOGIN))
 
 
@@ -536,9 +538,9 @@ def test_a_password_is_not_shown() -> None:
 
 
 @pytest.mark.parametrize("final", [True, False])
-async def test_a_relays_250(final: bool) -> None:
+async def test_250_of_a_relay_is_delivered_only_if_final(final: bool) -> None:
     async with Peer() as peer, relay_to(peer, final=final) as relay:
-        outcome = await relay.hand_over(parcel())
+        outcome = await relay.send_message(outbound_message())
     assert isinstance(outcome, Accepted)
     assert outcome.delivered == final
     assert outcome.carrier_id == "eml_1/3"
@@ -551,71 +553,71 @@ async def test_a_relays_250(final: bool) -> None:
 
 @pytest.mark.parametrize("final", [True, False])
 @pytest.mark.parametrize("verb", ["mail", "rcpt", "data", "final"])
-async def test_a_refusal_is_the_inboxs_only_if_its_own_server_refused_the_recipient_or_the_mail(
-    verb: str, final: bool
-) -> None:
+async def test_refusal_is_attributed_to_the_inbox_only_from_its_own_server(verb: str, final: bool) -> None:
     async with Peer({verb: "554 5.7.1 blocked"}) as peer, relay_to(peer, final=final) as relay:
-        outcome = await relay.hand_over(parcel())
+        outcome = await relay.send_message(outbound_message())
     assert isinstance(outcome, Refused)
     assert (outcome.bounced, outcome.by_inbox) == (False, final and verb != "mail")
 
 
 @pytest.mark.parametrize(("tls", "implicit"), [("starttls", False), ("tls", True)])
-async def test_a_relay_with_tls_and_login(tls: str, implicit: bool) -> None:
+async def test_relay_with_tls_and_login_accepts_the_mail(tls: str, implicit: bool) -> None:
     async with (
         Peer(tls=GOOD, implicit=implicit, offers=(*OFFERS, "AUTH PLAIN")) as peer,
         relay_to(peer, tls=tls, username="u", password="p") as relay,
     ):
-        outcome = await relay.hand_over(parcel())
+        outcome = await relay.send_message(outbound_message())
     assert isinstance(outcome, Accepted)
     assert outcome.detail["tls"] == "TLSv1.3 verified"
 
 
-async def test_one_connection_serves_mail_after_mail_and_says_goodbye() -> None:
+async def test_one_connection_sends_several_mails_and_quits() -> None:
     async with Peer() as peer:
         async with relay_to(peer) as relay:
             for number in range(5):
-                assert isinstance(await relay.hand_over(parcel(number)), Accepted)
+                assert isinstance(await relay.send_message(outbound_message(number)), Accepted)
         assert peer.talks == [["ehlo", *["mail", "rcpt", "data", "final"] * 5, "quit"]]
     assert [mail.recipient for mail in peer.received] == [f"to{number}@x.test" for number in range(5)]
 
 
-async def test_connections_are_limited() -> None:
+async def test_connections_to_a_host_are_limited() -> None:
     async with Peer(final_delay=0.01) as peer, relay_to(peer, connections=3) as relay:
-        outcomes = await asyncio.gather(*(relay.hand_over(parcel(number)) for number in range(20)))
+        outcomes = await asyncio.gather(*(relay.send_message(outbound_message(number)) for number in range(20)))
     assert all(isinstance(outcome, Accepted) for outcome in outcomes)
-    assert (peer.most, len(peer.talks)) == (3, 3)
+    assert (peer.most_connections, len(peer.talks)) == (3, 3)
     assert len({mail.recipient for mail in peer.received}) == 20
 
 
-async def test_who_waits_too_long_for_a_connection_comes_again() -> None:
-    limits = PoolLimits(queue_s=0.1)
+async def test_mail_waiting_too_long_for_a_connection_is_deferred() -> None:
+    limits = PoolLimits(queue_timeout_s=0.1)
     async with Peer(final_delay=0.4) as peer, relay_to(peer, connections=1, limits=limits) as relay:
-        first, second, third = await asyncio.gather(*(relay.hand_over(parcel(number)) for number in (1, 2, 3)))
+        first, second, third = await asyncio.gather(
+            *(relay.send_message(outbound_message(number)) for number in (1, 2, 3))
+        )
     assert isinstance(first, Accepted)
     assert isinstance(second, Accepted)  # its turn comes next, however long that takes
     assert isinstance(third, Deferred) and third.held
-    assert "busy" in third.detail["text"]
+    assert "connections of ours" in third.detail["text"]
 
 
-async def test_an_idle_connection_is_ended_after_a_while() -> None:
-    async with Peer() as peer, relay_to(peer, limits=PoolLimits(idle_s=0.05)) as relay:
-        await relay.hand_over(parcel())
+async def test_idle_connection_is_closed_after_a_timeout() -> None:
+    async with Peer() as peer, relay_to(peer, limits=PoolLimits(idle_timeout_s=0.05)) as relay:
+        await relay.send_message(outbound_message())
         async with asyncio.timeout(60):
             while peer.talks[0][-1] != "quit":
                 await asyncio.sleep(0.01)
         assert relay._pool._hosts == {}
-        await relay.hand_over(parcel())
+        await relay.send_message(outbound_message())
         assert len(peer.talks) == 2
 
 
 @pytest.mark.parametrize("last_word", [DROP, "421 4.4.2 idle for too long", "250 2.0.0 ok\r\n421 4.4.2 goodbye"])
-async def test_a_connection_that_ended_while_it_waited_is_made_anew(last_word: str) -> None:
+async def test_idle_connection_closed_by_the_server_is_replaced(last_word: str) -> None:
     script: Script = {"final": ["250 ok", "250 ok"], "mail": ["250 ok", last_word, "250 ok"]}
     if last_word.startswith("250"):
         script = {"final": [last_word, "250 ok"]}
     async with Peer(script) as peer, relay_to(peer) as relay:
-        first, second = [await relay.hand_over(parcel(number)) for number in (1, 2)]
+        first, second = [await relay.send_message(outbound_message(number)) for number in (1, 2)]
     assert isinstance(first, Accepted)
     assert isinstance(second, Accepted), second
     assert len(peer.talks) == 2
@@ -623,38 +625,38 @@ async def test_a_connection_that_ended_while_it_waited_is_made_anew(last_word: s
 
 
 @pytest.mark.parametrize("verb", ["connect", "ehlo", "mail", "rcpt", "data", "final"])
-async def test_421_pauses_the_host(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_421_reply_pauses_the_host(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
     script: Script = {verb: ["421 4.3.2 closing", "354 go on" if verb == "data" else "250 ok"]}
-    async with Peer(script) as peer, relay_to(peer, limits=PoolLimits(pause_s=600)) as relay:
-        first = await relay.hand_over(parcel())
-        during = await relay.hand_over(parcel())
-        asked = len(peer.talks)
+    async with Peer(script) as peer, relay_to(peer, limits=PoolLimits(host_pause_s=600)) as relay:
+        first = await relay.send_message(outbound_message())
+        during = await relay.send_message(outbound_message())
+        connections_before = len(peer.talks)
         later = asyncio.get_running_loop().time() + 601
         monkeypatch.setattr(connection_pool, "_now", lambda: later)
-        after = await relay.hand_over(parcel())
+        after = await relay.send_message(outbound_message())
     assert isinstance(first, Deferred)
     assert first.detail["code"] == "421"
     assert isinstance(during, Deferred)
     assert "pause: 421 4.3.2 closing" in during.detail["text"]
-    assert asked == 1
+    assert connections_before == 1
     assert isinstance(after, Accepted)
     assert len(peer.talks) == 2
 
 
-async def test_other_refusals_do_not_pause() -> None:
+async def test_other_refusals_do_not_pause_the_host() -> None:
     async with (
         Peer({"rcpt": ["451 4.7.1 later", "250 ok"], "data": ["503 no", "354 go"]}) as peer,
         relay_to(peer) as relay,
     ):
-        assert isinstance(await relay.hand_over(parcel()), Deferred)
-        assert isinstance(await relay.hand_over(parcel()), Accepted)
+        assert isinstance(await relay.send_message(outbound_message()), Deferred)
+        assert isinstance(await relay.send_message(outbound_message()), Accepted)
     assert len(peer.talks) == 1
 
 
-async def test_a_hand_over_that_is_cancelled_leaves_no_connection_behind() -> None:
+async def test_cancelled_send_leaves_no_connection_behind() -> None:
     async with Peer({"final": HANG}) as peer, relay_to(peer, connections=1) as relay:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.05):
-                await relay.hand_over(parcel())
+                await relay.send_message(outbound_message())
         await asyncio.sleep(0.02)
         assert relay._pool._hosts == {}

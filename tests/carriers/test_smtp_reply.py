@@ -6,10 +6,10 @@ from heliograph.inbound.policy.smtp_reply import (
     Reply,
     Verb,
     Verdict,
+    classify_reply,
     pauses_host,
     read_reply,
     read_size,
-    verdict,
 )
 
 
@@ -87,8 +87,8 @@ def reply(text: str) -> Reply:
         ("250 ok", "body", "deferred"),
     ],
 )
-def test_verdict(text: str, verb: Verb, expected: Verdict) -> None:
-    assert verdict(reply(text), verb) == expected
+def test_reply_gives_the_expected_outcome(text: str, verb: Verb, expected: Verdict) -> None:
+    assert classify_reply(reply(text), verb) == expected
 
 
 @pytest.mark.parametrize(
@@ -108,14 +108,14 @@ def test_verdict(text: str, verb: Verb, expected: Verdict) -> None:
         ([b"550 " + b"x" * 2000], 550, None, "550 " + "x" * 496),
     ],
 )
-def test_reading(lines: list[bytes], code: int, enhanced: str | None, text: str) -> None:
+def test_reply_lines_are_parsed(lines: list[bytes], code: int, enhanced: str | None, text: str) -> None:
     read = read_reply(lines)
     assert read is not None
     assert (read.code, read.enhanced, read.text) == (code, enhanced, text)
 
 
 @pytest.mark.parametrize("line", [b"", b"hello", b"25", b"2500 ok", b"650 ok", b"150 ok", b"\xd9\xa2\xd9\xa5"])
-def test_no_reply(line: bytes) -> None:
+def test_invalid_reply_is_an_error(line: bytes) -> None:
     assert read_reply([line]) is None
     assert read_reply([b"250-ok", line]) is None
 
@@ -129,5 +129,5 @@ def test_only_421_pauses_the_host(code: str | None, pauses: bool) -> None:
     ("parameter", "limit"),
     [("", 0), ("0", 0), ("1000", 1000), ("10 20", 10), ("x", 0), ("-5", 0), ("9" * 5000, 10**18 - 1)],
 )
-def test_size(parameter: str, limit: int) -> None:
+def test_size_capability_is_parsed(parameter: str, limit: int) -> None:
     assert read_size(parameter) == limit

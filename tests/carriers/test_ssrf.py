@@ -4,7 +4,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
 import pytest
 
-from heliograph.domain.network.ssrf import DENIED, is_denied
+from heliograph.domain.network.ssrf import DENIED_NETWORKS, is_denied
 
 # The deny list (reliability, SSRF), written out once more as the first and the last address of each range.
 RANGES = """
@@ -56,19 +56,19 @@ PUBLIC = [
 
 
 @pytest.mark.parametrize(("first", "last"), FIRST_AND_LAST)
-def test_every_range_from_its_first_address_to_its_last(first: str, last: str) -> None:
+def test_denied_range_is_denied_from_first_to_last_address(first: str, last: str) -> None:
     assert is_denied(first)
     assert is_denied(last)
     assert is_denied(ip_address(first))
 
 
-def test_the_table_above_is_the_whole_list() -> None:
-    listed = {(str(network[0]), str(network[-1])) for network in DENIED} | {("::1", "::1")}
+def test_denied_ranges_equal_the_table() -> None:
+    listed = {(str(network[0]), str(network[-1])) for network in DENIED_NETWORKS} | {("::1", "::1")}
     assert listed == set(FIRST_AND_LAST)
 
 
 @pytest.mark.parametrize("address", PUBLIC)
-def test_their_neighbours_are_open(address: str) -> None:
+def test_addresses_beside_denied_ranges_are_allowed(address: str) -> None:
     assert not is_denied(address)
 
 
@@ -91,12 +91,12 @@ def test_their_neighbours_are_open(address: str) -> None:
         ("::ffff:127.0.0.1%1", True),
     ],
 )
-def test_wrapped_addresses(address: str, denied: bool) -> None:
+def test_embedded_ipv4_addresses_are_denied(address: str, denied: bool) -> None:
     assert is_denied(address) == denied
 
 
 @pytest.mark.parametrize("text", ["", "localhost", "2130706433", "0x7f.1", "127.1", "0177.0.0.1", "8.8.8.8\n"])
-def test_what_is_no_address_is_denied(text: str) -> None:
+def test_invalid_address_is_denied(text: str) -> None:
     assert is_denied(text)
 
 
@@ -113,11 +113,11 @@ def test_what_is_no_address_is_denied(text: str) -> None:
         ("2002:a00:1::", "10.0.0.0/8", True),
     ],
 )
-def test_what_an_operator_allows(address: str, allow: str, denied: bool) -> None:
+def test_ranges_allowed_by_the_operator_are_open(address: str, allow: str, denied: bool) -> None:
     assert is_denied(address, [ip_network(allow)]) == denied
 
 
-def test_parsed_addresses_are_taken_too() -> None:
+def test_parsed_address_objects_are_accepted() -> None:
     assert is_denied(IPv4Address("127.0.0.1"))
     assert is_denied(IPv6Address("::1"))
     assert not is_denied(IPv4Address("8.8.8.8"))

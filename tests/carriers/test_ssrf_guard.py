@@ -10,8 +10,8 @@ import dns.name
 import dns.rdatatype
 import pytest
 
-from heliograph.webhooks.client.http_post import Poster
-from heliograph.webhooks.client.ssrf_guard import CheckedUrl, Denied, Guard, Names, Unresolved
+from heliograph.webhooks.client.http_post import WebhookHttpClient
+from heliograph.webhooks.client.ssrf_guard import AddressResolver, CheckedUrl, HostUnresolved, SsrfGuard, TargetDenied
 from heliograph.webhooks.policy.webhook_url import parse_target
 from tests.carriers.dns_peer import DnsPeer, Zone
 from tests.carriers.hook_receiver import Receiver
@@ -56,12 +56,27 @@ def disguises(ip: IPv4Address) -> list[str]:
 
 
 def hosts() -> list[str]:
-    found = [disguise for ip in [*DENIED_4, IPv4Address("127.0.0.1")] for disguise in disguises(ip)]
+    disguised_hosts = [disguise for ip in [*DENIED_4, IPv4Address("127.0.0.1")] for disguise in disguises(ip)]
     for six in DENIED_6:
-        found += [f"[{six}]", f"[{six.exploded.upper()}]", f"[{six}%25lo]", f"[{six}%lo]", f"{six}", f"a@[{six}]"]
+        disguised_hosts += [
+            f"[{six}]",
+            f"[{six.exploded.upper()}]",
+            f"[{six}%25lo]",
+            f"[{six}%lo]",
+            f"{six}",
+            f"a@[{six}]",
+        ]
     for name in NAMES:
-        found += [name, f"{name}.", name.upper(), f"a:b@{name}"]
-    return [*found, "localhost", "LOCALHOST.", "localhost..", "ⓛocalhost", "127.0.0.1\n", "bücher.example.com"]
+        disguised_hosts += [name, f"{name}.", name.upper(), f"a:b@{name}"]
+    return [
+        *disguised_hosts,
+        "localhost",
+        "LOCALHOST.",
+        "localhost..",
+        "ⓛocalhost",
+        "127.0.0.1\n",
+        "bücher.example.com",
+    ]
 
 
 def hostile(port: int) -> list[str]:
@@ -105,10 +120,10 @@ async def from_table(host: str) -> list[str]:
     return ["127.0.0.1"] if host == "localhost" else [PUBLIC, NAMES.get(host, "127.0.0.1")]
 
 
-async def test_no_hostile_url_is_followed(loopback: list[Receiver], reach: Reach) -> None:
+async def test_hostile_url_is_not_requested(loopback: list[Receiver], reach: Reach) -> None:
     urls = hostile(loopback[0].port)
     assert len(set(urls)) >= 400
-    poster = Poster(Guard((), from_table))
+    poster = WebhookHttpClient(SsrfGuard((), from_table))
     answers = {url: await poster.post(url, {}, b"{}") for url in urls}
     await poster.close()
     assert [url for url, answer in answers.items() if answer.status is not None or not answer.error] == []
@@ -116,9 +131,9 @@ async def test_no_hostile_url_is_followed(loopback: list[Receiver], reach: Reach
     assert [receiver.accepted for receiver in loopback] == [0, 0]
 
 
-async def test_the_listeners_can_be_reached(loopback: list[Receiver], reach: Reach) -> None:
+async def test_test_listeners_are_reachable(loopback: list[Receiver], reach: Reach) -> None:
     """The control: where an operator allows everything, the same URLs get through."""
-    poster = Poster(Guard(EVERYTHING, from_table))
+    poster = WebhookHttpClient(SsrfGuard(EVERYTHING, from_table))
     port = loopback[0].port
     for host in ("127.0.0.1", "[::1]", "[::ffff:127.0.0.1]", "localhost", "127.0.0.1."):
         assert (await poster.post(f"http://{host}:{port}/", {}, b"{}")).status == 200
@@ -135,7 +150,7 @@ class Rebinding(DnsPeer):
 
     def _answer(self, response: dns.message.Message, name: dns.name.Name, kind: dns.rdatatype.RdataType) -> None:
         text = name.to_text(omit_final_dot=True)
-        first = not self.asked[text, dns.rdatatype.to_text(kind)]
+        first = not self.query_counts[text, dns.rdatatype.to_text(kind)]
         self.zone = self.zone_of(text, first)
         super()._answer(response, name, kind)
 
@@ -156,58 +171,60 @@ class Rebinding(DnsPeer):
 
 
 @pytest.mark.parametrize("kind", ["flips", "six", "mapped", "both", "alias"])
-async def test_no_changing_name_leads_to_loopback(kind: str, loopback: list[Receiver], reach: Reach) -> None:
+async def test_dns_rebinding_does_not_reach_loopback(kind: str, loopback: list[Receiver], reach: Reach) -> None:
     async with Rebinding({}) as peer:
-        poster = Poster(Guard((), Names(("127.0.0.1", int(peer.at.rpartition(":")[2]))).addresses))
+        poster = WebhookHttpClient(
+            SsrfGuard((), AddressResolver(("127.0.0.1", int(peer.address.rpartition(":")[2]))).resolve)
+        )
         for n in range(20):
             url = f"http://x{n}.{kind}.example.com:{loopback[0].port}/"
             errors = [(await poster.post(url, {}, b"{}")).error or "" for _ in range(2)]
             assert ("no connection" in errors[0]) == (kind == "flips")
-            assert "webhooks may not reach" in errors[1]
+            assert "webhooks may not connect to" in errors[1]
         await poster.close()
     assert set(reach.tried) == ({PUBLIC} if kind == "flips" else set())
     assert [receiver.accepted for receiver in loopback] == [0, 0]
-    assert len(peer.asked) >= 20
+    assert len(peer.query_counts) >= 20
 
 
-async def test_each_attempt_has_its_own_addresses(reach: Reach) -> None:
+async def test_each_attempt_resolves_its_addresses(reach: Reach) -> None:
     answers = iter([["8.8.8.8"], ["9.9.9.9"]])
 
     async def resolve(host: str) -> list[str]:
-        found = next(answers)
+        addresses = next(answers)
         await asyncio.sleep(0)
-        return found
+        return addresses
 
-    poster = Poster(Guard((), resolve))
+    poster = WebhookHttpClient(SsrfGuard((), resolve))
     await asyncio.gather(*(poster.post("http://a.example.com/", {}, b"{}") for _ in range(2)))
     await poster.close()
     assert sorted(reach.tried) == ["8.8.8.8", "9.9.9.9"]
 
 
 @pytest.mark.parametrize("host", ["a.example.com", "127.0.0.1", "[::1]"])
-async def test_only_checked_addresses_are_tried(
+async def test_only_checked_addresses_are_connected(
     host: str, loopback: list[Receiver], reach: Reach, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever the URL's host is."""
 
-    async def check(self: Guard, url: str) -> CheckedUrl:
+    async def check(self: SsrfGuard, url: str) -> CheckedUrl:
         return CheckedUrl(target=parse_target(url), addresses=(PUBLIC,))
 
-    monkeypatch.setattr(Guard, "check", check)
-    poster = Poster(Guard())
+    monkeypatch.setattr(SsrfGuard, "check", check)
+    poster = WebhookHttpClient(SsrfGuard())
     answer = await poster.post(f"http://{host}:{loopback[0].port}/", {}, b"{}")
     await poster.close()
     assert "no connection" in (answer.error or "")
     assert reach.tried == [PUBLIC]
 
 
-async def test_a_kept_connection_is_left_when_the_name_has_moved(loopback: list[Receiver]) -> None:
-    found = iter(["127.0.0.1", "127.0.0.1", "::1", "::1"])
+async def test_pooled_connection_is_dropped_when_the_name_resolves_elsewhere(loopback: list[Receiver]) -> None:
+    addresses = iter(["127.0.0.1", "127.0.0.1", "::1", "::1"])
 
     async def resolve(host: str) -> list[str]:
-        return [next(found)]
+        return [next(addresses)]
 
-    poster = Poster(Guard(EVERYTHING, resolve))
+    poster = WebhookHttpClient(SsrfGuard(EVERYTHING, resolve))
     for _ in range(4):
         assert (await poster.post(f"http://a.example.com:{loopback[0].port}/", {}, b"{}")).status == 200
     await poster.close()
@@ -230,25 +247,29 @@ async def test_a_kept_connection_is_left_when_the_name_has_moved(loopback: list[
         (["not an address"], EVERYTHING, False),
     ],
 )
-async def test_any_denied_address_refuses(addresses: list[str], allow: Sequence[str], passes: bool) -> None:
+async def test_name_with_any_denied_address_is_refused(
+    addresses: list[str], allow: Sequence[str], passes: bool
+) -> None:
     async def resolve(host: str) -> list[str]:
         return addresses
 
-    guard = Guard(allow, resolve)
+    guard = SsrfGuard(allow, resolve)
     if passes:
         checked = await guard.check("https://hooks.example.com:8443/x")
         assert (checked.target.host, checked.addresses) == ("hooks.example.com", tuple(addresses))
     else:
-        with pytest.raises(Denied, match="webhooks may not reach") as caught:
+        with pytest.raises(TargetDenied, match="webhooks may not connect to") as caught:
             await guard.check("https://hooks.example.com:8443/x")
         assert not any(address in str(caught.value) for address in addresses)
 
 
-async def test_an_address_asks_no_resolver() -> None:
+async def test_ip_literal_is_not_resolved() -> None:
     async def resolve(host: str) -> list[str]:
         raise AssertionError(host)
 
-    assert (await Guard((), resolve).check("https://[2606:4700:4700::1111]/")).addresses == ("2606:4700:4700::1111",)
+    assert (await SsrfGuard((), resolve).check("https://[2606:4700:4700::1111]/")).addresses == (
+        "2606:4700:4700::1111",
+    )
 
 
 ZONE: Zone = {
@@ -277,10 +298,10 @@ ZONE: Zone = {
         ("ip6-loopback", ["::1"]),
     ],
 )
-async def test_names_have_all_their_addresses(host: str, addresses: list[str]) -> None:
+async def test_resolved_name_has_all_its_addresses(host: str, addresses: list[str]) -> None:
     async with DnsPeer(ZONE) as peer:
-        names = Names(("127.0.0.1", int(peer.at.rpartition(":")[2])))
-        assert sorted(await names.addresses(host)) == addresses
+        names = AddressResolver(("127.0.0.1", int(peer.address.rpartition(":")[2])))
+        assert sorted(await names.resolve(host)) == addresses
 
 
 LOOPBACK_NAMES = (
@@ -293,20 +314,20 @@ LOOPBACK_NAMES = (
 @pytest.mark.parametrize("host", LOOPBACK_NAMES)
 async def test_loopback_name_is_refused_unless_the_operator_allows_its_range(host: str, dot: str) -> None:
     async with DnsPeer({}) as peer:  # DNS does not know them
-        resolve = Names(("127.0.0.1", int(peer.at.rpartition(":")[2]))).addresses
+        resolve = AddressResolver(("127.0.0.1", int(peer.address.rpartition(":")[2]))).resolve
         url = f"http://{host}{dot}/hook"
-        with pytest.raises(Denied, match="HELIOGRAPH_WEBHOOK_ALLOW_PRIVATE"):
-            await Guard((), resolve).check(url)
-        assert (await Guard(("127.0.0.0/8", "::1/128"), resolve).check(url)).addresses in (("127.0.0.1",), ("::1",))
+        with pytest.raises(TargetDenied, match="HELIOGRAPH_WEBHOOK_ALLOW_PRIVATE"):
+            await SsrfGuard((), resolve).check(url)
+        assert (await SsrfGuard(("127.0.0.0/8", "::1/128"), resolve).check(url)).addresses in (("127.0.0.1",), ("::1",))
 
 
-async def test_names_without_an_answer() -> None:
+async def test_name_without_an_answer_is_an_error() -> None:
     async with DnsPeer(ZONE) as peer:
-        peer.failing.add("both.test")
-        guard = Guard((), Names(("127.0.0.1", int(peer.at.rpartition(":")[2]))).addresses)
-        with pytest.raises(Unresolved, match="DNS gives no answer for both.test"):
+        peer.failing_names.add("both.test")
+        guard = SsrfGuard((), AddressResolver(("127.0.0.1", int(peer.address.rpartition(":")[2]))).resolve)
+        with pytest.raises(HostUnresolved, match="DNS did not respond for both.test"):
             await guard.check("https://both.test/")
-        with pytest.raises(Unresolved, match="nowhere.test has no address"):
+        with pytest.raises(HostUnresolved, match="nowhere.test has no address"):
             await guard.check("https://nowhere.test/")
 
 
@@ -317,13 +338,13 @@ async def test_names_without_an_answer() -> None:
     ("path", "is_open"),
     [(f"/bin/team_a/{'0a' * 16}", True), ("/bin/team_a/x", False), ("/", False), (f"/bin/a/../{'0a' * 16}", False)],
 )
-async def test_of_the_service_itself_only_bins_are_reached(path: str, is_open: bool) -> None:
-    own = "http://127.0.0.1:8700"
+async def test_service_reaches_only_its_own_bins(path: str, is_open: bool) -> None:
+    extra = "http://127.0.0.1:8700"
     if is_open:
-        assert (await Guard(own=own).check(own + path)).addresses == ("127.0.0.1",)
-    for guard, url in ((Guard(), own + path), (Guard(own=own), f"http://127.0.0.1:22{path}")):
-        with pytest.raises(Denied):
+        assert (await SsrfGuard(own_base_url=extra).check(extra + path)).addresses == ("127.0.0.1",)
+    for guard, url in ((SsrfGuard(), extra + path), (SsrfGuard(own_base_url=extra), f"http://127.0.0.1:22{path}")):
+        with pytest.raises(TargetDenied):
             await guard.check(url)
     if not is_open:
-        with pytest.raises(Denied):
-            await Guard(own=own).check(own + path)
+        with pytest.raises(TargetDenied):
+            await SsrfGuard(own_base_url=extra).check(extra + path)

@@ -12,14 +12,14 @@ from urllib.parse import parse_qsl, urlencode
 import msgspec
 import pytest
 
-from heliograph.carriers.contract import Callback, Parcel
-from heliograph.carriers.http_client import Web
-from heliograph.carriers.sms.twilio import CODES, STATES, Twilio
+from heliograph.carriers.contract import Callback, OutboundMessage
+from heliograph.carriers.http_client import CarrierHttp
+from heliograph.carriers.sms.twilio import STATE_BY_STATUS, VERDICT_BY_CODE, Twilio
 from heliograph.domain.delivery.content import SmsContent
 from heliograph.domain.delivery.outcome import Accepted, Deferred, IncomingText, Outcome, Refused
 from heliograph.domain.ids import ulid
 from heliograph.domain.setup.carrier_kinds import TwilioOptions
-from tests.carriers.fakes import ACCOUNT, SECRET, Inbox, TwilioFake, running
+from tests.carriers.fakes import ACCOUNT, SECRET, CallbackRecorder, TwilioFake, run_fake
 
 pytestmark = pytest.mark.anyio
 
@@ -30,44 +30,50 @@ VERDICTS = {"refused": Refused, "deferred": Deferred, "unreachable": Deferred}
 
 
 @pytest.fixture
-async def web() -> AsyncIterator[Web]:
-    web = Web()
+async def web() -> AsyncIterator[CarrierHttp]:
+    web = CarrierHttp()
     yield web
     await web.close()
 
 
-def parcel(uncertain: bool = False, later_s: int = 0, **content: Any) -> Parcel:
-    given: dict[str, Any] = {"body": BODY, "sender_id": "ACME", "encoding": "ucs2", "segments": 1, "parts": 1} | content
-    return Parcel(
+def outbound_message(uncertain: bool = False, later_s: int = 0, **content: Any) -> OutboundMessage:
+    fields: dict[str, Any] = {
+        "body": BODY,
+        "sender_id": "ACME",
+        "encoding": "ucs2",
+        "segments": 1,
+        "parts": 1,
+    } | content
+    return OutboundMessage(
         message_id="sms_" + ulid(int(time.time() + later_s) * 1000, 7),
         address=TO,
-        content=msgspec.json.encode(SmsContent(**given)),
+        content=msgspec.json.encode(SmsContent(**fields)),
         attempt=0,
         country="DE",
         uncertain=uncertain,
     )
 
 
-def twilio(url: str, web: Web, **options: Any) -> Twilio:
-    given = {"base_url": url, "account_sid": ACCOUNT, "auth_token": SECRET} | options
-    return Twilio(msgspec.convert(given, TwilioOptions), web, CALLBACK)
+def twilio(url: str, web: CarrierHttp, **options: Any) -> Twilio:
+    settings = {"base_url": url, "account_sid": ACCOUNT, "auth_token": SECRET} | options
+    return Twilio(msgspec.convert(settings, TwilioOptions), web, CALLBACK)
 
 
-async def handed(script: str, web: Web, given: Parcel | None = None, **options: Any) -> Outcome:
+async def send_once(script: str, web: CarrierHttp, message: OutboundMessage | None = None, **options: Any) -> Outcome:
     async with TwilioFake(script) as fake:
-        return await twilio(fake.url, web, **options).hand_over(given or parcel())
+        return await twilio(fake.url, web, **options).send_message(message or outbound_message())
 
 
-async def test_the_request_and_its_acceptance(web: Web) -> None:
+async def test_request_is_sent_as_documented_and_accepted(web: CarrierHttp) -> None:
     async with TwilioFake() as fake:
-        outcome = await twilio(fake.url + "/", web).hand_over(parcel())
+        outcome = await twilio(fake.url + "/", web).send_message(outbound_message())
     assert isinstance(outcome, Accepted)
-    assert outcome.carrier_id == fake.taken[0]["id"]
+    assert outcome.carrier_id == fake.received[0]["id"]
     assert (outcome.detail, outcome.reports) == (
         {"carrier": "twilio", "code": "201", "text": "queued", "sender": "ACME"},
         [],
     )
-    (line, headers, body) = fake.asked[0]
+    (line, headers, body) = fake.requests[0]
     assert line == f"POST /2010-04-01/Accounts/{ACCOUNT}/Messages.json"
     assert headers["content-type"] == "application/x-www-form-urlencoded"
     assert dict(parse_qsl(body.decode())) == {"To": TO, "From": "ACME", "Body": BODY, "StatusCallback": CALLBACK}
@@ -85,23 +91,25 @@ async def test_the_request_and_its_acceptance(web: Web) -> None:
         ("", {"platform_sender": True}, "From", "ACME"),
     ],
 )
-async def test_the_sender(web: Web, own: str, content: dict[str, Any], field: str, sender: str) -> None:
+async def test_sender_is_chosen_by_the_message_and_settings(
+    web: CarrierHttp, own: str, content: dict[str, Any], field: str, sender: str
+) -> None:
     async with TwilioFake() as fake:
-        outcome = await twilio(fake.url, web, **{"from": own}).hand_over(parcel(**content))
-    assert dict(parse_qsl(fake.asked[0][2].decode()))[field] == sender
+        outcome = await twilio(fake.url, web, **{"from": own}).send_message(outbound_message(**content))
+    assert dict(parse_qsl(fake.requests[0][2].decode()))[field] == sender
     assert outcome.detail["sender"] == sender
 
 
 # -- what an answer means ----------------------------------------------------------------------------------
 
 
-async def test_every_code_has_its_outcome_and_its_words(web: Web) -> None:
-    async with TwilioFake(",".join(f"refuse:{code}" for code in CODES)) as fake:
+async def test_error_code_gives_its_outcome_and_text(web: CarrierHttp) -> None:
+    async with TwilioFake(",".join(f"refuse:{code}" for code in VERDICT_BY_CODE)) as fake:
         carrier = twilio(fake.url, web)
-        for code, (verdict, words) in CODES.items():
-            outcome = await carrier.hand_over(parcel())
+        for code, (verdict, text) in VERDICT_BY_CODE.items():
+            outcome = await carrier.send_message(outbound_message())
             assert isinstance(outcome, VERDICTS[verdict]), code
-            assert outcome.detail == {"carrier": "twilio", "code": str(code), "text": words}
+            assert outcome.detail == {"carrier": "twilio", "code": str(code), "text": text}
             if isinstance(outcome, Deferred):
                 assert (outcome.unreachable, outcome.uncertain) == (verdict == "unreachable", False)
 
@@ -120,28 +128,28 @@ async def test_every_code_has_its_outcome_and_its_words(web: Web) -> None:
         ("defer:302", Deferred(detail={"carrier": "twilio", "code": "302", "text": "Twilio answered 302"})),
     ],
 )
-async def test_what_the_table_does_not_know(web: Web, script: str, outcome: Outcome) -> None:
-    given = await handed(script, web)
-    assert (type(given), given.detail) == (type(outcome), outcome.detail)
-    if isinstance(given, Deferred):
-        assert given.unreachable == (script in ("defer:401", "defer:403"))
-        assert given.uncertain == (script == "defer:504")
-        assert given.retry_after_ms == (1000 if script in ("defer:429", "defer:503") else None)
+async def test_unknown_error_code_gives_a_general_outcome(web: CarrierHttp, script: str, outcome: Outcome) -> None:
+    send_outcome = await send_once(script, web)
+    assert (type(send_outcome), send_outcome.detail) == (type(outcome), outcome.detail)
+    if isinstance(send_outcome, Deferred):
+        assert send_outcome.unreachable == (script in ("defer:401", "defer:403"))
+        assert send_outcome.uncertain == (script == "defer:504")
+        assert send_outcome.retry_after_ms == (1000 if script in ("defer:429", "defer:503") else None)
 
 
-async def test_a_wrong_token_lets_another_carrier_try(web: Web) -> None:
-    outcome = await handed("accept", web, auth_token="wrong")
+async def test_wrong_token_allows_failover(web: CarrierHttp) -> None:
+    outcome = await send_once("accept", web, auth_token="wrong")
     assert isinstance(outcome, Deferred) and outcome.unreachable and outcome.detail["code"] == "20003"
 
 
 @pytest.mark.parametrize("step", ["drop", "cut", "defer:200", "defer:201"])
-async def test_no_whole_answer_is_uncertain(web: Web, step: str) -> None:
-    outcome = await handed(step, web)
+async def test_incomplete_response_is_uncertain(web: CarrierHttp, step: str) -> None:
+    outcome = await send_once(step, web)
     assert isinstance(outcome, Deferred) and outcome.uncertain and not outcome.unreachable
 
 
-async def test_out_of_reach(web: Web) -> None:
-    outcome = await twilio("http://127.0.0.1:1", web).hand_over(parcel())
+async def test_unreachable_carrier_allows_failover(web: CarrierHttp) -> None:
+    outcome = await twilio("http://127.0.0.1:1", web).send_message(outbound_message())
     assert isinstance(outcome, Deferred) and outcome.unreachable and not outcome.uncertain
 
 
@@ -150,18 +158,20 @@ async def test_out_of_reach(web: Web) -> None:
 
 @pytest.mark.parametrize("own", ["", "MG1234"])
 @pytest.mark.parametrize("receipts", ["", "delivered", "undelivered"])
-async def test_what_was_swallowed_is_found_and_not_sent_again(web: Web, own: str, receipts: str) -> None:
+async def test_accepted_message_with_a_lost_response_is_found_and_not_resent(
+    web: CarrierHttp, own: str, receipts: str
+) -> None:
     content = {"platform_sender": bool(own)}
     async with TwilioFake("cut,accept") as fake:
         carrier = twilio(fake.url, web, **{"from": own})
-        first = await carrier.hand_over(parcel(**content))
+        first = await carrier.send_message(outbound_message(**content))
         assert isinstance(first, Deferred) and first.uncertain
         fake.receipts = [receipts] if receipts else []
-        found = await carrier.hand_over(parcel(uncertain=True, **content))
-        assert isinstance(found, Accepted)
-        assert (found.carrier_id, len(fake.taken)) == (fake.taken[0]["id"], 1)
-        assert found.detail["carrier_price"] == "0.00750" and found.detail["carrier_currency"] == "USD"
-        assert [report.status for _, report in found.reports] == ([STATES[receipts]] if receipts else [])
+        outcome = await carrier.send_message(outbound_message(uncertain=True, **content))
+        assert isinstance(outcome, Accepted)
+        assert (outcome.carrier_id, len(fake.received)) == (fake.received[0]["id"], 1)
+        assert outcome.detail["carrier_price"] == "0.00750" and outcome.detail["carrier_currency"] == "USD"
+        assert [report.status for _, report in outcome.reports] == ([STATE_BY_STATUS[receipts]] if receipts else [])
 
 
 @pytest.mark.parametrize(
@@ -172,30 +182,32 @@ async def test_what_was_swallowed_is_found_and_not_sent_again(web: Web, own: str
         {"later_s": 60},  # the one that Twilio has is older than the message
     ],
 )
-async def test_only_the_same_message_is_found(web: Web, other: dict[str, Any]) -> None:
+async def test_lookup_finds_only_the_same_message(web: CarrierHttp, other: dict[str, Any]) -> None:
     async with TwilioFake() as fake:
         carrier = twilio(fake.url, web)
-        await carrier.hand_over(parcel())
-        outcome = await carrier.hand_over(parcel(uncertain=True, **other))
-        assert isinstance(outcome, Accepted) and outcome.carrier_id == fake.taken[1]["id"]
+        await carrier.send_message(outbound_message())
+        outcome = await carrier.send_message(outbound_message(uncertain=True, **other))
+        assert isinstance(outcome, Accepted) and outcome.carrier_id == fake.received[1]["id"]
 
 
-async def test_a_look_up_without_an_answer_sends_nothing_and_stays_open(
-    web: Web, monkeypatch: pytest.MonkeyPatch
+async def test_lookup_without_an_answer_sends_nothing_and_stays_uncertain(
+    web: CarrierHttp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(TwilioFake, "listed", lambda *_: (500, "oops"))
+    monkeypatch.setattr(TwilioFake, "list_response", lambda *_: (500, "oops"))
     async with TwilioFake() as fake:
-        outcome = await twilio(fake.url, web).hand_over(parcel(uncertain=True))
+        outcome = await twilio(fake.url, web).send_message(outbound_message(uncertain=True))
     assert isinstance(outcome, Deferred) and not outcome.uncertain and not outcome.unreachable
-    assert fake.taken == []
+    assert fake.received == []
 
 
-async def test_resend_and_stop(web: Web) -> None:
+async def test_uncertain_message_is_resent_or_stopped_by_setting(web: CarrierHttp) -> None:
     async with TwilioFake() as fake:
-        assert isinstance(await twilio(fake.url, web, uncertain="resend").hand_over(parcel(True)), Accepted)
-        stopped = await twilio(fake.url, web, uncertain="stop").hand_over(parcel(True))
+        assert isinstance(
+            await twilio(fake.url, web, uncertain="resend").send_message(outbound_message(True)), Accepted
+        )
+        stopped = await twilio(fake.url, web, uncertain="stop").send_message(outbound_message(True))
         assert isinstance(stopped, Refused) and "may have been sent" in stopped.detail["text"]
-        assert [line.split()[0] for line, _, _ in fake.asked] == ["POST"]
+        assert [line.split()[0] for line, _, _ in fake.requests] == ["POST"]
 
 
 # -- callbacks ---------------------------------------------------------------------------------------------
@@ -215,21 +227,21 @@ def callback(form: dict[str, str], url: str = CALLBACK, secret: str = SECRET) ->
     )
 
 
-CARRIER = twilio("https://api.twilio.com", Web())
+CARRIER = twilio("https://api.twilio.com", CarrierHttp())
 DELIVERED = callback({"MessageStatus": "delivered"})
 
 
-def altered(given: Callback, **fields: Any) -> Callback:
-    return msgspec.structs.replace(given, **fields)
+def altered(callback: Callback, **fields: Any) -> Callback:
+    return msgspec.structs.replace(callback, **fields)
 
 
-@pytest.mark.parametrize(("status", "state"), STATES.items())
-def test_every_status(status: str, state: str) -> None:
+@pytest.mark.parametrize(("status", "state"), STATE_BY_STATUS.items())
+def test_callback_status_gives_its_report(status: str, state: str) -> None:
     form = {"MessageStatus": status} | ({"ErrorCode": "30003"} if status in ("failed", "undelivered") else {})
-    told = CARRIER.read_callback(callback(form))
-    ((id_, report),) = told.reports
-    assert (told.status, id_, report.status) == (200, "SM1", state)
-    assert report.detail["text"] == (CODES[30003][1] if "ErrorCode" in form else status)
+    result = CARRIER.parse_callback(callback(form))
+    ((id_, report),) = result.reports
+    assert (result.status, id_, report.status) == (200, "SM1", state)
+    assert report.detail["text"] == (VERDICT_BY_CODE[30003][1] if "ErrorCode" in form else status)
 
 
 def incoming(**more: str) -> Callback:
@@ -241,28 +253,28 @@ def incoming(**more: str) -> Callback:
     return Callback(method="POST", url=CALLBACK, query={}, headers=headers, body=urlencode(form).encode(), now=0)
 
 
-def test_a_text_that_came_in() -> None:
-    told = CARRIER.read_callback(incoming())
-    assert told.texts == [IncomingText(id="SMin", sender=TO, to="+15005550006", text="STOP & go")]
+def test_inbound_text_is_parsed() -> None:
+    result = CARRIER.parse_callback(incoming())
+    assert result.incoming_texts == [IncomingText(id="SMin", sender=TO, to="+15005550006", text="STOP & go")]
     # Twilio sends what it is answered to the phone: nothing.
-    assert (told.status, told.reports, told.body) == (200, (), b"<Response></Response>")
-    assert told.content_type.startswith(b"text/xml")
+    assert (result.status, result.reports, result.body) == (200, (), b"<Response></Response>")
+    assert result.content_type.startswith(b"text/xml")
 
 
 @pytest.mark.parametrize("more", [{"SmsStatus": "receiving"}, {"MessageSid": ""}])
-def test_what_is_no_text(more: dict[str, str]) -> None:
-    assert not CARRIER.read_callback(incoming(**more)).texts
+def test_inbound_message_without_text_is_ignored(more: dict[str, str]) -> None:
+    assert not CARRIER.parse_callback(incoming(**more)).incoming_texts
 
 
-def test_a_forged_text_is_refused() -> None:
-    told = CARRIER.read_callback(altered(incoming(), body=incoming().body.replace(b"STOP", b"STAY")))
-    assert (told.status, told.texts) == (403, ())
+def test_forged_inbound_text_is_refused() -> None:
+    result = CARRIER.parse_callback(altered(incoming(), body=incoming().body.replace(b"STOP", b"STAY")))
+    assert (result.status, result.incoming_texts) == (403, ())
 
 
 @pytest.mark.parametrize("status", ["read", "receiving", "received", "", "nonsense"])
-def test_other_statuses_are_taken_and_mean_nothing(status: str) -> None:
-    told = CARRIER.read_callback(callback({"MessageStatus": status}))
-    assert (told.status, told.reports) == (200, ())
+def test_other_statuses_are_accepted_and_ignored(status: str) -> None:
+    result = CARRIER.parse_callback(callback({"MessageStatus": status}))
+    assert (result.status, result.reports) == (200, ())
 
 
 @pytest.mark.parametrize(
@@ -278,9 +290,9 @@ def test_other_statuses_are_taken_and_mean_nothing(status: str) -> None:
     ],
 )
 @pytest.mark.parametrize("host", ["mycompany.com", "mycompany.com:443"])
-def test_the_published_signatures(form: dict[str, Any], signature: str, host: str) -> None:
-    carrier = twilio("https://api.twilio.com", Web(), auth_token="12345")
-    told = carrier.read_callback(
+def test_published_signature_examples_verify(form: dict[str, Any], signature: str, host: str) -> None:
+    carrier = twilio("https://api.twilio.com", CarrierHttp(), auth_token="12345")
+    result = carrier.parse_callback(
         altered(
             DELIVERED,
             url=f"https://{host}/myapp.php?foo=1&bar=2",
@@ -288,47 +300,47 @@ def test_the_published_signatures(form: dict[str, Any], signature: str, host: st
             body=urlencode(form, doseq=True).encode(),
         )
     )
-    assert told.status == 200
+    assert result.status == 200
 
 
 @pytest.mark.parametrize("digest", ["sha1", "sha256"])
 @pytest.mark.parametrize(("key", "status"), [(SECRET, 200), ("shared-key", 200), ("another-key", 403)])
 def test_callbacks_are_signed_by_either_digest_and_key(digest: str, key: str, status: int) -> None:
-    carrier = twilio("https://api.twilio.com", Web(), signing_key="shared-key")
+    carrier = twilio("https://api.twilio.com", CarrierHttp(), signing_key="shared-key")
     text = CALLBACK + "".join(name + value for name, value in sorted(parse_qsl(DELIVERED.body.decode())))
     signature = base64.b64encode(hmac.digest(key.encode(), text.encode(), digest)).decode()
-    told = carrier.read_callback(altered(DELIVERED, headers={"x-twilio-signature": signature}))
-    assert (told.status, len(told.reports)) == (status, int(status == 200))
+    result = carrier.parse_callback(altered(DELIVERED, headers={"x-twilio-signature": signature}))
+    assert (result.status, len(result.reports)) == (status, int(status == 200))
 
 
 @pytest.mark.parametrize(("validity_s", "told"), [(0, None), (600, "600"), (172_800, "36000")])
-async def test_how_long_twilio_may_try(web: Web, validity_s: int, told: str | None) -> None:
+async def test_request_contains_the_validity_period(web: CarrierHttp, validity_s: int, told: str | None) -> None:
     async with TwilioFake() as fake:
-        await twilio(fake.url, web).hand_over(parcel(validity_s=validity_s))
-    assert dict(parse_qsl(fake.asked[0][2].decode())).get("ValidityPeriod") == told
+        await twilio(fake.url, web).send_message(outbound_message(validity_s=validity_s))
+    assert dict(parse_qsl(fake.requests[0][2].decode())).get("ValidityPeriod") == told
 
 
-def test_the_price_when_it_is_told() -> None:
+def test_price_in_a_callback_is_reported() -> None:
     form = [*parse_qsl(DELIVERED.body.decode()), ("Price", "-0.0079"), ("PriceUnit", "usd")]
-    carrier = twilio("https://api.twilio.com", Web())
+    carrier = twilio("https://api.twilio.com", CarrierHttp())
     signature = next(carrier._signatures(CALLBACK, form))
     body = urlencode(form).encode()
-    ((_, report),) = carrier.read_callback(
+    ((_, report),) = carrier.parse_callback(
         altered(DELIVERED, body=body, headers={"x-twilio-signature": signature})
     ).reports
     assert (report.detail["carrier_price"], report.detail["carrier_currency"]) == ("0.0079", "USD")
 
 
 @pytest.mark.parametrize("step", ["accept", "early"])
-async def test_receipts_in_any_order_are_believed(web: Web, step: str) -> None:
-    async with Inbox() as inbox, TwilioFake(step, receipts="delivered,sent,delivered,undelivered") as fake:
+async def test_statuses_in_any_order_give_the_final_state(web: CarrierHttp, step: str) -> None:
+    async with CallbackRecorder() as inbox, TwilioFake(step, receipts="delivered,sent,delivered,undelivered") as fake:
         options = TwilioOptions(base_url=fake.url, account_sid=ACCOUNT, auth_token=SECRET)
         carrier = Twilio(options, web, inbox.url)
-        outcome = await carrier.hand_over(parcel())
-        await fake.reported()
-    told = [carrier.read_callback(Callback(method="POST", query={}, now=0, **got)) for got in inbox.got]
-    assert isinstance(outcome, Accepted) and fake.told == [200] * 4
-    assert [(id_, report.status) for one in told for id_, report in one.reports] == [
+        outcome = await carrier.send_message(outbound_message())
+        await fake.wait_for_callbacks()
+    result = [carrier.parse_callback(Callback(method="POST", query={}, now=0, **fields)) for fields in inbox.callbacks]
+    assert isinstance(outcome, Accepted) and fake.callback_statuses == [200] * 4
+    assert [(id_, report.status) for item in result for id_, report in item.reports] == [
         *((outcome.carrier_id, state) for state in ("delivered", "sent", "delivered", "failed")),
     ]
 
@@ -341,61 +353,63 @@ def forgeries(random: Random) -> Iterator[Callback]:
         body[random.randrange(len(body))] ^= 1 << random.randrange(7)
         if parse_qsl(body.decode(), keep_blank_values=True) != list(form.items()):
             yield altered(DELIVERED, body=bytes(body))
-        place = random.randrange(len(signature))
-        letter = random.choice([c for c in "ABCxyz019+/" if c != signature[place]])
-        yield altered(DELIVERED, headers={"x-twilio-signature": signature[:place] + letter + signature[place + 1 :]})
+        position = random.randrange(len(signature))
+        letter = random.choice([c for c in "ABCxyz019+/" if c != signature[position]])
+        yield altered(
+            DELIVERED, headers={"x-twilio-signature": signature[:position] + letter + signature[position + 1 :]}
+        )
         yield callback({"MessageStatus": "delivered"}, secret=random.randbytes(16).hex())
-        one, other = random.sample(list(form), 2)
-        yield altered(DELIVERED, body=urlencode(form | {one: form[other], other: form[one]}).encode())
+        item, other = random.sample(list(form), 2)
+        yield altered(DELIVERED, body=urlencode(form | {item: form[other], other: form[item]}).encode())
         yield altered(DELIVERED, body=urlencode(form | {"MessageSid": f"SM{random.randrange(2, 10**6)}"}).encode())
-        yield altered(DELIVERED, body=urlencode({n: v for n, v in form.items() if n != one}).encode())
+        yield altered(DELIVERED, body=urlencode({n: v for n, v in form.items() if n != item}).encode())
         yield altered(DELIVERED, url=CALLBACK.replace("twilio", random.choice(["other", "twili0", "twilio/"])))
         yield altered(DELIVERED, headers={})
         yield altered(DELIVERED, headers={"x-twilio-signature": "é" * random.randrange(40)})
 
 
-def test_a_thousand_forgeries_change_nothing() -> None:
-    assert CARRIER.read_callback(DELIVERED).reports
+def test_thousand_forged_callbacks_change_nothing() -> None:
+    assert CARRIER.parse_callback(DELIVERED).reports
     forged = forgeries(Random(4))
     for _ in range(1000):
-        told = CARRIER.read_callback(next(forged))
-        assert (told.status, told.reports) == (403, ())
+        result = CARRIER.parse_callback(next(forged))
+        assert (result.status, result.reports) == (403, ())
 
 
 # -- secrets -----------------------------------------------------------------------------------------------
 
 
 class Echo(TwilioFake):
-    """Repeats all that it was told."""
+    """Repeats the secret and the whole request in its error."""
 
-    def refused(self, code: str) -> tuple[int, Any]:
-        words = f"{SECRET} {BODY} 731946 {dict(parse_qsl(self.asked[-1][2].decode()))}"
-        return 400, {"code": int(code), "message": words}
+    def refused_response(self, code: str) -> tuple[int, Any]:
+        text = f"{SECRET} {BODY} 731946 {dict(parse_qsl(self.requests[-1][2].decode()))}"
+        return 400, {"code": int(code), "message": text}
 
 
 async def test_no_secret_and_no_text_in_details_or_logs(
-    web: Web, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+    web: CarrierHttp, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     caplog.set_level(logging.DEBUG)
     async with Echo("refuse:29999,refuse:21211,accept,drop,cut,defer:500") as fake:
         carrier = twilio(fake.url, web)
-        details = [(await carrier.hand_over(parcel())).detail for _ in range(6)]
-        details.append((await twilio("http://127.0.0.1:1", web).hand_over(parcel())).detail)
-    seen = repr(details) + caplog.text + "".join(capsys.readouterr())
+        details = [(await carrier.send_message(outbound_message())).detail for _ in range(6)]
+        details.append((await twilio("http://127.0.0.1:1", web).send_message(outbound_message())).detail)
+    observed = repr(details) + caplog.text + "".join(capsys.readouterr())
     assert "…" in details[0]["text"]
     for hidden in (SECRET, BODY, "731946"):
-        assert hidden not in seen
+        assert hidden not in observed
 
 
 # -- as a process of its own -------------------------------------------------------------------------------
 
 
-async def test_the_fake_as_a_process(web: Web) -> None:
-    with running("twilio", script="refuse:21610,accept") as fake:
+async def test_fake_runs_as_a_process(web: CarrierHttp) -> None:
+    with run_fake("twilio", script="refuse:21610,accept") as fake:
         carrier = twilio(fake.url, web)
-        assert isinstance(await carrier.hand_over(parcel()), Refused)
-        outcome = await carrier.hand_over(parcel())
+        assert isinstance(await carrier.send_message(outbound_message()), Refused)
+        outcome = await carrier.send_message(outbound_message())
         assert isinstance(outcome, Accepted)
-        assert [sent["id"] for sent in fake.taken()] == [outcome.carrier_id]
+        assert [sent["id"] for sent in fake.received()] == [outcome.carrier_id]
         fake.script("defer:503")
-        assert isinstance(await carrier.hand_over(parcel()), Deferred)
+        assert isinstance(await carrier.send_message(outbound_message()), Deferred)

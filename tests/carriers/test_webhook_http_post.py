@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from heliograph.webhooks.client.http_post import ANSWER_MAX, Poster
-from heliograph.webhooks.client.ssrf_guard import Guard
-from heliograph.webhooks.policy.retry import Silence
+from heliograph.webhooks.client.http_post import RESPONSE_BODY_MAX, WebhookHttpClient
+from heliograph.webhooks.client.ssrf_guard import SsrfGuard
+from heliograph.webhooks.policy.retry import NoResponseReason
 from tests.carriers.hook_receiver import Receiver
 from tests.carriers.smtp_peer import Authority
 
@@ -27,20 +27,20 @@ async def to_loopback(host: str) -> list[str]:
 
 
 @pytest.fixture
-async def poster() -> AsyncIterator[Poster]:
-    made = Poster(Guard(LOOPBACK, to_loopback))
-    yield made
-    await made.close()
+async def poster() -> AsyncIterator[WebhookHttpClient]:
+    poster = WebhookHttpClient(SsrfGuard(LOOPBACK, to_loopback))
+    yield poster
+    await poster.close()
 
 
 @pytest.fixture
-async def hasty() -> AsyncIterator[Poster]:
-    made = Poster(Guard(LOOPBACK, to_loopback), total_s=1)
-    yield made
-    await made.close()
+async def hasty() -> AsyncIterator[WebhookHttpClient]:
+    poster = WebhookHttpClient(SsrfGuard(LOOPBACK, to_loopback), total_s=1)
+    yield poster
+    await poster.close()
 
 
-async def test_what_is_sent(poster: Poster) -> None:
+async def test_post_sends_the_body_and_headers(poster: WebhookHttpClient) -> None:
     async with Receiver() as receiver:
         answer = await poster.post(f"{receiver.url}/hook?a=%20b", {"webhook-id": "evt_1"}, BODY.encode())
     assert (answer.status, answer.error, answer.answer, answer.retry_after_s) == (200, None, b"status 200", None)
@@ -67,19 +67,19 @@ async def test_what_is_sent(poster: Poster) -> None:
         ("503:120", 503, None, None, 120),
         ("500:7", 500, None, None, None),
         ("redirect", 302, None, None, None),
-        ("hang", None, "too_slow", "no answer within 1 s", None),
-        ("reset", None, "broke_off", "the connection was closed before an answer came", None),
-        ("garbage", None, "not_http", "the answer is not HTTP", None),
+        ("hang", None, "too_slow", "no response within 1 s", None),
+        ("reset", None, "broke_off", "the connection was closed before a response", None),
+        ("garbage", None, "not_http", "the response is not valid HTTP", None),
     ],
 )
-async def test_answers(
+async def test_post_returns_the_response(
     word: str,
     status: int | None,
-    reason: Silence | None,
+    reason: NoResponseReason | None,
     error: str | None,
     retry_after_s: int | None,
-    poster: Poster,
-    hasty: Poster,
+    poster: WebhookHttpClient,
+    hasty: WebhookHttpClient,
 ) -> None:
     async with Receiver([word]) as receiver:
         answer = await (hasty if word == "hang" else poster).post(f"{receiver.url}/hook", {}, BODY.encode())
@@ -88,24 +88,24 @@ async def test_answers(
     assert [received.path for received in receiver.received] == ["/hook"]  # once, and nowhere else
 
 
-async def test_nobody_listens(poster: Poster) -> None:
+async def test_post_to_a_closed_port_fails(poster: WebhookHttpClient) -> None:
     async with Receiver() as receiver:
         pass
     assert (await poster.post(receiver.url, {}, b"{}")).error == "no connection: Connection refused"
 
 
-async def test_a_name_that_hangs_counts_too() -> None:
+async def test_post_timeout_includes_name_resolution() -> None:
     async def resolve(host: str) -> list[str]:
         await asyncio.sleep(60)
         return []
 
-    poster = Poster(Guard((), resolve), total_s=0.05)
+    poster = WebhookHttpClient(SsrfGuard((), resolve), total_s=0.05)
     answer = await poster.post("http://example.com/", {}, b"{}")
     await poster.close()
     assert (answer.status, answer.reason, answer.error) == (None, "no_connection", "no connection within 0.05 s")
 
 
-async def test_connections_are_used_again(poster: Poster) -> None:
+async def test_post_reuses_connections(poster: WebhookHttpClient) -> None:
     async with Receiver(["200", "500", "410", "redirect", "429:1"]) as receiver:
         for _ in range(20):
             await poster.post(receiver.url, {}, BODY.encode())
@@ -113,7 +113,7 @@ async def test_connections_are_used_again(poster: Poster) -> None:
 
 
 @pytest.mark.parametrize("stray", [b"HTTP/1.1 410 Gone\r\nContent-Length: 0\r\n\r\n", b"", b"\r\n"])
-async def test_what_nobody_asked_for_is_not_the_next_answer(stray: bytes, poster: Poster) -> None:
+async def test_unsolicited_data_is_not_read_as_the_next_response(stray: bytes, poster: WebhookHttpClient) -> None:
     """What came after an answer, or its end, is still unread when the connection would be used again."""
     with socket.create_server(("127.0.0.1", 0)) as server, ExitStack() as peers:
         server.settimeout(2.0)
@@ -136,14 +136,14 @@ async def test_what_nobody_asked_for_is_not_the_next_answer(stray: bytes, poster
 
 
 @pytest.mark.parametrize(("word", "connections"), [("long", 1), ("huge", 2), ("trickle", 2)])
-async def test_an_answer_is_cut_and_one_without_end_ends_its_connection(
-    word: str, connections: int, hasty: Poster
+async def test_long_response_is_truncated_and_an_endless_one_closes_its_connection(
+    word: str, connections: int, hasty: WebhookHttpClient
 ) -> None:
     async with Receiver([word, "200"]) as receiver:
         answer = (await hasty.post(receiver.url, {}, BODY.encode())).answer
         assert answer == b"x" * len(answer)
-        assert 0 < len(answer) <= ANSWER_MAX
-        assert (len(answer) == ANSWER_MAX) == (word != "trickle")
+        assert 0 < len(answer) <= RESPONSE_BODY_MAX
+        assert (len(answer) == RESPONSE_BODY_MAX) == (word != "trickle")
         assert (await hasty.post(receiver.url, {}, BODY.encode())).status == 200
         assert receiver.accepted == connections
 
@@ -200,22 +200,22 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2  \r\nok\r\n0\r\n\r\n", 200, b"ok", True),
     ],
 )
-async def test_what_an_answer_can_be(
-    octets: bytes, status: int | None, text: bytes, kept: bool, poster: Poster
+async def test_post_accepts_unusual_responses(
+    octets: bytes, status: int | None, text: bytes, kept: bool, poster: WebhookHttpClient
 ) -> None:
     async with says(octets, OK) as (url, requests):
         answer = await poster.post(url, {}, BODY.encode())
         assert (answer.status, answer.answer) == (status, text)
-        assert answer.error == (None if status else "the answer is not HTTP")
+        assert answer.error == (None if status else "the response is not valid HTTP")
         assert (await poster.post(url, {}, BODY.encode())).answer == b"ok"
         assert requests == ([2] if kept else [1, 1])
 
 
-async def test_no_redirect_no_proxy_no_cookie(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_post_uses_no_redirect_proxy_or_cookie(monkeypatch: pytest.MonkeyPatch) -> None:
     async with Receiver() as trap, Receiver([f"redirect:{trap.url}/", "cookie", "200"]) as receiver:
         for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "all_proxy", "ALL_PROXY"):
             monkeypatch.setenv(name, trap.url)
-        poster = Poster(Guard(LOOPBACK, to_loopback))
+        poster = WebhookHttpClient(SsrfGuard(LOOPBACK, to_loopback))
         host = f"http://hooks.example.com:{receiver.port}/"
         assert [(await poster.post(host, {}, b"{}")).status for _ in range(3)] == [302, 200, 200]
         await poster.close()
@@ -232,10 +232,10 @@ async def test_no_redirect_no_proxy_no_cookie(monkeypatch: pytest.MonkeyPatch) -
         ("hooks.example.com", "127.0.0.1", "IP address mismatch"),
     ],
 )
-async def test_certificates_are_for_the_name(certificate: str, host: str, error: str | None) -> None:
+async def test_post_requires_a_certificate_for_the_name(certificate: str, host: str, error: str | None) -> None:
     authority = Authority()
     async with Receiver(tls=authority.server(certificate)[0]) as receiver:
-        poster = Poster(Guard(LOOPBACK, to_loopback), roots=authority.trusted())
+        poster = WebhookHttpClient(SsrfGuard(LOOPBACK, to_loopback), roots=authority.trusted())
         answer = await poster.post(f"https://{host}:{receiver.port}/", {}, b"{}")
         await poster.close()
     if error is None:
@@ -246,14 +246,14 @@ async def test_certificates_are_for_the_name(certificate: str, host: str, error:
         assert receiver.received == []
 
 
-async def test_unknown_authorities_and_no_tls_at_all(poster: Poster) -> None:
+async def test_post_to_an_untrusted_or_plain_server_fails(poster: WebhookHttpClient) -> None:
     async with Receiver(tls=Authority().server("hooks.example.com")[0]) as secure, Receiver() as plain:
-        for receiver, words in ((secure, "unable to get local issuer"), (plain, "WRONG_VERSION_NUMBER")):
+        for receiver, text in ((secure, "unable to get local issuer"), (plain, "WRONG_VERSION_NUMBER")):
             answer = await poster.post(f"https://hooks.example.com:{receiver.port}/", {}, b"{}")
-            assert "TLS failed" in (answer.error or "") and words in (answer.error or "")
+            assert "TLS failed" in (answer.error or "") and text in (answer.error or "")
 
 
-async def test_a_hanging_endpoint_delays_no_other(poster: Poster) -> None:
+async def test_hanging_endpoint_delays_no_other(poster: WebhookHttpClient) -> None:
     async with Receiver({"/slow": ["hang"]}) as receiver:
         slow = [asyncio.create_task(poster.post(f"{receiver.url}/slow", {}, b"{}")) for _ in range(50)]
         while len(receiver.received) < 50:
@@ -265,7 +265,7 @@ async def test_a_hanging_endpoint_delays_no_other(poster: Poster) -> None:
         await asyncio.gather(*slow, return_exceptions=True)
 
 
-async def test_the_receiver_in_a_process_of_its_own(poster: Poster, tmp_path: Path) -> None:
+async def test_receiver_runs_as_a_process(poster: WebhookHttpClient, tmp_path: Path) -> None:
     log = tmp_path / "got.jsonl"
     arguments = ["-m", "tests.carriers.hook_receiver", "--log", str(log), "--script", "500,200", "--script", "/x=410"]
     process = await asyncio.create_subprocess_exec(
@@ -280,7 +280,7 @@ async def test_the_receiver_in_a_process_of_its_own(poster: Poster, tmp_path: Pa
         await process.wait()
     assert answers == [500, 200, 200, 410]
     lines = [json.loads(line) for line in log.read_text("utf-8").splitlines()]
-    assert [(line["path"], line["word"]) for line in lines] == [
+    assert [(line["path"], line["action"]) for line in lines] == [
         ("/a", "500"),
         ("/a", "200"),
         ("/a", "200"),

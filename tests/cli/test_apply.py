@@ -6,7 +6,7 @@ import pytest
 
 from heliograph.bootstrap import open_store
 from heliograph.domain.sending.pricing import Account
-from heliograph.domain.setup.keys import matches, parse_token
+from heliograph.domain.setup.keys import has_hash, parse_token
 from heliograph.domain.setup.records import CarrierRecord
 from heliograph.domain.setup.snapshot import Setup
 from heliograph.settings import Settings
@@ -20,8 +20,8 @@ HOOK = '[[teams.webhooks]]\nurl = "http://127.0.0.1:9/"\n'
 
 async def stored(ref: int = 1) -> tuple[Setup, Account, list[str]]:
     async with open_store(Settings()) as store:
-        suppressed = [row.email for row in await store.suppressions.page(ref, None, 100)]
-        return store.setup.current, await store.ledger.account(ref), suppressed
+        suppressed = [row.email for row in await store.suppressions.list_page(ref, None, 100)]
+        return store.setup.current, await store.ledger.get_account(ref), suppressed
 
 
 def test_applying_twice_changes_nothing_the_second_time(run: Run, example: str) -> None:
@@ -30,24 +30,24 @@ def test_applying_twice_changes_nothing_the_second_time(run: Run, example: str) 
     assert "team team_acme: created\n" in first.out
     assert "token of key server of team_acme, shown only once: hk_" in first.out
     assert "secret of webhook http://127.0.0.1:9000/hooks of team_acme, shown only once: whsec_MfKQ" in first.out
-    assert first.err.startswith("note: teams[0].webhooks[0].url: 127.0.0.1 is, or leads to, a private")
+    assert first.err.startswith("note: teams[0].webhooks[0].url: 127.0.0.1 is or resolves to a private")
     after = asyncio.run(stored())
     assert after[1].available == 25_000_000
     assert after[2] == ["gone@example.com"]
 
     second = run("apply", example)
     assert (second.code, second.out) == (0, "nothing changed\n")
-    again = asyncio.run(stored())
-    assert (again[0].records, *again[1:]) == (after[0].records, *after[1:])
+    unchanged = asyncio.run(stored())
+    assert (unchanged[0].records, *unchanged[1:]) == (after[0].records, *after[1:])
 
 
-def test_machines_get_exactly_keys_webhooks_and_changes(run: Run, tmp_path: Path) -> None:
+def test_json_output_has_keys_webhooks_and_changes(run: Run, tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_text(TEAM + HOOK)
-    made = json.loads(run("apply", "a.toml", "--json").out)
-    token, secret = made["keys"][0].pop("token"), made["webhooks"][0].pop("secret")
+    result = json.loads(run("apply", "a.toml", "--json").out)
+    token, secret = result["keys"][0].pop("token"), result["webhooks"][0].pop("secret")
     setup, account, _ = asyncio.run(stored())
     (hook,) = setup.teams["team_a"].webhooks
-    assert made == {
+    assert result == {
         "keys": [{"team": "team_a", "name": "server"}],
         "changed": [
             "team team_a: created",
@@ -59,18 +59,18 @@ def test_machines_get_exactly_keys_webhooks_and_changes(run: Run, tmp_path: Path
     }
     assert secret_size(secret) == 24
     assert secret not in hook.secret
-    assert matches(token, setup.callers[parse_token(token) or ""].key.hash)
+    assert has_hash(token, setup.callers[parse_token(token) or ""].key.hash)
     assert account.available == 2_500_000
     assert run("apply", "a.toml", "--json").out == '{"keys":[],"changed":[],"webhooks":[],"problems":[]}\n'
 
 
-def test_a_webhook_that_may_be_reached_needs_no_note(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_allowed_webhook_url_has_no_note(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HELIOGRAPH_WEBHOOK_ALLOW_PRIVATE", "127.0.0.0/8")
     (tmp_path / "a.toml").write_text(TEAM + HOOK)
     assert (run("apply", "a.toml").code, run("apply", "a.toml").err) == (0, "")
 
 
-def test_a_wrong_file_changes_nothing(run: Run, tmp_path: Path) -> None:
+def test_an_invalid_file_changes_nothing(run: Run, tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_text(TEAM + '[[teams.domains]]\nbrand = "A"\n')
     refused = run("apply", "a.toml")
     expected = "heliograph: a.toml: teams[0].domains[0].name: is missing\n"
@@ -78,9 +78,11 @@ def test_a_wrong_file_changes_nothing(run: Run, tmp_path: Path) -> None:
     assert asyncio.run(_records()) == 0
 
 
-def test_of_a_carrier_only_what_is_written_changes(run: Run, tmp_path: Path) -> None:
-    whole = 'id = "relay"\nchannel = "email"\nkind = "smtp"\nhost = "mail.test"\npassword = "canary"\npriority = 3\n'
-    (tmp_path / "a.toml").write_text(f"[[carriers]]\n{whole}")
+def test_only_the_given_carrier_fields_change(run: Run, tmp_path: Path) -> None:
+    all_fields = (
+        'id = "relay"\nchannel = "email"\nkind = "smtp"\nhost = "mail.test"\npassword = "canary"\npriority = 3\n'
+    )
+    (tmp_path / "a.toml").write_text(f"[[carriers]]\n{all_fields}")
     (tmp_path / "b.toml").write_text('[[carriers]]\nid = "relay"\nenabled = false\nport = 2525\n')
     assert run("apply", "a.toml").out == "carrier relay: created\n"
     before = asyncio.run(_carrier())
@@ -116,7 +118,7 @@ def test_secrets_come_from_the_environment(run: Run, tmp_path: Path, monkeypatch
     ended = run("apply", "a.toml", "--json")
     assert json.loads(ended.out)["keys"] == [{"team": "team_a", "name": "server", "token": None}]
     assert token not in ended.out + ended.err
-    assert [one["state"] for one in json.loads(run("key", "list", "--json").out)["data"]] == ["works"]
+    assert [key["state"] for key in json.loads(run("key", "list", "--json").out)["data"]] == ["works"]
 
 
 def test_a_token_from_the_environment_is_not_printed(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,7 +133,7 @@ def test_a_token_from_the_environment_is_not_printed(run: Run, tmp_path: Path, m
     assert token not in ended.out + ended.err and secret not in ended.out + ended.err
 
 
-def test_paused_and_resumed(run: Run) -> None:
+def test_delivery_is_paused_and_resumed(run: Run) -> None:
     for command, paused in (("pause", True), ("pause", True), ("resume", False)):
         assert run(command).code == 0
         assert asyncio.run(_paused())[0] is paused
@@ -141,4 +143,4 @@ def test_paused_and_resumed(run: Run) -> None:
 async def _paused() -> tuple[bool, list[str]]:
     """And what the audit log says, newest first."""
     async with open_store(Settings()) as store:
-        return store.setup.current.platform.paused, [line.action for line in await store.audit.lines(None)]
+        return store.setup.current.platform.paused, [line.action for line in await store.audit.list_rows(None)]

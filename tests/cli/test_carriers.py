@@ -16,14 +16,17 @@ priority = 20
 """
 
 
-def test_switched_off_and_put_in_order(run: Run, tmp_path: object) -> None:
+def test_carriers_are_disabled_and_reordered(run: Run, tmp_path: object) -> None:
     with open("setup.toml", "w") as file:
         file.write(CARRIERS)
     run("apply", "setup.toml")
     changed = run("carriers", "change", "two", "--disable", "--priority", "5")
     assert (changed.code, changed.out) == (0, "two is disabled, with priority 5\n")
-    shown = json.loads(run("carriers", "--json").out)["data"]
-    assert [(one["id"], one["priority"], one["enabled"]) for one in shown] == [("two", 5, False), ("one", 10, True)]
+    carriers = json.loads(run("carriers", "--json").out)["data"]
+    assert [(carrier["id"], carrier["priority"], carrier["enabled"]) for carrier in carriers] == [
+        ("two", 5, False),
+        ("one", 10, True),
+    ]
     assert run("carriers", "change", "two", "--enable").out == "two is enabled, with priority 5\n"
     assert run("carriers").out == run("carriers", "show").out
     missing = run("carriers", "change", "three", "--enable")

@@ -30,11 +30,11 @@ def sources(run: Run, *arguments: str) -> dict[str, tuple[str | None, str, str]]
 
 
 def test_defaults(run: Run) -> None:
-    found = sources(run)
-    assert list(found) == list(NAMES)
-    assert {kind for _, kind, _ in found.values()} == {"default"}
-    assert found["listen"][0] == "127.0.0.1:8700"
-    assert found["secret"][0] is None
+    settings_sources = sources(run)
+    assert list(settings_sources) == list(NAMES)
+    assert {kind for _, kind, _ in settings_sources.values()} == {"default"}
+    assert settings_sources["listen"][0] == "127.0.0.1:8700"
+    assert settings_sources["secret"][0] is None
     assert sources(run, "--listen", "[::1]:80")["listen"][0] == "[::1]:80"
 
 
@@ -43,32 +43,32 @@ def test_a_setting_is_described_once() -> None:
     fields = [field.name for field in msgspec.structs.fields(Settings)]
     assert tuple("listen" if name == "host" else name for name in fields if name not in ("port", "sources")) == NAMES
     defaults = write_settings(Settings())
-    given = {f"HELIOGRAPH_{name.upper()}": value for name, value in defaults.items() if name not in UNSET}
-    assert write_settings(read_settings({}, given)) == defaults
+    environment = {f"HELIOGRAPH_{name.upper()}": value for name, value in defaults.items() if name not in UNSET}
+    assert write_settings(read_settings({}, environment)) == defaults
     assert SERVE_FLAGS.keys() == {name for name in NAMES if f"--{name.replace('_', '-')}" in HELP}
 
 
-def test_the_nearest_source_wins(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flags_override_environment_and_file(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of five settings, each source gives one more."""
     names = ["processes", "public_url", "resolver", "simulator_step_ms", "data"]
     values = ["2", "https://mail.example.com", "127.0.0.1:53", "9", "elsewhere"]
-    given = dict(zip(names, values, strict=True))
-    (tmp_path / "h.toml").write_text("".join(f'{name} = "{value}"\n' for name, value in given.items()))
+    environment = dict(zip(names, values, strict=True))
+    (tmp_path / "h.toml").write_text("".join(f'{name} = "{value}"\n' for name, value in environment.items()))
     assert {sources(run, "--config", "h.toml")[name][1:] for name in names} == {
         ("config", f"h.toml: {name}") for name in names
     }
     (tmp_path / "credentials").mkdir()
     monkeypatch.setenv("CREDENTIALS_DIRECTORY", "credentials")
     for name in names[:4]:
-        (tmp_path / "credentials" / name).write_text(f"{given[name]}\n")
+        (tmp_path / "credentials" / name).write_text(f"{environment[name]}\n")
     (tmp_path / "credentials" / "other.key").write_text("not ours")
     for name in names[:3]:
-        (tmp_path / name).write_text(f"{given[name]}\n")
+        (tmp_path / name).write_text(f"{environment[name]}\n")
         monkeypatch.setenv(f"HELIOGRAPH_{name.upper()}_FILE", name)
     monkeypatch.delenv("HELIOGRAPH_PUBLIC_URL_FILE")
-    monkeypatch.setenv("HELIOGRAPH_PUBLIC_URL", given["public_url"])
-    found = sources(run, "--config", "h.toml", "--processes", "2")
-    assert {name: found[name] for name in names} == {
+    monkeypatch.setenv("HELIOGRAPH_PUBLIC_URL", environment["public_url"])
+    settings_sources = sources(run, "--config", "h.toml", "--processes", "2")
+    assert {name: settings_sources[name] for name in names} == {
         "processes": ("2", "flag", "--processes"),
         "public_url": ("https://mail.example.com", "environment", "HELIOGRAPH_PUBLIC_URL"),
         "resolver": ("127.0.0.1:53", "file", "HELIOGRAPH_RESOLVER_FILE=resolver"),
@@ -77,7 +77,7 @@ def test_the_nearest_source_wins(run: Run, tmp_path: Path, monkeypatch: pytest.M
     }
 
 
-def test_the_file_names_others(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_file_refers_to_other_files(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Units and commands read one file; the password is in another."""
     (tmp_path / "database").write_text("postgresql://u:hush@db/x\n")
     (tmp_path / "h.toml").write_text('database_file = "database"\n')
@@ -94,7 +94,7 @@ def test_the_file_names_others(run: Run, tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize(("url", "count"), [("sqlite:///x.db", "1"), ("postgresql://h/x", "3")])
-def test_a_process_for_each_core_where_the_database_can_use_them(
+def test_processes_default_to_one_per_core_on_postgresql(
     run: Run, monkeypatch: pytest.MonkeyPatch, url: str, count: str
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 5})
@@ -111,13 +111,13 @@ def test_secrets_are_hidden(run: Run, tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("HELIOGRAPH_S3_SECRET_KEY", "hush")
     monkeypatch.setenv("HELIOGRAPH_DATABASE", "postgresql://u:hush@127.0.0.1/x?password=hush")
     for arguments in ([], ["--json"]):
-        said = run("config", *arguments).out
-        assert "hush" not in said and KEY not in said
-        assert said.count("********") == 3
+        output = run("config", *arguments).out
+        assert "hush" not in output and KEY not in output
+        assert output.count("********") == 3
     assert sources(run)["database"][0] == "postgresql://u@127.0.0.1/x"
 
 
-def test_a_secret_from_a_credential_is_the_one_that_is_used(run: Run, tmp_path: Path) -> None:
+def test_a_secret_from_a_credential_is_used(run: Run, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text(KEY)
     assert read_settings({}, {"CREDENTIALS_DIRECTORY": str(tmp_path)}).secret == bytes(32)
     assert read_settings({}, {"HELIOGRAPH_SECRET_FILE": str(tmp_path / "secret")}).secret == bytes(32)
@@ -149,7 +149,9 @@ def test_a_secret_from_a_credential_is_the_one_that_is_used(run: Run, tmp_path: 
         ({"HELIOGRAPH_S3_ACCESS_KEY": "k"}, "s3_access_key and s3_secret_key belong together"),
     ],
 )
-def test_mistakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], message: str) -> None:
+def test_invalid_settings_are_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], message: str
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "bytes").write_bytes(b"\xff")
     (tmp_path / "short").write_text("hush")
@@ -159,41 +161,44 @@ def test_mistakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, environment: 
     assert "hush" not in str(refused.value)
 
 
-def test_a_shell_that_has_the_variables_of_clients() -> None:
+def test_client_variables_are_ignored() -> None:
     read_settings({}, {"HELIOGRAPH_URL": "https://mail.example.com", "HELIOGRAPH_KEY": "hk_x"})
     with pytest.raises(BadSetting, match="HELIOGRAPH_KEYS is not a setting"):
         read_settings({}, {"HELIOGRAPH_KEYS": "hk_x"})
 
 
-NAMED = {"HELIOGRAPH_OIDC_CLIENT_ID": "heliograph"}
-PROVIDER = NAMED | {"HELIOGRAPH_OIDC_ISSUER": "https://id.example.com/"}
+WITH_CLIENT_ID = {"HELIOGRAPH_OIDC_CLIENT_ID": "heliograph"}
+PROVIDER = WITH_CLIENT_ID | {"HELIOGRAPH_OIDC_ISSUER": "https://id.example.com/"}
 
 
 def test_an_identity_provider() -> None:
     roles = "ops=operator,shop=team_shop:viewer"
-    given = PROVIDER | {"HELIOGRAPH_OIDC_ROLES": roles, "HELIOGRAPH_PASSWORD_SIGN_IN": "off"}
-    found = read_settings({}, given)
-    assert (found.oidc_issuer, found.password_sign_in) == ("https://id.example.com/", False)  # the slash is its name's
-    written = write_settings(found)
+    environment = PROVIDER | {"HELIOGRAPH_OIDC_ROLES": roles, "HELIOGRAPH_PASSWORD_SIGN_IN": "off"}
+    settings = read_settings({}, environment)
+    assert (settings.oidc_issuer, settings.password_sign_in) == (
+        "https://id.example.com/",
+        False,
+    )  # the slash is its name's
+    written = write_settings(settings)
     assert (written["oidc_roles"], written["password_sign_in"]) == (roles, "off")
-    assert read_settings({}, {"HELIOGRAPH_OIDC_ISSUER": "http://localhost:8080", **NAMED}).oidc_issuer
+    assert read_settings({}, {"HELIOGRAPH_OIDC_ISSUER": "http://localhost:8080", **WITH_CLIENT_ID}).oidc_issuer
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (NAMED, "oidc_issuer and oidc_client_id belong together"),
+        (WITH_CLIENT_ID, "oidc_issuer and oidc_client_id belong together"),
         ({"HELIOGRAPH_PASSWORD_SIGN_IN": "off"}, "needs another way to sign in"),
         ({"HELIOGRAPH_PASSWORD_SIGN_IN": "no"}, "expected on or off"),
-        (NAMED | {"HELIOGRAPH_OIDC_ISSUER": "http://id.example.com"}, "http only on this machine"),
-        (NAMED | {"HELIOGRAPH_OIDC_ISSUER": "https://id.example.com?a=b"}, "without a query"),
-        (NAMED | {"HELIOGRAPH_OIDC_ISSUER": "id.example.com"}, "such as https://id.example.com"),
+        (WITH_CLIENT_ID | {"HELIOGRAPH_OIDC_ISSUER": "http://id.example.com"}, "http only on this machine"),
+        (WITH_CLIENT_ID | {"HELIOGRAPH_OIDC_ISSUER": "https://id.example.com?a=b"}, "without a query"),
+        (WITH_CLIENT_ID | {"HELIOGRAPH_OIDC_ISSUER": "id.example.com"}, "such as https://id.example.com"),
         ({"HELIOGRAPH_OIDC_SCOPES": "email"}, "with openid in it"),
         ({"HELIOGRAPH_OIDC_ROLES": "ops=boss"}, "expected group=team:role"),
         ({"HELIOGRAPH_OIDC_CLIENT_SECRET": "hush\nhush"}, "HELIOGRAPH_OIDC_CLIENT_SECRET: expected one line"),
     ],
 )
-def test_mistakes_with_an_identity_provider(given: dict[str, str], message: str) -> None:
+def test_invalid_identity_provider_settings_are_reported(given: dict[str, str], message: str) -> None:
     with pytest.raises(BadSetting, match=message.replace("?", r"\?")) as refused:
         read_settings({}, given)
     assert "hush" not in str(refused.value)

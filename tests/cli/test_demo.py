@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import heliograph
-from heliograph.cli.demo import demo, in_own_folder, with_loopback, with_mail
-from heliograph.settings import Origin, Settings
+from heliograph.cli.demo import demo, in_demo_folder, with_loopback, with_mail_listeners
+from heliograph.settings import Settings, SettingSource
 from tests.service import until
 
 OTHERS = ("Resend ", "Twilio ", "Postmark ", "Postal ", "SMTP ")
@@ -30,27 +30,27 @@ HOME = Path("heliograph-demo")
     ],
 )
 def test_the_demo_has_its_own_folder(given: Settings, data: Path, database: str) -> None:
-    settings = in_own_folder(given)
+    settings = in_demo_folder(given)
     assert (settings.data, settings.database) == (data, database)
 
 
-def test_what_is_off_stays_off() -> None:
-    off = Origin("environment", "HELIOGRAPH_…=off")
-    settings = with_mail(Settings(sources={"bounce_listen": off, "submission_listen": off}))
+def test_disabled_listeners_stay_disabled() -> None:
+    off = SettingSource("environment", "HELIOGRAPH_…=off")
+    settings = with_mail_listeners(Settings(sources={"bounce_listen": off, "submission_listen": off}))
     assert settings.bounce_listen is None
     assert not settings.submission()
 
 
-def test_webhooks_reach_this_machine_unless_something_else_was_said() -> None:
+def test_webhooks_may_use_loopback_unless_configured() -> None:
     assert with_loopback(Settings()).webhook_allow_private == ("127.0.0.0/8", "::1/128")
-    said = Settings(sources={"webhook_allow_private": Origin("environment", "HELIOGRAPH_…")})
-    assert with_loopback(said).webhook_allow_private == ()
+    configured = Settings(sources={"webhook_allow_private": SettingSource("environment", "HELIOGRAPH_…")})
+    assert with_loopback(configured).webhook_allow_private == ()
 
 
-def test_its_help_tells_its_own_defaults() -> None:
-    told = {option.name: option.to_info_dict()["help"] for option in demo.params}
-    assert "Default: heliograph.db in the folder of --data." in told["database"]
-    assert "Default: heliograph-demo." in told["data"]
+def test_help_shows_the_demos_defaults() -> None:
+    help_by_option = {option.name: option.to_info_dict()["help"] for option in demo.params}
+    assert "Default: heliograph.db in the --data folder." in help_by_option["database"]
+    assert "Default: heliograph-demo." in help_by_option["data"]
 
 
 @contextmanager
@@ -74,9 +74,9 @@ def running(folder: Path) -> Iterator[list[str]]:
     assert process.returncode == 0
 
 
-def told(lines: list[str]) -> set[str]:
+def credential_names(lines: list[str]) -> set[str]:
     """The types of all events so far, by the line that the demo prints."""
-    line = lines[lines.index("# what came back") + 1]
+    line = lines[lines.index("# events: bounces and replies") + 1]
     return set(re.findall('"type":"([^"]+)"', subprocess.check_output(["sh", "-c", line], text=True)))
 
 
@@ -85,17 +85,19 @@ def keys(lines: list[str]) -> list[str]:
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="the printed lines need curl")
-def test_every_printed_line_works_and_the_keys_stay(tmp_path: Path) -> None:
+def test_every_printed_command_works_and_keys_are_stable(tmp_path: Path) -> None:
     with running(tmp_path) as first:
         answers = {}
         for title, line in pairwise(first):
             if line.startswith("curl "):
-                done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=True)
-                answers[title] = done.stdout
+                process = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=True)
+                answers[title] = process.stdout
     assert len(answers) == 15
-    assert answers.pop("# what came back").startswith('{"object":"list"')  # a moment later it has all: see below
+    assert answers.pop("# events: bounces and replies").startswith(
+        '{"object":"list"'
+    )  # a moment later it has all: see below
     assert [title for title, answer in answers.items() if '"error":' in answer or '"id":"' not in answer] == []
-    assert '"text":"From the sandbox."' in answers["# what the sandbox would have delivered"]
+    assert '"text":"From the sandbox."' in answers["# test inbox of the sandbox team"]
     assert '"verified":true' in answers["# verify, start and check"]
     assert '"sandbox":true' in answers["# email, in the sandbox"]
     assert [line for line in first if "verify.inbox = true" in line]  # which is not the default
@@ -105,10 +107,10 @@ def test_every_printed_line_works_and_the_keys_stay(tmp_path: Path) -> None:
         next(line.split()[1] for line in first if line.startswith("API ")).removesuffix("/v1"),
     )
     assert others.pop("Twilio") == [f"{base}/compat/twilio", "AC" + 32 * "0", sandbox]
-    place, user, password = others.pop("SMTP")
-    assert (place.startswith("127.0.0.1:"), user, password) == (True, "heliograph", sandbox)
+    address, user, password = others.pop("SMTP")
+    assert (address.startswith("127.0.0.1:"), user, password) == (True, "heliograph", sandbox)
     assert others == {name: [f"{base}/compat/{name.lower()}", sandbox] for name in ("Resend", "Postmark", "Postal")}
     with running(tmp_path) as second:
-        until(lambda: told(second) >= CAME_BACK)
+        until(lambda: credential_names(second) >= CAME_BACK)
         assert keys(second) == keys(first)
         assert len(keys(first)) == 2

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from heliograph.cli.checks.findings import Command
-from heliograph.cli.checks.mail import callbacks, carriers, delivery, platform_sender
+from heliograph.cli.checks.mail import check_callbacks, check_carriers, check_delivery, check_platform_sender
 from heliograph.cli.checks.table import CHECKS
 from heliograph.domain.limits import DAY_MS
 from heliograph.domain.setup.records import CarrierRecord, Channel, Domain, Platform
 from heliograph.domain.setup.snapshot import PLATFORM_TEAM, Setup
-from heliograph.storage.carrier_stats import RecentUse, Use
+from heliograph.storage.carrier_stats import CarrierCounts, RecentCarrierCounts
 from heliograph.storage.engine.migrate import schema_files
 from tests.carriers.smtp_peer import Authority
 from tests.service import Service
@@ -23,22 +23,22 @@ ANY_PORT = ("--listen", "127.0.0.1:0")
 
 def levels(out: str) -> dict[str, str]:
     """The worst level of each check."""
-    found: dict[str, str] = {}
+    level_by_check: dict[str, str] = {}
     for finding in json.loads(out)["findings"]:
-        found[finding["check"]] = max(
-            found.get(finding["check"], ""), finding["level"], key=("", "ok", "warn", "FAIL").index
+        level_by_check[finding["check"]] = max(
+            level_by_check.get(finding["check"], ""), finding["level"], key=("", "ok", "warn", "FAIL").index
         )
-    return found
+    return level_by_check
 
 
-def test_a_sound_installation(run: Run, tmp_path: Path, example: str) -> None:
+def test_a_healthy_installation(run: Run, tmp_path: Path, example: str) -> None:
     run("apply", example)
     ended = run("doctor", *ANY_PORT)
     assert ended.code == 0
     schema = schema_files()[-1][0]
-    assert f"ok    database: sqlite:///heliograph.db can be read and written, schema {schema}\n" in ended.out
-    assert "email is served by the built-in simulator" in ended.out
-    assert "sms goes to sim (simulator)" in ended.out
+    assert f"ok    database: sqlite:///heliograph.db is readable and writable, schema {schema}\n" in ended.out
+    assert "email uses the built-in simulator" in ended.out
+    assert "sms is sent with sim (simulator)" in ended.out
     assert "\x1b" not in ended.out  # no colour without a terminal
     machine = run("doctor", *ANY_PORT, "--json")
     assert json.loads(machine.out)["ok"] is True
@@ -46,9 +46,9 @@ def test_a_sound_installation(run: Run, tmp_path: Path, example: str) -> None:
 
 
 @pytest.mark.parametrize("command", ["doctor", "preflight"])
-def test_help_says_what_is_asked(run: Run, command: Command) -> None:
-    said = run(command, "--help").out
-    assert [check.name for check in CHECKS if (check.asks in said) != (check.by in (command, "both"))] == []
+def test_help_lists_the_checks(run: Run, command: Command) -> None:
+    output = run(command, "--help").out
+    assert [check.name for check in CHECKS if (check.question in output) != (check.command in (command, "both"))] == []
 
 
 def test_ready(run: Run, shared_service: Service) -> None:
@@ -58,19 +58,19 @@ def test_ready(run: Run, shared_service: Service) -> None:
     assert run("doctor", "--ready", "--listen", f"127.0.0.1:{nowhere}").code == 1
 
 
-def test_a_neighbours_service_is_not_ours(run: Run, tmp_path: Path, shared_service: Service) -> None:
-    taken = ("--listen", f"127.0.0.1:{shared_service.ports[-1]}", "--json")
+def test_another_instances_service_is_reported(run: Run, tmp_path: Path, shared_service: Service) -> None:
+    flags = ("--listen", f"127.0.0.1:{shared_service.ports[-1]}", "--json")
     run("pause")
-    assert levels(run("doctor", *taken).out)["port"] == "ok"  # no service has run here: nobody knows
+    assert levels(run("doctor", *flags).out)["port"] == "ok"  # no service has run here: nobody knows
     for folder, level in ((tmp_path / "other", "FAIL"), (shared_service.data, "ok")):
         folder.mkdir(exist_ok=True)
         if level == "FAIL":
             (folder / "instance").write_text("0123456789abcdef")
-        found = run("doctor", *taken, "--data", str(folder)).out
-        assert [one["level"] for one in json.loads(found)["findings"] if one["check"] == "port"] == [level]
+        output = run("doctor", *flags, "--data", str(folder)).out
+        assert [finding["level"] for finding in json.loads(output)["findings"] if finding["check"] == "port"] == [level]
 
 
-def test_it_changes_nothing(run: Run, tmp_path: Path) -> None:
+def test_doctor_changes_nothing(run: Run, tmp_path: Path) -> None:
     ended = run("doctor", *ANY_PORT, "--json")
     assert ended.code == 0
     assert levels(ended.out)["database"] == "warn"
@@ -91,7 +91,7 @@ def test_it_changes_nothing(run: Run, tmp_path: Path) -> None:
     ],
     ids=["good", "open to others", "not 32 bytes", "not base64"],
 )
-def test_the_secret(run: Run, tmp_path: Path, content: str, mode: int, level: str) -> None:
+def test_secret_file_checks(run: Run, tmp_path: Path, content: str, mode: int, level: str) -> None:
     run("pause")
     secret = tmp_path / "heliograph-data" / "secret"
     secret.write_text(content)
@@ -103,7 +103,7 @@ def test_the_secret(run: Run, tmp_path: Path, content: str, mode: int, level: st
 
 
 @pytest.mark.parametrize("name", ["heliograph-data", "heliograph.db"])
-def test_what_others_can_read(run: Run, tmp_path: Path, name: str) -> None:
+def test_readable_files_are_reported(run: Run, tmp_path: Path, name: str) -> None:
     run("pause")
     assert "access" not in levels(run("doctor", *ANY_PORT, "--json").out)
     path = tmp_path / name
@@ -114,11 +114,11 @@ def test_what_others_can_read(run: Run, tmp_path: Path, name: str) -> None:
     assert f"→ chmod {'700' if path.is_dir() else '600'} {name}" in ended.out
 
 
-def test_what_is_broken_is_said(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_problems_are_reported(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("heliograph.cli.checks.machine.PROBE_S", 0.05)
     (tmp_path / "file").write_text("")
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        where = f"127.0.0.1:{taken.getsockname()[1]}"
+    with socket.create_server(("127.0.0.1", 0)) as busy_socket:
+        where = f"127.0.0.1:{busy_socket.getsockname()[1]}"
         ended = run(
             "doctor",
             "--listen",
@@ -138,45 +138,47 @@ def test_what_is_broken_is_said(run: Run, tmp_path: Path, monkeypatch: pytest.Mo
     ("kind", "verified", "level"),
     [("smtp", True, ["ok"]), ("smtp", False, ["warn"]), ("smtp", None, ["warn"]), ("simulator", None, [])],
 )
-def test_the_platforms_sender(kind: str, verified: bool | None, level: list[str]) -> None:
-    own = Domain(id="dom_1", team=PLATFORM_TEAM, name="sandbox.heliograph.test", brand="H", verified=bool(verified))
+def test_platform_sender_check(kind: str, verified: bool | None, level: list[str]) -> None:
+    sender_domain = Domain(
+        id="dom_1", team=PLATFORM_TEAM, name="sandbox.heliograph.test", brand="H", verified=bool(verified)
+    )
     setup = Setup(
         carriers=(CarrierRecord(id="c", channel="email", kind=kind),),
-        platform_domains={} if verified is None else {own.name: own},
+        platform_domains={} if verified is None else {sender_domain.name: sender_domain},
     )
-    assert [finding.level for finding in platform_sender(setup)] == level
+    assert [finding.level for finding in check_platform_sender(setup)] == level
 
 
 @pytest.mark.parametrize(
     ("channel", "what"),
     [
-        ("email", "emails are accepted and wait, deferred"),
+        ("email", "emails are accepted and deferred"),
         ("sms", "sends are refused with 503"),
         ("whatsapp", "sends are refused with 503"),
     ],
 )
 def test_a_channel_of_disabled_carriers(channel: Channel, what: str) -> None:
     setup = Setup(carriers=(CarrierRecord(id="off", channel=channel, kind="http", enabled=False),))
-    (found,) = (finding for finding in carriers(setup) if finding.level == "FAIL")
-    assert found.message == f"every {channel} carrier is disabled: {what}"
+    (failure,) = (finding for finding in check_carriers(setup) if finding.level == "FAIL")
+    assert failure.message == f"every {channel} carrier is disabled: {what}"
 
 
 @pytest.mark.parametrize(
     ("kind", "sent", "heard", "found"),
     [
         ("twilio", 0, None, []),
-        ("twilio", 3, None, [("warn", "c: 3 sent in 24 hours, and no callback came")]),
-        ("twilio", 1, -DAY_MS - 1, [("warn", "c: 1 sent in 24 hours, and no callback came")]),
-        ("twilio", 3, -60_000, [("ok", "c called back at 1970-04-10T23:59:00.000Z")]),
+        ("twilio", 3, None, [("warn", "c: 3 sent in 24 hours without a callback")]),
+        ("twilio", 1, -DAY_MS - 1, [("warn", "c: 1 sent in 24 hours without a callback")]),
+        ("twilio", 3, -60_000, [("ok", "c sent a callback at 1970-04-10T23:59:00.000Z")]),
         ("smpp", 3, None, []),
     ],
 )
-def test_a_carrier_that_should_call_back(kind: str, sent: int, heard: int | None, found: list[tuple[str, str]]) -> None:
+def test_callback_check(kind: str, sent: int, heard: int | None, found: list[tuple[str, str]]) -> None:
     now = 100 * DAY_MS
     setup = Setup(carriers=(CarrierRecord(id="c", channel="sms", kind=kind),))
-    use = {"c": RecentUse(day=Use(accepted=sent))}
-    told = callbacks(setup, {} if heard is None else {"c": now + heard}, use, now)
-    assert [(one.level, one.message) for one in told] == found
+    use = {"c": RecentCarrierCounts(day=CarrierCounts(accepted=sent))}
+    findings = check_callbacks(setup, {} if heard is None else {"c": now + heard}, use, now)
+    assert [(finding.level, finding.message) for finding in findings] == found
 
 
 def test_paused_delivery_and_carriers_of_another_version() -> None:
@@ -187,14 +189,15 @@ def test_paused_delivery_and_carriers_of_another_version() -> None:
             CarrierRecord(id="off", channel="sms", kind="smpp", enabled=False),
         ),
     )
-    assert [finding.level for finding in carriers(setup)] == ["FAIL", "FAIL", "ok"]
-    assert [finding.level for finding in delivery(setup)] == ["warn"]
+    assert [finding.level for finding in check_carriers(setup)] == ["FAIL", "FAIL", "ok"]
+    assert [finding.level for finding in check_delivery(setup)] == ["warn"]
 
 
-def test_where_mail_is_taken_by_smtp(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_smtp_submission_check(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HELIOGRAPH_SUBMISSION_LISTEN", "127.0.0.1:2587")
     assert (
-        "ok    smtp: mail is taken on 127.0.0.1:2587 (no TLS, from this machine alone)" in run("doctor", *ANY_PORT).out
+        "ok    smtp: mail is accepted on 127.0.0.1:2587 (no TLS, from this machine only)"
+        in run("doctor", *ANY_PORT).out
     )
     monkeypatch.setenv("HELIOGRAPH_SUBMISSION_LISTEN", "0.0.0.0:2587")
     assert levels(run("doctor", *ANY_PORT, "--json").out)["smtp"] == "warn"
@@ -202,4 +205,4 @@ def test_where_mail_is_taken_by_smtp(run: Run, tmp_path: Path, monkeypatch: pyte
         monkeypatch.setenv(f"HELIOGRAPH_SUBMISSION_{name}", str(tmp_path / "server.pem"))
     assert levels(run("doctor", *ANY_PORT, "--json").out)["smtp"] == "FAIL"
     (tmp_path / "server.pem").write_bytes(Authority().pem("127.0.0.1")[0])
-    assert "ok    smtp: mail is taken on 0.0.0.0:2587 (STARTTLS)" in run("doctor", *ANY_PORT).out
+    assert "ok    smtp: mail is accepted on 0.0.0.0:2587 (STARTTLS)" in run("doctor", *ANY_PORT).out

@@ -11,12 +11,12 @@ def test_a_domain_from_added_to_removed(run: Run) -> None:
     assert [record["purpose"] for record in records].count("dkim") == 2
     assert json.loads(run("domain", "dns", "shop.test", "--json").out)["records"] == records
     assert run("domain", "brand", "shop.test", "Shop").out == "mail from shop.test is sent as Shop\n"
-    (listed,) = json.loads(run("domain", "list", "--team", "team_new", "--json").out)["data"]
-    line = f"{listed['id']}  team_new  shop.test  Shop  not verified, not approved\n"
+    (item,) = json.loads(run("domain", "list", "--team", "team_new", "--json").out)["data"]
+    line = f"{item['id']}  team_new  shop.test  Shop  not verified, not approved\n"
     assert run("domain", "list").out == line
     assert run("domain", "add", "shop.test", "--team", "team_new", "--brand", "Other").code == 0
     assert "  Other  " in run("domain", "list").out
-    assert run("domain", "remove", listed["id"]).out == f"{listed['name']} of team_new is removed\n"
+    assert run("domain", "remove", item["id"]).out == f"{item['name']} of team_new removed\n"
     assert run("domain", "list").out == ""
 
 
@@ -29,15 +29,15 @@ def test_a_domain_from_added_to_removed(run: Run) -> None:
         (("remove", "none.test"), "No team has the domain"),
     ],
 )
-def test_what_is_refused(run: Run, arguments: tuple[str, ...], said: str) -> None:
+def test_invalid_arguments_are_refused(run: Run, arguments: tuple[str, ...], said: str) -> None:
     run("team", "create", "team_new")
     ended = run("domain", *arguments)
     assert (ended.code, ended.out) == (1, "")
     assert said in ended.err
 
 
-def test_what_may_send_is_kept(run: Run, example: str) -> None:
+def test_a_domain_that_can_send_cannot_be_removed(run: Run, example: str) -> None:
     run("apply", example)
     ended = run("domain", "remove", "acme.test")
     assert (ended.code, ended.out) == (1, "")
-    assert "This domain may send" in ended.err
+    assert "This domain can send" in ended.err

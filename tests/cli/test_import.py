@@ -36,10 +36,10 @@ TEMPLATES: list[dict[str, Any]] = [
 
 
 def lines(run: Run, *files: str, service: str = "resend", code: int = 0) -> list[tuple[int, str, str, str]]:
-    done = run("import", service, *files, *TEAM, "--json")
-    assert done.code == code, done.err
-    told = map(json.loads, done.out.splitlines())
-    return [(one["number"], one["kind"], one["text"], one["outcome"]) for one in told]
+    result = run("import", service, *files, *TEAM, "--json")
+    assert result.code == code, result.err
+    outcomes = map(json.loads, result.out.splitlines())
+    return [(outcome["number"], outcome["kind"], outcome["text"], outcome["outcome"]) for outcome in outcomes]
 
 
 @pytest.fixture(autouse=True)
@@ -57,14 +57,14 @@ def test_suppressions(run: Run) -> None:
     ]
     assert lines(run, "s.csv") == first
     assert [outcome for *_, outcome in lines(run, "s.csv")][:2] == ["already on the list"] * 2
-    listed = json.loads(run("suppression", "list", *TEAM, "--json").out)["data"]
-    assert {one["email"]: one["reason"] for one in listed}["bob@example.com"] == "complaint"
+    suppressions = json.loads(run("suppression", "list", *TEAM, "--json").out)["data"]
+    assert {item["email"]: item["reason"] for item in suppressions}["bob@example.com"] == "complaint"
 
 
-def test_contacts_are_no_suppressions(run: Run) -> None:
+def test_contacts_are_not_imported(run: Run) -> None:
     Path("c.csv").write_text("id,email,unsubscribed\n1,a@example.com,false\n2,b@example.com,true\n")
     assert lines(run, "c.csv") == [
-        (2, "", "a@example.com", "left out: a contact who has not unsubscribed"),
+        (2, "", "a@example.com", "left out: the contact has not unsubscribed"),
         (3, "suppression", "b@example.com", "added"),
     ]
 
@@ -73,23 +73,27 @@ def test_domains_and_templates(run: Run) -> None:
     domains = [{"id": "d1", "name": "moved.test", "status": "verified", "region": "eu-west-1"}, {"name": "no domain."}]
     Path("d.json").write_text(json.dumps({"object": "list", "has_more": False, "data": domains}))
     Path("t.jsonl").write_text("\n".join(map(json.dumps, TEMPLATES)))
-    told = lines(run, "d.json", "t.jsonl")
-    assert [one[:3] for one in told] == [
+    outcomes = lines(run, "d.json", "t.jsonl")
+    assert [outcome[:3] for outcome in outcomes] == [
         (1, "domain", "moved.test"),
         (2, "domain", "no domain."),
         (1, "template", "Resend welcome"),
         (2, "template", "Broken"),
         (3, "", "Wordless"),
     ]
-    assert told[0][3].startswith("added as dom_") and "is not a domain" in told[1][3]
-    assert told[2][3] == "49a3999c-0ce1 is tpl_49a3999c_0ce1 now" and told[3][3].startswith("left out: subject")
-    assert "without its words" in told[4][3]
-    made = json.loads(run("template", "show", told[2][3].split()[2]).out)
-    assert (made["subject"], made["variables"]) == ("Hi {{customer.name}}", ["name"])
-    assert "status" not in made  # it is in use
-    assert (made["alias"], made["sender"], made["fallback"]) == ("welcome-2", "Acme <a@acme.test>", {"name": "you"})
-    again = lines(run, "d.json", "t.jsonl")
-    assert (again[0][3], again[2][3][:13]) == ("already there", "already there")
+    assert outcomes[0][3].startswith("added as dom_") and "is not a domain" in outcomes[1][3]
+    assert outcomes[2][3] == "49a3999c-0ce1 is tpl_49a3999c_0ce1 now" and outcomes[3][3].startswith("left out: subject")
+    assert "has no content" in outcomes[4][3]
+    template = json.loads(run("template", "show", outcomes[2][3].split()[2]).out)
+    assert (template["subject"], template["variables"]) == ("Hi {{customer.name}}", ["name"])
+    assert "status" not in template  # it is in use
+    assert (template["alias"], template["sender"], template["fallback"]) == (
+        "welcome-2",
+        "Acme <a@acme.test>",
+        {"name": "you"},
+    )
+    repeated = lines(run, "d.json", "t.jsonl")
+    assert (repeated[0][3], repeated[2][3][:13]) == ("already there", "already there")
 
 
 @pytest.mark.parametrize(
@@ -102,45 +106,45 @@ def test_domains_and_templates(run: Run) -> None:
         (b"[" * 100_000, "Line 1 is not JSON"),
     ],
 )
-def test_what_cannot_be_read_changes_nothing(run: Run, file: bytes, why: str) -> None:
+def test_an_unreadable_file_changes_nothing(run: Run, file: bytes, why: str) -> None:
     Path("good.csv").write_text("email\nc@example.com\n")
     Path("bad").write_bytes(file)
-    done = run("import", "resend", "good.csv", "bad", *TEAM)
-    assert (done.code, why in done.err) == (1, True)
+    result = run("import", "resend", "good.csv", "bad", *TEAM)
+    assert (result.code, why in result.err) == (1, True)
     assert "c@example.com" not in run("suppression", "list", *TEAM).out
 
 
 @pytest.mark.parametrize(
     ("fields", "why"),
     [
-        ({"alias": "a\nb"}, "alias: It is one line of at most 200 characters."),
-        ({"alias": "a" * 201}, "alias: It is one line of at most 200 characters."),
-        ({"from": "nobody"}, "sender: 'nobody' is no address: write one such as Acme <hello@acme.test>."),
-        ({"reply_to": ["a@acme.test", "b@"]}, "reply_to: 'b@' is no address: write one such as help@acme.test."),
-        ({"reply_to": ["a@acme.test"] * 11}, "reply_to: There are 11 addresses: 10 is the most."),
+        ({"alias": "a\nb"}, "alias: Must be one line of at most 200 characters."),
+        ({"alias": "a" * 201}, "alias: Must be one line of at most 200 characters."),
+        ({"from": "nobody"}, "sender: 'nobody' is not an address. Enter one such as Acme <hello@acme.test>."),
+        ({"reply_to": ["a@acme.test", "b@"]}, "reply_to: 'b@' is not an address. Enter one such as help@acme.test."),
+        ({"reply_to": ["a@acme.test"] * 11}, "reply_to: There are 11 addresses; the maximum is 10."),
         (
             {"variables": [{"key": "X", "fallback_value": "x" * 5000}]},
-            "variables: A fallback has at most 4,096 characters, and there are 100 at most.",
+            "variables: At most 100 fallbacks of at most 4,096 characters each are allowed.",
         ),
     ],
 )
-def test_what_is_kept_with_a_template_is_checked(fields: dict[str, Any], why: str) -> None:
-    found = resend.read_row(TEMPLATES[0] | fields)
-    assert isinstance(found, ExportedTemplate)
-    assert [f"{field}: {error}" for field, error in edit_exported(found, "tpl_1", "team_1").errors.items()] == [why]
+def test_imported_template_fields_are_validated(fields: dict[str, Any], why: str) -> None:
+    parsed = resend.convert_row(TEMPLATES[0] | fields)
+    assert isinstance(parsed, ExportedTemplate)
+    assert [f"{field}: {error}" for field, error in edit_exported(parsed, "tpl_1", "team_1").errors.items()] == [why]
 
 
-def test_where_everything_is_left_out_it_ends_with_a_word(run: Run) -> None:
+def test_skipping_every_row_is_an_error(run: Run) -> None:
     twice = [TEMPLATES[0] | {"id": id_, "name": id_, "alias": "once"} for id_ in ("6a", "6b")]
     Path("twice.json").write_text(json.dumps(twice))
     Path("none.json").write_text(json.dumps(TEMPLATES[1:]))
-    done = run("import", "resend", "twice.json", "none.json", *TEAM)
-    assert (done.code, "alias: tpl_6a has it already" in done.out) == (0, True)
-    done = run("import", "resend", "none.json", *TEAM)
-    assert (done.code, done.err) == (1, "heliograph: Everything was left out: nothing is changed.\n")
+    result = run("import", "resend", "twice.json", "none.json", *TEAM)
+    assert (result.code, "alias: tpl_6a has it already" in result.out) == (0, True)
+    result = run("import", "resend", "none.json", *TEAM)
+    assert (result.code, result.err) == (1, "heliograph: Every row was skipped: nothing was imported.\n")
 
 
-def test_a_report_for_people(run: Run) -> None:
+def test_text_report(run: Run) -> None:
     Path("one.csv").write_text("email\nd@example.com\n")
     assert run("import", "resend", "one.csv", *TEAM).out == "one.csv:2  suppression  d@example.com  added\n"
     assert (
@@ -180,8 +184,8 @@ def test_postmark(run: Run) -> None:
     for name, records in POSTMARK.items():
         Path(f"{name}.json").write_text(json.dumps({"TotalCount": len(records), name: records}))
     Path("s.csv").write_text("Email address,Reason\ncsv@example.com,Spam complaint\n")
-    told = lines(run, *(f"{name}.json" for name in POSTMARK), "s.csv", service="postmark")
-    assert [(kind, text) for _, kind, text, _ in told] == [
+    outcomes = lines(run, *(f"{name}.json" for name in POSTMARK), "s.csv", service="postmark")
+    assert [(kind, text) for _, kind, text, _ in outcomes] == [
         ("suppression", "hard@example.com"),
         ("suppression", "spam@example.com"),
         ("suppression", "hand@example.com"),
@@ -197,21 +201,21 @@ def test_postmark(run: Run) -> None:
         ("", "Wordless"),
         ("suppression", "csv@example.com"),
     ]
-    listed = json.loads(run("suppression", "list", *TEAM, "--json").out)["data"]
-    reasons = {one["email"].partition("@")[0]: one["reason"] for one in listed}
-    wanted = {"hard": "bounce", "spam": "complaint", "hand": "manual", "dead": "bounce", "csv": "complaint"}
-    assert {name: reasons[name] for name in wanted} == wanted
-    assert told[7][3] == "welcome-v2 is tpl_welcome_v2 now"
+    suppressions = json.loads(run("suppression", "list", *TEAM, "--json").out)["data"]
+    reasons = {item["email"].partition("@")[0]: item["reason"] for item in suppressions}
+    expected = {"hard": "bounce", "spam": "complaint", "hand": "manual", "dead": "bounce", "csv": "complaint"}
+    assert {name: reasons[name] for name in expected} == expected
+    assert outcomes[7][3] == "welcome-v2 is tpl_welcome_v2 now"
     assert json.loads(run("template", "show", "tpl_welcome_v2").out)["subject"] == "Hi {{customer.name}}"
-    assert (told[8][3], told[9][3]) == ("7 is tpl_7 now", "it is lay_frame now")
-    made = json.loads(run("template", "show", "tpl_7").out)
-    assert (made["layout"], made["variables"], made["optional"]) == (
+    assert (outcomes[8][3], outcomes[9][3]) == ("7 is tpl_7 now", "it is lay_frame now")
+    template = json.loads(run("template", "show", "tpl_7").out)
+    assert (template["layout"], template["variables"], template["optional"]) == (
         "lay_frame", ["name", "items", "currency", "note"], ["items", "name"],
     )  # fmt: skip
-    assert made["shapes"] == {"items": {"list": ["title"]}}
-    assert told[10][3] == "left out: layout: there is no lay_none"
-    far = run("import", "postmark", "Templates.json", *TEAM).out
-    assert "\n    html, line 2: {{#with a}} has no counterpart here\n    html, line 4: {{> b}} has no" in far
+    assert template["shapes"] == {"items": {"list": ["title"]}}
+    assert outcomes[10][3] == "left out: layout: there is no lay_none"
+    output = run("import", "postmark", "Templates.json", *TEAM).out
+    assert "\n    html, line 2: {{#with a}} has no counterpart here\n    html, line 4: {{> b}} has no" in output
     assert json.loads(run("layout", "list", "--json").out)["data"][0]["id"] == "lay_frame"
 
 
@@ -235,18 +239,24 @@ DYNAMIC = {
 
 
 def test_sendgrid(run: Run) -> None:
-    far = {"id": "d-2", "name": "Far", "versions": [{"active": 1, "subject": "A", "html_content": "{{#equals a b}}"}]}
+    unconvertible = {
+        "id": "d-2",
+        "name": "Far",
+        "versions": [{"active": 1, "subject": "A", "html_content": "{{#equals a b}}"}],
+    }
     legacy = {"id": "x", "name": "Old", "generation": "legacy", "versions": []}
-    Path("t.json").write_text("\n".join(map(json.dumps, (DYNAMIC, far, legacy))))
+    Path("t.json").write_text("\n".join(map(json.dumps, (DYNAMIC, unconvertible, legacy))))
     Path("b.json").write_text(json.dumps([{"email": "b@example.com", "status": "5.1.1", "reason": "no such user"}]))
     Path("d.json").write_text(json.dumps([{"id": 1, "domain": "grid.test", "subdomain": "em", "valid": True}]))
-    told = lines(run, "t.json", "b.json", "d.json", service="sendgrid")
-    assert [one[1] for one in told] == ["template", "", "", "suppression", "domain"]
-    assert told[0][3] == "d-12ab is tpl_d_12ab now" and told[1][3].startswith("left out: html, line 1: {{#equals a b}}")
-    made = json.loads(run("template", "show", "tpl_d_12ab").out)
-    assert made["subject"] == "Order {{customer.order.id}}" and made["fallback"] == {"who": "friend"}
-    assert made["examples"] == {"order.id": "7", "items": '[{"title":"Tea"}]'}
-    assert made["variables"] == ["order.id", "items", "who"]
+    outcomes = lines(run, "t.json", "b.json", "d.json", service="sendgrid")
+    assert [outcome[1] for outcome in outcomes] == ["template", "", "", "suppression", "domain"]
+    assert outcomes[0][3] == "d-12ab is tpl_d_12ab now" and outcomes[1][3].startswith(
+        "left out: html, line 1: {{#equals a b}}"
+    )
+    template = json.loads(run("template", "show", "tpl_d_12ab").out)
+    assert template["subject"] == "Order {{customer.order.id}}" and template["fallback"] == {"who": "friend"}
+    assert template["examples"] == {"order.id": "7", "items": '[{"title":"Tea"}]'}
+    assert template["variables"] == ["order.id", "items", "who"]
 
 
 # -- Twilio ------------------------------------------------------------------------------------------------------------
@@ -275,26 +285,26 @@ CONTENTS = [
 def test_twilio(run: Run) -> None:
     Path("t.json").write_text(json.dumps({"meta": {"key": "contents"}, "contents": CONTENTS}))
     Path("stop.csv").write_text("Phone Number,Date\n+15005550006,2026-01-01\n")
-    told = lines(run, "t.json", "stop.csv", service="twilio")
+    outcomes = lines(run, "t.json", "stop.csv", service="twilio")
     draft = ", a draft until it is approved with its price"
-    assert [(one[1], one[3]) for one in told] == [
+    assert [(outcome[1], outcome[3]) for outcome in outcomes] == [
         ("template", f"HX01 is tpl_HX01 now{draft}"),
         ("template", f"HX02 is tpl_HX02 now{draft}"),
         ("template", f"HX03 is tpl_HX03 now{draft}"),
-        ("", "left out: its numbered variables do not go on from 1 without a gap"),
-        ("", "left out: it has no twilio/text, only twilio/card"),
-        ("template", told[5][3]),
-        ("template", told[6][3]),
+        ("", "left out: the numbered variables are not consecutive from 1"),
+        ("", "left out: the template has no twilio/text content, only twilio/card"),
+        ("template", outcomes[5][3]),
+        ("template", outcomes[6][3]),
         ("template", f"HX08 is tpl_HX08 now{draft}"),
-        ("", "left out: the list is of email addresses; who answers STOP is the carrier's to keep"),
+        ("", "left out: suppressions are email addresses; the carrier manages phone opt-outs (STOP)"),
     ]
-    assert told[5][3].startswith("left out: body: ")
-    assert told[6][3].startswith("../HX07 is tpl_0"), "an id of our own"
+    assert outcomes[5][3].startswith("left out: body: ")
+    assert outcomes[6][3].startswith("../HX07 is tpl_0"), "an id of our own"
     sms, whatsapp, rejected = (json.loads(run("template", "show", f"tpl_HX0{n}").out) for n in (1, 2, 3))
     assert (sms["channel"], sms["body"]) == ("sms", "Parcel {{customer.value_2}} comes {{customer.value_1}}.")
     assert sms["variables"] == ["value_1", "value_2"], "as ContentVariables counts them"
-    known = {"channel": "whatsapp", "category": "UTILITY", "upstream_name": "parcel_here", "language": "en"}
-    assert (known.items() <= whatsapp.items(), rejected["channel"]) == (True, "sms")
+    expected = {"channel": "whatsapp", "category": "UTILITY", "upstream_name": "parcel_here", "language": "en"}
+    assert (expected.items() <= whatsapp.items(), rejected["channel"]) == (True, "sms")
     assert lines(run, "t.json", service="twilio")[0][3] == "already there as tpl_HX01"
     assert run("template", "approve", "tpl_HX01", "--price", "0.05").code == 0
 
@@ -355,32 +365,32 @@ LISTS: dict[str, list[dict[str, Any]]] = {
         (
             "resend",
             [
-                (2, "sender", "Stranger <hello@acme.test>", "nor an approved alternate"),
+                (2, "sender", "Stranger <hello@acme.test>", "nor an approved display name"),
                 (3, "sender", "hello@elsewhere.test", "elsewhere.test is not a verified"),
-                (3, "file", ".XML", "its ending tells none"),
-                (4, "event", "email.opened", "never told"),
-                (6, "call", "GET /audiences", "not served"),
+                (3, "file", ".XML", "the extension is unknown"),
+                (4, "event", "email.opened", "never published"),
+                (6, "call", "GET /audiences", "not supported"),
                 (9, "template", "Broken", "subject"),
-                (10, "template", "Wordless", "without its words"),
+                (10, "template", "Wordless", "has no content"),
             ],
         ),
         (
             "postmark",
             [
-                (1, "file", ".exe", "its ending tells none"),
-                (2, "event", "Open", "never told"),
+                (1, "file", ".exe", "the extension is unknown"),
+                (2, "event", "Open", "never published"),
                 (4, "template", "Partial", "no counterpart"),
-                (6, "call", "POST /email/bulk", "not served"),
+                (6, "call", "POST /email/bulk", "not supported"),
             ],
         ),
         (
             "sendgrid",
             [
-                (2, "sender", "Stranger <hello@acme.test>", "nor an approved alternate"),
-                (3, "webhook", "https://a.test/hook", "another format"),
-                (3, "event", "open", "never told"),
+                (2, "sender", "Stranger <hello@acme.test>", "nor an approved display name"),
+                (3, "webhook", "https://a.test/hook", "another webhook format"),
+                (3, "event", "open", "never published"),
                 (4, "template", "Old", "legacy"),
-                (5, "call", "POST /v3/mail/send", "not served"),
+                (5, "call", "POST /v3/mail/send", "not supported"),
             ],
         ),
         (
@@ -388,22 +398,26 @@ LISTS: dict[str, list[dict[str, Any]]] = {
             [
                 (1, "text", "+15005550006", "passthrough"),
                 (2, "media", "SM2", "has media"),
-                (3, "template", "Name of HX04", "without a gap"),
-                (5, "call", "POST /2010-04-01/Accounts/AC1/Calls.json", "not served"),
+                (3, "template", "Name of HX04", "not consecutive"),
+                (5, "call", "POST /2010-04-01/Accounts/AC1/Calls.json", "not supported"),
             ],
         ),
     ],
 )
-def test_what_would_break(run: Run, service: str, problems: list[tuple[int, str, str, str]]) -> None:
+def test_incompatibilities_are_listed(run: Run, service: str, problems: list[tuple[int, str, str, str]]) -> None:
     Path("all.json").write_text(json.dumps(LISTS[service]))
     checked = run("import", "check", service, "all.json", *TEAM, "--json")
-    told = [*map(json.loads, checked.out.splitlines())]
-    assert [(one["number"], one["kind"], one["text"]) for one in told] == [one[:3] for one in problems]
-    assert [one["why"] for one, problem in zip(told, problems, strict=True) if problem[3] not in one["why"]] == []
+    outcomes = [*map(json.loads, checked.out.splitlines())]
+    assert [(outcome["number"], outcome["kind"], outcome["text"]) for outcome in outcomes] == [
+        outcome[:3] for outcome in problems
+    ]
+    assert [
+        outcome["why"] for outcome, problem in zip(outcomes, problems, strict=True) if problem[3] not in outcome["why"]
+    ] == []
     assert checked.code == 1
 
 
-def test_nothing_would_break(run: Run) -> None:
+def test_no_incompatibilities(run: Run) -> None:
     Path("s.csv").write_text(SUPPRESSIONS)
     checked = run("import", "check", "resend", "s.csv", *TEAM)
     assert (checked.code, checked.out) == (0, "Nothing in these files would break.\n")
@@ -419,25 +433,25 @@ ODD: list[dict[str, Any]] = [  # what no service lists, and a file still may hav
 ]
 
 
-def test_a_file_whose_values_are_odd_is_read_all_the_same(run: Run) -> None:
+def test_unexpected_values_are_tolerated(run: Run) -> None:
     Path("odd.json").write_text(json.dumps(ODD))
     checked = run("import", "check", "resend", "odd.json", *TEAM, "--json")
-    told = [(one["kind"], one["text"]) for one in map(json.loads, checked.out.splitlines())]
-    assert told == [("event", "email.opened"), ("event", "{}"), ("call", "GET http://[::1")]
+    outcomes = [(outcome["kind"], outcome["text"]) for outcome in map(json.loads, checked.out.splitlines())]
+    assert outcomes == [("event", "email.opened"), ("event", "{}"), ("call", "GET http://[::1")]
     Path("odd.json").write_text(json.dumps(ODD[-1]))
     assert lines(run, "odd.json")[0][3] == "4d is tpl_4d now"
     Path("odd.json").write_text(json.dumps({"id": "d-3", "name": "Odd", "versions": 5}))
-    assert lines(run, "odd.json", service="sendgrid", code=1)[0][3].startswith("left out: a template without its words")
+    assert lines(run, "odd.json", service="sendgrid", code=1)[0][3].startswith("left out: the template has no content")
 
 
-def test_two_teams_bring_layouts_of_one_alias(run: Run) -> None:
+def test_two_teams_import_layouts_with_the_same_alias(run: Run) -> None:
     run("team", "create", "team_other")
     body = {"Subject": "A", "HtmlBody": "<p>A</p>", "LayoutTemplate": "frame"}
     layout = {"Name": "Frame", "Alias": "frame", "TemplateType": "Layout", "HtmlBody": "<p>{{{@content}}}</p>"}
     Path("l.json").write_text(json.dumps(layout))
     Path("t.json").write_text(json.dumps({"Name": "Hi", "Alias": "hi"} | body))
     assert run("import", "postmark", "l.json", "--team", "team_other").code == 0
-    told = [one[3] for one in lines(run, "l.json", "t.json", service="postmark")]
-    assert told == ["it is lay_frame_team_acme now", "hi is tpl_hi now"]
+    outcomes = [outcome[3] for outcome in lines(run, "l.json", "t.json", service="postmark")]
+    assert outcomes == ["it is lay_frame_team_acme now", "hi is tpl_hi now"]
     assert json.loads(run("template", "show", "tpl_hi").out)["layout"] == "lay_frame_team_acme"
     assert lines(run, "l.json", service="postmark")[0][3] == "already there as lay_frame_team_acme"

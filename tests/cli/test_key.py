@@ -2,7 +2,7 @@ import asyncio
 import json
 
 from heliograph.bootstrap import open_store
-from heliograph.domain.setup.keys import matches, parse_token
+from heliograph.domain.setup.keys import has_hash, parse_token
 from heliograph.domain.setup.records import Key
 from heliograph.settings import Settings
 
@@ -21,20 +21,20 @@ def test_a_minted_token_is_well_formed_and_not_stored(run: Run) -> None:
     assert "no such key" in run("key", "revoke", minted.out.strip()).err
 
 
-def test_a_key_is_made_and_revoked(run: Run, example: str) -> None:
+def test_a_key_is_created_and_revoked(run: Run, example: str) -> None:
     run("apply", example)
     scopes = ("--scope", "send", "--scope", "manage")
-    made = run("key", "create", "--team", "team_acme", "--name", "ci", "--domain", "ACME.test", *scopes, "--json")
-    record = json.loads(made.out)
+    created = run("key", "create", "--team", "team_acme", "--name", "ci", "--domain", "ACME.test", *scopes, "--json")
+    record = json.loads(created.out)
     token = record.pop("token")
     assert record == {"team": "team_acme", "name": "ci"}
     key = asyncio.run(_key(token))
     assert (key.name, key.domain, key.scopes, key.revoked) == ("ci", "acme.test", ("send", "manage"), False)
-    assert matches(token, key.hash)
+    assert has_hash(token, key.hash)
 
     assert run("key", "revoke", token).out == "key ci of team_acme is revoked\n"
     assert asyncio.run(_key(token)).revoked
-    assert run("key", "revoke", key.id).out == "key ci of team_acme was revoked already\n"
+    assert run("key", "revoke", key.id).out == "key ci of team_acme was already revoked\n"
 
 
 def test_keys_are_listed_and_rotated(run: Run, example: str) -> None:
@@ -55,7 +55,7 @@ def test_keys_are_listed_and_rotated(run: Run, example: str) -> None:
     assert "no such key" in run("key", "rotate", "none").err
 
 
-def test_a_key_without_a_name_gets_one_of_its_own(run: Run, example: str) -> None:
+def test_a_key_without_a_name_gets_a_generated_name(run: Run, example: str) -> None:
     run("apply", example)
     tokens = [run("key", "create", "--team", "team_acme").out.strip() for _ in range(2)]
     names = {asyncio.run(_key(token)).name for token in tokens}
@@ -63,35 +63,35 @@ def test_a_key_without_a_name_gets_one_of_its_own(run: Run, example: str) -> Non
     assert asyncio.run(_key(tokens[0])).scopes == ("send",)
 
 
-def test_a_key_that_cannot_be_made(run: Run, example: str) -> None:
+def test_invalid_keys_are_refused(run: Run, example: str) -> None:
     run("apply", example)
-    for wrong, message in (
+    for flags, message in (
         (("--team", "team_x"), "There is no team team_x. Known: team_acme"),
         (("--team", "team_acme", "--name", "server"), "Another key of the team has this name."),
-        (("--team", "team_acme", "--name", "a\nb"), "Give it a name of one line"),
+        (("--team", "team_acme", "--name", "a\nb"), "Enter a name of up to 200 characters"),
         (("--team", "team_acme", "--domain", "not a domain"), "--domain 'not a domain' is not a domain"),
-        (("--team", "team_acme", "--expires", "2020-01-31"), "Choose a day that is not over yet"),
+        (("--team", "team_acme", "--expires", "2020-01-31"), "Choose today or a future date"),
         (("--team", "team_acme", "--expires", "soon"), "'soon' does not match the format"),
     ):
-        refused = run("key", "create", *wrong)
+        refused = run("key", "create", *flags)
         assert refused.code in (1, 2)
         assert message in refused.err
 
 
-def test_a_platform_key_is_made_listed_rotated_and_revoked(run: Run, example: str) -> None:
+def test_a_platform_key_is_created_listed_rotated_and_revoked(run: Run, example: str) -> None:
     run("apply", example)
-    made = json.loads(run("key", "create", "--platform", "--name", "siem", "--json").out)
-    assert (made["team"], made["name"]) == (None, "siem")
-    id_ = parse_token(made["token"])
+    created = json.loads(run("key", "create", "--platform", "--name", "siem", "--json").out)
+    assert (created["team"], created["name"]) == (None, "siem")
+    id_ = parse_token(created["token"])
     assert f"{id_}  platform  siem  operate  any domain  works  never used\n" in run("key", "list").out
     assert {"team": None, "id": id_}.items() <= json.loads(run("key", "list", "--json").out)["data"][0].items()
     assert str(id_) not in run("key", "list", "--team", "team_acme").out
     assert json.loads(run("key", "rotate", str(id_), "--json").out)["team"] is None
-    assert run("key", "revoke", made["token"]).out == "key siem of the platform is revoked\n"
+    assert run("key", "revoke", created["token"]).out == "key siem of the platform is revoked\n"
     assert "Another platform key has this name" in run("key", "create", "--platform", "--name", "siem").err
 
 
-def test_a_platform_key_with_what_only_a_teams_key_has_is_refused(run: Run) -> None:
-    for given in (["--team", "team_acme"], ["--scope", "send"], ["--domain", "acme.test"], ["--hook"]):
-        assert run("key", "create", "--platform", *given).code == 2
+def test_a_platform_key_with_team_options_is_refused(run: Run) -> None:
+    for flags in (["--team", "team_acme"], ["--scope", "send"], ["--domain", "acme.test"], ["--hook"]):
+        assert run("key", "create", "--platform", *flags).code == 2
     assert run("key", "create").code == 2

@@ -30,17 +30,17 @@ class Feed(BaseHTTPRequestHandler):
     """Two events on two pages; each answer begins with the next word of the script: a status, or 200."""
 
     script: ClassVar[list[int]] = []
-    asked: ClassVar[list[dict[str, list[str]]]] = []
+    queries: ClassVar[list[dict[str, list[str]]]] = []
 
     def do_GET(self) -> None:
         assert self.headers["Authorization"] == f"Bearer {TOKEN}"
         query = parse_qs(urlsplit(self.path).query)
-        self.asked.append(query)
+        self.queries.append(query)
         status = self.script.pop(0) if self.script else 200
-        left = [id_ for id_ in ("evt_00A", "evt_00B") if id_ > query.get("after", [""])[0]]
-        left = ["evt_00B"] if "order" in query else left
-        page = f'{{"object":"list","has_more":{"true" if len(left) > 1 else "false"},"data":['
-        body = page + ",".join(BODY % id_ for id_ in left[:1]) + "]}"
+        remaining = [id_ for id_ in ("evt_00A", "evt_00B") if id_ > query.get("after", [""])[0]]
+        remaining = ["evt_00B"] if "order" in query else remaining
+        page = f'{{"object":"list","has_more":{"true" if len(remaining) > 1 else "false"},"data":['
+        body = page + ",".join(BODY % id_ for id_ in remaining[:1]) + "]}"
         if status != 200:
             body = '{"error":{"code":"insufficient_scope","message":"Use another key."}}'
         self.send_response(status)
@@ -52,7 +52,7 @@ class Feed(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def url() -> Iterator[str]:
-    Feed.script, Feed.asked = [], []
+    Feed.script, Feed.queries = [], []
     with ThreadingHTTPServer(("127.0.0.1", 0), Feed) as server:
         threading.Thread(target=server.serve_forever, args=[0.01]).start()
         yield f"http://127.0.0.1:{server.server_port}"
@@ -101,7 +101,7 @@ def test_events_are_forwarded_in_order_byte_for_byte(
         "2026-11-15T09:30:00.000Z  evt_00A  email.sent → 200",
         "2026-11-15T09:30:00.000Z  evt_00B  email.sent → 302",
     ]
-    assert [query["after"] for query in Feed.asked] == [["evt_"], ["evt_00A"]]
+    assert [query["after"] for query in Feed.queries] == [["evt_"], ["evt_00A"]]
 
 
 def test_service_and_key_come_from_the_environment(
@@ -112,37 +112,37 @@ def test_service_and_key_come_from_the_environment(
     assert f"events of {url} to" in run("listen", "--forward", "http://127.0.0.1:1/").out
 
 
-def test_a_secret_is_made_and_printed_and_the_feed_begins_now(
+def test_a_generated_secret_is_printed_and_the_feed_starts_now(
     run: Run, url: str, receiver: Receiver, waits: list[float]
 ) -> None:
     ended = run("listen", "--url", url, "--key", TOKEN, "--forward", receiver.url)
-    made = ended.out.split("Signed with ")[1].split()[0]
-    assert made.startswith("whsec_")
-    first, second = Feed.asked
+    secret = ended.out.split("Signed with ")[1].split()[0]
+    assert secret.startswith("whsec_")
+    first, second = Feed.queries
     assert first == {"order": ["newest"], "limit": ["1"]}
     assert second == {"limit": ["100"], "after": ["evt_00B"]}
     assert receiver.received == []
 
 
-def test_nobody_answers_there(run: Run, url: str, waits: list[float]) -> None:
+def test_an_unreachable_target_is_reported(run: Run, url: str, waits: list[float]) -> None:
     ended = run("listen", "--url", url, "--key", TOKEN, "--forward", "http://127.0.0.1:1/", "--after", "evt_")
     assert ended.code == 0
-    assert ended.out.count("→ no answer ([Errno 111] Connection refused) in ") == 2
+    assert ended.out.count("→ no response ([Errno 111] Connection refused) in ") == 2
 
 
-def test_a_service_that_is_away_is_waited_for(run: Run, url: str, receiver: Receiver, waits: list[float]) -> None:
+def test_an_unreachable_service_is_retried(run: Run, url: str, receiver: Receiver, waits: list[float]) -> None:
     Feed.script = [503, 500, 429, 200]
     ended = run("listen", "--url", url, "--key", TOKEN, "--forward", receiver.url, "--after", "evt_")
     assert waits == [1.0, 2.0, 4.0, 1.0]
     assert ended.err.splitlines() == [
-        f"{url}/v1/events cannot be reached: 503 Service Unavailable. Trying again …",
-        f"{url}/v1/events answers again",
+        f"{url}/v1/events cannot be reached: 503 Service Unavailable. Retrying …",
+        f"{url}/v1/events is reachable again",
         "stopped",
     ]
     assert len(receiver.received) == 2
 
 
-def test_a_service_that_never_comes(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_retry_delay_is_limited(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     waited: list[float] = []
 
     def wait(seconds: float) -> None:
@@ -163,7 +163,7 @@ def test_a_service_that_never_comes(run: Run, monkeypatch: pytest.MonkeyPatch) -
         (("--forward", "http://127.0.0.1:1/"), "Missing option '--key'"),
         (("--forward", "127.0.0.1:1", "--key", TOKEN), "--forward: expected http:// or https://"),
         (("--forward", "http://a:b@127.0.0.1/", "--key", TOKEN), "--forward: the URL has a user name"),
-        (("--forward", "http://127.0.0.1:1/", "--key", "hk_cut"), "not a whole token"),
+        (("--forward", "http://127.0.0.1:1/", "--key", "hk_cut"), "not a complete token"),
         (("--forward", "http://127.0.0.1:1/", "--key", TOKEN, "--url", "file:///etc"), "--url 'file:///etc'"),
         (("--forward", "http://127.0.0.1:1/", "--key", TOKEN, "--secret", "hush"), "--secret: expected whsec_"),
     ],
@@ -176,7 +176,7 @@ def test_a_mistake_is_one_line(run: Run, arguments: tuple[str, ...], message: st
     assert "hush" not in ended.err
 
 
-def test_a_key_that_may_not_ends_it(run: Run, url: str, waits: list[float]) -> None:
+def test_a_key_without_the_scope_is_an_error(run: Run, url: str, waits: list[float]) -> None:
     Feed.script = [403]
     ended = run("listen", "--url", url, "--key", TOKEN, "--forward", "http://127.0.0.1:1/")
     assert ended.code == 1
@@ -207,25 +207,25 @@ def listening(
     process.communicate()
 
 
-def test_the_real_service_is_listened_to_until_ctrl_c(
+def test_listening_to_a_real_service_until_ctrl_c(
     shared_service: Service, receiver: Receiver, listening: Callable[[], Any]
 ) -> None:
     process = listening()
     assert process.stdout.readline().startswith("Forwarding events of http://127.0.0.1:")
 
-    def heard() -> Any:
+    def received_event() -> Any:
         """What other tests did just before is heard, too."""
-        shared_service.post("/v1/suppressions", {"email": f"listen-{len(asked)}@example.com"})
-        asked.append(None)
+        shared_service.post("/v1/suppressions", {"email": f"listen-{len(attempts)}@example.com"})
+        attempts.append(None)
         return next((got for got in receiver.received if '"suppression.created"' in got.body), None)
 
-    asked: list[None] = []
-    got = until(heard)
+    attempts: list[None] = []
+    got = until(received_event)
     event = verify_webhook(got.body.encode(), got.headers, SECRET)
     assert (event["type"], event["team_id"]) == ("suppression.created", "team_acme")
     assert json.loads(got.body) == event
-    said = iter(process.stdout.readline, "")  # it says so once it has passed the answer on
-    assert any(f"{event['id']}  suppression.created → 200 in " in line for line in said)
+    output = iter(process.stdout.readline, "")  # it says so once it has passed the answer on
+    assert any(f"{event['id']}  suppression.created → 200 in " in line for line in output)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, err) == (0, "stopped\n")

@@ -17,37 +17,37 @@ FILES = {path.stem for path in Path(main.__file__).parent.glob("[a-z]*.py")} - S
 
 
 @pytest.mark.parametrize("name", main.COMMANDS)
-def test_every_listed_command_is_there(run: Run, name: str) -> None:
-    shown = run(name, "--help")
-    assert shown.code == 0
-    assert shown.out.startswith(f"Usage: heliograph {name} ")
+def test_every_listed_command_exists(run: Run, name: str) -> None:
+    output = run(name, "--help")
+    assert output.code == 0
+    assert output.out.startswith(f"Usage: heliograph {name} ")
 
 
-def test_every_command_is_listed_and_its_line_fits(run: Run) -> None:
-    assert {main.MODULES.get(name, name) for name in main.COMMANDS} == FILES
+def test_every_command_is_listed_on_one_line(run: Run) -> None:
+    assert {main.MODULE_BY_COMMAND.get(name, name) for name in main.COMMANDS} == FILES
     assert list(main.COMMANDS) == sorted(main.COMMANDS)
-    listed = run("--help").out
-    assert [line for line in main.COMMANDS.values() if line not in listed] == []
+    output = run("--help").out
+    assert [line for line in main.COMMANDS.values() if line not in output] == []
 
 
-def test_a_command_is_imported_when_it_is_called() -> None:
-    look = (
+def test_commands_are_imported_lazily() -> None:
+    program = (
         "import sys; from heliograph.cli.main import cli; cli.main(['--help'], standalone_mode=False); "
         "print(sorted(name for name in sys.modules if name.startswith('heliograph')), file=sys.stderr)"
     )
-    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
+    process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     names = ["heliograph", "heliograph.cli", "heliograph.cli.main", "heliograph.webhooks"]
-    assert done.stderr.strip() == str([*names, "heliograph.webhooks.verification"])
+    assert process.stderr.strip() == str([*names, "heliograph.webhooks.verification"])
 
 
-def test_libraries_that_few_need_are_imported_when_they_are() -> None:
+def test_rarely_used_libraries_are_imported_lazily() -> None:
     few = {"aiohttp", "webauthn", "obstore", "joserfc", "opentelemetry", "markdown_it", "mjml"}
-    look = f"import sys, heliograph.cli.serve; print({few} & set(sys.modules))"
-    assert subprocess.check_output([sys.executable, "-c", look], text=True).strip() == "set()"
+    program = f"import sys, heliograph.cli.serve; print({few} & set(sys.modules))"
+    assert subprocess.check_output([sys.executable, "-c", program], text=True).strip() == "set()"
 
 
 @pytest.mark.parametrize(("is_terminal", "said"), [(True, "Reading …\r\x1b[K"), (False, "")])
-def test_progress_is_for_terminals(
+def test_progress_is_shown_only_on_terminals(
     is_terminal: bool, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
@@ -57,16 +57,16 @@ def test_progress_is_for_terminals(
 
 
 def test_the_package_runs_as_a_module() -> None:
-    done = subprocess.run([sys.executable, "-m", "heliograph", "--version"], capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (0, f"heliograph, version {__version__}\n")
+    process = subprocess.run([sys.executable, "-m", "heliograph", "--version"], capture_output=True, text=True)
+    assert (process.returncode, process.stdout) == (0, f"heliograph, version {__version__}\n")
 
 
 @pytest.mark.parametrize(("words", "completed"), [("heliograph aud", "audit"), ("heliograph audit ex", "export")])
 def test_shell_completion_completes_commands(words: str, completed: str) -> None:
     environment = os.environ | {"_HELIOGRAPH_COMPLETE": "bash_complete", "COMP_WORDS": words}
     environment["COMP_CWORD"] = str(len(words.split()) - 1)
-    done = subprocess.run([sys.executable, "-m", "heliograph"], capture_output=True, text=True, env=environment)
-    assert f"plain,{completed}" in done.stdout.splitlines()
+    process = subprocess.run([sys.executable, "-m", "heliograph"], capture_output=True, text=True, env=environment)
+    assert f"plain,{completed}" in process.stdout.splitlines()
 
 
 def test_shell_completion_prints_the_script_that_the_documentation_names() -> None:
@@ -74,5 +74,5 @@ def test_shell_completion_prints_the_script_that_the_documentation_names() -> No
     for shell in ("bash", "zsh", "fish"):
         assert f"_HELIOGRAPH_COMPLETE={shell}_source heliograph" in page
         environment = os.environ | {"_HELIOGRAPH_COMPLETE": f"{shell}_source"}
-        done = subprocess.run([sys.executable, "-m", "heliograph"], capture_output=True, text=True, env=environment)
-        assert "_HELIOGRAPH_COMPLETE=" in done.stdout
+        process = subprocess.run([sys.executable, "-m", "heliograph"], capture_output=True, text=True, env=environment)
+        assert "_HELIOGRAPH_COMPLETE=" in process.stdout

@@ -22,7 +22,7 @@ def test_a_plan_changes_nothing(run: Run, tmp_path: Path, monkeypatch: pytest.Mo
     files = [*schema_files(), MORE]
     monkeypatch.setattr(migrations, "schema_files", lambda: files)
     assert run("migrate", "--plan").out.splitlines() == [
-        f"schema {NEXT}: columns schema_version, at once",
-        f"schema {NEXT}: rows schema_version ({NEXT - BASE} rows), about 0.0 s, nothing is written to it meanwhile",
+        f"schema {NEXT}: columns schema_version, immediate",
+        f"schema {NEXT}: rows schema_version ({NEXT - BASE} rows), about 0.0 s, blocks writes",
         "Nothing was changed; 1 schema files would be applied",
     ]

@@ -31,9 +31,9 @@ TOKEN = "hk_e6FyJqrQy5_B0Gcb0VZXHtbKLaMqUiIawolD691iK8Ufvf9Ncn7q8d1nqgSq"
         (["apply", "text.db"], 1, "text.db: Expected '=' after a key"),
         (["apply", "bytes.toml"], 1, "bytes.toml: 'utf-8' codec can't decode"),
         (["key", "revoke", "x"], 1, "There is no such key"),
-        (["send", "sms", "--to", "+1", "--key", "hk_cut"], 1, "not a whole token"),
+        (["send", "sms", "--to", "+1", "--key", "hk_cut"], 1, "not a complete token"),
         (["send", "sms", "--to", "+1", "--key", "@none"], 1, "--key: none cannot be read"),
-        (["send", "sms", "--to", "+1", "--to", "+2", "--key", TOKEN], 2, "sms goes to one phone number"),
+        (["send", "sms", "--to", "+1", "--to", "+2", "--key", TOKEN], 2, "sms has exactly one recipient"),
         (["send", "sms", "--to", "+1", "--key", TOKEN, "--var", "x"], 2, "expected NAME=VALUE"),
         (
             ["send", "sms", "--to", "+1", "--key", TOKEN, "--url", "file:///etc"],
@@ -47,7 +47,7 @@ TOKEN = "hk_e6FyJqrQy5_B0Gcb0VZXHtbKLaMqUiIawolD691iK8Ufvf9Ncn7q8d1nqgSq"
         ),
     ],
 )
-def test_a_mistake_is_one_line(run: Run, tmp_path: Path, arguments: list[str], code: int, message: str) -> None:
+def test_an_error_is_one_line(run: Run, tmp_path: Path, arguments: list[str], code: int, message: str) -> None:
     (tmp_path / "text.db").write_text("no database, no TOML, and long enough to be looked at")
     (tmp_path / "bytes.toml").write_bytes(b"\xff")
     ended = run(*arguments)
@@ -59,7 +59,9 @@ def test_a_mistake_is_one_line(run: Run, tmp_path: Path, arguments: list[str], c
 
 
 @pytest.mark.parametrize(("variable", "value"), [("HELIOGRAPH_PORT", "1"), ("HELIOGRAPH_SECRET", "hush")])
-def test_a_wrong_setting_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch, variable: str, value: str) -> None:
+def test_an_invalid_setting_is_reported_on_one_line(
+    run: Run, monkeypatch: pytest.MonkeyPatch, variable: str, value: str
+) -> None:
     monkeypatch.setenv(variable, value)
     ended = run("migrate")
     assert ended.code == 1
@@ -68,15 +70,15 @@ def test_a_wrong_setting_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch, 
     assert "hush" not in ended.err
 
 
-def test_a_port_that_is_taken_is_one_line(run: Run) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        ended = run("serve", "--listen", f"127.0.0.1:{taken.getsockname()[1]}")
+def test_a_used_port_is_reported_on_one_line(run: Run) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as busy_socket:
+        ended = run("serve", "--listen", f"127.0.0.1:{busy_socket.getsockname()[1]}")
     assert ended.code == 1
     assert "choose another address with --listen" in ended.err
     assert ended.err.count("\n") == 1
 
 
-def test_migrating(run: Run) -> None:
+def test_migrate_applies_the_schema(run: Run) -> None:
     first = run("migrate")
     assert first.code == 0
     assert first.out.startswith("schema 47 applied\n")
@@ -104,7 +106,7 @@ def test_a_database_of_a_version_too_old_is_refused(run: Run, tmp_path: Path, co
     connection.close()
     ended = run(command)
     assert ended.code == 1
-    assert "the database has schema 12, this Heliograph takes over 47 and later: run `heliograph migrate`" in (
+    assert "the database has schema 12, this Heliograph supports 47 and later: run `heliograph migrate`" in (
         ended.out + ended.err
     )
     assert "Traceback" not in ended.err
@@ -129,7 +131,7 @@ def test_a_database_of_a_version_too_old_is_refused(run: Run, tmp_path: Path, co
     ],
 )
 def test_every_help_has_an_example(run: Run, command: str) -> None:
-    shown = run(*command.split(), "--help")
-    assert shown.code == 0
-    body = shown.out.split("\n", 1)[1]  # without the usage line
+    output = run(*command.split(), "--help")
+    assert output.code == 0
+    body = output.out.split("\n", 1)[1]  # without the usage line
     assert f"heliograph {command}".strip() in body

@@ -13,10 +13,10 @@ import pytest
 
 from heliograph.cli.checks import machine, mail
 from heliograph.cli.checks.findings import Finding, Site
-from heliograph.cli.checks.machine import kept_clock, memory, sync_rate
-from heliograph.cli.checks.store import off_clock, postgres
+from heliograph.cli.checks.machine import check_memory, check_ntp, check_sync_rate
+from heliograph.cli.checks.store import check_clock_difference, check_postgres
 from heliograph.cli.checks.table import CHECKS
-from heliograph.runtime.resolver import NameServers
+from heliograph.runtime.resolver import Resolver
 from heliograph.settings import Settings
 from tests.carriers.dns_peer import DnsPeer, Zone
 from tests.s3 import S3Server
@@ -25,7 +25,7 @@ from tests.service import NOBODY
 from .conftest import Run
 
 PUBLIC = Settings(public_url="https://mail.example.com")
-GOOD = {
+GOOD_POSTGRES = {
     "version": 150004,
     "fsync": "on",
     "full_page_writes": "on",
@@ -54,122 +54,129 @@ def server() -> Iterator[int]:
         yield bound.getsockname()[1]
 
 
-def look(zone: Zone, port: int, *relays: str, settings: Settings = PUBLIC) -> dict[str, Finding]:
+def run_network_checks(zone: Zone, port: int, *relays: str, settings: Settings = PUBLIC) -> dict[str, Finding]:
     """What is found about mail, with this name server."""
 
-    async def ask() -> dict[str, Finding]:
+    async def run_with_resolver() -> dict[str, Finding]:
         async with DnsPeer(zone) as peer:
-            host, _, number = peer.at.partition(":")
-            resolver = NameServers((host, int(number)), mail.PROBE_S)
-            return await asyncio.to_thread(found_outside, Site(settings, resolver, "probe.test", port, relays))
+            host, _, number = peer.address.partition(":")
+            resolver = Resolver((host, int(number)), mail.PROBE_S)
+            return await asyncio.to_thread(findings_by_check, Site(settings, resolver, "probe.test", port, relays))
 
-    return asyncio.run(ask())
-
-
-def found_outside(site: Site) -> dict[str, Finding]:
-    asked = CHECKS[[check.look for check in CHECKS].index(mail.exchangers) :]
-    return {finding.check: finding for check in asked for finding in check.findings(site)}
+    return asyncio.run(run_with_resolver())
 
 
-def test_all_is_well(server: int) -> None:
-    found = look(ZONE, server)
-    assert {check: finding.level for check, finding in found.items()} == dict.fromkeys(
+def findings_by_check(site: Site) -> dict[str, Finding]:
+    checks = CHECKS[[check.run for check in CHECKS].index(mail.check_exchangers) :]
+    return {finding.check: finding for check in checks for finding in check.findings(site)}
+
+
+def test_all_network_checks_pass(server: int) -> None:
+    findings = run_network_checks(ZONE, server)
+    assert {check: finding.level for check, finding in findings.items()} == dict.fromkeys(
         ("dns", "port 25", "helo name", "ptr"), "ok"
     )
-    assert found["port 25"].message == "mx.probe.test. can be reached from 127.0.0.1"
+    assert findings["port 25"].message == "mx.probe.test. is reachable from 127.0.0.1"
 
 
 def test_a_blocked_port_25_names_a_relay(server: int) -> None:
-    found = look(ZONE, free_port(), f"127.0.0.1:{free_port()}", f"127.0.0.1:{server}")
-    assert found["port 25"].level == "warn"
-    assert f"such as 127.0.0.1:{server}, which can be reached" in str(found["port 25"].fix)
-    assert look(ZONE, free_port(), f"127.0.0.1:{free_port()}")["port 25"].level == "FAIL"
+    findings = run_network_checks(ZONE, free_port(), f"127.0.0.1:{free_port()}", f"127.0.0.1:{server}")
+    assert findings["port 25"].level == "warn"
+    assert f"such as 127.0.0.1:{server}, which is reachable" in str(findings["port 25"].fix)
+    assert run_network_checks(ZONE, free_port(), f"127.0.0.1:{free_port()}")["port 25"].level == "FAIL"
 
 
 @pytest.mark.parametrize(
     ("changed", "check", "level", "message"),
     [
-        ({("probe.test", "MX"): []}, "dns", "FAIL", "who takes mail for probe.test cannot be found"),
-        ({("mail.example.com", "A"): []}, "helo name", "FAIL", "mail.example.com has no address in DNS"),
-        ({("1.0.0.127.in-addr.arpa", "PTR"): []}, "ptr", "FAIL", "127.0.0.1 has no name"),
+        ({("probe.test", "MX"): []}, "dns", "FAIL", "the mail exchangers of probe.test cannot be determined"),
+        ({("mail.example.com", "A"): []}, "helo name", "FAIL", "mail.example.com has no address record in DNS"),
+        ({("1.0.0.127.in-addr.arpa", "PTR"): []}, "ptr", "FAIL", "127.0.0.1 has no PTR record"),
         (
             {("1.0.0.127.in-addr.arpa", "PTR"): ["host-1.provider.test."]},
             "ptr",
             "FAIL",
-            "127.0.0.1 is called host-1.provider.test, not mail.example.com",
+            "127.0.0.1 has the PTR record host-1.provider.test, not mail.example.com",
         ),
     ],
 )
-def test_what_dns_lacks(server: int, changed: Zone, check: str, level: str, message: str) -> None:
-    found = look(ZONE | changed, server)[check]
-    assert (found.level, found.message[: len(message)]) == (level, message)
-    assert found.fix
+def test_missing_dns_records_are_reported(server: int, changed: Zone, check: str, level: str, message: str) -> None:
+    finding = run_network_checks(ZONE | changed, server)[check]
+    assert (finding.level, finding.message[: len(message)]) == (level, message)
+    assert finding.fix
 
 
 def test_without_a_public_name(server: int) -> None:
-    found = look(ZONE, server, settings=Settings())
-    assert found["helo name"].level == "warn" and "--public-url" in str(found["helo name"].fix)
+    findings = run_network_checks(ZONE, server, settings=Settings())
+    assert findings["helo name"].level == "warn" and "--public-url" in str(findings["helo name"].fix)
 
 
 def test_a_silent_name_server_is_named() -> None:
-    resolver = NameServers(("127.0.0.1", free_port()), 0.1)
+    resolver = Resolver(("127.0.0.1", free_port()), 0.1)
 
-    [found] = found_outside(Site(PUBLIC, resolver, "probe.test")).values()
-    assert (found.check, found.level) == ("dns", "FAIL")
+    [finding] = findings_by_check(Site(PUBLIC, resolver, "probe.test")).values()
+    assert (finding.check, finding.level) == ("dns", "FAIL")
 
 
 @pytest.mark.parametrize(
     ("changed", "level", "message"),
     [
-        ({}, "ok", "PostgreSQL 15 is set up well"),
-        ({"version": 120003}, "FAIL", "it is older than PostgreSQL 13"),
-        ({"standby": True}, "FAIL", "it is a standby and takes no writes"),
+        ({}, "ok", "PostgreSQL 15 is configured correctly"),
+        ({"version": 120003}, "FAIL", "PostgreSQL is older than version 13"),
+        ({"standby": True}, "FAIL", "the server is a standby and read-only"),
         ({"fsync": "off"}, "FAIL", "fsync is off: a crash loses accepted messages"),
         ({"full_page_writes": "off"}, "FAIL", "full_page_writes is off: a crash may destroy tables"),
-        ({"encoding": "LATIN1"}, "FAIL", "its encoding is LATIN1"),
-        ({"may_create": False}, "FAIL", "this user may not make tables"),
-        ({"connections": 29}, "warn", "max_connections is 29, 3 processes may take 27"),
+        ({"encoding": "LATIN1"}, "FAIL", "the database encoding is LATIN1"),
+        ({"may_create": False}, "FAIL", "this user cannot create tables"),
+        ({"connections": 29}, "warn", "max_connections is 29, 3 processes may use 27"),
     ],
 )
 def test_the_settings_of_postgresql(changed: dict[str, Any], level: str, message: str) -> None:
-    [found] = postgres(Settings(processes=3), GOOD | changed)
-    assert (found.level, found.message) == (level, message)
-    assert bool(found.fix) == (level != "ok")
+    [finding] = check_postgres(Settings(processes=3), GOOD_POSTGRES | changed)
+    assert (finding.level, finding.message) == (level, message)
+    assert bool(finding.fix) == (level != "ok")
 
 
 @pytest.fixture
-def nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def unreachable_network(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mail, "PROBE_S", 0.1)
     monkeypatch.setenv("HELIOGRAPH_RESOLVER", NOBODY)
 
 
-def test_a_real_postgresql(run: Run, nobody: None, postgres: str) -> None:
+def test_a_real_postgresql(run: Run, unreachable_network: None, postgres: str) -> None:
     """That of the tests survives no power cut, and so is the fastest."""
     ended = run("preflight", "--json", "--listen", "127.0.0.1:0", "--database", postgres)
-    found = [(one["check"], one["message"].partition(":")[0]) for one in json.loads(ended.out)["findings"]]
-    assert [message for check, message in found if check == "database"] == ["fsync is off", "full_page_writes is off"]
-    assert [message for check, message in found if check == "clock"][-1].startswith("the database's differs by ")
+    messages = [
+        (finding["check"], finding["message"].partition(":")[0]) for finding in json.loads(ended.out)["findings"]
+    ]
+    assert [message for check, message in messages if check == "database"] == [
+        "fsync is off",
+        "full_page_writes is off",
+    ]
+    assert [message for check, message in messages if check == "clock"][-1].startswith(
+        "the database's clock differs by "
+    )
 
 
 @pytest.mark.parametrize(("available", "level"), [(832, "ok"), (831, "warn"), (255, "FAIL")])
 def test_memory(available: int, level: str) -> None:
-    assert memory(Settings(processes=2, body_memory_mb=96), available).level == level
+    assert check_memory(Settings(processes=2, body_memory_mb=96), available).level == level
 
 
-def test_clocks_and_disks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert [kept_clock(state).level for state in (0, 5)] == ["ok", "warn"]
-    assert [off_clock(ms).level for ms in (-4_999, 5_000, -5_000)] == ["ok", "FAIL", "FAIL"]
-    assert sync_rate(tmp_path).level in ("ok", "warn")
-    assert sync_rate(tmp_path / "none").level == "FAIL"
+def test_clock_and_disk_checks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [check_ntp(state).level for state in (0, 5)] == ["ok", "warn"]
+    assert [check_clock_difference(ms).level for ms in (-4_999, 5_000, -5_000)] == ["ok", "FAIL", "FAIL"]
+    assert check_sync_rate(tmp_path).level in ("ok", "warn")
+    assert check_sync_rate(tmp_path / "none").level == "FAIL"
     monkeypatch.setattr(machine, "SYNCS_LOW", 1e9)
-    assert sync_rate(tmp_path).level == "warn"
+    assert check_sync_rate(tmp_path).level == "warn"
 
 
-def test_the_command_changes_nothing_and_fails_with_what_must_be_fixed(
-    run: Run, nobody: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_command_changes_nothing_and_fails_on_problems(
+    run: Run, unreachable_network: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        monkeypatch.setenv("HELIOGRAPH_BOUNCE_LISTEN", f"127.0.0.1:{taken.getsockname()[1]}")
+    with socket.create_server(("127.0.0.1", 0)) as busy_socket:
+        monkeypatch.setenv("HELIOGRAPH_BOUNCE_LISTEN", f"127.0.0.1:{busy_socket.getsockname()[1]}")
         ended = run("preflight", "--listen", "127.0.0.1:0", "--database", "postgresql://127.0.0.1:1/x")
     assert ended.code == 1
     lines = {line.partition(":")[0] for line in ended.out.splitlines()}
@@ -187,33 +194,33 @@ def s3() -> Iterator[S3Server]:
 
 @pytest.mark.parametrize("command", ["preflight", "doctor"])
 def test_attachments_in_an_object_store(
-    run: Run, nobody: None, s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+    run: Run, unreachable_network: None, s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     """Its secret comes from a file, and is said nowhere."""
     (tmp_path / "key").write_text("hush-hush\n")
-    given = {f"HELIOGRAPH_{name.upper()}": value for name, value in s3.settings.items()}
-    given["HELIOGRAPH_S3_SECRET_KEY_FILE"] = str(tmp_path / "key")
-    del given["HELIOGRAPH_S3_SECRET_KEY"]
-    for name, value in given.items():
+    environment = {f"HELIOGRAPH_{name.upper()}": value for name, value in s3.settings.items()}
+    environment["HELIOGRAPH_S3_SECRET_KEY_FILE"] = str(tmp_path / "key")
+    del environment["HELIOGRAPH_S3_SECRET_KEY"]
+    for name, value in environment.items():
         monkeypatch.setenv(name, value)
 
-    def found() -> dict[str, str]:
-        said = run(command, "--json", "--listen", "127.0.0.1:0").out
-        assert "hush-hush" not in said
-        [one] = [one for one in json.loads(said)["findings"] if one["check"] == "attachments"]
-        return dict(one)
+    def run_check() -> dict[str, str]:
+        output = run(command, "--json", "--listen", "127.0.0.1:0").out
+        assert "hush-hush" not in output
+        [finding] = [finding for finding in json.loads(output)["findings"] if finding["check"] == "attachments"]
+        return dict(finding)
 
-    assert found() == {
+    assert run_check() == {
         "check": "attachments",
         "level": "ok",
-        "message": f"{given['HELIOGRAPH_ATTACHMENTS']} answers",
+        "message": f"{environment['HELIOGRAPH_ATTACHMENTS']} responds",
         "fix": None,
     }
     assert s3.names() == []
     monkeypatch.setenv("HELIOGRAPH_ATTACHMENTS", "s3://no-such-bucket")
-    wrong = found()
-    assert wrong["level"] == "FAIL" and wrong["fix"]
+    failure = run_check()
+    assert failure["level"] == "FAIL" and failure["fix"]
     where = f"s3://no-such-bucket at {s3.url}"
-    assert wrong["message"] == f"attachment files in {where}: The specified bucket does not exist (NoSuchBucket)"
+    assert failure["message"] == f"attachment files in {where}: The specified bucket does not exist (NoSuchBucket)"
     monkeypatch.setitem(sys.modules, "obstore.store", None)
-    assert "heliograph[s3]" in found()["message"]
+    assert "heliograph[s3]" in run_check()["message"]

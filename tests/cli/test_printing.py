@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 import heliograph.cli
-from heliograph.cli.printing import show, tell
+from heliograph.cli.printing import print_list, print_result
 from tests.cli.conftest import Run
 
 # Files that decide by themselves between text and JSON, and why.
-APART = {
+EXCEPTIONS = {
     "apply.py": "its text is four lists on two streams",
     "capacity.py": "it tells what it measures while it does",
     "findings.py": "each finding is told when it is found",
@@ -27,9 +27,9 @@ def decides(path: Path) -> bool:
     return any(isinstance(name, ast.Name) and name.id == "as_json" for test in conditions for name in ast.walk(test))
 
 
-def test_no_command_describes_what_it_shows_twice() -> None:
+def test_list_commands_use_print_list() -> None:
     files = Path(heliograph.cli.__file__).parent.rglob("*.py")
-    assert {path.name for path in files if decides(path)} == APART.keys()
+    assert {path.name for path in files if decides(path)} == EXCEPTIONS.keys()
 
 
 @pytest.mark.parametrize(
@@ -42,26 +42,26 @@ def test_no_command_describes_what_it_shows_twice() -> None:
     ],
 )
 def test_a_list(capsys: pytest.CaptureFixture[str], records: list[int], as_json: bool, printed: str) -> None:
-    show(as_json, records, lambda one: f"<{one}>", none="There are none.")
+    print_list(as_json, records, lambda record: f"<{record}>", empty_text="There are none.")
     assert capsys.readouterr().out == printed
 
 
 def test_fields_of_their_own(capsys: pytest.CaptureFixture[str]) -> None:
-    show(True, [1], str, fields=lambda one: {"n": one}, indented=True)
+    print_list(True, [1], str, fields=lambda record: {"n": record}, indented=True)
     out = capsys.readouterr().out
     assert json.loads(out)["data"] == [{"n": 1}] and out.count("\n") > 1
-    show(False, [], str)
+    print_list(False, [], str)
     assert capsys.readouterr().out == ""
 
 
-def test_one_answer(capsys: pytest.CaptureFixture[str]) -> None:
-    tell(False, {"id": "x"}, "x is made")
-    tell(True, {"id": "x"}, "x is made")
+def test_single_result(capsys: pytest.CaptureFixture[str]) -> None:
+    print_result(False, {"id": "x"}, "x is made")
+    print_result(True, {"id": "x"}, "x is made")
     assert capsys.readouterr().out == 'x is made\n{"id":"x"}\n'
 
 
-def test_what_is_told_steers_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    tell(False, None, "\x1b[31mred\x9b2J\r\n\ttabs\u00a0and €")
+def test_control_characters_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
+    print_result(False, None, "\x1b[31mred\x9b2J\r\n\ttabs\u00a0and €")
     assert capsys.readouterr().out == "\\x1b[31mred\\x9b2J\\r\n\ttabs\u00a0and €\n"
 
 
@@ -73,7 +73,7 @@ LISTS = [
 
 
 @pytest.mark.parametrize("command", LISTS, ids=" ".join)
-def test_every_list_has_one_form_as_json(run: Run, example: str, command: tuple[str, ...]) -> None:
+def test_every_list_has_the_same_json_format(run: Run, example: str, command: tuple[str, ...]) -> None:
     assert run("apply", example).code == 0
     ended = run(*command, "--json")
     assert ended.code == 0, ended.err

@@ -41,8 +41,8 @@ def url() -> Iterator[str]:
 def test_service_and_key_come_from_the_environment(run: Run, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HELIOGRAPH_URL", url)
     monkeypatch.setenv("HELIOGRAPH_KEY", TOKEN)
-    told = json.loads(run("send", "sms", "--to", "+15005550006", "--template", "tpl_a").out)
-    assert (told["path"], told["key"]) == ("/v1/sms", f"Bearer {TOKEN}")
+    request = json.loads(run("send", "sms", "--to", "+15005550006", "--template", "tpl_a").out)
+    assert (request["path"], request["key"]) == ("/v1/sms", f"Bearer {TOKEN}")
 
 
 def test_an_email(run: Run, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,7 +77,9 @@ def test_a_template(run: Run, url: str, channel: str) -> None:
         (b"\xff", "--key: key.txt is not a text file."),
     ],
 )
-def test_a_key_file_that_is_none(run: Run, url: str, tmp_path: Path, content: bytes | None, message: str) -> None:
+def test_an_invalid_key_file_is_reported(
+    run: Run, url: str, tmp_path: Path, content: bytes | None, message: str
+) -> None:
     if content:
         (tmp_path / "key.txt").write_bytes(content)
     ended = run("send", "sms", "--url", url, "--key", "@key.txt", "--to", "+15005550006")
@@ -88,7 +90,7 @@ def test_a_key_file_that_is_none(run: Run, url: str, tmp_path: Path, content: by
     ("path", "message"),
     [
         ("/refuse", "heliograph: 403 recipient_suppressed: Suppressed.\n"),
-        ("/away", "is not answered by Heliograph\n"),
+        ("/away", "is not a Heliograph service\n"),
     ],
 )
 def test_a_refusal_is_one_line(run: Run, url: str, path: str, message: str) -> None:

@@ -17,7 +17,7 @@ value = "SHOP"
 """
 
 
-def test_what_waits_is_approved_or_refused(run: Run, tmp_path: Path) -> None:
+def test_pending_senders_are_approved_or_refused(run: Run, tmp_path: Path) -> None:
     (tmp_path / "setup.toml").write_text(SETUP)
     run("apply", "setup.toml")
     assert run("sender", "list").out == (
@@ -28,7 +28,7 @@ def test_what_waits_is_approved_or_refused(run: Run, tmp_path: Path) -> None:
     assert json.loads(run("sender", "list", "--json").out) == {"object": "list", "data": []}
     ended = run("sender", "approve", "team_new/GB")
     assert (ended.code, ended.out) == (1, "")
-    assert "Nothing waits for approval with the id team_new/GB." in ended.err
+    assert "There is no pending approval with the ID team_new/GB." in ended.err
 
 
 @pytest.mark.parametrize("command", ["list", "approve", "refuse"])

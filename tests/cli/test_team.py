@@ -5,19 +5,19 @@ import pytest
 from .conftest import Run
 
 
-def test_from_the_first_team_to_a_suspended_one(run: Run, example: str) -> None:
+def test_a_team_is_created_taken_live_and_suspended(run: Run, example: str) -> None:
     assert run("team", "list").out == "There are no teams yet: heliograph team create, or heliograph apply.\n"
-    made = run("team", "create", "team_new", "--name", "New", "--currency", "EUR", "--credit", "2.50")
-    assert (made.code, made.out) == (0, "team_new is made, in the sandbox\n")
+    created = run("team", "create", "team_new", "--name", "New", "--currency", "EUR", "--credit", "2.50")
+    assert (created.code, created.out) == (0, "team_new created, in the sandbox\n")
     assert run("team", "list").out.split() == ["team_new", "sandbox", "2.5000", "EUR", "New"]
     run("apply", example)
-    for command, said in {
+    for command, expected in {
         "suspend": "team_acme is suspended",
-        "resume": "team_acme may send again",
+        "resume": "team_acme can send again",
         "sandbox": "team_acme is in the sandbox",
         "live": "team_acme is live",
     }.items():
-        assert run("team", command, "team_acme").out == f"{said}\n"
+        assert run("team", command, "team_acme").out == f"{expected}\n"
     (acme,) = [team for team in json.loads(run("team", "list", "--json").out)["data"] if team["id"] == "team_acme"]
     assert (acme["mode"], acme["suspended"], acme["credit"]) == ("live", False, "25.0000")
 
@@ -27,12 +27,12 @@ def test_from_the_first_team_to_a_suspended_one(run: Run, example: str) -> None:
     [
         (("create", "acme"), "expected an id such as team_acme"),
         (("create", "team_a", "--credit", "much"), "'much' is not an amount"),
-        (("create", "team_new"), "There is a team with this id already."),
-        (("live", "team_new"), "Not yet: Add a domain"),
+        (("create", "team_new"), "A team with this ID already exists."),
+        (("live", "team_new"), "You can't go live yet. Add a domain"),
         (("suspend", "team_x"), "There is no team team_x."),
     ],
 )
-def test_what_is_refused(run: Run, arguments: tuple[str, ...], said: str) -> None:
+def test_invalid_arguments_are_refused(run: Run, arguments: tuple[str, ...], said: str) -> None:
     run("team", "create", "team_new")
     ended = run("team", *arguments)
     assert (ended.code, ended.out) == (1, "")

@@ -15,7 +15,7 @@ SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
 @pytest.fixture
 def team(run: Run, example: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A team, on a machine whose operator allows loopback. The example's own webhook is removed."""
+    """A team, on a machine whose operator allows loopback. The example's own webhook removed."""
     monkeypatch.setenv("HELIOGRAPH_WEBHOOK_ALLOW_PRIVATE", "127.0.0.0/8")
     applied = json.loads(run("apply", example, "--json").out)
     assert run("webhook", "remove", applied["webhooks"][0]["id"]).code == 0
@@ -23,9 +23,9 @@ def team(run: Run, example: str, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def add(run: Run, team: str, *more: str) -> Any:
-    made = run("webhook", "add", URL, "--team", team, "--json", *more)
-    assert made.code == 0, made.err
-    return json.loads(made.out)
+    result = run("webhook", "add", URL, "--team", team, "--json", *more)
+    assert result.code == 0, result.err
+    return json.loads(result.out)
 
 
 def test_add_list_show_change_remove(run: Run, team: str) -> None:
@@ -40,11 +40,11 @@ def test_add_list_show_change_remove(run: Run, team: str) -> None:
     assert run("webhook", "show", id_, "--team", team).out == first + "\n"
     changed = run("webhook", "change", id_, "--disable", "--url", f"{URL}/2", "--event", "*", "--description", "d")
     assert changed.out == f"{id_}  {team}  {URL}/2  *  disabled\n"
-    shown = json.loads(run("webhook", "show", id_, "--json").out)
-    assert (shown["team"], shown["description"], shown["enabled"]) == (team, "d", False)
-    assert "secret" not in shown
+    webhook = json.loads(run("webhook", "show", id_, "--json").out)
+    assert (webhook["team"], webhook["description"], webhook["enabled"]) == (team, "d", False)
+    assert "secret" not in webhook
     assert run("webhook", "change", id_, "--enable", "--format", "resend").out.endswith("  *  resend  enabled\n")
-    assert run("webhook", "remove", id_).out == f"webhook {id_} is removed\n"
+    assert run("webhook", "remove", id_).out == f"webhook {id_} removed\n"
     assert json.loads(run("webhook", "list", "--json").out)["data"] == []
 
 
@@ -62,14 +62,14 @@ def test_test_deliveries_replay(run: Run, team: str) -> None:
     assert run("webhook", "deliveries", id_).out == ""
     event = run("webhook", "test", id_).out.strip()
     assert event.startswith("evt_")
-    listed = run("webhook", "deliveries", id_).out
-    assert listed.endswith(f"  {event}  webhook.test  waiting\n")
+    output = run("webhook", "deliveries", id_).out
+    assert output.endswith(f"  {event}  webhook.test  waiting\n")
     (delivery,) = json.loads(run("webhook", "deliveries", id_, "--limit", "1", "--json").out)["data"]
     assert (delivery["event_id"], delivery["attempts"]) == (event, [])
     replayed = run("webhook", "replay", id_, "--event-id", event)
-    assert (replayed.code, replayed.out) == (0, "1 events are sent again\n")
-    span = ("--after", "2020-01-01T00:00:00Z", "--before", "2020-01-02T00:00:00Z")
-    assert run("webhook", "replay", id_, *span, "--failed-only").out == "0 events are sent again\n"
+    assert (replayed.code, replayed.out) == (0, "1 events queued for replay\n")
+    time_flags = ("--after", "2020-01-01T00:00:00Z", "--before", "2020-01-02T00:00:00Z")
+    assert run("webhook", "replay", id_, *time_flags, "--failed-only").out == "0 events queued for replay\n"
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_test_deliveries_replay(run: Run, team: str) -> None:
         (("add", "http://10.0.0.1/", "--team", "team_acme"), "a private or reserved address"),
         (("add", "ftp://x", "--team", "team_acme"), "expected http:// or https://"),
         (("add", URL, "--team", "team_acme", "--event", "email.opened"), "There is no event 'email.opened'"),
-        (("add", URL, "--team", "team_acme", "--secret", "hush"), "secret is whsec_"),
+        (("add", URL, "--team", "team_acme", "--secret", "hush"), "secret must be whsec_"),
         (("show", "whk_none"), "no webhook 'whk_none'"),
         (("change", "whk_none", "--enable"), "no webhook 'whk_none'"),
         (("remove", "whk_none"), "no webhook 'whk_none'"),
@@ -94,7 +94,7 @@ def test_test_deliveries_replay(run: Run, team: str) -> None:
         (("replay", "whk_none", "--after", "x", "--before", "y"), "--after 'x': expected a time"),
     ],
 )
-def test_a_mistake_is_one_line(run: Run, team: str, arguments: tuple[str, ...], message: str) -> None:
+def test_an_error_is_one_line(run: Run, team: str, arguments: tuple[str, ...], message: str) -> None:
     ended = run("webhook", *arguments)
     assert (ended.code in (1, 2), ended.out) == (True, "")
     assert message in ended.err

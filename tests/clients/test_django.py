@@ -51,24 +51,24 @@ def test_everything_of_a_message_is_sent(client: Heliograph) -> None:
     message.tags, message.metadata = ["welcome", "first"], {"n": 1}
     message.esp_extra = {"priority": "bulk"}
     assert message.send() == 1
-    found = client.emails.get(message.heliograph_id)
-    assert (found.to, found.cc, found.bcc) == (TO, ["delivered+cc@simulator.test"], ["delivered+bcc@simulator.test"])
-    assert (found.from_, found.subject, found.attachments_count) == ("hello@demo.test", "Hello", 2)
-    assert (found.reply_to_addresses, found.headers) == (["a@example.com", "b@example.com"], {"X-Order": "4711"})
-    assert (found.tags, found.metadata) == ({"tag": "welcome", "tag_2": "first"}, {"n": 1})
+    stored = client.emails.get(message.heliograph_id)
+    assert (stored.to, stored.cc, stored.bcc) == (TO, ["delivered+cc@simulator.test"], ["delivered+bcc@simulator.test"])
+    assert (stored.from_, stored.subject, stored.attachments_count) == ("hello@demo.test", "Hello", 2)
+    assert (stored.reply_to_addresses, stored.headers) == (["a@example.com", "b@example.com"], {"X-Order": "4711"})
+    assert (stored.tags, stored.metadata) == ({"tag": "welcome", "tag_2": "first"}, {"n": 1})
 
 
-def test_a_template_for_later(client: Heliograph) -> None:
+def test_a_scheduled_template_send(client: Heliograph) -> None:
     message: Any = mail.EmailMessage(to=[TO])
     message.template_id, message.merge_global_data = "tpl_demo_welcome", {"name": "Ada"}
     message.send_at = datetime.now(UTC) + timedelta(hours=1)
     message.send()
-    found = client.emails.get(message.heliograph_id)
-    assert (found.subject, found.status) == ("Welcome, Ada", "queued")
-    client.emails.cancel(found.id)
+    stored = client.emails.get(message.heliograph_id)
+    assert (stored.subject, stored.status) == ("Welcome, Ada", "queued")
+    client.emails.cancel(stored.id)
 
 
-def test_many_and_html_alone(client: Heliograph) -> None:
+def test_several_recipients_and_html_only(client: Heliograph) -> None:
     assert mail.send_mass_mail([("One", "x", SENDER, [TO]), ("Two", "x", SENDER, [TO])]) == 2
     message: Any = mail.EmailMessage("HTML", "<p>Hi</p>", to=[TO])
     message.content_subtype = "html"
@@ -76,7 +76,7 @@ def test_many_and_html_alone(client: Heliograph) -> None:
     assert mail.EmailMessage("Nobody", "x").send() == 0
 
 
-def test_refusals_are_raised_unless_they_are_to_be_silent() -> None:
+def test_refusals_are_raised_unless_fail_silently() -> None:
     with pytest.raises(codes.InvalidEmail):
         mail.send_mail("Hello", "x", SENDER, ["nobody"])
     assert mail.send_mail("Hello", "x", SENDER, ["nobody"], fail_silently=True) == 0
@@ -87,31 +87,31 @@ def test_settings_come_before_the_environment() -> None:
         mail.send_mail("Hello", "x", SENDER, [TO])
 
 
-def told(type_: str, **data: Any) -> tuple[int, list[Any]]:
+def post_event(type_: str, **data: Any) -> tuple[int, list[Any]]:
     """What the view answers to a signed event, and what receivers of the signal hear."""
-    heard: list[Any] = []
+    received: list[Any] = []
     data = {"id": "eml_1", "recipient": TO, **data}
     event = {"id": "evt_1", "team_id": "team_1", "created_at": "2026-11-15T09:30:00.000Z"}
     body = json.dumps(event | {"type": type_, "data": data})
 
-    def hear(event: Any, **_: object) -> None:
-        heard.append(event)
+    def receive(event: Any, **_: object) -> None:
+        received.append(event)
 
-    tracking.connect(hear)
+    tracking.connect(receive)
     try:
         with override_settings(HELIOGRAPH_WEBHOOK_SECRET=SECRET):
             request = RequestFactory().post("/hooks", body, "application/json", headers=signed(body))
-            return webhook(request).status_code, heard
+            return webhook(request).status_code, received
     finally:
-        tracking.disconnect(hear)
+        tracking.disconnect(receive)
 
 
-def test_a_bounce_in_the_words_of_anymail() -> None:
-    words = {"code": "550", "text": "550 5.1.1 No such user"}
-    status, [event] = told("email.bounced", bounce=words, tags={"tag": "welcome"}, metadata={"n": 1})
+def test_a_bounce_in_anymails_format() -> None:
+    reply = {"code": "550", "text": "550 5.1.1 No such user"}
+    status, [event] = post_event("email.bounced", bounce=reply, tags={"tag": "welcome"}, metadata={"n": 1})
     assert (status, event.event_type, event.reject_reason) == (204, "bounced", "bounced")
     assert (event.message_id, event.recipient, event.event_id) == ("eml_1", TO, "evt_1")
-    assert (event.mta_response, event.tags, event.metadata) == (words["text"], ["welcome"], {"n": 1})
+    assert (event.mta_response, event.tags, event.metadata) == (reply["text"], ["welcome"], {"n": 1})
     assert event.timestamp == datetime(2026, 11, 15, 9, 30, tzinfo=UTC)
     by_anymail = vars(AnymailTrackingEvent(event_type="bounced", timestamp=None))
     assert by_anymail.keys() == vars(event).keys()
@@ -128,17 +128,17 @@ def test_a_bounce_in_the_words_of_anymail() -> None:
         ("sms.sent", []),
     ],
 )
-def test_which_events_are_told(type_: str, reasons: list[str | None]) -> None:
-    status, heard = told(type_)
-    assert (status, [event.reject_reason for event in heard]) == (204, reasons)
+def test_supported_event_types(type_: str, reasons: list[str | None]) -> None:
+    status, received = post_event(type_)
+    assert (status, [event.reject_reason for event in received]) == (204, reasons)
 
 
 def test_a_suppressed_address_is_a_rejection() -> None:
-    _, [event] = told("email.failed", error={"reason": "suppressed", "text": "the address was suppressed"})
+    _, [event] = post_event("email.failed", error={"reason": "suppressed", "text": "the address was suppressed"})
     assert (event.event_type, event.reject_reason) == ("rejected", "blocked")
 
 
-def test_what_is_not_signed_or_of_another_format_is_refused() -> None:
+def test_unsigned_or_foreign_events_are_refused() -> None:
     body = json.dumps({"type": "email.sent", "data": {"email_id": "eml_1"}})
     with override_settings(HELIOGRAPH_WEBHOOK_SECRET=SECRET):
         assert webhook(RequestFactory().post("/hooks", "{}", "application/json")).status_code == 400
@@ -147,7 +147,7 @@ def test_what_is_not_signed_or_of_another_format_is_refused() -> None:
         assert webhook(resends).status_code == 400
 
 
-def test_the_check_says_whether_the_key_works() -> None:
+def test_the_system_check_validates_the_key() -> None:
     assert run_checks(tags=["heliograph"], include_deployment_checks=True) == []
     with override_settings(HELIOGRAPH={"key": TOKENS["OTHER"]}):
         [error] = run_checks(tags=["heliograph"], include_deployment_checks=True)

@@ -30,22 +30,24 @@ def test_shell(shared_service: Service, name: str, status: str, code: int) -> No
             miss("the example for shells", f"{program} is not installed")
     command = [str(EXAMPLES / "shell" / "send.sh"), f"{name}@simulator.test", "Backup", f"It is {name}."]
     environment = environment_of(shared_service) | FROM
-    first, again = (
+    first, repeated = (
         subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120) for _ in range(2)
     )
     assert (first.returncode, first.stdout.split()[1]) == (code, status), first.stderr
-    assert again.stdout == first.stdout, "nothing is sent twice"
+    assert repeated.stdout == first.stdout, "nothing is sent twice"
 
 
 def express(tmp_path: Path) -> Path:
     """The shop's folder as a checkout has it, with what it needs installed by its own command."""
-    made = shutil.ignore_patterns("node_modules", "dist")
-    shutil.copytree(CLIENT, tmp_path / "clients/typescript", ignore=made)
+    ignored = shutil.ignore_patterns("node_modules", "dist")
+    shutil.copytree(CLIENT, tmp_path / "clients/typescript", ignore=ignored)
     folder = tmp_path / "examples/express"
-    shutil.copytree(EXAMPLES / "express", folder, ignore=made)
-    done = subprocess.run(["npm", "install", "--no-audit", "--no-fund"], cwd=folder, capture_output=True, timeout=300)
-    if done.returncode:
-        miss("the example for Express", f"npm install failed ({done.stderr.decode()[:200]})")
+    shutil.copytree(EXAMPLES / "express", folder, ignore=ignored)
+    process = subprocess.run(
+        ["npm", "install", "--no-audit", "--no-fund"], cwd=folder, capture_output=True, timeout=300
+    )
+    if process.returncode:
+        miss("the example for Express", f"npm install failed ({process.stderr.decode()[:200]})")
     return folder
 
 
@@ -54,8 +56,8 @@ def opened(service: Service, folder: Path, command: str) -> Iterator[str]:
     """The address of a shop, which is told what becomes of the mails."""
     port = free_port()
     hook = {"url": f"http://127.0.0.1:{port}/webhooks", "events": ["email.bounced"]}
-    made = service.post("/v1/webhooks", hook).json
-    environment = environment_of(service) | FROM | {"WEBHOOK_SECRET": made["secret"], "PORT": str(port)}
+    created = service.post("/v1/webhooks", hook).json
+    environment = environment_of(service) | FROM | {"WEBHOOK_SECRET": created["secret"], "PORT": str(port)}
     server = subprocess.Popen(command.replace("PORT", str(port)).split(), cwd=folder, env=environment | PATHS)
     try:
         until(lambda: is_open(port) or server.poll() is not None)
@@ -63,7 +65,7 @@ def opened(service: Service, folder: Path, command: str) -> Iterator[str]:
     finally:
         server.terminate()
         server.wait()
-        service.ask("DELETE", f"/v1/webhooks/{made['id']}")
+        service.ask("DELETE", f"/v1/webhooks/{created['id']}")
 
 
 def is_open(port: int) -> bool:
@@ -96,8 +98,8 @@ def test_shops(shared_service: Service, tmp_path: Path, name: str, command: str)
         receipt = (shop, f"{name}1", f"bounced+{name}@simulator.test")
         status, first = order(*receipt)
         assert (status, first[:4]) == (200, "eml_")
-        again = until(lambda: (answer := order(*receipt)) != (200, first) and answer)
-        assert again == (409, "This address bounced."), "nothing is sent twice"
+        repeated = until(lambda: (answer := order(*receipt)) != (200, first) and answer)
+        assert repeated == (409, "This address bounced."), "nothing is sent twice"
         assert order(shop, f"{name}2", "nobody") == (502, "invalid_email")
         with pytest.raises(HTTPError, match="400"):
             urlopen(Request(f"{shop}/webhooks", b"{}"))

@@ -80,11 +80,11 @@ def run(folder: Path, setup: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_program_is_tested_with_it(tmp_path: Path) -> None:
-    done = run(tmp_path, SETUP)
-    assert done.returncode == 0 and "6 passed" in done.stdout, done.stdout + done.stderr
+def test_the_plugin_runs_a_service_for_tests(tmp_path: Path) -> None:
+    process = run(tmp_path, SETUP)
+    assert process.returncode == 0 and "6 passed" in process.stdout, process.stdout + process.stderr
 
 
-def test_a_service_that_cannot_be_set_up_is_said(tmp_path: Path) -> None:
-    done = run(tmp_path, 'unknown = "?"')
-    assert done.returncode and "could not be set up" in done.stdout and "unknown" in done.stdout
+def test_a_failed_setup_is_reported(tmp_path: Path) -> None:
+    process = run(tmp_path, 'unknown = "?"')
+    assert process.returncode and "could not be set up" in process.stdout and "unknown" in process.stdout

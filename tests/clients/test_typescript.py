@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from clients.types_for_typescript import TARGET
 
-from heliograph.webhooks.policy.signature import headers, make_secret
+from heliograph.webhooks.policy.signature import make_secret, signature_headers
 from tests.npm import install
 from tests.service import TOKENS, Service
 
@@ -44,14 +44,14 @@ def run(package: Path, service: Service, program: str, kind: str = "esm") -> Any
     """What the program prints, as JSON."""
     file = package / f"program.{'mjs' if kind == 'esm' else 'cjs'}"
     file.write_text(BEGIN[kind] + program)
-    done = subprocess.run(
+    process = subprocess.run(
         ["node", file], env=environment_of(service), cwd=package, capture_output=True, text=True, timeout=120
     )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    assert process.returncode == 0, process.stderr
+    return json.loads(process.stdout)
 
 
-def test_files_as_octets(package: Path, shared_service: Service) -> None:
+def test_files_as_bytes(package: Path, shared_service: Service) -> None:
     program = f"""
     const h = new Heliograph(), octets = new Uint8Array(100_000).map((_, n) => n);
     const mail = content => ({{ ...{json.dumps(MAIL)}, attachments: [{{ filename: "a.txt", content }}] }});
@@ -91,10 +91,16 @@ def test_sending_and_reading(package: Path, shared_service: Service, kind: str) 
     }})();
     """
     shared_service.post("/v1/emails", MAIL)
-    told = run(package, shared_service, program, kind)
-    assert told["read"] == told["sent"]["id"] == told["ids"][0] and len(set(told["ids"])) == 2
-    assert (told["lost"], told["thrown"], told["page"], told["total"], told["team"]) == (404, True, 1, 1, "team_acme")
-    assert told["refused"]["code"] == "missing_body" and told["refused"]["requestId"].startswith("req_")
+    output = run(package, shared_service, program, kind)
+    assert output["read"] == output["sent"]["id"] == output["ids"][0] and len(set(output["ids"])) == 2
+    assert (output["lost"], output["thrown"], output["page"], output["total"], output["team"]) == (
+        404,
+        True,
+        1,
+        1,
+        "team_acme",
+    )
+    assert output["refused"]["code"] == "missing_body" and output["refused"]["requestId"].startswith("req_")
 
 
 @pytest.mark.parametrize(
@@ -108,7 +114,7 @@ def test_sending_and_reading(package: Path, shared_service: Service, kind: str) 
         ([(0, ""), (202, "")], 2, "eml_1"),
     ],
 )
-def test_what_is_tried_again(
+def test_retried_responses(
     package: Path, shared_service: Service, answers: list[tuple[int, str]], asked: int, outcome: str
 ) -> None:
     """With the same Idempotency-Key each time."""
@@ -124,12 +130,12 @@ def test_what_is_tried_again(
     const {{ data, error }} = await new Heliograph({{ fetch }}).emails.send({{}});
     console.log(JSON.stringify({{ keys, outcome: data ? data.id : error.code }}));
     """
-    told = run(package, shared_service, program)
-    assert (len(told["keys"]), len(set(told["keys"])), told["outcome"]) == (asked, 1, outcome)
-    assert told["keys"][0]
+    output = run(package, shared_service, program)
+    assert (len(output["keys"]), len(set(output["keys"])), output["outcome"]) == (asked, 1, outcome)
+    assert output["keys"][0]
 
 
-def test_a_bad_day(package: Path, shared_service: Service) -> None:
+def test_simulated_failures(package: Path, shared_service: Service) -> None:
     program = f"""
     const h = new Heliograph({{ key: "{TOKENS["SANDBOX"]}", retries: 0, fetch: chaos("status=503", {{ times: 1 }}) }});
     const mail = {{ to: "delivered@simulator.test", subject: "S", text: "T" }};
@@ -163,9 +169,9 @@ def test_drafts_and_opt_outs(package: Path, shared_service: Service, phone: str)
     told.gone = (await h.optOuts.get(phone)).error.code;
     console.log(JSON.stringify(told));
     """
-    told = run(package, shared_service, program)
-    assert True in told.pop("layouts")
-    assert told == {
+    output = run(package, shared_service, program)
+    assert True in output.pop("layouts")
+    assert output == {
         **dict.fromkeys(("layout", "submitted", "read", "added", "listed"), True),
         "draft": "Ho",
         "versions": [1],
@@ -177,7 +183,7 @@ def test_drafts_and_opt_outs(package: Path, shared_service: Service, phone: str)
     }
 
 
-def test_what_came_in(package: Path, shared_service: Service) -> None:
+def test_inbound_mail(package: Path, shared_service: Service) -> None:
     """Files are octets, whatever is in them; refusals are read as ever."""
     program = """
     const asked = [], octets = new Uint8Array([0, 123, 125]);
@@ -211,7 +217,7 @@ def test_what_came_in(package: Path, shared_service: Service) -> None:
     }
 
 
-def test_the_feed_goes_on_where_it_was_left(package: Path, shared_service: Service) -> None:
+def test_the_feed_continues_from_a_checkpoint(package: Path, shared_service: Service) -> None:
     program = """
     const h = new Heliograph(), seen = [];
     for await (const event of h.events.follow()) { seen.push(event.id); if (seen.length == 2) break; }
@@ -219,8 +225,8 @@ def test_the_feed_goes_on_where_it_was_left(package: Path, shared_service: Servi
     console.log(JSON.stringify(seen));
     """
     shared_service.post("/v1/emails", MAIL)
-    first, second, again = run(package, shared_service, program)
-    assert first != second == again
+    first, second, third = run(package, shared_service, program)
+    assert first != second == third
 
 
 @pytest.mark.parametrize(
@@ -236,10 +242,10 @@ def test_the_feed_goes_on_where_it_was_left(package: Path, shared_service: Servi
 )
 def test_a_webhook_is_verified(package: Path, shared_service: Service, change: dict[str, Any], outcome: str) -> None:
     body = '{"type":"email.sent"}'
-    signed = headers([SECRET], "evt_1", int(time.time()), body.encode())
-    given = {"body": body, "secret": SECRET, **signed, **change}
+    signed = signature_headers([SECRET], "evt_1", int(time.time()), body.encode())
+    arguments = {"body": body, "secret": SECRET, **signed, **change}
     program = f"""
-    const given = {json.dumps(given)};
+    const given = {json.dumps(arguments)};
     const told = await verifyWebhook(given.body, given, given.secret).then((e) => e.type, (error) => error.message);
     console.log(JSON.stringify(told));
     """
@@ -258,7 +264,7 @@ def test_the_readme(package: Path, demo: Service) -> None:
     imports = [line for line in lines if line.startswith("import")]
     program = "\n".join(line for line in lines if line not in imports)
     (package / "readme.mjs").write_text("\n".join(dict.fromkeys(imports)) + "\n" + program)
-    done = subprocess.run(
+    process = subprocess.run(
         ["node", "readme.mjs"],
         env=environment_of(demo),
         cwd=package,
@@ -266,7 +272,7 @@ def test_the_readme(package: Path, demo: Service) -> None:
         text=True,
         timeout=120,
     )
-    assert done.returncode == 0 and re.match(r"eml_\w+ (queued|sending)\n", done.stdout), done.stderr
+    assert process.returncode == 0 and re.match(r"eml_\w+ (queued|sending)\n", process.stdout), process.stderr
 
 
 def test_the_types_are_strict(package: Path) -> None:
@@ -291,5 +297,5 @@ def test_the_types_are_strict(package: Path) -> None:
     (package / "typed.mts").write_text(program)
     tsc = package / "node_modules/heliograph-client/node_modules/.bin/tsc"
     checks = ["--noEmit", "--strict", "--module", "nodenext", "--target", "es2022", "--types", "", "typed.mts"]
-    done = subprocess.run([tsc, *checks], cwd=package, capture_output=True, text=True, timeout=200)
-    assert done.returncode == 0, done.stdout
+    process = subprocess.run([tsc, *checks], cwd=package, capture_output=True, text=True, timeout=200)
+    assert process.returncode == 0, process.stdout

@@ -50,7 +50,7 @@ def by_flask(examples: dict[str, Any], headers: dict[str, str]) -> int:
 
 
 @pytest.mark.parametrize("post", [by_fastapi, by_flask])
-def test_only_what_is_signed_gets_through(
+def test_only_signed_requests_are_accepted(
     examples: dict[str, Any], capsys: pytest.CaptureFixture[str], post: Any
 ) -> None:
     assert post(examples, signed(EVENT)) == 204

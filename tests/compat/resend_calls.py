@@ -18,7 +18,7 @@ HELLO: dict[str, Any] = {
 PDF = b"%PDF-1.4\n\xff\x00"
 
 
-class Known(msgspec.Struct, frozen=True, kw_only=True):
+class ExistingRecords(msgspec.Struct, frozen=True, kw_only=True):
     """Ids of records to call for; each call that ends one makes its own."""
 
     email: str
@@ -36,12 +36,12 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
         return str(resend.ApiKeys.create({"name": f"resend {self.number()}"})["id"])
 
     def hook(self) -> str:
-        wanted = {"endpoint": "http://127.0.0.1:9/", "events": ["email.opened", "email.suppressed"]}
-        return str(resend.Webhooks.create(wanted)["id"])  # type: ignore[arg-type]
+        fields = {"endpoint": "http://127.0.0.1:9/", "events": ["email.opened", "email.suppressed"]}
+        return str(resend.Webhooks.create(fields)["id"])  # type: ignore[arg-type]
 
     def draft(self) -> str:
-        words = {"name": f"Welcome {self.number()}", "subject": "Hi {{{NAME}}}", "html": "<p>Hi {{{NAME}}}</p>"}
-        return str(resend.Templates.create(words)["id"])  # type: ignore[arg-type]
+        fields = {"name": f"Welcome {self.number()}", "subject": "Hi {{{NAME}}}", "html": "<p>Hi {{{NAME}}}</p>"}
+        return str(resend.Templates.create(fields)["id"])  # type: ignore[arg-type]
 
     def suppressed(self) -> str:
         email = f"gone{self.number()}@example.com"
@@ -49,75 +49,81 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
         return email
 
 
-Try = Callable[[Known], Any]
+Try = Callable[[ExistingRecords], Any]
 WORKS: dict[str, Try] = {
-    "emails.send": lambda known: resend.Emails.send(HELLO),  # type: ignore[arg-type]
-    "batch.send": lambda known: resend.Batch.send([HELLO, HELLO]),  # type: ignore[list-item]
-    "emails.get": lambda known: resend.Emails.get(known.email),
-    "emails.list": lambda known: resend.Emails.list({"limit": 2, "after": known.email}),
-    "emails.update": lambda known: resend.Emails.update({"id": known.scheduled(), "scheduled_at": "in 3 hours"}),
-    "emails.cancel": lambda known: resend.Emails.cancel(known.scheduled()),
-    "emails.attachments.list": lambda known: resend.Emails.Attachments.list(known.email),
-    "emails.attachments.get": lambda known: resend.Emails.Attachments.get(known.email, "1"),
-    "emails.receiving.list": lambda known: resend.Emails.Receiving.list({"limit": 2}),
-    "domains.create": Known.domain,
-    "domains.get": lambda known: resend.Domains.get("dom_acme"),
-    "domains.list": lambda known: resend.Domains.list({"limit": 1}),
-    "domains.update": lambda known: resend.Domains.update({"id": "dom_acme", "open_tracking": False}),
-    "domains.verify": lambda known: resend.Domains.verify(known.domain()),
-    "domains.remove": lambda known: resend.Domains.remove(known.domain()),
-    "webhooks.create": Known.hook,
-    "webhooks.get": lambda known: resend.Webhooks.get(known.webhook),
-    "webhooks.list": lambda known: resend.Webhooks.list(),
-    "webhooks.update": lambda known: resend.Webhooks.update({"webhook_id": known.hook(), "status": "disabled"}),
-    "webhooks.remove": lambda known: resend.Webhooks.remove(known.hook()),
-    "webhooks.rotateSigningSecret": lambda known: resend.Webhooks.rotate_signing_secret(known.hook()),
-    "webhooks.events.list": lambda known: resend.Webhooks.list_events(known.webhook, {"limit": 1}),
-    "webhooks.events.get": lambda known: resend.Webhooks.get_event(known.webhook, known.event),
-    "webhooks.events.attempts.list": lambda known: resend.Webhooks.list_event_attempts(known.webhook, known.event),
-    "webhooks.events.replay": lambda known: resend.Webhooks.replay_event(known.webhook, known.event),
-    "suppressions.add": Known.suppressed,
-    "suppressions.get": lambda known: resend.Suppressions.get(known.suppressed()),
-    "suppressions.list": lambda known: resend.Suppressions.list({"limit": 1}),
-    "suppressions.remove": lambda known: resend.Suppressions.remove(known.suppressed()),
-    "suppressions.batch.add": lambda known: resend.Suppressions.Batch.add({"emails": ["a@gone.test", "b@gone.test"]}),
-    "suppressions.batch.remove": lambda known: resend.Suppressions.Batch.remove({"emails": [known.suppressed()]}),
-    "apiKeys.create": Known.key,
-    "apiKeys.list": lambda known: resend.ApiKeys.list(),
-    "apiKeys.remove": lambda known: resend.ApiKeys.remove(known.key()),
-    "templates.create": Known.draft,
-    "templates.get": lambda known: resend.Templates.get(known.draft()),
-    "templates.list": lambda known: resend.Templates.list({"limit": 1}),
-    "templates.update": lambda known: resend.Templates.update({"id": known.draft(), "html": "<p>Hello</p>"}),
-    "templates.publish": lambda known: resend.Templates.publish(known.draft()),
-    "templates.duplicate": lambda known: resend.Templates.duplicate(known.draft()),
-    "templates.remove": lambda known: resend.Templates.remove(known.draft()),
-    "logs.list": lambda known: resend.Logs.list({"limit": 1}),
-    "logs.get": lambda known: resend.Logs.get(until(lambda: resend.Logs.list()["data"])[0]["id"]),
+    "emails.send": lambda records: resend.Emails.send(HELLO),  # type: ignore[arg-type]
+    "batch.send": lambda records: resend.Batch.send([HELLO, HELLO]),  # type: ignore[list-item]
+    "emails.get": lambda records: resend.Emails.get(records.email),
+    "emails.list": lambda records: resend.Emails.list({"limit": 2, "after": records.email}),
+    "emails.update": lambda records: resend.Emails.update({"id": records.scheduled(), "scheduled_at": "in 3 hours"}),
+    "emails.cancel": lambda records: resend.Emails.cancel(records.scheduled()),
+    "emails.attachments.list": lambda records: resend.Emails.Attachments.list(records.email),
+    "emails.attachments.get": lambda records: resend.Emails.Attachments.get(records.email, "1"),
+    "emails.receiving.list": lambda records: resend.Emails.Receiving.list({"limit": 2}),
+    "domains.create": ExistingRecords.domain,
+    "domains.get": lambda records: resend.Domains.get("dom_acme"),
+    "domains.list": lambda records: resend.Domains.list({"limit": 1}),
+    "domains.update": lambda records: resend.Domains.update({"id": "dom_acme", "open_tracking": False}),
+    "domains.verify": lambda records: resend.Domains.verify(records.domain()),
+    "domains.remove": lambda records: resend.Domains.remove(records.domain()),
+    "webhooks.create": ExistingRecords.hook,
+    "webhooks.get": lambda records: resend.Webhooks.get(records.webhook),
+    "webhooks.list": lambda records: resend.Webhooks.list(),
+    "webhooks.update": lambda records: resend.Webhooks.update({"webhook_id": records.hook(), "status": "disabled"}),
+    "webhooks.remove": lambda records: resend.Webhooks.remove(records.hook()),
+    "webhooks.rotateSigningSecret": lambda records: resend.Webhooks.rotate_signing_secret(records.hook()),
+    "webhooks.events.list": lambda records: resend.Webhooks.list_events(records.webhook, {"limit": 1}),
+    "webhooks.events.get": lambda records: resend.Webhooks.get_event(records.webhook, records.event),
+    "webhooks.events.attempts.list": lambda records: resend.Webhooks.list_event_attempts(
+        records.webhook, records.event
+    ),
+    "webhooks.events.replay": lambda records: resend.Webhooks.replay_event(records.webhook, records.event),
+    "suppressions.add": ExistingRecords.suppressed,
+    "suppressions.get": lambda records: resend.Suppressions.get(records.suppressed()),
+    "suppressions.list": lambda records: resend.Suppressions.list({"limit": 1}),
+    "suppressions.remove": lambda records: resend.Suppressions.remove(records.suppressed()),
+    "suppressions.batch.add": lambda records: resend.Suppressions.Batch.add({"emails": ["a@gone.test", "b@gone.test"]}),
+    "suppressions.batch.remove": lambda records: resend.Suppressions.Batch.remove({"emails": [records.suppressed()]}),
+    "apiKeys.create": ExistingRecords.key,
+    "apiKeys.list": lambda records: resend.ApiKeys.list(),
+    "apiKeys.remove": lambda records: resend.ApiKeys.remove(records.key()),
+    "templates.create": ExistingRecords.draft,
+    "templates.get": lambda records: resend.Templates.get(records.draft()),
+    "templates.list": lambda records: resend.Templates.list({"limit": 1}),
+    "templates.update": lambda records: resend.Templates.update({"id": records.draft(), "html": "<p>Hello</p>"}),
+    "templates.publish": lambda records: resend.Templates.publish(records.draft()),
+    "templates.duplicate": lambda records: resend.Templates.duplicate(records.draft()),
+    "templates.remove": lambda records: resend.Templates.remove(records.draft()),
+    "logs.list": lambda records: resend.Logs.list({"limit": 1}),
+    "logs.get": lambda records: resend.Logs.get(until(lambda: resend.Logs.list()["data"])[0]["id"]),
 }
 # The call, the error's name, and a part of our reason.
 REFUSED: dict[str, tuple[Try, str, str]] = {
-    "emails.share": (lambda known: resend.Emails.share(known.email), "not_found", "no public pages"),
-    "emails.metrics": (lambda known: resend.Emails.metrics(), "not_found", "there is no such call"),
+    "emails.share": (lambda records: resend.Emails.share(records.email), "not_found", "Public message links"),
+    "emails.metrics": (lambda records: resend.Emails.metrics(), "not_found", "Statistics are in the dashboard"),
     "domains.claims.create": (
-        lambda known: resend.Domains.Claims.create({"name": "acme.test"}),
+        lambda records: resend.Domains.Claims.create({"name": "acme.test"}),
         "not_found",
-        "whose records are in its DNS",
+        "set its DNS records",
     ),
     "apiKeys.update": (
-        lambda known: resend.ApiKeys.update({"id": known.key(), "name": "other"}),
+        lambda records: resend.ApiKeys.update({"id": records.key(), "name": "other"}),
         "validation_error",
-        "keeps its name",
+        "cannot be renamed",
     ),
-    "audiences.list": (lambda known: resend.Audiences.list(), "not_found", "no lists of contacts"),
-    "contacts.list": (lambda known: resend.Contacts.list(), "not_found", "no lists of contacts"),
-    "contactProperties.list": (lambda known: resend.ContactProperties.list(), "not_found", "no lists of contacts"),
-    "segments.list": (lambda known: resend.Segments.list(), "not_found", "no lists of contacts"),
-    "topics.list": (lambda known: resend.Topics.list(), "not_found", "no lists of contacts"),
-    "broadcasts.list": (lambda known: resend.Broadcasts.list(), "not_found", "sends no broadcasts"),
-    "automations.list": (lambda known: resend.Automations.list(), "not_found", "no automations"),
-    "events.list": (lambda known: resend.Events.list(), "not_found", "no automations"),
-    "inboxes.list": (lambda known: resend.Inboxes.list(), "not_found", "Received mail is read"),
-    "oauthGrants.list": (lambda known: resend.OAuthGrants.list(), "not_found", "no such accounts"),
-    "usage.get": (lambda known: resend.Usage.get(), "not_found", "GET /v1/me"),
+    "audiences.list": (lambda records: resend.Audiences.list(), "not_found", "Contacts, segments, topics"),
+    "contacts.list": (lambda records: resend.Contacts.list(), "not_found", "Contacts, segments, topics"),
+    "contactProperties.list": (
+        lambda records: resend.ContactProperties.list(),
+        "not_found",
+        "Contacts, segments, topics",
+    ),
+    "segments.list": (lambda records: resend.Segments.list(), "not_found", "Contacts, segments, topics"),
+    "topics.list": (lambda records: resend.Topics.list(), "not_found", "Contacts, segments, topics"),
+    "broadcasts.list": (lambda records: resend.Broadcasts.list(), "not_found", "Contacts, segments, topics"),
+    "automations.list": (lambda records: resend.Automations.list(), "not_found", "Automations are not supported"),
+    "events.list": (lambda records: resend.Events.list(), "not_found", "Automations are not supported"),
+    "inboxes.list": (lambda records: resend.Inboxes.list(), "not_found", "List inbound mail"),
+    "oauthGrants.list": (lambda records: resend.OAuthGrants.list(), "not_found", "returns the usage"),
+    "usage.get": (lambda records: resend.Usage.get(), "not_found", "GET /v1/me"),
 }

@@ -25,46 +25,46 @@ from django.test import Client, override_settings
 
 
 @contextmanager
-def anymail(**given: Any) -> Iterator[None]:
+def anymail(**anymail_settings: Any) -> Iterator[None]:
     """With these settings of anymail's."""
-    with override_settings(ANYMAIL=given):
+    with override_settings(ANYMAIL=anymail_settings):
         yield
 
 
 @contextmanager
-def listening(signal: Any = tracking, **given: Any) -> Iterator[tuple[str, list[Any]]]:
+def listening(signal: Any = tracking, **anymail_settings: Any) -> Iterator[tuple[str, list[Any]]]:
     """The site on an address of its own, with these settings of anymail's; and what it has heard."""
-    heard = list[Any]()
+    received = list[Any]()
 
-    def hear(event: Any, **_: Any) -> None:
-        heard.append(event)
+    def receive(event: Any, **_: Any) -> None:
+        received.append(event)
 
     server = make_server("127.0.0.1", 0, get_wsgi_application())
     thread = Thread(target=server.serve_forever)
-    signal.connect(hear)
+    signal.connect(receive)
     thread.start()
     try:
-        with anymail(**given):
-            yield f"http://127.0.0.1:{server.server_port}", heard
+        with anymail(**anymail_settings):
+            yield f"http://127.0.0.1:{server.server_port}", received
     finally:
         server.shutdown()
         thread.join()
         server.server_close()
-        signal.disconnect(hear)
+        signal.disconnect(receive)
 
 
 def track(service: str, body: bytes, headers: Mapping[str, str], about: str = "tracking") -> list[Any]:
     """What anymail's view of this service makes of a request, and tells the site; `about` also `inbound`."""
-    heard, signal = list[Any](), {"tracking": tracking, "inbound": inbound}[about]
+    received, signal = list[Any](), {"tracking": tracking, "inbound": inbound}[about]
 
-    def hear(event: Any, **_: Any) -> None:
-        heard.append(event)
+    def receive(event: Any, **_: Any) -> None:
+        received.append(event)
 
-    signal.connect(hear)
+    signal.connect(receive)
     try:
         content_type = headers["Content-Type"]
         answer = Client().post(f"/{service}/{about}/", body, content_type=content_type, headers=dict(headers))
         assert answer.status_code == 200, answer.content
     finally:
-        signal.disconnect(hear)
-    return heard
+        signal.disconnect(receive)
+    return received

@@ -10,10 +10,10 @@ from heliograph.api.app import Api
 from heliograph.compat.call import Call
 from heliograph.domain.refusals import MissingApiKey, Refusal
 from heliograph.storage.store import Store
-from heliograph.web.adapter import Surface
+from heliograph.web.adapter import ApiAdapter
 from heliograph.web.budget import ByteBudget
 from heliograph.web.request import Request, Response
-from heliograph.web.route import Route, answer
+from heliograph.web.route import Route, json_response
 from heliograph.web.status import status_of
 from tests.api.test_request_log import TOKEN, Calls, calls  # noqa: F401
 from tests.clocks import TestClock
@@ -27,29 +27,29 @@ FORM = {"content-type": "application/x-www-form-urlencoded"}
 
 
 async def echo(call: Call) -> Response:
-    return answer({"team": call.caller.team.record.id, "form": call.json})
+    return json_response({"team": call.caller.team.record.id, "form": call.json})
 
 
 def token(request: Request) -> bytes:
-    if (given := request.headers.get(b"x-token")) is None:
+    if (key := request.headers.get(b"x-token")) is None:
         raise MissingApiKey()
-    return given
+    return key
 
 
 def error(refusal: Refusal, request: Request, base_url: str) -> Response:
     return Response(status_of(type(refusal)), refusal.code.encode(), content_type=b"text/plain")
 
 
-OTHER = Surface(
+OTHER = ApiAdapter(
     prefix="/compat/other",
     routes=(
         Route(method="POST", path="/compat/other/send", call=echo, summary="Echo", scopes=("send",), body=dict),
         Route(method="GET", path="/compat/other/keys", call=echo, summary="Manage", scopes=("manage",)),
     ),
-    token=token,
+    read_token=token,
     check_media_type=lambda request: None,
-    parse=lambda raw: parse_qs(raw.decode()),
-    error=error,
+    parse_body=lambda raw: parse_qs(raw.decode()),
+    error_response=error,
 )
 
 
@@ -67,27 +67,27 @@ OTHER = Surface(
         ("GET", "", {}, 404, b"not_found"),
     ],
 )
-async def test_a_foreign_shape(
+async def test_an_adapter_with_another_format(
     store: Store, clock: TestClock, method: str, path: str, headers: dict[str, str], status: int, body: bytes
 ) -> None:
     context = make_context(store, clock)
     api = Api(context, make_management(context), Admission(context, RateLimits()), ByteBudget(), [OTHER])
-    told = await api(asked(method, f"/compat/other{path}", {**FORM, **headers}, b"to=a"))
-    assert (told.status, told.body) == (status, body)
-    assert any(name == b"x-request-id" for name, _ in told.headers)
+    response = await api(asked(method, f"/compat/other{path}", {**FORM, **headers}, b"to=a"))
+    assert (response.status, response.body) == (status, body)
+    assert any(name == b"x-request-id" for name, _ in response.headers)
 
 
-async def test_no_such_prefix_is_answered_as_our_own(store: Store, clock: TestClock) -> None:
+async def test_an_unknown_prefix_gets_our_error_format(store: Store, clock: TestClock) -> None:
     context = make_context(store, clock)
     api = Api(context, make_management(context), Admission(context, RateLimits()), ByteBudget(), [OTHER])
-    told = await api(asked("GET", "/compat/others/send", {}))
-    assert told.status == 404 and b'"code":"not_found"' in told.body
+    response = await api(asked("GET", "/compat/others/send", {}))
+    assert response.status == 404 and b'"code":"not_found"' in response.body
 
 
 @pytest.mark.parametrize(
     "path",
     ["postal/api/v1/send/nothing", "postmark/nothing", "resend/nothing", "twilio/2010-04-01/Nothing.json"],
 )
-def test_a_call_that_is_not_there_says_where_the_list_is(shared_service: Service, path: str) -> None:
-    told = shared_service.get(f"/compat/{path}")
-    assert told.status == 404 and b"/docs/guides/compat" in told.raw
+def test_an_unknown_call_links_to_the_list_of_calls(shared_service: Service, path: str) -> None:
+    response = shared_service.get(f"/compat/{path}")
+    assert response.status == 404 and b"/docs/guides/compat" in response.raw

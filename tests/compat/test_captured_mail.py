@@ -92,8 +92,8 @@ def catching(tmp_path_factory: pytest.TempPathFactory, world: socket.socket) -> 
         yield running
 
 
-def resend(service: Service, **given: Any) -> Answer:
-    return service.post("/compat/resend/emails", MAIL | given, key=TOKEN)
+def resend(service: Service, **fields: Any) -> Answer:
+    return service.post("/compat/resend/emails", MAIL | fields, key=TOKEN)
 
 
 def twilio(service: Service, path: str, **form: str) -> Answer:
@@ -108,7 +108,7 @@ def text(service: Service, **form: str) -> Answer:
 
 def ended(service: Service, id_: str, channel: str = "emails") -> Any:
     """The record once its state is final; a real carrier would be named in its timeline."""
-    found = until(
+    final = until(
         lambda: (
             record
             if (record := service.get(f"/v1/{channel}/{id_}", key=TOKEN).json)["status"]
@@ -116,8 +116,8 @@ def ended(service: Service, id_: str, channel: str = "emails") -> Any:
             else None
         )
     )
-    assert not any(carrier in str(found["events"]) for carrier in ("relay", "texts", "chats"))
-    return found
+    assert not any(carrier in str(final["events"]) for carrier in ("relay", "texts", "chats"))
+    return final
 
 
 @pytest.mark.parametrize(
@@ -131,21 +131,21 @@ def ended(service: Service, id_: str, channel: str = "emails") -> Any:
         ("real@example.com", "delivered"),
     ],
 )
-def test_resends_test_addresses_have_its_outcomes_each_time(catching: Service, to: str, last: str) -> None:
+def test_resend_test_addresses_have_resends_outcomes(catching: Service, to: str, last: str) -> None:
     for _ in range(2):
         sent = resend(catching, to=[to])
         assert sent.status == 200, sent.raw
         path = f"/compat/resend/emails/{sent.json['id']}"
         assert until(lambda: catching.get(path, key=TOKEN).json["last_event"] == last)  # noqa: B023
-        found = catching.get(path, key=TOKEN).json
-        assert (found["from"], found["to"]) == ("Acme <onboarding@resend.dev>", [to])
+        email = catching.get(path, key=TOKEN).json
+        assert (email["from"], email["to"]) == ("Acme <onboarding@resend.dev>", [to])
     assert catching.get("/v1/suppressions", key=TOKEN).json["data"] == []
 
 
-def test_it_ends_in_the_inbox(catching: Service) -> None:
+def test_captured_mail_is_in_the_inbox(catching: Service) -> None:
     sent = resend(catching, to="inbox@gmail.com", subject="For the inbox").json["id"]
-    found = catching.get("/v1/inbox?to=inbox@gmail.com&wait=10", key=TOKEN).json["data"]
-    assert [(one["id"], one["subject"]) for one in found] == [(sent, "For the inbox")]
+    entries = catching.get("/v1/inbox?to=inbox@gmail.com&wait=10", key=TOKEN).json["data"]
+    assert [(entry["id"], entry["subject"]) for entry in entries] == [(sent, "For the inbox")]
 
 
 @pytest.mark.parametrize(
@@ -166,21 +166,23 @@ def test_it_ends_in_the_inbox(catching: Service) -> None:
     ],
     ids=["postmark", "postal"],
 )
-def test_other_mails(catching: Service, path: str, headers: dict[str, str], body: Any, id_: Any) -> None:
+def test_mail_of_other_services_is_captured(
+    catching: Service, path: str, headers: dict[str, str], body: Any, id_: Any
+) -> None:
     sent = catching.post(path, body, key=None, headers=headers)
     assert sent.status == 200, sent.raw
     assert ended(catching, id_(sent.json))["status"] == "delivered"
 
 
-def test_smtp(catching: Service) -> None:
+def test_smtp_submissions_are_captured(catching: Service) -> None:
     mail = EmailMessage()
     mail["From"], mail["To"], mail["Subject"] = '"Fred Foo" <fred@foo.example>', "bar@gmail.com", "Hello"
     mail.set_content("Hello?")
     with smtplib.SMTP("127.0.0.1", catching.mails, timeout=PATIENCE_S) as client:  # type: ignore[attr-defined]
         client.login("heliograph", TOKEN)
         assert client.send_message(mail) == {}
-    listed = catching.get("/v1/emails?to=bar@gmail.com", key=TOKEN).json["data"]
-    assert [ended(catching, one["id"])["from"] for one in listed] == ["fred@foo.example"]
+    emails = catching.get("/v1/emails?to=bar@gmail.com", key=TOKEN).json["data"]
+    assert [ended(catching, email["id"])["from"] for email in emails] == ["fred@foo.example"]
 
 
 @pytest.mark.parametrize(
@@ -195,14 +197,14 @@ def test_smtp(catching: Service) -> None:
 def test_twilios_free_text(catching: Service, given: dict[str, str], channel: str, status: str) -> None:
     sent = text(catching, Body="This is the ship that made the Kessel Run?", **given)
     assert sent.status == 201, sent.raw
-    told = sent.json
-    assert (told["body"], told["to"], told["from"]) == (
+    message = sent.json
+    assert (message["body"], message["to"], message["from"]) == (
         "This is the ship that made the Kessel Run?",
         given["To"],
         given["From"],
     )
-    assert until(lambda: catching.get(f"/v1/{channel}/{told['sid']}", key=TOKEN).json["status"] == status)
-    ended(catching, told["sid"], channel)
+    assert until(lambda: catching.get(f"/v1/{channel}/{message['sid']}", key=TOKEN).json["status"] == status)
+    ended(catching, message["sid"], channel)
 
 
 @pytest.mark.parametrize(("last", "code"), [("1", 21211), ("2", 21612), ("3", 21408), ("4", 21610), ("9", 21614)])
@@ -212,21 +214,21 @@ def test_twilios_test_numbers_are_refused_at_once(catching: Service, last: str, 
 
 
 def test_twilio_verify(catching: Service) -> None:
-    made = twilio(catching, "/v2/Services", FriendlyName="My First Verify Service")
-    assert (made.status, made.json["friendly_name"]) == (201, "My First Verify Service")
-    service = f"/v2/Services/{made.json['sid']}"
+    created = twilio(catching, "/v2/Services", FriendlyName="My First Verify Service")
+    assert (created.status, created.json["friendly_name"]) == (201, "My First Verify Service")
+    service = f"/v2/Services/{created.json['sid']}"
     for to in ("+15017122661", "+14155550123"):  # the second is a real one on /v1
-        begun = twilio(catching, f"{service}/Verifications", To=to, Channel="sms").json
-        assert begun["status"] == "pending"
-        again = catching.post(f"/v1/verify/{begun['sid']}/resend", {}, key=TOKEN)
-        assert (again.status, again.json["status"]) == (202, "pending")
-        found = catching.get(f"/v1/inbox?to={to.replace('+', '%2B')}", key=TOKEN).json["data"]
-        (code,) = (one["code"] for one in found if one["id"] == begun["sid"])
+        started = twilio(catching, f"{service}/Verifications", To=to, Channel="sms").json
+        assert started["status"] == "pending"
+        resent = catching.post(f"/v1/verify/{started['sid']}/resend", {}, key=TOKEN)
+        assert (resent.status, resent.json["status"]) == (202, "pending")
+        entries = catching.get(f"/v1/inbox?to={to.replace('+', '%2B')}", key=TOKEN).json["data"]
+        (code,) = (entry["code"] for entry in entries if entry["id"] == started["sid"])
         checked = twilio(catching, f"{service}/VerificationCheck", To=to, Code=code).json
         assert (checked["status"], checked["valid"]) == ("approved", True)
 
 
-def test_a_scheduled_one_stays_caught_when_catch_is_off(catching: Service, tmp_path: Path) -> None:
+def test_a_scheduled_message_stays_captured_after_capture_is_off(catching: Service, tmp_path: Path) -> None:
     sent = resend(catching, to="real@example.com", scheduled_at="in 1 min").json["id"]
     file = tmp_path / "off.toml"
     file.write_text('[[teams]]\nid = "team_catch"\ncatch = false\n')
@@ -251,18 +253,18 @@ def test_a_scheduled_one_stays_caught_when_catch_is_off(catching: Service, tmp_p
         ("/v1/verify", {"to": "+15558675310"}, "recipient_not_allowed"),
     ],
 )
-def test_nothing_of_it_on_v1(catching: Service, path: str, body: Any, code: str) -> None:
+def test_v1_sends_are_not_captured(catching: Service, path: str, body: Any, code: str) -> None:
     assert catching.post(path, body, key=TOKEN).code == code
 
 
-def test_postmarks_test_token_is_nobodys(catching: Service) -> None:
+def test_postmarks_test_token_is_invalid_outside_the_demo(catching: Service) -> None:
     headers = {"X-Postmark-Server-Token": "POSTMARK_API_TEST"}
     refused = catching.post("/compat/postmark/email", {}, key=None, headers=headers)
     assert (refused.status, refused.json["ErrorCode"]) == (401, 10)
 
 
 @pytest.mark.parametrize("given", ['mode = "live"', 'mode = "live"\ncatch = true'])
-def test_a_team_that_catches_cannot_be_live(catching: Service, tmp_path: Path, given: str) -> None:
+def test_a_capturing_team_cannot_be_live(catching: Service, tmp_path: Path, given: str) -> None:
     file = tmp_path / "live.toml"
     file.write_text(f'[[teams]]\nid = "team_catch"\n{given}\n')
     refused = catching.run("apply", str(file))
@@ -270,4 +272,4 @@ def test_a_team_that_catches_cannot_be_live(catching: Service, tmp_path: Path, g
     assert "teams[0].catch: expected false" in refused.stderr
     refused = catching.run("team", "live", "team_catch")
     assert refused.returncode != 0
-    assert "catch" in refused.stderr
+    assert "test inbox only" in refused.stderr

@@ -7,11 +7,11 @@ from typing import get_args
 import pytest
 
 from heliograph.compat.adapters import SURFACES
-from heliograph.domain.setup.records import Foreign
+from heliograph.domain.setup.records import CompatService
 from tests.service import TOKENS, Service, until
 
-HOSTS = {f"{name}.acme.test": name for name in get_args(Foreign)}
-NAMED = ", ".join(f'"{host.title()}" = "{name}"' for host, name in HOSTS.items())
+HOSTS = {f"{name}.acme.test": name for name in get_args(CompatService)}
+HOST_ENTRIES = ", ".join(f'"{host.title()}" = "{name}"' for host, name in HOSTS.items())
 SETUP = "[platform]\ncompat_hosts = {{ {} }}\n"
 MAIL = {"from": "hello@acme.test", "to": ["delivered@simulator.test"], "subject": "Hi", "text": "Hello"}
 
@@ -22,13 +22,13 @@ def hosting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     with Service(f"sqlite:///{folder / 'heliograph.db'}", folder / "data") as running:
         running.apply()
         file = folder / "hosts.toml"
-        file.write_text(SETUP.format(NAMED))
+        file.write_text(SETUP.format(HOST_ENTRIES))
         running.apply(file)
         running.start()
         yield running
 
 
-def test_every_service_can_have_one() -> None:
+def test_every_service_can_have_a_host() -> None:
     assert {f"/compat/{name}" for name in HOSTS.values()} == {
         surface.prefix for surface in SURFACES if surface.prefix.startswith("/compat/")
     }
@@ -36,11 +36,11 @@ def test_every_service_can_have_one() -> None:
 
 @pytest.mark.parametrize("host", ["resend.acme.test", "RESEND.acme.test:8443", "resend.acme.test."])
 @pytest.mark.parametrize("path", ["/emails", "/compat/resend/emails"])
-def test_its_calls_are_at_the_root(hosting: Service, host: str, path: str) -> None:
+def test_calls_are_served_at_the_root_of_the_host(hosting: Service, host: str, path: str) -> None:
     sent = hosting.post(path, MAIL, headers={"Host": host})
     assert sent.status == 200, sent.raw
-    found = hosting.get(f"/emails/{sent.json['id']}", headers={"Host": host})
-    assert (found.status, found.json["object"]) == (200, "email")
+    response = hosting.get(f"/emails/{sent.json['id']}", headers={"Host": host})
+    assert (response.status, response.json["object"]) == (200, "email")
     assert until(lambda: hosting.get("/compat/resend/logs").json["data"])
 
 
@@ -56,13 +56,13 @@ def test_its_calls_are_at_the_root(hosting: Service, host: str, path: str) -> No
         ("", "/emails", 400, "error"),
     ],
 )
-def test_nothing_else_is_there(hosting: Service, host: str, path: str, status: int, named: str) -> None:
-    told = hosting.get(path, headers={"Host": host})
-    assert told.status == status
-    assert named in told.json
+def test_other_paths_of_the_host_return_404(hosting: Service, host: str, path: str, status: int, named: str) -> None:
+    response = hosting.get(path, headers={"Host": host})
+    assert response.status == status
+    assert named in response.json
 
 
-def test_the_others(hosting: Service) -> None:
+def test_other_hosts_are_unaffected(hosting: Service) -> None:
     body = {"From": "hello@acme.test", "To": "delivered@simulator.test", "Subject": "Hi", "TextBody": "Hello"}
     headers = {"Host": "postmark.acme.test", "X-Postmark-Server-Token": TOKENS["ACME"]}
     assert hosting.post("/email", body, key=None, headers=headers).json["ErrorCode"] == 0
@@ -71,18 +71,18 @@ def test_the_others(hosting: Service) -> None:
     assert hosting.post("/api/v1/send/message", mail, key=None, headers=headers).json["status"] == "success"
 
 
-def test_a_wrong_one_changes_nothing(hosting: Service, tmp_path: Path) -> None:
+def test_an_invalid_host_changes_nothing(hosting: Service, tmp_path: Path) -> None:
     file = tmp_path / "wrong.toml"
-    for given in ('{ "a.test" = "sendgrid" }', '{ "no host" = "resend" }', '"resend"'):
-        file.write_text(f"[platform]\ncompat_hosts = {given}\n")
+    for setting in ('{ "a.test" = "sendgrid" }', '{ "no host" = "resend" }', '"resend"'):
+        file.write_text(f"[platform]\ncompat_hosts = {setting}\n")
         refused = hosting.run("apply", str(file))
         assert refused.returncode != 0
         assert "platform.compat_hosts" in refused.stderr
     assert hosting.get("/emails", headers={"Host": "resend.acme.test"}).status == 200
 
 
-def test_a_running_service_follows(hosting: Service, tmp_path: Path) -> None:
+def test_a_running_service_applies_the_change(hosting: Service, tmp_path: Path) -> None:
     file = tmp_path / "more.toml"
-    file.write_text(SETUP.format(f'{NAMED}, "new.acme.test" = "resend"'))
+    file.write_text(SETUP.format(f'{HOST_ENTRIES}, "new.acme.test" = "resend"'))
     hosting.apply(file)
     assert until(lambda: hosting.get("/emails", headers={"Host": "new.acme.test"}).status == 200)

@@ -2,7 +2,13 @@
 
 import pytest
 
-from heliograph.compat.normalize import bare, read_mailboxes, split_mailboxes, unwrapped, worded
+from heliograph.compat.normalize import (
+    addresses_of,
+    read_mailboxes,
+    split_mailboxes,
+    unwrap_base64,
+    with_client_field_names,
+)
 from heliograph.domain.refusals import InvalidEmail, InvalidRequest, TooManyRecipients
 
 
@@ -17,20 +23,20 @@ from heliograph.domain.refusals import InvalidEmail, InvalidRequest, TooManyReci
     ],
 )
 def test_addresses(text: str | None, addresses: list[str]) -> None:
-    assert bare(split_mailboxes(text, "to")) == addresses
+    assert addresses_of(split_mailboxes(text, "to")) == addresses
 
 
 @pytest.mark.parametrize(
     "text", ["no", "a@b.test,,c@d.test", '"Ada <a@b.test>', "a@b.test; c@d.test", '\\"' * 100_000, '"' * 200_001]
 )
-def test_what_is_none_is_named_and_shortened(text: str) -> None:
+def test_an_invalid_address_is_quoted_shortened(text: str) -> None:
     with pytest.raises(InvalidEmail) as refused:
         split_mailboxes(text, "to")
     assert refused.value.details and refused.value.details["address"] in text
     assert len(refused.value.details["address"]) <= 4096
 
 
-def test_too_many_are_not_read() -> None:
+def test_parsing_stops_at_the_recipient_limit() -> None:
     with pytest.raises(TooManyRecipients):
         split_mailboxes("a@b.test," * 1_000_000, "cc")
     with pytest.raises(TooManyRecipients):
@@ -38,12 +44,12 @@ def test_too_many_are_not_read() -> None:
 
 
 def test_names_are_for_the_header() -> None:
-    (one, other) = split_mailboxes(r'"Lovelace, Ada" <a@b.test>, Bob <c@d.test>', "to")
-    assert (one.shown, other.shown) == ('"Lovelace, Ada" <a@b.test>', "Bob <c@d.test>")
+    (first, other) = split_mailboxes(r'"Lovelace, Ada" <a@b.test>, Bob <c@d.test>', "to")
+    assert (first.header, other.header) == ('"Lovelace, Ada" <a@b.test>', "Bob <c@d.test>")
 
 
-def test_base64_in_lines() -> None:
-    assert unwrapped("QUJD\r\nREVG\n") == "QUJDREVG"
+def test_wrapped_base64_is_unwrapped() -> None:
+    assert unwrap_base64("QUJD\r\nREVG\n") == "QUJDREVG"
 
 
 @pytest.mark.parametrize(
@@ -57,6 +63,6 @@ def test_base64_in_lines() -> None:
         (None, "Nothing to say.", "Nothing to say."),
     ],
 )
-def test_names_of_fields_are_the_shapes_own(param: str | None, message: str, told: str) -> None:
+def test_field_names_are_those_of_the_client_api(param: str | None, message: str, told: str) -> None:
     names = {"to": "To", "attachments": "Attachments", "content_type": "Type", "html": "Html", "template_id": "Sid"}
-    assert worded(InvalidRequest(message, param=param), names) == told
+    assert with_client_field_names(InvalidRequest(message, param=param), names) == told

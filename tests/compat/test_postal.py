@@ -16,14 +16,14 @@ PREFIX = "/compat/postal"
 MAIL: dict[str, Any] = {"to": [EMAIL["to"]], "from": EMAIL["from"], "subject": "Hello", "plain_body": "Hi"}
 
 
-def message(service: Service, **given: Any) -> AnymailMessage:
+def message(service: Service, **fields: Any) -> AnymailMessage:
     connection = get_connection(
         "anymail.backends.postal.EmailBackend",
         api_key=TOKENS["ACME"],
         api_url=f"http://127.0.0.1:{service.ports[0]}{PREFIX}",
     )
     common = {"subject": "Hello", "body": "Hi", "from_email": "Acme <hello@acme.test>", "to": [EMAIL["to"]]}
-    return AnymailMessage(**common | given, connection=connection)
+    return AnymailMessage(**common | fields, connection=connection)
 
 
 def test_anymail_sends_all_that_it_can(shared_service: Service) -> None:
@@ -48,35 +48,35 @@ def test_anymail_sends_all_that_it_can(shared_service: Service) -> None:
     assert (sent["headers"], sent["recipient_count"]) == ({"X-Order": "4711"}, 3)
 
 
-def test_anymail_tells_of_a_refusal(shared_service: Service) -> None:
+def test_anymail_reports_a_refusal(shared_service: Service) -> None:
     with pytest.raises(AnymailRequestsAPIError, match="suppressed@simulator.test"):
         message(shared_service, to=["suppressed@simulator.test"]).send()
 
 
-def test_anymail_hears_what_became_of_a_mail(shared_service: Service) -> None:
+def test_anymail_receives_events(shared_service: Service) -> None:
     """Our worker posts to a real site, which verifies with the key that the record shows."""
-    wanted = {"url": "http://127.0.0.1:9/", "events": ["email.*"], "format": "postal"}
-    hook = shared_service.post("/v1/webhooks", wanted).json
-    with site.listening(POSTAL_WEBHOOK_KEY=hook["public_key"]) as (address, heard):
+    fields = {"url": "http://127.0.0.1:9/", "events": ["email.*"], "format": "postal"}
+    hook = shared_service.post("/v1/webhooks", fields).json
+    with site.listening(POSTAL_WEBHOOK_KEY=hook["public_key"]) as (address, received):
         shared_service.ask("PATCH", f"/v1/webhooks/{hook['id']}", {"url": f"{address}/postal/tracking/"})
         try:
             mail = message(shared_service, to=["bounced@simulator.test"], tags=["hard"])
             mail.send()
             id_ = mail.anymail_status.message_id
-            (event,) = until(lambda: [one for one in heard if one.message_id == id_])
+            (event,) = until(lambda: [item for item in received if item.message_id == id_])
         finally:
             shared_service.ask("DELETE", f"/v1/webhooks/{hook['id']}")
     assert (event.event_type, event.recipient, event.tags) == ("bounced", "bounced@simulator.test", ["hard"])
 
 
-def test_what_is_empty_is_absent(shared_service: Service) -> None:
+def test_empty_fields_are_ignored(shared_service: Service) -> None:
     empty = {"cc": [], "bcc": [], "reply_to": "", "tag": "", "html_body": "", "headers": {}, "sender": ""}
     file = {"name": "a.txt", "data": "QQ==", "content_type": ""}
     headers = {"X-Server-API-Key": TOKENS["ACME"]}
     for files in ([], [file]):
         body = MAIL | empty | {"attachments": files}
-        told = shared_service.post(f"{PREFIX}/api/v1/send/message", body, key=None, headers=headers)
-        assert told.json["status"] == "success", told.raw
+        response = shared_service.post(f"{PREFIX}/api/v1/send/message", body, key=None, headers=headers)
+        assert response.json["status"] == "success", response.raw
 
 
 @pytest.mark.parametrize(
@@ -98,8 +98,10 @@ def test_what_is_empty_is_absent(shared_service: Service) -> None:
 )
 def test_refusals(shared_service: Service, changed: dict[str, Any], key: str, status: int, code: str) -> None:
     headers = {"X-Server-API-Key": TOKENS.get(key, key)} if key else {}
-    told = shared_service.post(f"{PREFIX}/api/v1/send/message", MAIL | changed, key=None, headers=headers)
-    assert (told.status, told.json["status"], told.json["data"]["code"]) == (status, "error", code), told.raw
+    response = shared_service.post(f"{PREFIX}/api/v1/send/message", MAIL | changed, key=None, headers=headers)
+    assert (response.status, response.json["status"], response.json["data"]["code"]) == (status, "error", code), (
+        response.raw
+    )
 
 
 RAW = b"""From: Acme <hello@acme.test>\r
@@ -112,24 +114,26 @@ Hello from raw\r
 WRONG_REPLY = b64encode(RAW.replace(b"X-PM-Tag: receipt", b"Reply-To: no")).decode()
 
 
-def ask(service: Service, path: str, **body: Any) -> Any:
+def post_to_postal(service: Service, path: str, **body: Any) -> Any:
     headers = {"X-Server-API-Key": TOKENS["ACME"]}
     return service.post(f"{PREFIX}/api/v1/{path}", body, key=None, headers=headers).json
 
 
-def test_a_whole_mail_and_what_became_of_it(shared_service: Service) -> None:
+def test_a_raw_message_and_its_deliveries(shared_service: Service) -> None:
     rcpt = ["delivered@simulator.test", "delivered+hidden@simulator.test"]
-    sent = ask(shared_service, "send/raw", mail_from="x@acme.test", rcpt_to=rcpt, data=b64encode(RAW).decode())
+    sent = post_to_postal(
+        shared_service, "send/raw", mail_from="x@acme.test", rcpt_to=rcpt, data=b64encode(RAW).decode()
+    )
     assert (sent["status"], sent["data"]["messages"].keys()) == ("success", set(rcpt)), sent
     id_ = sent["data"]["message_id"]
 
-    def told() -> Any:
-        found = ask(shared_service, "messages/message", id=id_, _expansions=True)["data"]
-        return found["status"]["status"] == "Sent" and found
+    def find_sent() -> Any:
+        parts = post_to_postal(shared_service, "messages/message", id=id_, _expansions=True)["data"]
+        return parts["status"]["status"] == "Sent" and parts
 
-    found = until(told)
-    assert (found["id"], found["plain_body"].strip(), found["html_body"]) == (id_, "Hello from raw", None)
-    details = {name: found["details"][name] for name in ("rcpt_to", "mail_from", "subject", "direction", "tag")}
+    stored = until(find_sent)
+    assert (stored["id"], stored["plain_body"].strip(), stored["html_body"]) == (id_, "Hello from raw", None)
+    details = {name: stored["details"][name] for name in ("rcpt_to", "mail_from", "subject", "direction", "tag")}
     assert details == {
         "rcpt_to": "delivered@simulator.test",
         "mail_from": "hello@acme.test",
@@ -137,9 +141,13 @@ def test_a_whole_mail_and_what_became_of_it(shared_service: Service) -> None:
         "direction": "outgoing",
         "tag": "receipt",
     }
-    assert ask(shared_service, "messages/message", id=id_)["data"] == {"id": id_, "token": id_}
-    tries = until(lambda: len(told := ask(shared_service, "messages/deliveries", id=id_)["data"]) == 2 and told)
-    assert [one["status"] for one in tries] == ["Sent", "Sent"]
+    assert post_to_postal(shared_service, "messages/message", id=id_)["data"] == {"id": id_, "token": id_}
+    tries = until(
+        lambda: (
+            len(find_sent := post_to_postal(shared_service, "messages/deliveries", id=id_)["data"]) == 2 and find_sent
+        )
+    )
+    assert [attempt["status"] for attempt in tries] == ["Sent", "Sent"]
 
 
 @pytest.mark.parametrize(
@@ -156,11 +164,11 @@ def test_a_whole_mail_and_what_became_of_it(shared_service: Service) -> None:
         ("messages/message", {}, "ValidationError"),
     ],
 )
-def test_refusals_of_the_others(shared_service: Service, path: str, body: dict[str, Any], code: str) -> None:
-    told = ask(shared_service, path, **body)
-    assert (told["status"], told["data"]["code"]) == ("error", code), told
+def test_refusals_of_other_calls(shared_service: Service, path: str, body: dict[str, Any], code: str) -> None:
+    answer = post_to_postal(shared_service, path, **body)
+    assert (answer["status"], answer["data"]["code"]) == ("error", code), answer
 
 
-def test_a_raw_mail_that_is_missing_is_named(shared_service: Service) -> None:
-    told = ask(shared_service, "send/raw", rcpt_to=["a@simulator.test"])
-    assert told["data"]["message"].startswith("data is missing")
+def test_a_missing_raw_message_is_named(shared_service: Service) -> None:
+    answer = post_to_postal(shared_service, "send/raw", rcpt_to=["a@simulator.test"])
+    assert answer["data"]["message"].startswith("data is missing")

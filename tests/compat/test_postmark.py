@@ -36,15 +36,15 @@ INACTIVE = (
 )
 
 
-def message(service: Service, **given: Any) -> AnymailMessage:
-    key = given.pop("key", TOKENS["ACME"])
+def message(service: Service, **fields: Any) -> AnymailMessage:
+    key = fields.pop("key", TOKENS["ACME"])
     connection = get_connection(
         "anymail.backends.postmark.EmailBackend",
         server_token=key,
         api_url=f"http://127.0.0.1:{service.ports[0]}{PREFIX}/",
     )
     common = {"subject": "Hello", "body": "Hi", "from_email": "Acme <hello@acme.test>", "to": [EMAIL["to"]]}
-    return AnymailMessage(**common | given, connection=connection)
+    return AnymailMessage(**common | fields, connection=connection)
 
 
 def read(service: Service, id_: str) -> Any:
@@ -104,7 +104,7 @@ def test_anymail_sends_a_template_to_each(shared_service: Service) -> None:
 
 
 @pytest.mark.parametrize(("to", "status"), [("suppressed@simulator.test", "rejected"), ("ada@-bad-.test", "invalid")])
-def test_anymail_knows_whom_it_refused(shared_service: Service, to: str, status: str) -> None:
+def test_anymail_reports_refused_recipients(shared_service: Service, to: str, status: str) -> None:
     mail = message(shared_service, to=[to])
     with pytest.raises(AnymailRecipientsRefused):
         mail.send()
@@ -112,48 +112,50 @@ def test_anymail_knows_whom_it_refused(shared_service: Service, to: str, status:
 
 
 @pytest.mark.parametrize("field", ["to", "cc", "bcc"])
-def test_anymail_sends_to_the_others(shared_service: Service, field: str) -> None:
-    given = {"to": [EMAIL["to"]], "cc": ["cc@simulator.test"], "bcc": ["bcc@simulator.test"]}
-    mail = message(shared_service, **given | {field: [*given[field], "suppressed@simulator.test"]})
+def test_anymail_sends_to_the_remaining_recipients(shared_service: Service, field: str) -> None:
+    recipients = {"to": [EMAIL["to"]], "cc": ["cc@simulator.test"], "bcc": ["bcc@simulator.test"]}
+    mail = message(shared_service, **recipients | {field: [*recipients[field], "suppressed@simulator.test"]})
     assert mail.send() == 1
-    told = {address: one.status for address, one in mail.anymail_status.recipients.items()}
-    assert told == {one: "sent" for many in given.values() for one in many} | {"suppressed@simulator.test": "rejected"}
+    status_by_address = {address: item.status for address, item in mail.anymail_status.recipients.items()}
+    assert status_by_address == {item: "sent" for addresses in recipients.values() for item in addresses} | {
+        "suppressed@simulator.test": "rejected"
+    }
     sent = read(shared_service, mail.anymail_status.recipients[EMAIL["to"]].message_id)
-    assert (sent["to_addresses"], sent["cc"], sent["bcc"]) == tuple(given.values())
+    assert (sent["to_addresses"], sent["cc"], sent["bcc"]) == tuple(recipients.values())
 
 
-def test_anymail_knows_who_of_many_was_not_sent_to(shared_service: Service) -> None:
+def test_anymail_reports_unsent_recipients_of_a_batch(shared_service: Service) -> None:
     """Each of a batch has an answer of its own; none of them is an exception for those that were sent."""
     to = ["a@simulator.test", "ada@-bad-.test", "suppressed@simulator.test"]
     mail = message(shared_service, to=to)
     mail.merge_data = {}
     mail.send()
-    assert [mail.anymail_status.recipients[one].status for one in to] == ["sent", "invalid", "rejected"]
+    assert [mail.anymail_status.recipients[address].status for address in to] == ["sent", "invalid", "rejected"]
 
 
-def test_anymail_knows_which_blind_copy_was_dropped(shared_service: Service) -> None:
+def test_anymail_reports_a_dropped_bcc(shared_service: Service) -> None:
     mail = message(shared_service, bcc=["suppressed@simulator.test"])
     mail.send()
     assert mail.anymail_status.recipients["suppressed@simulator.test"].status == "rejected"
     assert mail.anymail_status.recipients[EMAIL["to"]].status == "sent"
 
 
-def test_anymail_tells_of_a_bad_key(shared_service: Service) -> None:
+def test_anymail_reports_an_invalid_key(shared_service: Service) -> None:
     with pytest.raises(AnymailRequestsAPIError, match=r'"ErrorCode":\s*10'):
         message(shared_service, key="hk_wrong").send()
 
 
-def test_anymail_hears_what_became_of_a_mail(shared_service: Service) -> None:
+def test_anymail_receives_events(shared_service: Service) -> None:
     """Our worker posts to a real site."""
     secret = make_secret(bytes(range(24)))
-    with site.listening(WEBHOOK_SECRET=f"heliograph:{secret}") as (address, heard):
-        wanted = {"url": f"{address}/postmark/tracking/", "events": ["email.*"], "format": "postmark", "secret": secret}
-        hook = shared_service.post("/v1/webhooks", wanted).json["id"]
+    with site.listening(WEBHOOK_SECRET=f"heliograph:{secret}") as (address, received):
+        fields = {"url": f"{address}/postmark/tracking/", "events": ["email.*"], "format": "postmark", "secret": secret}
+        hook = shared_service.post("/v1/webhooks", fields).json["id"]
         try:
             mail = message(shared_service, to=["bounced@simulator.test"], tags=["hard"], metadata={"order": "17"})
             mail.send()
             id_ = mail.anymail_status.message_id
-            (event,) = until(lambda: [one for one in heard if one.message_id == id_])
+            (event,) = until(lambda: [item for item in received if item.message_id == id_])
         finally:
             shared_service.ask("DELETE", f"/v1/webhooks/{hook}")
     assert (event.event_type, event.recipient) == ("bounced", "bounced@simulator.test")
@@ -181,33 +183,31 @@ def client(shared_service: Service) -> PostmarkClient:
 
 
 def test_postmarker_sends(shared_service: Service, client: PostmarkClient) -> None:
-    told = client.emails.send(
+    result = client.emails.send(
         **MAIL, Headers={"X-Order": "1"}, Attachments=[("a.png", PNG_TEXT, "image/png", "cid:<a>")]
     )
-    assert (told["ErrorCode"], told["Message"], told["To"]) == (0, "OK", EMAIL["to"])
-    assert read(shared_service, told["MessageID"])["attachments_count"] == 1
+    assert (result["ErrorCode"], result["Message"], result["To"]) == (0, "OK", EMAIL["to"])
+    assert read(shared_service, result["MessageID"])["attachments_count"] == 1
     templated = client.emails.send_with_template(**WELCOME)
     assert read(shared_service, templated["MessageID"])["subject"] == "Welcome, Ada"
 
 
 def test_postmarker_sends_batches(client: PostmarkClient) -> None:
-    told = client.emails.send_batch(MAIL, MAIL | {"To": "suppressed@simulator.test"}, MAIL)
-    assert [one["ErrorCode"] for one in told] == [0, 406, 0]
-    told = client.emails.send_batch(MAIL | {"Bcc": "suppressed@simulator.test"})
-    assert INACTIVE.removeprefix("Found ") in told[0]["Message"] and told[0]["ErrorCode"] == 0
-    told = client.emails.send_template_batch(WELCOME, WELCOME | {"TemplateAlias": "nothing"})
-    assert [one["ErrorCode"] for one in told] == [0, 1101]
+    results = client.emails.send_batch(MAIL, MAIL | {"To": "suppressed@simulator.test"}, MAIL)
+    assert [result["ErrorCode"] for result in results] == [0, 406, 0]
+    results = client.emails.send_batch(MAIL | {"Bcc": "suppressed@simulator.test"})
+    assert INACTIVE.removeprefix("Found ") in results[0]["Message"] and results[0]["ErrorCode"] == 0
+    results = client.emails.send_template_batch(WELCOME, WELCOME | {"TemplateAlias": "nothing"})
+    assert [result["ErrorCode"] for result in results] == [0, 1101]
 
 
-def test_the_first_who_is_left_is_the_one_that_the_record_names(
-    shared_service: Service, client: PostmarkClient
-) -> None:
-    told = client.emails.send(**MAIL | {"To": "suppressed@simulator.test", "Cc": "cc@simulator.test"})
-    assert INACTIVE.removeprefix("Found ") in told["Message"] and told["ErrorCode"] == 0
-    assert read(shared_service, told["MessageID"])["to_addresses"] == ["cc@simulator.test"]
+def test_the_record_names_the_first_remaining_recipient(shared_service: Service, client: PostmarkClient) -> None:
+    result = client.emails.send(**MAIL | {"To": "suppressed@simulator.test", "Cc": "cc@simulator.test"})
+    assert INACTIVE.removeprefix("Found ") in result["Message"] and result["ErrorCode"] == 0
+    assert read(shared_service, result["MessageID"])["to_addresses"] == ["cc@simulator.test"]
 
 
-def test_postmarker_tells_of_a_refusal(client: PostmarkClient) -> None:
+def test_postmarker_reports_a_refusal(client: PostmarkClient) -> None:
     with pytest.raises(ClientError, match="marked as inactive") as refused:
         client.emails.send(**MAIL | {"To": "suppressed@simulator.test"})
     assert refused.value.error_code == 406
@@ -217,8 +217,8 @@ def test_postmarker_tells_of_a_refusal(client: PostmarkClient) -> None:
 
 
 def post(service: Service, path: str, body: Any, key: str = "ACME", **headers: str) -> Answer:
-    given = {"X-Postmark-Server-Token": TOKENS.get(key, key)} if key else {}
-    return service.post(PREFIX + path, body, key=None, headers=given | headers)
+    authentication = {"X-Postmark-Server-Token": TOKENS.get(key, key)} if key else {}
+    return service.post(PREFIX + path, body, key=None, headers=authentication | headers)
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,7 @@ def post(service: Service, path: str, body: Any, key: str = "ACME", **headers: s
         ("/email", MAIL | {"Bcc": "no"}, "ACME", 422, 300, "Invalid 'Bcc' address: 'no'."),
         ("/email", MAIL | {"ReplyTo": "no"}, "ACME", 422, 300, "Invalid 'Reply-To' address: 'no'."),
         ("/email", MAIL | {"To": '"Ada <a@simulator.test>'}, "ACME", 422, 300, "Invalid 'To' address"),
-        ("/email", MAIL | {"To": ""}, "ACME", 422, 300, "To has no address"),
+        ("/email", MAIL | {"To": ""}, "ACME", 422, 300, "To contains no address"),
         ("/email", MAIL | {"From": "no"}, "ACME", 422, 300, "From 'no' is neither"),
         ("/email", MAIL | {"From": "a@elsewhere.test"}, "ACME", 422, 400, "elsewhere.test"),
         ("/email", MAIL | {"To": "real@example.com"}, "SANDBOX", 422, 400, "sandbox"),
@@ -265,17 +265,17 @@ def post(service: Service, path: str, body: Any, key: str = "ACME", **headers: s
     ],
 )
 def test_refusals(shared_service: Service, path: str, body: Any, key: str, status: int, code: int, words: str) -> None:
-    told = post(shared_service, path, body, key)
-    assert (told.status, told.json["ErrorCode"]) == (status, code), told.raw
-    assert told.json.keys() == {"ErrorCode", "Message"}
-    assert words in told.json["Message"]
+    response = post(shared_service, path, body, key)
+    assert (response.status, response.json["ErrorCode"]) == (status, code), response.raw
+    assert response.json.keys() == {"ErrorCode", "Message"}
+    assert words in response.json["Message"]
 
 
-def test_what_is_empty_is_absent(shared_service: Service) -> None:
+def test_empty_fields_are_ignored(shared_service: Service) -> None:
     empty = {"Cc": "", "Bcc": "", "ReplyTo": "", "Tag": "", "HtmlBody": "", "Headers": [], "Metadata": {}}
     file = {"Name": "a.txt", "Content": "QQ==", "ContentType": "", "ContentID": ""}
-    told = [post(shared_service, "/email", MAIL | empty | {"Attachments": files}) for files in ([], [file])]
-    assert [one.status for one in told] == [200, 200], told
+    responses = [post(shared_service, "/email", MAIL | empty | {"Attachments": files}) for files in ([], [file])]
+    assert [response.status for response in responses] == [200, 200], responses
     templated = post(shared_service, "/email/withTemplate", WELCOME | {"Subject": "", "TextBody": "", "HtmlBody": ""})
     assert templated.status == 200, templated.raw
 
@@ -286,17 +286,19 @@ def test_what_a_template_does_not_declare_is_ignored(shared_service: Service) ->
 
 
 @pytest.mark.parametrize("path", ["/email/", "/email/withTemplate/", "/email/batch/", "/email/batchWithTemplates/"])
-def test_a_slash_at_the_end(shared_service: Service, path: str) -> None:
+def test_a_trailing_slash_is_accepted(shared_service: Service, path: str) -> None:
     body: Any = {"/email/": MAIL, "/email/withTemplate/": WELCOME, "/email/batch/": [MAIL]}.get(path)
     assert post(shared_service, path, body or {"Messages": [WELCOME]}).status == 200
 
 
-def test_a_key_is_sent_once(shared_service: Service) -> None:
-    told = [post(shared_service, "/email", MAIL, **{"Idempotency-Key": "postmark-once"}) for _ in range(2)]
-    assert told[0].json == told[1].json and told[1].headers["idempotency-replayed"] == "true"
+def test_an_idempotency_key_sends_once(shared_service: Service) -> None:
+    responses = [post(shared_service, "/email", MAIL, **{"Idempotency-Key": "postmark-once"}) for _ in range(2)]
+    assert responses[0].json == responses[1].json and responses[1].headers["idempotency-replayed"] == "true"
 
 
-def test_too_fast(shared_service: Service) -> None:
-    told = [post(shared_service, "/email", MAIL, "SLOW") for _ in range(20)]
-    refused = [one for one in told if one.status == 429]
-    assert refused and all(one.json["ErrorCode"] == 429 and "retry-after" in one.headers for one in refused)
+def test_rate_limit_errors(shared_service: Service) -> None:
+    responses = [post(shared_service, "/email", MAIL, "SLOW") for _ in range(20)]
+    refused = [response for response in responses if response.status == 429]
+    assert refused and all(
+        response.json["ErrorCode"] == 429 and "retry-after" in response.headers for response in refused
+    )

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from heliograph.compat.postmark.codec import LOOKED
+from heliograph.compat.postmark.codec import SEARCHED_MAX
 from tests.api.sends import EMAIL
 from tests.npm import install
 from tests.service import PATIENCE_S, TOKENS, Answer, Service, until
@@ -20,18 +20,18 @@ PREFIX = "/compat/postmark"
 MAIL: dict[str, Any] = {"From": "Acme <hello@acme.test>", "Subject": "Hello", "TextBody": "Hi"}
 
 
-def ask(service: Service, method: str, path: str, body: Any = None, key: str = "ACME") -> Answer:
+def send_request(service: Service, method: str, path: str, body: Any = None, key: str = "ACME") -> Answer:
     return service.ask(method, PREFIX + path, body, key=None, headers={"X-Postmark-Server-Token": TOKENS[key]})
 
 
 def get(service: Service, path: str) -> Any:
-    answer = ask(service, "GET", path)
+    answer = send_request(service, "GET", path)
     assert answer.status == 200, answer.raw
     return answer.json
 
 
 def send(service: Service, to: str, **more: Any) -> str:
-    answer = ask(service, "POST", "/email", MAIL | {"To": to} | more)
+    answer = send_request(service, "POST", "/email", MAIL | {"To": to} | more)
     assert answer.status == 200, answer.raw
     return str(answer.json["MessageID"])
 
@@ -44,25 +44,27 @@ def bounce(service: Service, message: str) -> Any:
 # -- every call ---------------------------------------------------------------------------------------------------
 
 
-def test_the_table_of_calls_is_true(shared_service: Service, tmp_path: Path) -> None:
+def test_the_documented_calls_work(shared_service: Service, tmp_path: Path) -> None:
     """Of Postmark's library for Node, all of them: a refusal is in words, and none is a fault."""
     node = install(tmp_path, "Postmark's library for Node")
     bounced = send(shared_service, "bounced@simulator.test")
-    known = {"bounced": bounced, "bounce": bounce(shared_service, bounced)["ID"]}
+    existing = {"bounced": bounced, "bounce": bounce(shared_service, bounced)["ID"]}
     url = f"http://127.0.0.1:{shared_service.ports[-1]}{PREFIX}"
     program = shutil.copy("tests/compat/postmark_calls.mjs", str(node))
     env = os.environ | {"POSTMARK_URL": url, "POSTMARK_KEY": TOKENS["ACME"]}
     ran = subprocess.run(
-        ["node", program, json.dumps(known)], env=env, capture_output=True, text=True, timeout=PATIENCE_S
+        ["node", program, json.dumps(existing)], env=env, capture_output=True, text=True, timeout=PATIENCE_S
     )
     assert ran.returncode == 0, ran.stderr
-    told = json.loads(ran.stdout)
+    results = json.loads(ran.stdout)
     text = Path("docs/compat.md").read_text("utf-8").partition("postmark calls: begin -->")[2].partition("<!--")[0]
     rows = [row.split("|") for row in re.findall(r"^\| `.*$", text, re.MULTILINE)]
     states = {name: "works" in state for _, names, state, *_ in rows for name in re.findall(r"`(\w+)`", names)}
-    assert {name: "answer" in one for name, one in told.items()} == states, told
-    refused = [one["refused"] for one in told.values() if "refused" in one]
-    assert all(one["status"] in (404, 405) and one["code"] == 300 and one["message"] for one in refused), refused
+    assert {name: "answer" in result for name, result in results.items()} == states, results
+    refused = [result["refused"] for result in results.values() if "refused" in result]
+    assert all(result["status"] in (404, 405) and result["code"] == 300 and result["message"] for result in refused), (
+        refused
+    )
 
 
 # -- messages -----------------------------------------------------------------------------------------------------
@@ -72,9 +74,9 @@ def test_messages(shared_service: Service) -> None:
     to, more = "list@simulator.test", {"Cc": "Bo <cc@simulator.test>", "Bcc": "bcc@simulator.test"}
     first = send(shared_service, to, Subject="First", Tag="listed", Metadata={"order": "17"})
     second = send(shared_service, f"Ada <{to}>", Subject="Second", Tag="listed", HtmlBody="<p>Hi</p>", **more)
-    every = get(shared_service, "/messages/outbound?count=500&offset=0&tag=listed")
-    assert [one["MessageID"] for one in every["Messages"]] == [second, first] and every["TotalCount"] == 2
-    for query, found in {
+    listing = get(shared_service, "/messages/outbound?count=500&offset=0&tag=listed")
+    assert [message["MessageID"] for message in listing["Messages"]] == [second, first] and listing["TotalCount"] == 2
+    for query, expected in {
         "tag=listed&count=1&offset=1": [first],
         f"recipient={to}&subject=SECOND": [second],
         f"recipient={to}&fromemail=hello@acme": [second, first],
@@ -83,17 +85,26 @@ def test_messages(shared_service: Service) -> None:
         "tag=listed&todate=2020-01-01": [],
         "tag=listed&fromdate=2020-01-01T00:00:00&todate=2090-01-01": [second, first],
     }.items():
-        assert [one["MessageID"] for one in get(shared_service, f"/messages/outbound?{query}")["Messages"]] == found, (
-            query
-        )
+        assert [
+            message["MessageID"] for message in get(shared_service, f"/messages/outbound?{query}")["Messages"]
+        ] == expected, query
     until(lambda: get(shared_service, "/messages/outbound?tag=listed&status=sent")["TotalCount"] == 2)
-    told = get(shared_service, f"/messages/outbound/{second}/details")
-    assert (told["Subject"], told["HtmlBody"], told["TextBody"]) == ("Second", "<p>Hi</p>", "Hi")
-    assert (told["From"], told["To"]) == ("Acme <hello@acme.test>", [{"Email": to, "Name": "Ada"}])
-    assert told["Cc"] == [{"Email": "cc@simulator.test", "Name": "Bo"}]
-    assert told["Recipients"] == [to, "cc@simulator.test", "bcc@simulator.test"]
+    message_details = get(shared_service, f"/messages/outbound/{second}/details")
+    assert (message_details["Subject"], message_details["HtmlBody"], message_details["TextBody"]) == (
+        "Second",
+        "<p>Hi</p>",
+        "Hi",
+    )
+    assert (message_details["From"], message_details["To"]) == (
+        "Acme <hello@acme.test>",
+        [{"Email": to, "Name": "Ada"}],
+    )
+    assert message_details["Cc"] == [{"Email": "cc@simulator.test", "Name": "Bo"}]
+    assert message_details["Recipients"] == [to, "cc@simulator.test", "bcc@simulator.test"]
     details = f"/messages/outbound/{second}/details"
-    events = until(lambda: [one for one in get(shared_service, details)["MessageEvents"] if one["Recipient"] == to])
+    events = until(
+        lambda: [message for message in get(shared_service, details)["MessageEvents"] if message["Recipient"] == to]
+    )
     assert events[0]["Type"] == "Delivered"
 
 
@@ -101,7 +112,7 @@ def test_messages(shared_service: Service) -> None:
     ("path", "status", "code"),
     [
         ("/messages/outbound?count=501", 422, 403),
-        (f"/messages/outbound?count=1&offset={LOOKED}", 422, 403),
+        (f"/messages/outbound?count=1&offset={SEARCHED_MAX}", 422, 403),
         ("/messages/outbound?count=x", 422, 403),
         ("/messages/outbound?status=lost", 422, 403),
         ("/messages/outbound?recipient=ada", 422, 403),
@@ -119,9 +130,9 @@ def test_messages(shared_service: Service) -> None:
     ],
 )
 def test_refusals(shared_service: Service, path: str, status: int, code: int) -> None:
-    told = ask(shared_service, "GET", path)
-    assert (told.status, told.json["ErrorCode"]) == (status, code), told.raw
-    assert told.json.keys() == {"ErrorCode", "Message"}
+    response = send_request(shared_service, "GET", path)
+    assert (response.status, response.json["ErrorCode"]) == (status, code), response.raw
+    assert response.json.keys() == {"ErrorCode", "Message"}
 
 
 # -- bounces ------------------------------------------------------------------------------------------------------
@@ -132,31 +143,31 @@ def test_bounces(shared_service: Service) -> None:
     until(lambda: get(shared_service, f"/bounces?messageid={id_}")["TotalCount"] == 2)
     hard = get(shared_service, f"/bounces?messageid={id_}&type=HardBounce")["Bounces"]
     spam = get(shared_service, f"/bounces?tag=back&emailFilter=COMPLAINED&messageid={id_}")["Bounces"]
-    assert [(one["Email"], one["Type"], one["MessageID"], one["Tag"]) for one in hard + spam] == [
+    assert [(entry["Email"], entry["Type"], entry["MessageID"], entry["Tag"]) for entry in hard + spam] == [
         ("bounced@simulator.test", "HardBounce", id_, "back"),
         ("complained@simulator.test", "SpamComplaint", id_, "back"),
     ]
     assert get(shared_service, f"/bounces/{hard[0]['ID']}") == hard[0]
-    numbers = {str(one["ID"]) for one in hard + spam}
+    numbers = {str(entry["ID"]) for entry in hard + spam}
     events = get(shared_service, f"/messages/outbound/{id_}/details")["MessageEvents"]
-    assert {one["Details"]["BounceID"] for one in events if one["Type"] == "Bounced"} >= numbers
-    counted = get(shared_service, "/deliverystats")["Bounces"]
-    assert {one.get("Type") for one in counted} >= {None, "HardBounce", "SpamComplaint"}
+    assert {entry["Details"]["BounceID"] for entry in events if entry["Type"] == "Bounced"} >= numbers
+    counts = get(shared_service, "/deliverystats")["Bounces"]
+    assert {entry.get("Type") for entry in counts} >= {None, "HardBounce", "SpamComplaint"}
 
 
 def test_a_bounce_is_activated(shared_service: Service) -> None:
     """Of an address that was suppressed while the mail waited."""
     email = "held@simulator.test"
-    due = (datetime.now(UTC) + timedelta(seconds=3)).isoformat()
-    id_ = shared_service.post("/v1/emails", EMAIL | {"to": email, "scheduled_at": due}).json["id"]
+    send_at = (datetime.now(UTC) + timedelta(seconds=3)).isoformat()
+    id_ = shared_service.post("/v1/emails", EMAIL | {"to": email, "scheduled_at": send_at}).json["id"]
     shared_service.post("/v1/suppressions", {"email": email})
-    found = bounce(shared_service, id_)
-    assert (found["Type"], found["Inactive"], found["CanActivate"]) == ("ManuallyDeactivated", True, True)
-    assert ask(shared_service, "PUT", f"/bounces/{found['ID']}/activate", {}, "ACME_SEND").status == 401
-    told = ask(shared_service, "PUT", f"/bounces/{found['ID']}/activate", {}).json
-    assert (told["Message"], told["Bounce"]["Inactive"]) == ("OK", False)
+    record = bounce(shared_service, id_)
+    assert (record["Type"], record["Inactive"], record["CanActivate"]) == ("ManuallyDeactivated", True, True)
+    assert send_request(shared_service, "PUT", f"/bounces/{record['ID']}/activate", {}, "ACME_SEND").status == 401
+    activated = send_request(shared_service, "PUT", f"/bounces/{record['ID']}/activate", {}).json
+    assert (activated["Message"], activated["Bounce"]["Inactive"]) == ("OK", False)
     assert shared_service.get(f"/v1/suppressions/{email}").status == 404
-    assert get(shared_service, f"/bounces/{found['ID']}")["Inactive"] is False
+    assert get(shared_service, f"/bounces/{record['ID']}")["Inactive"] is False
 
 
 # -- suppressions and statistics ----------------------------------------------------------------------------------
@@ -164,20 +175,23 @@ def test_a_bounce_is_activated(shared_service: Service) -> None:
 
 def test_suppressions(shared_service: Service) -> None:
     path, email = "/message-streams/outbound/suppressions", "Stream@example.com"
-    given = {"Suppressions": [{"EmailAddress": email}, {"EmailAddress": "no"}]}
-    told = ask(shared_service, "POST", path, given).json["Suppressions"]
-    assert [(one["EmailAddress"], one["Status"]) for one in told] == [(email, "Suppressed"), ("no", "Failed")]
-    for query, found in {
+    fields = {"Suppressions": [{"EmailAddress": email}, {"EmailAddress": "no"}]}
+    results = send_request(shared_service, "POST", path, fields).json["Suppressions"]
+    assert [(result["EmailAddress"], result["Status"]) for result in results] == [
+        (email, "Suppressed"),
+        ("no", "Failed"),
+    ]
+    for query, expected in {
         "emailaddress=stream@example.com": 1,
         "EmailAddress=stream@example.co": 0,
         "emailaddress=stream@example.com&suppressionReason=ManualSuppression&origin=Customer": 1,
         "emailaddress=stream@example.com&suppressionreason=HardBounce": 0,
         "emailaddress=stream@example.com&todate=2020-01-01": 0,
     }.items():
-        assert len(get(shared_service, f"{path}/dump?{query}")["Suppressions"]) == found, query
-    assert email in {one["EmailAddress"] for one in get(shared_service, f"{path}/dump")["Suppressions"]}
-    told = ask(shared_service, "POST", f"{path}/delete", given).json["Suppressions"]
-    assert [(one["EmailAddress"], one["Status"]) for one in told] == [(email, "Deleted"), ("no", "Failed")]
+        assert len(get(shared_service, f"{path}/dump?{query}")["Suppressions"]) == expected, query
+    assert email in {result["EmailAddress"] for result in get(shared_service, f"{path}/dump")["Suppressions"]}
+    results = send_request(shared_service, "POST", f"{path}/delete", fields).json["Suppressions"]
+    assert [(result["EmailAddress"], result["Status"]) for result in results] == [(email, "Deleted"), ("no", "Failed")]
     assert shared_service.get(f"/v1/suppressions/{email}").status == 404
 
 
@@ -199,9 +213,9 @@ def test_suppressions(shared_service: Service) -> None:
     ],
 )
 def test_changes_that_are_refused(shared_service: Service, path: str, body: Any, status: int, code: int) -> None:
-    told = ask(shared_service, "POST", path, body)
-    assert (told.status, told.json["ErrorCode"]) == (status, code), told.raw
-    assert told.json.keys() == {"ErrorCode", "Message"}
+    response = send_request(shared_service, "POST", path, body)
+    assert (response.status, response.json["ErrorCode"]) == (status, code), response.raw
+    assert response.json.keys() == {"ErrorCode", "Message"}
 
 
 def test_statistics(shared_service: Service) -> None:
@@ -217,50 +231,52 @@ def test_statistics(shared_service: Service) -> None:
     overview = get(shared_service, "/stats/outbound")
     assert overview["Sent"] >= sends["Sent"] and overview["Opens"] == 0 and 0 < overview["BounceRate"] <= 100
     assert get(shared_service, "/stats/outbound/sends?todate=2020-01-01") == {"Days": [], "Sent": 0}
-    assert ask(shared_service, "GET", "/stats/outbound?tag=a").json["ErrorCode"] == 403
+    assert send_request(shared_service, "GET", "/stats/outbound?tag=a").json["ErrorCode"] == 403
 
 
 # -- templates and webhooks ---------------------------------------------------------------------------------------
 
 
 def test_templates(shared_service: Service) -> None:
-    words = {"Name": "Receipt", "Alias": "pm-receipt", "Subject": "For {{name}}", "HtmlBody": "<p>{{ name }}</p>"}
-    made = ask(shared_service, "POST", "/templates/", words).json
-    assert (made["Name"], made["Alias"], made["Active"]) == ("Receipt", "pm-receipt", True), made
-    for id_ in (made["TemplateId"], "pm-receipt"):
-        shown = get(shared_service, f"/templates/{id_}")
-        assert (shown["Subject"], shown["HtmlBody"]) == ("For {{name}}", "<p>{{name}}</p>")
-    edited = ask(shared_service, "PUT", "/templates/pm-receipt", {"Subject": "To {{name}}"}).json
-    assert edited["TemplateId"] == made["TemplateId"]
+    fields = {"Name": "Receipt", "Alias": "pm-receipt", "Subject": "For {{name}}", "HtmlBody": "<p>{{ name }}</p>"}
+    created = send_request(shared_service, "POST", "/templates/", fields).json
+    assert (created["Name"], created["Alias"], created["Active"]) == ("Receipt", "pm-receipt", True), created
+    for id_ in (created["TemplateId"], "pm-receipt"):
+        template = get(shared_service, f"/templates/{id_}")
+        assert (template["Subject"], template["HtmlBody"]) == ("For {{name}}", "<p>{{name}}</p>")
+    edited = send_request(shared_service, "PUT", "/templates/pm-receipt", {"Subject": "To {{name}}"}).json
+    assert edited["TemplateId"] == created["TemplateId"]
     mail = {"From": MAIL["From"], "To": "delivered@simulator.test", "TemplateModel": {"name": "Ada"}}
-    sent = ask(shared_service, "POST", "/email/withTemplate", mail | {"TemplateId": made["TemplateId"]}).json
+    sent = send_request(
+        shared_service, "POST", "/email/withTemplate", mail | {"TemplateId": created["TemplateId"]}
+    ).json
     assert shared_service.get(f"/v1/emails/{sent['MessageID']}").json["subject"] == "To Ada"
-    assert ask(shared_service, "DELETE", f"/templates/{made['TemplateId']}").json["ErrorCode"] == 0
-    assert ask(shared_service, "GET", "/templates/pm-receipt").json["ErrorCode"] == 1101
+    assert send_request(shared_service, "DELETE", f"/templates/{created['TemplateId']}").json["ErrorCode"] == 0
+    assert send_request(shared_service, "GET", "/templates/pm-receipt").json["ErrorCode"] == 1101
 
 
 def test_a_template_is_validated(shared_service: Service) -> None:
-    words = {"Subject": "Hi {{name}}", "HtmlBody": "<p>{{name}}, {{city}}</p>", "TestRenderModel": {"name": "A & B"}}
-    told = ask(shared_service, "POST", "/templates/validate", words).json
-    assert told["AllContentIsValid"] and told["TextBody"] is None
-    assert told["Subject"]["RenderedContent"] == "Hi A & B"
-    assert told["HtmlBody"]["RenderedContent"] == "<p>A &amp; B, city_Value</p>"
-    assert told["SuggestedTemplateModel"] == {"name": "name_Value", "city": "city_Value"}
-    told = ask(shared_service, "POST", "/templates/validate", words | {"Subject": "{{#if}}"}).json
-    assert (told["AllContentIsValid"], told["Subject"]["ContentIsValid"]) == (False, False)
-    assert told["Subject"]["ValidationErrors"][0]["Message"] and told["HtmlBody"]["ContentIsValid"]
+    fields = {"Subject": "Hi {{name}}", "HtmlBody": "<p>{{name}}, {{city}}</p>", "TestRenderModel": {"name": "A & B"}}
+    result = send_request(shared_service, "POST", "/templates/validate", fields).json
+    assert result["AllContentIsValid"] and result["TextBody"] is None
+    assert result["Subject"]["RenderedContent"] == "Hi A & B"
+    assert result["HtmlBody"]["RenderedContent"] == "<p>A &amp; B, city_Value</p>"
+    assert result["SuggestedTemplateModel"] == {"name": "name_Value", "city": "city_Value"}
+    result = send_request(shared_service, "POST", "/templates/validate", fields | {"Subject": "{{#if}}"}).json
+    assert (result["AllContentIsValid"], result["Subject"]["ContentIsValid"]) == (False, False)
+    assert result["Subject"]["ValidationErrors"][0]["Message"] and result["HtmlBody"]["ContentIsValid"]
 
 
 def test_webhooks(shared_service: Service) -> None:
-    given = {"Url": "http://127.0.0.1:9/a@b", "Triggers": {"Bounce": {"Enabled": True}, "Open": {"Enabled": True}}}
-    made = ask(shared_service, "POST", "/webhooks", given).json
-    assert made["HttpAuth"]["Username"] == "heliograph" and made["HttpAuth"]["Password"].startswith("whsec_")
-    path = f"/webhooks/{made['ID']}"
+    fields = {"Url": "http://127.0.0.1:9/a@b", "Triggers": {"Bounce": {"Enabled": True}, "Open": {"Enabled": True}}}
+    created = send_request(shared_service, "POST", "/webhooks", fields).json
+    assert created["HttpAuth"]["Username"] == "heliograph" and created["HttpAuth"]["Password"].startswith("whsec_")
+    path = f"/webhooks/{created['ID']}"
     change = {"HttpAuth": {"Username": "me", "Password": "a:b@c"}, "Triggers": {"SpamComplaint": {"Enabled": True}}}
-    shown = ask(shared_service, "PUT", path, change).json
-    assert (shown["Url"], shown["HttpAuth"]) == (given["Url"], None)
-    heard = {name for name, trigger in shown["Triggers"].items() if trigger["Enabled"]}
-    assert heard == {"Bounce", "SpamComplaint"}
-    assert shown == get(shared_service, path) and shown in get(shared_service, "/webhooks")["Webhooks"]
-    assert ask(shared_service, "DELETE", path).json["ErrorCode"] == 0
-    assert ask(shared_service, "GET", path).status == 404
+    changed = send_request(shared_service, "PUT", path, change).json
+    assert (changed["Url"], changed["HttpAuth"]) == (fields["Url"], None)
+    enabled = {name for name, trigger in changed["Triggers"].items() if trigger["Enabled"]}
+    assert enabled == {"Bounce", "SpamComplaint"}
+    assert changed == get(shared_service, path) and changed in get(shared_service, "/webhooks")["Webhooks"]
+    assert send_request(shared_service, "DELETE", path).json["ErrorCode"] == 0
+    assert send_request(shared_service, "GET", path).status == 404

@@ -34,26 +34,26 @@ socket.getaddrinfo = lambda host, *more, **named: _asked(
 class Demo:
     def __init__(self, lines: list[str], folder: Path) -> None:
         self.folder = folder
-        self.given = {line.split()[0]: line.split()[1:] for line in lines if line.startswith(OTHERS)}
-        self.key = self.given["Resend"][-1]
-        self.base = self.given["Resend"][0].removesuffix("/compat/resend")
+        self.credentials = {line.split()[0]: line.split()[1:] for line in lines if line.startswith(OTHERS)}
+        self.key = self.credentials["Resend"][-1]
+        self.base = self.credentials["Resend"][0].removesuffix("/compat/resend")
 
     def get(self, path: str) -> Any:
         request = urllib.request.Request(self.base + path, headers={"Authorization": f"Bearer {self.key}"})
         with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
             return json.load(answer)
 
-    def caught(self, to: str, words: str) -> bool:
+    def captured(self, to: str, text: str) -> bool:
         """Whether the inbox has it."""
-        found = self.get(f"/v1/inbox?to={quote(to)}&wait=5")["data"]
-        return any(words in json.dumps(one, ensure_ascii=False) for one in found)
+        entries = self.get(f"/v1/inbox?to={quote(to)}&wait=5")["data"]
+        return any(text in json.dumps(entry, ensure_ascii=False) for entry in entries)
 
     def fill(self, steps: str, service: str) -> str:
-        base, *rest = self.given[service]
+        base, *rest = self.credentials[service]
         host, _, port = base.rpartition(":")
         names = {"KEY": rest[-1], "BASE": base, "ACCOUNT": rest[0], "USER": rest[0], "HOST": host, "PORT": port}
         names["ROOT"] = f"http://postmark.demo.test:{self.base.rpartition(':')[2]}/"
-        return re.sub(rf"\b(?:{'|'.join(names)})\b", lambda found: names[found[0]], steps)
+        return re.sub(rf"\b(?:{'|'.join(names)})\b", lambda match: names[match[0]], steps)
 
 
 @pytest.fixture(scope="module")
@@ -104,32 +104,34 @@ HELLO = "Hello</strong> dear Postmark user"
         ),
     ],
 )
-def test_as_it_stands(demo: Demo, service: str, ending: str, given: str, prints: str, to: str, words: str) -> None:
+def test_quick_starts_run_unchanged(
+    demo: Demo, service: str, ending: str, given: str, prints: str, to: str, words: str
+) -> None:
     if shutil.which(PROGRAMS[ending]) is None or (ending == "php" and not PHPMAILER.exists()):
         miss(service, f"{PROGRAMS[ending]} and its library are not installed")
-    done = run(demo, service, ending, given)
-    assert prints in done, done
-    assert until(lambda: demo.caught(to, words))
+    output = run(demo, service, ending, given)
+    assert prints in output, output
+    assert until(lambda: demo.captured(to, words))
 
 
-def run(demo: Demo, service: str, ending: str, given: str) -> str:
+def run(demo: Demo, service: str, ending: str, program: str) -> str:
     file = demo.folder / f"steps.{ending}"
-    file.write_text(demo.fill(given, service))
-    base = demo.given["Resend"][0]
+    file.write_text(demo.fill(program, service))
+    base = demo.credentials["Resend"][0]
     settings = {"RESEND_API_URL": base, "RESEND_BASE_URL": base, "PYTHONPATH": str(demo.folder)}
     command = [PROGRAMS[ending], str(file)]
-    done = subprocess.run(
+    process = subprocess.run(
         command, cwd=demo.folder, env=os.environ | settings, capture_output=True, text=True, timeout=PATIENCE_S
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    assert process.returncode == 0, process.stdout + process.stderr
+    return process.stdout
 
 
-def test_postmarks_test_token_is_the_demos(demo: Demo) -> None:
-    told = run(demo, "Postmark", "sh", steps.POSTMARK_CURL.replace("KEY", "POSTMARK_API_TEST"))
-    assert '"ErrorCode":0' in told
+def test_postmarks_test_token_works_in_the_demo(demo: Demo) -> None:
+    output = run(demo, "Postmark", "sh", steps.POSTMARK_CURL.replace("KEY", "POSTMARK_API_TEST"))
+    assert '"ErrorCode":0' in output
 
 
-def test_the_table_of_quick_starts_has_each() -> None:
+def test_every_quick_start_is_documented() -> None:
     table = COMPAT.read_text().partition("<!-- quick starts: begin -->")[2].partition("<!-- quick starts: end -->")[0]
     assert table.count("| works |") == 14

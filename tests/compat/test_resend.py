@@ -22,11 +22,11 @@ from anymail.message import AnymailMessage
 from django.core.mail import get_connection
 from resend.exceptions import ResendError
 
-from heliograph.compat.resend.codec import PIECE, error, parse
+from heliograph.compat.resend.codec import CHUNK_BYTES, error, parse
 from heliograph.domain import refusals as r
 from heliograph.domain.refusals import InvalidJson, Refusal
 from tests.carriers.hook_receiver import Receiver
-from tests.compat.resend_calls import HELLO, PDF, REFUSED, WORKS, Known
+from tests.compat.resend_calls import HELLO, PDF, REFUSED, WORKS, ExistingRecords
 from tests.compat.site import anymail, track
 from tests.journeys.load import ask_database
 from tests.make_request import asked
@@ -50,20 +50,20 @@ def receiver() -> Iterator[Receiver]:
 
 
 @pytest.fixture(scope="module")
-def known(shared_service: Service, receiver: Receiver) -> Known:
-    def ask(path: str, body: Any) -> Any:
+def records(shared_service: Service, receiver: Receiver) -> ExistingRecords:
+    def create(path: str, body: Any) -> Any:
         answer = shared_service.post(PREFIX + path, body)
         assert answer.status == 200, answer.raw
         return answer.json
 
-    hook = ask("/webhooks", {"endpoint": receiver.url, "events": ["email.delivered"]})["id"]
-    email = ask("/emails", HELLO | {"attachments": [{"filename": "a.pdf", "content": list(PDF)}]})["id"]
-    ask("/emails", HELLO)
-    (told,) = until(lambda: [one for one in receiver.received if email in one.body])
-    return Known(
+    hook = create("/webhooks", {"endpoint": receiver.url, "events": ["email.delivered"]})["id"]
+    email = create("/emails", HELLO | {"attachments": [{"filename": "a.pdf", "content": list(PDF)}]})["id"]
+    create("/emails", HELLO)
+    (notified,) = until(lambda: [request for request in receiver.received if email in request.body])
+    return ExistingRecords(
         email=email,
         webhook=hook,
-        event=told.headers["svix-id"],
+        event=notified.headers["svix-id"],
         number=lambda: next(NUMBERS),
     )
 
@@ -77,12 +77,12 @@ def stored(service: Service, id_: str) -> Any:
 
 
 def refused(**more: Any) -> ResendError:
-    with pytest.raises(ResendError) as caught:
+    with pytest.raises(ResendError) as failure:
         send(**more)
-    return caught.value
+    return failure.value
 
 
-def ask(service: Service, method: str, path: str, body: Any = None, **options: Any) -> Answer:
+def send_request(service: Service, method: str, path: str, body: Any = None, **options: Any) -> Answer:
     return service.ask(method, PREFIX + path, body, **options)
 
 
@@ -90,20 +90,20 @@ def ask(service: Service, method: str, path: str, body: Any = None, **options: A
 
 
 @pytest.mark.parametrize("name", WORKS)
-def test_what_works(known: Known, name: str) -> None:
-    assert WORKS[name](known)
+def test_supported_calls(records: ExistingRecords, name: str) -> None:
+    assert WORKS[name](records)
 
 
 @pytest.mark.filterwarnings("ignore:Audiences is deprecated")
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_refused(known: Known, name: str) -> None:
+def test_unsupported_calls(records: ExistingRecords, name: str) -> None:
     call, kind, reason = REFUSED[name]
-    with pytest.raises(ResendError, match=reason) as caught:
-        call(known)
-    assert caught.value.error_type == kind
+    with pytest.raises(ResendError, match=reason) as failure:
+        call(records)
+    assert failure.value.error_type == kind
 
 
-def test_the_table_of_calls_is_true() -> None:
+def test_the_documented_calls_work() -> None:
     """Each call that it names is one that these tests make, and each that they make is in it."""
     text = Path("docs/compat.md").read_text("utf-8").partition("resend calls: begin -->")[2].partition("<!--")[0]
     rows = dict(re.findall(r"^\| `([\w.]+)` \| (works|refused|not yet) \|", text, re.MULTILINE))
@@ -123,14 +123,14 @@ def test_every_field(shared_service: Service) -> None:
         headers={"X-Entity-Ref-ID": "17"},
         tags=[{"name": "kind", "value": "receipt"}, {"name": "test"}],
     )
-    found = stored(shared_service, id_)
-    assert (found["to_addresses"], found["from"]) == (["delivered@simulator.test"], "hello@acme.test")
-    assert (found["cc"], found["bcc"]) == (["cc@simulator.test", "cc2@simulator.test"], ["bcc@simulator.test"])
-    assert found["reply_to_addresses"] == ["one@acme.test", "two@acme.test"]
-    assert (found["headers"], found["tags"]) == ({"X-Entity-Ref-ID": "17"}, {"kind": "receipt", "test": "true"})
+    email = stored(shared_service, id_)
+    assert (email["to_addresses"], email["from"]) == (["delivered@simulator.test"], "hello@acme.test")
+    assert (email["cc"], email["bcc"]) == (["cc@simulator.test", "cc2@simulator.test"], ["bcc@simulator.test"])
+    assert email["reply_to_addresses"] == ["one@acme.test", "two@acme.test"]
+    assert (email["headers"], email["tags"]) == ({"X-Entity-Ref-ID": "17"}, {"kind": "receipt", "test": "true"})
 
 
-def test_names_of_recipients_stand_in_the_mail(shared_service: Service) -> None:
+def test_recipient_names_are_in_the_mail(shared_service: Service) -> None:
     names: Any = {"to": [' "Ada, Countess" <delivered@simulator.test> '], "cc": "Bo <bo@simulator.test>"}
     batch = resend.Batch.send([HELLO | names])["data"][0]["id"]
     for id_ in (send(**names), batch):
@@ -142,12 +142,12 @@ def test_names_of_recipients_stand_in_the_mail(shared_service: Service) -> None:
 
 
 def test_a_template_with_variables(shared_service: Service) -> None:
-    wanted = {"to": "a@simulator.test", "template": {"id": "tpl_welcome", "variables": {"NAME": "Ada"}}}
-    named = ("Acme <hello@acme.test>", "Acme <no-reply@acme.test>")
-    for given, sender in (({"from": "hello@acme.test"}, named[0]), ({}, named[1])):
-        id_ = resend.Emails.send(wanted | given)["id"]  # type: ignore[arg-type]
-        found = resend.Emails.get(id_)
-        assert (found["subject"], found["from"]) == ("Welcome, Ada", sender)
+    fields = {"to": "a@simulator.test", "template": {"id": "tpl_welcome", "variables": {"NAME": "Ada"}}}
+    senders = ("Acme <hello@acme.test>", "Acme <no-reply@acme.test>")
+    for extra, sender in (({"from": "hello@acme.test"}, senders[0]), ({}, senders[1])):
+        id_ = resend.Emails.send(fields | extra)["id"]  # type: ignore[arg-type]
+        email = resend.Emails.get(id_)
+        assert (email["subject"], email["from"]) == ("Welcome, Ada", sender)
 
 
 TEMPLATE: Any = {
@@ -164,19 +164,19 @@ VARIABLES = [
 ]
 
 
-def test_a_template_is_read_as_it_was_written_and_sent_by_its_alias(shared_service: Service) -> None:
+def test_a_template_is_returned_as_written_and_sent_by_alias(shared_service: Service) -> None:
     alias = f"receipt-{next(NUMBERS)}"
     id_ = resend.Templates.create(TEMPLATE | {"alias": alias, "variables": VARIABLES})["id"]
-    for wrong in ({"alias": alias}, {"from": "nobody"}, {"reply_to": ["b@"]}):
-        with pytest.raises(ResendError, match=f"{next(iter(wrong))}: "):
-            resend.Templates.create(TEMPLATE | wrong)
+    for invalid in ({"alias": alias}, {"from": "nobody"}, {"reply_to": ["b@"]}):
+        with pytest.raises(ResendError, match=f"{next(iter(invalid))}: "):
+            resend.Templates.create(TEMPLATE | invalid)
     resend.Templates.publish(alias)
     for name in (id_, alias):
-        found: Any = resend.Templates.get(name)
-        assert {field: found[field] for field in TEMPLATE} == TEMPLATE
-        assert (found["id"], found["alias"], found["variables"]) == (id_, alias, VARIABLES)
-    wanted: Any = {"to": "a@simulator.test", "template": {"id": alias, "variables": {"ORDER": "4711", "TOTAL": 12}}}
-    mail = resend.Emails.get(resend.Emails.send(wanted)["id"])
+        template: Any = resend.Templates.get(name)
+        assert {field: template[field] for field in TEMPLATE} == TEMPLATE
+        assert (template["id"], template["alias"], template["variables"]) == (id_, alias, VARIABLES)
+    fields: Any = {"to": "a@simulator.test", "template": {"id": alias, "variables": {"ORDER": "4711", "TOTAL": 12}}}
+    mail = resend.Emails.get(resend.Emails.send(fields)["id"])
     assert (mail["subject"], mail["html"]) == ("Order 4711", "<p>Dear customer, 12</p>")
     assert (mail["from"], mail["reply_to"]) == ("Acme <orders@acme.test>", ["help@acme.test"])
     with pytest.raises(ResendError, match="order"):
@@ -186,7 +186,7 @@ def test_a_template_is_read_as_it_was_written_and_sent_by_its_alias(shared_servi
     assert resend.Templates.get(id_)["variables"] == VARIABLES
 
 
-def test_a_number_stays_one() -> None:
+def test_a_number_variable_stays_a_number() -> None:
     count: Any = [{"key": "COUNT", "type": "number", "fallback_value": None}]
     id_ = resend.Templates.create({"name": "Number", "subject": "x", "html": "{{{COUNT}}}", "variables": count})["id"]
     assert resend.Templates.get(id_)["variables"] == count
@@ -202,19 +202,19 @@ def test_a_number_stays_one() -> None:
     ],
     ids=str,
 )
-def test_what_is_empty_is_absent(empty: dict[str, Any]) -> None:
+def test_empty_fields_are_ignored(empty: dict[str, Any]) -> None:
     assert send(**empty)
 
 
-def test_a_template_ignores_what_it_does_not_declare_and_takes_a_subject(shared_service: Service) -> None:
+def test_undeclared_variables_are_ignored_and_the_subject_is_used(shared_service: Service) -> None:
     template = {"id": "tpl_welcome", "variables": {"NAME": "Ada", "MORE": 1, "LIST": [1]}}
-    wanted: Any = {"to": "a@simulator.test", "template": template, "html": "", "subject": ""}
-    assert stored(shared_service, resend.Emails.send(wanted)["id"])["subject"] == "Welcome, Ada"
+    fields: Any = {"to": "a@simulator.test", "template": template, "html": "", "subject": ""}
+    assert stored(shared_service, resend.Emails.send(fields)["id"])["subject"] == "Welcome, Ada"
     large = {"attachments": [{"filename": "a.zip", "content": "A" * 400_000}]}  # goes its own way, in threads
     for more in ({}, large):
-        own = resend.Emails.send(wanted | {"subject": "Hello from us"} | more)["id"]
-        assert resend.Emails.get(own)["subject"] == "Hello from us"
-        assert stored(shared_service, own)["subject"] == "Hello from us"
+        with_subject = resend.Emails.send(fields | {"subject": "Hello from us"} | more)["id"]
+        assert resend.Emails.get(with_subject)["subject"] == "Hello from us"
+        assert stored(shared_service, with_subject)["subject"] == "Hello from us"
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ def test_a_template_ignores_what_it_does_not_declare_and_takes_a_subject(shared_
     [base64.b64encode(PDF).decode(), list(PDF), {"type": "Buffer", "data": list(PDF)}],
     ids=["base64", "list of ints", "Node's Buffer"],
 )
-def test_the_three_forms_of_a_file(content: Any) -> None:
+def test_three_attachment_encodings(content: Any) -> None:
     id_ = send(attachments=[{"filename": "a.pdf", "content": content, "inline_content_id": "logo"}])
     (file,) = resend.Emails.Attachments.list(id_)["data"]
     assert (file["filename"], file["size"], file["content_type"]) == ("a.pdf", len(PDF), "application/pdf")
@@ -230,7 +230,7 @@ def test_the_three_forms_of_a_file(content: Any) -> None:
     assert requests.get(file["download_url"], timeout=PATIENCE_S).content == PDF
 
 
-def test_a_large_file_as_numbers_and_a_text_that_looks_like_one() -> None:
+def test_a_large_file_as_numbers_and_similar_text() -> None:
     octets = bytes(range(256)) * 4096  # 1 MiB: more numbers than JSON of ours may have values
     text = 'see "content": [1, 2, 3] and \\'
     id_ = send(text=text, attachments=[{"filename": "a.zip", "content": list(octets)}])
@@ -243,18 +243,18 @@ def test_a_large_file_as_numbers_and_a_text_that_looks_like_one() -> None:
 @pytest.mark.parametrize(
     "content", [[256], [-1], [1.5], ["a"], {"type": "Buffer"}, 7, "no base64", None], ids=lambda value: repr(value)
 )
-def test_what_is_no_file(content: Any) -> None:
-    told = refused(attachments=[{"filename": "a.pdf", "content": content}])
-    assert (told.code, told.error_type) == (422, "invalid_attachment")
+def test_invalid_attachments_are_refused(content: Any) -> None:
+    failure = refused(attachments=[{"filename": "a.pdf", "content": content}])
+    assert (failure.code, failure.error_type) == (422, "invalid_attachment")
 
 
-def test_the_record_of_a_mail(known: Known) -> None:
-    found: Any = until(lambda: (mail := resend.Emails.get(known.email))["last_event"] == "delivered" and mail)
-    assert found.pop("http_headers") and found.pop("created_at") == resend.Emails.get(known.email)["created_at"]
-    assert found == {
+def test_email_record(records: ExistingRecords) -> None:
+    email: Any = until(lambda: (mail := resend.Emails.get(records.email))["last_event"] == "delivered" and mail)
+    assert email.pop("http_headers") and email.pop("created_at") == resend.Emails.get(records.email)["created_at"]
+    assert email == {
         "object": "email",
-        "id": known.email,
-        "message_id": f"<{known.email}@acme.test>",
+        "id": records.email,
+        "message_id": f"<{records.email}@acme.test>",
         "to": ["Ada Lovelace <delivered@simulator.test>"],
         "from": "Acme <hello@acme.test>",
         "subject": "Hello",
@@ -270,107 +270,107 @@ def test_the_record_of_a_mail(known: Known) -> None:
 
 
 @pytest.mark.parametrize(("to", "last"), [("bounced", "bounced"), ("complained", "complained"), ("failed", "failed")])
-def test_the_last_event_of_a_mail(to: str, last: str) -> None:
+def test_last_event_of_an_email(to: str, last: str) -> None:
     id_ = send(to=f"{to}@simulator.test")
     until(lambda: resend.Emails.get(id_)["last_event"] == last)
 
 
-def test_a_scheduled_mail_is_moved_and_canceled() -> None:
+def test_a_scheduled_email_is_rescheduled_and_canceled() -> None:
     id_ = send(scheduled_at="in 1 hour")
     assert resend.Emails.get(id_)["last_event"] == "scheduled"
     assert resend.Emails.cancel(id_)["id"] == id_
     assert resend.Emails.get(id_)["last_event"] == "canceled"
-    lines = {one["id"]: one["last_event"] for one in resend.Emails.list()["data"]}
+    lines = {email["id"]: email["last_event"] for email in resend.Emails.list()["data"]}
     assert lines[id_] == "canceled"
 
 
-def test_a_key_makes_one_mail() -> None:
+def test_an_idempotency_key_sends_one_email() -> None:
     key = f"resend-{next(NUMBERS)}".ljust(256, "x")
     with pytest.raises(ResendError, match="1 to 256 "):
         resend.Emails.send(HELLO, {"idempotency_key": key + "x"})  # type: ignore[arg-type]
     first, second = (resend.Emails.send(HELLO, {"idempotency_key": key}) for _ in range(2))  # type: ignore[arg-type]
     assert first["id"] == second["id"]
-    with pytest.raises(ResendError) as caught:
+    with pytest.raises(ResendError) as failure:
         resend.Emails.send({**HELLO, "subject": "Other"}, {"idempotency_key": key})  # type: ignore[typeddict-item]
-    assert (caught.value.code, caught.value.error_type) == (409, "invalid_idempotent_request")
+    assert (failure.value.code, failure.value.error_type) == (409, "invalid_idempotent_request")
 
 
-def test_a_batch_is_answered_in_its_order(shared_service: Service) -> None:
+def test_a_batch_is_answered_in_order(shared_service: Service) -> None:
     mails: Any = [{**HELLO, "subject": f"Mail {n}"} for n in range(3)]
-    made = resend.Batch.send(mails, {"idempotency_key": f"batch-{next(NUMBERS)}"})["data"]
-    assert [stored(shared_service, one["id"])["subject"] for one in made] == ["Mail 0", "Mail 1", "Mail 2"]
+    created = resend.Batch.send(mails, {"idempotency_key": f"batch-{next(NUMBERS)}"})["data"]
+    assert [stored(shared_service, item["id"])["subject"] for item in created] == ["Mail 0", "Mail 1", "Mail 2"]
 
 
-def test_a_strict_batch_is_refused_as_one() -> None:
+def test_a_strict_batch_is_refused_as_a_whole() -> None:
     before = resend.Emails.list({"limit": 1})["data"][0]["id"]
     bad: Any = [HELLO, {**HELLO, "from": "hello@elsewhere.test"}]
-    with pytest.raises(ResendError, match=r"^\[1\] .* not a verified and approved domain") as caught:
+    with pytest.raises(ResendError, match=r"^\[1\] .* not a verified and approved domain") as failure:
         resend.Batch.send(bad)
-    assert (caught.value.code, caught.value.error_type) == (403, "validation_error")
+    assert (failure.value.code, failure.value.error_type) == (403, "validation_error")
     assert resend.Emails.list({"limit": 1})["data"][0]["id"] == before
 
 
-def test_a_permissive_batch_says_what_was_not_taken() -> None:
-    some: Any = [{**HELLO, "to": "nobody"}, HELLO, {**HELLO, "to": "suppressed@simulator.test"}]
-    made = resend.Batch.send(some, {"batch_validation": "permissive"})
-    assert (len(made["data"]), [one["index"] for one in made["errors"]]) == (1, [0, 2])
-    assert "Suppressed" in made["errors"][1]["message"]
+def test_a_permissive_batch_reports_refused_emails() -> None:
+    batch: Any = [{**HELLO, "to": "nobody"}, HELLO, {**HELLO, "to": "suppressed@simulator.test"}]
+    result = resend.Batch.send(batch, {"batch_validation": "permissive"})
+    assert (len(result["data"]), [item["index"] for item in result["errors"]]) == (1, [0, 2])
+    assert "Suppressed" in result["errors"][1]["message"]
     assert resend.Batch.send([HELLO], {"batch_validation": "permissive"})["errors"] == []  # type: ignore[list-item]
 
 
 @pytest.mark.parametrize(
     ("body", "mode"), [([], "strict"), ([HELLO] * 101, "strict"), ({}, "strict"), ([HELLO], "lax")]
 )
-def test_what_is_no_batch(shared_service: Service, body: Any, mode: str) -> None:
-    answer = ask(shared_service, "POST", "/emails/batch", body, headers={"x-batch-validation": mode})
+def test_invalid_batches_are_refused(shared_service: Service, body: Any, mode: str) -> None:
+    answer = send_request(shared_service, "POST", "/emails/batch", body, headers={"x-batch-validation": mode})
     assert (answer.status, answer.json["name"]) == (422, "validation_error")
 
 
-def test_pages_of_mails() -> None:
+def test_emails_are_paginated() -> None:
     ids = [send(subject=f"Page {n}") for n in range(4)][::-1]
-    listed = resend.Emails.list({"limit": 2})
-    assert ([one["id"] for one in listed["data"]], listed["has_more"]) == (ids[:2], True)
+    page = resend.Emails.list({"limit": 2})
+    assert ([email["id"] for email in page["data"]], page["has_more"]) == (ids[:2], True)
     after = resend.Emails.list({"limit": 2, "after": ids[1]})
-    assert [one["id"] for one in after["data"]] == ids[2:]
+    assert [email["id"] for email in after["data"]] == ids[2:]
     before = resend.Emails.list({"limit": 2, "before": ids[3]})
-    assert ([one["id"] for one in before["data"]], before["has_more"]) == (ids[1:3], True)
+    assert ([email["id"] for email in before["data"]], before["has_more"]) == (ids[1:3], True)
 
 
-def test_recipients_keep_their_display_names_in_lists_and_events(known: Known, receiver: Receiver) -> None:
+def test_recipients_keep_their_display_names_in_lists_and_events(records: ExistingRecords, receiver: Receiver) -> None:
     to, cc = (
         ["Ada L <delivered+ada@simulator.test>", "delivered+bare@simulator.test"],
         ["C <delivered+c@simulator.test>"],
     )
     id_ = send(to=to, cc=cc)
-    (listed,) = [one for one in resend.Emails.list({"limit": 100})["data"] if one["id"] == id_]
-    assert (listed["to"], listed["cc"]) == (to, cc)
+    (entry,) = [email for email in resend.Emails.list({"limit": 100})["data"] if email["id"] == id_]
+    assert (entry["to"], entry["cc"]) == (to, cc)
 
-    def told() -> set[str]:
-        bodies = [json.loads(one.body) for one in receiver.received if id_ in one.body]
+    def event_types() -> set[str]:
+        bodies = [json.loads(request.body) for request in receiver.received if id_ in request.body]
         return {address for body in bodies for address in body["data"]["to"]}
 
-    assert until(lambda: told() == {*to, *cc})
+    assert until(lambda: event_types() == {*to, *cc})
 
 
 def test_a_mail_is_listed_with_its_senders_name() -> None:
-    named = {send(**{"from": sender}): sender for sender in ("Acme <hello@acme.test>", "hello@acme.test")}
-    listed: Any = resend.Emails.list({"limit": 2})["data"]
-    assert {one["id"]: one["from"] for one in listed} == named
+    sender_by_id = {send(**{"from": sender}): sender for sender in ("Acme <hello@acme.test>", "hello@acme.test")}
+    emails: Any = resend.Emails.list({"limit": 2})["data"]
+    assert {email["id"]: email["from"] for email in emails} == sender_by_id
 
 
-def test_pages_of_files() -> None:
+def test_attachments_are_paginated() -> None:
     id_ = send(attachments=[{"filename": f"{n}.txt", "content": "QQ=="} for n in range(3)])
 
-    def page(**asked: Any) -> tuple[list[str], bool]:
-        wanted: Any = asked
-        found = resend.Emails.Attachments.list(id_, wanted)
-        return [one["id"] for one in found["data"]], found["has_more"]
+    def page(**query: Any) -> tuple[list[str], bool]:
+        params: Any = query
+        listing = resend.Emails.Attachments.list(id_, params)
+        return [file["id"] for file in listing["data"]], listing["has_more"]
 
     assert page() == (["1", "2", "3"], False)
     assert page(limit=2) == (["1", "2"], True)
     assert page(limit=2, after="2") == (["3"], False)
     assert page(limit=1, before="3") == (["2"], True)
-    with pytest.raises(ResendError, match="after is an id of this list"):
+    with pytest.raises(ResendError, match="after must be an id of this list"):
         page(after="x")
 
 
@@ -382,17 +382,22 @@ REFUSALS: list[tuple[dict[str, Any], int, str, str]] = [
     ({"from": "hello@elsewhere.test"}, 403, "validation_error", "not a verified and approved domain"),
     ({"to": ["nobody"]}, 422, "validation_error", "not a valid email address"),
     ({"to": "suppressed@simulator.test"}, 403, "validation_error", "Suppressed recipients"),
-    ({"to": [f"a{n}@simulator.test" for n in range(51)]}, 422, "validation_error", "50 is the most"),
+    ({"to": [f"a{n}@simulator.test" for n in range(51)]}, 422, "validation_error", "the maximum is 50"),
     ({"subject": ""}, 422, "missing_required_field", "subject is missing"),
     ({"html": None, "text": None}, 422, "missing_required_field", "'html' and 'text' are missing"),
     ({"template": {"id": "tpl_welcome"}}, 422, "validation_error", "template"),
     ({"scheduled_at": "tomorrow at 9am"}, 422, "validation_error", "scheduled_at"),
     ({"scheduled_at": "in 9999 weeks"}, 422, "validation_error", "60 days"),
-    ({"topic_id": "t"}, 422, "validation_error", "no topics"),
-    ({"tags": [{"name": "a b", "value": "c"}]}, 422, "validation_error", "not a tag's name"),
-    ({"tags": [{"name": "a", "value": "1"}, {"name": "a", "value": "2"}]}, 422, "validation_error", "given twice"),
+    ({"topic_id": "t"}, 422, "validation_error", "topics are not supported"),
+    ({"tags": [{"name": "a b", "value": "c"}]}, 422, "validation_error", "not a valid tag name"),
+    ({"tags": [{"name": "a", "value": "1"}, {"name": "a", "value": "2"}]}, 422, "validation_error", "occurs twice"),
     ({"headers": {"DKIM-Signature": "v=1"}}, 422, "validation_error", "DKIM-Signature"),
-    ({"attachments": [{"filename": "a.pdf", "path": "http://a.test"}]}, 422, "invalid_attachment", "fetches no files"),
+    (
+        {"attachments": [{"filename": "a.pdf", "path": "http://a.test"}]},
+        422,
+        "invalid_attachment",
+        "fetching files is not supported",
+    ),
     ({"attachments": [{"filename": "a.exe", "content": "AAAA"}]}, 422, "invalid_attachment", "'a.exe' is"),
     ({"sms": "yes"}, 422, "validation_error", "sms"),
 ]
@@ -400,9 +405,9 @@ REFUSALS: list[tuple[dict[str, Any], int, str, str]] = [
 
 @pytest.mark.parametrize(("fields", "status", "name", "words"), REFUSALS, ids=lambda value: str(value)[:40])
 def test_refusals_in_our_words(fields: dict[str, Any], status: int, name: str, words: str) -> None:
-    told = refused(**fields)
-    assert (told.code, told.error_type) == (status, name)
-    assert words in str(told)
+    failure = refused(**fields)
+    assert (failure.code, failure.error_type) == (status, name)
+    assert words in str(failure)
 
 
 @pytest.mark.parametrize(
@@ -418,18 +423,18 @@ def test_refusals_in_our_words(fields: dict[str, Any], status: int, name: str, w
         ("SUSPENDED_MANAGE", "GET", "/domains", 403, "validation_error"),
     ],
 )
-def test_errors_have_resends_shape(
+def test_errors_have_resends_format(
     shared_service: Service, key: str | None, method: str, path: str, status: int, name: str
 ) -> None:
-    answer = ask(shared_service, method, path, key=key)
+    answer = send_request(shared_service, method, path, key=key)
     assert (answer.status, answer.headers["content-type"]) == (status, "application/json")
     assert (answer.json["statusCode"], answer.json["name"]) == (status, name)
     assert sorted(answer.json) == ["message", "name", "statusCode"]
 
 
-def test_the_log_has_the_status_that_was_answered() -> None:
+def test_the_log_has_the_response_status() -> None:
     refused(subject="")
-    until(lambda: 422 in [one["response_status"] for one in resend.Logs.list()["data"]])
+    until(lambda: 422 in [entry["response_status"] for entry in resend.Logs.list()["data"]])
 
 
 @pytest.mark.parametrize(
@@ -440,9 +445,12 @@ def test_the_log_has_the_status_that_was_answered() -> None:
         (b'{"content":[]}', {"content": ""}),
         (b'{"content":[256]}', {"content": [256]}),
         (b'{"content":[1,]}', None),
-        (b'{"content":[' + b"1," * PIECE + b"]}", None),
-        (b'{"content":[' + b" " * PIECE + b",1]}", None),
-        (b'{"content":[' + b"1," * PIECE + b"1]}", {"content": base64.b64encode(b"\1" * (PIECE + 1)).decode()}),
+        (b'{"content":[' + b"1," * CHUNK_BYTES + b"]}", None),
+        (b'{"content":[' + b" " * CHUNK_BYTES + b",1]}", None),
+        (
+            b'{"content":[' + b"1," * CHUNK_BYTES + b"1]}",
+            {"content": base64.b64encode(b"\1" * (CHUNK_BYTES + 1)).decode()},
+        ),
         (b'{"numbers":[1,2]}', {"numbers": [1, 2]}),
         (rb'{"text":"\"content\":[1,2]","data":[1]}', {"text": '"content":[1,2]', "data": "AQ=="}),
         (b'{"a":"' + b'\\"' * 500_000, None),  # a string that never ends is read once
@@ -480,7 +488,7 @@ NAMES: list[tuple[int, str, tuple[type[Refusal], ...]]] = [
 
 
 @pytest.mark.parametrize(("status", "name", "refusals"), NAMES)
-def test_names_of_refusals(status: int, name: str, refusals: tuple[type[Refusal], ...]) -> None:
+def test_error_names(status: int, name: str, refusals: tuple[type[Refusal], ...]) -> None:
     for refusal in refusals:
         answer = error(refusal("Why not."), asked("POST", f"{PREFIX}/emails"), "http://a.test")
         assert json.loads(answer.body) == {"statusCode": status, "name": name, "message": "Why not."}
@@ -488,58 +496,64 @@ def test_names_of_refusals(status: int, name: str, refusals: tuple[type[Refusal]
         assert b"heliograph-should-retry" in dict(answer.headers)
 
 
-def test_a_rate_limit_says_when(shared_service: Service) -> None:
-    slow = [ask(shared_service, "GET", "/emails", key="SLOW") for _ in range(30)]
-    over = next(answer for answer in slow if answer.status == 429)
-    assert (over.json["name"], "retry-after" in over.headers) == ("rate_limit_exceeded", True)
+def test_a_rate_limit_has_retry_after(shared_service: Service) -> None:
+    slow = [send_request(shared_service, "GET", "/emails", key="SLOW") for _ in range(30)]
+    limited = next(answer for answer in slow if answer.status == 429)
+    assert (limited.json["name"], "retry-after" in limited.headers) == ("rate_limit_exceeded", True)
 
 
-def test_a_body_where_none_is_needed(shared_service: Service) -> None:
-    assert ask(shared_service, "GET", "/emails", {}).status == 200
+def test_an_unneeded_body_is_accepted(shared_service: Service) -> None:
+    assert send_request(shared_service, "GET", "/emails", {}).status == 200
     id_ = send(scheduled_at="in 1 hour")
-    assert ask(shared_service, "POST", f"/emails/{id_}/cancel", b"").status == 200
+    assert send_request(shared_service, "POST", f"/emails/{id_}/cancel", b"").status == 200
 
 
 # -- events -----------------------------------------------------------------------------------------------------
 
 
-def test_a_webhook_is_told_in_resends_words(receiver: Receiver) -> None:
+def test_a_webhook_receives_resends_format(receiver: Receiver) -> None:
     path = f"/{next(NUMBERS)}"
     hook = resend.Webhooks.create({"endpoint": receiver.url + path, "events": ["email.bounced", "email.opened"]})
     id_ = send(to=["bounced@simulator.test"], headers={"X-Tags": '["a"]'})
-    (got,) = until(lambda: [one for one in receiver.received if one.path == path])
+    (got,) = until(lambda: [request for request in receiver.received if request.path == path])
     headers = {name: got.headers[f"svix-{name}"] for name in ("id", "timestamp", "signature")}
-    told: Any = resend.Webhooks.verify(
+    event: Any = resend.Webhooks.verify(
         {"payload": got.body, "headers": headers, "webhook_secret": hook["signing_secret"]}  # type: ignore[typeddict-item]
     )
-    assert (told["type"], told["data"]["email_id"]) == ("email.bounced", id_)
-    assert (told["data"]["to"], told["data"]["bounce"]["type"]) == (["bounced@simulator.test"], "Permanent")
+    assert (event["type"], event["data"]["email_id"]) == ("email.bounced", id_)
+    assert (event["data"]["to"], event["data"]["bounce"]["type"]) == (["bounced@simulator.test"], "Permanent")
     assert resend.Webhooks.get(hook["id"])["events"] == ["email.bounced"]
-    assert resend.Webhooks.get_event(hook["id"], headers["id"])["payload"] == told
+    assert resend.Webhooks.get_event(hook["id"], headers["id"])["payload"] == event
     until(lambda: resend.Webhooks.get_event(hook["id"], headers["id"])["status"] == "success")
     resend.Webhooks.remove(hook["id"])
 
 
-def test_schedule_and_cancel_are_told_to_whom_asked_for_them(shared_service: Service, receiver: Receiver) -> None:
-    wanted = {f"/{next(NUMBERS)}": [name] for name in ("email.failed", "email.canceled", "email.scheduled")}
-    asked: list[Any] = [{"endpoint": receiver.url + path, "events": events} for path, events in wanted.items()]
-    hooks = [resend.Webhooks.create(one) for one in asked]
+def test_scheduled_and_canceled_events_reach_subscribers(shared_service: Service, receiver: Receiver) -> None:
+    events_by_path = {f"/{next(NUMBERS)}": [name] for name in ("email.failed", "email.canceled", "email.scheduled")}
+    requested: list[Any] = [
+        {"endpoint": receiver.url + path, "events": events} for path, events in events_by_path.items()
+    ]
+    hooks = [resend.Webhooks.create(fields) for fields in requested]
     canceled = resend.Emails.cancel(send(scheduled_at="in 1 hour"))["id"]
     failed = send(to="failed@simulator.test")
 
-    def heard() -> dict[str, list[Any]]:
-        told = [(one.path, json.loads(one.body)) for one in receiver.received if one.path in wanted]
-        return {path: [(b["type"], b["data"]["email_id"]) for at, b in told if at == path] for path in wanted}
+    def events_received() -> dict[str, list[Any]]:
+        deliveries = [
+            (request.path, json.loads(request.body)) for request in receiver.received if request.path in events_by_path
+        ]
+        return {
+            path: [(b["type"], b["data"]["email_id"]) for at, b in deliveries if at == path] for path in events_by_path
+        }
 
-    found = until(lambda: all((now := heard()).values()) and now)
-    named = [("email.failed", failed), ("email.canceled", canceled), ("email.scheduled", canceled)]
-    assert list(found.values()) == [[one] for one in named]
-    assert [resend.Webhooks.get(one["id"])["events"] for one in hooks] == list(wanted.values())
+    received = until(lambda: all((now := events_received()).values()) and now)
+    expected = [("email.failed", failed), ("email.canceled", canceled), ("email.scheduled", canceled)]
+    assert list(received.values()) == [[fields] for fields in expected]
+    assert [resend.Webhooks.get(fields["id"])["events"] for fields in hooks] == list(events_by_path.values())
     scheduled = f"/compat/resend/webhooks/{hooks[2]['id']}/events"
     event = shared_service.get(scheduled).json["data"][0]["id"]
     until(lambda: shared_service.get(f"{scheduled}/{event}").json["status"] == "success")
     assert shared_service.post(f"{scheduled}/{event}/replay", {}).status == 200
-    until(lambda: len(list(heard().values())[2]) == 2)
+    until(lambda: len(list(events_received().values())[2]) == 2)
     attempts = until(
         lambda: len((got := shared_service.get(f"{scheduled}/{event}/attempts").json)["data"]) == 2 and got
     )
@@ -548,20 +562,20 @@ def test_schedule_and_cancel_are_told_to_whom_asked_for_them(shared_service: Ser
         "data": attempts["data"][:1],
     }
     assert shared_service.get(f"{scheduled}/{event}/attempts?after=1").json["data"] == attempts["data"][1:]
-    for one in hooks:
-        resend.Webhooks.remove(one["id"])
+    for fields in hooks:
+        resend.Webhooks.remove(fields["id"])
 
 
 def test_user_and_password_of_an_endpoint_are_sent_and_not_shown(shared_service: Service, receiver: Receiver) -> None:
     path = f"/{next(NUMBERS)}"
     endpoint = receiver.url.replace("//", "//me:s3%63r3t@") + path
     hook: Any = resend.Webhooks.create({"endpoint": endpoint, "events": ["email.delivered"]})["id"]
-    shown = json.dumps(resend.Webhooks.get(hook)) + shared_service.get("/v1/webhooks").raw.decode()
+    text = json.dumps(resend.Webhooks.get(hook)) + shared_service.get("/v1/webhooks").raw.decode()
     send()
-    got = until(lambda: [one for one in receiver.received if one.path == path])[0]
+    got = until(lambda: [request for request in receiver.received if request.path == path])[0]
     resend.Webhooks.remove(hook)
     assert got.headers["authorization"] == "Basic " + base64.b64encode(b"me:s3cr3t").decode()
-    assert receiver.url + path in shown and "me:" not in shown and "cr3t" not in shown
+    assert receiver.url + path in text and "me:" not in text and "cr3t" not in text
 
 
 # -- Node -------------------------------------------------------------------------------------------------------
@@ -581,21 +595,23 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return install(tmp_path_factory.mktemp("node"), "Resend's library for Node")
 
 
-def test_node_gets_the_same_answers(known: Known, node: Path) -> None:
+def test_the_node_client_gets_the_same_responses(records: ExistingRecords, node: Path) -> None:
     until(lambda: resend.Logs.list()["data"])
-    ids = {"email": known.email, "webhook": known.webhook, "event": known.event}
-    told = json.loads(run("node", shutil.copy("tests/compat/resend_calls.mjs", str(node)), json.dumps(ids)))
-    assert list(told) == [*WORKS, *REFUSED]
-    assert {name: answer["error"] for name, answer in told.items() if name in WORKS and answer["error"]} == {}
+    ids = {"email": records.email, "webhook": records.webhook, "event": records.event}
+    results = json.loads(run("node", shutil.copy("tests/compat/resend_calls.mjs", str(node)), json.dumps(ids)))
+    assert list(results) == [*WORKS, *REFUSED]
+    assert {name: answer["error"] for name, answer in results.items() if name in WORKS and answer["error"]} == {}
     for name, (_, kind, reason) in REFUSED.items():
-        assert (told[name]["error"]["name"], reason in told[name]["error"]["message"]) == (kind, True), told[name]
+        assert (results[name]["error"]["name"], reason in results[name]["error"]["message"]) == (kind, True), results[
+            name
+        ]
 
 
-def test_a_python_program_moves_by_its_environment() -> None:
+def test_a_python_program_is_switched_by_environment() -> None:
     assert run(sys.executable, "tests/compat/resend_program.py") == "email.delivered\n"
 
 
-def test_a_node_program_moves_by_its_environment(node: Path) -> None:
+def test_a_node_program_is_switched_by_environment(node: Path) -> None:
     assert run("node", shutil.copy("tests/compat/resend_program.mjs", str(node))) == "email.delivered\n"
 
 
@@ -609,9 +625,9 @@ def django(shared_service: Service) -> Iterator[None]:
 
 
 def message(**more: Any) -> AnymailMessage:
-    given = {"subject": "Hello", "body": "Hello", "from_email": "Acme <hello@acme.test>"}
+    defaults = {"subject": "Hello", "body": "Hello", "from_email": "Acme <hello@acme.test>"}
     connection = get_connection("anymail.backends.resend.EmailBackend")
-    return AnymailMessage(**given | {"connection": connection, "to": ["Ada <delivered@simulator.test>"]} | more)
+    return AnymailMessage(**defaults | {"connection": connection, "to": ["Ada <delivered@simulator.test>"]} | more)
 
 
 @pytest.mark.usefixtures("django")
@@ -625,21 +641,21 @@ def test_django_sends_what_anymail_can(shared_service: Service) -> None:
     assert mail.send() == 1
     status = mail.anymail_status.recipients["delivered@simulator.test"]
     assert status.status == "queued"
-    found = stored(shared_service, status.message_id)
-    assert (found["cc"], found["attachments_count"]) == (["bo@simulator.test"], 2)
-    assert json.loads(found["headers"]["X-Tags"]) == ["receipt", "ü"] and found["headers"]["X-Own"] == "yes"
+    email = stored(shared_service, status.message_id)
+    assert (email["cc"], email["attachments_count"]) == (["bo@simulator.test"], 2)
+    assert json.loads(email["headers"]["X-Tags"]) == ["receipt", "ü"] and email["headers"]["X-Own"] == "yes"
     assert cid in [file["content_id"] for file in resend.Emails.Attachments.list(status.message_id)["data"]]
 
 
 @pytest.mark.usefixtures("django")
 def test_django_sends_to_many_one_by_one(shared_service: Service) -> None:
-    many = [f"m{n}@simulator.test" for n in range(3)]
-    mail = message(to=many)
-    mail.merge_data, mail.merge_metadata = {}, {many[0]: {"order": 17}}
+    addresses = [f"m{n}@simulator.test" for n in range(3)]
+    mail = message(to=addresses)
+    mail.merge_data, mail.merge_metadata = {}, {addresses[0]: {"order": 17}}
     mail.send()
-    found = [stored(shared_service, mail.anymail_status.recipients[to].message_id) for to in many]
-    assert [one["to_addresses"] for one in found] == [[to] for to in many]
-    assert json.loads(found[0]["headers"]["X-Metadata"]) == {"order": 17}
+    emails = [stored(shared_service, mail.anymail_status.recipients[to].message_id) for to in addresses]
+    assert [email["to_addresses"] for email in emails] == [[to] for to in addresses]
+    assert json.loads(emails[0]["headers"]["X-Metadata"]) == {"order": 17}
 
 
 @pytest.mark.usefixtures("django")
@@ -651,46 +667,48 @@ def test_django_schedules() -> None:
 
 
 @pytest.mark.usefixtures("django")
-def test_django_is_told_why_not() -> None:
+def test_django_receives_the_refusal() -> None:
     with pytest.raises(AnymailAPIError, match="not a verified and approved domain"):
         message(from_email="hello@elsewhere.test").send()
 
 
-def test_django_hears_what_became_of_it(receiver: Receiver) -> None:
+def test_django_receives_events(receiver: Receiver) -> None:
     path = f"/{next(NUMBERS)}"
     hook = resend.Webhooks.create({"endpoint": receiver.url + path, "events": ["email.bounced"]})
     with anymail(RESEND_API_URL=f"{resend.api_url}/", RESEND_API_KEY=TOKENS["ACME"]):
         mail = message(to=["Bo <bounced@simulator.test>"])
         mail.tags, mail.metadata = ["receipt"], {"order": 17}
         mail.send()
-    (got,) = until(lambda: [one for one in receiver.received if one.path == path])
+    (got,) = until(lambda: [request for request in receiver.received if request.path == path])
     resend.Webhooks.remove(hook["id"])
     with anymail(RESEND_SIGNING_SECRET=hook["signing_secret"]):
-        (heard,) = track("resend", got.body.encode(), {"Content-Type": got.headers["content-type"], **got.headers})
-    assert (heard.event_type, heard.reject_reason, heard.recipient) == ("bounced", "bounced", "bounced@simulator.test")
-    assert (heard.message_id, heard.event_id) == (mail.anymail_status.message_id, got.headers["svix-id"])
-    assert (heard.tags, heard.metadata) == (["receipt"], {"order": 17})
+        (event,) = track("resend", got.body.encode(), {"Content-Type": got.headers["content-type"], **got.headers})
+    assert (event.event_type, event.reject_reason, event.recipient) == ("bounced", "bounced", "bounced@simulator.test")
+    assert (event.message_id, event.event_id) == (mail.anymail_status.message_id, got.headers["svix-id"])
+    assert (event.tags, event.metadata) == (["receipt"], {"order": 17})
 
 
 @pytest.mark.parametrize("path", ["/emails", "/emails/receiving", "/logs"])
-def test_a_page_after_what_is_no_id_is_refused(shared_service: Service, path: str) -> None:
-    answer = ask(shared_service, "GET", f"{path}?after=nope")
+def test_a_malformed_after_is_refused(shared_service: Service, path: str) -> None:
+    answer = send_request(shared_service, "GET", f"{path}?after=nope")
     assert (answer.status, answer.json["name"]) == (422, "validation_error")
-    assert answer.json["message"].startswith("after is an id that begins with ")
-    assert ask(shared_service, "GET", f"{path}?after=&before=").status == 200
+    assert answer.json["message"].startswith("after must be an id that begins with ")
+    assert send_request(shared_service, "GET", f"{path}?after=&before=").status == 200
 
 
-def test_a_refused_endpoint_is_called_so(shared_service: Service) -> None:
-    refused = ask(shared_service, "POST", "/webhooks", {"endpoint": "http://10.0.0.1/", "events": ["email.bounced"]})
+def test_a_refused_endpoint_is_named_endpoint(shared_service: Service) -> None:
+    refused = send_request(
+        shared_service, "POST", "/webhooks", {"endpoint": "http://10.0.0.1/", "events": ["email.bounced"]}
+    )
     assert (refused.status, refused.json["message"].partition(":")[0]) == (422, "endpoint")
 
 
-def test_a_list_goes_on_after_what_was_deleted(shared_service: Service, receiver: Receiver) -> None:
+def test_paging_continues_after_deleted_records(shared_service: Service, receiver: Receiver) -> None:
     hook = {"endpoint": receiver.url, "events": ["email.bounced"]}
-    made = [ask(shared_service, "POST", "/webhooks", hook).json["id"] for _ in range(3)]
-    ask(shared_service, "DELETE", f"/webhooks/{made[1]}")
-    for query, there in ((f"after={made[1]}", [made[0]]), (f"before={made[1]}", [made[2]])):
-        listed = ask(shared_service, "GET", f"/webhooks?{query}").json["data"]
-        assert [one["id"] for one in listed if one["id"] in made] == there
-    for id_ in (made[0], made[2]):
-        ask(shared_service, "DELETE", f"/webhooks/{id_}")
+    ids = [send_request(shared_service, "POST", "/webhooks", hook).json["id"] for _ in range(3)]
+    send_request(shared_service, "DELETE", f"/webhooks/{ids[1]}")
+    for query, expected in ((f"after={ids[1]}", [ids[0]]), (f"before={ids[1]}", [ids[2]])):
+        webhooks = send_request(shared_service, "GET", f"/webhooks?{query}").json["data"]
+        assert [webhook["id"] for webhook in webhooks if webhook["id"] in ids] == expected
+    for id_ in (ids[0], ids[2]):
+        send_request(shared_service, "DELETE", f"/webhooks/{id_}")

@@ -28,10 +28,10 @@ MAIL = {
 
 @pytest.fixture(scope="module")
 def secret(shared_service: Service) -> Iterator[str]:
-    made = shared_service.post("/v1/keys", {"name": "supabase", "hook": True}).json
-    assert made["token"].startswith("v1,whsec_") and made["hook"]
-    yield made["token"].removeprefix("v1,")
-    shared_service.ask("DELETE", f"/v1/keys/{made['id']}")
+    created = shared_service.post("/v1/keys", {"name": "supabase", "hook": True}).json
+    assert created["token"].startswith("v1,whsec_") and created["hook"]
+    yield created["token"].removeprefix("v1,")
+    shared_service.ask("DELETE", f"/v1/keys/{created['id']}")
 
 
 def call(service: Service, secret: str, body: Any, template: str, id_: str = "") -> Answer:
@@ -80,13 +80,15 @@ def test_a_mail_from_the_teams_domain(shared_service: Service, secret: str) -> N
         ([], "tpl_hook_sms", 400),
     ],
 )
-def test_a_refusal_is_told_in_a_200(shared_service: Service, secret: str, body: Any, template: str, code: int) -> None:
+def test_a_refusal_is_reported_with_status_200(
+    shared_service: Service, secret: str, body: Any, template: str, code: int
+) -> None:
     answer = call(shared_service, secret, body, template)
     assert (answer.status, answer.json["error"]["http_code"]) == (200, code)
     assert answer.json["error"]["message"]
 
 
-def test_what_is_to_come_again_is_no_200(shared_service: Service, secret: str) -> None:
+def test_retryable_errors_keep_their_status(shared_service: Service, secret: str) -> None:
     answer = call(shared_service, secret, {**SMS, "user": {"phone": "15005550007"}}, "tpl_hook_sms")
     assert (answer.status, answer.json["error"]["http_code"]) == (503, 503)
     assert int(answer.headers["retry-after"]) >= 1
@@ -97,7 +99,7 @@ def test_what_is_to_come_again_is_no_200(shared_service: Service, secret: str) -
     ("method", "path", "body", "status"),
     [("GET", PATH, b"", 405), ("POST", f"{PATH}/more", b"{}", 404), ("POST", PATH, b" " * 70_000, 413)],
 )
-def test_what_no_hook_asks_is_refused_in_the_same_shape(
+def test_other_requests_get_the_same_error_format(
     shared_service: Service, method: str, path: str, body: bytes, status: int
 ) -> None:
     answer = shared_service.ask(method, path, body, key=None)
@@ -105,7 +107,7 @@ def test_what_no_hook_asks_is_refused_in_the_same_shape(
     assert (answer.json["error"]["http_code"], set(answer.json["error"])) == (status, {"http_code", "message"})
 
 
-def test_only_a_good_signature_is_heard(shared_service: Service, secret: str) -> None:
+def test_only_valid_signatures_are_accepted(shared_service: Service, secret: str) -> None:
     other = "whsec_" + "A" * 32
     assert until(lambda: call(shared_service, other, SMS, "tpl_hook_sms").status == 401)
     refused = shared_service.ask("POST", PATH, b"{}", key=None)

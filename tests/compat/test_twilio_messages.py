@@ -41,11 +41,11 @@ def test_an_sms_from_a_template(messages: Any) -> None:
     assert sent.body == "Acme: parcel 4711 is on its way. "
     assert sent.account_sid == "AC0123456789"
     assert abs(sent.date_created - datetime.now(UTC)) < timedelta(minutes=1)
-    found = ended(messages, sent.sid)
-    assert (found.status, found.price) == ("delivered", None)
+    message = ended(messages, sent.sid)
+    assert (message.status, message.price) == ("delivered", None)
 
 
-def test_its_price_and_positions_of_variables(messages: Any, phone: str) -> None:
+def test_price_and_positional_variables(messages: Any, phone: str) -> None:
     variables = json.dumps({"1": "4711", "2": "Soon."})
     sent = messages.create(to=phone, content_sid="tpl_sms", content_variables=variables)
     assert sent.body == "Acme: parcel 4711 is on its way. Soon."
@@ -81,15 +81,15 @@ def test_a_body_for_a_template_with_one_variable(
     assert plain.get("metadata", {}) == {} and "origin" not in plain
 
 
-def test_an_imported_template_by_the_sid_that_twilio_gave_it(shared_service: Service) -> None:
-    given = json.dumps({"1": "Ada", "2": "Tea"})
+def test_an_imported_template_by_its_twilio_sid(shared_service: Service) -> None:
+    variables = json.dumps({"1": "Ada", "2": "Tea"})
     messages = client_for(shared_service, "UDH").messages
-    assert messages.create(to=MAGIC, content_sid="HX0123", content_variables=given).body == "Tea for Ada"
+    assert messages.create(to=MAGIC, content_sid="HX0123", content_variables=variables).body == "Tea for Ada"
 
 
-def test_what_a_template_does_not_declare_is_ignored(messages: Any) -> None:
-    given = json.dumps({"parcel": "4711", "nobody": "x", "17": "y", "list": [1]})
-    assert messages.create(to=MAGIC, content_sid="tpl_sms", content_variables=given, body="", media_url=[]).sid
+def test_undeclared_variables_are_ignored(messages: Any) -> None:
+    variables = json.dumps({"parcel": "4711", "nobody": "x", "17": "y", "list": [1]})
+    assert messages.create(to=MAGIC, content_sid="tpl_sms", content_variables=variables, body="", media_url=[]).sid
 
 
 @pytest.mark.parametrize(
@@ -124,10 +124,10 @@ def test_free_text_is_refused_with_our_reason(messages: Any) -> None:
     assert "approved templates" in error.msg
 
 
-def test_what_a_carrier_takes_and_cannot_deliver_is_undelivered(messages: Any) -> None:
+def test_an_accepted_but_undeliverable_message_is_undelivered(messages: Any) -> None:
     sent = messages.create(to="+15005550004", **PARCEL)
-    found = until(lambda: (m := messages(sent.sid).fetch()).error_code and m)
-    assert (found.status, found.error_code, found.error_message) == (
+    message = until(lambda: (m := messages(sent.sid).fetch()).error_code and m)
+    assert (message.status, message.error_code, message.error_message) == (
         "undelivered",
         30008,
         "could not be delivered (simulator)",
@@ -157,7 +157,7 @@ def test_redacted_and_deleted(messages: Any) -> None:
     refused(lambda: messages(waiting.sid).update(body="Other"), 400, 20001)
 
 
-def test_lists_page_by_page(messages: Any, phone: str) -> None:
+def test_lists_are_paginated(messages: Any, phone: str) -> None:
     sids = [messages.create(to=phone, **PARCEL).sid for _ in range(5)]
     assert [message.sid for message in messages.list(to=phone, page_size=2)] == sids[::-1]
     assert [message.sid for message in messages.list(to=phone, limit=3)] == sids[:1:-1]
@@ -166,8 +166,8 @@ def test_lists_page_by_page(messages: Any, phone: str) -> None:
     assert messages.list(to=phone, date_sent_after=today + timedelta(days=1)) == []
     assert messages.list(to=phone, date_sent_before=today - timedelta(hours=1)) == []
     assert len(messages.list(to=phone, date_sent_before=today + timedelta(hours=1))) == 5
-    own = messages.list(to=phone, limit=1)[0].from_
-    assert len(messages.list(to=phone, from_=own, page_size=2)) == 5
+    sender = messages.list(to=phone, limit=1)[0].from_
+    assert len(messages.list(to=phone, from_=sender, page_size=2)) == 5
     assert messages.list(to=phone, from_="+15005559999") == []
     assert messages.list(to=f"whatsapp:{phone}") == []
     both = messages.list(limit=100)
@@ -183,54 +183,60 @@ def receiver() -> Iterator[Receiver]:
         yield running
 
 
-def test_callbacks_that_twilios_validator_takes(shared_service: Service, messages: Any, receiver: Receiver) -> None:
-    everywhere, own = f"{receiver.url}/all", f"{receiver.url}/own?for=one"
-    made = shared_service.post(
+def test_callbacks_pass_twilios_validator(shared_service: Service, messages: Any, receiver: Receiver) -> None:
+    everywhere, message_url = f"{receiver.url}/all", f"{receiver.url}/own?for=one"
+    created = shared_service.post(
         "/v1/webhooks", {"url": everywhere, "events": ["sms.sent", "sms.failed"], "format": "twilio"}
     ).json
-    validator = RequestValidator(made["secret"])
+    validator = RequestValidator(created["secret"])
 
-    def told(sid: str, url: str) -> list[dict[str, str]]:
-        forms = [(dict(parse_qsl(one.body)), one) for one in receiver.received]
-        found = [(form, one) for form, one in forms if form.get("MessageSid") == sid]
-        for form, one in found:
-            assert url.endswith(one.path)
-            assert validator.validate(url, form, one.headers["x-twilio-signature"])
-        return [form for form, _ in found]
+    def callbacks_to(sid: str, url: str) -> list[dict[str, str]]:
+        forms = [(dict(parse_qsl(request.body)), request) for request in receiver.received]
+        matching = [(form, request) for form, request in forms if form.get("MessageSid") == sid]
+        for form, request in matching:
+            assert url.endswith(request.path)
+            assert validator.validate(url, form, request.headers["x-twilio-signature"])
+        return [form for form, _ in matching]
 
     try:
         failing = messages.create(to="+15005550004", **PARCEL).sid
-        arriving = messages.create(to=MAGIC, status_callback=own, **PARCEL).sid
-        callbacks = until(lambda: len(found := told(failing, everywhere)) == 2 and found)
-        assert [one["MessageStatus"] for one in callbacks] == ["sent", "undelivered"]
+        arriving = messages.create(to=MAGIC, status_callback=message_url, **PARCEL).sid
+        callbacks = until(lambda: len(received := callbacks_to(failing, everywhere)) == 2 and received)
+        assert [callback["MessageStatus"] for callback in callbacks] == ["sent", "undelivered"]
         last = callbacks[-1]
         assert (last["SmsStatus"], last["ErrorCode"], last["To"]) == ("undelivered", "30008", "+15005550004")
         assert (last["SmsSid"], last["ApiVersion"]) == (failing, "2010-04-01")
-        whole = messages(failing).fetch()
-        assert (last["From"], last["AccountSid"]) == (whole.from_, whole.account_sid)
-        assert (whole.from_, whole.account_sid) == ("Heliograph", "AC0123456789")
-        assert until(lambda: [one["MessageStatus"] for one in told(arriving, own)] == ["sent", "delivered"])
+        message = messages(failing).fetch()
+        assert (last["From"], last["AccountSid"]) == (message.from_, message.account_sid)
+        assert (message.from_, message.account_sid) == ("Heliograph", "AC0123456789")
+        assert until(
+            lambda: (
+                [callback["MessageStatus"] for callback in callbacks_to(arriving, message_url)] == ["sent", "delivered"]
+            )
+        )
         steered = {"to": MAGIC, "template_id": PARCEL["content_sid"], "variables": {"parcel": "1"}}
-        steered["metadata"] = {"StatusCallback": own}
+        steered["metadata"] = {"StatusCallback": message_url}
         plain = shared_service.post("/v1/sms", steered).json["id"]
-        assert until(lambda: [one["MessageStatus"] for one in told(plain, everywhere)] == ["sent"])
+        assert until(lambda: [callback["MessageStatus"] for callback in callbacks_to(plain, everywhere)] == ["sent"])
         refused(lambda: messages.create(to=MAGIC, status_callback="http://10.0.0.1/", **PARCEL), 400, 21609)
     finally:
-        shared_service.ask("DELETE", f"/v1/webhooks/{made['id']}")
+        shared_service.ask("DELETE", f"/v1/webhooks/{created['id']}")
 
 
 @pytest.mark.parametrize(
     ("method", "path", "status", "words"),
     [
-        ("GET", "/v2/Services", 405, "The team is the only service"),
-        ("GET", "/v2/Services/VA1/RateLimits", 404, "The team's limits hold"),
+        ("GET", "/v2/Services", 405, "Each team is one service"),
+        ("GET", "/v2/Services/VA1/RateLimits", 404, "The team's limits are in the dashboard"),
         ("GET", "/v2/Services/VA1/Webhooks", 404, "POST /v1/webhooks"),
-        ("GET", "/2010-04-01/Accounts/AC1/Messages/SM1/Media.json", 404, "no media"),
-        ("GET", "/2010-04-01/Accounts/AC1.json", 404, "The account is the team"),
-        ("GET", "/v3/Nothing", 404, "There is no such call here"),
+        ("GET", "/2010-04-01/Accounts/AC1/Messages/SM1/Media.json", 404, "Media are not supported"),
+        ("GET", "/2010-04-01/Accounts/AC1.json", 404, "returns the team"),
+        ("GET", "/v3/Nothing", 404, "This call is not supported"),
     ],
 )
-def test_what_is_not_served_says_why(shared_service: Service, method: str, path: str, status: int, words: str) -> None:
-    told = shared_service.ask(method, f"/compat/twilio{path}", key="ACME")
-    assert (told.status, told.json["status"], told.json["code"] // 1000) == (status, status, 20)
-    assert words in told.json["message"]
+def test_unsupported_calls_explain_why(
+    shared_service: Service, method: str, path: str, status: int, words: str
+) -> None:
+    response = shared_service.ask(method, f"/compat/twilio{path}", key="ACME")
+    assert (response.status, response.json["status"], response.json["code"] // 1000) == (status, status, 20)
+    assert words in response.json["message"]

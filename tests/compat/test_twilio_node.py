@@ -45,15 +45,15 @@ def node_modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_verify_and_messages_by_twilio_node(shared_service: Service, node_modules: Path) -> None:
     base = f"http://127.0.0.1:{shared_service.ports[-1]}/compat/twilio"
     (node_modules / "program.js").write_text(PROGRAM)
-    done = subprocess.run(
+    process = subprocess.run(
         ["node", "program.js", base, TOKENS["ACME"], "+15005551099"],
         cwd=node_modules,
         capture_output=True,
         text=True,
         timeout=60,
     )
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == {
+    assert process.returncode == 0, process.stderr
+    assert json.loads(process.stdout) == {
         "begun": "pending",
         "created": True,
         "wrong": False,

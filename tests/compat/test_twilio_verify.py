@@ -26,16 +26,16 @@ def refused(call: Any, status: int, code: int) -> TwilioRestException:
 
 
 def test_a_start_and_a_check_by_number(verify: Any, phone: str) -> None:
-    begun = verify.verifications.create(to=phone, channel="sms")
-    assert (begun.to, begun.channel, begun.status, begun.valid) == (phone, "sms", "pending", False)
-    assert (begun.service_sid, begun.account_sid) == ("VA1", "AC0123456789")
-    assert abs(begun.date_created - datetime.now(UTC)) < timedelta(minutes=1)
-    assert [attempt["channel"] for attempt in begun.send_code_attempts] == ["sms"]
-    wrong = verify.verification_checks.create(to=phone, code="wrong")
-    assert (wrong.sid, wrong.status, wrong.valid) == (begun.sid, "pending", False)
-    right = verify.verification_checks.create(to=phone, code=phone[-6:])
-    assert (right.sid, right.status, right.valid) == (begun.sid, "approved", True)
-    assert verify.verifications(begun.sid).fetch().status == "approved"
+    started = verify.verifications.create(to=phone, channel="sms")
+    assert (started.to, started.channel, started.status, started.valid) == (phone, "sms", "pending", False)
+    assert (started.service_sid, started.account_sid) == ("VA1", "AC0123456789")
+    assert abs(started.date_created - datetime.now(UTC)) < timedelta(minutes=1)
+    assert [attempt["channel"] for attempt in started.send_code_attempts] == ["sms"]
+    wrong_check = verify.verification_checks.create(to=phone, code="wrong")
+    assert (wrong_check.sid, wrong_check.status, wrong_check.valid) == (started.sid, "pending", False)
+    right_check = verify.verification_checks.create(to=phone, code=phone[-6:])
+    assert (right_check.sid, right_check.status, right_check.valid) == (started.sid, "approved", True)
+    assert verify.verifications(started.sid).fetch().status == "approved"
     refused(lambda: verify.verification_checks.create(to=phone, code=phone[-6:]), 404, 20404)
 
 
@@ -57,7 +57,7 @@ def test_the_fifth_wrong_code_is_pending_and_the_next_check_is_refused(verify: A
     assert verify.verifications(sid).fetch().status == "max_attempts_reached"
 
 
-def test_a_second_start_is_the_same_code_again(verify: Any, phone: str) -> None:
+def test_a_second_start_resends_the_same_code(verify: Any, phone: str) -> None:
     first, second = (verify.verifications.create(to=phone, channel="sms") for _ in range(2))
     assert first.sid == second.sid
     assert len(second.send_code_attempts) == 2
@@ -82,12 +82,12 @@ def test_read_by_number_and_cancel(verify: Any, phone: str) -> None:
 
 
 def test_the_service(verify: Any) -> None:
-    found = verify.fetch()
-    assert (found.sid, found.friendly_name, found.code_length) == ("VA1", "Acme", 6)
-    assert found.account_sid == "AC0123456789"
+    service = verify.fetch()
+    assert (service.sid, service.friendly_name, service.code_length) == ("VA1", "Acme", 6)
+    assert service.account_sid == "AC0123456789"
 
 
-def test_what_a_carrier_refuses_failed(verify: Any) -> None:
+def test_a_message_rejected_by_the_carrier_failed(verify: Any) -> None:
     assert verify.verifications.create(to="+15005550001", channel="sms").status == "failed"
 
 

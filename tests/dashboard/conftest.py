@@ -1,4 +1,4 @@
-"""A real service, and real browsers that are signed in to it."""
+"""A running service, and browsers (Playwright) signed in to it."""
 
 import asyncio
 import os
@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from heliograph.dashboard.page_request import COOKIE
+from heliograph.dashboard.page_request import SESSION_COOKIE
 from tests.forks import Forked
 from tests.people import let_in
 from tests.service import PATIENCE_S, PROGRAM, Service
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-# The shell does what tests need with a quarter less CPU.
+# The headless shell uses a quarter less CPU.
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 CHROMIUM = next((path for name in BROWSERS if (path := shutil.which(name))), None)
 sync_api.expect.set_options(timeout=PATIENCE_S * 1000)
@@ -33,7 +33,7 @@ def chromium() -> Iterator[tuple[Any, Any]]:
     if CHROMIUM is None:
         pytest.skip("there is no chromium on this machine (apt-get install chromium)")
     with sync_api.sync_playwright() as playwright:
-        # There is no graphics card: a process for it only costs time.
+        # There is no GPU, so a GPU process would only cost time.
         started = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--in-process-gpu"])
         loop = asyncio.get_running_loop()
         asyncio._set_running_loop(None)
@@ -42,9 +42,9 @@ def chromium() -> Iterator[tuple[Any, Any]]:
         started.close()
 
 
-class Tabs:
-    """Pages of browsers that nobody is signed in to. A new browser context costs a second of CPU, an emptied one a
-    twentieth: they are kept by the options that they were made with."""
+class TabPool:
+    """Pool of signed-out browser pages. A new browser context costs a second of CPU, a cleared one a
+    twentieth, so contexts are reused per set of options."""
 
     def __init__(self, browser: Any, loop: Any) -> None:
         self._browser = browser
@@ -52,16 +52,16 @@ class Tabs:
         self._free: dict[str, list[Any]] = {}
         self._taken: list[tuple[str, Any]] = []
 
-    def take(self, *, viewport: Any = DESKTOP, color_scheme: Any = "light", **options: Any) -> Any:
+    def acquire(self, *, viewport: Any = DESKTOP, color_scheme: Any = "light", **options: Any) -> Any:
         asyncio._set_running_loop(self._loop)
         kind = repr(sorted(options.items()))
-        page = free.pop() if (free := self._free.get(kind)) else self._new(**options)
+        page = free.pop() if (free := self._free.get(kind)) else self._open_page(**options)
         self._taken.append((kind, page))
         page.set_viewport_size(viewport)
         page.emulate_media(color_scheme=color_scheme)
         return page
 
-    def _new(self, **options: Any) -> Any:
+    def _open_page(self, **options: Any) -> Any:
         context = self._browser.new_context(**options)
         context.set_default_timeout(PATIENCE_S * 1000)
         page = context.new_page()
@@ -69,7 +69,7 @@ class Tabs:
         page.on("dialog", lambda dialog: dialog.accept())
         return page
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         try:
             for kind, page in self._taken:
                 for other in page.context.pages:
@@ -85,14 +85,14 @@ class Tabs:
 
 
 @pytest.fixture(scope="session")
-def tabs(chromium: tuple[Any, Any]) -> Tabs:
-    return Tabs(*chromium)
+def tabs(chromium: tuple[Any, Any]) -> TabPool:
+    return TabPool(*chromium)
 
 
 class Site:
-    """The service with people in it; `open` gives a page of a browser in which one of them is signed in."""
+    """A running service with users; `open` returns a browser page on which a new user is signed in."""
 
-    def __init__(self, service: Service, tabs: Tabs) -> None:
+    def __init__(self, service: Service, tabs: TabPool) -> None:
         self.service = service
         self._tabs = tabs
 
@@ -101,17 +101,17 @@ class Site:
         return f"http://127.0.0.1:{self.service.ports[-1]}"
 
     def add(self, email: str, *options: str) -> str:
-        """Somebody new; answers the link to begin with. Options as of `heliograph user add`."""
+        """Add a user with the options of `heliograph user add`, and return the invitation link."""
         done = self.service.run("user", "add", email, "--listen", self.url.removeprefix("http://"), *options)
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
 
     def page(self, **options: Any) -> Any:
-        """A page of a browser that nobody is signed in to. Its scripts may not break; it says yes to every dialog."""
-        return self._tabs.take(base_url=self.url, **options)
+        """Return a signed-out page. Script errors fail the test, and every dialog is accepted."""
+        return self._tabs.acquire(base_url=self.url, **options)
 
     def open(self, email: str, *options: str, path: str = "/dashboard", **browser: Any) -> Any:
-        """Add a person who has accepted and is signed in, and go to a page."""
+        """Add a user who has accepted the invitation and is signed in, and open a page."""
         self.add(email, *options)
         page = self.page(**browser)
         page.context.add_cookies([self.cookie(email)])
@@ -119,14 +119,14 @@ class Site:
         return page
 
     def cookie(self, email: str) -> Any:
-        """Of a new session of somebody's."""
-        session = {"name": COOKIE, "value": let_in(self.service.database, email), "domain": "127.0.0.1"}
+        """Return the cookie of a new session of this user."""
+        session = {"name": SESSION_COOKIE, "value": let_in(self.service.database, email), "domain": "127.0.0.1"}
         return session | {"path": "/dashboard", "httpOnly": True, "sameSite": "Lax"}
 
 
 @pytest.fixture(scope="session")
 def port() -> int:
-    """Where the service of every file listens, so that kept pages find it. Not one that connections are given."""
+    """Port of the service, outside the ephemeral range; all test files share it, so that pooled pages can be reused."""
     while True:
         port = random.randrange(20_000, 32_000)
         with socket.socket() as tried, suppress(OSError):
@@ -136,7 +136,7 @@ def port() -> int:
 
 @pytest.fixture(scope="module")
 def site_settings(port: int) -> dict[str, Any]:
-    """What a module's site has set besides; to be overridden."""
+    """Additional settings of the service; modules override this fixture."""
     return {}
 
 
@@ -152,21 +152,21 @@ def running(
 
 
 @pytest.fixture
-def site(running: Service, tabs: Tabs) -> Iterator[Site]:
+def site(running: Service, tabs: TabPool) -> Iterator[Site]:
     yield Site(running, tabs)
-    tabs.give_back()
+    tabs.release()
 
 
 @contextmanager
 def printed_link(folder: Path, command: str = "serve", **settings: str) -> Iterator[str]:
-    """Run a command on an empty folder with nothing else set but a free port; answers the first link to the dashboard
+    """Run a command on an empty folder with only a free port configured, and return the first dashboard link
     that it prints."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("HELIOGRAPH_")} | settings
     process = Forked(PROGRAM, [command, "--listen", "127.0.0.1:0"], environment, folder)
     with process.stdout:
         try:
-            found = (re.search(r"http://\S+/dashboard/link/\S+", line) for line in process.stdout)
-            yield next(link[0] for link in found if link)
+            matches = (re.search(r"http://\S+/dashboard/link/\S+", line) for line in process.stdout)
+            yield next(link[0] for link in matches if link)
         finally:
             process.kill()
             process.wait()
@@ -177,7 +177,7 @@ Shoot = Callable[[Any, str], None]
 
 @pytest.fixture
 def shoot() -> Shoot:
-    """Keep a picture of a page where SCREENSHOTS names a folder; else do nothing."""
+    """Save a screenshot of a page to the folder in SCREENSHOTS; do nothing if it is not set."""
     folder = os.environ.get("SCREENSHOTS")
 
     def take(page: Any, name: str) -> None:
@@ -212,16 +212,16 @@ TOO_WIDE = """() => {
 }"""
 
 
-def too_wide(page: Any, shoot: Shoot, name: str) -> list[str]:
-    """What does not fit on a desk and on a phone, whichever it is on; keeps a picture of both."""
-    own, found = page.viewport_size, []
+def find_overflow(page: Any, shoot: Shoot, name: str) -> list[str]:
+    """Return the elements that overflow at desktop and at phone width; saves a screenshot of both."""
+    viewport, overflowing = page.viewport_size, []
     for size in (DESKTOP, PHONE):
         page.set_viewport_size(size)
-        found += [f"{page.url} at {size['width']}: {what}" for what in page.evaluate(TOO_WIDE)]
+        overflowing += [f"{page.url} at {size['width']}: {element}" for element in page.evaluate(TOO_WIDE)]
         shoot(page, f"{name}-{size['width']}")
-    page.set_viewport_size(own)
-    return found
+    page.set_viewport_size(viewport)
+    return overflowing
 
 
-def fits(page: Any, shoot: Shoot, name: str) -> None:
-    assert too_wide(page, shoot, name) == []
+def assert_fits(page: Any, shoot: Shoot, name: str) -> None:
+    assert find_overflow(page, shoot, name) == []

@@ -1,4 +1,4 @@
-"""What is wrong with the outline of a page, without a browser: names, labels, ids, headings, lists."""
+"""Finds structural errors of a page without a browser: names, labels, ids, headings, lists."""
 
 from collections import Counter
 from html.parser import HTMLParser
@@ -22,10 +22,10 @@ class Element:
     def is_inside(self, tag: str) -> bool:
         return self.parent is not None and (self.parent.tag == tag or self.parent.is_inside(tag))
 
-    def say(self, text: str) -> None:
+    def add_text(self, text: str) -> None:
         self.text += text
         if self.parent:
-            self.parent.say(text)
+            self.parent.add_text(text)
 
 
 class Outline(HTMLParser):
@@ -35,12 +35,12 @@ class Outline(HTMLParser):
         self._open: Element | None = None
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        found = Element(tag, {name: value or "" for name, value in attrs}, self._open)
-        self.elements.append(found)
-        if self._open and found.attributes.get("alt", found.attributes.get("aria-label")):
-            self._open.say(found.attributes.get("alt") or found.attributes["aria-label"])
+        element = Element(tag, {name: value or "" for name, value in attrs}, self._open)
+        self.elements.append(element)
+        if self._open and element.attributes.get("alt", element.attributes.get("aria-label")):
+            self._open.add_text(element.attributes.get("alt") or element.attributes["aria-label"])
         if tag not in VOID:
-            self._open = found
+            self._open = element
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         opened = self._open
@@ -54,52 +54,68 @@ class Outline(HTMLParser):
         self._open = closed.parent if closed else self._open
 
     def set_cdata_mode(self, *_: object, **__: object) -> None:
-        """What stands in a style may leave it."""
+        """Do nothing, so that the content of a style element is parsed too."""
 
     def handle_data(self, data: str) -> None:
         if self._open:
-            self._open.say(data.strip())
+            self._open.add_text(data.strip())
 
 
-def outline(html: str) -> list[Element]:
-    read = Outline()
-    read.feed(html)
-    return read.elements
+def parse_elements(html: str) -> list[Element]:
+    parser = Outline()
+    parser.feed(html)
+    return parser.elements
 
 
-def faults(html: str) -> list[str]:
-    elements = outline(html)
-    ids = Counter(one.attributes["id"] for one in elements if "id" in one.attributes)
-    labelled = {one.attributes.get("for") for one in elements if one.tag == "label"}
-    levels = [int(one.tag[1]) for one in elements if one.tag in {"h1", "h2", "h3", "h4", "h5", "h6"}]
+def find_faults(html: str) -> list[str]:
+    elements = parse_elements(html)
+    ids = Counter(element.attributes["id"] for element in elements if "id" in element.attributes)
+    labelled = {element.attributes.get("for") for element in elements if element.tag == "label"}
+    levels = [int(element.tag[1]) for element in elements if element.tag in {"h1", "h2", "h3", "h4", "h5", "h6"}]
 
-    def is_labelled(one: Element) -> bool:
+    def is_labelled(element: Element) -> bool:
         return (
-            bool(one.attributes.get("type") in SILENT or _is_named(one) or one.is_inside("label"))
-            or one.attributes.get("id") in labelled
+            bool(element.attributes.get("type") in SILENT or _has_name(element) or element.is_inside("label"))
+            or element.attributes.get("id") in labelled
         )
 
     return [
         *(f"{id_} stands twice" for id_, count in ids.items() if count > 1),
-        *(f"{one} refers to nothing" for one in elements for id_ in _references(one) if id_ not in ids),
-        *(f"{one} has no label" for one in elements if one.tag in LABELLED and not is_labelled(one)),
-        *(f"{one} has no name" for one in elements if one.tag in NAMED and not (one.text or _is_named(one))),
-        *(f"{one} has no alt" for one in elements if one.tag == "img" and "alt" not in one.attributes),
-        *(f"{one} has no title" for one in elements if one.tag == "iframe" and not one.attributes.get("title")),
-        *(f"{one} is in no list" for one in elements if one.tag == "li" and _holder(one) not in {"ul", "ol", "menu"}),
+        *(f"{element} refers to nothing" for element in elements for id_ in _referenced_ids(element) if id_ not in ids),
+        *(f"{element} has no label" for element in elements if element.tag in LABELLED and not is_labelled(element)),
+        *(
+            f"{element} has no name"
+            for element in elements
+            if element.tag in NAMED and not (element.text or _has_name(element))
+        ),
+        *(f"{element} has no alt" for element in elements if element.tag == "img" and "alt" not in element.attributes),
+        *(
+            f"{element} has no title"
+            for element in elements
+            if element.tag == "iframe" and not element.attributes.get("title")
+        ),
+        *(
+            f"{element} is in no list"
+            for element in elements
+            if element.tag == "li" and _parent_tag(element) not in {"ul", "ol", "menu"}
+        ),
         *(f"h{level} after h{last}" for last, level in pairwise(levels) if level > last + 1),
         *(["not one h1"] if levels.count(1) != 1 else []),
-        *(["no language"] if not any(one.tag == "html" and one.attributes.get("lang") for one in elements) else []),
+        *(
+            ["no language"]
+            if not any(element.tag == "html" and element.attributes.get("lang") for element in elements)
+            else []
+        ),
     ]
 
 
-def _references(one: Element) -> list[str]:
-    return [id_ for name in REFERENCES for id_ in one.attributes.get(name, "").split()]
+def _referenced_ids(element: Element) -> list[str]:
+    return [id_ for name in REFERENCES for id_ in element.attributes.get(name, "").split()]
 
 
-def _is_named(one: Element) -> bool:
-    return any(one.attributes.get(name) for name in ("aria-label", "aria-labelledby", "title"))
+def _has_name(element: Element) -> bool:
+    return any(element.attributes.get(name) for name in ("aria-label", "aria-labelledby", "title"))
 
 
-def _holder(one: Element) -> str:
-    return one.parent.tag if one.parent else ""
+def _parent_tag(element: Element) -> str:
+    return element.parent.tag if element.parent else ""

@@ -1,6 +1,6 @@
-"""Pages judged by axe-core, wide and light, narrow and dark: it finds nothing, of whatever impact.
+"""axe-core finds no accessibility violation, at desktop width in light mode and at phone width in dark mode.
 
-`make test` has it judge a page of each shape, and looks at the outline of all; `make proof PROOFS=access` all pages."""
+`make test` checks one page of each kind and the outline of all; `make proof PROOFS=access` checks all pages."""
 
 import base64
 import functools
@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from heliograph.dashboard.pages import PAGES
-from heliograph.dashboard.totp import STEP_MS, code_at
+from heliograph.dashboard.totp import TIME_STEP_MS, code_at
 from tests.dashboard.conftest import Site
-from tests.dashboard.outline import faults
+from tests.dashboard.outline import find_faults
 from tests.npm import install
 from tests.people import PASSWORD
 from tests.proof.size import FULL
@@ -28,11 +28,11 @@ DOCS = ("/errors", "/errors/invalid_email", "/guides/webhooks", "?q=bounce", "/a
 TURNED = [f"/docs{path}" for path in DOCS]
 PREVIEW = f"{TEAM}/templates/tpl_sms/preview"  # has no frame
 OWNER = ("--operator", "--team", "team_acme", "--role", "owner")
-OPEN: dict[str, Any] = {"bypass_csp": True}  # so that the script can be added
+OPEN: dict[str, Any] = {"bypass_csp": True}  # so that the axe script can be added
 MAIL = {"from": "hi@acme.test", "to": "delivered@simulator.test", "subject": "Hi", "html": "<p>Hi</p>", "text": "Hi"}
 HOOK = {"url": "http://127.0.0.1:9/" + "long/" * 30, "events": ["*"]}
 SMS = {"to": "+15005550006", "template_id": "tpl_sms", "variables": {"parcel": "42"}}
-# Redirects, files, and pages that need a query or another team.
+# redirects, files, and pages that need a query or another team
 NOT_PAGES = (
     "/money",
     "/",
@@ -50,11 +50,11 @@ NOT_PAGES = (
 )
 LISTS = [route.path.format(team="team_acme") for route in PAGES if route.method == "GET"
          and route.path.count("{") == route.path.count("{team}") and not route.path.endswith(NOT_PAGES)]  # fmt: skip
-# One of each shape: settings of a form, lists with filters, charts, tables, a story, a mail, an editor, files, choices.
+# One page of each kind: form, filtered list, charts, tables, timeline, mail, editor, files, choices.
 SHAPES = ("/account", "/keys/new", "/messages", "/messages/{mail}", "/inbox/{mail}", "/templates/tpl_welcome/edit",
           "/start", "/webhooks/{hook}", "/suppressions/import", "/domains/dom_acme", "/queues",
           "/carriers/new")  # fmt: skip
-# In full once; the second look is at what colours and widths change. Each costs a second of CPU for each page.
+# Check everything once, and in the second run only what colours and widths change: each run takes a second per page.
 WIDE, NARROW = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
 LOOKS: dict[str, tuple[Any, Any, list[str]]] = {
     "light": ("light", WIDE, []),
@@ -90,9 +90,9 @@ JUDGE = """async ([only, part, look]) => {
   return wide.concat(said.violations.flatMap(({ id, impact, nodes }) =>
     nodes.map(({ target, html }) => `${impact} ${id}: ${target.join(" ")} ${html.slice(0, 150)}`)));
 }"""
-# What is around <main> is the same on all pages: it is judged once, then taken away.
+# The frame around <main> is the same on all pages: it is checked once, then removed.
 BARE = "document.querySelectorAll('.side > *, .top > *, [data-live]').forEach((one) => one.remove())"
-# To another page of the same frame; axe stays, compiled and warm.
+# Replace only the content, so that axe stays loaded and compiled.
 TURN = """async (path) => {
   const answer = await fetch(path), next = new DOMParser().parseFromString(await answer.text(), "text/html");
   for (const one of next.querySelectorAll("[data-live]")) delete one.dataset.live;
@@ -103,7 +103,7 @@ TURN = """async (path) => {
 }"""
 
 
-class Kept(http.server.SimpleHTTPRequestHandler):
+class CachedFiles(http.server.SimpleHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def end_headers(self) -> None:
@@ -115,8 +115,10 @@ class Kept(http.server.SimpleHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def axe(script: Path) -> Iterator[str]:
-    """Where browsers get the script; they keep it compiled, as one that is handed in with each page is not."""
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Kept, directory=script.parent)) as server:
+    """URL of the axe script; a script loaded by URL stays compiled in the browser."""
+    with http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), functools.partial(CachedFiles, directory=script.parent)
+    ) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}/{script.name}"
         server.shutdown()
@@ -130,7 +132,7 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def made(running: Any) -> dict[str, str]:
-    """Something to see on every list; answers the ids."""
+    """Create an object for every list; returns the ids."""
     hook = running.post("/v1/webhooks", HOOK).json["id"]
     mail = running.post("/v1/emails", MAIL).json["id"]
     until(lambda: running.get(f"/v1/emails/{mail}").json["status"] == "delivered")
@@ -143,8 +145,8 @@ def made(running: Any) -> dict[str, str]:
     }
 
 
-def singles(page: Any, made: dict[str, str]) -> list[str]:
-    """One page of each kind that needs an id."""
+def detail_pages(page: Any, made: dict[str, str]) -> list[str]:
+    """Return one detail page of each kind."""
 
     def linked(path: str) -> str:
         links = page.locator(f"main a[href^='{path}/']:not([href$='/new'])")
@@ -152,9 +154,9 @@ def singles(page: Any, made: dict[str, str]) -> list[str]:
         return str(links.first.get_attribute("href"))
 
     return [
-        *(f"{TEAM}/messages/{made[one]}" for one in ("mail", "sms", "whatsapp")),
+        *(f"{TEAM}/messages/{made[item]}" for item in ("mail", "sms", "whatsapp")),
         f"{TEAM}/verifications/{made['verification']}",
-        *(f"{TEAM}/inbox/{made[one]}" for one in ("mail", "sms", "whatsapp")),
+        *(f"{TEAM}/inbox/{made[item]}" for item in ("mail", "sms", "whatsapp")),
         f"{TEAM}/templates/tpl_welcome",
         f"{TEAM}/templates/tpl_welcome/edit",
         f"{TEAM}/templates/tpl_sms/edit",
@@ -173,65 +175,67 @@ def singles(page: Any, made: dict[str, str]) -> list[str]:
     ]
 
 
-def judge(page: Any, part: str = "main") -> list[str]:
-    """What axe finds on the page as it is, as lines of page, look, rule and element; colours and sizes of a part."""
-    found = []
-    for look, (scheme, size, only) in LOOKS.items():
-        page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # not while it fades in
+def run_axe(page: Any, part: str = "main") -> list[str]:
+    """Return the violations on the current page, one line each; with `part`, only colours and sizes of this element."""
+    violations = []
+    for color_scheme, (scheme, size, only) in LOOKS.items():
+        page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # after its fade-in
         page.set_viewport_size(size)
-        found += [f"{page.title()} {look} {line}" for line in page.evaluate(JUDGE, [only, part, look])]
-    return found
+        violations += [
+            f"{page.title()} {color_scheme} {line}" for line in page.evaluate(JUDGE, [only, part, color_scheme])
+        ]
+    return violations
 
 
-def judged(page: Any, axe: str, path: str, status: int = 200) -> list[str]:
-    assert page.goto(path, wait_until="domcontentloaded").status == status, path  # its sheet is there by then
+def open_and_run_axe(page: Any, axe: str, path: str, status: int = 200) -> list[str]:
+    assert page.goto(path, wait_until="domcontentloaded").status == status, path  # the style sheet is loaded by then
     page.add_script_tag(url=axe)
-    return judge(page, "html")
+    return run_axe(page, "html")
 
 
-def turned(page: Any, path: str, status: int = 200) -> list[str]:
+def open_and_check_rotation(page: Any, path: str, status: int = 200) -> list[str]:
     assert page.evaluate(TURN, path) == status, path
-    return judge(page)
+    return run_axe(page)
 
 
-def test_every_page(site: Site, axe: str, made: dict[str, str]) -> None:
+def test_every_page_has_no_accessibility_violations(site: Site, axe: str, made: dict[str, str]) -> None:
     page = site.open("ada@example.com", *OWNER, **OPEN)
-    paths = LISTS + singles(page, made)
+    paths = LISTS + detail_pages(page, made)
     shapes = tuple(shape.format(**made) for shape in SHAPES)
-    found = [line for path in (PREVIEW, OPERATOR, TEAM) for line in judged(page, axe, path)]
+    violations = [line for path in (PREVIEW, OPERATOR, TEAM) for line in open_and_run_axe(page, axe, path)]
     page.evaluate(BARE)
     for path in paths:
         if FULL or path.endswith(shapes):
-            found += turned(page, path)
-    assert not found, "\n".join(found)
-    outlined(page, paths)
+            violations += open_and_check_rotation(page, path)
+    assert not violations, "\n".join(violations)
+    check_outlines(page, paths)
 
 
-def outlined(page: Any, paths: list[str]) -> None:
-    """What needs no browser to be seen, of each page."""
+def check_outlines(page: Any, paths: list[str]) -> None:
+    """Check the outline of each page without rendering it."""
     pages = {path: page.request.get(path).text() for path in paths}
-    assert {path: wrong for path, html in pages.items() if (wrong := faults(html))} == {}
+    assert {path: wrong for path, html in pages.items() if (wrong := find_faults(html))} == {}
 
 
-def test_a_bad_page_is_found(site: Site, axe: str) -> None:
+def test_checker_finds_violations_on_bad_page(site: Site, axe: str) -> None:
     page = site.page(**OPEN)
     page.goto("/dashboard/sign-in")
     page.add_style_tag(content="@media (max-width: 400px) { main { width: 500px } h1 { color: #333 } }")
     page.evaluate("document.querySelector('h1').after(document.createElement('button'))")
     page.add_script_tag(url=axe)
-    found = "\n".join(judge(page))
+    violations = "\n".join(run_axe(page))
     for what in ("light critical button-name", "phone the page is 5", "phone serious color-contrast"):
-        assert what in found, found
+        assert what in violations, violations
 
 
-def test_what_only_a_form_leads_to(site: Site, axe: str, tmp_path: Path) -> None:
+def test_form_result_pages_have_no_accessibility_violations(site: Site, axe: str, tmp_path: Path) -> None:
     page = site.open("eve@example.com", *OWNER, **OPEN)
-    found = []
+    violations = []
 
     def look() -> None:
         page.add_script_tag(url=axe)
         page.evaluate(BARE)
-        found.extend(judge(page))
+        violations.extend(run_axe(page))
 
     def fill(path: str, fields: dict[str, str], button: str, answer: str = ".error", shape: bool = False) -> None:
         if not (FULL or shape):
@@ -243,7 +247,7 @@ def test_what_only_a_form_leads_to(site: Site, axe: str, tmp_path: Path) -> None
         page.locator(answer).first.wait_for()
         look()
 
-    fill(f"{TEAM}/team/new", {"Email address": "guest@example.com"}, "Invite", "text=A link for guest@example.com")
+    fill(f"{TEAM}/team/new", {"Email address": "guest@example.com"}, "Invite", "text=Link for guest@example.com")
     fill(f"{TEAM}/team/new", {"Email address": "guest@localhost"}, "Invite", shape=True)
     fill(f"{TEAM}/keys/new", {"Name": "A key"}, "Create key", ".once", shape=True)
     fill(f"{TEAM}/webhooks/new", {"Endpoint URL": "http://127.0.0.1:9/"}, "Create webhook", ".once")
@@ -256,38 +260,44 @@ def test_what_only_a_form_leads_to(site: Site, axe: str, tmp_path: Path) -> None
     page.get_by_label("File").set_input_files(file)
     page.get_by_role("button", name="Import").click()
     page.wait_for_url("**/imports/*")
-    until(lambda: page.reload() and page.get_by_role("heading", name="Import done").is_visible())
+    until(lambda: page.reload() and page.get_by_role("heading", name="Import finished").is_visible())
     if FULL:
         look()
 
     page.goto("/dashboard/account/totp")
-    page.get_by_text("Or type the secret").click()
+    page.get_by_text("Enter the secret manually").click()
     secret = page.locator("details code").inner_text().replace(" ", "")
     now = time.time_ns() // 1_000_000
-    page.get_by_label("Code").fill(code_at(base64.b32decode(secret), now // STEP_MS))
+    page.get_by_label("Code").fill(code_at(base64.b32decode(secret), now // TIME_STEP_MS))
     page.get_by_label("Your password").fill(PASSWORD)
     page.get_by_role("button", name="Turn on").click()
     page.get_by_role("heading", name="Save your recovery codes").wait_for()
     look()
     if FULL:
-        found += judged(page, axe, "/dashboard/account")
-    assert not found, "\n".join(found)
+        violations += open_and_run_axe(page, axe, "/dashboard/account")
+    assert not violations, "\n".join(violations)
 
 
-def test_those_who_are_not_let_in(site: Site, axe: str) -> None:
+def test_signed_out_and_error_pages_have_no_accessibility_violations(site: Site, axe: str) -> None:
     guest = site.page(**OPEN)
     link = site.add("new@example.com")
-    found = judged(guest, axe, "/dashboard/sign-in") + judged(guest, axe, link)
-    found += judged(guest, axe, "/docs/api/post_emails")  # which is marked in the list of pages
+    violations = open_and_run_axe(guest, axe, "/dashboard/sign-in") + open_and_run_axe(guest, axe, link)
+    violations += open_and_run_axe(
+        guest, axe, "/docs/api/post_emails"
+    )  # this page is marked as current in the navigation
     viewer = site.open("vi@example.com", "--team", "team_acme", "--role", "viewer", **OPEN)
-    found += judged(viewer, axe, f"{TEAM}/keys", 403)
-    outlined(guest, ["/dashboard/sign-in", link, "/dashboard/link/nothing", "/docs", *TURNED])
-    outlined(viewer, [TEAM, f"{TEAM}/keys", f"{TEAM}/messages/eml_nothing", OTHERS])
+    violations += open_and_run_axe(viewer, axe, f"{TEAM}/keys", 403)
+    check_outlines(guest, ["/dashboard/sign-in", link, "/dashboard/link/nothing", "/docs", *TURNED])
+    check_outlines(viewer, [TEAM, f"{TEAM}/keys", f"{TEAM}/messages/eml_nothing", OTHERS])
     assert "past its quota" not in viewer.request.get(OTHERS).text(), "a team's name is for its people"
     if FULL:
         for path in TURNED:
-            found += turned(guest, path, 404 if path.endswith("nothing") else 200)
-        found += judged(guest, axe, "/docs") + judged(guest, axe, "/dashboard/link/nothing", 404)
-        found += judged(viewer, axe, TEAM) + turned(viewer, f"{TEAM}/messages/eml_nothing", 404)
-        found += judged(viewer, axe, OTHERS, 404)
-    assert not found, "\n".join(found)
+            violations += open_and_check_rotation(guest, path, 404 if path.endswith("nothing") else 200)
+        violations += open_and_run_axe(guest, axe, "/docs") + open_and_run_axe(
+            guest, axe, "/dashboard/link/nothing", 404
+        )
+        violations += open_and_run_axe(viewer, axe, TEAM) + open_and_check_rotation(
+            viewer, f"{TEAM}/messages/eml_nothing", 404
+        )
+        violations += open_and_run_axe(viewer, axe, OTHERS, 404)
+    assert not violations, "\n".join(violations)

@@ -1,11 +1,11 @@
-"""What the overview calls attention to, without a browser."""
+"""Alerts on the overview, without a browser."""
 
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from heliograph.dashboard.alerts import Concern, notices, of_channels, of_instance, of_team
+from heliograph.dashboard.alerts import Alert, channel_alerts, instance_alerts, page_alerts, team_alerts
 from heliograph.domain.accounts.idp_groups import OPERATOR, READ_ONLY
 from heliograph.domain.delivery.circuit import Circuit
 from heliograph.domain.mail.reputation import Reputation
@@ -18,21 +18,21 @@ DOMAIN = Domain(id="dom_1", team="team_1", name="a.test", brand="A", verified=Tr
 HOOK = Webhook(id="wh_1", team="team_1", url="https://a.test/hook", secret="")
 
 
-def concerns(role: str = "", account: dict[str, Any] | None = None, **changed: Any) -> list[Concern]:
-    """Of a team that is well but for these changes; its webhook wh_2 fails."""
+def team_alerts_for(role: str = "", account: dict[str, Any] | None = None, **changed: Any) -> list[Alert]:
+    """Return the alerts of a healthy team with these changes; deliveries to its webhook wh_2 fail."""
     record = {name: changed.pop(name) for name in list(changed) if name in TeamRecord.__struct_fields__}
-    own: dict[str, Any] = {"ref": 1, "id": "team_1", "name": "T", "mode": "live"} | record
-    well: dict[str, Any] = {"record": TeamRecord(**own), "domains": {"a.test": DOMAIN}}
+    fields: dict[str, Any] = {"ref": 1, "id": "team_1", "name": "T", "mode": "live"} | record
+    is_healthy: dict[str, Any] = {"record": TeamRecord(**fields), "domains": {"a.test": DOMAIN}}
     reputation = changed.pop("reputation", None)
-    team = Team(**well | changed)
+    team = Team(**is_healthy | changed)
     money: dict[str, Any] = {"team": 1, "available": 5_000_000, "held": 0, "month": "2027-01", "used": 9_999}
-    return list(of_team(team, reputation, Account(**money | (account or {})), {"wh_2": 5}, NOW, role))
+    return list(team_alerts(team, reputation, Account(**money | (account or {})), {"wh_2": 5}, NOW, role))
 
 
-def test_all_is_well() -> None:
-    assert concerns(webhooks=(HOOK, replace(HOOK, id="wh_3", enabled=False))) == []  # switched off by somebody
-    assert concerns(account={"used": 10_000, "month": "2026-12"}) == []  # last month's
-    assert list(of_instance(Setup(), [], OPERATOR)) == []
+def test_healthy_instance_has_no_alerts() -> None:
+    assert team_alerts_for(webhooks=(HOOK, replace(HOOK, id="wh_3", enabled=False))) == []  # disabled by a user
+    assert team_alerts_for(account={"used": 10_000, "month": "2026-12"}) == []  # last month's
+    assert list(instance_alerts(Setup(), [], OPERATOR)) == []
 
 
 @pytest.mark.parametrize(
@@ -52,30 +52,30 @@ def test_all_is_well() -> None:
         ({"reputation": Reputation(team="team_1", state="paused", since=0)}, "paused", "/messages?status=bounced"),
     ],
 )
-def test_one_concern_and_its_mend(given: dict[str, Any], word: str, to: str) -> None:
-    (found,) = concerns(**given)
-    assert (found.word, found.to) == (word, to)
+def test_team_problem_gives_one_alert_with_link(given: dict[str, Any], word: str, to: str) -> None:
+    (alert,) = team_alerts_for(**given)
+    assert (alert.status, alert.link) == (word, to)
 
 
-def test_what_operators_see() -> None:
+def test_instance_alerts_link_operators_to_the_fix() -> None:
     circuit = Circuit(id="sim-sms", since=0, until=5, reason="no answer in time")
     setup = Setup(platform=Platform(paused=True, paused_reason="restored"))
-    paused, open_ = of_instance(setup, [circuit], OPERATOR)
-    assert paused.to == "/dashboard/operator/queues"
-    assert open_.to == "/dashboard/operator/carriers"
+    paused, open_ = instance_alerts(setup, [circuit], OPERATOR)
+    assert paused.link == "/dashboard/operator/queues"
+    assert open_.link == "/dashboard/operator/carriers"
     assert "no answer in time" in open_.text
     assert "restored" in paused.text
-    (told,) = of_instance(setup, [circuit], "")
-    assert (told.word, told.to) == ("paused", "/messages?status=queued")
-    assert "restored" not in told.text
+    (alert,) = instance_alerts(setup, [circuit], "")
+    assert (alert.status, alert.link) == ("paused", "/messages?status=queued")
+    assert "restored" not in alert.text
 
 
-def test_simulated_channels_and_their_cure() -> None:
-    (told,) = of_channels(Setup(), OPERATOR)
-    assert told.text.startswith("Email, SMS and WhatsApp are simulated:")
-    assert told.to == "/dashboard/operator/carriers/new"
-    assert [one.to for one in of_channels(Setup(), READ_ONLY)] == ["/dashboard/operator/carriers"]
-    assert [one.to for one in of_channels(Setup(), "")] == ["/inbox"]
+def test_simulated_channel_alert_links_by_role() -> None:
+    (alert,) = channel_alerts(Setup(), OPERATOR)
+    assert alert.text.startswith("Email, SMS and WhatsApp are simulated:")
+    assert alert.link == "/dashboard/operator/carriers/new"
+    assert [item.link for item in channel_alerts(Setup(), READ_ONLY)] == ["/dashboard/operator/carriers"]
+    assert [item.link for item in channel_alerts(Setup(), "")] == ["/inbox"]
 
 
 @pytest.mark.parametrize(
@@ -83,18 +83,18 @@ def test_simulated_channels_and_their_cure() -> None:
     [
         ({}, {}, 5_000_000, ["simulated"]),
         ({}, {"verified": False}, 5_000_000, ["simulated", "unverified"]),
-        ({}, {"approved": False}, 5_000_000, ["simulated"]),  # said on the overview: nobody here can mend it
+        ({}, {"approved": False}, 5_000_000, ["simulated"]),  # only on the overview: the team cannot fix it
         ({}, {}, 1, ["simulated", "low"]),
         ({"suspended": True}, {}, 5_000_000, ["simulated", "suspended"]),
     ],
 )
-def test_what_every_page_of_the_team_says(
+def test_page_alerts_shown_on_every_team_page(
     record: dict[str, Any], domain: dict[str, Any], available: int, words: list[str]
 ) -> None:
-    own = TeamRecord(ref=1, id="team_1", name="T", mode="live", **record)
-    team = Team(record=own, domains={"a.test": replace(DOMAIN, **domain)})
+    record_of_team = TeamRecord(ref=1, id="team_1", name="T", mode="live", **record)
+    team = Team(record=record_of_team, domains={"a.test": replace(DOMAIN, **domain)})
     account = Account(team=1, available=available, held=0, month="2027-01", used=0)
-    assert [one.word for one in notices(Setup(), team, account, NOW, "")] == words
+    assert [item.status for item in page_alerts(Setup(), team, account, NOW, "")] == words
     paused = Setup(platform=Platform(paused=True))
-    assert [one.word for one in notices(paused, team, account, NOW, OPERATOR)] == ["paused", *words]
-    assert [one.word for one in notices(paused, None, None, NOW, OPERATOR)] == ["paused"]  # an operator's page
+    assert [item.status for item in page_alerts(paused, team, account, NOW, OPERATOR)] == ["paused", *words]
+    assert [item.status for item in page_alerts(paused, None, None, NOW, OPERATOR)] == ["paused"]  # on an operator page

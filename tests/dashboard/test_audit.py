@@ -1,4 +1,4 @@
-"""The audit log: every change with who and from where, by pages, and as CSV."""
+"""The audit log: actor, address and text of every change, paging, and CSV export."""
 
 import csv
 import io
@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from heliograph.dashboard.audit_texts import AREAS
-from heliograph.dashboard.csv_rows import csv_lines
+from heliograph.dashboard.csv_rows import encode_csv
 from heliograph.domain.audit.actor import COMMAND_LINE, Actor
-from heliograph.domain.events import TYPES
+from heliograph.domain.events import EVENT_TYPES
 from heliograph.domain.setup.records import Key, TeamRecord
 from heliograph.storage import audit
 from heliograph.storage.store import Store
 from tests.dashboard.conftest import Shoot, Site, sync_api
-from tests.dashboard.inside import Pages, set_up
+from tests.dashboard.inside import Pages, write_records
 from tests.manage.changes import CHANGES
 from tests.people import PASSWORD
 from tests.storage.test_idempotency import make_context
@@ -26,7 +26,7 @@ SOURCE = Path(__file__).parents[2] / "src" / "heliograph"
 AUDIT = "/dashboard/teams/team_acme/audit"
 
 
-def test_changes_are_read_by_pages_and_exported(site: Site, shoot: Shoot) -> None:
+def test_team_audit_log_is_paged_and_exported(site: Site, shoot: Shoot) -> None:
     page = site.open(
         "keeper@example.com", "--team", "team_acme", "--role", "owner", path="/dashboard/teams/team_acme/team"
     )
@@ -58,7 +58,7 @@ def test_changes_are_read_by_pages_and_exported(site: Site, shoot: Shoot) -> Non
     assert page.goto("/dashboard/operator/audit").status == 403
 
 
-def test_the_whole_log_is_for_operators(site: Site, shoot: Shoot) -> None:
+def test_instance_audit_log_is_shown_to_operators(site: Site, shoot: Shoot) -> None:
     page = site.page()
     page.request.post(site.add("all@example.com", "--operator"), form={"password": PASSWORD})
     page.goto("/dashboard/operator/audit")
@@ -66,21 +66,21 @@ def test_the_whole_log_is_for_operators(site: Site, shoot: Shoot) -> None:
     shoot(page, "operator-audit")
 
 
-def test_a_cell_is_no_formula() -> None:
-    assert csv_lines([("=1+1", "a,b"), ("+1415", "-")]) == b'"\'=1+1","a,b"\r\n"\'+1415","\'-"\r\n'
+def test_csv_export_quotes_formula_cells() -> None:
+    assert encode_csv([("=1+1", "a,b"), ("+1415", "-")]) == b'"\'=1+1","a,b"\r\n"\'+1415","\'-"\r\n'
 
 
 @pytest.mark.parametrize("cell", [*"=+-@;\t\r\n＝＋－＠", " =1", "\u200b=1", "\ufeff =1"])
-def test_what_begins_like_a_formula_is_marked(cell: str) -> None:
-    (row,) = csv.reader(io.StringIO(csv_lines([(cell, "-1.5", "a-b=1")]).decode(), newline=""))
+def test_csv_cell_starting_like_formula_gets_apostrophe(cell: str) -> None:
+    (row,) = csv.reader(io.StringIO(encode_csv([(cell, "-1.5", "a-b=1")]).decode(), newline=""))
     assert row == [f"'{cell}", "-1.5", "a-b=1"]
 
 
 @pytest.mark.parametrize("separator", [*";\t,|%\n\r", "; ", ";\u200b", ';"'])
-def test_no_separator_makes_a_cell_a_formula(separator: str) -> None:
-    """A spreadsheet that separates by another character than ours takes our quotes for text."""
+def test_csv_cell_is_no_formula_with_any_separator(separator: str) -> None:
+    """A spreadsheet with another separator treats our quotes as text."""
     first, rest = separator[0], separator[1:]
-    (row,) = csv.reader(io.StringIO(csv_lines([(f"a{separator}=1+1;b", f"{separator}=1")]).decode(), newline=""))
+    (row,) = csv.reader(io.StringIO(encode_csv([(f"a{separator}=1+1;b", f"{separator}=1")]).decode(), newline=""))
     assert row == [f"a{first}'{rest}=1+1;b", f"'{first}'{rest}=1"]
 
 
@@ -91,14 +91,14 @@ def test_no_separator_makes_a_cell_a_formula(separator: str) -> None:
 async def pages(store: Store, clock: Any) -> Pages:
     record = TeamRecord(ref=1, id="team_acme", name="Acme")
     key = Key(id="key_1", team=record.id, name="Shop", hash="x")
-    await set_up(store, ("team", record.id, record, record.id), ("key", key.id, key, record.id))
+    await write_records(store, ("team", record.id, record, record.id), ("key", key.id, key, record.id))
     actor, by_key = Actor(kind="person", id="usr_9", address="192.0.2.1"), Actor(kind="key", id="key_1")
     day = 86_400_000
     for entry in (
-        COMMAND_LINE.did(1 * day, "team.create", "team_acme", team="team_acme"),
-        actor.did(2 * day, "key.create", "Shop", "key_1", team="team_acme"),
-        by_key.did(3 * day, "suppression.import", "imp_1", "3 lines", team="team_acme"),
-        actor.did(4 * day, "carrier.unheard_of", "relay"),
+        COMMAND_LINE.audit_entry(1 * day, "team.create", "team_acme", team="team_acme"),
+        actor.audit_entry(2 * day, "key.create", "Shop", "key_1", team="team_acme"),
+        by_key.audit_entry(3 * day, "suppression.import", "imp_1", "3 lines", team="team_acme"),
+        actor.audit_entry(4 * day, "carrier.unheard_of", "relay"),
     ):
         await store.audit.add(entry)
     return Pages(make_context(store, clock))
@@ -119,7 +119,7 @@ async def pages(store: Store, clock: Any) -> Pages:
     ],
 )
 @pytest.mark.both_databases
-async def test_filters_of_page_and_file(pages: Pages, query: str, shown: list[str]) -> None:
+async def test_audit_filters_apply_to_page_and_export(pages: Pages, query: str, shown: list[str]) -> None:
     page = await pages.get(f"/dashboard/teams/team_acme/audit{query}")
     rows = page.html.partition("<tbody>")[2]
     titles = [words for words in ("Suppressions imported", "API key created", "Team created") if words in rows]
@@ -130,41 +130,41 @@ async def test_filters_of_page_and_file(pages: Pages, query: str, shown: list[st
 
 @pytest.mark.anyio
 @pytest.mark.both_databases
-async def test_names_and_links_instead_of_ids(pages: Pages) -> None:
+async def test_audit_entries_show_names_and_links(pages: Pages) -> None:
     page = await pages.get("/dashboard/teams/team_acme/audit")
     assert 'href="/dashboard/teams/team_acme/keys/key_1">Shop</a>' in page.html
-    assert "API key Shop" in page.text  # who imported
-    whole = await pages.get("/dashboard/operator/audit", "operator")
-    assert "Carrier: unheard of" in whole.text  # without a row, still in words
+    assert "API key Shop" in page.text  # the importing user
+    response = await pages.get("/dashboard/operator/audit", "operator")
+    assert "Carrier: unheard of" in response.text  # an unknown action is still spelled out
     wrong = await pages.get("/dashboard/teams/team_acme/audit?from=never")
-    assert wrong.status == 400 and "Give a day" in wrong.text
-    file = await pages.get("/dashboard/teams/team_acme/audit.csv?from=never&by=usr_9")  # not a file of everything
+    assert wrong.status == 400 and "Enter a date" in wrong.text
+    file = await pages.get("/dashboard/teams/team_acme/audit.csv?from=never&by=usr_9")  # not an unfiltered file
     assert (file.status, file.headers["location"]) == (303, "/dashboard/teams/team_acme/audit?by=usr_9&from=never")
 
 
 @pytest.mark.anyio
-async def test_a_walk_that_ends_says_so_and_goes_on(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit, "WALK", 1)
+async def test_audit_search_over_scan_limit_is_marked_incomplete(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit, "SCAN_MAX", 1)
     page = await pages.get("/dashboard/teams/team_acme/audit?action=team.create")
-    assert "Look further back" in page.text
+    assert "Search older entries" in page.text
     file = (await pages.get("/dashboard/teams/team_acme/audit.csv?action=team.create")).html
-    assert "team.create" in file  # the file has all of them
+    assert "team.create" in file  # the file contains all entries
 
 
-OTHERS = {"secret.new", "secret.old", "template.id", "template.variables"}  # files and fields, written like actions
+OTHERS = {"secret.new", "secret.old", "template.id", "template.variables"}  # names that look like actions
 
 
-def written_actions() -> set[str]:
-    """What the code writes like an action: all of it in `manage`, elsewhere what begins like a known one."""
-    found = set()
+def find_actions_in_code() -> set[str]:
+    """Return the audit actions in the code: all such strings in `manage`, elsewhere those of a known area."""
+    actions = set()
     for path in SOURCE.rglob("*.py"):
         if path.parent.name != "formats":
             quoted = re.findall(r'"(([a-z_]+)\.(?!html")[a-z_]+)"', path.read_text())
-            found |= {text for text, area in quoted if path.parent.name == "manage" or area in AREAS}
-    return found - set(TYPES) - OTHERS
+            actions |= {text for text, area in quoted if path.parent.name == "manage" or area in AREAS}
+    return actions - set(EVENT_TYPES) - OTHERS
 
 
-@pytest.mark.parametrize("action", sorted({change.action for change in CHANGES} | written_actions()))
-def test_every_change_has_words(action: str) -> None:
+@pytest.mark.parametrize("action", sorted({change.action for change in CHANGES} | find_actions_in_code()))
+def test_every_audit_action_has_text(action: str) -> None:
     area, _, verb = action.partition(".")
     assert verb in AREAS[area][1] or f"{verb}_" in AREAS[area][1]

@@ -1,11 +1,11 @@
-"""Carriers set up, tried, put in order and removed in the dashboard, on a desk and on a phone."""
+"""Carriers are set up, tested, ordered and removed in the dashboard, at desktop and phone width."""
 
 import re
 
 import pytest
 
 from tests.api.sends import SMS
-from tests.dashboard.conftest import Shoot, Site, fits, sync_api
+from tests.dashboard.conftest import Shoot, Site, assert_fits, sync_api
 from tests.journeys.smtp_sink import Sink
 from tests.service import until
 
@@ -13,12 +13,12 @@ expect = sync_api.expect
 HERE = "/dashboard/operator/carriers"
 
 
-def test_a_relay_is_added_tried_changed_and_removed(site: Site, shoot: Shoot) -> None:
+def test_relay_carrier_is_added_tested_changed_and_removed(site: Site, shoot: Shoot) -> None:
     page = site.open("ada@example.com", "--operator", path=HERE)
     expect(page.get_by_text("Email and WhatsApp are simulated")).to_be_visible()
-    fits(page, shoot, "carriers")
+    assert_fits(page, shoot, "carriers")
     page.get_by_role("link", name="Set up Email").click()
-    fits(page, shoot, "carrier-new")
+    assert_fits(page, shoot, "carrier-new")
     page.get_by_role("link", name="SMTP relay").click()
     expect(page.get_by_label("Host")).to_be_focused()
     page.get_by_label("Host").fill("127.0.0.1")
@@ -29,7 +29,7 @@ def test_a_relay_is_added_tried_changed_and_removed(site: Site, shoot: Shoot) ->
     page.get_by_role("button", name="Test and add").click()
     expect(page.get_by_role("alert")).to_contain_text("whole number")
     assert "open sesame" not in page.content()
-    fits(page, shoot, "carrier-wrong")
+    assert_fits(page, shoot, "carrier-wrong")
     with Sink() as sink:
         page.get_by_label("Port").fill(str(sink.port))
         page.get_by_label("Username").fill("")
@@ -41,34 +41,34 @@ def test_a_relay_is_added_tried_changed_and_removed(site: Site, shoot: Shoot) ->
         page.get_by_label("Send a test message to").fill("nobody")
         page.evaluate("document.querySelector('[name=address]').type = 'text'")
         page.get_by_role("button", name="Send test").click()
-        expect(page.get_by_role("alert")).to_contain_text("Type an email address")
+        expect(page.get_by_role("alert")).to_contain_text("Enter an email address")
         page.get_by_label("Send a test message to").fill("ada@example.com")
         page.get_by_role("button", name="Send test").click()
-        expect(page.locator("main .box.good")).to_contain_text("2.0.0 taken")  # the other side's words
+        expect(page.locator("main .box.good")).to_contain_text("2.0.0 taken")  # the peer's reply
         assert sink.mails[0][1] == ["ada@example.com"]
-    fits(page, shoot, "carrier")
+    assert_fits(page, shoot, "carrier")
     page.get_by_role("button", name="Send test").click()
     expect(page.locator("main .box.wait")).to_contain_text(re.compile("refused|connect", re.I))
-    fits(page, shoot, "carrier-refused")
+    assert_fits(page, shoot, "carrier-refused")
     page.get_by_role("link", name="Edit").click()
     expect(page.get_by_label("Host")).to_have_value("127.0.0.1")
     page.get_by_label(re.compile("^Password")).fill("open sesame")
     page.get_by_label("Username").fill("ada")
     page.get_by_role("button", name="Save").click()
-    expect(page.locator("dl.facts").first).to_contain_text("saved, never shown")
+    expect(page.locator("dl.facts").first).to_contain_text("saved, not shown")
     page.get_by_role("link", name="Edit").click()
     assert "open sesame" not in page.content()
-    expect(page.get_by_text("Leave it empty to keep it.")).to_be_visible()
-    fits(page, shoot, "carrier-edit")
+    expect(page.get_by_text("Leave empty to keep the current value.")).to_be_visible()
+    assert_fits(page, shoot, "carrier-edit")
     page.goto(f"{HERE}/relay")
     page.get_by_role("button", name="Remove carrier").click()
     expect(page.get_by_text("Email and WhatsApp are simulated")).to_be_visible()
 
 
 @pytest.mark.in_full
-def test_order_switch_and_what_a_file_says(site: Site, shoot: Shoot) -> None:
+def test_carriers_are_reordered_disabled_and_file_carriers_marked(site: Site, shoot: Shoot) -> None:
     page = site.open("carla@example.com", "--operator", path=f"{HERE}/sim-sms")
-    expect(page.get_by_text("This carrier is in a setup file")).to_be_visible()
+    expect(page.get_by_text("This carrier comes from a setup file")).to_be_visible()
     page.get_by_label("Send a test message to").fill("+447400123456")
     page.get_by_role("button", name="Send test").click()
     expect(page.locator("main [role=status]")).to_contain_text("sim-sms accepted the test for +447400123456")
@@ -87,16 +87,16 @@ def test_order_switch_and_what_a_file_says(site: Site, shoot: Shoot) -> None:
     page.get_by_text("As a table").click()
     expect(page.locator("details.behind tbody tr")).to_have_count(60)
     shoot(page, "carrier-used")
-    assert "last hour: 1 taken, 0 refused, 0 put off" in site.service.run("carriers").stdout
+    assert "last hour: 1 accepted, 0 rejected, 0 deferred" in site.service.run("carriers").stdout
     page.goto(f"{HERE}/new?kind=sms-simulator")
     page.get_by_role("button", name="Add without a test").click()
     page.goto(HERE)
     first = page.locator("#sms tbody tr").first
     expect(first).to_contain_text("sim-sms")
-    page.get_by_role("button", name="Ask simulator earlier").click()
+    page.get_by_role("button", name="Try simulator earlier").click()
     expect(first).to_contain_text("simulator")
     shoot(page, "carriers-order")
-    expect(page.get_by_role("button", name="Ask simulator earlier")).to_be_disabled()
+    expect(page.get_by_role("button", name="Try simulator earlier")).to_be_disabled()
     page.goto(f"{HERE}/simulator")
     page.get_by_role("button", name="Remove carrier").click()
     expect(page.locator("#sms tbody tr")).to_have_count(1)

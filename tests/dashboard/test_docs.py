@@ -1,4 +1,4 @@
-"""/docs in a browser: found, chosen and read, wide and on a phone, with and without the script."""
+"""/docs in a browser: navigation and search, at desktop and phone width, with and without JavaScript."""
 
 from typing import Any
 
@@ -15,20 +15,20 @@ def is_wide(page: Any) -> bool:
     return bool(page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth"))
 
 
-def test_somebody_finds_an_endpoint_and_its_errors(site: Site) -> None:
+def test_docs_navigation_leads_to_endpoint_and_errors(site: Site) -> None:
     page = site.page()
     page.goto(f"{site.url}/docs")
     page.get_by_label("Search the docs").press_sequentially("send an sms")
     entries = page.locator(".places a:visible")
-    expect(entries).to_have_count(1)  # as it is typed
+    expect(entries).to_have_count(1)  # while the user types
     entries.click()
     page.wait_for_url("**/docs/api/post_sms")
     expect(page.locator(".of-curl pre")).to_be_visible()
     page.get_by_role("radio", name="Node").check(force=True)
     expect(page.locator(".of-node pre")).to_contain_text("await fetch(")
     expect(page.locator(".of-curl pre")).to_be_hidden()
-    request, answer = (page.locator(place).bounding_box() for place in (".fields >> nth=0", ".docs-beside"))
-    assert answer["x"] > request["x"] + request["width"]  # beside each other
+    request, response = (page.locator(place).bounding_box() for place in (".fields >> nth=0", ".docs-beside"))
+    assert response["x"] > request["x"] + request["width"]  # beside each other
     page.get_by_role("link", name="invalid_phone").click()
     page.wait_for_url("**/docs/errors/invalid_phone")
     expect(page.get_by_role("heading", name="What to do")).to_be_visible()
@@ -36,21 +36,21 @@ def test_somebody_finds_an_endpoint_and_its_errors(site: Site) -> None:
     page.wait_for_url("**/dashboard/**")
 
 
-def test_examples_are_filled_in_for_whoever_is_signed_in(site: Site) -> None:
+def test_docs_examples_use_data_of_signed_in_team(site: Site) -> None:
     path = "/dashboard/teams/team_acme/start"
     page = site.open("reader@acme.test", "--team", "team_acme", "--role", "developer", path=path)
     page.goto(f"{site.url}/docs/api/post_emails")
     expect(page.locator(".of-curl code")).to_contain_text('"from": "hello@acme.test",')
-    expect(page.locator("[data-own]")).to_contain_text("Filled in for Acme")
+    expect(page.locator("[data-own]")).to_contain_text("Example for Acme")
     expect(page.locator(".docs-beside")).to_contain_text('"hello@acme.test"')
-    expect(page.locator(".docs-beside")).not_to_contain_text("hello@demo.test")  # nor does the response have another
+    expect(page.locator(".docs-beside")).not_to_contain_text("hello@demo.test")  # and the response has no other one
     page.context.clear_cookies()
     page.reload()
     expect(page.locator(".of-curl code")).to_contain_text("delivered@simulator.test")
     assert "hello@acme.test" not in page.content()
 
 
-def test_a_search_works_without_the_script(site: Site) -> None:
+def test_docs_search_works_without_javascript(site: Site) -> None:
     page = site.page(java_script_enabled=False)
     page.goto(f"{site.url}/docs")
     page.get_by_label("Search the docs").fill("signature")
@@ -60,13 +60,13 @@ def test_a_search_works_without_the_script(site: Site) -> None:
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_a_page_fits_a_phone(site: Site, path: str) -> None:
+def test_docs_page_fits_phone_width(site: Site, path: str) -> None:
     page = site.page(viewport=PHONE)
     page.goto(f"{site.url}/docs{path}")
     assert not is_wide(page)
 
 
-def test_a_phone_has_a_menu(site: Site) -> None:
+def test_docs_on_phone_have_a_menu(site: Site) -> None:
     page = site.page(viewport=PHONE)
     page.goto(f"{site.url}/docs")
     expect(page.locator(".places")).to_be_hidden()

@@ -1,4 +1,4 @@
-"""Erasing an address in the dashboard: asked back, done by an owner, shown on the list without the address."""
+"""Erasing an address in the dashboard: confirmation, owners only, and an audit entry without the address."""
 
 import pytest
 
@@ -11,7 +11,7 @@ BODY = {"from": "hi@acme.test", "to": ADDRESS, "subject": "Hi", "text": "Hi"}
 expect = sync_api.expect
 
 
-def test_an_owner_erases_an_address(site: Site, shoot: Shoot) -> None:
+def test_owner_erases_address(site: Site, shoot: Shoot) -> None:
     id_ = site.service.post("/v1/emails", BODY).json["id"]
     until(lambda: site.service.get(f"/v1/suppressions/{ADDRESS}").status == 200)
     page = site.open("forgets@example.com", "--team", "team_acme", "--role", "owner", path=HERE)
@@ -22,12 +22,12 @@ def test_an_owner_erases_an_address(site: Site, shoot: Shoot) -> None:
     expect(page.get_by_label("Email address or phone number")).to_have_value("nobody")
     page.get_by_label("Email address or phone number").fill(ADDRESS)
     page.get_by_role("button", name="Continue").click()
-    expect(page.get_by_text("This cannot be undone.")).to_be_visible()
+    expect(page.get_by_text("This can't be undone.")).to_be_visible()
     assert ADDRESS not in page.url
     shoot(page, "erase-question")
-    assert site.service.get(f"/v1/suppressions/{ADDRESS}").json["email"] == ADDRESS  # nothing has happened yet
+    assert site.service.get(f"/v1/suppressions/{ADDRESS}").json["email"] == ADDRESS  # nothing is erased yet
     page.get_by_role("button", name="Erase permanently").click()
-    expect(page.locator(".flash")).to_contain_text("It is erased. Messages that named it: 1.")
+    expect(page.locator(".flash")).to_contain_text("Address erased. Messages affected: 1.")
     expect(page.locator("tbody tr", has_text="erased address")).to_contain_text("Bounce")
     expect(page.get_by_text(ADDRESS)).to_have_count(0)
     shoot(page, "erase-list")
@@ -39,7 +39,7 @@ def test_an_owner_erases_an_address(site: Site, shoot: Shoot) -> None:
     assert site.service.post("/v1/emails", BODY).code == "recipient_suppressed"
 
 
-def test_what_moves_is_refused_beside_the_field(site: Site) -> None:
+def test_erasing_address_with_queued_message_is_refused(site: Site) -> None:
     site.service.run("pause")
     try:
         until(lambda: site.service.post("/v1/emails", BODY | {"to": "waits@example.com"}).json["status"] == "queued")
@@ -47,13 +47,13 @@ def test_what_moves_is_refused_beside_the_field(site: Site) -> None:
         page.get_by_label("Email address or phone number").fill("waits@example.com")
         page.get_by_role("button", name="Continue").click()
         page.get_by_role("button", name="Erase permanently").click()
-        expect(page.get_by_role("alert")).to_contain_text("has not ended yet")
+        expect(page.get_by_role("alert")).to_contain_text("still in progress")
     finally:
         site.service.run("resume")
 
 
 @pytest.mark.parametrize("role", ["viewer", "developer"])
-def test_others_may_not(site: Site, role: str) -> None:
+def test_erase_page_for_non_owner_returns_403(site: Site, role: str) -> None:
     page = site.open(f"{role}.e@example.com", "--team", "team_acme", "--role", role, path=HERE)
     expect(page.get_by_role("link", name="Erase an address")).to_have_count(0)
     form = {"csrf": page.locator("input[name=csrf]").first.get_attribute("value"), "address": ADDRESS, "sure": "yes"}

@@ -1,8 +1,8 @@
-"""Pictures of the mails of examples/templates in a browser, coarse enough for the fonts of any machine.
+"""Screenshots of the mails of examples/templates, compared coarsely so that fonts of any machine pass.
 
-Each is cut into fields and compared by their light. That proves where the card stands and how wide it is, on which side
-text, figures and buttons begin, and that dark is dark; not the shapes of letters.
-`python -m tests.dashboard.test_example_pictures` writes them anew.
+Each is divided into fields whose luminance is compared. This checks the position and width of the card, on which side
+text, figures and buttons begin, and dark mode; not the shapes of letters.
+`python -m tests.dashboard.test_example_pictures` updates the expected values.
 """
 
 import json
@@ -13,13 +13,13 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from tests.dashboard.conftest import CHROMIUM, Tabs, sync_api
-from tests.domain.test_template_examples import TEMPLATES, written
+from tests.dashboard.conftest import CHROMIUM, TabPool, sync_api
+from tests.domain.test_template_examples import TEMPLATES, rendered
 
 GOLDEN = Path(__file__).parent / "example_pictures.json"
 SIZE = {"width": 620, "height": 480}
 COLUMNS, ROWS = 20, 12
-NEAR = 3.5  # of 255: how far the fields of two pictures are apart on average, whatever the fonts
+NEAR = 3.5  # maximum average luminance difference of two pictures' fields, out of 255
 RECEIPT = "tpl_shop_receipt"
 KINDS = [*product(TEMPLATES, ("en", "ar"), ("light",)), *product((RECEIPT,), ("en", "ar"), ("dark",))]
 LIGHT = f"""async picture => {{
@@ -34,40 +34,46 @@ LIGHT = f"""async picture => {{
 }}"""
 
 
-def seen(page: Any, id_: str, locale: str, scheme: str) -> str:
-    """Return the light of the picture's fields, as hexadecimal digits."""
+def read_luminance(page: Any, id_: str, locale: str, scheme: str) -> str:
+    """Return the luminance of the picture's fields, as hexadecimal digits."""
     page.emulate_media(color_scheme=scheme)
-    page.set_content(written(id_, locale).html)
+    page.set_content(rendered(id_, locale).html)
     picture = b64encode(page.screenshot()).decode()
     return bytes(page.evaluate(LIGHT, f"data:image/png;base64,{picture}")).hex()
 
 
-def apart(one: str, other: str) -> float:
+def difference(one: str, other: str) -> float:
     pairs = zip(bytes.fromhex(one), bytes.fromhex(other), strict=True)
     return fmean(abs(a - b) for a, b in pairs)
 
 
-def key(kind: Sequence[str]) -> str:
+def picture_key(kind: Sequence[str]) -> str:
     return " ".join(kind)
 
 
-def test_they_look_as_they_did(tabs: Tabs) -> None:
+def test_example_previews_match_golden_pictures(tabs: TabPool) -> None:
     golden: dict[str, str] = json.loads(GOLDEN.read_text())
-    page = tabs.take(viewport=SIZE)
+    page = tabs.acquire(viewport=SIZE)
     try:
-        assert {key(one): far for one in KINDS if (far := apart(seen(page, *one), golden[key(one)])) > NEAR} == {}
+        assert {
+            picture_key(item): far
+            for item in KINDS
+            if (far := difference(read_luminance(page, *item), golden[picture_key(item)])) > NEAR
+        } == {}
     finally:
-        tabs.give_back()
+        tabs.release()
 
 
-def test_the_pictures_tell_the_sides_and_the_schemes_apart() -> None:
+def test_golden_pictures_differ_by_direction_and_color_scheme() -> None:
     golden: dict[str, str] = json.loads(GOLDEN.read_text())
-    assert all(apart(golden[f"{id_} en light"], golden[f"{id_} ar light"]) > NEAR for id_ in TEMPLATES)
-    assert all(apart(golden[f"{RECEIPT} {of} light"], golden[f"{RECEIPT} {of} dark"]) > NEAR for of in ("en", "ar"))
+    assert all(difference(golden[f"{id_} en light"], golden[f"{id_} ar light"]) > NEAR for id_ in TEMPLATES)
+    assert all(
+        difference(golden[f"{RECEIPT} {of} light"], golden[f"{RECEIPT} {of} dark"]) > NEAR for of in ("en", "ar")
+    )
 
 
 if __name__ == "__main__":
     with sync_api.sync_playwright() as playwright:
         page = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"]).new_page(viewport=SIZE)
-        pictures = {key(one): seen(page, *one) for one in KINDS}
+        pictures = {picture_key(one): read_luminance(page, *one) for one in KINDS}
     GOLDEN.write_text(json.dumps(pictures, indent=1) + "\n")

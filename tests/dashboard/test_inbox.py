@@ -1,4 +1,4 @@
-"""The test inbox: what simulators delivered, rendered, searched, looked into, deleted; codes for the sandbox."""
+"""The test inbox: rendering, search, inspection and deletion of simulated messages; codes of the sandbox."""
 
 import re
 from email import message_from_string
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.dashboard.conftest import Shoot, Site, fits, sync_api
+from tests.dashboard.conftest import Shoot, Site, assert_fits, sync_api
 from tests.service import until
 
 expect = sync_api.expect
@@ -18,10 +18,10 @@ HTML = '<h1 id="hi">Hello</h1><script>document.title = "run"</script><img src="h
 @pytest.fixture
 def send(site: Site) -> Any:
     def post(path: str, body: dict[str, Any], key: str = "ACME") -> str:
-        """Send, and wait until it was delivered."""
-        answer = site.service.post(f"/v1{path}", body, key=key)
-        assert answer.status == 202, answer.raw
-        id_: str = answer.json["id"]
+        """Send a message and wait until it is delivered."""
+        response = site.service.post(f"/v1{path}", body, key=key)
+        assert response.status == 202, response.raw
+        id_: str = response.json["id"]
         if path != "/verify":
             until(lambda: site.service.get(f"/v1{path}/{id_}", key=key).json["status"] in ("delivered", "read"))
         return id_
@@ -29,7 +29,7 @@ def send(site: Site) -> Any:
     return post
 
 
-def mail(subject: str, to: str = "delivered@simulator.test", **more: Any) -> dict[str, Any]:
+def mail_request(subject: str, to: str = "delivered@simulator.test", **more: Any) -> dict[str, Any]:
     return {"from": "hi@acme.test", "to": to, "subject": subject, "html": HTML, "text": "Hello in text"} | more
 
 
@@ -39,16 +39,16 @@ FILES = [
 ]
 
 
-def test_mails_are_listed_searched_and_looked_at(site: Site, send: Any, shoot: Shoot) -> None:
+def test_inbox_mails_are_listed_searched_and_opened(site: Site, send: Any, shoot: Shoot) -> None:
     subject = "Grüße & <b>Welt</b>"
     html = HTML + '<p style="display:flex">Your code is 493028</p><a href="https://acme.com/in?a=1&amp;b=2">in</a>'
-    id_ = send("/emails", mail(subject, html=html, attachments=FILES))
-    send("/emails", mail("Another", to="delivered+ada@simulator.test"))
+    id_ = send("/emails", mail_request(subject, html=html, attachments=FILES))
+    send("/emails", mail_request("Another", to="delivered+ada@simulator.test"))
     page = site.open("ada@example.com", "--team", "team_acme", "--role", "developer", path=ACME)
     rows = page.locator("tbody tr:not(.day)")
     expect(rows.first).to_contain_text("Another")
     expect(rows.nth(1)).to_contain_text("hi@acme.test")
-    fits(page, shoot, "inbox")
+    assert_fits(page, shoot, "inbox")
     page.get_by_label("Recipient, subject or text").fill("& <B>Welt")
     page.get_by_role("button", name="Search").click()
     expect(rows).to_have_count(1)
@@ -57,10 +57,10 @@ def test_mails_are_listed_searched_and_looked_at(site: Site, send: Any, shoot: S
     page.frame_locator("iframe").locator("#hi").wait_for()
     expect(page.locator(".taken")).to_contain_text("493028")
     expect(page.locator(".taken")).to_contain_text("https://acme.com/in?a=1&b=2")
-    fits(page, shoot, "inbox-email")
+    assert_fits(page, shoot, "inbox-email")
     page.get_by_role("link", name="Phone").click()
     assert page.locator("iframe").bounding_box()["width"] <= 390
-    tabs = page.get_by_role("navigation", name="Parts of the mail")
+    tabs = page.get_by_role("navigation", name="Parts of the email")
     for tab, text in {
         "Text": "Hello in text",
         "Headers": "multipart/",
@@ -70,7 +70,7 @@ def test_mails_are_listed_searched_and_looked_at(site: Site, send: Any, shoot: S
     }.items():
         tabs.get_by_role("link", name=re.compile(f"^{tab}")).click()
         expect(page.locator("#mail")).to_contain_text(text)
-        fits(page, shoot, f"inbox-{tab.lower().replace(' ', '-')}")
+        assert_fits(page, shoot, f"inbox-{tab.lower().replace(' ', '-')}")
     with page.expect_download() as download:
         page.get_by_role("link", name="Download .eml").click()
     assert download.value.suggested_filename == f"{id_}.eml"
@@ -80,7 +80,7 @@ def test_mails_are_listed_searched_and_looked_at(site: Site, send: Any, shoot: S
     expect(page.locator("tr.unread", has_text=subject)).to_have_count(1)
     page.get_by_role("link", name=subject).click()
     page.goto(f"{ACME}?q=Welt&unread=yes")
-    expect(page.get_by_text("Nothing found")).to_be_visible()
+    expect(page.get_by_text("No matching messages")).to_be_visible()
     page.goto(f"{ACME}/{id_}")
     page.get_by_role("button", name="Delete").click()
     expect(page.locator(".flash")).to_contain_text("Deleted from the test inbox")
@@ -89,11 +89,11 @@ def test_mails_are_listed_searched_and_looked_at(site: Site, send: Any, shoot: S
     assert page.request.get(f"{ACME.replace('inbox', 'messages')}/{id_}").status == 200
 
 
-def test_nothing_in_a_mail_is_executed(site: Site, send: Any) -> None:
-    id_ = send("/emails", mail("Safe", attachments=FILES))
+def test_scripts_in_inbox_mail_do_not_run(site: Site, send: Any) -> None:
+    id_ = send("/emails", mail_request("Safe", attachments=FILES))
     page = site.open("safe@example.com", "--team", "team_acme", "--role", "viewer", path=f"{ACME}/{id_}")
-    answer = page.request.get(f"{ACME}/{id_}/html")
-    policy = answer.headers["content-security-policy"]
+    response = page.request.get(f"{ACME}/{id_}/html")
+    policy = response.headers["content-security-policy"]
     assert "sandbox" in policy and "default-src 'none'" in policy and "https:" not in policy
     asked = page.request.get(f"{ACME}/{id_}/html?pictures=yes")
     assert "img-src data: https:" in asked.headers["content-security-policy"]
@@ -107,16 +107,16 @@ def test_nothing_in_a_mail_is_executed(site: Site, send: Any) -> None:
         assert saved.headers["x-content-type-options"] == "nosniff"
     for path in ("files/2", "files/-1", "files/x"):
         assert page.request.get(f"{ACME}/{id_}/{path}").status == 404
-    csrf = page.locator("input[name=csrf]").first.input_value()  # a viewer changes nothing, not even by looking
+    csrf = page.locator("input[name=csrf]").first.input_value()  # viewing as a viewer does not mark the message as read
     for path in ("delete", "unread"):
         assert page.request.post(f"{ACME}/{id_}/{path}", form={"csrf": csrf}).status == 403
     page.goto(ACME)
     expect(page.locator("tr.unread", has_text="Safe")).to_have_count(1)
 
 
-def test_phones_with_segments_and_a_bubble(site: Site, send: Any, shoot: Shoot) -> None:
+def test_inbox_phone_messages_show_segments(site: Site, send: Any, shoot: Shoot) -> None:
     page = site.open("phones@example.com", "--team", "team_acme", "--role", "viewer", path=f"{ACME}?channel=sms")
-    expect(page.get_by_text("Nothing here yet")).to_be_visible()
+    expect(page.get_by_text("No messages yet")).to_be_visible()
     shoot(page, "inbox-empty")
     parcel = {"parcel": "42 \u2603", "note": "x" * 80}
     send("/sms", {"to": "+15005550006", "template_id": "tpl_sms", "variables": parcel})
@@ -132,7 +132,7 @@ def test_phones_with_segments_and_a_bubble(site: Site, send: Any, shoot: Shoot) 
     shoot(page, "inbox-whatsapp")
 
 
-def test_codes_of_magic_and_of_verified_sandbox_numbers(site: Site, send: Any, shoot: Shoot) -> None:
+def test_inbox_shows_codes_of_test_and_verified_numbers(site: Site, send: Any, shoot: Shoot) -> None:
     send("/verify", {"to": "+15005550006"}, key="SANDBOX")
     id_ = send("/verify", {"to": "+447400123456"}, key="SANDBOX")
     page = site.open(
@@ -145,31 +145,31 @@ def test_codes_of_magic_and_of_verified_sandbox_numbers(site: Site, send: Any, s
     page.get_by_label("Phone number").fill("447400")
     page.get_by_role("button", name="Search").click()
     assert page.locator("tbody tr").count() == 1
-    answer = site.service.post(f"/v1/verify/{id_}/check", {"code": code}, key="SANDBOX")
-    assert answer.json["status"] == "verified"
+    response = site.service.post(f"/v1/verify/{id_}/check", {"code": code}, key="SANDBOX")
+    assert response.json["status"] == "verified"
     database = site.service.database.removeprefix("sqlite:///")
     for file in (database, f"{database}-wal"):
         with open(file, "rb") as kept:
             assert f"code is {code}".encode() not in kept.read()
 
 
-def test_clearing_hides_what_there_was(site: Site, send: Any) -> None:
-    send("/emails", mail("Before"))
+def test_clearing_inbox_hides_older_messages(site: Site, send: Any) -> None:
+    send("/emails", mail_request("Before"))
     viewer = site.open("looks@example.com", "--team", "team_acme", "--role", "viewer", path=ACME)
     assert viewer.get_by_role("button", name="Delete all").count() == 0
     csrf = viewer.locator("input[name=csrf]").first.input_value()
     assert viewer.request.post(ACME, form={"csrf": csrf}).status == 403
     page = site.open("clears@example.com", "--team", "team_acme", "--role", "developer", path=ACME)
     page.get_by_role("button", name="Delete all").click()
-    page.get_by_text("The test inbox is empty.").wait_for()
+    page.get_by_text("Everything was deleted from the test inbox.").wait_for()
     assert page.locator("tbody tr").count() == 0
-    send("/emails", mail("After"))
+    send("/emails", mail_request("After"))
     page.reload()
     assert page.locator("tbody").get_by_role("link").all_inner_texts() == ["After"]
 
 
-def test_another_teams_item_is_not_there(site: Site, send: Any) -> None:
-    id_ = send("/emails", mail("Mine"))
+def test_inbox_item_of_other_team_returns_404(site: Site, send: Any) -> None:
+    id_ = send("/emails", mail_request("Mine"))
     page = site.open("other@example.com", "--team", "team_other", "--role", "owner")
     for path in (f"/dashboard/teams/team_other/inbox/{id_}", f"{ACME}/{id_}", f"{ACME}/{id_}/eml"):
         assert page.request.get(path).status == 404

@@ -1,6 +1,6 @@
-"""Data that breaks pages (long.toml): nothing is wider than a desk or a phone, and nothing is cut off.
+"""Very long values (long.toml): nothing overflows or is cut off at desktop and phone width.
 
-`make test` looks at a page of each shape, `make proof PROOFS=access` at all of them."""
+`make test` checks one page of each kind, `make proof PROOFS=access` all pages."""
 
 import time
 from pathlib import Path
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.dashboard.conftest import Shoot, Site, too_wide
+from tests.dashboard.conftest import Shoot, Site, find_overflow
 from tests.dashboard.test_access import LISTS
 from tests.journeys.load import ask_database
 from tests.proof.size import FULL
@@ -35,7 +35,7 @@ MILLION = (
     "INSERT INTO carrier_use (carrier, minute, seat, accepted, refused, put_off, took_ms)"
     " VALUES ('sim-sms', {hour}, 'long', 123456789, 12345678, 1234567, 123456789012)",
 )
-# Pages with an id, by its word in `made`; those of SHAPES are looked at in `make test`.
+# Pages with an id, by its key in `made`; `make test` checks those of SHAPES.
 SINGLES = (
     *("/messages/{mail}", "/messages/{cc}", "/messages/{sms}", "/inbox/{mail}", "/inbox/{sms}", "/webhooks/{hook}"),
     *("/webhooks/{hook}/edit", "/senders/domains/dom_long", "/messages?q={address}", "/search?q={address}"),
@@ -51,11 +51,11 @@ SHAPES = ("team_acme", "/messages", "/messages/{cc}", "/inbox/{mail}", "/senders
 
 @pytest.fixture(scope="module")
 def made(running: Service) -> dict[str, str]:
-    """What long.toml has, what was sent with it, and figures of a million; answers ids."""
+    """Apply long.toml, send messages with it and write statistics in the millions; returns the ids."""
     webhooks = running.apply(LONG)["webhooks"]
     sent = [running.post(f"/v1/{channel}", body, key="LONG") for channel, body in SENDS]
-    assert [answer.code for answer in sent] == [None] * len(SENDS)
-    ids = [answer.json["id"] for answer in sent]
+    assert [response.code for response in sent] == [None] * len(SENDS)
+    ids = [response.json["id"] for response in sent]
     hour = time.time_ns() // 3_600_000_000_000 * 3_600_000
     for statement in MILLION:
         ask_database(running.database, statement.format(hour=hour))
@@ -63,14 +63,14 @@ def made(running: Service) -> dict[str, str]:
     return {"mail": ids[0], "cc": ids[1], "sms": ids[2], "hook": webhooks[0]["id"], "address": ADDRESS}
 
 
-def test_what_is_long_fits(site: Site, made: dict[str, str], shoot: Shoot) -> None:
+def test_long_values_fit_every_page(site: Site, made: dict[str, str], shoot: Shoot) -> None:
     site.add(ADDRESS, "--team", "team_acme", "--role", "viewer")
     page = site.open("ada@example.com", "--operator", "--team", "team_acme", "--role", "owner", path=TEAM)
-    paths = [*LISTS, *(TEAM + one for one in SINGLES), ZERO, f"{OPERATOR}/teams/team_acme"]
+    paths = [*LISTS, *(TEAM + item for item in SINGLES), ZERO, f"{OPERATOR}/teams/team_acme"]
     looked = [path for path in paths if FULL or path.endswith(SHAPES)]
     assert len(looked) >= len(SHAPES)
     faults = []
     for path in looked:
         page.goto(path.format(**made))
-        faults += too_wide(page, shoot, path.rpartition("dashboard/")[2].replace("/", "-"))
+        faults += find_overflow(page, shoot, path.rpartition("dashboard/")[2].replace("/", "-"))
     assert not faults, "\n".join(faults)

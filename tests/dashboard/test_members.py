@@ -1,4 +1,4 @@
-"""The people of a team: invited by a link, given a role, taken out; and who may do that."""
+"""Members of a team: invitations, roles and removal, and who may change them."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ def choose_password(page: Any, link: str) -> None:
     page.wait_for_url("**/dashboard**")
 
 
-def test_invite_change_and_remove(site: Site, shoot: Shoot) -> None:
+def test_member_is_invited_changed_and_removed(site: Site, shoot: Shoot) -> None:
     owner = site.open("owner@example.com", "--team", "team_acme", "--role", "owner", path=TEAM)
     owner.get_by_role("link", name="Invite member").click()
     owner.get_by_label("Email address").fill("new@example.com")
@@ -45,16 +45,16 @@ def test_invite_change_and_remove(site: Site, shoot: Shoot) -> None:
     expect(owner.get_by_role("status")).to_have_text("new@example.com is now owner.")
     line.get_by_label("More about new@example.com").click()
     line.get_by_role("button", name="Remove").click()
-    expect(owner.get_by_role("status")).to_have_text("new@example.com is no longer here.")
+    expect(owner.get_by_role("status")).to_have_text("new@example.com removed from the team.")
     assert guest.goto(TEAM).status == 404
 
     owner.get_by_label("More about owner@example.com").click()
     owner.get_by_role("button", name="Remove").click()
-    expect(owner.get_by_role("alert")).to_have_text("A team keeps an owner. Make somebody else one first.")
+    expect(owner.get_by_role("alert")).to_have_text("A team needs an owner. Make another person an owner first.")
     shoot(owner, "team-last-owner")
 
 
-def test_who_may_change_members(site: Site) -> None:
+def test_member_pages_for_non_owner_return_403(site: Site) -> None:
     for role, status in (("viewer", 403), ("developer", 403)):
         page = site.open(f"{role}@example.com", "--team", "team_acme", "--role", role, path=TEAM)
         csrf = page.locator("input[name=csrf]").first.get_attribute("value")
@@ -64,14 +64,14 @@ def test_who_may_change_members(site: Site) -> None:
 
 
 @pytest.mark.in_full
-def test_an_owner_gets_no_link_to_accounts_of_other_teams(site: Site) -> None:
-    """A link is the whole account: by inviting an operator nobody becomes one."""
+def test_inviting_existing_account_shows_owner_no_link(site: Site) -> None:
+    """A link gives access to the whole account, so inviting an operator must not return a link."""
     boss = site.open("boss@example.com", "--operator")
     page = site.open("climber@example.com", "--team", "team_acme", "--role", "owner", path=TEAM)
     page.goto(f"{TEAM}/new")
     page.get_by_label("Email address").fill("boss@example.com")
     page.get_by_role("button", name="Invite").click()
-    expect(page.get_by_role("status")).to_contain_text("signed in as boss@example.com can accept the invitation")
+    expect(page.get_by_role("status")).to_contain_text("accepted by someone signed in as boss@example.com")
     boss.goto(page.locator(".once code").inner_text())
     boss.get_by_role("button", name="Accept").click()
     expect(boss.get_by_text("Welcome.")).to_be_visible()
@@ -80,5 +80,5 @@ def test_an_owner_gets_no_link_to_accounts_of_other_teams(site: Site) -> None:
     page.get_by_role("row").filter(has_text="boss@example.com").get_by_role(
         "button", name="Password reset link"
     ).click()
-    expect(page.get_by_role("status")).to_contain_text("ask an operator for the link")
+    expect(page.get_by_role("status")).to_contain_text("Ask an operator for the link")
     expect(page.locator(".copyable")).to_have_count(0)

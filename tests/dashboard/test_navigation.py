@@ -1,4 +1,4 @@
-"""Places: the menu and the search lead to pages that are there, under the need that the page has."""
+"""Navigation: menu and search link to existing pages and require the same role as the page."""
 
 import re
 from pathlib import Path
@@ -6,29 +6,45 @@ from pathlib import Path
 import pytest
 
 from heliograph import dashboard
-from heliograph.dashboard.navigation import FORMS, MENU, OPERATORS, OTHERS, MenuPlace, searched
-from heliograph.dashboard.pages import PAGES, TEAM
-from heliograph.texts.dashboard_links import OF_INSTANCE, OF_TEAM, OPERATOR, OWN, of_instance, of_team
+from heliograph.dashboard.navigation import (
+    FORM_PAGES,
+    MENU,
+    OPERATOR_MENU,
+    SEARCH_ONLY_PAGES,
+    NavItem,
+    iter_searchable_pages,
+)
+from heliograph.dashboard.pages import PAGES, TEAM_PATH
+from heliograph.texts.dashboard_links import (
+    OPERATOR,
+    OPERATOR_PATHS,
+    TEAM_LIST_PATHS,
+    TEAM_OBJECT_PATHS,
+    operator_page,
+    team_page,
+)
 
-NEEDS = {page.path: page.need for page in PAGES if page.method == "GET"}
+NEEDS = {page.path: page.required_role for page in PAGES if page.method == "GET"}
 MENU_PLACES = [place for group in MENU.values() for place in group]
 
 
-@pytest.mark.parametrize("place", [*MENU_PLACES, *OPERATORS, *OTHERS, *FORMS], ids=lambda place: place.name)
-def test_a_place_has_a_page_for_the_same_people(place: MenuPlace) -> None:
-    assert NEEDS[place.address(TEAM)] == place.need
+@pytest.mark.parametrize(
+    "place", [*MENU_PLACES, *OPERATOR_MENU, *SEARCH_ONLY_PAGES, *FORM_PAGES], ids=lambda place: place.name
+)
+def test_menu_item_and_its_page_require_same_role(place: NavItem) -> None:
+    assert NEEDS[place.url(TEAM_PATH)] == place.required_role
 
 
-def test_the_search_has_all_that_the_menu_has() -> None:
-    found = {place.path for place in searched()}
-    assert [place.name for place in (*MENU_PLACES, *OPERATORS) if place.path not in found] == []
+def test_search_contains_every_menu_item() -> None:
+    searchable_paths = {item.path for item in iter_searchable_pages()}
+    assert [item.name for item in (*MENU_PLACES, *OPERATOR_MENU) if item.path not in searchable_paths] == []
 
 
-def test_every_subject_has_a_page() -> None:
-    lists = [of_team("{team}", kind).partition("?")[0] for kind in ("", *OF_TEAM)]
-    assert [path for path in (*lists, *map(of_instance, OF_INSTANCE)) if path not in NEEDS] == []
+def test_every_link_subject_has_a_page() -> None:
+    lists = [team_page("{team}", kind).partition("?")[0] for kind in ("", *TEAM_LIST_PATHS)]
+    assert [path for path in (*lists, *map(operator_page, OPERATOR_PATHS)) if path not in NEEDS] == []
     bare = {path.rpartition("/{")[0] for path in NEEDS if path.endswith("}")}
-    assert [kind for kind in OWN if of_team("{team}", kind, "x").rpartition("/")[0] not in bare] == []
+    assert [kind for kind in TEAM_OBJECT_PATHS if team_page("{team}", kind, "x").rpartition("/")[0] not in bare] == []
 
 
 @pytest.mark.parametrize(
@@ -42,41 +58,48 @@ def test_every_subject_has_a_page() -> None:
         ("Settings", "/notices", True),
     ],
 )
-def test_a_team_s_place_is_marked(name: str, path: str, is_here: bool) -> None:
-    base = of_team("team_a")
-    (place,) = (one for one in MENU_PLACES if one.name == name)
-    assert place.is_here(base + path, base) == is_here
+def test_current_team_menu_item_is_marked(name: str, path: str, is_here: bool) -> None:
+    base = team_page("team_a")
+    (place,) = (candidate for candidate in MENU_PLACES if candidate.name == name)
+    assert place.is_current(base + path, base) == is_here
 
 
 @pytest.mark.parametrize(
     ("path", "name"),
     [("", "Health"), ("/teams/team_a", "Health"), ("/people/usr_a", "People"), ("/notices", "Platform")],
 )
-def test_one_of_the_operator_s_places_is_marked(path: str, name: str) -> None:
-    assert [place.name for place in OPERATORS if place.is_here(OPERATOR + path, OPERATOR)] == [name]
+def test_current_operator_menu_item_is_marked(path: str, name: str) -> None:
+    assert [place.name for place in OPERATOR_MENU if place.is_current(OPERATOR + path, OPERATOR)] == [name]
 
 
-def written(text: str) -> set[str]:
-    """The pages that a template writes by their address, a part that it fills in as {}."""
-    text = text.replace("{{ visit.base }}", TEAM)
-    found = re.findall(r'(?:href|action|src)="(/dashboard(?:\{\{.*?\}\}|[^"?#{]|\{(?!\{))*)', text)
-    return {re.sub(r"\{\{.*?\}\}", "{}", one) for one in found if "{%" not in one}
+def linked_paths(text: str) -> set[str]:
+    """Return the dashboard paths that a template links to, with {} for each inserted value."""
+    text = text.replace("{{ request.team_path }}", TEAM_PATH)
+    paths = re.findall(r'(?:href|action|src)="(/dashboard(?:\{\{.*?\}\}|[^"?#{]|\{(?!\{))*)', text)
+    return {re.sub(r"\{\{.*?\}\}", "{}", path) for path in paths if "{%" not in path}
 
 
-def is_page(path: str) -> bool:
-    def fits(page: list[str]) -> bool:
-        return len(parts) == len(page) and all("{" in a + b or a == b for a, b in zip(parts, page, strict=True))
+def is_page_path(path: str) -> bool:
+    def fits(route_segments: list[str]) -> bool:
+        return len(segments) == len(route_segments) and all(
+            "{" in a + b or a == b for a, b in zip(segments, route_segments, strict=True)
+        )
 
-    parts = path.rstrip("/").split("/")
+    segments = path.rstrip("/").split("/")
     return any(fits(route.path.split("/")) for route in PAGES)
 
 
-def test_templates_lead_to_pages_that_are_there() -> None:
+def test_links_in_templates_lead_to_existing_pages() -> None:
     templates = (Path(dashboard.__file__).parent / "templates").glob("*.html")
-    found = {path.name: [one for one in written(path.read_text("utf-8")) if not is_page(one)] for path in templates}
-    assert {name: wrong for name, wrong in found.items() if wrong} == {}
+    wrong_by_template = {
+        path.name: [target for target in linked_paths(path.read_text("utf-8")) if not is_page_path(target)]
+        for path in templates
+    }
+    assert {name: targets for name, targets in wrong_by_template.items() if targets} == {}
 
 
-def test_an_address_that_leads_nowhere_is_seen() -> None:
-    found = written('<a href="{{ visit.base }}/nowhere/{{ line.id }}"></a><a href="/dashboard/operator/queues?x=1">')
-    assert [one for one in found if not is_page(one)] == [f"{TEAM}/nowhere/{{}}"]
+def test_checker_finds_link_to_missing_page() -> None:
+    paths = linked_paths(
+        '<a href="{{ request.team_path }}/nowhere/{{ line.id }}"></a><a href="/dashboard/operator/queues?x=1">'
+    )
+    assert [path for path in paths if not is_page_path(path)] == [f"{TEAM_PATH}/nowhere/{{}}"]

@@ -1,8 +1,8 @@
-"""The outline of a page: what is wrong with it is found."""
+"""The outline check finds structural errors of a page."""
 
 import pytest
 
-from tests.dashboard.outline import faults
+from tests.dashboard.outline import find_faults
 
 PAGE = '<html lang="en"><title>T</title><h1>One</h1>{}</html>'
 
@@ -19,8 +19,8 @@ PAGE = '<html lang="en"><title>T</title><h1>One</h1>{}</html>'
         "<ul><li>One</ul>",
     ],
 )
-def test_what_is_right(part: str) -> None:
-    assert faults(PAGE.format(part)) == []
+def test_valid_outline_has_no_faults(part: str) -> None:
+    assert find_faults(PAGE.format(part)) == []
 
 
 @pytest.mark.parametrize(
@@ -41,5 +41,5 @@ def test_what_is_right(part: str) -> None:
         ("<h1>Two</h1>", "not one h1"),
     ],
 )
-def test_what_is_wrong(part: str, wrong: str) -> None:
-    assert any(wrong in fault for fault in faults(PAGE.format(part)))
+def test_invalid_outline_fault_is_found(part: str, wrong: str) -> None:
+    assert any(wrong in fault for fault in find_faults(PAGE.format(part)))

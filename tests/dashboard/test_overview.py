@@ -1,4 +1,4 @@
-"""The overview: what was sent and became of it, what needs attention, and a test message from the page."""
+"""The overview: statistics, alerts, and sending a test message."""
 
 import re
 from typing import Any
@@ -10,8 +10,8 @@ expect = sync_api.expect
 PHONE = "+15005550006"
 
 
-def send_some(site: Site) -> None:
-    """Two delivered emails, a bounced one, one SMS; counted when this returns."""
+def send_sample_messages(site: Site) -> None:
+    """Send two delivered emails, a bounced email and an SMS; the statistics are updated when this returns."""
     hello = {"from": "hello@acme.test", "subject": "Hello", "text": "Hello"}
     ids = [
         site.service.post("/v1/emails", hello | {"to": f"{name}@simulator.test"}).json["id"]
@@ -22,14 +22,14 @@ def send_some(site: Site) -> None:
     until(lambda: all(site.service.get(path).json["status"] in ("delivered", "bounced") for path in paths))
 
 
-def newest_of(page: Any) -> list[str]:
-    """The newest row of the table behind the charts."""
+def newest_table_row(page: Any) -> list[str]:
+    """Return the newest row of the charts' data table."""
     page.get_by_text("As a table").click()
     return [text.strip() for text in page.locator(".behind tbody tr").first.locator("td").all_inner_texts()]
 
 
-def test_figures_charts_and_tables(site: Site, shoot: Shoot) -> None:
-    send_some(site)
+def test_overview_shows_figures_charts_and_tables(site: Site, shoot: Shoot) -> None:
+    send_sample_messages(site)
     path = "/dashboard/teams/team_acme?span=month"
     page = site.open("ada@acme.test", "--team", "team_acme", "--role", "viewer", path=path)
     row = page.get_by_role("row", name=re.compile("^Email"))
@@ -43,7 +43,7 @@ def test_figures_charts_and_tables(site: Site, shoot: Shoot) -> None:
     assert "status=bounced" in row.get_by_role("link").nth(2).get_attribute("href")
     shoot(page, "overview")
     assert page.get_by_role("group", name="Bounce rate").get_by_role("link", name="33.3 %").count() == 1
-    assert newest_of(page)[1:] == ["3", "1", "0", "75 %", "33.3 %", "0 %"]
+    assert newest_table_row(page)[1:] == ["3", "1", "0", "75 %", "33.3 %", "0 %"]
     for span in ("24 hours", "12 months"):
         page.get_by_role("link", name=span).click()
         expect(page.get_by_role("heading", name=f"Sent, last {span}")).to_be_visible()
@@ -53,30 +53,30 @@ def test_figures_charts_and_tables(site: Site, shoot: Shoot) -> None:
     assert page.get_by_role("heading", name="Bounce rate").count() == 0
 
 
-def test_what_needs_attention_leads_to_its_mend(site: Site, shoot: Shoot) -> None:
+def test_overview_alerts_link_to_their_fix(site: Site, shoot: Shoot) -> None:
     page = site.open("eve@acme.test", "--operator", path="/dashboard/teams/team_acme")
     concerns = page.locator(".concerns li")
-    assert "unapproved.acme.test waits for an operator's approval." in concerns.last.inner_text()
+    assert "unapproved.acme.test is waiting for an operator's approval." in concerns.last.inner_text()
     assert (
         concerns.last.get_by_role("link").get_attribute("href")
         == "/dashboard/teams/team_acme/senders/domains/dom_acme_new"
     )
     expected = {
         "team_sandbox": ["in the sandbox"],
-        "team_bare": ["no domain", "credit is low"],
-        "team_suspended": ["is suspended", "no domain", "credit is low"],
+        "team_bare": ["no domain", "Credit is low"],
+        "team_suspended": ["is suspended", "no domain", "Credit is low"],
         "team_udh": [],
     }
     for team, texts in expected.items():
         page.goto(f"/dashboard/teams/{team}")
-        found = concerns.filter(has_not_text="simulated:")
-        assert found.count() == len(texts)
-        for place, text in enumerate(texts):
-            assert text in found.nth(place).inner_text()
+        alerts = concerns.filter(has_not_text="simulated:")
+        assert alerts.count() == len(texts)
+        for index, text in enumerate(texts):
+            assert text in alerts.nth(index).inner_text()
         shoot(page, f"overview-{team}")
 
 
-def test_a_test_message_from_the_page(site: Site) -> None:
+def test_overview_sends_test_message(site: Site) -> None:
     site.add("dev@acme.test", "--team", "team_sandbox")
     page = site.open("dev@acme.test", "--team", "team_acme", "--role", "developer")
     for team, sender in {"team_acme": "hello@acme.test", "team_sandbox": "hello@sandbox.heliograph.test"}.items():
@@ -89,7 +89,7 @@ def test_a_test_message_from_the_page(site: Site) -> None:
         assert (sent["from"], sent["to"]) == (sender, "delivered@simulator.test")
 
 
-def test_refusals_in_words(site: Site, shoot: Shoot) -> None:
+def test_refused_test_message_shows_explanation(site: Site, shoot: Shoot) -> None:
     page = site.open("oda@acme.test", "--operator")
     for team, to, text in [
         ("team_acme", "gone@example.com", "delete the suppression"),
@@ -104,7 +104,7 @@ def test_refusals_in_words(site: Site, shoot: Shoot) -> None:
         shoot(page, f"overview-refused-{team}")
 
 
-def test_a_viewer_looks_and_a_stranger_does_not(site: Site) -> None:
+def test_overview_is_readable_by_viewer_but_not_other_teams(site: Site) -> None:
     page = site.open("viewer@acme.test", "--team", "team_acme", "--role", "viewer", path="/dashboard/teams/team_acme")
     assert page.get_by_role("button", name="Send test").count() == 0
     token = page.locator("input[name=csrf]").first.get_attribute("value")
@@ -112,9 +112,9 @@ def test_a_viewer_looks_and_a_stranger_does_not(site: Site) -> None:
     assert page.goto("/dashboard/teams/team_other").status == 404
 
 
-def test_on_a_phone_and_in_the_dark(site: Site, shoot: Shoot) -> None:
+def test_overview_fits_phone_in_dark_mode(site: Site, shoot: Shoot) -> None:
     small = {"viewport": {"width": 390, "height": 844}, "color_scheme": "dark"}
-    send_some(site)
+    send_sample_messages(site)
     page = site.open("phone@acme.test", "--operator", path="/dashboard/teams/team_acme?span=month", **small)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     shoot(page, "overview-phone-dark")

@@ -1,4 +1,4 @@
-"""Passkeys in a browser with an authenticator of its own (Chromium's virtual one)."""
+"""Passkeys in a browser with Chromium's virtual authenticator."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.dashboard.conftest import Shoot, Site, Tabs, sync_api
+from tests.dashboard.conftest import Shoot, Site, TabPool, sync_api
 from tests.people import PASSWORD
 from tests.service import Service
 
@@ -22,8 +22,8 @@ DEVICE = {
 }
 
 
-class NamedSite(Site):
-    """By a name: browsers have no passkeys for an address."""
+class SiteWithHostName(Site):
+    """Site with a host name, because browsers have no passkeys for IP addresses."""
 
     @property
     def url(self) -> str:
@@ -39,25 +39,25 @@ def site_settings(port: int) -> dict[str, Any]:
 
 
 @pytest.fixture
-def named(running: Service, tabs: Tabs) -> Iterator[NamedSite]:
-    yield NamedSite(running, tabs)
-    tabs.give_back()
+def named(running: Service, tabs: TabPool) -> Iterator[SiteWithHostName]:
+    yield SiteWithHostName(running, tabs)
+    tabs.release()
 
 
 @contextmanager
-def device(page: Any) -> Iterator[tuple[Any, str]]:
-    """An authenticator of this page's."""
+def virtual_authenticator(page: Any) -> Iterator[tuple[Any, str]]:
+    """Add a virtual authenticator to the page."""
     session = page.context.new_cdp_session(page)
     session.send("WebAuthn.enable")
-    own = session.send("WebAuthn.addVirtualAuthenticator", {"options": DEVICE})["authenticatorId"]
+    authenticator_id = session.send("WebAuthn.addVirtualAuthenticator", {"options": DEVICE})["authenticatorId"]
     try:
-        yield session, own
+        yield session, authenticator_id
     finally:
-        session.send("WebAuthn.removeVirtualAuthenticator", {"authenticatorId": own})
+        session.send("WebAuthn.removeVirtualAuthenticator", {"authenticatorId": authenticator_id})
         session.detach()
 
 
-def signed_in(site: NamedSite, email: str, **options: Any) -> Any:
+def open_signed_in(site: SiteWithHostName, email: str, **options: Any) -> Any:
     site.service.run("user", "add", email, "--team", "team_acme", "--role", "viewer")
     page = site.page(**options)
     page.context.add_cookies([site.cookie(email)])
@@ -65,24 +65,24 @@ def signed_in(site: NamedSite, email: str, **options: Any) -> Any:
     return page
 
 
-def add(page: Any, name: str) -> None:
-    page.get_by_label("Name of the passkey").fill(name)
+def add_passkey(page: Any, name: str) -> None:
+    page.get_by_label("Passkey name").fill(name)
     page.get_by_label("Your password").fill(PASSWORD)
     page.get_by_role("button", name="Add passkey").click()
 
 
-def test_added_signed_in_with_and_removed_on_a_phone(named: NamedSite, shoot: Shoot) -> None:
-    page = signed_in(named, "ada@example.com", viewport=PHONE)
-    with device(page) as (session, own):
-        add(page, "My phone")
-        expect(page.get_by_role("status")).to_have_text("The passkey My phone is added.")
+def test_passkey_on_phone_is_added_used_and_removed(named: SiteWithHostName, shoot: Shoot) -> None:
+    page = open_signed_in(named, "ada@example.com", viewport=PHONE)
+    with virtual_authenticator(page) as (session, authenticator_id):
+        add_passkey(page, "My phone")
+        expect(page.get_by_role("status")).to_have_text("Passkey My phone added.")
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
         shoot(page, "account-passkeys")
-        (kept,) = session.send("WebAuthn.getCredentials", {"authenticatorId": own})["credentials"]
-        assert (kept["rpId"], kept["isResidentCredential"]) == ("localhost", True)
+        (credential,) = session.send("WebAuthn.getCredentials", {"authenticatorId": authenticator_id})["credentials"]
+        assert (credential["rpId"], credential["isResidentCredential"]) == ("localhost", True)
 
-        add(page, "Again")  # the device says that it has one
-        expect(page.locator(".problem").first).to_have_text("This device has a passkey for this account already.")
+        add_passkey(page, "Again")  # the authenticator reports an existing passkey
+        expect(page.locator(".problem").first).to_have_text("This device already has a passkey for this account.")
 
         page.context.clear_cookies()
         page.goto("/dashboard/teams/team_acme")
@@ -96,36 +96,36 @@ def test_added_signed_in_with_and_removed_on_a_phone(named: NamedSite, shoot: Sh
         expect(row).to_be_visible()
         expect(row).not_to_contain_text("Never")
         page.get_by_role("button", name="Remove passkey").click()
-        expect(page.get_by_role("status")).to_have_text("The passkey My phone is removed.")
+        expect(page.get_by_role("status")).to_have_text("Passkey My phone removed.")
         page.context.clear_cookies()
         page.goto("/dashboard/sign-in")
         page.get_by_role("button", name="Sign in with a passkey").click()
-        expect(page.get_by_role("alert")).to_contain_text("This passkey did not work here.")
+        expect(page.get_by_role("alert")).to_contain_text("This passkey didn't work.")
 
 
-def test_a_device_that_does_not_verify_its_owner(named: NamedSite) -> None:
-    page = signed_in(named, "bea@example.com")
-    with device(page) as (session, own):
-        add(page, "Laptop")
+def test_passkey_without_user_verification_is_rejected(named: SiteWithHostName) -> None:
+    page = open_signed_in(named, "bea@example.com")
+    with virtual_authenticator(page) as (session, authenticator_id):
+        add_passkey(page, "Laptop")
         expect(page.get_by_role("status")).to_be_visible()
-        session.send("WebAuthn.setUserVerified", {"authenticatorId": own, "isUserVerified": False})
+        session.send("WebAuthn.setUserVerified", {"authenticatorId": authenticator_id, "isUserVerified": False})
         page.context.clear_cookies()
         page.goto("/dashboard/sign-in")
         page.get_by_role("button", name="Sign in with a passkey").click()
-        expect(page.locator(".problem")).to_have_text("No passkey was used. Try again.")
+        expect(page.locator(".problem")).to_have_text("No passkey was selected. Try again.")
 
 
-def test_a_wrong_password_is_said_at_its_field(named: NamedSite) -> None:
-    page = signed_in(named, "cleo@example.com")
-    with device(page):
-        page.get_by_label("Name of the passkey").fill("Laptop")
+def test_adding_passkey_with_wrong_password_shows_field_error(named: SiteWithHostName) -> None:
+    page = open_signed_in(named, "cleo@example.com")
+    with virtual_authenticator(page):
+        page.get_by_label("Passkey name").fill("Laptop")
         page.get_by_label("Your password").fill("wrong password")
         page.get_by_role("button", name="Add passkey").click()
-        expect(page.get_by_role("alert").filter(has_text="This is not your password.")).to_be_visible()
+        expect(page.get_by_role("alert").filter(has_text="Wrong password.")).to_be_visible()
 
 
-def test_without_a_script_the_pages_say_so(named: NamedSite) -> None:
-    page = signed_in(named, "dora@example.com", java_script_enabled=False)
+def test_passkey_pages_without_javascript_say_so(named: SiteWithHostName) -> None:
+    page = open_signed_in(named, "dora@example.com", java_script_enabled=False)
     expect(page.get_by_text("Passkeys need JavaScript.")).to_be_visible()
     expect(page.get_by_role("button", name="Add passkey")).not_to_be_visible()
     page.context.clear_cookies()

@@ -1,4 +1,4 @@
-"""What operators do with people: add, promote, help back in, remove."""
+"""Account management by operators: add, promote, restore access, remove."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from heliograph.manage import people
 from heliograph.manage.people import LinkTerms, NewPerson
 from heliograph.storage.store import Store
 from tests.dashboard.conftest import Shoot, Site, sync_api
-from tests.dashboard.inside import OPERATOR, Pages, set_up
+from tests.dashboard.inside import OPERATOR, Pages, write_records
 from tests.dashboard.test_members import choose_password
 from tests.storage.test_idempotency import make_context
 
@@ -19,7 +19,7 @@ expect = sync_api.expect
 PEOPLE = "/dashboard/operator/people"
 
 
-def test_add_promote_and_remove(site: Site, shoot: Shoot) -> None:
+def test_person_is_added_promoted_and_removed(site: Site, shoot: Shoot) -> None:
     page = site.open("root@example.com", "--operator", path=PEOPLE)
     shoot(page, "people")
     page.get_by_role("link", name="Add person").click()
@@ -53,25 +53,29 @@ def test_add_promote_and_remove(site: Site, shoot: Shoot) -> None:
     page.get_by_role("button", name="Password reset link").click()
     choose_password(ada, page.locator(".once code").inner_text())
     page.get_by_role("button", name="Delete person").click()
-    expect(page.get_by_role("status")).to_have_text("ada@example.com is deleted.")
+    expect(page.get_by_role("status")).to_have_text("ada@example.com deleted.")
     ada.goto("/dashboard")
     assert "/sign-in" in ada.url
 
     page.get_by_role("link", name="root@example.com").last.click()
     page.get_by_role("button", name="Delete person").click()
-    expect(page.get_by_role("alert")).to_have_text("The instance keeps an operator. Make somebody else one first.")
+    expect(page.get_by_role("alert")).to_have_text(
+        "The instance needs an operator. Make another person an operator first."
+    )
 
 
 @pytest.mark.anyio
-async def test_how_they_sign_in_and_what_they_are_invited_to(store: Store, clock: Any) -> None:
-    await set_up(store, ("team", "team_1", TeamRecord(ref=1, id="team_1", name="Acme"), "team_1"))
-    terms = LinkTerms(by_operator=True, mailed=False)
-    ada = await people.add(store, SERVICE, NewPerson(email="ada@example.com", name="Ada"), READ_ONLY, terms)
+async def test_people_pages_show_sign_in_method_and_invitations(store: Store, clock: Any) -> None:
+    await write_records(store, ("team", "team_1", TeamRecord(ref=1, id="team_1", name="Acme"), "team_1"))
+    terms = LinkTerms(by_operator=True, by_mail=False)
+    ada = await people.add_person(store, SERVICE, NewPerson(email="ada@example.com", name="Ada"), READ_ONLY, terms)
     named = {"issuer": "https://login.example.com", "subject": "7", "person": ada.person.id, "now": 0}
     await store.database.write(lambda tx: tx.run("insert_identity", **named))
     await store.database.write(lambda tx: tx.run("set_member", person=ada.person.id, team="team_1", role="owner"))
     pages = Pages(make_context(store, clock))
-    listed, one = [await pages.get(f"/dashboard/operator/people{path}", OPERATOR) for path in ("", f"/{ada.person.id}")]
-    assert "Invited, read-only operator" in listed.text and "Invited, read-only operator" in one.text
-    for shown in (listed, await pages.get("/dashboard/teams/team_1/team")):
-        assert "login.example.com" in shown.text and "No password yet" not in shown.text
+    listed, item = [
+        await pages.get(f"/dashboard/operator/people{path}", OPERATOR) for path in ("", f"/{ada.person.id}")
+    ]
+    assert "Invited, read-only operator" in listed.text and "Invited, read-only operator" in item.text
+    for response in (listed, await pages.get("/dashboard/teams/team_1/team")):
+        assert "login.example.com" in response.text and "No password yet" not in response.text

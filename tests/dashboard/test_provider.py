@@ -1,4 +1,4 @@
-"""Signing in with an identity provider that we did not write (the npm package oidc-provider), in a browser."""
+"""Sign-in in a browser with a third-party identity provider (the npm package oidc-provider)."""
 
 import re
 import shutil
@@ -23,13 +23,13 @@ PHONE = {"width": 390, "height": 844}
 def issuer(tmp_path_factory: pytest.TempPathFactory, port: int) -> Iterator[str]:
     folder = install(tmp_path_factory.mktemp("provider"), "signing in is not judged by oidc-provider")
     shutil.copy(PROGRAM, folder)
-    own = free_port()
-    arguments = ["node", PROGRAM.name, str(own), f"http://127.0.0.1:{port}"]
+    provider_port = free_port()
+    arguments = ["node", PROGRAM.name, str(provider_port), f"http://127.0.0.1:{port}"]
     process = subprocess.Popen(arguments, cwd=folder, stdout=subprocess.PIPE, text=True)
     assert process.stdout
     try:
         assert any("ready" in line for line in process.stdout)
-        yield f"http://127.0.0.1:{own}"
+        yield f"http://127.0.0.1:{provider_port}"
     finally:
         process.kill()
         process.wait()
@@ -55,7 +55,7 @@ def running(tmp_path_factory: pytest.TempPathFactory, chromium: Any, port: int, 
 
 
 def sign_in(site: Site, login: str, path: str = "/dashboard", **options: Any) -> Any:
-    """As somebody does it there: a name, any password, and yes to what we ask for."""
+    """Sign in at the provider with a name and any password, and consent."""
     page = site.page(**options)
     page.goto(path)
     page.get_by_role("link", name="Sign in with Example ID").click()
@@ -66,7 +66,7 @@ def sign_in(site: Site, login: str, path: str = "/dashboard", **options: Any) ->
     return page
 
 
-def test_somebody_new_comes_with_their_role(site: Site, shoot: Shoot) -> None:
+def test_new_person_signs_in_with_role_from_provider(site: Site, shoot: Shoot) -> None:
     page = site.page(viewport=PHONE)
     page.goto("/dashboard/sign-in")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
@@ -82,7 +82,7 @@ def test_somebody_new_comes_with_their_role(site: Site, shoot: Shoot) -> None:
     expect(page.get_by_text("none → owner, by Example ID")).to_be_visible()
 
 
-def test_it_works_without_a_script(site: Site) -> None:
+def test_provider_sign_in_works_without_javascript(site: Site) -> None:
     page = sign_in(site, "vi", java_script_enabled=False)
     page.wait_for_url(re.compile("/dashboard"))
     page.goto("/dashboard/teams/team_acme")
@@ -91,30 +91,30 @@ def test_it_works_without_a_script(site: Site) -> None:
 
 
 @pytest.mark.in_full
-def test_an_operator_and_out_again(site: Site, shoot: Shoot) -> None:
+def test_operator_signs_in_and_out_with_provider(site: Site, shoot: Shoot) -> None:
     page = sign_in(site, "root", "/dashboard/operator/people")
     expect(page.get_by_role("heading", name="People")).to_be_visible()
     page.goto("/dashboard/operator/audit")
     expect(page.get_by_text("with Example ID").first).to_be_visible()
     page.locator("header .mine > summary").click()
     page.get_by_role("button", name="Sign out").click()
-    expect(page.get_by_role("status")).to_have_text("You are signed out.")
+    expect(page.get_by_role("status")).to_have_text("You have signed out.")
     shoot(page, "signed-out-provider")
-    page.get_by_role("link", name="Sign out of Example ID as well").click()
+    page.get_by_role("link", name="Also sign out of Example ID").click()
     page.get_by_role("button", name="Yes").click()
     page.wait_for_url("**/dashboard/sign-in*")
     page.get_by_role("link", name="Sign in with Example ID").click()
-    expect(page.get_by_placeholder("Enter any login")).to_be_visible()  # and nobody is signed in there
+    expect(page.get_by_placeholder("Enter any login")).to_be_visible()  # nobody is signed in at the provider
 
 
 @pytest.mark.parametrize(
     ("login", "why"),
     [
-        ("eve", "Example ID does not say that your address is verified"),
+        ("eve", "Example ID doesn't confirm that your email address is verified"),
         ("stranger", "You have no role here yet."),
     ],
 )
-def test_who_is_not_let_in(site: Site, shoot: Shoot, login: str, why: str) -> None:
+def test_provider_sign_in_without_access_is_rejected(site: Site, shoot: Shoot, login: str, why: str) -> None:
     page = sign_in(site, login)
     expect(page.get_by_role("alert")).to_contain_text(why)
     shoot(page, f"refused-{login}")
@@ -122,9 +122,9 @@ def test_who_is_not_let_in(site: Site, shoot: Shoot, login: str, why: str) -> No
     assert "/sign-in" in page.url
 
 
-def test_who_says_no_there(site: Site) -> None:
+def test_denial_at_provider_shows_message(site: Site) -> None:
     page = site.page()
     page.goto("/dashboard/sign-in")
     page.get_by_role("link", name="Sign in with Example ID").click()
     page.get_by_role("link", name="Cancel").click()
-    expect(page.get_by_role("alert")).to_have_text("Example ID did not let you in.")
+    expect(page.get_by_role("alert")).to_have_text("Example ID denied the sign-in.")

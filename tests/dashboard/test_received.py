@@ -1,4 +1,4 @@
-"""What came in, on pages: mail with its parts in the inbox's safe frame, and texts (contract 17)."""
+"""Pages of inbound messages: mail in the sandboxed frame of the inbox, SMS and WhatsApp (contract 17)."""
 
 from typing import Any
 
@@ -8,11 +8,11 @@ import pytest
 from heliograph.domain.delivery.outcome import IncomingText
 from heliograph.domain.mail.address import parse_address
 from heliograph.domain.setup.records import SenderId, TeamRecord
-from heliograph.inbound.policy.inbound_mail import Authentication, read_incoming, texts_of, to_record, told
-from heliograph.inbound.store.inbound_mail import NewReceived
-from heliograph.inbound.store.inbound_texts import Way
+from heliograph.inbound.policy.inbound_mail import Authentication, full_texts, parse_mail, to_event_record, to_record
+from heliograph.inbound.store.inbound_mail import NewInboundMail
+from heliograph.inbound.store.inbound_texts import TextSource
 from heliograph.storage.store import Store
-from tests.dashboard.inside import Pages, set_up
+from tests.dashboard.inside import Pages, write_records
 from tests.storage.test_idempotency import make_context
 
 pytestmark = pytest.mark.anyio
@@ -41,7 +41,7 @@ Content-Disposition: attachment; filename=evil.html\r
 @pytest.fixture
 async def pages(store: Store, clock: Any) -> Pages:
     sender = SenderId(team=TEAM, country="US", value="+12025550123", approved=True)
-    await set_up(
+    await write_records(
         store,
         ("team", TEAM, TeamRecord(ref=1, id=TEAM, name="Acme", mode="live"), TEAM),
         ("sender_id", f"{TEAM}/US", sender, TEAM),
@@ -49,35 +49,36 @@ async def pages(store: Store, clock: Any) -> Pages:
     return Pages(make_context(store, clock))
 
 
-async def receive(store: Store, clock: Any, answers: str | None = None) -> str:
+async def store_inbound_mail(store: Store, clock: Any, answers: str | None = None) -> str:
     id_: str = clock.new_id("rcv_")
-    mail = read_incoming(MAIL, sender="ann@example.org", recipients=["support@in.acme.test"])
+    mail = parse_mail(MAIL, sender="ann@example.org", recipients=["support@in.acme.test"])
     address = parse_address("support@in.acme.test")
     assert address
     record = to_record(id_, mail, [address], answers, Authentication(spf="pass"))
-    new = NewReceived(
-        id=id_, team=1, sender="ann@example.org", size=len(MAIL), automatic=False, octets_most=0,
-        record=msgspec.json.encode(told(record)).decode(), body=msgspec.json.encode(texts_of(record)).decode(),
+    new = NewInboundMail(
+        id=id_, team=1, sender="ann@example.org", size=len(MAIL), automatic=False, daily_octets_max=0,
+        record=msgspec.json.encode(to_event_record(record)).decode(),
+        body=msgspec.json.encode(full_texts(record)).decode(),
     )  # fmt: skip
-    await store.received.put(new, await store.received.keep(MAIL))
+    await store.inbound_mail.insert(new, await store.inbound_mail.store_raw(MAIL))
     return id_
 
 
-async def test_a_mail_and_its_parts(pages: Pages, store: Store, clock: Any) -> None:
-    id_ = await receive(store, clock, "eml_7")
+async def test_inbound_mail_page_shows_parts(pages: Pages, store: Store, clock: Any) -> None:
+    id_ = await store_inbound_mail(store, clock, "eml_7")
     listed = await pages.get(HERE, "viewer")
     assert "ann@example.org" in listed.text and "&lt;b&gt;Hi&lt;/b&gt;" in listed.html and "Reply" in listed.text
-    shown = await pages.get(f"{HERE}/{id_}", "viewer")
-    assert "SPF: pass" in shown.text and "DMARC: none" in shown.text and "evil.html" in shown.text
-    assert f"/dashboard/teams/{TEAM}/messages/eml_7" in shown.html and "alert(" not in shown.html
+    response = await pages.get(f"{HERE}/{id_}", "viewer")
+    assert "SPF: pass" in response.text and "DMARC: none" in response.text and "evil.html" in response.text
+    assert f"/dashboard/teams/{TEAM}/messages/eml_7" in response.html and "alert(" not in response.html
     headers = await pages.get(f"{HERE}/{id_}?view=headers", "viewer")
     assert "Message-ID" in headers.text and "<1@example.org>" in headers.text
     eml = await pages.get(f"{HERE}/{id_}/eml", "viewer")
     assert eml.status == 200 and f"{id_}.eml" in eml.headers["content-disposition"]
 
 
-async def test_other_people_s_html_can_do_nothing(pages: Pages, store: Store, clock: Any) -> None:
-    id_ = await receive(store, clock)
+async def test_html_of_inbound_mail_is_sandboxed(pages: Pages, store: Store, clock: Any) -> None:
+    id_ = await store_inbound_mail(store, clock)
     assert 'sandbox src="' in (await pages.get(f"{HERE}/{id_}?view=html", "viewer")).html
     frame = await pages.get(f"{HERE}/{id_}/html", "viewer")
     assert "sandbox" in frame.headers["content-security-policy"]
@@ -87,17 +88,17 @@ async def test_other_people_s_html_can_do_nothing(pages: Pages, store: Store, cl
     assert "attachment" in file.headers["content-disposition"] and "sandbox" in file.headers["content-security-policy"]
 
 
-async def test_texts_and_events(pages: Pages, store: Store, clock: Any) -> None:
+async def test_inbound_texts_and_their_events_are_listed(pages: Pages, store: Store, clock: Any) -> None:
     text = IncomingText(id="1", sender="+14155550100", to="+12025550123", text="<i>Where</i> is it?")
-    await store.texts.take(Way(carrier="c", channel="sms"), [text])
-    await receive(store, clock)
-    shown = await pages.get(f"{HERE}?tab=texts", "viewer")
-    assert "+14155550100" in shown.text and "&lt;i&gt;Where" in shown.html
+    await store.inbound_texts.store(TextSource(carrier="c", channel="sms"), [text])
+    await store_inbound_mail(store, clock)
+    response = await pages.get(f"{HERE}?tab=texts", "viewer")
+    assert "+14155550100" in response.text and "&lt;i&gt;Where" in response.html
     events = await pages.get(f"/dashboard/teams/{TEAM}/events", "viewer")
     assert "support@in.acme.test" in events.text and "sms.received" in events.text
 
 
 @pytest.mark.parametrize("path", ["/rcv_1", "/rcv_1/html", "/rcv_1/eml", "/rcv_1/files/att_1", "?tab=x"])
-async def test_what_is_not_there(pages: Pages, path: str) -> None:
+async def test_missing_inbound_mail_returns_404(pages: Pages, path: str) -> None:
     assert (await pages.get(HERE + path, "viewer")).status == 404
     assert (await pages.get(HERE, "viewer")).status == 200

@@ -1,4 +1,4 @@
-"""How pages write times, spans of time, money and states."""
+"""Formatting of times, durations, money and states."""
 
 from datetime import UTC, datetime, timedelta
 from xml.etree import ElementTree
@@ -6,9 +6,19 @@ from xml.etree import ElementTree
 import pytest
 
 from heliograph.dashboard.page_request import zone_of
-from heliograph.dashboard.render import Reader, ago, by_day, environment, lasted, money, render, short, unit_price
-from heliograph.dashboard.states import STATES, state_of
-from heliograph.web.icons import DRAWN, sheet
+from heliograph.dashboard.render import (
+    ReaderTime,
+    format_ago,
+    format_amount,
+    format_duration,
+    format_short_number,
+    format_unit_price,
+    group_by_day,
+    jinja_environment,
+    render,
+)
+from heliograph.dashboard.states import LABEL_BY_STATE, state_label
+from heliograph.web.icons import SHAPE_BY_NAME, render_sheet
 
 NOW = datetime(2026, 3, 29, 12, 0, tzinfo=UTC)
 
@@ -20,8 +30,8 @@ NOW = datetime(2026, 3, 29, 12, 0, tzinfo=UTC)
         *[(7_199_999, "119 min"), (7_200_000, "2 h"), (172_799_999, "47 h"), (172_800_000, "2 days")],
     ],
 )
-def test_a_span_is_said_in_its_largest_unit(ms: int, text: str) -> None:
-    assert lasted(ms) == text
+def test_format_duration_uses_largest_unit(ms: int, text: str) -> None:
+    assert format_duration(ms) == text
 
 
 @pytest.mark.parametrize(
@@ -40,30 +50,30 @@ def test_a_span_is_said_in_its_largest_unit(ms: int, text: str) -> None:
         (timedelta(days=-2), "in 2 days"),
     ],
 )
-def test_a_time_is_said_as_a_span_then_as_a_day(back: timedelta, text: str) -> None:
+def test_format_ago_returns_relative_time_then_date(back: timedelta, text: str) -> None:
     ms = int((NOW - back).timestamp() * 1000)
-    assert ago(ms, Reader(int(NOW.timestamp() * 1000), UTC)) == text
+    assert format_ago(ms, ReaderTime(int(NOW.timestamp() * 1000), UTC)) == text
 
 
 @pytest.mark.parametrize("zone", ["Europe/Vienna", "America/New_York"])
 @pytest.mark.parametrize("year", [1, 9999])
-def test_the_ends_of_time_are_said_in_any_zone(year: int, zone: str) -> None:
+def test_format_ago_accepts_first_and_last_year_in_any_zone(year: int, zone: str) -> None:
     end = datetime(year, 12, 31, 23, 59, tzinfo=UTC) if year > 1 else datetime(1, 1, 1, tzinfo=UTC)
-    assert str(year) in ago(int(end.timestamp() * 1000), Reader(int(NOW.timestamp() * 1000), zone_of(zone)))
+    assert str(year) in format_ago(int(end.timestamp() * 1000), ReaderTime(int(NOW.timestamp() * 1000), zone_of(zone)))
 
 
-def test_the_exact_time_is_in_the_readers_zone_for_eyes_and_ears() -> None:
-    made = environment().from_string("{{ at | when }}{{ at | exact }}{{ iso | when }}")
-    shown = made.render(at=int(NOW.timestamp() * 1000), iso=NOW.isoformat())
-    assert shown.count("29 Mar 2026, 12:00:00 UTC") == 3  # nobody said when it is read: exact ones
-    page = render("error.html", {"visit": None, "notice": "", "path": "", "status": 404, "title": "a", "text": "b"})
+def test_exact_time_uses_reader_zone_and_is_accessible() -> None:
+    template = jinja_environment().from_string("{{ at | when }}{{ at | exact }}{{ iso | when }}")
+    shown = template.render(at=int(NOW.timestamp() * 1000), iso=NOW.isoformat())
+    assert shown.count("29 Mar 2026, 12:00:00 UTC") == 3  # without a current time, times are absolute
+    page = render("error.html", {"request": None, "notice": "", "path": "", "status": 404, "title": "a", "text": "b"})
     assert b"<h1>a</h1>" in page
 
 
 @pytest.mark.parametrize(
     ("name", "hours"), [("Europe/Vienna", 2), ("", 0), ("../../etc/passwd", 0), ("Europe", 0), ("No/Where", 0)]
 )
-def test_a_zone_by_name_and_else_utc(name: str, hours: int) -> None:
+def test_zone_of_unknown_name_returns_utc(name: str, hours: int) -> None:
     assert NOW.astimezone(zone_of(name)).utcoffset() == timedelta(hours=hours)
 
 
@@ -77,9 +87,9 @@ def test_a_zone_by_name_and_else_utc(name: str, hours: int) -> None:
         (1_234_567_890_000, "1\u202f234\u202f567.89 USD", "1\u202f234\u202f567.89 USD"),
     ],
 )
-def test_money_has_two_decimals_and_a_unit_price_four(micros: int, shown: str, unit: str) -> None:
-    assert money(micros, "USD").replace("\u00a0", " ") == shown
-    assert unit_price(micros, "USD").replace("\u00a0", " ") == unit
+def test_format_amount_and_unit_price_use_their_decimals(micros: int, shown: str, unit: str) -> None:
+    assert format_amount(micros, "USD").replace("\u00a0", " ") == shown
+    assert format_unit_price(micros, "USD").replace("\u00a0", " ") == unit
 
 
 @pytest.mark.parametrize(
@@ -89,14 +99,14 @@ def test_money_has_two_decimals_and_a_unit_price_four(micros: int, shown: str, u
         *[(999_499_999, "999 M"), (3_703_703_670, "3.7 B"), (12_345_678_901_234, "12\u202f346 B")],
     ],
 )
-def test_a_figure_of_millions_is_short(value: int, text: str) -> None:
-    assert short(value).replace("\u00a0", " ") == text
+def test_format_short_number_shortens_millions(value: int, text: str) -> None:
+    assert format_short_number(value).replace("\u00a0", " ") == text
 
 
-def test_every_state_has_a_word_and_a_drawing() -> None:
-    assert all(state.icon in DRAWN and state.label[0].isupper() for state in STATES.values())
-    assert state_of("some_thing").label == "Some thing"
-    assert {one.get("id") for one in ElementTree.fromstring(sheet())} == DRAWN.keys()
+def test_every_state_has_label_and_icon() -> None:
+    assert all(state.icon in SHAPE_BY_NAME and state.label[0].isupper() for state in LABEL_BY_STATE.values())
+    assert state_label("some_thing").label == "Some thing"
+    assert {item.get("id") for item in ElementTree.fromstring(render_sheet())} == SHAPE_BY_NAME.keys()
 
 
 @pytest.mark.parametrize(
@@ -106,8 +116,8 @@ def test_every_state_has_a_word_and_a_drawing() -> None:
         ("Pacific/Auckland", ["Today", "Yesterday", "Saturday, 28 March", "Wednesday, 31 December 2025"]),  # 13 h ahead
     ],
 )
-def test_days_of_the_readers_zone_are_headings(zone: str, said: list[str]) -> None:
+def test_group_by_day_uses_reader_zone(zone: str, said: list[str]) -> None:
     now = int(NOW.timestamp() * 1000)
     lines = [{"created_at": now - int(hours * 3_600_000)} for hours in (0, 1.5, 37, 89 * 24)]
-    found = by_day(lines, Reader(now, zone_of(zone)))
-    assert [heading for _, heading, _ in found] == said and [line for *_, those in found for line in those] == lines
+    groups = group_by_day(lines, ReaderTime(now, zone_of(zone)))
+    assert [heading for _, heading, _ in groups] == said and [line for *_, those in groups for line in those] == lines

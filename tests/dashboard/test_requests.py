@@ -1,4 +1,4 @@
-"""The request log's page: what its filters find, whose requests it shows, and that nothing breaks out of it."""
+"""The request log page: filters, isolation between teams, and escaping."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from heliograph.domain.setup.records import TeamRecord
 from heliograph.storage.requests import LoggedRequest
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
-from tests.dashboard.inside import Pages, set_up
+from tests.dashboard.inside import Pages, write_records
 from tests.storage.test_idempotency import make_context
 
 pytestmark = pytest.mark.anyio
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.anyio
 HERE = "/dashboard/teams/team_a/requests"
 
 
-def logged(clock: TestClock, team: int = 1, **more: Any) -> LoggedRequest:
+def make_logged_request(clock: TestClock, team: int = 1, **more: Any) -> LoggedRequest:
     fields: dict[str, Any] = {"key": "abc", "route": "POST /v1/sms", "status": 202} | more
     return LoggedRequest(id=clock.new_id("req_"), team=team, at=clock.now(), **fields)
 
@@ -24,15 +24,17 @@ def logged(clock: TestClock, team: int = 1, **more: Any) -> LoggedRequest:
 @pytest.fixture
 async def pages(store: Store, clock: TestClock) -> Pages:
     for ref, id_ in enumerate(("team_a", "team_b"), 1):
-        await set_up(store, ("team", id_, TeamRecord(ref=ref, id=id_, name=id_), id_))
+        await write_records(store, ("team", id_, TeamRecord(ref=ref, id=id_, name=id_), id_))
     return Pages(make_context(store, clock))
 
 
-async def test_each_filter_shows_its_own(pages: Pages, store: Store, clock: TestClock) -> None:
-    yes = logged(clock, subject="sms_01KA0000000000000000000000", took_ms=12)
-    no = logged(clock, route="POST /v1/emails", status=400, code="invalid_request", message="<b>No</b>", refused=1)
-    await store.requests.note([yes, no, logged(clock, team=2)])
-    for query, shown in {
+async def test_request_filters_show_matching_requests(pages: Pages, store: Store, clock: TestClock) -> None:
+    yes = make_logged_request(clock, subject="sms_01KA0000000000000000000000", took_ms=12)
+    no = make_logged_request(
+        clock, route="POST /v1/emails", status=400, code="invalid_request", message="<b>No</b>", refused=1
+    )
+    await store.requests.insert([yes, no, make_logged_request(clock, team=2)])
+    for query, response in {
         "": {yes.id, no.id},
         "?class=2": {yes.id},
         "?class=4": {no.id},
@@ -46,17 +48,17 @@ async def test_each_filter_shows_its_own(pages: Pages, store: Store, clock: Test
     }.items():
         page = await pages.get(f"{HERE}{query}", "viewer")
         assert page.status == 200
-        assert {one.id for one in (yes, no) if f'data-key="{one.id}"' in page.html} == shown, query
+        assert {item.id for item in (yes, no) if f'data-key="{item.id}"' in page.html} == response, query
     clock.forward(2 * 3_600_000)
-    assert "Nothing fits these filters" in (await pages.get(f"{HERE}?time=hour")).text
+    assert "No matching requests" in (await pages.get(f"{HERE}?time=hour")).text
 
 
-async def test_one_request_is_explained_and_leads_to_what_it_made(pages: Pages, store: Store, clock: TestClock) -> None:
-    yes = logged(clock, subject="sms_01KA0000000000000000000000", replayed=1)
-    no = logged(clock, status=400, code="invalid_request", message="<b>No</b>", refused=1, more=3)
-    await store.requests.note([yes, no])
-    found = await pages.get(f"{HERE}?id={no.id}")
-    assert (found.status, found.headers["location"]) == (303, f"{HERE}/{no.id}")
+async def test_request_page_explains_error_and_links_result(pages: Pages, store: Store, clock: TestClock) -> None:
+    yes = make_logged_request(clock, subject="sms_01KA0000000000000000000000", replayed=1)
+    no = make_logged_request(clock, status=400, code="invalid_request", message="<b>No</b>", refused=1, more=3)
+    await store.requests.insert([yes, no])
+    response = await pages.get(f"{HERE}?id={no.id}")
+    assert (response.status, response.headers["location"]) == (303, f"{HERE}/{no.id}")
     page = await pages.get(f"{HERE}/{no.id}", "viewer")
     assert "What to do" in page.text and "&lt;b&gt;No" in page.html and "3 more requests" in page.text
     page = await pages.get(f"{HERE}/{yes.id}", "viewer")
@@ -64,9 +66,9 @@ async def test_one_request_is_explained_and_leads_to_what_it_made(pages: Pages, 
     assert "Replayed" in page.text and "What to do" not in page.text
 
 
-async def test_another_teams_request_is_nobodys(pages: Pages, store: Store, clock: TestClock) -> None:
-    theirs = logged(clock, team=2)
-    await store.requests.note([theirs])
+async def test_request_of_other_team_is_not_found(pages: Pages, store: Store, clock: TestClock) -> None:
+    theirs = make_logged_request(clock, team=2)
+    await store.requests.insert([theirs])
     assert (await pages.get(f"{HERE}/{theirs.id}", "owner")).status == 404
-    assert "Not in the log" in (await pages.get(f"{HERE}?id={theirs.id}", "owner")).text
+    assert "Request not found" in (await pages.get(f"{HERE}?id={theirs.id}", "owner")).text
     assert "No requests yet" in (await pages.get(HERE, "viewer")).text

@@ -8,9 +8,9 @@ HERE = "/dashboard/teams/team_plain/settings"
 expect = sync_api.expect
 
 
-def test_an_owner_sets_them(site: Site, shoot: Shoot) -> None:
+def test_owner_sets_retention_days(site: Site, shoot: Shoot) -> None:
     page = site.open("rita@example.com", "--team", "team_plain", "--role", "owner", path=HERE)
-    content, messages = page.get_by_label("Content, in days"), page.get_by_label("Messages, in days")
+    content, messages = page.get_by_label("Content (days)"), page.get_by_label("Messages (days)")
     save = page.get_by_role("button", name="Save retention")
     expect(content).to_have_value("7")
     expect(messages).to_have_value("90")
@@ -24,7 +24,7 @@ def test_an_owner_sets_them(site: Site, shoot: Shoot) -> None:
         messages.fill(days[1])
         save.click()
         expect(page.get_by_role("alert")).to_contain_text(error)
-        expect(content).to_have_value(days[0])  # what was typed is kept
+        expect(content).to_have_value(days[0])  # the typed value is kept
     shoot(page, "settings-retention-wrong")
     messages.fill("30")
     save.click()
@@ -35,10 +35,10 @@ def test_an_owner_sets_them(site: Site, shoot: Shoot) -> None:
 
 
 @pytest.mark.parametrize("role", ["viewer", "developer"])
-def test_others_only_see_them(site: Site, role: str) -> None:
+def test_retention_for_non_owner_is_read_only(site: Site, role: str) -> None:
     here = "/dashboard/teams/team_narrow/settings"
     page = site.open(f"{role}.r@example.com", "--team", "team_narrow", "--role", role, path=here)
-    expect(page.locator("dd", has_text="90 days after the end")).to_be_visible()
-    expect(page.get_by_label("Content, in days")).to_have_count(0)
+    expect(page.locator("dd", has_text="90 days")).to_be_visible()
+    expect(page.get_by_label("Content (days)")).to_have_count(0)
     form = {"csrf": page.locator("input[name=csrf]").first.get_attribute("value"), "keep_content_days": "1"}
     assert page.request.post(f"{site.url}{here}/keep", form=form | {"keep_messages_days": "1"}).status == 403

@@ -1,4 +1,4 @@
-"""Finding things: the list of messages with every filter, its file, the search over everything, and who sees what."""
+"""Search: the message list with all filters, its export, the global search, and roles."""
 
 import csv
 from collections import defaultdict
@@ -12,22 +12,22 @@ import pytest
 
 from heliograph.dashboard.pages import PAGES
 from heliograph.dashboard.views import messages
-from heliograph.dashboard.views.messages import moment_field, read_moment
-from heliograph.domain.sending.send_options import Added
+from heliograph.dashboard.views.messages import parse_time, time_field
+from heliograph.domain.sending.send_options import ExtraFields
 from heliograph.domain.setup.records import Domain, Key, TeamRecord, Template, Webhook
-from heliograph.storage.outcomes import Change
+from heliograph.storage.outcomes import RecipientUpdate
 from heliograph.storage.setup import NewSuppression
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
 from tests.dashboard.conftest import Shoot, Site, sync_api
-from tests.dashboard.inside import OPERATOR, Pages, set_up
+from tests.dashboard.inside import OPERATOR, Pages, write_records
 from tests.service import until
 from tests.storage.samples import ENTRY, send_email
 from tests.storage.test_idempotency import make_context
 
 TEAM, OTHER = "team_a", "team_b"
 HERE = f"/dashboard/teams/{TEAM}"
-TAGGED = Added(tags={"kind": "parcel: ü"})
+TAGGED = ExtraFields(tags={"kind": "parcel: ü"})
 TAG = "tag=kind:parcel:%20%C3%BC"
 FIGURES = 'aria-label="By status"'
 HOSTILE = [
@@ -38,7 +38,7 @@ HOSTILE = [
 
 @pytest.fixture
 async def pages(store: Store, clock: TestClock) -> Pages:
-    await set_up(
+    await write_records(
         store,
         ("team", TEAM, TeamRecord(ref=1, id=TEAM, name="Acme"), TEAM),
         ("team", OTHER, TeamRecord(ref=2, id=OTHER, name="Other"), OTHER),
@@ -55,18 +55,22 @@ Send = Callable[..., Any]
 
 @pytest.fixture
 async def sent(pages: Pages, store: Store, clock: TestClock) -> list[str]:
-    """Oldest first; of the first, one of two recipients bounced. The last is another team's."""
+    """Message ids, oldest first. One of the first's two recipients bounced; the last belongs to another team."""
     both = ("ada@example.com", "bob@example.com")
-    made = [
-        await send_email(store, clock, "Your parcel", *both, key_id="aaaaaaaaaa", template_id="tpl_1", added=TAGGED),
+    accepted = [
+        await send_email(
+            store, clock, "Your parcel", *both, key_id="aaaaaaaaaa", template_id="tpl_1", extra_fields=TAGGED
+        ),
         await send_email(store, clock, "=Receipt", "ada@example.com", sender="x@other.test"),
-        await send_email(store, clock, "Your parcel", "secret@other.test", team=2, added=TAGGED),
+        await send_email(store, clock, "Your parcel", "secret@other.test", team=2, extra_fields=TAGGED),
     ]
     for claim in await store.outbox.claim("email", 100):
         ends = "bounced" if claim.position else "delivered"
-        change = Change(message=claim.message, position=claim.position, claim=claim.held, at=clock.now(), wanted=ends)
+        change = RecipientUpdate(
+            message=claim.message, position=claim.position, claim=claim.token, at=clock.now(), target_status=ends
+        )
         await store.outbox.record(change)
-    return made
+    return accepted
 
 
 @pytest.mark.anyio
@@ -99,13 +103,15 @@ async def sent(pages: Pages, store: Store, clock: TestClock) -> list[str]:
         ("?q=secret", []),
     ],
 )
-async def test_filters(pages: Pages, sent: list[str], query: str, expected: list[int]) -> None:
-    shown = await pages.get(f"{HERE}/messages{query}", "developer")
-    places = sorted((shown.html.find(f'data-key="{id_}"'), n) for n, id_ in enumerate(sent))
-    assert [n for place, n in places if place >= 0] == expected
-    assert ("1 of 2 bounced" in shown.text) == (0 in expected)
+async def test_message_filters_apply_to_list_and_export(
+    pages: Pages, sent: list[str], query: str, expected: list[int]
+) -> None:
+    response = await pages.get(f"{HERE}/messages{query}", "developer")
+    positions = sorted((response.html.find(f'data-key="{id_}"'), n) for n, id_ in enumerate(sent))
+    assert [n for position, n in positions if position >= 0] == expected
+    assert ("1 of 2 bounced" in response.text) == (0 in expected)
     if expected:
-        assert f"{len(expected)} message" in shown.text
+        assert f"{len(expected)} message" in response.text
     file = await pages.get(f"{HERE}/messages.csv{query}", "developer")
     rows = list(csv.reader(file.html.splitlines()))
     assert rows[0] == list(messages.COLUMNS)
@@ -113,10 +119,10 @@ async def test_filters(pages: Pages, sent: list[str], query: str, expected: list
 
 
 @pytest.mark.anyio
-async def test_a_file_comes_in_portions_and_is_harmless(
+async def test_message_export_is_streamed_and_has_no_formulas(
     pages: Pages, sent: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(messages, "EXPORT_PORTION", 1)
+    monkeypatch.setattr(messages, "EXPORT_BATCH", 1)
     rows = list(csv.reader((await pages.get(f"{HERE}/messages.csv", "viewer")).html.splitlines()))
     assert [row[0] for row in rows[1:]] == [sent[1], sent[0]]
     assert rows[1][6] == "'=Receipt"
@@ -125,21 +131,21 @@ async def test_a_file_comes_in_portions_and_is_harmless(
 
 
 @pytest.mark.anyio
-async def test_what_a_viewer_may_not_see_is_not_looked_for(pages: Pages, sent: list[str]) -> None:
+async def test_search_excludes_results_a_viewer_may_not_see(pages: Pages, sent: list[str]) -> None:
     shown = await pages.get(f"{HERE}/messages?key=aaaaaaaaaa", "viewer")
     assert "Parcel robot" not in shown.text
-    assert all(f'data-key="{id_}"' in shown.html for id_ in sent[:2])  # the filter is not theirs to use
+    assert all(f'data-key="{id_}"' in shown.html for id_ in sent[:2])  # this role may not use the filter
     for who, names in (("viewer", set[str]()), ("developer", {"Parcel robot"}), ("operator", {"Parcel robot"})):
-        found = await pages.get(f"{HERE}/search?q=parcel", who)
-        assert {name for name in ("Parcel robot",) if name in found.text} == names
-        assert all(text in found.text for text in ("Your parcel", "Parcel notice", "https://parcel.test/hook"))
-        assert "secret@other.test" not in found.text
+        response = await pages.get(f"{HERE}/search?q=parcel", who)
+        assert {name for name in ("Parcel robot",) if name in response.text} == names
+        assert all(text in response.text for text in ("Your parcel", "Parcel notice", "https://parcel.test/hook"))
+        assert "secret@other.test" not in response.text
     for who, is_shown in (("viewer", False), ("owner", False), ("operator", True)):
         assert ("/dashboard/operator/carriers" in (await pages.get(f"{HERE}/search?q=carriers", who)).html) == is_shown
 
 
 @pytest.mark.anyio
-async def test_one_search_over_everything(pages: Pages, store: Store, sent: list[str]) -> None:
+async def test_search_finds_all_kinds_of_objects(pages: Pages, store: Store, sent: list[str]) -> None:
     await store.suppressions.add(NewSuppression(1, "gone@acme.test", "gone@acme.test", "bounce"), ENTRY)
     for typed, texts in {
         "acme.test": ("Domains", "gone@acme.test", "Suppressions"),
@@ -151,20 +157,20 @@ async def test_one_search_over_everything(pages: Pages, store: Store, sent: list
         "": ("Pages", "Overview", "Audit log"),
         "nowhere at all": ("Nothing found",),
     }.items():
-        found = await pages.get(f"{HERE}/search?q={quote(typed)}")
-        assert found.status == 200
-        assert all(text in found.text for text in texts), (typed, texts)
+        response = await pages.get(f"{HERE}/search?q={quote(typed)}")
+        assert response.status == 200
+        assert all(text in response.text for text in texts), (typed, texts)
     assert (await pages.get(f"{HERE}/search?q={sent[0]}")).headers["location"] == f"{HERE}/messages/{sent[0]}"
-    assert (await pages.get(f"{HERE}/search?q={sent[2]}")).status == 200  # another team's
+    assert (await pages.get(f"{HERE}/search?q={sent[2]}")).status == 200  # of another team
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("place", ["messages", "search", "suppressions", "verifications", "messages.csv"])
-async def test_whatever_is_typed_is_only_text(pages: Pages, sent: list[str], place: str) -> None:
+async def test_hostile_search_text_is_treated_as_text(pages: Pages, sent: list[str], place: str) -> None:
     for typed in HOSTILE:
-        shown = await pages.get(f"{HERE}/{place}?q={quote(typed)}&domain={quote(typed)}&template={quote(typed)}")
-        assert shown.status in (200, 400), (place, typed)
-        assert "<script>alert" not in shown.html
+        response = await pages.get(f"{HERE}/{place}?q={quote(typed)}&domain={quote(typed)}&template={quote(typed)}")
+        assert response.status in (200, 400), (place, typed)
+        assert "<script>alert" not in response.html
     assert (await pages.get(f"{HERE}/{place}?q=%ff%fe%ed%a0%80")).status in (200, 400)  # no text at all
 
 
@@ -180,12 +186,12 @@ async def test_whatever_is_typed_is_only_text(pages: Pages, sent: list[str], pla
         ("9999-12-31", True, None),
     ],
 )
-def test_moments(text: str, is_end: bool, expected: int | None) -> None:
-    assert read_moment(text, UTC, is_end) == expected
+def test_parse_time_returns_start_or_end_of_range(text: str, is_end: bool, expected: int | None) -> None:
+    assert parse_time(text, UTC, is_end) == expected
 
 
-def test_days_are_the_readers() -> None:
-    assert read_moment("1970-01-02", ZoneInfo("Europe/Vienna"), is_end=False) == 82_800_000
+def test_parse_time_uses_reader_zone() -> None:
+    assert parse_time("1970-01-02", ZoneInfo("Europe/Vienna"), is_end=False) == 82_800_000
 
 
 @pytest.mark.parametrize(
@@ -194,19 +200,19 @@ def test_days_are_the_readers() -> None:
         ("", "date", ""),
         ("2026-07-01", "date", "2026-07-01"),
         ("2026-07-01T12:00:00.000Z", "datetime-local", "2026-07-01T14:00"),  # as the charts link to it
-        ("2026-07-01T12:00", "datetime-local", "2026-07-01T12:00"),  # as the field sends it
+        ("2026-07-01T12:00", "datetime-local", "2026-07-01T12:00"),  # as the form field submits it
         ("9999-12-31T23:59:59Z", "text", "9999-12-31T23:59:59Z"),
         ("<script>", "text", "<script>"),
     ],
 )
-def test_a_time_stands_in_a_field_as_the_reader_has_it(text: str, kind: str, value: str) -> None:
-    assert moment_field(text, ZoneInfo("Europe/Vienna")) == (kind, value)
+def test_time_field_shows_time_in_reader_zone(text: str, kind: str, value: str) -> None:
+    assert time_field(text, ZoneInfo("Europe/Vienna")) == (kind, value)
 
 
 # -- in a browser ------------------------------------------------------------------------------------------------------
 
 
-def test_search_by_keyboard(site: Site, shoot: Shoot) -> None:
+def test_search_dialog_is_usable_by_keyboard(site: Site, shoot: Shoot) -> None:
     body = {"from": "hi@acme.test", "to": ["delivered@simulator.test", "bounced@simulator.test"], "text": "Hi"}
     id_ = site.service.post("/v1/emails", body | {"subject": "Tickets for the concert"}).json["id"]
     until(lambda: {r["status"] for r in site.service.get(f"/v1/emails/{id_}").json["recipients"]} > {"bounced"})
@@ -214,8 +220,8 @@ def test_search_by_keyboard(site: Site, shoot: Shoot) -> None:
     page = site.open("finds@example.com", "--team", "team_acme", "--role", "developer", path=team)
     page.keyboard.press("/")
     page.keyboard.type("concert ticket")
-    for place, picture in ((".palette", "palette"), ("main", "search")):  # while one types, and the page
-        hit = page.locator(f"{place} .hits a", has_text="Tickets for the concert")
+    for selector, picture in ((".palette", "palette"), ("main", "search")):  # results while typing, and the search page
+        hit = page.locator(f"{selector} .hits a", has_text="Tickets for the concert")
         sync_api.expect(hit).to_be_visible()
         shoot(page, picture)
         page.keyboard.press("ArrowDown")
@@ -240,7 +246,7 @@ def test_search_by_keyboard(site: Site, shoot: Shoot) -> None:
         page.get_by_role("link", name="Export CSV").click()
     assert [row[0] for row in csv.reader(download.value.path().read_text().splitlines())][1:] == [id_]
     page.locator("body").press("/")
-    page.keyboard.type("webhoo")  # over the bar of a phone, from the first letter on
+    page.keyboard.type("webhoo")  # covers the bar on a phone from the first character
     sync_api.expect(page.locator(".palette .hits a", has_text="Webhooks").first).to_be_visible()
     assert page.locator(".top [data-find]").input_value() == "webhoo"
     shoot(page, "palette-phone")
@@ -256,16 +262,16 @@ GIVEN = {"team": TEAM, "webhook": "whk_1", "template": "tpl_1", "id": "dom_1"}
 
 
 @pytest.mark.anyio
-async def test_a_nul_in_an_address_breaks_no_page(pages: Pages) -> None:
-    """PostgreSQL takes none."""
-    own = ("/dashboard/account", "/dashboard/account/totp")  # of a person, whom these tests make up
-    paths = [one.path for one in PAGES if one.method == "GET" and not one.path.endswith("/live")]
-    asked = {
+async def test_nul_in_url_returns_no_server_error(pages: Pages) -> None:
+    """PostgreSQL rejects NUL in texts."""
+    account_paths = ("/dashboard/account", "/dashboard/account/totp")  # the user exists only in these tests
+    paths = [item.path for item in PAGES if item.method == "GET" and not item.path.endswith("/live")]
+    params_by_path = {
         path: await pages.get(path.format_map(defaultdict(lambda: "x", GIVEN)) + NUL, OPERATOR)
         for path in paths
-        if path not in own
+        if path not in account_paths
     }
-    assert {path for path, page in asked.items() if page.status >= 500} == set()
+    assert {path for path, page in params_by_path.items() if page.status >= 500} == set()
 
 
 @pytest.mark.anyio
@@ -281,7 +287,7 @@ async def test_a_nul_in_an_address_breaks_no_page(pages: Pages) -> None:
         ("", ""),
     ],
 )
-async def test_figures_of_a_template_and_of_a_tag(pages: Pages, query: str, figures: str) -> None:
-    shown = await pages.get(f"{HERE}/messages?{query}")
-    assert (FIGURES in shown.html) == bool(figures)
-    assert figures in shown.text
+async def test_message_list_shows_figures_of_template_and_tag(pages: Pages, query: str, figures: str) -> None:
+    response = await pages.get(f"{HERE}/messages?{query}")
+    assert (FIGURES in response.html) == bool(figures)
+    assert figures in response.text

@@ -1,4 +1,4 @@
-"""Domains, names, sender ids and sandbox recipients, from being asked for to being good for sending."""
+"""Domains, display names, sender ids and sandbox recipients, from the request until they can be used."""
 
 import asyncio
 import re
@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.carriers.dns_peer import DnsPeer, Zone
-from tests.dashboard.conftest import Shoot, Site, fits
+from tests.dashboard.conftest import Shoot, Site, assert_fits
 from tests.journeys.phones import carrier
 from tests.journeys.smtp_sink import Sink
 from tests.service import Service
@@ -24,14 +24,14 @@ SANDBOX = "/dashboard/teams/team_sandbox/senders"
 
 @pytest.fixture(scope="module")
 def peer() -> Iterator[DnsPeer]:
-    """A name server in a thread of its own: the browser's calls hold the test's."""
-    made = DnsPeer(Zone())
+    """A DNS server in a thread, because browser calls block the test's thread."""
+    dns_peer = DnsPeer(Zone())
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
-    asyncio.run_coroutine_threadsafe(made.__aenter__(), loop).result(5)
-    yield made
-    asyncio.run_coroutine_threadsafe(made.__aexit__(None, None, None), loop).result(5)
+    asyncio.run_coroutine_threadsafe(dns_peer.__aenter__(), loop).result(5)
+    yield dns_peer
+    asyncio.run_coroutine_threadsafe(dns_peer.__aexit__(None, None, None), loop).result(5)
     loop.call_soon_threadsafe(loop.stop)
     thread.join()
     loop.close()
@@ -40,21 +40,21 @@ def peer() -> Iterator[DnsPeer]:
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory, chromium: Any, peer: DnsPeer) -> Iterator[Service]:
     folder: Path = tmp_path_factory.mktemp("senders")
-    with Service(f"sqlite:///{folder / 'heliograph.db'}", folder / "data", resolver=peer.at) as service:
+    with Service(f"sqlite:///{folder / 'heliograph.db'}", folder / "data", resolver=peer.address) as service:
         service.apply()
         service.start()
         yield service
 
 
-def publish(peer: DnsPeer, records: list[dict[str, str]]) -> None:
+def publish_records(peer: DnsPeer, records: list[dict[str, str]]) -> None:
     for record in records:
         strings = [record["value"][at : at + 255] for at in range(0, len(record["value"]), 255)]
         value = f"{record['value']}." if record["type"] == "MX" else " ".join(f'"{part}"' for part in strings)
         peer.zone[record["name"], record["type"]] = [value]
 
 
-def test_a_domain_from_added_to_approved(site: Site, peer: DnsPeer, shoot: Shoot) -> None:
-    """Nothing is pressed after the records are set: the page finds out by itself. On a phone: test_new_user."""
+def test_domain_is_added_verified_and_approved(site: Site, peer: DnsPeer, shoot: Shoot) -> None:
+    """The page updates by itself after the records are set. test_new_user covers phone width."""
     name = "shop2.acme.test"
     page = site.open("who@acme.test", "--team", "team_acme", "--role", "developer", path=ACME)
     page.get_by_role("link", name="New domain").click()
@@ -64,48 +64,48 @@ def test_a_domain_from_added_to_approved(site: Site, peer: DnsPeer, shoot: Shoot
     page.get_by_label("Domain", exact=True).fill(name.capitalize())
     page.get_by_label("Brand name").fill("Acme Shop")
     page.get_by_role("button", name="Continue").click()
-    expect(page.locator(".flash")).to_contain_text(f"{name} is added")
+    expect(page.locator(".flash")).to_contain_text(f"{name} added")
     expect(page.locator(".wizard [aria-current=step]")).to_contain_text("DNS records")
     expect(page.locator("#record-list .badge", has_text="Missing")).to_have_count(6)
-    fits(page, shoot, "domain-added")
+    assert_fits(page, shoot, "domain-added")
 
     id_ = page.url.rpartition("/")[2]
     records = site.service.get(f"/v1/domains/{id_}").json["records"]
-    publish(peer, records)
+    publish_records(peer, records)
     peer.zone[f"_dmarc.{name}", "TXT"] = ['"v=DMARC1; p=reject; adkim=s"']
     spf = next(record for record in records if record["purpose"] == "spf")
     peer.zone[spf["name"], "TXT"] = ['"v=spf1 -all"']
     expect(page.locator("#record-list .badge", has_text="Found")).to_have_count(5)
-    expect(page.locator(".mend")).to_contain_text("Found: v=spf1 -all")
-    expect(page.locator("#looks")).to_contain_text("Looks again every 5 seconds")
-    fits(page, shoot, "domain-partly")
+    expect(page.locator(".fix")).to_contain_text("Found: v=spf1 -all")
+    expect(page.locator("#looks")).to_contain_text("Checked every 5 seconds")
+    assert_fits(page, shoot, "domain-partly")
 
-    publish(peer, [spf])
-    expect(page.locator("#standing")).to_contain_text("An operator approves the domain next")
-    expect(page.get_by_text("Mail from this domain passes DMARC.")).to_be_visible()
+    publish_records(peer, [spf])
+    expect(page.locator("#standing")).to_contain_text("Waiting for an operator's approval")
+    expect(page.get_by_text("Email from this domain passes DMARC.")).to_be_visible()
     assert page.get_by_role("button", name="Approve").count() == 0
-    fits(page, shoot, "domain-verified")
+    assert_fits(page, shoot, "domain-verified")
 
     operator = site.open("op-who@acme.test", "--operator", path=f"{ACME}/domains/{id_}")
     operator.get_by_role("button", name="Approve").click()
-    expect(operator.locator("#standing")).to_contain_text("Mail from this domain is sent as Acme Shop.")
+    expect(operator.locator("#standing")).to_contain_text("Email from this domain is sent as Acme Shop.")
     expect(page.locator("#standing")).to_contain_text("Ready to send")  # without being reloaded
     sent = site.service.post("/v1/emails", {"from": f"a@{name}", "to": "b@example.com", "subject": "s", "text": "t"})
     assert sent.status == 202, sent.json
 
 
-def test_records_as_panels_want_them(site: Site) -> None:
-    """Names in the zone that is chosen, priority apart, the long value whole and split, a file with all of them."""
+def test_domain_records_are_shown_in_dns_panel_formats(site: Site) -> None:
+    """Names relative to the selected zone, a separate priority, long values whole and split, and the zone file."""
     page = site.open("panel@acme.test", "--team", "team_acme", "--role", "viewer", path=f"{ACME}/domains/dom_acme_news")
-    rows = page.locator("#record-list tbody tr:not(.mend)")
+    rows = page.locator("#record-list tbody tr:not(.fix)")
     expect(rows.first.locator(".name code")).to_have_text("_heliograph.news")
     expect(rows.first.locator(".name .full")).to_have_text("_heliograph.news.acme.test")
     mx = rows.filter(has_text="return path")
     expect(mx.locator(".value code")).to_have_text(["10", "mail.heliograph.test"])
-    rsa = rows.filter(has_text="in 2 strings")
+    rsa = rows.filter(has_text="as 2 strings")
     rsa.locator("summary").click()
-    whole, split = (rsa.locator("pre code").nth(number).inner_text() for number in (0, 1))
-    assert whole.startswith("v=DKIM1; k=rsa; p=") and split.replace('" "', "").strip('"') == whole
+    value, split = (rsa.locator("pre code").nth(number).inner_text() for number in (0, 1))
+    assert value.startswith("v=DKIM1; k=rsa; p=") and split.replace('" "', "").strip('"') == value
     with page.expect_download() as begun:
         page.get_by_role("link", name="Zone file").click()
     text = Path(begun.value.path()).read_text()
@@ -116,29 +116,29 @@ def test_records_as_panels_want_them(site: Site) -> None:
 
 
 @pytest.mark.in_full
-def test_keys_rotate_and_a_brand_changes(site: Site, peer: DnsPeer) -> None:
+def test_domain_keys_are_rotated_and_brand_changed(site: Site, peer: DnsPeer) -> None:
     page = site.open("owner@acme.test", "--team", "team_acme", "--role", "owner", path=f"{ACME}/domains/dom_acme")
     page.get_by_role("button", name="Rotate keys").click()
-    rows = page.locator("#record-list tbody tr:not(.mend)")
+    rows = page.locator("#record-list tbody tr:not(.fix)")
     expect(rows).to_have_count(8)
-    publish(peer, site.service.get("/v1/domains/dom_acme").json["records"])
+    publish_records(peer, site.service.get("/v1/domains/dom_acme").json["records"])
     page.get_by_role("button", name="Check now").click()
     expect(rows).to_have_count(6)
     expect(page.locator("#record-list .badge", has_text="Found")).to_have_count(6)
     page.get_by_label("Brand name").fill("Acme & Sons")
     page.get_by_role("button", name="Save").click()
-    expect(page.locator(".flash")).to_contain_text("Acme & Sons waits for the operator's approval.")
-    expect(page.locator(".notice", has_text="Acme & Sons waits for approval")).to_be_visible()
+    expect(page.locator(".flash")).to_contain_text("Acme & Sons is waiting for approval.")
+    expect(page.locator(".notice", has_text="Acme & Sons is waiting for approval")).to_be_visible()
     assert page.get_by_role("button", name="Delete domain").count() == 0
 
 
 @pytest.mark.in_full
-def test_a_name_and_a_sender_id_are_refused_asked_again_and_approved(site: Site, shoot: Shoot) -> None:
+def test_refused_sender_is_resubmitted_and_approved(site: Site, shoot: Shoot) -> None:
     page = site.open("names@acme.test", "--team", "team_acme", "--role", "developer", path=ACME)
     page.get_by_role("link", name="New display name").click()
     page.get_by_label("Name", exact=True).fill("Acme Billing")
     page.get_by_role("button", name="Submit for approval").click()
-    expect(page.locator(".flash")).to_contain_text("waits for the operator's approval")
+    expect(page.locator(".flash")).to_contain_text("is waiting for approval")
     page.get_by_role("link", name="New sender ID").click()
     page.get_by_label("Country").select_option(label="United Kingdom (GB)")
     page.get_by_label("Sender ID").fill("far too long a name")
@@ -161,7 +161,7 @@ def test_a_name_and_a_sender_id_are_refused_asked_again_and_approved(site: Site,
     shoot(page, "senders-refused")
     for name in ("Acme Billing", "ACME"):
         row = page.get_by_role("row").filter(has=page.get_by_role("cell", name=name, exact=True))
-        row.get_by_role("button", name="Ask again").click()
+        row.get_by_role("button", name="Request again").click()
         expect(row.locator(".badge.waiting")).to_be_visible()
         operator.goto(ACME)
         row = operator.get_by_role("row").filter(has=operator.get_by_role("cell", name=name, exact=True))
@@ -172,35 +172,35 @@ def test_a_name_and_a_sender_id_are_refused_asked_again_and_approved(site: Site,
 
 
 @pytest.mark.parametrize("address", ["Ada@Example.com", pytest.param("+447400123499", marks=pytest.mark.in_full)])
-def test_a_recipient_confirms_with_a_code(site: Site, shoot: Shoot, address: str) -> None:
+def test_sandbox_recipient_is_verified_with_code(site: Site, shoot: Shoot, address: str) -> None:
     name = "mail" if "@" in address else "phone"
     page = site.open(f"{name}@sandbox.test", "--team", "team_sandbox", "--role", "developer", path=SANDBOX)
     page.get_by_role("link", name="New recipient").click()
     page.get_by_label("Email address or phone").fill(address)
-    page.get_by_role("button", name="Send a code").click()
+    page.get_by_role("button", name="Send code").click()
     code = page.locator(".copyable code").inner_text()
     page.get_by_label("Code").fill("AAAA-AAAA")
     page.get_by_role("button", name="Verify").click()
-    expect(page.get_by_role("alert")).to_have_text("This is not the code, or it is too old.")
+    expect(page.get_by_role("alert")).to_have_text("This code is wrong or expired.")
     shoot(page, f"recipient-{name}")
     page.get_by_label("Code").fill(code.lower())
     page.get_by_role("button", name="Verify").click()
     row = page.get_by_role("row").filter(has_text=address.lower())
     expect(row.locator(".badge.verified")).to_be_visible()
     row.get_by_role("button", name="Delete").click()
-    expect(page.locator(".flash")).to_contain_text("is deleted")
+    expect(page.locator(".flash")).to_contain_text("deleted")
     expect(row).to_have_count(0)
 
 
-def test_roles(site: Site) -> None:
+def test_sender_pages_depend_on_role(site: Site) -> None:
     viewer = site.open("viewer@acme.test", "--team", "team_acme", "--role", "viewer", path=ACME)
     expect(viewer.get_by_role("heading", name="Domains & senders")).to_be_visible()
     assert viewer.locator("main :is(button:not(.copyable button), a.button)").count() == 0
     developer = site.open("developer@acme.test", "--team", "team_acme", "--role", "developer", path=ACME)
     csrf = developer.locator("input[name=csrf]").first.input_value()
-    asked = {"csrf": csrf, "kind": "display_name", "id": "dn_pending", "approve": "yes", "brand": "Other"}
+    form = {"csrf": csrf, "kind": "display_name", "id": "dn_pending", "approve": "yes", "brand": "Other"}
     for path, status in [("/decide", 403), ("/domains/dom_acme/brand", 403), ("/domains/dom_acme/remove", 403)]:
-        assert developer.request.post(f"{site.url}{ACME}{path}", form=asked).status == status, path
+        assert developer.request.post(f"{site.url}{ACME}{path}", form=form).status == status, path
     for path in ("/domains/dom_poor", "/recipients?address=me@example.com"):
         assert developer.goto(f"{ACME}{path}").status == 404
     key = {"csrf": csrf, "kind": "key", "id": "any"}
@@ -208,8 +208,8 @@ def test_roles(site: Site) -> None:
     assert viewer.goto(SANDBOX).status == 404
 
 
-class Gateway(BaseHTTPRequestHandler):
-    """An SMS provider that keeps what it is given."""
+class FakeSmsProvider(BaseHTTPRequestHandler):
+    """Fake SMS provider that records its requests."""
 
     taken: ClassVar[list[str]] = []
 
@@ -221,14 +221,14 @@ class Gateway(BaseHTTPRequestHandler):
     def log_message(self, *_: object) -> None: ...
 
 
-def text_of(mail: bytes) -> str:
+def plain_text(mail: bytes) -> str:
     body = message_from_bytes(mail, policy=policy.default).get_body(("plain",))
     assert body
     return str(body.get_content())
 
 
-def test_codes_that_really_leave_are_shown_nowhere_here(site: Site, tmp_path: Path) -> None:
-    gateway = HTTPServer(("127.0.0.1", 0), Gateway)
+def test_codes_sent_by_real_carrier_are_not_shown(site: Site, tmp_path: Path) -> None:
+    gateway = HTTPServer(("127.0.0.1", 0), FakeSmsProvider)
     threading.Thread(target=gateway.serve_forever, daemon=True).start()
     with Sink() as sink:
         carriers = carrier(1, "email", "smtp", "*", host="127.0.0.1", port=sink.port, tls="none")
@@ -240,16 +240,16 @@ def test_codes_that_really_leave_are_shown_nowhere_here(site: Site, tmp_path: Pa
         for address in ("Real@example.com", "+447400123477"):
             page.goto(f"{SANDBOX}/recipients/new")
             page.get_by_label("Email address or phone").fill(address)
-            page.get_by_role("button", name="Send a code").click()
-            expect(page.get_by_text("A code is on its way")).to_be_visible()
-            text = text_of(sink.mails[0][2]) if "@" in address else Gateway.taken[0]
-            found = re.search("[A-Z2-7]{4}-[A-Z2-7]{4}|[0-9]{6}", text)
-            assert found and found[0] not in page.content()
-            page.get_by_label("Code").fill(found[0])
+            page.get_by_role("button", name="Send code").click()
+            expect(page.get_by_text("We sent a code to")).to_be_visible()
+            text = plain_text(sink.mails[0][2]) if "@" in address else FakeSmsProvider.taken[0]
+            code = re.search("[A-Z2-7]{4}-[A-Z2-7]{4}|[0-9]{6}", text)
+            assert code and code[0] not in page.content()
+            page.get_by_label("Code").fill(code[0])
             page.get_by_role("button", name="Verify").click()
             expect(page.get_by_role("row").filter(has_text=address.lower())).to_be_visible()
     gateway.shutdown()
     gateway.server_close()
     assert sink.mails[0][1] == ["real@example.com"]
-    assert sink.mails[0][2].count(b"DKIM-Signature: ") == 2  # the platform's sender signs like any other
+    assert sink.mails[0][2].count(b"DKIM-Signature: ") == 2  # mail of the platform's sender is signed too
     assert site.service.get("/v1/emails", key="SANDBOX").json["data"] == []

@@ -1,4 +1,4 @@
-"""A team's settings, and its way from the sandbox to live."""
+"""Team settings, and going live."""
 
 from pathlib import Path
 
@@ -20,22 +20,22 @@ EMAIL = {"to": "stranger@example.com", "subject": "Hello", "text": "Hello"}
 expect = sync_api.expect
 
 
-def test_sandbox_to_live(site: Site, shoot: Shoot, tmp_path: Path) -> None:
+def test_team_switches_from_sandbox_to_live(site: Site, shoot: Shoot, tmp_path: Path) -> None:
     page = site.open("olga@example.com", "--team", "team_sandbox", "--role", "owner", path=SETTINGS)
-    expect(page.locator(".checks .needed")).to_contain_text("A domain to send from")
+    expect(page.locator(".checks .needed")).to_contain_text("Sending domain")
     expect(page.get_by_role("button", name="Go live")).to_have_count(0)
     shoot(page, "settings-sandbox")
 
     form = {"csrf": page.locator("input[name=csrf]").first.get_attribute("value")}
     for approved in ("false", "true"):
         refused = page.request.post(f"{site.url}{SETTINGS}/live", form=form)
-        assert (refused.status, "Not yet" in refused.text()) == (400, True)
+        assert (refused.status, "go live yet" in refused.text()) == (400, True)
         (tmp_path / "more.toml").write_text(DOMAIN.format(approved=approved))
         site.service.apply(tmp_path / "more.toml")
     assert site.service.post("/v1/emails", EMAIL, key="SANDBOX").code == "recipient_not_allowed"
 
     button = page.get_by_role("button", name="Go live")
-    until(lambda: page.reload() and button.count())  # a running service follows within a second
+    until(lambda: page.reload() and button.count())  # a running service applies it within a second
     button.click()
     expect(page.locator(".flash")).to_contain_text("The team is live")
     expect(page.locator(".side summary .badge.live")).to_be_visible()
@@ -44,8 +44,8 @@ def test_sandbox_to_live(site: Site, shoot: Shoot, tmp_path: Path) -> None:
     assert site.service.post("/v1/emails", live, key="SANDBOX").json["sandbox"] is False
 
 
-def test_live_back_to_sandbox(site: Site, shoot: Shoot) -> None:
-    """What was accepted live is delivered and charged as such; what comes after it is the sandbox's."""
+def test_team_switches_from_live_to_sandbox(site: Site, shoot: Shoot) -> None:
+    """Messages accepted in live mode are delivered and charged as live; later ones belong to the sandbox."""
     here = "/dashboard/teams/team_udh/settings"
     page = site.open("uma@example.com", "--team", "team_udh", "--role", "owner", path=here)
     assert site.service.run("pause").returncode == 0
@@ -53,7 +53,7 @@ def test_live_back_to_sandbox(site: Site, shoot: Shoot) -> None:
     until(lambda: site.service.post("/v1/sms", sms, key="UDH").json["status"] == "queued")
     before = site.service.post("/v1/sms", sms, key="UDH").json
     assert before["sandbox"] is False
-    held = site.service.get("/v1/me", key="UDH").json
+    account = site.service.get("/v1/me", key="UDH").json
     page.get_by_role("button", name="Back to the sandbox").click()
     expect(page.locator(".flash")).to_contain_text("The team is in the sandbox")
     expect(page.locator(".side summary .badge.sandbox")).to_be_visible()
@@ -62,39 +62,39 @@ def test_live_back_to_sandbox(site: Site, shoot: Shoot) -> None:
 
     assert site.service.run("resume").returncode == 0
     until(lambda: site.service.get(f"/v1/sms/{before['id']}", key="UDH").json["status"] == "delivered")
-    found = site.service.get(f"/v1/sms/{before['id']}", key="UDH").json
-    assert (found["sandbox"], found["to"]) == (False, "+14155550123")
+    message = site.service.get(f"/v1/sms/{before['id']}", key="UDH").json
+    assert (message["sandbox"], message["to"]) == (False, "+14155550123")
     me = until(lambda: (me := site.service.get("/v1/me", key="UDH").json)["held"] == "0.0000" and me)
-    assert (me["credit"], me["mode"]) == (held["credit"], "sandbox")  # the holds were captured
+    assert (me["credit"], me["mode"]) == (account["credit"], "sandbox")  # the holds were captured
     page.goto("/dashboard/teams/team_udh/audit")
-    expect(page.locator("tr", has_text="Team went back to the sandbox")).to_contain_text("uma@example.com")
+    expect(page.locator("tr", has_text="Team moved back to the sandbox")).to_contain_text("uma@example.com")
     page.goto(here)
     page.get_by_role("button", name="Go live").click()
     expect(page.locator(".side summary .badge.live")).to_be_visible()
 
 
-def test_name_and_mark(site: Site) -> None:
+def test_team_name_and_credit_alert_are_changed(site: Site) -> None:
     page = site.open(
         "nora@example.com", "--team", "team_plain", "--role", "owner", path="/dashboard/teams/team_plain/settings"
     )
     page.get_by_label("Name").fill("Plainly")
-    page.get_by_label("Report credit below").fill("much")
+    page.get_by_label("Low-credit alert at").fill("much")
     page.get_by_role("button", name="Save team").click()
     expect(page.get_by_role("alert")).to_contain_text("'much' is not an amount")
     expect(page.get_by_label("Name")).to_have_value("Plainly")
-    page.get_by_label("Report credit below").fill("12.50")
+    page.get_by_label("Low-credit alert at").fill("12.50")
     page.get_by_role("button", name="Save team").click()
-    expect(page.get_by_role("status")).to_contain_text("The name Plainly waits for the operator's approval")
+    expect(page.get_by_role("status")).to_contain_text("The name Plainly is waiting for approval")
     expect(page.locator(".side .team")).to_have_text("Sandbox without Verify")
     expect(page.get_by_label("Name")).to_have_value("Plainly")
-    expect(page.get_by_label("Report credit below")).to_have_value("12.50")
+    expect(page.get_by_label("Low-credit alert at")).to_have_value("12.50")
 
 
 @pytest.mark.parametrize("role", ["viewer", "developer"])
-def test_only_an_owner_changes_them(site: Site, role: str) -> None:
+def test_settings_change_by_non_owner_is_refused(site: Site, role: str) -> None:
     here = "/dashboard/teams/team_narrow/settings"
     page = site.open(f"{role}@example.com", "--team", "team_narrow", "--role", role, path=here)
-    expect(page.get_by_text("An owner of the team takes it live.")).to_be_visible()
+    expect(page.get_by_text("Only owners of the team can go live.")).to_be_visible()
     expect(page.get_by_role("button", name="Save")).to_have_count(0)
     form = {"csrf": page.locator("input[name=csrf]").first.get_attribute("value"), "name": "Mine", "credit_low": "0"}
     for path in (here, f"{here}/live", f"{here}/sandbox"):

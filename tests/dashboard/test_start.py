@@ -1,4 +1,4 @@
-"""The quick start's snippets run as they stand; requests and events can be looked up."""
+"""The quick start's snippets run unchanged; requests and events can be looked up."""
 
 import os
 import re
@@ -9,16 +9,16 @@ import sys
 import msgspec
 import pytest
 
-from heliograph.dashboard.views.events import grouped, in_words
+from heliograph.dashboard.views.events import group_by_recipient, type_text
 from heliograph.domain.events import StoredEvent
-from tests.dashboard.conftest import PHONE, Shoot, Site, fits, sync_api
+from tests.dashboard.conftest import PHONE, Shoot, Site, assert_fits, sync_api
 from tests.service import TOKENS, until
 
 expect = sync_api.expect
 VIEWER = ("--role", "viewer")
 SHELLS = {"curl": ["sh", "-c"], "python": [sys.executable, "-c"], "node": ["node", "--input-type=module", "-e"]}
 
-# Of a page that is read and not shown, which takes a tenth of the time.
+# parses the page instead of rendering it, which takes a tenth of the time
 SNIPPET = """async (path) => new DOMParser().parseFromString(await (await fetch(path)).text(), "text/html")
   .querySelectorAll(".block code")[1].textContent"""
 
@@ -26,7 +26,7 @@ SNIPPET = """async (path) => new DOMParser().parseFromString(await (await fetch(
 @pytest.mark.parametrize(
     ("team", "key"), [("team_acme", "ACME"), pytest.param("team_sandbox", "SANDBOX", marks=pytest.mark.in_full)]
 )
-def test_every_snippet_works_as_it_stands(site: Site, shoot: Shoot, team: str, key: str) -> None:
+def test_start_snippets_run_unchanged(site: Site, shoot: Shoot, team: str, key: str) -> None:
     page = site.open(f"{team}@example.com", "--team", team, *VIEWER)
     environment = os.environ | {"HELIOGRAPH_KEY": TOKENS[key]}
     for language, shell in SHELLS.items():
@@ -40,9 +40,9 @@ def test_every_snippet_works_as_it_stands(site: Site, shoot: Shoot, team: str, k
         shoot(page, f"start-{team}-{language}")
 
 
-def test_the_first_request_appears_by_itself_also_on_a_phone(site: Site, shoot: Shoot) -> None:
-    place = "/dashboard/teams/team_other/start"
-    page = site.open("fir@example.com", "--team", "team_other", *VIEWER, path=place, viewport=PHONE)
+def test_first_request_appears_live_and_on_phone(site: Site, shoot: Shoot) -> None:
+    path = "/dashboard/teams/team_other/start"
+    page = site.open("fir@example.com", "--team", "team_other", *VIEWER, path=path, viewport=PHONE)
     expect(page.locator(".waits")).to_contain_text("Waiting for your first request")
     site.service.post("/v1/sms", {}, key="OTHER")
     expect(page.locator("#seen")).to_contain_text("POST /v1/sms")
@@ -51,16 +51,16 @@ def test_the_first_request_appears_by_itself_also_on_a_phone(site: Site, shoot: 
 
 
 @pytest.mark.parametrize("template", ["tpl_welcome", "tpl_sms", "tpl_whatsapp"])
-def test_the_curl_of_a_template_works_as_it_stands(site: Site, template: str) -> None:
-    place = f"/dashboard/teams/team_acme/templates/{template}"
-    page = site.open(f"{template}@example.com", "--team", "team_acme", *VIEWER, path=place)
+def test_template_curl_snippet_runs_unchanged(site: Site, template: str) -> None:
+    path = f"/dashboard/teams/team_acme/templates/{template}"
+    page = site.open(f"{template}@example.com", "--team", "team_acme", *VIEWER, path=path)
     text = page.locator(".block code").inner_text()
     environment = os.environ | {"HELIOGRAPH_KEY": TOKENS["ACME"]}
     done = subprocess.run(["sh", "-c", text], env=environment, capture_output=True, text=True, check=False)
     assert re.search(r"(eml|sms|wam|vrf)_\w{26}", done.stdout), (text, done)
 
 
-def test_a_snippet_is_copied(site: Site) -> None:
+def test_snippet_is_copied_to_clipboard(site: Site) -> None:
     page = site.open("cop@example.com", "--team", "team_acme", *VIEWER, path="/dashboard/teams/team_acme/start")
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     page.get_by_role("button", name="Copy").nth(1).click()
@@ -68,30 +68,30 @@ def test_a_snippet_is_copied(site: Site) -> None:
     assert page.evaluate("navigator.clipboard.readText()").startswith("curl -sS http://127.0.0.1:")
 
 
-def test_a_team_without_a_domain_is_told_so(site: Site) -> None:
+def test_start_page_without_domain_says_so(site: Site) -> None:
     page = site.open("bar@example.com", "--team", "team_bare", *VIEWER, path="/dashboard/teams/team_bare/start")
-    expect(page.locator(".box")).to_contain_text("no domain that may send yet")
+    expect(page.locator(".box")).to_contain_text("no verified domain yet")
 
 
 @pytest.mark.in_full
-def test_requests_are_found_and_refused_ones_explained(site: Site, shoot: Shoot) -> None:
-    place = "/dashboard/teams/team_acme/requests"
-    page = site.open("req@example.com", "--team", "team_acme", *VIEWER, path=place)
+def test_request_log_is_searched_and_refusals_explained(site: Site, shoot: Shoot) -> None:
+    path = "/dashboard/teams/team_acme/requests"
+    page = site.open("req@example.com", "--team", "team_acme", *VIEWER, path=path)
     refused = site.service.post("/v1/emails", {"to": "nobody", "subject": "S", "text": "secret words"})
     taken = site.service.get("/v1/me")
     id_ = refused.headers["x-request-id"]
-    expect(page.locator(f'[data-key="{id_}"]')).to_be_visible()  # it came by itself
+    expect(page.locator(f'[data-key="{id_}"]')).to_be_visible()  # without a reload
     expect(page.locator(f'[data-key="{taken.headers["x-request-id"]}"]')).to_contain_text("GET /v1/me")
-    fits(page, shoot, "requests")
+    assert_fits(page, shoot, "requests")
     page.get_by_label("Status").select_option("2")
     page.get_by_role("button", name="Search").click()
     expect(page.locator(f'[data-key="{id_}"]')).to_have_count(0)
-    page.get_by_label("Request id").fill(id_)
+    page.get_by_label("Request ID").fill(id_)
     page.get_by_role("button", name="Search").click()
     expect(page.locator(".box")).to_contain_text("What to do")
     expect(page.locator("main")).to_contain_text(refused.code or "")
     expect(page.locator("main")).not_to_contain_text("secret words")
-    fits(page, shoot, "request")
+    assert_fits(page, shoot, "request")
 
 
 def test_events_are_grouped_by_message_and_recipient() -> None:
@@ -105,13 +105,13 @@ def test_events_are_grouped_by_message_and_recipient() -> None:
         event(3, "sms.sent", "sms_1", "+1"),
         event(2, "email.sent", "eml_1", "a@x.test"),
     ]
-    assert [[one.sequence for one in group] for group in grouped(sent)] == [[5, 2], [4], [3]]
-    assert [in_words(one) for one in ("sms.sent", "opt_out.created", "verification.verified")] == [
+    assert [[item.sequence for item in group] for group in group_by_recipient(sent)] == [[5, 2], [4], [3]]
+    assert [type_text(item) for item in ("sms.sent", "opt_out.created", "verification.verified")] == [
         *("SMS sent", "Opt out created", "Code confirmed")
     ]
 
 
-def test_events_by_type(site: Site, shoot: Shoot) -> None:
+def test_events_are_filtered_by_type(site: Site, shoot: Shoot) -> None:
     site.service.post("/v1/suppressions", {"email": "left@example.com"})
     assert site.service.get("/v1/nothing").status == 404
     until(lambda: site.service.get("/v1/events").json["data"])
@@ -120,7 +120,7 @@ def test_events_by_type(site: Site, shoot: Shoot) -> None:
     page.get_by_role("button", name="Search").click()
     expect(page.get_by_text("email.delivered", exact=True)).to_have_count(1)  # in the list of types only
     expect(page.get_by_role("rowheader", name="Today")).to_have_count(1)
-    fits(page, shoot, "events")
+    assert_fits(page, shoot, "events")
     page.get_by_role("row", name="left@example.com").get_by_role("link").click()
     expect(page.locator("pre")).to_contain_text('"type": "suppression.created"')
-    fits(page, shoot, "event")
+    assert_fits(page, shoot, "event")

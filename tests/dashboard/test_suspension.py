@@ -1,16 +1,16 @@
-"""A suspended team looks, takes away and tidies up; it neither sends nor prepares to, whichever form it posts."""
+"""A suspended team can view, export and clean up; every form that sends or prepares a send is rejected."""
 
 from typing import Any
 
 import pytest
 
-from heliograph.dashboard.pages import PAGES, TEAM, PageRoute
+from heliograph.dashboard.pages import PAGES, TEAM_PATH, PageRoute
 from heliograph.domain.setup.records import TeamRecord
 from heliograph.storage.store import Store
-from tests.dashboard.inside import Pages, set_up
+from tests.dashboard.inside import Pages, write_records
 from tests.storage.test_idempotency import make_context
 
-FORMS = [route for route in PAGES if route.method == "POST" and route.path.startswith(TEAM)]
+FORMS = [route for route in PAGES if route.method == "POST" and route.path.startswith(TEAM_PATH)]
 OPEN = {
     *("/team/{person}/role", "/team/{person}/remove", "/keys/{key}/revoke"),
     *("/webhooks/{webhook}/switch", "/webhooks/{webhook}/rotate", "/webhooks/{webhook}/remove"),
@@ -28,34 +28,36 @@ OPEN = {
     *("/templates/{template}/approve", "/templates/{template}/refuse"),
     *("/settings/keep", "/settings/sandbox", "/notices/remove"),
 }
-SHUT = [route for route in FORMS if route.path.removeprefix(TEAM) not in OPEN]
+SHUT = [route for route in FORMS if route.path.removeprefix(TEAM_PATH) not in OPEN]
 
 
 @pytest.fixture
 async def pages(store: Store, clock: Any) -> Pages:
     record = TeamRecord(ref=1, id="team_acme", name="Acme", suspended=True, features=("verify",))
-    await set_up(store, ("team", record.id, record, record.id))
+    await write_records(store, ("team", record.id, record, record.id))
     return Pages(make_context(store, clock))
 
 
 @pytest.mark.anyio
-async def test_no_form_sends_or_prepares_to(pages: Pages) -> None:
+async def test_suspended_team_cannot_send(pages: Pages) -> None:
     version = pages.setup.version
     for route in SHUT:
         for who in ("owner", "operator"):
-            shown = await pages.post(_place(route), {"address": "+447400123456", "name": "server"}, who)
-            assert (shown.status, "suspended" in shown.text) == (403, True), f"{route.path} as {who}: {shown.text}"
+            response = await pages.post(_example_path(route), {"address": "+447400123456", "name": "server"}, who)
+            assert (response.status, "suspended" in response.text) == (403, True), (
+                f"{route.path} as {who}: {response.text}"
+            )
     assert pages.setup.version == version
 
 
 @pytest.mark.anyio
-async def test_what_takes_away_stays_open(pages: Pages) -> None:
+async def test_suspended_team_can_use_remaining_forms(pages: Pages) -> None:
     for route in FORMS:
         if route not in SHUT:
-            shown = await pages.post(_place(route), who="operator")
-            assert shown.status != 403, route.path
+            response = await pages.post(_example_path(route), who="operator")
+            assert response.status != 403, route.path
 
 
-def _place(route: PageRoute) -> str:
+def _example_path(route: PageRoute) -> str:
     ids = dict.fromkeys(("person", "key", "webhook", "id", "layout", "template"), "none")
     return route.path.format(team="team_acme", **ids)

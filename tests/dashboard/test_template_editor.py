@@ -1,4 +1,4 @@
-"""The template editor without a browser: what is declared, told, kept, and published."""
+"""The template editor without a browser: declared variables, error texts, kept input and publishing."""
 
 import re
 from typing import Any
@@ -10,15 +10,15 @@ from heliograph.domain.setup.records import (
     Layout,
     LocaleParts,
     Platform,
-    Shape,
     TeamRecord,
     Template,
     UpstreamTemplate,
+    VariableType,
 )
 from heliograph.domain.setup.snapshot import PLATFORM_ID
 from heliograph.storage.store import Store
-from heliograph.templates.policy.template_quota import LENGTH_MAX
-from tests.dashboard.inside import OPERATOR, Pages, Shown, set_up
+from heliograph.templates.policy.template_quota import LENGTH_MAX_BY_MODE
+from tests.dashboard.inside import OPERATOR, PageResult, Pages, write_records
 from tests.storage.test_idempotency import make_context
 
 TEAM, HERE = "team_acme", "/dashboard/teams/team_acme/templates"
@@ -36,268 +36,278 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture
 async def pages(store: Store, clock: Any) -> Pages:
     team = ("team", TEAM, TeamRecord(ref=1, id=TEAM, name="Acme", mode="live"), TEAM)
-    await set_up(store, team, *(("template", one.id, one, TEAM) for one in (MAIL, SMS)))
+    await write_records(store, team, *(("template", item.id, item, TEAM) for item in (MAIL, SMS)))
     return Pages(make_context(store, clock))
 
 
-def form_of(shown: Shown) -> dict[str, str]:
-    """What a browser would send back."""
+def read_form(shown: PageResult) -> dict[str, str]:
+    """Return the form fields that a browser would submit."""
     fields = dict(re.findall(r'<input[^>]* name="([\w.]+)"[^>]* value="([^"]*)"', shown.html))
     return {name: value for name, value in fields.items() if name not in ("csrf", "free") and "optional" not in name}
 
 
-def given(pages: Pages, id_: str) -> Template:
+def live_template(pages: Pages, id_: str) -> Template:
     return pages.setup.teams[TEAM].templates[id_]
 
 
-def draft_of(pages: Pages, id_: str) -> Any:
-    found: Any = pages.setup.records.get(("template_draft", id_))
-    return found and found.template
+def find_draft_template(pages: Pages, id_: str) -> Any:
+    draft: Any = pages.setup.records.get(("template_draft", id_))
+    return draft and draft.template
 
 
-async def edit(pages: Pages, id_: str, do: str, who: str = "developer", **fields: str) -> Shown:
-    form = form_of(await pages.get(f"{HERE}/{id_}/edit", who))
+async def submit_editor(pages: Pages, id_: str, do: str, who: str = "developer", **fields: str) -> PageResult:
+    form = read_form(await pages.get(f"{HERE}/{id_}/edit", who))
     return await pages.post(f"{HERE}/{id_}/edit", form | fields | {"do": do}, who)
 
 
-async def test_a_draft_changes_nothing_until_it_is_published(pages: Pages) -> None:
-    saved = await edit(pages, MAIL.id, "draft", text="Hi {{customer.name}}, welcome.")
+async def test_template_draft_has_no_effect_until_published(pages: Pages) -> None:
+    saved = await submit_editor(pages, MAIL.id, "draft", text="Hi {{customer.name}}, welcome.")
     assert saved.headers["location"] == f"{HERE}/{MAIL.id}/edit?saved=yes"
-    assert given(pages, MAIL.id) == MAIL
-    shown = await pages.get(f"{HERE}/{MAIL.id}", "developer")
-    assert "Draft, not published yet" in shown.text and "Version 1 stays in use until then" in shown.text
-    assert "+ Hi {{customer.name}}, welcome." in shown.text
+    assert live_template(pages, MAIL.id) == MAIL
+    response = await pages.get(f"{HERE}/{MAIL.id}", "developer")
+    assert "Draft, not published yet" in response.text and "Version 1 stays in use until then" in response.text
+    assert "+ Hi {{customer.name}}, welcome." in response.text
     assert "Version 1 is in use" in (await pages.get(f"{HERE}/{MAIL.id}/edit", "developer")).text
-    assert shown.html.count('class="main"') == 1
+    assert response.html.count('class="main"') == 1
 
-    seen = re.findall(r'name="mark" value="(\w+)"', shown.html)[0]
-    published = await pages.post(f"{HERE}/{MAIL.id}/publish", {"mark": seen}, "developer")
+    revision = re.findall(r'name="mark" value="(\w+)"', response.html)[0]
+    published = await pages.post(f"{HERE}/{MAIL.id}/publish", {"mark": revision}, "developer")
     assert published.notice == "Published. Version 2 is in use."
-    assert (given(pages, MAIL.id).version, draft_of(pages, MAIL.id)) == (2, None)
+    assert (live_template(pages, MAIL.id).version, find_draft_template(pages, MAIL.id)) == (2, None)
 
 
-async def test_what_waits_for_an_operator_says_so(pages: Pages, store: Store) -> None:
-    await set_up(store, ("platform", PLATFORM_ID, Platform(templates_need_approval=True), None))
+async def test_template_awaiting_approval_says_so(pages: Pages, store: Store) -> None:
+    await write_records(store, ("platform", PLATFORM_ID, Platform(templates_need_approval=True), None))
     assert "Submit for approval" in (await pages.get(f"{HERE}/{MAIL.id}/edit", "developer")).text
     assert "Submit for approval" not in (await pages.get(f"{HERE}/{MAIL.id}/edit", OPERATOR)).text
-    await edit(pages, MAIL.id, "draft", text="Other")
+    await submit_editor(pages, MAIL.id, "draft", text="Other")
     assert "Welcome" not in (await pages.get("/dashboard/operator/approvals", OPERATOR)).text
-    submitted = await edit(pages, MAIL.id, "publish", text="Other")
-    assert submitted.notice == "Submitted. It is used when an operator approves it."
+    submitted = await submit_editor(pages, MAIL.id, "publish", text="Other")
+    assert submitted.notice == "Submitted. It takes effect once an operator approves it."
     assert "Waiting for approval" in (await pages.get(f"{HERE}/{MAIL.id}", "developer")).text
     assert "Welcome" in (await pages.get("/dashboard/operator/approvals", OPERATOR)).text
-    await edit(pages, MAIL.id, "draft", text="Better")
+    await submit_editor(pages, MAIL.id, "draft", text="Better")
     assert "Welcome" not in (await pages.get("/dashboard/operator/approvals", OPERATOR)).text, "taken back"
 
 
-async def test_new_variables_are_declared_and_examples_asked_for(pages: Pages) -> None:
-    asked = await edit(pages, MAIL.id, "publish", text="Hi {{customer.name}}, order {{order.id}} of {{day}}.")
-    assert asked.status == 200 and "New variables: order.id, day" in asked.text
-    assert 'name="variable.1" value="order.id"' in asked.html and 'name="variable.2" value="day"' in asked.html
-    assert given(pages, MAIL.id) == MAIL, "not yet"
+async def test_new_variables_are_declared_and_need_examples(pages: Pages) -> None:
+    response = await submit_editor(
+        pages, MAIL.id, "publish", text="Hi {{customer.name}}, order {{order.id}} of {{day}}."
+    )
+    assert response.status == 200 and "New variables: order.id, day" in response.text
+    assert 'name="variable.1" value="order.id"' in response.html and 'name="variable.2" value="day"' in response.html
+    assert live_template(pages, MAIL.id) == MAIL, "not yet"
     words = {"text": "Hi {{customer.name}}, order {{order.id}} of {{day}}.", "do": "publish"}
-    await pages.post(f"{HERE}/{MAIL.id}/edit", form_of(asked) | words, "developer")
-    made = given(pages, MAIL.id)
-    assert made.text == "Hi {{customer.name}}, order {{customer.order.id}} of {{customer.day}}."
-    assert made.variables == ("name", "order.id", "day")
+    await pages.post(f"{HERE}/{MAIL.id}/edit", read_form(response) | words, "developer")
+    template = live_template(pages, MAIL.id)
+    assert template.text == "Hi {{customer.name}}, order {{order.id}} of {{day}}."
+    assert template.variables == ("name", "order.id", "day")
 
-    told = (await edit(pages, MAIL.id, "draft", text="{{code}}")).notice
-    assert told == "Draft saved. Added the variable: code. Give an example."
-    assert draft_of(pages, MAIL.id).variables == ("name", "order.id", "day", "code")
+    notice = (await submit_editor(pages, MAIL.id, "draft", text="{{code}}")).notice
+    assert notice == "Draft saved. Added a variable: code. Add an example."
+    assert find_draft_template(pages, MAIL.id).variables == ("name", "order.id", "day", "code")
 
 
-async def test_all_mistakes_are_named_with_their_cure_and_the_preview_stays(pages: Pages) -> None:
-    wrong = await edit(pages, MAIL.id, "draft", subject="{{1}}", text="{{domain}} {{First name}} {{customer.x")
+async def test_all_template_errors_are_listed_and_preview_stays(pages: Pages) -> None:
+    wrong = await submit_editor(pages, MAIL.id, "draft", subject="{{1}}", text="{{brand}} {{First name}} {{customer.x")
     assert wrong.status == 400
-    for told in (
-        "write the variable's name, as in {{customer.order.id}}",
-        "write {{customer.domain}} or {{brand.domain}}",
-        "write {{customer.first_name}}",
+    for expected_text in (
+        "use the variable's name, as in {{order.id}}",
+        "say which, as in {{brand.name}}",
+        "write {{first_name}}",
         "close it with }}",
     ):
-        assert told in wrong.text
-    assert "{{domain}} {{First name}} {{customer.x</textarea>" in wrong.html, "what was typed stands there"
+        assert expected_text in wrong.text
+    assert "{{brand}} {{First name}} {{customer.x</textarea>" in wrong.html, "what was typed stands there"
     assert "srcdoc=" in wrong.html and "&lt;body class" in wrong.html
-    assert (given(pages, MAIL.id), draft_of(pages, MAIL.id)) == (MAIL, None)
+    assert (live_template(pages, MAIL.id), find_draft_template(pages, MAIL.id)) == (MAIL, None)
 
 
-async def test_the_second_of_two_is_told_and_loses_nothing(pages: Pages) -> None:
-    begun = form_of(await pages.get(f"{HERE}/{MAIL.id}/edit", "developer"))
-    await edit(pages, MAIL.id, "draft", "owner", text="Theirs")
+async def test_concurrent_template_edit_is_reported_and_keeps_input(pages: Pages) -> None:
+    begun = read_form(await pages.get(f"{HERE}/{MAIL.id}/edit", "developer"))
+    await submit_editor(pages, MAIL.id, "draft", "owner", text="Theirs")
     for do in ("draft", "publish"):
-        told = await pages.post(f"{HERE}/{MAIL.id}/edit", begun | {"text": "Mine", "do": do}, "developer")
-        assert told.status == 409
-        assert "usr_owner changed this template while you wrote" in told.text
-        assert "- Theirs" in told.text and "+ Mine" in told.text and ">Mine</textarea>" in told.html
-        assert draft_of(pages, MAIL.id).text == "Theirs"
-    await pages.post(f"{HERE}/{MAIL.id}/edit", form_of(told) | {"text": "Mine", "do": "draft"}, "developer")
-    assert draft_of(pages, MAIL.id).text == "Mine", "seen, and meant"
+        response = await pages.post(f"{HERE}/{MAIL.id}/edit", begun | {"text": "Mine", "do": do}, "developer")
+        assert response.status == 409
+        assert "usr_owner changed this template while you were editing" in response.text
+        assert "- Theirs" in response.text and "+ Mine" in response.text and ">Mine</textarea>" in response.html
+        assert find_draft_template(pages, MAIL.id).text == "Theirs"
+    await pages.post(f"{HERE}/{MAIL.id}/edit", read_form(response) | {"text": "Mine", "do": "draft"}, "developer")
+    assert find_draft_template(pages, MAIL.id).text == "Mine", "seen, and meant"
 
 
 @pytest.mark.parametrize("place", ["new", MAIL.id + "/edit"])
-async def test_an_expired_form_is_shown_again_with_its_text(pages: Pages, place: str) -> None:
+async def test_expired_editor_form_keeps_input(pages: Pages, place: str) -> None:
     form = {"channel": "email", "name": "Mine", "subject": "s", "text": "A <long> text", "csrf": "of another session"}
-    shown = await pages.post(f"{HERE}/{place}", form, "developer")
-    assert shown.status == 403
-    assert "had expired, so nothing was saved" in shown.text and ">A &lt;long&gt; text</textarea>" in shown.html
-    assert 'name="csrf" value="csrf"' in shown.html
-    assert len(pages.setup.teams[TEAM].templates) == 2 and draft_of(pages, MAIL.id) is None
+    response = await pages.post(f"{HERE}/{place}", form, "developer")
+    assert response.status == 403
+    assert "had expired, so nothing was saved" in response.text and ">A &lt;long&gt; text</textarea>" in response.html
+    assert 'name="csrf" value="csrf"' in response.html
+    assert len(pages.setup.teams[TEAM].templates) == 2 and find_draft_template(pages, MAIL.id) is None
     assert (await pages.post(f"{HERE}/{place}", form, "viewer")).status == 403
     assert "long" not in (await pages.post(f"{HERE}/{place}", form, "viewer")).text
 
 
-async def test_a_template_that_went_meanwhile_is_saved_as_a_new_one(pages: Pages) -> None:
-    begun = form_of(await pages.get(f"{HERE}/{MAIL.id}/edit", "developer")) | {"text": "Mine"}
+async def test_deleted_template_is_saved_as_new(pages: Pages) -> None:
+    begun = read_form(await pages.get(f"{HERE}/{MAIL.id}/edit", "developer")) | {"text": "Mine"}
     await pages.post(f"{HERE}/{MAIL.id}/archive", {}, "owner")
-    told = await pages.post(f"{HERE}/{MAIL.id}/edit", begun, "developer")
-    assert told.status == 400 and "save it as a new template" in told.text
-    assert ">Mine</textarea>" in told.html and f'action="{HERE}/new"' in told.html
+    response = await pages.post(f"{HERE}/{MAIL.id}/edit", begun, "developer")
+    assert response.status == 400 and "Save it as a new template" in response.text
+    assert ">Mine</textarea>" in response.html and f'action="{HERE}/new"' in response.html
     expired = await pages.post(f"{HERE}/{MAIL.id}/edit", begun | {"csrf": "of another session"}, "developer")
     assert ">Mine</textarea>" in expired.html and f'action="{HERE}/new"' in expired.html
 
 
-async def test_the_priority_is_chosen_and_shown(pages: Pages) -> None:
-    await edit(pages, SMS.id, "publish", body="Your parcel is here.", priority="bulk")
-    assert given(pages, SMS.id).priority == "bulk"
+async def test_template_priority_is_saved_and_shown(pages: Pages) -> None:
+    await submit_editor(pages, SMS.id, "publish", body="Your parcel is here.", priority="bulk")
+    assert live_template(pages, SMS.id).priority == "bulk"
     assert "Priority Bulk" in (await pages.get(f"{HERE}/{SMS.id}")).text
     assert '<option value="bulk" selected>' in (await pages.get(f"{HERE}/{SMS.id}/edit", "developer")).html
 
 
-async def test_a_copy_is_a_new_template(pages: Pages) -> None:
-    shown = await pages.get(f"{HERE}/new?from={MAIL.id}", "developer")
-    assert 'value="Copy of Welcome"' in shown.html and 'value="Grace"' in shown.html
-    await pages.post(f"{HERE}/new", form_of(shown) | {"text": "Hi {{customer.name}}.", "do": "draft"}, "developer")
+async def test_copied_template_is_new_template(pages: Pages) -> None:
+    response = await pages.get(f"{HERE}/new?from={MAIL.id}", "developer")
+    assert 'value="Copy of Welcome"' in response.html and 'value="Grace"' in response.html
+    await pages.post(f"{HERE}/new", read_form(response) | {"text": "Hi {{customer.name}}.", "do": "draft"}, "developer")
     (copy,) = (t for t in pages.setup.teams[TEAM].templates.values() if t.name == "Copy of Welcome")
     assert (copy.status, copy.version, copy.examples) == ("draft", 1, {"name": "Grace"})
     assert (await pages.get(f"{HERE}/new?from=tpl_nothing", "developer")).status == 404
 
 
-async def test_a_team_without_room_is_told_and_keeps_its_text(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(LENGTH_MAX, "live", 10)
-    shown = await edit(pages, MAIL.id, "draft", text="Good day, {{customer.name}}.")
-    assert "10 is the most" in shown.html and "Good day, {{customer.name}}." in shown.html
-    assert draft_of(pages, MAIL.id) is None
+async def test_template_over_quota_is_refused_and_keeps_input(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(LENGTH_MAX_BY_MODE, "live", 10)
+    response = await submit_editor(pages, MAIL.id, "draft", text="Good day, {{customer.name}}.")
+    assert "the maximum is 10" in response.html and "Good day, {{customer.name}}." in response.html
+    assert find_draft_template(pages, MAIL.id) is None
 
 
-async def test_a_preview_marks_what_makes_it_ucs2_and_counts_its_price(pages: Pages) -> None:
+async def test_preview_marks_ucs2_characters_and_shows_price(pages: Pages) -> None:
     body = "It’s “here”. " + "x" * 60
     form = {"id": SMS.id, "channel": "sms", "name": "Parcel", "body": body}
-    shown = await pages.post(f"{HERE}/preview", form, "developer")
-    assert "<mark title" in shown.html and ">’</mark>" in shown.html
-    assert "’ right single quotation mark, “ left double quotation mark" in shown.text
-    assert "it takes 1 segment instead of 2" in shown.text
-    assert "Length 73 of 140 characters" in shown.text
-    assert "GB, IE 0.07 USD 2 × 0.035" in shown.text.replace("\xa0", " ")
-    assert "Elsewhere 0.09 USD 2 × 0.045" in shown.text.replace("\xa0", " ")
-    assert "<script" not in shown.html
+    response = await pages.post(f"{HERE}/preview", form, "developer")
+    assert "<mark title" in response.html and ">’</mark>" in response.html
+    assert "’ right single quotation mark, “ left double quotation mark" in response.text
+    assert "takes 1 segment instead of 2" in response.text
+    assert "Length 73 of 140 characters" in response.text
+    assert "GB, IE 0.07 USD 2 × 0.035" in response.text.replace("\xa0", " ")
+    assert "All other countries 0.09 USD 2 × 0.045" in response.text.replace("\xa0", " ")
+    assert "<script" not in response.html
 
 
-async def test_a_preview_tells_of_a_brand_that_has_no_such_thing(pages: Pages) -> None:
+async def test_preview_reports_unknown_brand_placeholder(pages: Pages) -> None:
     form = {"channel": "sms", "name": "A", "body": "{{brand.nam}} {{note}}"}
-    shown = await pages.post(f"{HERE}/preview", form, "developer")
-    assert "{{brand.nam}} stays empty" in shown.text
-    assert 'data-used="note"' in shown.html
+    response = await pages.post(f"{HERE}/preview", form, "developer")
+    assert "{{brand.nam}} stays empty" in response.text
+    assert 'data-used="note"' in response.html
 
 
-async def test_the_list_is_searched_and_says_what_is_under_way(pages: Pages) -> None:
-    await edit(pages, MAIL.id, "draft", text="Other")
-    shown = await pages.get(f"{HERE}?q=welc&status=draft", "viewer")
-    assert "Welcome" in shown.text and "Parcel" not in shown.text and "In use Draft" in shown.text
-    assert "No template matches" in (await pages.get(f"{HERE}?q=nothing", "viewer")).text
-    assert "New template" not in shown.text
+async def test_template_list_is_searched_and_shows_drafts(pages: Pages) -> None:
+    await submit_editor(pages, MAIL.id, "draft", text="Other")
+    response = await pages.get(f"{HERE}?q=welc&status=draft", "viewer")
+    assert "Welcome" in response.text and "Parcel" not in response.text and "In use Draft" in response.text
+    assert "No matching templates" in (await pages.get(f"{HERE}?q=nothing", "viewer")).text
+    assert "New template" not in response.text
     choice = await pages.get(f"{HERE}/new", "developer")
     assert all(f"/new?channel={channel}" in choice.html for channel in ("email", "sms", "whatsapp"))
 
 
-async def test_versions_and_the_test_send_have_their_pages(pages: Pages) -> None:
+async def test_template_versions_and_test_pages_are_shown(pages: Pages) -> None:
     assert "Version 1 In use" in (await pages.get(f"{HERE}/{MAIL.id}/versions", "viewer")).text
-    shown = await pages.get(f"{HERE}/{MAIL.id}/test", "developer")
-    assert 'value="Grace"' in shown.html and shown.html.count('class="main"') == 1
+    response = await pages.get(f"{HERE}/{MAIL.id}/test", "developer")
+    assert 'value="Grace"' in response.html and response.html.count('class="main"') == 1
     assert (await pages.get(f"{HERE}/{MAIL.id}/test", "viewer")).status == 403
     assert "Send test" not in (await pages.get(f"{HERE}/{MAIL.id}/versions", "viewer")).text
 
 
-async def test_versions_are_compared_and_restored(pages: Pages) -> None:
-    await edit(pages, MAIL.id, "publish", text="Hello {{customer.name}}.")
-    shown = (await pages.get(f"{HERE}/{MAIL.id}/versions/2", "viewer")).text
-    assert "+ Hello {{customer.name}}." in shown and "- Hi {{customer.name}}." in shown
+async def test_template_version_is_restored(pages: Pages) -> None:
+    await submit_editor(pages, MAIL.id, "publish", text="Hello {{customer.name}}.")
+    response = (await pages.get(f"{HERE}/{MAIL.id}/versions/2", "viewer")).text
+    assert "+ Hello {{customer.name}}." in response and "- Hi {{customer.name}}." in response
     restored = await pages.post(f"{HERE}/{MAIL.id}/restore", {"version": "1"}, "developer")
-    assert "Version 3" in restored.notice and given(pages, MAIL.id).text == MAIL.text
+    assert "Version 3" in restored.notice and live_template(pages, MAIL.id).text == MAIL.text
 
 
-async def test_a_refused_draft_says_why(pages: Pages, store: Store) -> None:
+async def test_refused_draft_shows_reason(pages: Pages, store: Store) -> None:
     refused = replace(MAIL, id="tpl_new", status="draft", refused_reason="Say who you are.")
-    await set_up(store, ("template", refused.id, refused, TEAM))
-    for place in ("", "/edit"):
-        shown = await pages.get(f"{HERE}/tpl_new{place}", "developer")
-        assert "An operator refused this draft" in shown.text and "Say who you are." in shown.text
+    await write_records(store, ("template", refused.id, refused, TEAM))
+    for suffix in ("", "/edit"):
+        response = await pages.get(f"{HERE}/tpl_new{suffix}", "developer")
+        assert "An operator refused this draft" in response.text and "Say who you are." in response.text
     decided = await pages.get(f"{HERE}/tpl_new", OPERATOR)
-    assert "Approve" in decided.text and "Refuse it" not in decided.text
+    assert "Approve" in decided.text and "<summary>Refuse" not in decided.text
 
 
-async def test_what_meta_says_of_a_template_is_shown(pages: Pages, store: Store) -> None:
+async def test_meta_status_of_whatsapp_template_is_shown(pages: Pages, store: Store) -> None:
     chat = Template(id="tpl_chat", team=TEAM, channel="whatsapp", name="parcel", body="Hi", category="UTILITY")
-    told = UpstreamTemplate(team=TEAM, name="parcel", language="en", status="paused", reason="<b>FIRST_PAUSE", at=1)
-    await set_up(store, ("template", chat.id, chat, TEAM), ("upstream_template", told.id, told, TEAM))
-    shown = await pages.get(f"{HERE}/{chat.id}", "viewer")
-    assert "Meta has paused this template (en)" in shown.text and "&lt;b&gt;FIRST_PAUSE" in shown.html
+    meta_template = UpstreamTemplate(
+        team=TEAM, name="parcel", language="en", status="paused", reason="<b>FIRST_PAUSE", at=1
+    )
+    await write_records(
+        store, ("template", chat.id, chat, TEAM), ("upstream_template", meta_template.id, meta_template, TEAM)
+    )
+    response = await pages.get(f"{HERE}/{chat.id}", "viewer")
+    assert "Meta has paused this template (en)" in response.text and "&lt;b&gt;FIRST_PAUSE" in response.html
     assert "Paused by Meta" in (await pages.get(HERE, "viewer")).text
-    await set_up(store, ("upstream_template", told.id, replace(told, status="approved", quality="green"), TEAM))
-    shown = await pages.get(f"{HERE}/{chat.id}", "viewer")
-    assert "Meta has" not in shown.text and "quality: green" in shown.text
+    await write_records(
+        store, ("upstream_template", meta_template.id, replace(meta_template, status="approved", quality="green"), TEAM)
+    )
+    response = await pages.get(f"{HERE}/{chat.id}", "viewer")
+    assert "Meta has" not in response.text and "quality: green" in response.text
 
 
 LETTER = Layout(id="lay_letter", team=TEAM, name="Letter", html="<main>{{content}}</main>", text="-- {{content}}")
 GERMAN = {"locales.de.subject": "Hallo", "locales.de.html": "", "locales.de.text": "Hallo {{name}}."}
 
 
-async def test_each_language_has_its_tab_and_its_mistakes(pages: Pages) -> None:
-    asked = await edit(pages, MAIL.id, "locale", add_locale="DE", text="Hi {{customer.name}}.", subject="Hello")
-    assert asked.status == 200 and draft_of(pages, MAIL.id) is None
-    assert 'value="de" id="shown-2" checked' in asked.html
-    assert 'name="locales.de.text"' in asked.html and asked.html.count("Hi {{customer.name}}.</textarea>") == 2
-    no_tag = await edit(pages, MAIL.id, "locale", add_locale="no tag", text=MAIL.text or "")
+async def test_each_template_language_has_tab_and_errors(pages: Pages) -> None:
+    response = await submit_editor(
+        pages, MAIL.id, "locale", add_locale="DE", text="Hi {{customer.name}}.", subject="Hello"
+    )
+    assert response.status == 200 and find_draft_template(pages, MAIL.id) is None
+    assert 'value="de" id="shown-2" checked' in response.html
+    assert 'name="locales.de.text"' in response.html and response.html.count("Hi {{customer.name}}.</textarea>") == 2
+    no_tag = await submit_editor(pages, MAIL.id, "locale", add_locale="no tag", text=MAIL.text or "")
     assert no_tag.status == 400 and "is no language tag" in no_tag.text
     form = {"text": MAIL.text or "", "shown": ""}
-    wrong = await edit(pages, MAIL.id, "draft", **form, **GERMAN | {"locales.de.text": "\n{{First name}}"})
+    wrong = await submit_editor(pages, MAIL.id, "draft", **form, **GERMAN | {"locales.de.text": "\n{{First name}}"})
     assert wrong.status == 400 and "Line 2: '{{First name}}' is not a placeholder" in wrong.text
     assert 'id="shown-2" checked' in wrong.html, "its tab is open"
-    await edit(pages, MAIL.id, "draft", **form, **GERMAN)
-    assert draft_of(pages, MAIL.id).locales == {"de": LocaleParts(subject="Hallo", text="Hallo {{customer.name}}.")}
+    await submit_editor(pages, MAIL.id, "draft", **form, **GERMAN)
+    assert find_draft_template(pages, MAIL.id).locales == {"de": LocaleParts(subject="Hallo", text="Hallo {{name}}.")}
     form |= {"id": MAIL.id, "variable.0": "name", "example.0": "Grace", "channel": "email", "subject": "Hello"}
     shown = await pages.post(f"{HERE}/preview", form | GERMAN | {"shown": "de"}, "developer")
     assert "Hallo Grace." in shown.text
-    await edit(pages, MAIL.id, "draft", **form | dict.fromkeys(GERMAN, ""))
-    assert draft_of(pages, MAIL.id).locales == {}, "cleared"
+    await submit_editor(pages, MAIL.id, "draft", **form | dict.fromkeys(GERMAN, ""))
+    assert find_draft_template(pages, MAIL.id).locales == {}, "cleared"
 
 
-async def test_a_layout_is_chosen_and_stands_around_the_preview(pages: Pages, store: Store) -> None:
+async def test_selected_layout_wraps_preview(pages: Pages, store: Store) -> None:
     assert 'name="layout"' not in (await pages.get(f"{HERE}/{MAIL.id}/edit", "developer")).html
-    await set_up(store, ("layout", LETTER.id, LETTER, TEAM))
+    await write_records(store, ("layout", LETTER.id, LETTER, TEAM))
     assert '<option value="lay_letter">Letter' in (await pages.get(f"{HERE}/{MAIL.id}/edit", "developer")).html
-    await edit(pages, MAIL.id, "publish", text=MAIL.text or "", layout=LETTER.id)
-    assert given(pages, MAIL.id).layout == LETTER.id
+    await submit_editor(pages, MAIL.id, "publish", text=MAIL.text or "", layout=LETTER.id)
+    assert live_template(pages, MAIL.id).layout == LETTER.id
     assert "-- Hi Grace." in (await pages.get(f"{HERE}/{MAIL.id}/preview", "developer")).text
-    await edit(pages, MAIL.id, "publish", text="No select was sent")
-    assert given(pages, MAIL.id).layout == LETTER.id
-    await edit(pages, MAIL.id, "publish", text="Without", layout="")
-    assert given(pages, MAIL.id).layout is None
-    unknown = await edit(pages, MAIL.id, "publish", text="Without", layout="lay_none")
+    await submit_editor(pages, MAIL.id, "publish", text="No select was sent")
+    assert live_template(pages, MAIL.id).layout == LETTER.id
+    await submit_editor(pages, MAIL.id, "publish", text="Without", layout="")
+    assert live_template(pages, MAIL.id).layout is None
+    unknown = await submit_editor(pages, MAIL.id, "publish", text="Without", layout="lay_none")
     assert unknown.status == 400 and "lay_none" in unknown.text
 
 
-async def test_what_the_linter_says_stands_at_its_part(pages: Pages) -> None:
-    await edit(pages, MAIL.id, "draft", text="", html="<p>\n<img src='https://a.test/b.png'></p>")
-    shown = await pages.get(f"{HERE}/{MAIL.id}/edit", "developer")
-    assert 'data-problems="html"' in shown.html and "Line 2: a picture has no alt text" in shown.text
-    assert 'data-problems="text"' in shown.html and "there is no text part" in shown.text
+async def test_linter_warnings_are_shown_at_their_field(pages: Pages) -> None:
+    await submit_editor(pages, MAIL.id, "draft", text="", html="<p>\n<img src='https://a.test/b.png'></p>")
+    response = await pages.get(f"{HERE}/{MAIL.id}/edit", "developer")
+    assert 'data-problems="html"' in response.html and "Line 2: an image has no alt text" in response.text
+    assert 'data-problems="text"' in response.html and "no plain text" in response.text
     framed = await pages.get(f"{HERE}/{MAIL.id}/preview?draft=yes", "developer")
-    assert "html, line 2: a picture has no alt text" in framed.text
+    assert "html, line 2: an image has no alt text" in framed.text
 
 
-async def test_new_variables_have_a_guess(pages: Pages) -> None:
-    asked = await edit(pages, MAIL.id, "publish", text="{{order.total}} {{customer_email}} {{whim}}")
-    shown = dict(re.findall(r'name="example\.(\d)" value="([^"]*)"', asked.html))
+async def test_new_variables_get_guessed_examples(pages: Pages) -> None:
+    response = await submit_editor(pages, MAIL.id, "publish", text="{{order.total}} {{customer_email}} {{whim}}")
+    shown = dict(re.findall(r'name="example\.(\d)" value="([^"]*)"', response.html))
     assert shown == {"0": "Grace", "1": "42.50", "2": "grace@example.com", "3": "", "4": ""}
 
 
@@ -309,50 +319,54 @@ async def test_new_variables_have_a_guess(pages: Pages) -> None:
         ("[1]", "Green tea 42.50"),
     ],
 )
-async def test_a_list_is_shown_with_items(pages: Pages, store: Store, example: str, told: str) -> None:
+async def test_list_variable_preview_shows_items(pages: Pages, store: Store, example: str, told: str) -> None:
     listed = replace(
         MAIL, text="{{#each customer.items}}{{item.title}} {{item.price}} {{else}}None{{/each}}", variables=("items",),
-        shapes={"items": Shape(list=("title", "price"))}, examples={"items": example} if example else {},
+        shapes={"items": VariableType(list=("title", "price"))}, examples={"items": example} if example else {},
     )  # fmt: skip
-    await set_up(store, ("template", MAIL.id, listed, TEAM))
+    await write_records(store, ("template", MAIL.id, listed, TEAM))
     assert told in (await pages.get(f"{HERE}/{MAIL.id}/preview", "developer")).text
 
 
-async def test_what_has_no_example_is_a_chip(pages: Pages) -> None:
+async def test_variable_without_example_is_shown_as_chip(pages: Pages) -> None:
     form = {"channel": "email", "subject": "{{order}}", "text": "{{customer.whim}} {{name}}", "variable.0": "name"}
     form |= {"html": '<a href="https://a.test/{{whim}}" title="{{whim}}">{{whim}}</a> {{name}}', "example.0": "Grace"}
-    shown = await pages.post(f"{HERE}/preview", form, "developer")
-    assert '<code class="chip">order</code>' in shown.html and '<code class="chip">whim</code> Grace' in shown.html
-    assert "&#34;https://a.test/whim&#34; title=&#34;whim&#34;&gt;&lt;span style" in shown.html
-    assert "whim&lt;/span&gt;&lt;/a&gt; Grace" in shown.html
-    assert """data-guesses=\'{"name": "Grace Hopper", "order": "4711", "whim": ""}\'""" in shown.html
+    response = await pages.post(f"{HERE}/preview", form, "developer")
+    assert (
+        '<code class="chip">order</code>' in response.html and '<code class="chip">whim</code> Grace' in response.html
+    )
+    assert "&#34;https://a.test/whim&#34; title=&#34;whim&#34;&gt;&lt;span style" in response.html
+    assert "whim&lt;/span&gt;&lt;/a&gt; Grace" in response.html
+    assert """data-guesses=\'{"name": "Grace Hopper", "order": "4711", "whim": ""}\'""" in response.html
 
 
 ITEMS = "{{#each customer.items}}{{item.title}} {{item.price}} {{else}}None{{/each}}"
 
 
-async def test_lists_and_lengths_are_declared_in_the_form(pages: Pages) -> None:
-    asked = await edit(pages, MAIL.id, "publish", text=ITEMS)
-    assert "New variable: items" in asked.text and 'name="fields.1" value="title, price"' in asked.html, "by itself"
+async def test_list_and_length_are_declared_in_editor_form(pages: Pages) -> None:
+    response = await submit_editor(pages, MAIL.id, "publish", text=ITEMS)
+    assert "New variable: items" in response.text and 'name="fields.1" value="title, price"' in response.html, (
+        "by itself"
+    )
     declared = {"text": ITEMS, "variable.1": "items", "most.1": "9", "length.1": "80", "length.0": "20", "do": "draft"}
-    form = form_of(asked) | declared
+    form = read_form(response) | declared
     wrong = await pages.post(f"{HERE}/{MAIL.id}/edit", form | {"length.0": "many"}, "developer")
     assert wrong.status == 400 and 'value="many"' in wrong.html and "expected a whole number" in wrong.text
     saved = await pages.post(f"{HERE}/{MAIL.id}/edit", form, "developer")
     assert saved.headers["location"].endswith("?saved=yes")
-    shapes = {"name": Shape(max_length=20), "items": Shape(list=("title", "price"), max=9, max_length=80)}
-    assert draft_of(pages, MAIL.id).shapes == shapes
+    shapes = {"name": VariableType(max_length=20), "items": VariableType(list=("title", "price"), max=9, max_length=80)}
+    assert find_draft_template(pages, MAIL.id).shapes == shapes
     shown = await pages.get(f"{HERE}/{MAIL.id}/edit", "developer")
-    assert "A list of title, price" in shown.text and "At most 20 characters" in shown.text
-    await edit(pages, MAIL.id, "draft", text=ITEMS, **{"length.0": ""})
-    assert list(draft_of(pages, MAIL.id).shapes) == ["items"], "cleared"
+    assert "List of title, price" in shown.text and "Up to 20 characters" in shown.text
+    await submit_editor(pages, MAIL.id, "draft", text=ITEMS, **{"length.0": ""})
+    assert list(find_draft_template(pages, MAIL.id).shapes) == ["items"], "cleared"
 
 
-async def test_a_test_of_a_list_takes_its_items_as_json(pages: Pages, store: Store) -> None:
-    listed = replace(MAIL, text=ITEMS, variables=("items",), shapes={"items": Shape(list=("title", "price"))})
-    await set_up(store, ("template", MAIL.id, replace(listed, examples={}), TEAM))
-    shown = await pages.get(f"{HERE}/{MAIL.id}/test", "developer")
-    assert "&#34;title&#34;:&#34;Green tea&#34;" in shown.html
+async def test_test_send_of_list_takes_json_items(pages: Pages, store: Store) -> None:
+    listed = replace(MAIL, text=ITEMS, variables=("items",), shapes={"items": VariableType(list=("title", "price"))})
+    await write_records(store, ("template", MAIL.id, replace(listed, examples={}), TEAM))
+    response = await pages.get(f"{HERE}/{MAIL.id}/test", "developer")
+    assert "&#34;title&#34;:&#34;Green tea&#34;" in response.html
     assert "items" in (await pages.get(f"{HERE}/{MAIL.id}")).text
     form = {"to": "delivered@simulator.heliograph.dev", "value.items": "[1]"}
     assert "items[0] is not an object" in (await pages.post(f"{HERE}/{MAIL.id}/send", form, "developer")).text

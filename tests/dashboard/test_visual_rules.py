@@ -1,4 +1,4 @@
-"""The frame of every page: places, team switcher and menu, also without a script; errors inside it; times, copying,
+"""The frame of every page: navigation, team switcher and menu, also without JavaScript; errors; times, copying,
 passwords and wrong fields."""
 
 import re
@@ -11,7 +11,7 @@ from heliograph.dashboard.pages import PAGES
 from heliograph.domain.setup.records import Domain, TeamRecord
 from heliograph.storage.store import Store
 from tests.dashboard.conftest import Shoot, Site, sync_api
-from tests.dashboard.inside import OPERATOR, Pages, set_up
+from tests.dashboard.inside import OPERATOR, Pages, write_records
 from tests.storage.test_idempotency import make_context
 
 expect = sync_api.expect
@@ -22,14 +22,14 @@ PHONE = {"width": 390, "height": 844}
 @pytest.fixture
 async def pages(store: Store, clock: Any) -> Pages:
     records = [TeamRecord(ref=n, id=f"team_{name}", name=name.title()) for n, name in enumerate(("acme", "other"), 1)]
-    await set_up(store, *(("team", record.id, record, record.id) for record in records))
+    await write_records(store, *(("team", record.id, record, record.id) for record in records))
     return Pages(make_context(store, clock))
 
 
 @pytest.mark.anyio
-async def test_each_page_has_the_frame_and_marks_its_place(pages: Pages) -> None:
-    for place, name in (("", "Overview"), ("/inbox", "Test inbox"), ("/keys/new", "API keys"), ("/billing", "Billing")):
-        html = (await pages.get(TEAM + place)).html
+async def test_every_page_has_frame_and_marks_menu_item(pages: Pages) -> None:
+    for path, name in (("", "Overview"), ("/inbox", "Test inbox"), ("/keys/new", "API keys"), ("/billing", "Billing")):
+        html = (await pages.get(TEAM + path)).html
         (marked,) = re.findall(r'<a href="[^"]*" aria-current="page">.*?<span>(.*?)</span>', html)
         assert marked == name
         assert "/dashboard/teams/team_other" in html  # the switcher
@@ -40,43 +40,44 @@ async def test_each_page_has_the_frame_and_marks_its_place(pages: Pages) -> None
 
 
 @pytest.mark.anyio
-async def test_the_address_of_a_form_leads_to_its_page_when_it_is_opened_again(pages: Pages) -> None:
+async def test_get_of_form_action_redirects_to_its_page(pages: Pages) -> None:
     shown = {route.path for route in PAGES if route.method == "GET"}
     for route in PAGES:
         if route.path not in shown:
             path = re.sub(r"{\w+}", "x", route.path.replace("{team}", "team_acme"))
-            answer = await pages.get(path, OPERATOR)
-            where = answer.headers.get("location", "").replace("team_acme", "{team}")
-            assert answer.status == 303 and path.startswith(where.replace("{team}", "team_acme")), route.path
-            assert any(re.fullmatch(re.sub(r"{(?!team)\w+}", "x", one), where) for one in shown), (route.path, where)
+            response = await pages.get(path, OPERATOR)
+            where = response.headers.get("location", "").replace("team_acme", "{team}")
+            assert response.status == 303 and path.startswith(where.replace("{team}", "team_acme")), route.path
+            assert any(re.fullmatch(re.sub(r"{(?!team)\w+}", "x", item), where) for item in shown), (route.path, where)
 
 
 @pytest.mark.anyio
-async def test_what_the_docs_fill_in_is_no_page(pages: Pages) -> None:
-    told = await pages.get(f"{TEAM}/start/own", "viewer")
-    assert told.headers["x-content-type-options"] == "nosniff" and told.headers["cache-control"] == "no-store"
-    assert '"team":"Acme"' in told.html and '"keys":[]' in told.html
+async def test_start_data_for_docs_is_json_with_team(pages: Pages) -> None:
+    response = await pages.get(f"{TEAM}/start/own", "viewer")
+    assert response.headers["x-content-type-options"] == "nosniff" and response.headers["cache-control"] == "no-store"
+    assert '"team":"Acme"' in response.html and '"keys":[]' in response.html
 
 
 @pytest.mark.anyio
-async def test_an_empty_instance_offers_its_first_team(store: Store, clock: Any) -> None:
+async def test_empty_instance_offers_to_create_first_team(store: Store, clock: Any) -> None:
     html = (await Pages(make_context(store, clock)).get("/dashboard", OPERATOR)).html
-    assert "Create the first team" in html and "Choose a team" not in html and "No team yet" in html
+    assert "Create the first team" in html and "Choose a team" not in html and "No team" in html
 
 
 @pytest.mark.anyio
-async def test_only_those_who_may_send_are_offered_it(pages: Pages) -> None:
-    for place in ("/messages", "/inbox"):
+async def test_send_links_are_shown_only_to_senders(pages: Pages) -> None:
+    for path in ("/messages", "/inbox"):
         offered = {
-            who: "Send the first one" in (await pages.get(TEAM + place, who)).text for who in ("viewer", "developer")
+            who: "Send your first message" in (await pages.get(TEAM + path, who)).text
+            for who in ("viewer", "developer")
         }
-        assert offered == {"viewer": False, "developer": True}, place
+        assert offered == {"viewer": False, "developer": True}, path
 
 
 @pytest.mark.anyio
-async def test_a_suspended_team_does_not_wear_its_mode(pages: Pages, store: Store) -> None:
+async def test_suspended_team_shows_no_mode_badge(pages: Pages, store: Store) -> None:
     record = TeamRecord(ref=1, id="team_acme", name="Acme", mode="live", suspended=True)
-    await set_up(store, ("team", record.id, record, record.id))
+    await write_records(store, ("team", record.id, record, record.id))
     for path, who in (
         (TEAM, "owner"),
         ("/dashboard/operator", OPERATOR),
@@ -98,42 +99,42 @@ async def test_a_suspended_team_does_not_wear_its_mode(pages: Pages, store: Stor
         ("/dashboard/teams/team_nobodys/messages/x/y", "owner", 404, "Not found", 'href="/dashboard"'),
     ],
 )
-async def test_errors_stay_in_the_frame_and_lead_on(
+async def test_error_pages_keep_frame_and_link_on(
     pages: Pages, path: str, who: str, status: int, title: str, way: str
 ) -> None:
-    shown = await pages.get(path, who)
-    assert (shown.status, f"<h1>{title}</h1>" in shown.html) == (status, True)
-    assert '<nav class="side"' in shown.html
-    assert way in shown.html.partition("<main")[2]
+    response = await pages.get(path, who)
+    assert (response.status, f"<h1>{title}</h1>" in response.html) == (status, True)
+    assert '<nav class="side"' in response.html
+    assert way in response.html.partition("<main")[2]
 
 
 @pytest.mark.anyio
-async def test_money_is_billing_now(pages: Pages) -> None:
+async def test_old_money_url_redirects_to_billing(pages: Pages) -> None:
     moved = await pages.get(f"{TEAM}/money", "viewer")
     assert (moved.status, moved.headers["location"]) == (303, f"{TEAM}/billing")
 
 
 @pytest.mark.anyio
-async def test_times_and_charts_are_in_the_zone_of_the_cookie(pages: Pages, clock: Any) -> None:
+async def test_times_and_charts_use_zone_cookie(pages: Pages, clock: Any) -> None:
     await pages.post(f"{TEAM}/keys", {"name": "one", "send": "yes", "expires": "2099-01-01"})
-    shown = await pages.get(f"{TEAM}/keys", "owner; heliograph_zone=Asia/Kolkata")
-    assert re.search(r"2 Jan 2099, 05:29:59 IST", shown.html)
+    response = await pages.get(f"{TEAM}/keys", "owner; heliograph_zone=Asia/Kolkata")
+    assert re.search(r"2 Jan 2099, 05:29:59 IST", response.html)
     assert "1 Jan 2099, 23:59:59 UTC" in (await pages.get(f"{TEAM}/keys", "owner; heliograph_zone=Nowhere")).html
 
 
 @pytest.mark.anyio
-async def test_what_waits_is_counted_for_operators_alone(pages: Pages, store: Store) -> None:
+async def test_pending_count_is_shown_only_to_operators(pages: Pages, store: Store) -> None:
     domain = Domain(id="dom_acme", team="team_acme", name="acme.test", brand="Acme", verified=True)
-    await set_up(store, ("domain", domain.id, domain, "team_acme"))
-    shown = await pages.get("/dashboard/operator", OPERATOR)
-    assert re.findall(r'id="(approvals-\w+)" data-fresh><span class="count">1<', shown.html) == [
+    await write_records(store, ("domain", domain.id, domain, "team_acme"))
+    response = await pages.get("/dashboard/operator", OPERATOR)
+    assert re.findall(r'id="(approvals-\w+)" data-fresh><span class="count">1<', response.html) == [
         "approvals-here",
         "approvals-count",
     ]
     assert "approvals" not in (await pages.get(TEAM)).html
 
 
-def test_on_a_phone_without_a_script(site: Site, shoot: Shoot) -> None:
+def test_menu_works_on_phone_without_javascript(site: Site, shoot: Shoot) -> None:
     options: dict[str, Any] = {"viewport": PHONE, "java_script_enabled": False}
     page = site.open("pho@example.com", "--team", "team_acme", "--role", "owner", path=TEAM, **options)
     billing = page.get_by_role("navigation", name="Team").get_by_role("link", name="Billing")
@@ -148,7 +149,7 @@ def test_on_a_phone_without_a_script(site: Site, shoot: Shoot) -> None:
     expect(page.get_by_role("button", name="Sign out")).to_be_visible()
 
 
-def test_on_a_desk(site: Site, shoot: Shoot) -> None:
+def test_desktop_scripts_handle_forms_and_copying(site: Site, shoot: Shoot) -> None:
     page = site.open("des@example.com", "--team", "team_acme", "--role", "owner", path=f"{TEAM}/keys/new")
     expect(page.get_by_label("Name", exact=True)).to_be_focused()
     page.get_by_label("Name", exact=True).fill("server")  # is taken
@@ -166,7 +167,7 @@ def test_on_a_desk(site: Site, shoot: Shoot) -> None:
     assert bad == page.locator(".error").first.evaluate("(one) => getComputedStyle(one).color")
 
     page.goto(f"{TEAM}/settings")
-    page.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined })")  # as on plain http
+    page.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined })")  # like on plain http
     page.get_by_role("button", name="Copy").click()
     expect(page.get_by_role("button", name="Copied")).to_be_visible()
     page.get_by_label("Name", exact=True).focus()
@@ -175,7 +176,7 @@ def test_on_a_desk(site: Site, shoot: Shoot) -> None:
     expect(page.get_by_label("Name", exact=True)).to_have_value("team_acme")
 
     page.locator(".bar .team").evaluate("(one) => { one.textContent = 'A team of a long name'.repeat(3) }")
-    side, switch = (page.locator(place).bounding_box() for place in (".side", ".bar .switch > summary"))
+    side, switch = (page.locator(selector).bounding_box() for selector in (".side", ".bar .switch > summary"))
     assert side and switch and switch["x"] + switch["width"] < side["x"] + side["width"], "a long name is cut short"
 
     page.locator("header .mine > summary").click()
@@ -184,7 +185,7 @@ def test_on_a_desk(site: Site, shoot: Shoot) -> None:
     page.goto("/dashboard/account")
     secret = page.get_by_label("New password")
     secret.fill("a secret")
-    page.get_by_role("button", name="Show what is typed").last.click()
+    page.get_by_role("button", name="Show value").last.click()
     expect(secret).to_have_attribute("type", "text")
     assert "heliograph_zone" in {cookie["name"] for cookie in page.context.cookies()}
 
@@ -196,13 +197,13 @@ LIGHT, DARK = (
 )
 
 
-def test_each_section_of_the_sheet_stands_by_itself() -> None:
-    """A block left open swallows the sections after it, and no browser says so."""
+def test_every_css_section_is_closed() -> None:
+    """An unclosed CSS block swallows the sections after it, and no browser reports it."""
     for section in re.split(r"^(?=/\* )", SHEET, flags=re.M):
         assert section.count("{") == section.count("}"), section.partition("\n")[0]
 
 
-def test_one_font_is_shipped_small_and_with_its_licence(site: Site) -> None:
+def test_shipped_font_is_small_and_licensed(site: Site) -> None:
     assert (STATIC / "inter.woff2").stat().st_size < 50_000
     assert "SIL OPEN FONT LICENSE" in (STATIC / "inter-OFL.txt").read_text()
     page = site.page()
@@ -230,7 +231,7 @@ def luminance(colour: str) -> float:
 
 
 @pytest.mark.parametrize(("front", "back", "least"), PAIRS)
-def test_colours_stand_out_in_light_and_dark(front: str, back: str, least: float) -> None:
+def test_colours_have_enough_contrast_in_light_and_dark(front: str, back: str, least: float) -> None:
     for colours in (LIGHT, LIGHT | DARK):
         low, high = sorted((luminance(colours[front]), luminance(colours[back])))
         assert (high + 0.05) / (low + 0.05) >= least, (front, back, colours[front], colours[back])

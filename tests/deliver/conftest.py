@@ -8,9 +8,9 @@ from heliograph.carriers.contract import Carrier, Carriers
 from heliograph.carriers.email.simulator import EmailSimulator
 from heliograph.carriers.sms.simulator import SmsSimulator
 from heliograph.carriers.whatsapp.simulator import WhatsappSimulator
-from heliograph.domain.delivery.lanes import LANE
+from heliograph.domain.delivery.lanes import LANE_BY_CHANNEL
 from heliograph.domain.sending import pricing
-from heliograph.domain.sending.acceptance import Acceptance, AcceptedRecipient, Decision, Found
+from heliograph.domain.sending.acceptance import Acceptance, AcceptedRecipient, AcceptState, Decision
 from heliograph.domain.setup import records
 from heliograph.storage.setup import NewTeam
 from heliograph.storage.store import Store, make_store
@@ -26,7 +26,7 @@ SIMULATORS: dict[str, Callable[[int], Carrier]] = {
 }
 
 Send = Callable[..., Awaitable[str]]
-Story = Callable[[str], Awaitable[list[str]]]
+ReadTimeline = Callable[[str], Awaitable[list[str]]]
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ async def store(store: Store) -> Store:
 @pytest.fixture
 def other(store: Store, clock: TestClock) -> Store:
     """Another process on the same database."""
-    return make_store(store.database, store.blobs, clock, "seat/1")
+    return make_store(store.database, store.local_files, clock, "seat/1")
 
 
 @pytest.fixture
@@ -56,8 +56,8 @@ def send(store: Store, clock: TestClock) -> Send:
     async def accept(
         channel: records.Channel, *addresses: str, team: int = 1, price: int = 0, status: str = "sending"
     ) -> str:
-        def decide(found: Found) -> Decision:
-            pricing.hold(found.account, price)
+        def decide(state: AcceptState) -> Decision:
+            pricing.hold(state.account, price)
             recipients = [AcceptedRecipient(address, address, "to") for address in addresses]
             return Decision(response=b"{}", recipients=recipients, price=price)
 
@@ -65,7 +65,7 @@ def send(store: Store, clock: TestClock) -> Send:
             id=clock.new_id("msg_"),
             team=team,
             channel=channel,
-            lane=LANE[channel],
+            lane=LANE_BY_CHANNEL[channel],
             status=status,
             sandbox=False,
             key_id="key",
@@ -80,7 +80,7 @@ def send(store: Store, clock: TestClock) -> Send:
 
 
 @pytest.fixture
-def story(store: Store) -> Story:
+def timeline(store: Store) -> ReadTimeline:
     """What the timeline of a message says, in order; checks that what is published is numbered from 1."""
 
     async def read(id_: str) -> list[str]:

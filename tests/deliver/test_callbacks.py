@@ -7,7 +7,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from heliograph.carriers.contract import LARGE_OF_CLIENT, Callback, CallbackAnswer, Carrier, Carriers, Parcel
+from heliograph.carriers.contract import (
+    LARGE_CALLBACKS_PER_CLIENT,
+    Callback,
+    CallbackResult,
+    Carrier,
+    Carriers,
+    OutboundMessage,
+)
 from heliograph.domain.delivery.outcome import (
     Accepted,
     CarrierReport,
@@ -16,10 +23,10 @@ from heliograph.domain.delivery.outcome import (
     ProviderReport,
     Report,
 )
-from heliograph.domain.limits import CALLBACK_USUAL, HOUR_MS
+from heliograph.domain.limits import CALLBACK_INLINE_MAX, HOUR_MS
 from heliograph.domain.setup.records import CarrierRecord
 from heliograph.domain.setup.snapshot import to_row
-from heliograph.inbound.report_service import take_callback
+from heliograph.inbound.report_service import handle_callback
 from heliograph.storage.store import Store
 from tests.carriers.providers import OPTIONS, payload, signed
 from tests.carriers.test_providers import relay
@@ -31,13 +38,13 @@ pytestmark = pytest.mark.anyio
 
 
 class Answering(Carrier):
-    def __init__(self, answer: CallbackAnswer | None) -> None:
+    def __init__(self, answer: CallbackResult | None) -> None:
         self._answer = answer
 
-    async def hand_over(self, parcel: Parcel) -> Outcome:
+    async def send_message(self, message: OutboundMessage) -> Outcome:
         return Accepted()
 
-    def read_callback(self, callback: Callback) -> CallbackAnswer | None:
+    def parse_callback(self, callback: Callback) -> CallbackResult | None:
         return self._answer
 
 
@@ -48,19 +55,19 @@ async def no_body() -> bytes:
 @pytest.mark.parametrize(
     ("method", "answer", "is_kept"),
     [
-        ("POST", CallbackAnswer(), True),
-        ("POST", CallbackAnswer(status=401), False),
+        ("POST", CallbackResult(), True),
+        ("POST", CallbackResult(status=401), False),
         ("POST", None, False),
-        ("GET", CallbackAnswer(), False),  # Meta asks whose address it is
+        ("GET", CallbackResult(), False),  # Meta asks whose address it is
     ],
 )
-async def test_a_verified_callback_is_noted(
-    store: Store, clock: TestClock, method: str, answer: CallbackAnswer | None, is_kept: bool
+async def test_verified_callback_records_its_time(
+    store: Store, clock: TestClock, method: str, answer: CallbackResult | None, is_kept: bool
 ) -> None:
     await set_up(store, rows=[to_row("carrier", "c", CarrierRecord(id="c", channel="sms", kind="http"), None)])
     callback = Callback(method=method, url="", query={}, headers={}, body=b"", now=clock.now())
-    await take_callback(store, Carriers(lambda _: Answering(answer)), "c", callback, no_body)
-    assert await store.carrier_use.callbacks() == ({"c": callback.now} if is_kept else {})
+    await handle_callback(store, Carriers(lambda _: Answering(answer)), "c", callback, no_body)
+    assert await store.carrier_stats.read_callbacks() == ({"c": callback.now} if is_kept else {})
 
 
 REPLAYS = 200
@@ -89,7 +96,7 @@ async def test_callback_repeated_for_8_hours_changes_nothing_twice(
 
     async def take() -> int:
         callback = Callback(method="POST", url="", query={}, headers=headers, body=b"", now=clock.now())
-        answer = await take_callback(store, carriers, "relay", callback, lambda: asyncio.sleep(0, body))
+        answer = await handle_callback(store, carriers, "relay", callback, lambda: asyncio.sleep(0, body))
         return answer.status if answer else 404
 
     clock.forward(8 * HOUR_MS)  # the service was down
@@ -110,12 +117,12 @@ async def test_meta_callback_repeated_changes_nothing_twice(store: Store, clock:
     await set_up(store, rows=[to_row("carrier", "c", CarrierRecord(id="c", channel="sms", kind="http"), None)])
     id_ = await handed(store, clock, carrier_id="wamid.1")
     report = CarrierReport("wamid.1", Report(status=status, detail={"at": "1"}))
-    carriers = Carriers(lambda _: Answering(CallbackAnswer(reports=[report])))
+    carriers = Carriers(lambda _: Answering(CallbackResult(reports=[report])))
     callback = Callback(method="POST", url="", query={}, headers={}, body=b"", now=clock.now())
-    await take_callback(store, carriers, "c", callback, no_body)
+    await handle_callback(store, carriers, "c", callback, no_body)
     timeline = await told(store, id_)
     for _ in range(REPLAYS):
-        await take_callback(store, carriers, "c", callback, no_body)
+        await handle_callback(store, carriers, "c", callback, no_body)
     assert await told(store, id_) == timeline
 
 
@@ -126,65 +133,71 @@ async def test_callback_with_many_events_is_stored_in_batches(
     sizes: dict[str, list[int]] = defaultdict(list)
 
     def note(owner: object, name: str) -> None:
-        kept = getattr(owner, name)
+        stored = getattr(owner, name)
 
-        async def noted(first: object, items: Sequence[object], **more: object) -> object:
+        async def noted(first: object, items: Sequence[object], **extra: object) -> object:
             sizes[name].append(len(items))
-            return await kept(first, items, **more)
+            return await stored(first, items, **extra)
 
         monkeypatch.setattr(owner, name, noted)
 
-    for owner, name in ((store.reports, "by_carrier"), (store.reports, "by_provider"), (store.texts, "take")):
+    for owner, name in (
+        (store.reports, "store_by_carrier"),
+        (store.reports, "store_by_provider"),
+        (store.inbound_texts, "store"),
+    ):
         note(owner, name)
     report = Report(status="delivered")
-    answer = CallbackAnswer(
+    answer = CallbackResult(
         reports=[CarrierReport(f"{n}", report) for n in range(1_001)],
-        texts=[IncomingText(id=f"{n}", sender="+447700900123", to="+12025550123", text="hi") for n in range(101)],
-        told=[ProviderReport(carrier_ids=(f"{n}",), report=report) for n in range(250)],
+        incoming_texts=[
+            IncomingText(id=f"{n}", sender="+447700900123", to="+12025550123", text="hi") for n in range(101)
+        ],
+        provider_reports=[ProviderReport(carrier_ids=(f"{n}",), report=report) for n in range(250)],
         replay_id="once",
     )
     callback = Callback(method="POST", url="", query={}, headers={}, body=b"", now=clock.now())
     for _ in range(2):
-        await take_callback(store, Carriers(lambda _: Answering(answer)), "c", callback, no_body)
-    assert sizes["by_carrier"] == [*[100] * 10, 1] * 2
-    assert sizes["take"] == [100, 1] * 2
-    assert sizes["by_provider"] == [100, 100, 50] * 2
+        await handle_callback(store, Carriers(lambda _: Answering(answer)), "c", callback, no_body)
+    assert sizes["store_by_carrier"] == [*[100] * 10, 1] * 2
+    assert sizes["store"] == [100, 1] * 2
+    assert sizes["store_by_provider"] == [100, 100, 50] * 2
 
 
-async def test_large_callbacks_of_one_client_beyond_the_limit_are_told_to_come_later(
-    store: Store, clock: TestClock
-) -> None:
+async def test_large_callbacks_of_one_client_beyond_the_limit_get_retry_later(store: Store, clock: TestClock) -> None:
     await set_up(store, rows=[to_row("carrier", "c", CarrierRecord(id="c", channel="sms", kind="http"), None)])
     release = threading.Event()
 
     class Slow(Answering):
-        most = running = 0
+        limit = running = peak_running = 0
 
-        def read_callback(self, callback: Callback) -> CallbackAnswer | None:
+        def parse_callback(self, callback: Callback) -> CallbackResult | None:
             if callback.body:
                 self.running += 1
-                self.most = max(self.most, self.running)
+                self.peak_running = max(self.peak_running, self.running)
                 release.wait()
                 self.running -= 1
-            return CallbackAnswer()
+            return CallbackResult()
 
     slow = Slow(None)
     carriers = Carriers(lambda _: slow)
 
     async def take(client: str, size: int) -> int:
         callback = Callback(method="POST", url="", query={}, headers={}, body=b"", now=clock.now(), client=client)
-        answer = await take_callback(store, carriers, "c", callback, lambda: asyncio.sleep(0, b"x" * size))
+        answer = await handle_callback(store, carriers, "c", callback, lambda: asyncio.sleep(0, b"x" * size))
         assert answer
         return answer.status
 
-    large = [asyncio.create_task(take("192.0.2.1", CALLBACK_USUAL + 1)) for _ in range(LARGE_OF_CLIENT + 3)]
-    other = asyncio.create_task(take("192.0.2.2", CALLBACK_USUAL + 1))
+    large = [
+        asyncio.create_task(take("192.0.2.1", CALLBACK_INLINE_MAX + 1)) for _ in range(LARGE_CALLBACKS_PER_CLIENT + 3)
+    ]
+    other = asyncio.create_task(take("192.0.2.2", CALLBACK_INLINE_MAX + 1))
     async with asyncio.timeout(60):
         while sum(task.done() for task in large) < 3:
             await asyncio.sleep(0.005)
     assert not other.done()
     release.set()
-    assert sorted(await asyncio.gather(*large)) == [200] * LARGE_OF_CLIENT + [503] * 3
+    assert sorted(await asyncio.gather(*large)) == [200] * LARGE_CALLBACKS_PER_CLIENT + [503] * 3
     assert await other == 200
-    assert slow.most == 1  # of one carrier one at a time
-    assert await take("192.0.2.1", CALLBACK_USUAL + 1) == 200
+    assert slow.peak_running == 1  # of one carrier one at a time
+    assert await take("192.0.2.1", CALLBACK_INLINE_MAX + 1) == 200

@@ -1,55 +1,59 @@
 """Windows of hand-overs: how many of each priority are claimed."""
 
-from heliograph.deliver.concurrency import Windows
-from heliograph.domain.delivery.lanes import SLOTS, SOON_S, WINDOW_FIRST, WINDOW_LEAST
+from heliograph.deliver.concurrency import ConcurrencyLimiter
+from heliograph.domain.delivery.lanes import CONCURRENCY_MIN, CONCURRENCY_START, CONNECTION_WAIT_MAX_S, SLOTS_BY_LANE
 from heliograph.domain.setup.records import Priority
 
 
 def learned(**waited: float) -> dict[Priority, int]:
     """Return the room of each priority after 200 hand-overs of some, each of which waited so long."""
-    windows = Windows(lambda lane: None)
+    windows = ConcurrencyLimiter(lambda lane: None)
     for queue, seconds in waited.items():
         for _ in range(200):
-            windows.waited(queue.replace("_", "."), seconds)
-    return windows.room("email")
+            windows.adapt(queue.replace("_", "."), seconds)
+    return windows.free_slots("email")
 
 
-def test_at_first_all_are_alike() -> None:
-    assert learned() == {"critical": WINDOW_FIRST, "normal": WINDOW_FIRST, "bulk": WINDOW_FIRST}
+def test_new_queues_have_equal_limits() -> None:
+    assert learned() == {"critical": CONCURRENCY_START, "normal": CONCURRENCY_START, "bulk": CONCURRENCY_START}
 
 
-def test_what_is_seldom_sent_has_no_smaller_window_than_what_is_less_urgent() -> None:
+def test_rarely_used_queue_has_no_smaller_limit_than_a_less_urgent_one() -> None:
     """Else due critical ones wait while normal ones, whose window has grown, are handed over before them."""
-    assert learned(email=0) == {"critical": SLOTS["email"], "normal": SLOTS["email"], "bulk": WINDOW_FIRST}
-    assert learned(email_bulk=0) == dict.fromkeys(("critical", "normal", "bulk"), SLOTS["email"])
+    assert learned(email=0) == {
+        "critical": SLOTS_BY_LANE["email"],
+        "normal": SLOTS_BY_LANE["email"],
+        "bulk": CONCURRENCY_START,
+    }
+    assert learned(email_bulk=0) == dict.fromkeys(("critical", "normal", "bulk"), SLOTS_BY_LANE["email"])
 
 
-def test_what_waits_for_its_own_connections_keeps_its_own_window() -> None:
-    assert learned(email=0, email_critical=2 * SOON_S)["critical"] == WINDOW_LEAST
-    assert learned(email=2 * SOON_S)["critical"] == WINDOW_FIRST
+def test_queue_that_waits_for_its_own_connections_keeps_its_limit() -> None:
+    assert learned(email=0, email_critical=2 * CONNECTION_WAIT_MAX_S)["critical"] == CONCURRENCY_MIN
+    assert learned(email=2 * CONNECTION_WAIT_MAX_S)["critical"] == CONCURRENCY_START
 
 
-def test_one_that_did_not_wait_opens_no_whole_window() -> None:
-    windows = Windows(lambda lane: None)
+def test_single_send_without_queueing_does_not_open_the_full_limit() -> None:
+    windows = ConcurrencyLimiter(lambda lane: None)
     for _ in range(200):
-        windows.waited("email.bulk", 0)
-        windows.waited("email", 2 * SOON_S)
+        windows.adapt("email.bulk", 0)
+        windows.adapt("email", 2 * CONNECTION_WAIT_MAX_S)
     rooms = []
-    for _ in range(WINDOW_FIRST):
-        windows.waited("email", 0)
-        rooms.append(windows.room("email")["normal"])
-    assert rooms == [*range(WINDOW_LEAST + 1, WINDOW_LEAST + WINDOW_FIRST), SLOTS["email"]]
+    for _ in range(CONCURRENCY_START):
+        windows.adapt("email", 0)
+        rooms.append(windows.free_slots("email")["normal"])
+    assert rooms == [*range(CONCURRENCY_MIN + 1, CONCURRENCY_MIN + CONCURRENCY_START), SLOTS_BY_LANE["email"]]
 
 
-def test_a_full_one_hears_of_the_room_that_a_less_urgent_one_makes() -> None:
+def test_full_queue_is_woken_by_capacity_of_a_less_urgent_queue() -> None:
     rung: list[str] = []
-    windows = Windows(rung.append)
-    for _ in range(WINDOW_FIRST):
-        windows.enter("email.critical")
-    assert windows.room("email")["critical"] == 0
-    windows.waited("email", 2 * SOON_S)
-    windows.leave("email")
+    windows = ConcurrencyLimiter(rung.append)
+    for _ in range(CONCURRENCY_START):
+        windows.started("email.critical")
+    assert windows.free_slots("email")["critical"] == 0
+    windows.adapt("email", 2 * CONNECTION_WAIT_MAX_S)
+    windows.finished("email")
     assert rung == []
     for _ in range(3):
-        windows.waited("email.bulk", 0)
-    assert rung == ["email"] and windows.room("email")["critical"] == 3
+        windows.adapt("email.bulk", 0)
+    assert rung == ["email"] and windows.free_slots("email")["critical"] == 3

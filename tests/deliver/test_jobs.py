@@ -12,8 +12,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from heliograph.accept.rate import RateLimits
-from heliograph.bootstrap import log_fault
-from heliograph.carriers.contract import Carrier, Carriers, Parcel
+from heliograph.bootstrap import wal_fault
+from heliograph.carriers.contract import Carrier, Carriers, OutboundMessage
 from heliograph.deliver.jobs import (
     audit_chain,
     clock_check,
@@ -23,20 +23,20 @@ from heliograph.deliver.jobs import (
     reputation,
     sqlite_wal,
 )
-from heliograph.deliver.jobs.periodic import Round, every, repeat
+from heliograph.deliver.jobs.periodic import Job, every, run_periodically
 from heliograph.domain.audit.actor import COMMAND_LINE
-from heliograph.domain.delivery.circuit import opened
+from heliograph.domain.delivery.circuit import open_circuit
 from heliograph.domain.delivery.outcome import Accepted, CarrierReport, Outcome, Report
-from heliograph.domain.limits import CONTACT_MS, LEASE_MS
+from heliograph.domain.limits import CONTACT_PAUSE_MAX_MS, LEASE_MS
 from heliograph.domain.mail.reputation import Reputation
 from heliograph.domain.setup.records import CarrierRecord, Platform
 from heliograph.domain.setup.snapshot import PLATFORM_ID, to_row
 from heliograph.inbound import report_service as reports
 from heliograph.settings import Settings
-from heliograph.storage.requests import RequestLog, Requests, Spent
+from heliograph.storage.requests import ProcessUsage, RequestLog, Requests
 from heliograph.storage.store import Store, StoreUnavailable
 from tests.clocks import TestClock
-from tests.deliver.conftest import Send, Story
+from tests.deliver.conftest import ReadTimeline, Send
 from tests.setup_helpers import set_up
 from tests.storage.samples import let_leases_end
 from tests.storage.test_money import outcome
@@ -47,12 +47,16 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    for duty in (clock_check, refresh, rate_sync):
-        monkeypatch.setattr(duty, "EVERY_S", 0.001)
+    for job, name in (
+        (clock_check, "INTERVAL_S"),
+        (refresh, "REFRESH_INTERVAL_S"),
+        (rate_sync, "SYNC_INTERVAL_S"),
+    ):
+        monkeypatch.setattr(job, name, 0.001)
 
 
-def repeating(work: Round, *, finish: bool = False) -> AbstractAsyncContextManager[None]:
-    return doing(every(0.001, work, finish=finish)())
+def repeating(work: Job, *, finish: bool = False) -> AbstractAsyncContextManager[None]:
+    return doing(every(0.001, work, run_at_exit=finish)())
 
 
 @asynccontextmanager
@@ -68,11 +72,11 @@ async def doing(duty: Awaitable[None]) -> AsyncIterator[None]:
             await task
 
 
-async def until(condition: Callable[[], Awaitable[object] | object]) -> None:
+async def wait_until(condition: Callable[[], Awaitable[object] | object]) -> None:
     async with asyncio.timeout(60):
         while True:
-            found = condition()
-            if await found if isinstance(found, Awaitable) else found:
+            result = condition()
+            if await result if isinstance(result, Awaitable) else result:
                 return
             await asyncio.sleep(0.002)
 
@@ -82,7 +86,7 @@ def having(**parts: Any) -> Any:
     return SimpleNamespace(**parts)
 
 
-async def test_a_round_that_breaks_is_named_and_another_one_follows() -> None:
+async def test_failed_job_round_is_logged_and_the_next_runs() -> None:
     rounds = 0
 
     async def work() -> None:
@@ -91,146 +95,146 @@ async def test_a_round_that_breaks_is_named_and_another_one_follows() -> None:
         raise RuntimeError("secret words")
 
     with capture_logs() as logs:
-        async with doing(repeat(0.001, work)):
-            await until(lambda: rounds > 1)
-    assert {(line["event"], line["duty"], line["error"]) for line in logs} == {
-        ("duty failed", "the duty", "RuntimeError")
+        async with doing(run_periodically(0.001, work)):
+            await wait_until(lambda: rounds > 1)
+    assert {(line["event"], line["job"], line["error"]) for line in logs} == {
+        ("background job failed", "the duty", "RuntimeError")
     }
     assert "secret words" not in repr(logs)
 
 
-async def test_dead_claims_are_freed_also_after_a_failure(
+async def test_dead_claims_are_released_after_a_failed_round(
     store: Store, clock: TestClock, send: Send, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await send("email", "anyone@example.com")
     await store.outbox.claim("email", 1)
-    await let_leases_end(store, clock, LEASE_MS - CONTACT_MS)
-    clock.forward(CONTACT_MS)
-    free, errors = store.outbox.reclaim, [StoreUnavailable()]
+    await let_leases_end(store, clock, LEASE_MS - CONTACT_PAUSE_MAX_MS)
+    clock.forward(CONTACT_PAUSE_MAX_MS)
+    free, errors = store.outbox.reclaim_abandoned, [StoreUnavailable()]
 
     async def free_at_last() -> int:
         if errors:
             raise errors.pop()
         return await free()
 
-    monkeypatch.setattr(store.outbox, "reclaim", free_at_last)
-    async with repeating(partial(reclaim.reclaim_dead, store)):
-        await until(lambda: store.outbox.claim("email", 1))
+    monkeypatch.setattr(store.outbox, "reclaim_abandoned", free_at_last)
+    async with repeating(partial(reclaim.reclaim_dead_claims, store)):
+        await wait_until(lambda: store.outbox.claim("email", 1))
 
 
-async def test_poison_that_was_put_aside_is_said() -> None:
+async def test_quarantined_messages_are_logged() -> None:
     async def put_aside() -> int:
         return 2
 
     with capture_logs() as logs:
-        async with repeating(partial(reclaim.reclaim_dead, having(outbox=having(reclaim=put_aside)))):
-            await until(lambda: logs)
+        async with repeating(partial(reclaim.reclaim_dead_claims, having(outbox=having(reclaim_abandoned=put_aside)))):
+            await wait_until(lambda: logs)
     assert (logs[0]["log_level"], logs[0]["count"]) == ("error", 2)
 
 
-async def test_a_report_waits_for_the_record_of_its_hand_over(
-    store: Store, clock: TestClock, send: Send, story: Story
+async def test_early_report_is_applied_after_the_send_is_recorded(
+    store: Store, clock: TestClock, send: Send, timeline: ReadTimeline
 ) -> None:
     id_ = await send("sms", "+447700900123")
     (claim,) = await store.outbox.claim("phone", 1)
-    await store.reports.by_carrier("sim", [CarrierReport(f"{id_}/0", Report(status="delivered"))])
-    async with repeating(partial(reports.apply_early, store)):
+    await store.reports.store_by_carrier("sim", [CarrierReport(f"{id_}/0", Report(status="delivered"))])
+    async with repeating(partial(reports.apply_early_reports, store)):
         await store.outbox.record(outcome(claim, clock.now(), "sent"))
 
         async def is_delivered() -> bool:
-            return (await story(id_))[-1:] == ["delivered"]
+            return (await timeline(id_))[-1:] == ["delivered"]
 
-        await until(is_delivered)
+        await wait_until(is_delivered)
 
 
-async def test_a_process_follows_the_others(store: Store, other: Store) -> None:
-    async with doing(refresh.follow_others(other)):
+async def test_shared_state_of_other_processes_is_refreshed(store: Store, other: Store) -> None:
+    async with doing(refresh.refresh_shared_state(other)):
         platform = Platform(brand="New")
         await set_up(store, rows=[to_row("platform", PLATFORM_ID, platform, None)])
-        await until(lambda: other.setup.current.platform.brand == "New")
-        await store.circuits.change("a", None, opened(None, "a", "no answer", 1))
-        await until(lambda: "a" in other.circuits.current)
+        await wait_until(lambda: other.setup.current.platform.brand == "New")
+        await store.circuits.replace("a", None, open_circuit(None, "a", "no answer", 1))
+        await wait_until(lambda: "a" in other.circuits.current)
 
 
-async def test_carriers_are_open_while_they_are_set_up(store: Store) -> None:
-    class Line(Carrier):
+async def test_carriers_are_opened_and_closed_with_the_setup(store: Store) -> None:
+    class TrackedCarrier(Carrier):
         is_open = False
 
         def open(self) -> None:
             self.is_open = True
 
-        async def hand_over(self, parcel: Parcel) -> Outcome:
+        async def send_message(self, message: OutboundMessage) -> Outcome:
             return Accepted()
 
         async def close(self) -> None:
             self.is_open = False
 
-    line, record = Line(), CarrierRecord(id="a", channel="sms", kind="test")
+    line, record = TrackedCarrier(), CarrierRecord(id="a", channel="sms", kind="test")
     carriers = Carriers(lambda _: line)
-    async with repeating(lambda: carriers.keep(store.setup.current.carriers)):
+    async with repeating(lambda: carriers.sync(store.setup.current.carriers)):
         await set_up(store, rows=[to_row("carrier", "a", record, None)])
-        await until(lambda: line.is_open)
+        await wait_until(lambda: line.is_open)
         await set_up(store, rows=[to_row("carrier", "a", None, None)])
-        await until(lambda: not line.is_open)
+        await wait_until(lambda: not line.is_open)
 
 
-async def test_the_end_of_the_audit_log_is_told_once(store: Store) -> None:
-    tell = audit_chain.telling(store)
+async def test_audit_chain_head_is_logged_once(store: Store) -> None:
+    tell = audit_chain.chain_head_logger(store)
     with capture_logs() as logs:
         for subject in ("one", "", "two"):
             if subject:
-                await store.audit.add(COMMAND_LINE.did(1, "test.act", subject))
+                await store.audit.add(COMMAND_LINE.audit_entry(1, "test.act", subject))
             await tell()
     ends = [(line["place"], line["link"]) for line in logs if line["event"] == "end of the audit log"]
-    last = await store.audit.end()
+    last = await store.audit.head()
     assert last
     assert (len(ends), ends[-1]) == (2, (last.place, last.link))
 
 
-async def test_a_judgement_is_said() -> None:
+async def test_reputation_change_is_logged() -> None:
     judged = [Reputation(team="team_acme", state="paused", since=1, sends=100, bounces=20)]
 
     async def judge() -> list[Reputation]:
         return judged
 
     with capture_logs() as logs:
-        async with repeating(partial(reputation.judge_teams, having(reputation=having(judge=judge)))):
-            await until(lambda: logs)
-    assert (logs[0]["event"], logs[0]["team"], logs[0]["state"]) == ("reputation judged", "team_acme", "paused")
+        async with repeating(partial(reputation.update_reputations, having(reputations=having(update_all=judge)))):
+            await wait_until(lambda: logs)
+    assert (logs[0]["event"], logs[0]["team"], logs[0]["state"]) == ("team reputation changed", "team_acme", "paused")
 
 
 @pytest.mark.parametrize(
     ("checkpoint", "mb", "says"), [("external", 300, True), ("external", 200, False), ("own", 300, False)]
 )
-async def test_a_log_that_only_grows_is_said(tmp_path: Path, checkpoint: Any, mb: int, says: bool) -> None:
+async def test_large_wal_without_checkpoints_is_logged(tmp_path: Path, checkpoint: Any, mb: int, says: bool) -> None:
     settings = Settings(database=f"sqlite:///{tmp_path / 'h.db'}", checkpoint=checkpoint)
     with open(tmp_path / "h.db-wal", "wb") as file:
         file.truncate(mb << 20)
     with capture_logs() as logs:
-        await sqlite_wal.watch_log(partial(log_fault, settings), "mend")
-    assert [line["log"] for line in logs] == [f"{tmp_path / 'h.db-wal'} has {mb} MB"] * says
+        await sqlite_wal.warn_if_wal_grows(partial(wal_fault, settings), "fix")
+    assert [line["wal"] for line in logs] == [f"{tmp_path / 'h.db-wal'} has {mb} MB"] * says
 
 
-async def test_a_wrong_clock_is_said_once_and_a_right_one_again() -> None:
+async def test_wrong_clock_is_logged_once_and_its_recovery_too() -> None:
     off, rounds = 600_000, 0
 
     async def check() -> None:
         nonlocal rounds
         rounds += 1
 
-    async def more() -> None:
-        seen = rounds
-        await until(lambda: rounds > seen + 1)
+    async def later_rounds() -> None:
+        observed = rounds
+        await wait_until(lambda: rounds > observed + 1)
 
-    machine: Any = SimpleNamespace(off=lambda: off)
+    machine: Any = SimpleNamespace(clock_error=lambda: off)
     with capture_logs() as logs:
-        async with doing(clock_check.watch_clock(having(upkeep=having(check_clock=check)), machine)):
-            await more()
+        async with doing(clock_check.watch_clock(having(maintenance=having(check_clock=check)), machine)):
+            await later_rounds()
             off = 0
-            await more()
+            await later_rounds()
     assert [line["event"] for line in logs] == [
         "this machine's clock is wrong: nothing is claimed",
-        "this machine's clock is right again: claiming goes on",
+        "this machine's clock is right again: claiming resumes",
     ]
     assert logs[0]["clock"] == "600.0 s ahead of the database's clock"
 
@@ -248,9 +252,7 @@ class Away:
         return await self.store.database.write(work)
 
 
-async def test_key_uses_are_kept_while_the_database_is_away_and_written_at_the_end(
-    store: Store, clock: TestClock
-) -> None:
+async def test_key_uses_during_an_outage_are_kept_and_written_at_exit(store: Store, clock: TestClock) -> None:
     database, used = Away(store), {"a": 1}
     requests = Requests(database, clock, "")  # type: ignore[arg-type]
     async with repeating(partial(requests.write_key_uses, used), finish=True):
@@ -258,37 +260,38 @@ async def test_key_uses_are_kept_while_the_database_is_away_and_written_at_the_e
         assert used == {"a": 1}
         database.is_away = False
     assert used == {}
-    assert await store.requests.key_uses(["a"]) == {"a": 1}
+    assert await store.requests.read_key_uses(["a"]) == {"a": 1}
 
 
-async def test_requests_are_kept_while_the_database_is_away_and_written_at_the_end(
-    store: Store, clock: TestClock
-) -> None:
-    database, log, one = Away(store), RequestLog(), refused(clock)
-    log.waiting.append(one)
+async def test_logged_requests_during_an_outage_are_kept_and_written_at_exit(store: Store, clock: TestClock) -> None:
+    database, log, request = Away(store), RequestLog(), refused(clock)
+    log.buffer.append(request)
     requests = Requests(database, clock, "")  # type: ignore[arg-type]
-    async with repeating(partial(log.write_in_time, requests), finish=True):
+    async with repeating(partial(log.write_periodically, requests), finish=True):
         await database.tried.wait()
-        assert [*log.waiting] == [one]
+        assert [*log.buffer] == [request]
         database.is_away = False
-    assert not log.waiting
-    assert await store.requests.page(1) == [one]
+    assert not log.buffer
+    assert await store.requests.list_page(1) == [request]
 
 
-async def test_processes_hear_of_each_others_requests(store: Store, other: Store, clock: TestClock) -> None:
-    found: set[tuple[str, str]] = set()
+async def test_rate_limits_are_synced_between_processes(store: Store, other: Store, clock: TestClock) -> None:
+    peers: set[tuple[str, str]] = set()
 
     class Listening(RateLimits):
-        def hear(
+        def merge_usage(
             self,
-            heard: Sequence[Spent],
+            usages: Sequence[ProcessUsage],
             rate_of: Callable[[str], int],
             now: int,
-            told: Mapping[str, int] | None = None,
+            reported: Mapping[str, int] | None = None,
         ) -> None:
-            found.update((one.process, one.key) for one in heard)
+            peers.update((request.process, request.key) for request in usages)
 
-    here, there = Listening(), RateLimits()
-    async with doing(rate_sync.share_rates(store, clock, here)), doing(rate_sync.share_rates(other, clock, there)):
-        there.take("key", 10, clock.now())
-        await until(lambda: (other.owner, "key") in found)
+    here, remote = Listening(), RateLimits()
+    async with (
+        doing(rate_sync.sync_rate_limits(store, clock, here)),
+        doing(rate_sync.sync_rate_limits(other, clock, remote)),
+    ):
+        remote.take("key", 10, clock.now())
+        await wait_until(lambda: (other.owner, "key") in peers)

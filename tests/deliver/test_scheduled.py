@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from heliograph.carrier_failover import Handover
+from heliograph.carrier_failover import CarrierFailover
 from heliograph.carriers.contract import Carriers
 from heliograph.deliver.dispatch import Dispatch
 from heliograph.domain.delivery.content import WhatsappContent
@@ -14,7 +14,7 @@ from heliograph.domain.limits import HOUR_MS
 from heliograph.domain.sending.send_options import Timing
 from heliograph.domain.setup.records import TeamRecord, Template, UpstreamState, UpstreamTemplate
 from heliograph.domain.setup.snapshot import to_row
-from heliograph.inbound.store.opt_outs import list_phones
+from heliograph.inbound.store.opt_outs import add_opt_outs
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
 from tests.setup_helpers import set_up
@@ -24,17 +24,17 @@ pytestmark = pytest.mark.anyio
 CONTENT = msgspec.json.encode(WhatsappContent(template="parcel", language="en", body="Hi"))
 
 
-async def end_of(store: Store, carriers: Carriers, clock: TestClock, **more: Any) -> tuple[str, str | None]:
+async def end_of(store: Store, carriers: Carriers, clock: TestClock, **extra: Any) -> tuple[str, str | None]:
     """How a message by the template ends, and why."""
-    item = message(clock, PHONE, channel="whatsapp", content=CONTENT, **more)
+    item = message(clock, PHONE, channel="whatsapp", content=CONTENT, **extra)
     await store.messages.accept(item)
     clock.forward(2 * HOUR_MS)
     (claim,) = await store.outbox.claim("phone", 10)
-    assert await Dispatch(store, Handover(store, carriers, clock), clock).deliver(claim)
-    found = await store.messages.get(1, item.id)
-    assert found
-    detail = msgspec.json.decode(found.recipients[0].detail or "{}")
-    return found.status, detail.get("reason")
+    assert await Dispatch(store, CarrierFailover(store, carriers, clock), clock).deliver(claim)
+    stored = await store.messages.get(1, item.id)
+    assert stored
+    detail = msgspec.json.decode(stored.recipients[0].detail or "{}")
+    return stored.status, detail.get("reason")
 
 
 async def world(store: Store, category: Any, status: UpstreamState = "approved") -> None:
@@ -52,7 +52,7 @@ async def world(store: Store, category: Any, status: UpstreamState = "approved")
 
 
 @pytest.mark.parametrize("status", ["rejected", "paused", "disabled"])
-async def test_a_template_that_meta_took_back(
+async def test_scheduled_message_with_a_template_revoked_by_meta_fails(
     store: Store, carriers: Carriers, clock: TestClock, status: UpstreamState
 ) -> None:
     await world(store, "UTILITY", status)
@@ -70,11 +70,11 @@ async def test_a_template_that_meta_took_back(
         ("MARKETING", None, "sent"),
     ],
 )
-async def test_an_opt_out_of_marketing(
+async def test_scheduled_message_after_a_marketing_opt_out_is_not_sent(
     store: Store, carriers: Carriers, clock: TestClock, category: str, reason: str | None, status: str
 ) -> None:
     await world(store, category)
     rows = [(1, PHONE, "whatsapp", reason, clock.now())] if reason else []
-    await store.database.write(partial(list_phones, rows=rows, publisher=store.setup.publisher))
+    await store.database.write(partial(add_opt_outs, rows=rows, publisher=store.setup.publisher))
     why = "opted_out" if status == "failed" else None
     assert await end_of(store, carriers, clock, timing=Timing(due_at=clock.now() + HOUR_MS)) == (status, why)

@@ -8,20 +8,20 @@ from typing import Any, cast
 import pytest
 
 from heliograph.deliver import suppression_recheck
-from heliograph.deliver.suppression_recheck import Suppressed
+from heliograph.deliver.suppression_recheck import SuppressionRecheck
 from heliograph.storage.outbox import Claim
 from heliograph.storage.store import Store, StoreUnavailable
-from heliograph.storage.suppressions import Listing
+from heliograph.storage.suppressions import TeamAddress
 
 pytestmark = pytest.mark.anyio
 
 
-class Lists:
+class FakeSuppressions:
     """Suppression lists, what they were asked for, and the time."""
 
     def __init__(self) -> None:
         self.listed: set[str] = set()
-        self.looks: list[str] = []
+        self.queries: list[str] = []
         self.now = 0.0
         self.meanwhile: Callable[[], Awaitable[None]] | None = None  # what happens during a look
 
@@ -31,60 +31,64 @@ class Lists:
     async def sleep(self, seconds: float) -> None:
         self.now += seconds
 
-    async def of(self, places: Iterable[Listing]) -> list[Listing]:
-        asked = list(places)
-        self.looks.append("".join(place.address for place in asked))
+    async def find_suppressed(self, addresses: Iterable[TeamAddress]) -> list[TeamAddress]:
+        listings = list(addresses)
+        self.queries.append("".join(listing.address for listing in listings))
         if self.meanwhile:
             await self.meanwhile()
-        return [place for place in asked if place.address in self.listed]
+        return [listing for listing in listings if listing.address in self.listed]
 
 
 @pytest.fixture
-def lists(monkeypatch: pytest.MonkeyPatch) -> Lists:
-    made = Lists()
-    fake = SimpleNamespace(Lock=asyncio.Lock, get_running_loop=lambda: made, sleep=made.sleep)
+def lists(monkeypatch: pytest.MonkeyPatch) -> FakeSuppressions:
+    fake_suppressions = FakeSuppressions()
+    fake = SimpleNamespace(Lock=asyncio.Lock, get_running_loop=lambda: fake_suppressions, sleep=fake_suppressions.sleep)
     monkeypatch.setattr(suppression_recheck, "asyncio", fake)
-    return made
+    return fake_suppressions
 
 
 @pytest.fixture
-def asks(lists: Lists) -> Suppressed:
-    return Suppressed(cast(Store, SimpleNamespace(suppressions=lists)))
+def asks(lists: FakeSuppressions) -> SuppressionRecheck:
+    return SuppressionRecheck(cast(Store, SimpleNamespace(suppressions=lists)))
 
 
-def entered(asks: Suppressed, names: str) -> list[Claim]:
+def entered(asks: SuppressionRecheck, names: str) -> list[Claim]:
     claims: list[Any] = [SimpleNamespace(key=ord(name), team=1, address=name) for name in names]
     for claim in claims:
-        asks.enter(claim)
+        asks.add(claim)
     return claims
 
 
-async def test_one_look_is_for_all_that_wait(lists: Lists, asks: Suppressed) -> None:
+async def test_recheck_queries_all_waiting_recipients_at_once(
+    lists: FakeSuppressions, asks: SuppressionRecheck
+) -> None:
     a, b, c = entered(asks, "abc")
     lists.listed.add("b")
-    assert await asks.has(a) is False and not lists.looks  # its claim has just told
+    assert await asks.is_suppressed(a) is False and not lists.queries  # its claim has just told
     lists.now = 1.0
-    assert await asks.has(c) is False and await asks.has(b) is True
-    assert lists.looks == ["bc"]
+    assert await asks.is_suppressed(c) is False and await asks.is_suppressed(b) is True
+    assert lists.queries == ["bc"]
 
 
-async def test_nobody_looks_for_what_has_gone(lists: Lists, asks: Suppressed) -> None:
+async def test_recheck_does_not_query_removed_claims(lists: FakeSuppressions, asks: SuppressionRecheck) -> None:
     first, *slow, last = entered(asks, "abcdz")
     for lists.now, claim in enumerate((first, *slow), 1):
-        await asks.has(claim)
+        await asks.is_suppressed(claim)
     lists.now += 1
-    (late,) = entered(asks, "y")
+    (late_claim,) = entered(asks, "y")
     lists.listed |= {"b", "z"}
-    assert await asks.has(last) is True and await asks.has(late) is False
-    assert lists.looks == ["abcdz", "bcdz", "cdz", "dz", "zy"]
-    assert await asks.has(slow[0]) is True  # another carrier asks
-    assert lists.looks[-1] == "b"
-    for claim in (first, *slow, last, late):
-        asks.leave(claim)
-    assert not asks._waiting and not asks._found
+    assert await asks.is_suppressed(last) is True and await asks.is_suppressed(late_claim) is False
+    assert lists.queries == ["abcdz", "bcdz", "cdz", "dz", "zy"]
+    assert await asks.is_suppressed(slow[0]) is True  # another carrier asks
+    assert lists.queries[-1] == "b"
+    for claim in (first, *slow, last, late_claim):
+        asks.remove(claim)
+    assert not asks._pending and not asks._suppressed_keys
 
 
-async def test_a_look_that_finds_who_has_left_counts_for_no_later_try(lists: Lists, asks: Suppressed) -> None:
+async def test_recheck_result_of_a_removed_claim_is_not_used_for_a_later_attempt(
+    lists: FakeSuppressions, asks: SuppressionRecheck
+) -> None:
     """It has the same key then, and its suppression may have been lifted."""
     (old,) = entered(asks, "a")
     lists.now = 1.0
@@ -92,24 +96,24 @@ async def test_a_look_that_finds_who_has_left_counts_for_no_later_try(lists: Lis
     lists.listed.add("b")
 
     async def go() -> None:
-        assert await asks.has(quick) is False
-        asks.leave(quick)
+        assert await asks.is_suppressed(quick) is False
+        asks.remove(quick)
 
     lists.meanwhile = go
-    await asks.has(old)
+    await asks.is_suppressed(old)
     lists.meanwhile = None
     lists.listed.clear()
     entered(asks, "b")
-    assert await asks.has(quick) is False
+    assert await asks.is_suppressed(quick) is False
 
 
 @pytest.mark.parametrize("asked", ["waiting", "again"])
-async def test_a_look_that_fails_is_repeated_for_all_that_wait_by_then(
-    lists: Lists, asks: Suppressed, asked: str
+async def test_failed_recheck_is_repeated_for_all_waiting_by_then(
+    lists: FakeSuppressions, asks: SuppressionRecheck, asked: str
 ) -> None:
     (first,) = entered(asks, "a")
     if asked == "again":
-        await asks.has(first)
+        await asks.is_suppressed(first)
     lists.now = 1.0
 
     async def fail() -> None:
@@ -119,7 +123,7 @@ async def test_a_look_that_fails_is_repeated_for_all_that_wait_by_then(
         raise StoreUnavailable("away for one look")
 
     lists.meanwhile = fail
-    assert await asks.has(first) is False
-    (late,) = (claim for claim, _ in asks._waiting.values())
-    assert await asks.has(late) is True
-    assert lists.looks == {"waiting": ["a", "ab"], "again": ["a", "a", "b"]}[asked]
+    assert await asks.is_suppressed(first) is False
+    (late_claim,) = (claim for claim, _ in asks._pending.values())
+    assert await asks.is_suppressed(late_claim) is True
+    assert lists.queries == {"waiting": ["a", "ab"], "again": ["a", "a", "b"]}[asked]

@@ -17,10 +17,10 @@ from heliograph.domain.audit.actor import SERVICE
 from heliograph.domain.ids import timestamp
 from heliograph.domain.limits import DAY_MS, HOUR_MS, SECOND_MS, VERIFICATION_MS
 from heliograph.domain.setup.records import Caller, Team
-from heliograph.domain.setup.setup_file import read_setup_file
+from heliograph.domain.setup.setup_file import parse_setup_file
 from heliograph.manage import team_clock
 from heliograph.settings import Settings
-from heliograph.storage.team_clocks import LANES
+from heliograph.storage.team_clocks import ALL_QUEUES
 from tests.carriers.hook_receiver import Receiver
 from tests.clocks import TestClock
 from tests.service import PATIENCE_S
@@ -52,7 +52,7 @@ DOMAIN = """
 @pytest.fixture
 async def app(settings: Settings, clock: TestClock, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[App]:
     """Without jitter, so that two runs have the same times."""
-    monkeypatch.setattr(clock, "below", lambda limit: limit // 2)
+    monkeypatch.setattr(clock, "randbelow", lambda limit: limit // 2)
     settings = msgspec.structs.replace(settings, webhook_allow_private=("127.0.0.0/8",))
     secrets = make_secrets(settings)
     async with open_store(settings, clock, "seat/0", secrets) as store, Receiver(("500",)) as receiver:
@@ -64,10 +64,10 @@ async def app(settings: Settings, clock: TestClock, monkeypatch: pytest.MonkeyPa
                 ("team_live", "false", "live"),
             )
         ]
-        await apply_file(store, settings, read_setup_file("".join([*teams, DOMAIN]), {}))
+        await apply_file(store, settings, parse_setup_file("".join([*teams, DOMAIN]), {}))
         app = build(settings, "all", secrets, store, clock)
         names = ("worker", "webhooks", "delays", "test clocks")
-        tasks = [asyncio.ensure_future(app.duties[name]()) for name in names]
+        tasks = [asyncio.ensure_future(app.jobs[name]()) for name in names]
         yield app
         for worker in app.workers:
             await worker.stop()
@@ -82,7 +82,7 @@ class Run:
 
     def __init__(self, app: App, id_: str) -> None:
         self.context, self.store, self.id = app.context, app.context.store, id_
-        self.begun = self.context.clock.of(self.team.record.ref)
+        self.started_at = self.context.clock.team_now(self.team.record.ref)
 
     @property
     def team(self) -> Team:
@@ -90,7 +90,7 @@ class Run:
 
     @property
     def caller(self) -> Caller:
-        return next(one for one in self.store.setup.current.callers.values() if one.team is self.team)
+        return next(caller for caller in self.store.setup.current.callers.values() if caller.team is self.team)
 
     async def send(self, to: str, **fields: Any) -> None:
         await send_email(self.context, self.caller, EmailRequest(to=to, subject="Hello", text="Hi", **fields), None)
@@ -99,67 +99,80 @@ class Run:
         await self.send("deferred@simulator.test")
         await self.send("softbounce@simulator.test")
         self.code = (await start_verification(self.context, self.caller, VerifyRequest(to="+15005550006"), None)).id
-        expires = timestamp(self.begun + 3 * HOUR_MS)
+        expires = timestamp(self.started_at + 3 * HOUR_MS)
         await self.send("deferred+late@simulator.test", expires_at=expires)
         for hours in (30, 7):
-            await self.send(f"delivered+{hours}@simulator.test", scheduled_at=timestamp(self.begun + hours * HOUR_MS))
+            await self.send(
+                f"delivered+{hours}@simulator.test", scheduled_at=timestamp(self.started_at + hours * HOUR_MS)
+            )
 
-    async def became(self) -> tuple[str, int]:
+    async def verification_status(self) -> tuple[str, int]:
         """Of the code: its state, and when it ended."""
-        found = await find_verification(self.context, self.caller, self.code)
-        return found.status, (found.expires_at - self.begun) // LATE_MS
+        verification = await find_verification(self.context, self.caller, self.code)
+        return verification.status, (verification.expires_at - self.started_at) // LATE_MS
 
     async def order(self) -> list[tuple[str, str]]:
         feed = await self.store.events.feed(self.team.record.ref, "", 100)
         return [(event.type, event.recipient or "") for event in feed]
 
-    async def told(self) -> list[tuple[str, str, int]]:
+    async def timeline(self) -> list[tuple[str, str, int]]:
         """Every event and every try of a webhook: what, about whom, and how long after the begin."""
         ref, (hook,) = self.team.record.ref, self.team.webhooks
-        seen = [(e.type, e.recipient or "", e.created_at) for e in await self.store.events.feed(ref, "", 100)]
-        assert seen == sorted(seen, key=lambda one: one[2]), "the feed is in the order of times"
-        for delivery in await self.store.deliveries.page(hook.id, None, 100):
-            seen += [(f"{delivery.type} {one.number}", delivery.event, one.at) for one in delivery.attempts]
+        observed = [(e.type, e.recipient or "", e.created_at) for e in await self.store.events.feed(ref, "", 100)]
+        assert observed == sorted(observed, key=lambda item: item[2]), "the feed is in the order of times"
+        for delivery in await self.store.deliveries.list_page(hook.id, None, 100):
+            observed += [(f"{delivery.type} {item.number}", delivery.event, item.at) for item in delivery.attempts]
         names = {
-            event: str(number) for number, event in enumerate(sorted({who for _, who, _ in seen if "evt_" in who}))
+            event: str(number)
+            for number, event in enumerate(sorted({peer_info for _, peer_info, _ in observed if "evt_" in peer_info}))
         }
-        told = [(what, names.get(who, who), at - self.begun) for what, who, at in seen]
-        return sorted(told, key=lambda one: one[:2])
+        events = [(kind, names.get(peer_info, peer_info), at - self.started_at) for kind, peer_info, at in observed]
+        return sorted(events, key=lambda item: item[:2])
 
     async def due(self) -> int | None:
-        given = {"team": self.team.record.ref, "lanes": LANES, "webhooks": [(hook.id,) for hook in self.team.webhooks]}
-        ((due,),) = await self.store.database.read(lambda tx: tx.run("next_due", **given))
+        parameters = {
+            "team": self.team.record.ref,
+            "lanes": ALL_QUEUES,
+            "webhooks": [(hook.id,) for hook in self.team.webhooks],
+        }
+        ((due,),) = await self.store.database.read(lambda tx: tx.run("next_due", **parameters))
         return None if due is None else int(due)
 
 
-async def test_six_days_are_the_same_by_either_clock(app: App, clock: TestClock) -> None:
+async def test_six_days_by_test_clock_equal_six_days_by_real_clock(app: App, clock: TestClock) -> None:
     async with asyncio.timeout(PATIENCE_S):
         moved, live = Run(app, "team_clocked"), Run(app, "team_live")
         await live.send("delivered@simulator.test", from_="hello@live.test")
         await live.send(
-            "delivered@simulator.test", from_="hello@live.test", scheduled_at=timestamp(live.begun + HOUR_MS)
+            "delivered@simulator.test", from_="hello@live.test", scheduled_at=timestamp(live.started_at + HOUR_MS)
         )
         while ("email.delivered", "delivered@simulator.test") not in await live.order():
             await asyncio.sleep(0.02)
         noticed = await live.order()
         await moved.send_all()
         await team_clock.advance(moved.store, SERVICE, moved.team, 6 * DAY_MS // SECOND_MS)
-        while moved.store.setup.current.moving:
+        while moved.store.setup.current.advancing_teams:
             await asyncio.sleep(0.02)
         assert await live.order() == noticed
         plain = Run(app, "team_plain")
         await plain.send_all()
-        end = plain.begun + 6 * DAY_MS
+        end = plain.started_at + 6 * DAY_MS
         while (due := await plain.due()) is not None and due <= end:
             clock.forward(due - clock.now())
-            plain.store.hints.hear()
+            plain.store.wakeups.receive()
             await asyncio.sleep(0.02)
         clock.forward(end - clock.now())
-        here, there = await moved.told(), await plain.told()
+        actual, expected = await moved.timeline(), await plain.timeline()
         assert await moved.order() == await plain.order()
-        assert await moved.became() == await plain.became() == ("expired", VERIFICATION_MS // LATE_MS)
-    assert [one[:2] for one in here] == [one[:2] for one in there]
-    assert {"email.delayed", "email.failed", "email.delivered", "email.delivered 10"} <= {what for what, _, _ in here}
-    assert ("email.failed", "deferred+late@simulator.test") in {one[:2] for one in here}
-    late = [(one, other) for one, other in zip(here, there, strict=True) if abs(one[2] - other[2]) > LATE_MS]
-    assert late == []
+        assert (
+            await moved.verification_status()
+            == await plain.verification_status()
+            == ("expired", VERIFICATION_MS // LATE_MS)
+        )
+    assert [event[:2] for event in actual] == [event[:2] for event in expected]
+    assert {"email.delayed", "email.failed", "email.delivered", "email.delivered 10"} <= {kind for kind, _, _ in actual}
+    assert ("email.failed", "deferred+late@simulator.test") in {event[:2] for event in actual}
+    differing = [
+        (event, other) for event, other in zip(actual, expected, strict=True) if abs(event[2] - other[2]) > LATE_MS
+    ]
+    assert differing == []

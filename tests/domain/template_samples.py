@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 
-from heliograph.domain.phones.gsm import segment
+from heliograph.domain.phones.gsm import count_segments
 from heliograph.domain.refusals import Refusal
-from heliograph.domain.setup.records import Layout, LocaleParts, Segmenting, Shape, Template
-from heliograph.templates.policy.bounds import TIME_CHARS
-from heliograph.templates.policy.locales import in_locale
+from heliograph.domain.setup.records import Layout, LocaleParts, Segmenting, Template, VariableType
+from heliograph.templates.policy.bounds import TIME_CHARS_MIN
+from heliograph.templates.policy.locales import localize
 from heliograph.templates.policy.render import octets, render
 from heliograph.templates.policy.values import check_variables, read_variables
 
@@ -27,18 +27,21 @@ WORDS = ("a", "Hello ", "&amp;", "– ", "ж", "€", " and some more words\n", 
 REGIONS = (("en", "UTC"), ("de", "Europe/Vienna"), ("fr-CH", "America/New_York"), ("ar", "Asia/Kolkata"))
 
 
-class World(msgspec.Struct, frozen=True):
+class Sample(msgspec.Struct, frozen=True):
     template: Template
     layout: Layout | None
     segmenting: Segmenting
 
 
-def make_world(random: Random) -> World:
+def make_sample(random: Random) -> Sample:
     is_mail = random.random() < 0.5
-    shapes = {name: Shape(max_length=random.randint(1, 30)) for name in "abc"}
-    shapes |= {"n": Shape(max_length=random.randint(1, 25)), "d": Shape(max_length=random.randint(10, 30))}
-    shapes |= {"t": Shape(max_length=random.randint(20, 30))}
-    shapes |= {"items": Shape(list=("e", "f"), max=random.randint(1, 4), max_length=random.randint(1, 12))}
+    shapes = {name: VariableType(max_length=random.randint(1, 30)) for name in "abc"}
+    shapes |= {
+        "n": VariableType(max_length=random.randint(1, 25)),
+        "d": VariableType(max_length=random.randint(10, 30)),
+    }
+    shapes |= {"t": VariableType(max_length=random.randint(20, 30))}
+    shapes |= {"items": VariableType(list=("e", "f"), max=random.randint(1, 4), max_length=random.randint(1, 12))}
     locale, timezone = random.choice(REGIONS)
     optional = tuple(name for name in shapes if random.random() < 0.4)
     template = Template(
@@ -56,14 +59,14 @@ def make_world(random: Random) -> World:
     )
     if random.random() < 0.2:
         parts = {part: getattr(template, part) for part in ("subject", "html", "text", "body")}
-        own = {
+        variables = {
             part: source + "\nÜ" * random.randint(0, 30)
             for part, source in parts.items()
             if source and part != "subject"
         }
-        template = msgspec.structs.replace(template, locales={"pl": LocaleParts(**parts | own)})
-    around = Layout(id="lay_1", team="team_1", name="L", html="<b>{{content}}</b>{{brand.name}}", text="{{content}}--")
-    return World(template, around if is_mail and random.random() < 0.3 else None, random.choice(("spec", "udh")))
+        template = msgspec.structs.replace(template, locales={"pl": LocaleParts(**parts | variables)})
+    layout = Layout(id="lay_1", team="team_1", name="L", html="<b>{{content}}</b>{{brand.name}}", text="{{content}}--")
+    return Sample(template, layout if is_mail and random.random() < 0.3 else None, random.choice(("spec", "udh")))
 
 
 def _parts(random: Random, is_mail: bool) -> dict[str, Any]:
@@ -92,11 +95,13 @@ def _piece(random: Random, depth: int, in_list: bool, markup: bool) -> str:
         return f"{{{{#if {name}}}}}{inside}{{{{else}}}}{other}{{{{/if}}}}"
     slot = f"{{{{{_name(random, in_list)}}}}}"
     if markup and kind < 0.7:
-        place = random.choice(('<a href="https://a.test/{}">', '<a href="https://a.test/?q={}">', '<a href="{}">'))
-        place = random.choice((place, place, '<a href="https://a.test{}">', '<a href="{}{}">'))
+        position = random.choice(('<a href="https://a.test/{}">', '<a href="https://a.test/?q={}">', '<a href="{}">'))
+        position = random.choice((position, position, '<a href="https://a.test{}">', '<a href="{}{}">'))
         mailto = random.choice(("{}@a.test", "a@a.test{}", "{}", "a%40a.test{}", "?to=a@a.test{}", "?cc={}@a.test"))
-        place = random.choice((place, '<a href="https://{}.a.test">', '<p class="{}">', f'<a href="mailto:{mailto}">'))
-        return place.format(slot, f"{{{{{_name(random, in_list)}}}}}")
+        position = random.choice(
+            (position, '<a href="https://{}.a.test">', '<p class="{}">', f'<a href="mailto:{mailto}">')
+        )
+        return position.format(slot, f"{{{{{_name(random, in_list)}}}}}")
     return slot
 
 
@@ -109,60 +114,72 @@ def _name(random: Random, in_list: bool) -> str:
     return f"customer.{name}{random.choice(FORMATS[name]) if name in FORMATS else ''}"
 
 
-def candidates(world: World, name: str) -> list[Any]:
+def candidates(world: Sample, name: str) -> list[Any]:
     """Values of a variable that may become the most; None: it is absent."""
     template = world.template
     shape = template.shapes[name]
-    most = shape.max_length or 0
-    long = ["a" * most, '"' * most, "\U0001f600" * most, "€" * most, ("tel:" + "\U0001f600" * most)[:most], "", False]
+    maximum = shape.max_length or 0
+    long = [
+        "a" * maximum,
+        '"' * maximum,
+        "\U0001f600" * maximum,
+        "€" * maximum,
+        ("tel:" + "\U0001f600" * maximum)[:maximum],
+        "",
+        False,
+    ]
     if shape.list:
         absent = [None] if name in template.optional else []
         return [[{"e": e, "f": f}] * shape.max for e in long for f in long] + [[], *absent]
-    given = [one for one in {"n": NUMBERS, "d": DAYS, "t": TIMES}.get(name, ()) if len(one) <= most]
-    if name in ("d", "t") and most >= TIME_CHARS:
-        given += [f"{day}T08:58:59Z" for day in DAYS]
+    values = [item for item in {"n": NUMBERS, "d": DAYS, "t": TIMES}.get(name, ()) if len(item) <= maximum]
+    if name in ("d", "t") and maximum >= TIME_CHARS_MIN:
+        values += [f"{day}T08:58:59Z" for day in DAYS]
     return [
-        *given,
-        *(("", False) if given else long),  # what has a format in it refuses these
+        *values,
+        *(("", False) if values else long),  # what has a format in it refuses these
         *([None] if name in template.optional or name in template.fallback else []),
     ]
 
 
-def some_values(world: World, random: Random) -> dict[str, Any]:
+def random_values(world: Sample, random: Random) -> dict[str, Any]:
     return {name: random.choice(candidates(world, name)) for name in world.template.variables}
 
 
-def measured(world: World, given: dict[str, Any]) -> tuple[int, int] | None:
+def measure(world: Sample, arguments: dict[str, Any]) -> tuple[int, int] | None:
     """Octets and segments of what these values become at most; None: they are refused."""
-    values = read_variables(given)
-    found = []
+    values = read_variables(arguments)
+    sizes: list[tuple[int, int]] = []
     for tag in (None, *world.template.locales):
-        one = in_locale(world.template, tag)
+        item = localize(world.template, tag)
         try:
-            check_variables(one, values)
+            check_variables(item, values)
         except Refusal:
             return None
         for brand in BRANDS:
-            done = render(one, values, brand, world.layout)
-            total = sum(map(octets, (done.subject, done.html, done.text, done.body)))
-            found.append((total, segment(done.body).billed(world.segmenting) if done.body is not None else 0))
-    return max(size for size, _ in found), max(segments for _, segments in found)
+            rendered = render(item, values, brand, world.layout)
+            total = sum(map(octets, (rendered.subject, rendered.html, rendered.text, rendered.body)))
+            sizes.append(
+                (total, count_segments(rendered.body).billed(world.segmenting) if rendered.body is not None else 0)
+            )
+    return max(size for size, _ in sizes), max(segments for _, segments in sizes)
 
 
-def searched(world: World, random: Random, tries: int, seen: Callable[[tuple[int, int], int], None]) -> tuple[int, int]:
+def search_maximum(
+    world: Sample, random: Random, attempts: int, observe: Callable[[tuple[int, int], int], None]
+) -> tuple[int, int]:
     """The most that was found, by changing one variable at a time from some values on; `seen` counts the renders."""
     best = [0, 0]
     renders = len(BRANDS) * (1 + len(world.template.locales))
     for at in (0, 1):
-        for _ in range(tries):
-            given, most = some_values(world, random), -1
+        for _ in range(attempts):
+            values, maximum = random_values(world, random), -1
             for name in random.sample(world.template.variables, len(world.template.variables)):
                 for value in candidates(world, name):
-                    found = measured(world, given | {name: value})
-                    if found is None:
+                    result = measure(world, values | {name: value})
+                    if result is None:
                         continue
-                    seen(found, renders)
-                    best = [max(best[0], found[0]), max(best[1], found[1])]
-                    if found[at] > most:
-                        given, most = given | {name: value}, found[at]
+                    observe(result, renders)
+                    best = [max(best[0], result[0]), max(best[1], result[1])]
+                    if result[at] > maximum:
+                        values, maximum = values | {name: value}, result[at]
     return best[0], best[1]

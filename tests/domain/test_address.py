@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heliograph.domain.mail.address import normal_domain, parse_address, parse_name_addr
+from heliograph.domain.mail.address import normalize_domain, parse_address, parse_name_addr
 
 LABEL63 = "a" * 63
 DOMAIN253 = f"{LABEL63}.{LABEL63}.{LABEL63}.{'b' * 57}.com"
@@ -28,10 +28,10 @@ DOMAIN253 = f"{LABEL63}.{LABEL63}.{LABEL63}.{'b' * 57}.com"
         (f"{'ü' * 32}@x.io", f"{'ü' * 32}@x.io", "x.io"),
     ],
 )
-def test_valid(text: str, normal: str, domain: str) -> None:
+def test_address_valid_is_parsed_and_normalized(text: str, normal: str, domain: str) -> None:
     address = parse_address(text)
     assert address is not None
-    assert (address.given, address.normal, address.domain) == (text, normal, domain)
+    assert (address.original, address.normal, address.domain) == (text, normal, domain)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_valid(text: str, normal: str, domain: str) -> None:
         "a@x.io" * 1000,
     ],
 )
-def test_invalid(text: str) -> None:
+def test_address_invalid_is_not_parsed(text: str) -> None:
     assert parse_address(text) is None
 
 
@@ -116,8 +116,8 @@ def test_invalid(text: str) -> None:
         ("\ud800.test", None),
     ],
 )
-def test_normal_domain(text: str, domain: str | None) -> None:
-    assert normal_domain(text) == domain
+def test_address_domain_is_normalized(text: str, domain: str | None) -> None:
+    assert normalize_domain(text) == domain
 
 
 @pytest.mark.parametrize(
@@ -145,10 +145,10 @@ def test_normal_domain(text: str, domain: str | None) -> None:
         ('"<b@y.io>" <a@x.io>', "<b@y.io>"),
     ],
 )
-def test_name_addr(text: str, name: str | None) -> None:
-    found = parse_name_addr(text)
-    assert found is not None
-    assert (found[0], found[1].given) == (name, "a@x.io")
+def test_name_addr_is_parsed(text: str, name: str | None) -> None:
+    result = parse_name_addr(text)
+    assert result is not None
+    assert (result[0], result[1].original) == (name, "a@x.io")
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_name_addr(text: str, name: str | None) -> None:
         "Acme\x00 <a@x.io>",
     ],
 )
-def test_not_a_name_addr(text: str) -> None:
+def test_name_addr_invalid_is_not_parsed(text: str) -> None:
     assert parse_name_addr(text) is None
 
 
@@ -197,10 +197,10 @@ near_addresses = st.builds(
 
 @settings(max_examples=50, database=None)
 @given(st.one_of(near_addresses, st.text(max_size=20)))
-def test_what_passes_is_clean_and_its_normal_form_is_a_fixed_point(text: str) -> None:
+def test_parsed_address_has_no_separators_and_a_stable_normal_form(text: str) -> None:
     address = parse_address(text)
     if address is not None:
-        assert address.given == text
+        assert address.original == text
         assert not set(text) & set('\r\n\x00\t "<>(),;:\\[]')
         assert address.domain.isascii()
         again = parse_address(address.normal)
@@ -211,6 +211,6 @@ def test_what_passes_is_clean_and_its_normal_form_is_a_fixed_point(text: str) ->
 @settings(max_examples=50, database=None)
 @given(st.text(alphabet='aZ é.,"\\<>@\r\n\x00\u202e', max_size=12))
 def test_no_name_breaks_a_line(phrase: str) -> None:
-    found = parse_name_addr(f"{phrase}<a@x.io>")
-    if found is not None and found[0] is not None:
-        assert not set(found[0]) & set("\r\n\x00\u202e")
+    result = parse_name_addr(f"{phrase}<a@x.io>")
+    if result is not None and result[0] is not None:
+        assert not set(result[0]) & set("\r\n\x00\u202e")

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from heliograph.domain.limits import MIB
-from heliograph.domain.mail.attachments import ALLOWED_TYPES, TYPE_OF, read_attachments, weigh_files
+from heliograph.domain.mail.attachments import ALLOWED_TYPES, TYPE_BY_EXTENSION, parse_attachments, total_content_length
 from heliograph.domain.refusals import (
     AttachmentsTooLarge,
     AttachmentTooLarge,
@@ -24,8 +24,8 @@ MISSING = object()
 
 
 def item(**fields: object) -> dict[str, Any]:
-    whole = {"filename": "a.txt", "content": "QQ==", "content_type": "text/plain"} | fields
-    return {name: value for name, value in whole.items() if value is not MISSING}
+    full = {"filename": "a.txt", "content": "QQ==", "content_type": "text/plain"} | fields
+    return {name: value for name, value in full.items() if value is not MISSING}
 
 
 BAD_FORM = item(content="?")
@@ -36,24 +36,24 @@ TOO_LARGE = item(content=OVER_TEN_MIB)
 @pytest.mark.parametrize(
     ("items", "size"), [([], 0), ([item(), item(content="A" * 8)], 12), (["x", None, {}, item(content=3)], 0)]
 )
-def test_what_they_weigh_before_anything_is_checked(items: list[Any], size: int) -> None:
-    assert weigh_files(items) == size
+def test_attachments_unchecked_have_a_total_length(items: list[Any], size: int) -> None:
+    assert total_content_length(items) == size
 
 
 def refusal_of(items: list[Any]) -> Refusal:
     with pytest.raises(Refusal) as refused:
-        read_attachments(items)
+        parse_attachments(items)
     return refused.value
 
 
-def test_read() -> None:
-    first, second = read_attachments([item(), item(filename="b.pdf", content_type="application/pdf", content="QUI=")])
+def test_attachments_valid_are_parsed() -> None:
+    first, second = parse_attachments([item(), item(filename="b.pdf", content_type="application/pdf", content="QUI=")])
     assert (first.filename, first.content_type, first.content) == ("a.txt", "text/plain", b"A")
     assert (second.filename, second.content_type, second.content) == ("b.pdf", "application/pdf", b"AB")
 
 
-def test_none() -> None:
-    assert read_attachments([]) == ()
+def test_attachments_empty_list_is_parsed_to_nothing() -> None:
+    assert parse_attachments([]) == ()
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_none() -> None:
         ([item()] * 21 + [1], "attachments[21]"),  # shape before all else
     ],
 )
-def test_shape(items: list[Any], param: str) -> None:
+def test_attachments_of_wrong_type_are_an_invalid_request(items: list[Any], param: str) -> None:
     refused = refusal_of(items)
     assert (type(refused), refused.param) == (InvalidRequest, param)
 
@@ -104,22 +104,22 @@ def test_shape(items: list[Any], param: str) -> None:
         ({"content": "data:text/plain;base64,QQ=="}, "content"),
     ],
 )
-def test_form(fields: dict[str, object], part: str) -> None:
+def test_attachment_with_an_invalid_field_names_the_field(fields: dict[str, object], part: str) -> None:
     refused = refusal_of([item(), item(**fields)])
     assert (type(refused), refused.param) == (InvalidAttachment, f"attachments[1].{part}")
     assert f"attachments[1].{part}" in refused.message
 
 
 @pytest.mark.parametrize("content", ["", "QQ==", "QUI=", "QUJD", "+/+/"])
-def test_strict_base64_passes(content: str) -> None:
-    [attachment] = read_attachments([item(content=content)])
+def test_attachment_strict_base64_is_accepted(content: str) -> None:
+    [attachment] = parse_attachments([item(content=content)])
     assert b64encode(attachment.content).decode() == content
 
 
 def test_allowed_types_are_those_of_the_spec() -> None:
     assert len(ALLOWED_TYPES) == 18
     for allowed in ALLOWED_TYPES:
-        [attachment] = read_attachments([item(content_type=allowed)])
+        [attachment] = parse_attachments([item(content_type=allowed)])
         assert attachment.content_type == allowed
 
 
@@ -134,14 +134,14 @@ def test_allowed_types_are_those_of_the_spec() -> None:
     ],
 )
 def test_types_are_compared_without_case_and_parameters(given: str, normal: str) -> None:
-    [attachment] = read_attachments([item(content_type=given)])
+    [attachment] = parse_attachments([item(content_type=given)])
     assert attachment.content_type == normal
 
 
 @pytest.mark.parametrize(
     "bad", ["text/html", "application/x-msdownload", "pdf", "text/plain\r\nX: y", "; charset=a", "*/*", ""]
 )
-def test_other_types(bad: str) -> None:
+def test_attachment_of_an_unsupported_type_is_refused(bad: str) -> None:
     refused = refusal_of([item(), item(content_type=bad)])
     assert (type(refused), refused.param) == (UnsupportedAttachmentType, "attachments[1].content_type")
 
@@ -165,25 +165,25 @@ def test_other_types(bad: str) -> None:
         ("  ", "attachment"),
     ],
 )
-def test_filename(given: str, safe: str) -> None:
-    [attachment] = read_attachments([item(filename=given)])
+def test_attachment_filename_is_sanitized(given: str, safe: str) -> None:
+    [attachment] = parse_attachments([item(filename=given)])
     assert attachment.filename == safe
 
 
-def test_count_is_inclusive() -> None:
-    assert len(read_attachments([item()] * 20)) == 20
+def test_attachment_count_limit_is_inclusive() -> None:
+    assert len(parse_attachments([item()] * 20)) == 20
     assert type(refusal_of([item()] * 21)) is TooManyAttachments
 
 
-def test_size_is_inclusive() -> None:
-    assert len(read_attachments([item(content=TEN_MIB)])[0].content) == 10 * MIB
+def test_attachment_size_limit_is_inclusive() -> None:
+    assert len(parse_attachments([item(content=TEN_MIB)])[0].content) == 10 * MIB
     refused = refusal_of([item(), TOO_LARGE])
     assert (type(refused), refused.param) == (AttachmentTooLarge, "attachments[1].content")
 
 
-def test_sum_is_inclusive() -> None:
+def test_attachment_total_size_limit_is_inclusive() -> None:
     full = [item(content=TEN_MIB), item(content=TEN_MIB), item(content=FIVE_MIB)]
-    assert len(read_attachments(full)) == 3
+    assert len(parse_attachments(full)) == 3
     refused = refusal_of([*full, item()])
     assert (type(refused), refused.param) == (AttachmentsTooLarge, "attachments")
 
@@ -197,7 +197,7 @@ def test_sum_is_inclusive() -> None:
         ([TOO_LARGE, TOO_LARGE, TOO_LARGE], AttachmentTooLarge),
     ],
 )
-def test_order(items: list[Any], first: type[Refusal]) -> None:
+def test_attachment_checks_run_in_the_documented_order(items: list[Any], first: type[Refusal]) -> None:
     assert type(refusal_of(items)) is first
 
 
@@ -210,23 +210,23 @@ def test_order(items: list[Any], first: type[Refusal]) -> None:
         ("d.ics", "text/calendar"),
     ],
 )
-def test_a_type_may_be_told_by_the_ending(filename: str, kind: str) -> None:
-    [attachment] = read_attachments([item(filename=filename, content_type=MISSING)])
+def test_attachment_type_is_derived_from_the_file_extension(filename: str, kind: str) -> None:
+    [attachment] = parse_attachments([item(filename=filename, content_type=MISSING)])
     assert attachment.content_type == kind
 
 
 @pytest.mark.parametrize("filename", ["a", "a.exe", "pdf.", "a.html", "pdf", "TXT", ".csv"])
-def test_an_ending_that_tells_none(filename: str) -> None:
+def test_attachment_with_an_unknown_extension_has_no_type(filename: str) -> None:
     assert isinstance(refusal_of([item(filename=filename, content_type=MISSING)]), UnsupportedAttachmentType)
 
 
-def test_every_ending_tells_an_allowed_type() -> None:
-    assert set(TYPE_OF.values()) == ALLOWED_TYPES - {"application/x-zip-compressed"}
+def test_every_known_extension_maps_to_an_allowed_type() -> None:
+    assert set(TYPE_BY_EXTENSION.values()) == ALLOWED_TYPES - {"application/x-zip-compressed"}
 
 
-def test_a_content_id_is_unique() -> None:
-    one, two = read_attachments([item(content_id="logo@acme"), item(content_id="LOGO@acme")])
-    assert (one.content_id, two.content_id) == ("logo@acme", "LOGO@acme")
+def test_attachment_content_ids_must_be_unique() -> None:
+    entry, two = parse_attachments([item(content_id="logo@acme"), item(content_id="LOGO@acme")])
+    assert (entry.content_id, two.content_id) == ("logo@acme", "LOGO@acme")
     refused = refusal_of([item(content_id="logo"), item(), item(content_id="logo")])
     assert (type(refused), refused.param) == (InvalidAttachment, "attachments[2].content_id")
     assert isinstance(refusal_of([item(content_id=5)]), InvalidRequest)
@@ -244,8 +244,8 @@ XML = ("application/xml", "audio/mpeg")
         ({"filename": "a.pdf", "content_type": MISSING}, "application/pdf"),
     ],
 )
-def test_types_that_an_operator_has_added(given: dict[str, Any], kind: str) -> None:
-    [attachment] = read_attachments([item(**given)], XML)
+def test_attachment_types_added_by_the_operator_are_accepted(given: dict[str, Any], kind: str) -> None:
+    [attachment] = parse_attachments([item(**given)], XML)
     assert attachment.content_type == kind
 
 
@@ -253,10 +253,12 @@ def test_types_that_an_operator_has_added(given: dict[str, Any], kind: str) -> N
     ("given", "said"),
     [
         ({"content_type": "application/xml"}, "attachments[0].content_type of 'i.xml' is 'application/xml', which"),
-        ({"content_type": MISSING}, "attachments[0].content_type of 'i.xml' is missing, and its ending tells none"),
+        ({"content_type": MISSING}, "attachments[0].content_type of 'i.xml' is missing, and the extension is unknown"),
     ],
 )
-def test_a_refused_type_says_of_which_file_and_who_may_allow_it(given: dict[str, Any], said: str) -> None:
+def test_refused_attachment_type_names_the_file_and_who_can_allow_it(given: dict[str, Any], said: str) -> None:
     refusal = refusal_of([item(filename="i.xml", **given)])
     assert refusal.message.startswith(said)
-    assert "ask an operator to allow it (attachment_types of the team or the platform)" in refusal.message
+    assert (
+        "ask an operator to allow this type (setting attachment_types of the team or the platform)" in refusal.message
+    )

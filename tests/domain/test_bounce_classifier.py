@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from heliograph.inbound.policy.bounce_classifier import ADDRESS_CODES, WORDS_MAX, blames_address, read_reason
-from heliograph.inbound.policy.smtp_reply import Verdict, pauses_host, read_reply, verdict
+from heliograph.inbound.policy.bounce_classifier import ADDRESS_CODES, TEXT_MAX, blames_address, find_reason
+from heliograph.inbound.policy.smtp_reply import Verdict, classify_reply, pauses_host, read_reply
 
 REPLIES = Path(__file__).parent / "golden" / "replies.tsv"
 DONE: dict[Verdict, str] = {
@@ -24,10 +24,10 @@ def replies() -> list[list[str]]:
 
 
 @pytest.mark.parametrize(("provider", "verb", "must", "text"), replies())
-def test_replies_of_providers(provider: str, verb: Any, must: str, text: str) -> None:
+def test_provider_bounce_reply_is_classified(provider: str, verb: Any, must: str, text: str) -> None:
     reply = read_reply([line.encode() for line in text.split("\\n")])
     assert reply
-    done = "pause" if pauses_host({"code": str(reply.code)}) else DONE[verdict(reply, verb)]
+    done = "pause" if pauses_host({"code": str(reply.code)}) else DONE[classify_reply(reply, verb)]
     assert done == must
 
 
@@ -36,13 +36,13 @@ def test_a_code_decides_where_words_are_silent(code: str) -> None:
     assert blames_address(None, code)
     assert blames_address(None, "5.0.0", code)
     assert not blames_address(None, code, "5.7.1")
-    assert not blames_address(read_reason("your mailbox is full"), code)
+    assert not blames_address(find_reason("your mailbox is full"), code)
 
 
 @pytest.mark.parametrize("code", [None, "5.0.0", "5.1.0", "5.7.1", "5.2.2", "5.4.4", "4.1.1", "5.1.8"])
 def test_without_words_no_other_code_blames_the_address(code: str | None) -> None:
-    assert not blames_address(read_reason("rejected"), code)
-    assert blames_address(read_reason("user unknown"), code)
+    assert not blames_address(find_reason("rejected"), code)
+    assert blames_address(find_reason("user unknown"), code)
 
 
 HOSTILE = ["user a ", "mail box ", "a", "a.", "a@", "not a ", "unknown a ", "www.", "recipient address ", "a-", "<a@b "]
@@ -65,8 +65,8 @@ def test_the_cost_grows_with_the_text(piece: str) -> None:
     def cost(size: int) -> float:
         text = (piece * size)[:size]
         start = time.thread_time()
-        read_reason(text)
+        find_reason(text)
         return time.thread_time() - start
 
-    for size in (WORDS_MAX, WORDS_MAX * 4):  # one of three times: the machine may be busy
+    for size in (TEXT_MAX, TEXT_MAX * 4):  # one of three times: the machine may be busy
         assert any(cost(size) < 8 * cost(size // 4) for _ in range(3))

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from heliograph.domain.delivery.callbacks import calls_back, has_address, is_silent
+from heliograph.domain.delivery.callbacks import expects_callbacks, lacks_callbacks, supports_callbacks
 from heliograph.domain.limits import DAY_MS, HOUR_MS
 from heliograph.domain.setup.records import CarrierRecord
 
@@ -42,8 +42,8 @@ def carrier(kind: str, enabled: bool = True, **options: Any) -> CarrierRecord:
         (carrier("simulator"), False, False),
     ],
 )
-def test_who_calls_back(one: CarrierRecord, address: bool, calls: bool) -> None:
-    assert (has_address(one), calls_back(one)) == (address, calls)
+def test_carriers_that_support_and_expect_callbacks_are_known(one: CarrierRecord, address: bool, calls: bool) -> None:
+    assert (supports_callbacks(one), expects_callbacks(one)) == (address, calls)
 
 
 @pytest.mark.parametrize(
@@ -58,5 +58,5 @@ def test_who_calls_back(one: CarrierRecord, address: bool, calls: bool) -> None:
         (0, 0, NOW - 9 * DAY_MS, False),
     ],
 )
-def test_silence(day: int, hour: int, last_at: int | None, silent: bool) -> None:
-    assert is_silent(day, hour, last_at, NOW) is silent
+def test_callbacks_missing_for_too_long_are_detected(day: int, hour: int, last_at: int | None, silent: bool) -> None:
+    assert lacks_callbacks(day, hour, last_at, NOW) is silent

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 import heliograph
-from heliograph.domain.setup.carrier_form import inputs, kind_of, read_form, shown
+from heliograph.domain.setup.carrier_form import form_inputs, form_values, parse_form, parse_kind
 from heliograph.domain.setup.carrier_kinds import CARRIER_KINDS, CarrierKind
-from heliograph.domain.setup.setup_file import SetupError, read_setup_file
+from heliograph.domain.setup.setup_file import SetupError, parse_setup_file
 
 HTTP: dict[str, str] = {
     "url": "https://api.example.com/v1",
@@ -27,52 +27,52 @@ HTTP: dict[str, str] = {
 def test_a_kind_is_described_once(kind: CarrierKind) -> None:
     """What its carrier is made with, a file may write and the form asks for; no field is described elsewhere."""
     options = CARRIER_KINDS[kind]
-    names = [one.encode_name for one in msgspec.structs.fields(options)]
-    asked = inputs(kind)
-    assert list(dict.fromkeys(one.name.partition(".")[0] for one in asked if one.name != "countries")) == sorted(
-        names, key=lambda name: next(one.more for one in asked if one.name.partition(".")[0] == name)
+    names = [item.encode_name for item in msgspec.structs.fields(options)]
+    requested = form_inputs(kind)
+    assert list(dict.fromkeys(item.name.partition(".")[0] for item in requested if item.name != "countries")) == sorted(
+        names, key=lambda name: next(item.advanced for item in requested if item.name.partition(".")[0] == name)
     )
     text = f'[[carriers]]\nid = "c"\nchannel = "{kind[0]}"\nkind = "{kind[1]}"\ncolour = "red"'
-    with pytest.raises(SetupError) as wrong:
-        read_setup_file(text, {}, runnable=CARRIER_KINDS)
-    assert str(wrong.value).endswith(f"enabled, priority, {', '.join(names)}")
-    assert options.title and options.about and all(one.label for one in asked)
+    with pytest.raises(SetupError) as error:
+        parse_setup_file(text, {}, supported=CARRIER_KINDS)
+    assert str(error.value).endswith(f"enabled, priority, {', '.join(names)}")
+    assert options.title and options.about and all(item.label for item in requested)
 
 
 def test_options_are_described_in_one_file_alone() -> None:
     """A second struct of a kind's options would have most of their names."""
     channels = Path(heliograph.__file__).parent / "carriers"
     kinds = [set(kind.__struct_fields__) for kind in CARRIER_KINDS.values() if len(kind.__struct_fields__) > 1]
-    found = [
+    result = [
         node.name
         for path in channels.rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text("utf-8")))
         if isinstance(node, ast.ClassDef)
         for names in kinds
-        if 2 * len(names & {one.target.id for one in node.body if _is_field(one)}) > len(names)
+        if 2 * len(names & {item.target.id for item in node.body if _is_field(item)}) > len(names)
     ]
-    assert found == []
+    assert result == []
 
 
 def _is_field(node: ast.stmt) -> TypeGuard[Any]:
     return isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
 
 
-def test_controls_follow_the_types() -> None:
-    relay = {one.name: one for one in inputs(("email", "smtp"))}
+def test_carrier_form_controls_match_the_field_types() -> None:
+    relay = {item.name: item for item in form_inputs(("email", "smtp"))}
     assert [relay[name].control for name in ("host", "port", "tls", "password", "final")] == [
         *("text", "number", "choice", "secret", "checkbox")
     ]
     assert relay["tls"].options == ("none", "starttls", "tls")
     assert (relay["host"].required, relay["port"].required) == (True, False)
     assert "countries" not in relay
-    http = {one.name: one for one in inputs(("sms", "http"))}
+    http = {item.name: item for item in form_inputs(("sms", "http"))}
     assert [http[name].control for name in ("headers", "body", "accepted.status")] == ["lines", "text area", "list"]
     assert [http[name].secret for name in ("url", "headers", "body", "from")] == [True, True, True, False]
 
 
-def test_what_a_form_gives_is_what_a_file_gives() -> None:
-    filled = read_form(("sms", "http"), HTTP)
+def test_carrier_form_and_setup_file_give_the_same_fields() -> None:
+    filled = parse_form(("sms", "http"), HTTP)
     assert filled.errors == {}
     text = """[[carriers]]
 id = "x"
@@ -85,9 +85,9 @@ accepted = { status = [200, 202], id = "$.id" }
 callback = { delivered = ["DELIVRD", "DONE"] }
 countries = ["GB", "DE"]
 """
-    (carrier,) = read_setup_file(text, {}, runnable=CARRIER_KINDS).carriers
+    (carrier,) = parse_setup_file(text, {}, supported=CARRIER_KINDS).carriers
     assert filled.fields == carrier["options"] | {"countries": carrier["countries"]}
-    assert shown(("sms", "http"), filled.fields) == {
+    assert form_values(("sms", "http"), filled.fields) == {
         name: HTTP[name].replace("GB DE", "GB, DE") for name in HTTP if name not in ("url", "headers", "body")
     }
 
@@ -95,7 +95,7 @@ countries = ["GB", "DE"]
 @pytest.mark.parametrize(
     ("kind", "form", "wrong"),
     [
-        (("email", "smtp"), {}, {"host": "Fill this in."}),
+        (("email", "smtp"), {}, {"host": "Required."}),
         (("email", "smtp"), {"host": "a\nb"}, {"host": "not a valid name"}),
         (("email", "smtp"), {"host": "x y"}, {"host": "not a valid name"}),
         (("email", "smtp"), {"host": "1.2.3"}, {"host": "IP address"}),
@@ -108,34 +108,36 @@ countries = ["GB", "DE"]
         (("email", "smtp"), {"host": "a", "port": "x"}, {"port": "Expected a whole number."}),
         (("email", "smtp"), {"host": "a", "tls": "ssl"}, {"tls": "'starttls'"}),
         (("email", "mx"), {"helo": "-", "source_ips": "1.2.3"}, {"helo": "domain", "source_ips": "1.2.3"}),
-        (("sms", "http"), HTTP | {"headers": "x"}, {"headers": "one a line"}),
+        (("sms", "http"), HTTP | {"headers": "x"}, {"headers": "one per line"}),
         (("sms", "http"), HTTP | {"accepted.id": "id"}, {"accepted.id": "a path"}),
         (("sms", "http"), HTTP | {"accepted.status": "2xx"}, {"accepted.status": "whole number"}),
         (("sms", "http"), HTTP | {"countries": "Germany"}, {"countries": "ISO codes"}),
         (("sms", "http"), HTTP | {"url": "ftp://x"}, {"url": "https://"}),
-        (("whatsapp", "cloud_api"), {"phone_number_id": "1"}, {"access_token": "Fill this in."}),
+        (("whatsapp", "cloud_api"), {"phone_number_id": "1"}, {"access_token": "Required."}),
     ],
 )
-def test_each_field_says_what_is_wrong(kind: CarrierKind, form: dict[str, str], wrong: dict[str, str]) -> None:
-    errors = read_form(kind, form).errors
+def test_carrier_form_error_is_reported_per_field(
+    kind: CarrierKind, form: dict[str, str], wrong: dict[str, str]
+) -> None:
+    errors = parse_form(kind, form).errors
     assert errors.keys() == wrong.keys()
     assert all(wrong[name] in errors[name] for name in wrong)
 
 
-def test_what_may_be_a_secret_is_not_said_again() -> None:
+def test_carrier_form_errors_do_not_quote_secrets() -> None:
     form = HTTP | {"url": "ftp://example.com/KEY", "headers": "KEY\x01: KEY", "from": "x" * 99, "accepted.id": "KEY"}
-    errors = read_form(("sms", "http"), form).errors
+    errors = parse_form(("sms", "http"), form).errors
     assert {"url", "headers"} <= errors.keys()
     assert not [name for name in ("url", "headers") if "KEY" in errors[name]]
 
 
 def test_a_saved_secret_may_stay_empty_or_be_forgotten() -> None:
     relay = {"host": "a", "password": {"sealed": "…"}}
-    kept = read_form(("email", "smtp"), {"host": "b", "forget-password": "yes", "forget-host": "yes"}, relay)
-    assert (kept.errors, kept.forget) == ({}, frozenset({"password"}))
+    remaining = parse_form(("email", "smtp"), {"host": "b", "forget-password": "yes", "forget-host": "yes"}, relay)
+    assert (remaining.errors, remaining.removed_secrets) == ({}, frozenset({"password"}))
     twilio = {"account_sid": "AC", "auth_token": {"sealed": "…"}}
-    assert read_form(("sms", "twilio"), {"account_sid": "AC"}, twilio).errors == {}
-    assert read_form(("sms", "twilio"), {"account_sid": "AC", "forget-auth_token": "yes"}).errors
+    assert parse_form(("sms", "twilio"), {"account_sid": "AC"}, twilio).errors == {}
+    assert parse_form(("sms", "twilio"), {"account_sid": "AC", "forget-auth_token": "yes"}).errors
 
 
 @pytest.mark.parametrize(
@@ -157,10 +159,10 @@ def test_a_saved_secret_does_not_go_to_another_address(
 ) -> None:
     names = {"smtp": ["password"], "smpp": ["password"], "twilio": ["auth_token"], "http": ["url", "headers", "body"]}
     saved = before | {name: {"sealed": "…"} for name in names[kind[1]]}
-    assert list(read_form(kind, form, saved).errors) == typed_again
+    assert list(parse_form(kind, form, saved).errors) == typed_again
 
 
 @pytest.mark.parametrize("text", ["", "email", "email-fax", "fax-smtp", "sms-smtp"])
-def test_no_kind(text: str) -> None:
-    assert kind_of(text) is None
-    assert kind_of("whatsapp-cloud_api") == ("whatsapp", "cloud_api")
+def test_carrier_kind_invalid_is_not_parsed(text: str) -> None:
+    assert parse_kind(text) is None
+    assert parse_kind("whatsapp-cloud_api") == ("whatsapp", "cloud_api")

@@ -5,7 +5,7 @@ from ipaddress import ip_network
 
 import pytest
 
-from heliograph.domain.network.client_address import client_address, network_of
+from heliograph.domain.network.client_address import client_address, client_network
 
 TRUSTED = [ip_network(text) for text in ("10.0.0.0/8", "127.0.0.1", "2001:db8:1::/48")]
 
@@ -35,7 +35,7 @@ TRUSTED = [ip_network(text) for text in ("10.0.0.0/8", "127.0.0.1", "2001:db8:1:
         ("", [b"203.0.113.7"], ""),  # a socket without addresses
     ],
 )
-def test_the_last_hop_that_is_not_trusted(peer: str, forwarded: list[bytes], client: str) -> None:
+def test_client_address_is_the_last_untrusted_hop(peer: str, forwarded: list[bytes], client: str) -> None:
     assert client_address(peer, forwarded, TRUSTED) == client
 
 
@@ -44,10 +44,10 @@ def test_hostile_values_cost_no_more_than_their_length(shape: bytes) -> None:
     def cost(size: int) -> int:
         value, runs = [(shape * size)[:size]], []
         for _ in range(5):
-            begun = time.thread_time_ns()
+            started_at = time.thread_time_ns()
             for _ in range(20):
                 client_address("10.0.0.1", value, TRUSTED)
-            runs.append(time.thread_time_ns() - begun)
+            runs.append(time.thread_time_ns() - started_at)
         return min(runs)
 
     assert cost(256 * 1024) < 8 * cost(64 * 1024)
@@ -64,4 +64,4 @@ def test_hostile_values_cost_no_more_than_their_length(shape: bytes) -> None:
     ],
 )
 def test_addresses_of_one_client_count_as_one(address: str, network: str) -> None:
-    assert network_of(address) == network
+    assert client_network(address) == network

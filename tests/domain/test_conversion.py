@@ -13,10 +13,10 @@ QUIET: Tally = {}
 LOST: Tally = {0: [200, 0]}
 
 
-def refused(*tallies: Tally, limits: VerifyLimits = LIMITS, known: bool = False) -> str:
+def rejected_area(*tallies: Tally, limits: VerifyLimits = LIMITS, known: bool = False) -> str:
     """The place that is refused, or nothing."""
     try:
-        check_conversion(limits, PHONE, tallies, known=known)
+        check_conversion(limits, PHONE, tallies, is_known_phone=known)
     except VerifyRateLimited as refusal:
         return str((refusal.details or {})["place"])
     return ""
@@ -32,11 +32,11 @@ def refused(*tallies: Tally, limits: VerifyLimits = LIMITS, known: bool = False)
         ("+15005551099", ()),
     ],
 )
-def test_places(phone: str, expected: tuple[str, ...]) -> None:
+def test_phone_has_the_expected_areas(phone: str, expected: tuple[str, ...]) -> None:
     assert areas(phone) == expected
 
 
-def test_hours() -> None:
+def test_timestamp_maps_to_the_start_of_its_hour() -> None:
     assert [hour_of(at) for at in (0, HOUR_MS - 1, HOUR_MS)] == [0, 0, HOUR_MS]
 
 
@@ -70,23 +70,23 @@ def test_hours() -> None:
         (LOST, {0: [199, 0]}, QUIET, ""),
     ],
 )
-def test_what_is_refused(everywhere: Tally, country: Tally, range_: Tally, place: str) -> None:
-    assert refused(everywhere, country, range_) == place
+def test_areas_with_low_conversion_are_refused(everywhere: Tally, country: Tally, range_: Tally, place: str) -> None:
+    assert rejected_area(everywhere, country, range_) == place
 
 
 @pytest.mark.parametrize(
-    ("range_", "said"), [(LOST, "numbers that begin with +447400 are hardly ever"), (QUIET, "numbers in GB are hardly")]
+    ("range_", "said"), [(LOST, "numbers starting with +447400 are rarely"), (QUIET, "numbers in GB are rarely")]
 )
-def test_what_is_said(range_: Tally, said: str) -> None:
+def test_conversion_refusal_names_the_area_and_retry_after(range_: Tally, said: str) -> None:
     with pytest.raises(VerifyRateLimited) as refusal:
-        check_conversion(LIMITS, PHONE, [LOST, LOST, range_], known=False)
+        check_conversion(LIMITS, PHONE, [LOST, LOST, range_], is_known_phone=False)
     assert said in refusal.value.message
     assert (refusal.value.param, refusal.value.retry_after) == ("to", 600)
 
 
-def test_a_phone_that_verified_lately_passes() -> None:
-    assert refused(LOST, LOST, LOST) == "+447400"
-    assert refused(LOST, LOST, LOST, known=True) == ""
+def test_phone_verified_recently_passes_the_conversion_check() -> None:
+    assert rejected_area(LOST, LOST, LOST) == "+447400"
+    assert rejected_area(LOST, LOST, LOST, known=True) == ""
 
 
 @pytest.mark.parametrize(
@@ -98,5 +98,5 @@ def test_a_phone_that_verified_lately_passes() -> None:
         (VerifyLimits(per_prefix_10m=1), "+447400"),
     ],
 )
-def test_the_teams_settings(limits: VerifyLimits, place: str) -> None:
-    assert refused(LOST, LOST, LOST, limits=limits) == place
+def test_team_limits_override_the_conversion_defaults(limits: VerifyLimits, place: str) -> None:
+    assert rejected_area(LOST, LOST, LOST, limits=limits) == place

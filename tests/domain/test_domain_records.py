@@ -7,17 +7,17 @@ from heliograph.domain.setup.domain_records import (
     Record,
     Verdict,
     alignment,
-    expected,
-    judge,
-    next_state,
+    all_correct,
+    check_record,
+    expected_records,
+    join_txt,
+    next_verification_state,
     ownership_token,
-    together,
-    txt,
-    unanswered,
+    unanswered_verdict,
 )
 
 RSA, ED = "MIIBIjANBgkqhkiG9w0BAQEF+/AA", "11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo="
-RECORDS = expected(
+RECORDS = expected_records(
     "acme.test",
     domain_id="dom_acme",
     ownership="c0ffee",
@@ -30,7 +30,7 @@ OWNERSHIP, DKIM_RSA, DKIM_ED, RETURN_PATH, SPF, DMARC = RECORDS
 TERMS = "a:mx.heliograph.test ip4:192.0.2.7 ip6:2001:db8::/48 a:out.heliograph.test include:_spf.relay.test"
 
 
-def test_the_records_to_set() -> None:
+def test_domain_records_to_publish_are_complete() -> None:
     assert [(record.purpose, record.type, record.name, record.value) for record in RECORDS] == [
         ("ownership", "TXT", "_heliograph.acme.test", "heliograph=dom_acme c0ffee"),
         ("dkim", "TXT", "h1._domainkey.acme.test", f"v=DKIM1; k=rsa; p={RSA}"),
@@ -48,9 +48,9 @@ def test_a_token_belongs_to_one_domain_and_one_secret() -> None:
 
 
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: f"{record.purpose} {record.name}")
-def test_what_we_ask_for_is_right_and_nothing_is_missing(record: Record) -> None:
-    assert judge(record, [record.value]) == Verdict(ok=True, found=(record.value,))
-    missing = judge(record, [])
+def test_domain_record_as_requested_is_correct(record: Record) -> None:
+    assert check_record(record, [record.value]) == Verdict(ok=True, found=(record.value,))
+    missing = check_record(record, [])
     assert not missing.ok and missing.answered
     assert missing.fix.startswith(f"There is no {record.type} record at {record.name}. ")
     assert missing.fix.endswith(f": {record.value}")
@@ -76,88 +76,88 @@ def test_what_we_ask_for_is_right_and_nothing_is_missing(record: Record) -> None
     ],
 )  # fmt: skip
 def test_other_forms_of_the_same_are_right(record: Record, found: list[str]) -> None:
-    assert judge(record, found).fix == ""
+    assert check_record(record, found).fix == ""
 
 
 @pytest.mark.parametrize(
     ("record", "found", "words"),
     [
-        (OWNERSHIP, ["heliograph=dom_acme C0FFEE"], "is ours. Add one more with the value: heliograph=dom_acme c0ffee"),
-        (OWNERSHIP, ['"heliograph=dom_acme c0ffee"'], "Quotation marks"),
+        (OWNERSHIP, ["heliograph=dom_acme C0FFEE"], "Add another one with the value: heliograph=dom_acme c0ffee"),
+        (OWNERSHIP, ['"heliograph=dom_acme c0ffee"'], "quotation marks"),
         (DKIM_RSA, [f"v=DKIM1; p={RSA}", f"v=DKIM1; k=rsa; p={RSA}"], "2 TXT records"),
         (DKIM_RSA, ["some text"], "not a list of tags"),
         (DKIM_RSA, ["v=DKIM1; k=rsa"], "not a list of tags"),
         (DKIM_RSA, [f"v=DKIM1; p={RSA}; p={RSA}"], "not a list of tags"),
         (DKIM_RSA, ["v=DKIM1; p="], "revokes the key"),
-        (DKIM_RSA, [f"v=DKIM1; p={ED}"], "another key. Set the TXT record at h1._domainkey.acme.test to: v=DKIM1;"),
-        (DKIM_RSA, [f"v=DKIM1; p={RSA.lower()}"], "another key"),
+        (DKIM_RSA, [f"v=DKIM1; p={ED}"], "a different key. Set the TXT record at h1._domainkey.acme.test to: v=DKIM1;"),
+        (DKIM_RSA, [f"v=DKIM1; p={RSA.lower()}"], "a different key"),
         (DKIM_RSA, [f"v=DKIM1; p={RSA[:20]}"], f"cut off after 20 of {len(RSA)} characters"),
-        (DKIM_RSA, [f'"v=DKIM1; k=rsa; p={RSA}"'], "Quotation marks"),
-        (DKIM_RSA, [f'v=DKIM1; p={RSA[:9]}" "{RSA[9:]}'], "Quotation marks"),
-        (DKIM_RSA, [f"v=DKIM1\\; k=rsa\\; p={RSA}"], "Backslashes"),
+        (DKIM_RSA, [f'"v=DKIM1; k=rsa; p={RSA}"'], "quotation marks"),
+        (DKIM_RSA, [f'v=DKIM1; p={RSA[:9]}" "{RSA[9:]}'], "quotation marks"),
+        (DKIM_RSA, [f"v=DKIM1\\; k=rsa\\; p={RSA}"], "backslashes"),
         (DKIM_RSA, [f"v=dkim1; p={RSA}"], "v=DKIM1 must be the first tag"),
         (DKIM_RSA, [f"p={RSA}; v=DKIM1"], "v=DKIM1 must be the first tag"),
-        (DKIM_RSA, [f"v=DKIM1; k=ed25519; p={RSA}"], "k=ed25519 does not fit"),
-        (DKIM_ED, [f"v=DKIM1; p={ED}"], "k=rsa does not fit the key, which is k=ed25519"),
-        (DKIM_RSA, [f"h=sha1; p={RSA}"], "h=sha1 forbids sha256"),
-        (DKIM_RSA, [f"s=tlsrpt; p={RSA}"], "forbids the key for email"),
+        (DKIM_RSA, [f"v=DKIM1; k=ed25519; p={RSA}"], "k=ed25519 is wrong"),
+        (DKIM_ED, [f"v=DKIM1; p={ED}"], "k=rsa is wrong; the key needs k=ed25519"),
+        (DKIM_RSA, [f"h=sha1; p={RSA}"], "h=sha1 does not allow sha256"),
+        (DKIM_RSA, [f"s=tlsrpt; p={RSA}"], "does not allow the key for email"),
         (DKIM_RSA, [f"t=s:y; p={RSA}"], "t=y"),
         (RETURN_PATH, ["10 mail.other.test"], "points to another host: 10 mail.other.test. Set the MX record"),
         (RETURN_PATH, ["0 ."], "points to another host"),
         (RETURN_PATH, ["10 mx.heliograph.test", "20 mail.other.test"], "Remove the other MX records"),
-        (SPF, ["google-site-verification=x"], "is an SPF policy. Add one"),
-        (SPF, [f"v=spf10 {TERMS} ~all"], "is an SPF policy. Add one"),
+        (SPF, ["google-site-verification=x"], "There is no SPF policy among"),
+        (SPF, [f"v=spf10 {TERMS} ~all"], "There is no SPF policy among"),
         (SPF, [f"v=spf1 {TERMS} ~all", "v=spf1 -all"], "2 SPF policies, a permanent error"),
-        (SPF, ["v=spf1 -all"], f"does not allow {TERMS.replace(' ', ', ')}. Write {TERMS} before its all"),
+        (SPF, ["v=spf1 -all"], f"does not allow {TERMS.replace(' ', ', ')}. Add {TERMS} before its all"),
         (SPF, [f"v=spf1 -all {TERMS}"], "does not allow a:mx.heliograph.test,"),  # what follows all is not read
-        (SPF, [f"v=spf1 ~{TERMS} ~all"], "does not allow a:mx.heliograph.test. Write"),  # a soft fail is no pass
-        (SPF, [f"v=spf1 {TERMS.replace('192.0.2.7', '192.0.2.8/31')} ~all"], "does not allow ip4:192.0.2.7. Write"),
-        (SPF, [f"v=spf1 {TERMS.replace('192.0.2.7', '::/0')} ~all"], "does not allow ip4:192.0.2.7. Write"),
-        (SPF, [f"v=spf1 {TERMS.replace('192.0.2.7', 'x')} ~all"], "does not allow ip4:192.0.2.7. Write"),
-        (SPF, [f"v=spf1 {TERMS} all"], "all lets the whole Internet send"),
-        (SPF, [f"v=spf1 {TERMS} +ALL"], "+all lets the whole Internet send"),
-        (SPF, [f"v=spf1 {TERMS} mx a ptr exists:%{{i}}.x include:a include:b include:c redirect=d"], "11 DNS look-ups"),
-        (DMARC, ["v=spf1 -all"], "is a DMARC policy"),
-        (DMARC, ["v=dmarc1; p=none"], "begins with v=DMARC1; in capitals"),
-        (DMARC, ["p=none; v=DMARC1"], "is a DMARC policy"),
-        (DMARC, ["v=DMARC10; p=none"], "is a DMARC policy"),
+        (SPF, [f"v=spf1 ~{TERMS} ~all"], "does not allow a:mx.heliograph.test. Add"),  # a soft fail is no pass
+        (SPF, [f"v=spf1 {TERMS.replace('192.0.2.7', '192.0.2.8/31')} ~all"], "does not allow ip4:192.0.2.7. Add"),
+        (SPF, [f"v=spf1 {TERMS.replace('192.0.2.7', '::/0')} ~all"], "does not allow ip4:192.0.2.7. Add"),
+        (SPF, [f"v=spf1 {TERMS.replace('192.0.2.7', 'x')} ~all"], "does not allow ip4:192.0.2.7. Add"),
+        (SPF, [f"v=spf1 {TERMS} all"], "all allows any server to send"),
+        (SPF, [f"v=spf1 {TERMS} +ALL"], "+all allows any server to send"),
+        (SPF, [f"v=spf1 {TERMS} mx a ptr exists:%{{i}}.x include:a include:b include:c redirect=d"], "11 DNS lookups"),
+        (DMARC, ["v=spf1 -all"], "There is no DMARC policy"),
+        (DMARC, ["v=dmarc1; p=none"], "v=DMARC1; in upper case"),
+        (DMARC, ["p=none; v=DMARC1"], "There is no DMARC policy"),
+        (DMARC, ["v=DMARC10; p=none"], "There is no DMARC policy"),
         (DMARC, ["v=DMARC1; p=none", "v=DMARC1; p=reject"], "2 DMARC policies at _dmarc.acme.test, so"),
-        (DMARC, ["v=DMARC1; none"], "not a list of different tags"),
-        (DMARC, ["v=DMARC1; p=none; p=reject"], "not a list of different tags"),
+        (DMARC, ["v=DMARC1; none"], "not a list of distinct tags"),
+        (DMARC, ["v=DMARC1; p=none; p=reject"], "not a list of distinct tags"),
         (DMARC, ["v=DMARC1"], "has no p="),
-        (DMARC, ["v=DMARC1; p=nothing; pct=101"], "does not know p=nothing, pct=101. Set"),
-        (DMARC, ["v=DMARC1; p=none; rua=me@acme.test"], "does not know rua=me@acme.test"),
-        (DMARC, ["v=DMARC1; p=none; adkim=strict"], "does not know adkim=strict"),
-        (DMARC, ['"v=DMARC1; p=none"'], "Quotation marks"),
+        (DMARC, ["v=DMARC1; p=nothing; pct=101"], "invalid tags: p=nothing, pct=101. Set"),
+        (DMARC, ["v=DMARC1; p=none; rua=me@acme.test"], "invalid tags: rua=me@acme.test"),
+        (DMARC, ["v=DMARC1; p=none; adkim=strict"], "invalid tags: adkim=strict"),
+        (DMARC, ['"v=DMARC1; p=none"'], "quotation marks"),
     ],
 )  # fmt: skip
-def test_each_mistake_is_named(record: Record, found: list[str], words: str) -> None:
-    verdict = judge(record, found)
+def test_domain_record_error_has_a_fix(record: Record, found: list[str], words: str) -> None:
+    verdict = check_record(record, found)
     assert not verdict.ok and verdict.answered and verdict.found == tuple(found)
     assert words in verdict.fix
 
 
 def test_ten_look_ups_are_not_too_many() -> None:
     record = Record(type="TXT", name="b.acme.test", value="v=spf1 a:mx.test ~all", purpose="spf")
-    assert judge(record, ["v=spf1 a:mx.test " + "include:x.test " * 9 + "ip4:192.0.2.1 exp=e.test ~all"]).ok
-    assert not judge(record, ["v=spf1 a:mx.test " + "include:x.test " * 10 + "~all"]).ok
+    assert check_record(record, ["v=spf1 a:mx.test " + "include:x.test " * 9 + "ip4:192.0.2.1 exp=e.test ~all"]).ok
+    assert not check_record(record, ["v=spf1 a:mx.test " + "include:x.test " * 10 + "~all"]).ok
 
 
 def test_an_alias_is_judged_by_its_target() -> None:
     record = Record(type="CNAME", name="b.acme.test", value="bounce.heliograph.test", purpose="return_path")
-    assert judge(record, ["Bounce.Heliograph.test."]).ok
-    assert "points to another host" in judge(record, ["other.test"]).fix
+    assert check_record(record, ["Bounce.Heliograph.test."]).ok
+    assert "points to another host" in check_record(record, ["other.test"]).fix
 
 
 def test_a_texts_strings_are_joined_and_safe_to_show() -> None:
-    assert txt([b"v=DKIM1; p=AB", b"", b"CD"]) == "v=DKIM1; p=ABCD"
-    assert txt([b"\x1b[31m", "ü\n".encode()]) == r"\x1b[31m\xc3\xbc\x0a"
+    assert join_txt([b"v=DKIM1; p=AB", b"", b"CD"]) == "v=DKIM1; p=ABCD"
+    assert join_txt([b"\x1b[31m", "ü\n".encode()]) == r"\x1b[31m\xc3\xbc\x0a"
 
 
-def test_what_is_shown_is_bounded() -> None:
-    verdict = judge(OWNERSHIP, ["x" * 60_000] * 50)
+def test_domain_record_verdict_has_a_bounded_size() -> None:
+    verdict = check_record(OWNERSHIP, ["x" * 60_000] * 50)
     assert [len(text) for text in verdict.found] == [FOUND_CHARS_MAX] * 10
-    assert len(judge(RETURN_PATH, [f"10 {'x' * 250}.test"] * 1000).fix) < 2 * FOUND_CHARS_MAX
+    assert len(check_record(RETURN_PATH, [f"10 {'x' * 250}.test"] * 1000).fix) < 2 * FOUND_CHARS_MAX
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_what_is_shown_is_bounded() -> None:
         ("bounce.acme.test", "not a policy; adkim=s", True, None),
     ],
 )
-def test_alignment_of_one_proof(proven: str, dmarc: str | None, relaxed: bool, policy: str | None) -> None:
+def test_dmarc_alignment_by_one_mechanism(proven: str, dmarc: str | None, relaxed: bool, policy: str | None) -> None:
     by_dkim = alignment("acme.test", proven, "other.test", dmarc)
     by_spf = alignment("acme.test", "other.test", proven, dmarc)
     assert (by_dkim.dkim, by_dkim.spf, by_dkim.passes, by_dkim.policy) == (relaxed, False, relaxed, policy)
@@ -191,12 +191,12 @@ def test_strictness_is_read_for_each_proof_by_itself() -> None:
     [
         ([Verdict(ok=True), Verdict(ok=True)], True),
         ([Verdict(ok=True), Verdict(ok=False)], False),
-        ([Verdict(ok=True), unanswered("silence")], None),
-        ([Verdict(ok=False), unanswered("silence")], False),
+        ([Verdict(ok=True), unanswered_verdict("silence")], None),
+        ([Verdict(ok=False), unanswered_verdict("silence")], False),
     ],
 )
-def test_verdicts_together(verdicts: list[Verdict], sum: bool | None) -> None:
-    assert together(verdicts) is sum
+def test_domain_is_correct_when_all_required_records_are(verdicts: list[Verdict], sum: bool | None) -> None:
+    assert all_correct(verdicts) is sum
 
 
 @pytest.mark.parametrize(
@@ -212,9 +212,9 @@ def test_verdicts_together(verdicts: list[Verdict], sum: bool | None) -> None:
         ("????", "0000"),
     ],
 )
-def test_verified_is_lost_slowly(checks: str, verified: str) -> None:
-    state, seen = (False, 0), ""
+def test_verified_domain_is_lost_only_after_repeated_failures(checks: str, verified: str) -> None:
+    state, observed = (False, 0), ""
     for check in checks:
-        state = next_state(*state, {"+": True, "-": False, "?": None}[check])
-        seen += str(int(state[0]))
-    assert seen == verified
+        state = next_verification_state(*state, {"+": True, "-": False, "?": None}[check])
+        observed += str(int(state[0]))
+    assert observed == verified

@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from heliograph.domain.events import BODY_MAX, NAMES, TYPES, StoredEvent, event_body, event_type
+from heliograph.domain.events import BODY_MAX, EVENT_TYPES, SUBSCRIPTION_NAMES, StoredEvent, event_body, event_type
 from heliograph.domain.setup.records import Channel, Team, TeamRecord, Webhook
-from heliograph.webhooks.policy.formats.formats import hears
+from heliograph.webhooks.policy.formats.formats import is_subscribed
 
 EXPECTED = """
 email.sending email.sent email.delivered email.bounced email.complained email.failed email.delayed
@@ -21,20 +21,20 @@ domain.verified domain.failed template.status_changed credit.low batch.done webh
 """.split()
 
 
-def test_types() -> None:
-    assert sorted(TYPES) == sorted(EXPECTED)
+def test_event_types_are_the_documented_ones() -> None:
+    assert sorted(EVENT_TYPES) == sorted(EXPECTED)
 
 
 @pytest.mark.parametrize(
     ("channel", "status", "name"),
     [("email", "bounced", "email.bounced"), ("whatsapp", "read", "whatsapp.read")],
 )
-def test_event_type(channel: Channel, status: str, name: str) -> None:
+def test_event_type_is_derived_from_channel_and_status(channel: Channel, status: str, name: str) -> None:
     assert event_type(channel, status) == name
 
 
 @pytest.mark.parametrize(("channel", "status"), [("sms", "read"), ("email", "queued"), ("email", "lost")])
-def test_no_such_event(channel: Channel, status: str) -> None:
+def test_event_type_for_an_impossible_status_raises(channel: Channel, status: str) -> None:
     with pytest.raises(ValueError, match="no event"):
         event_type(channel, status)
 
@@ -42,22 +42,24 @@ def test_no_such_event(channel: Channel, status: str) -> None:
 @pytest.mark.parametrize(
     ("events", "heard", "unheard"),
     [
-        (("*",), TYPES, ()),
+        (("*",), EVENT_TYPES, ()),
         (("email.*",), ("email.sent", "email.bounced"), ("sms.sent", "suppression.created")),
         (("sms.failed",), ("sms.failed",), ("sms.sent", "email.failed")),
         (("sms.failed", "credit.*"), ("sms.failed", "credit.low"), ("webhook.test",)),
     ],
 )
-def test_who_hears_what(events: tuple[str, ...], heard: tuple[str, ...], unheard: tuple[str, ...]) -> None:
+def test_webhook_subscription_matches_its_events(
+    events: tuple[str, ...], heard: tuple[str, ...], unheard: tuple[str, ...]
+) -> None:
     hook = Webhook(id="whk_1", team="team_1", url="https://a.test", secret="s", events=events)
-    assert set(events) <= set(NAMES)
-    assert all(hears(hook, type_) for type_ in heard)
-    assert not any(hears(hook, type_) for type_ in unheard)
+    assert set(events) <= set(SUBSCRIPTION_NAMES)
+    assert all(is_subscribed(hook, type_) for type_ in heard)
+    assert not any(is_subscribed(hook, type_) for type_ in unheard)
 
 
 TEAM = Team(record=TeamRecord(ref=1, id="team_acme", name="Acme", mode="sandbox"))
 RECORD = {"id": "eml_1", "to": "a@b.test", "bcc": ["blind@b.test"], "status": "sending", "sandbox": False}
-TOLD = StoredEvent(
+STORED_EVENT = StoredEvent(
     id="evt_1",
     type="email.bounced",
     sequence=4,
@@ -74,8 +76,8 @@ TOLD = StoredEvent(
 
 
 def body(**changes: Any) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads(event_body(msgspec.structs.replace(TOLD, **changes), TEAM))
-    return told
+    actual: dict[str, Any] = json.loads(event_body(msgspec.structs.replace(STORED_EVENT, **changes), TEAM))
+    return actual
 
 
 def test_the_body_of_a_messages_event() -> None:
@@ -104,31 +106,31 @@ def test_the_body_of_a_messages_event() -> None:
 @pytest.mark.parametrize(
     ("status", "words"), [("bounced", "bounce"), ("failed", "error"), ("delivered", None), ("sent", None)]
 )
-def test_only_bad_news_carries_the_carriers_words(status: str, words: str | None) -> None:
-    told = body(status=status)["data"]
-    assert [name for name in ("bounce", "error") if name in told] == ([words] if words else [])
-    assert "detail" not in told
+def test_only_failure_events_carry_the_carrier_reply(status: str, words: str | None) -> None:
+    actual = body(status=status)["data"]
+    assert [name for name in ("bounce", "error") if name in actual] == ([words] if words else [])
+    assert "detail" not in actual
 
 
 def test_our_own_reason_has_the_name_that_reads_give_it() -> None:
-    told = body(status="failed", detail='{"reason":"canceled","text":"it was canceled"}')["data"]
-    assert told["detail"] == told["error"] == {"reason": "canceled", "text": "it was canceled"}
+    actual = body(status="failed", detail='{"reason":"canceled","text":"it was canceled"}')["data"]
+    assert actual["detail"] == actual["error"] == {"reason": "canceled", "text": "it was canceled"}
 
 
 def test_a_blind_copy_is_not_named() -> None:
-    told = event_body(msgspec.structs.replace(TOLD, kind="bcc", recipient="blind@b.test"), TEAM)
-    assert b"blind" not in told
-    assert json.loads(told)["data"]["recipient_kind"] == "bcc"
+    actual = event_body(msgspec.structs.replace(STORED_EVENT, kind="bcc", recipient="blind@b.test"), TEAM)
+    assert b"blind" not in actual
+    assert json.loads(actual)["data"]["recipient_kind"] == "bcc"
 
 
-def test_long_words_are_left_out() -> None:
+def test_event_omits_texts_that_are_too_long() -> None:
     assert "bounce" not in body(detail=json.dumps({"text": "x" * 5000}))["data"]
 
 
 def test_the_body_of_another_event() -> None:
-    told = body(type="credit.low", sequence=1, record=None, sandbox=None, detail='{"credit":"4.9000"}')
-    assert told["data"] == {"credit": "4.9000"}
-    assert told["sandbox"] is True  # the team's
+    actual = body(type="credit.low", sequence=1, record=None, sandbox=None, detail='{"credit":"4.9000"}')
+    assert actual["data"] == {"credit": "4.9000"}
+    assert actual["sandbox"] is True  # the team's
     assert body(type="verification.failed", record=None, sandbox=None, detail='{"sandbox":false}')["sandbox"] is False
 
 
@@ -136,5 +138,5 @@ def test_headers_are_told_where_there_is_room() -> None:
     headers = {"X-Order": "17"}
     assert body(record=json.dumps(RECORD | {"headers": headers}))["data"]["headers"] == headers
     large = {"headers": {"X-A": '"' * 8000}, "tags": {f"tag{n}": "é" * 256 for n in range(10)}}
-    whole = event_body(msgspec.structs.replace(TOLD, record=json.dumps(RECORD | large)), TEAM)
-    assert len(whole) <= BODY_MAX and "headers" not in json.loads(whole)["data"]
+    full = event_body(msgspec.structs.replace(STORED_EVENT, record=json.dumps(RECORD | large)), TEAM)
+    assert len(full) <= BODY_MAX and "headers" not in json.loads(full)["data"]

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from heliograph.domain.exports import records
-from heliograph.domain.exports.records import read_export
-from heliograph.domain.mail.suppression_file import LINES_MAX, Unreadable, read_lines
+from heliograph.domain.exports.records import parse_export
+from heliograph.domain.mail.suppression_file import ROWS_MAX, UnreadableFile, parse_suppression_file
 
 WIDE = "x" * 2000  # a column that no reader looks at
 
@@ -33,13 +33,13 @@ class Stream(io.RawIOBase):
         return len(part)
 
 
-def opened(lines: Iterator[str]) -> tuple[Stream, Any]:
+def open_stream(lines: Iterator[str]) -> tuple[Stream, Any]:
     stream = Stream(lines)
     return stream, io.TextIOWrapper(io.BufferedReader(stream), "utf-8-sig", newline="")
 
 
 def rows(text: str) -> list[tuple[int, Any]]:
-    return [*read_export(io.TextIOWrapper(io.BytesIO(text.encode()), "utf-8-sig", newline=""), dict)]
+    return [*parse_export(io.TextIOWrapper(io.BytesIO(text.encode()), "utf-8-sig", newline=""), dict)]
 
 
 FORMS = {
@@ -51,67 +51,67 @@ FORMS = {
 @pytest.mark.parametrize("form", FORMS)
 def test_export_of_many_lines_is_read_with_flat_memory(form: str) -> None:
     head, line = FORMS[form]
-    stream, file = opened(chain(head, repeat(line, 5000)))
+    stream, file = open_stream(chain(head, repeat(line, 5000)))
     tracemalloc.start()
     try:
-        found = sum(1 for _ in read_export(file, lambda row: row["email"]))
+        result = sum(1 for _ in parse_export(file, lambda row: row["email"]))
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert found == 5000 and stream.octets > 10_000_000
+    assert result == 5000 and stream.octets > 10_000_000
     assert peak < stream.octets / 10
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_export_without_end_is_refused_at_the_most_records(form: str) -> None:
     head, line = FORMS[form]
-    stream, file = opened(chain(head, repeat(line.replace(WIDE, "x"))))
-    with pytest.raises(Unreadable, match="more than 100,000 records"):
-        for _ in read_export(file, dict):
+    stream, file = open_stream(chain(head, repeat(line.replace(WIDE, "x"))))
+    with pytest.raises(UnreadableFile, match="more than 100,000 records"):
+        for _ in parse_export(file, dict):
             pass
-    assert stream.octets < (LINES_MAX + 10_000) * len(line.replace(WIDE, "x"))
+    assert stream.octets < (ROWS_MAX + 10_000) * len(line.replace(WIDE, "x"))
 
 
 @pytest.mark.parametrize("start", ["[", '{"data": [', "{\n", '{"email": "', "email,more\na,"])
 def test_export_with_a_document_or_line_too_long_is_refused(start: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(records, "TEXT_MAX", 100_000)
-    stream, file = opened(chain([start], repeat("x" * 1000)))
-    with pytest.raises(Unreadable, match="100,000 characters"):
-        [*read_export(file, dict)]
+    monkeypatch.setattr(records, "DOCUMENT_MAX", 100_000)
+    stream, file = open_stream(chain([start], repeat("x" * 1000)))
+    with pytest.raises(UnreadableFile, match="100,000 characters"):
+        [*parse_export(file, dict)]
     assert stream.octets < 500_000
 
 
 def test_export_in_every_form_is_read_alike() -> None:
-    wanted = [(1, {"email": "a@b.test"}), (2, {"email": "c@d.test"})]
-    one, two = '{"Email": "a@b.test"}', '{"email": "c@d.test"}'
-    assert rows(f"{one}\n{two}\n") == rows(f"\ufeff{one}\r\n\n{two}") == wanted
-    assert rows(f"[{one}, {two}]") == rows(f"[\n  {one},\n  {two}\n]\n") == wanted
-    assert rows(f'{{"object": "list", "data": [{one}, {two}]}}\n') == wanted
-    assert rows(f'{{"object": "list",\n"data": [{one},\n {two}]}}') == wanted
-    assert rows(one) == rows(f"{one}\n\n") == wanted[:1]
-    assert rows("Email\na@b.test\nc@d.test\n") == [(2, wanted[0][1]), (3, wanted[1][1])]
-    assert rows("\n\nEmail\na@b.test\n") == [(4, wanted[0][1])]
+    expected = [(1, {"email": "a@b.test"}), (2, {"email": "c@d.test"})]
+    item, two = '{"Email": "a@b.test"}', '{"email": "c@d.test"}'
+    assert rows(f"{item}\n{two}\n") == rows(f"\ufeff{item}\r\n\n{two}") == expected
+    assert rows(f"[{item}, {two}]") == rows(f"[\n  {item},\n  {two}\n]\n") == expected
+    assert rows(f'{{"object": "list", "data": [{item}, {two}]}}\n') == expected
+    assert rows(f'{{"object": "list",\n"data": [{item},\n {two}]}}') == expected
+    assert rows(item) == rows(f"{item}\n\n") == expected[:1]
+    assert rows("Email\na@b.test\nc@d.test\n") == [(2, expected[0][1]), (3, expected[1][1])]
+    assert rows("\n\nEmail\na@b.test\n") == [(4, expected[0][1])]
     for text, why in [
-        (f"\n{one}\n\n{{\n", "Line 4 is not JSON"),
-        (f"{one}\n{{\n", "Line 2 is not JSON"),
+        (f"\n{item}\n\n{{\n", "Line 4 is not JSON"),
+        (f"{item}\n{{\n", "Line 2 is not JSON"),
         ("{\n", "Line 1 is not JSON"),
         ("", "no records"),
     ]:
-        with pytest.raises(Unreadable, match=why):
+        with pytest.raises(UnreadableFile, match=why):
             rows(text)
-    with pytest.raises(Unreadable, match="not UTF-8"):
-        [*read_export(io.TextIOWrapper(io.BytesIO(b"email\n\xff\xfe\n"), "utf-8-sig"), dict)]
+    with pytest.raises(UnreadableFile, match="not UTF-8"):
+        [*parse_export(io.TextIOWrapper(io.BytesIO(b"email\n\xff\xfe\n"), "utf-8-sig"), dict)]
 
 
 def test_suppression_file_without_end_is_refused_at_the_most_lines() -> None:
-    stream, file = opened(f"user{number}@b.test\n" for number in count())
-    with pytest.raises(Unreadable, match="more than 100,000 lines"):
-        read_lines(file)
-    assert stream.octets < (LINES_MAX + 10_000) * 20
+    stream, file = open_stream(f"user{number}@b.test\n" for number in count())
+    with pytest.raises(UnreadableFile, match="more than 100,000 lines"):
+        parse_suppression_file(file)
+    assert stream.octets < (ROWS_MAX + 10_000) * 20
 
 
 def test_suppression_file_with_a_line_without_end_is_refused() -> None:
-    stream, file = opened(repeat("a,"))
-    with pytest.raises(Unreadable, match="more than 1,000,000 characters"):
-        read_lines(file)
+    stream, file = open_stream(repeat("a,"))
+    with pytest.raises(UnreadableFile, match="more than 1,000,000 characters"):
+        parse_suppression_file(file)
     assert stream.octets < 2_000_000

@@ -12,13 +12,13 @@ CARRIERS = [
 
 
 @pytest.mark.parametrize(("verified", "approved"), [(True, True), (True, False), (False, True), (False, False)])
-def test_only_a_usable_domain_is_needed(verified: bool, approved: bool) -> None:
+def test_going_live_needs_only_a_usable_domain(verified: bool, approved: bool) -> None:
     domain = Domain(id="dom_a", team="team_a", name="a.test", brand="A", verified=verified, approved=approved)
     checks = checklist(Team(record=RECORD, domains={"a.test": domain}), [], 0)
     assert may_go_live(checks) is (verified and approved)
 
 
-def test_with_everything_nothing_is_open() -> None:
+def test_going_live_with_everything_done_has_no_open_step() -> None:
     team = Team(record=RECORD, domains={"a.test": DOMAIN}, templates={"tpl_a": TEMPLATE})
     assert [check.done for check in checklist(team, CARRIERS, 1)] == [True] * 4
     assert not may_go_live(checklist(Team(record=RECORD), CARRIERS, 1))
@@ -27,18 +27,18 @@ def test_with_everything_nothing_is_open() -> None:
 def test_a_team_that_catches_stays_in_the_sandbox() -> None:
     record = TeamRecord(ref=1, id="team_a", name="A", catch=True)
     checks = checklist(Team(record=record, domains={"a.test": DOMAIN}), CARRIERS, 1)
-    assert [check.title for check in checks if check.needed and not check.done] == ["Catching"]
+    assert [check.title for check in checks if check.needed and not check.done] == ["Turn off inbox capture"]
     assert not may_go_live(checks)
 
 
-def test_simulators_are_stated() -> None:
+def test_going_live_names_simulated_channels() -> None:
     carriers = [
         CARRIERS[0],
         CarrierRecord(id="sim", channel="sms", kind="simulator"),
         CarrierRecord(id="off", channel="whatsapp", kind="cloud_api", enabled=False),
     ]
-    (said,) = (check for check in checklist(Team(record=RECORD), carriers, 0) if check.title == "Carriers")
-    assert (said.done, said.text) == (
+    (text,) = (check for check in checklist(Team(record=RECORD), carriers, 0) if check.title == "Carriers")
+    assert (text.done, text.text) == (
         False,
-        "Simulators take SMS: nothing of it leaves this instance. No carrier takes WhatsApp: all are disabled.",
+        "SMS: simulated, no real messages are sent. WhatsApp: all carriers are disabled.",
     )

@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heliograph.domain.phones.gsm import ALPHABET, EXTENSION, marked, outside, plain, segment
+from heliograph.domain.phones.gsm import (
+    ALPHABET,
+    EXTENSION,
+    count_segments,
+    non_gsm_characters,
+    replace_typography,
+    split_by_alphabet,
+)
 
 JUDGE = gsm0338.Codec()
 
@@ -19,15 +26,15 @@ def judged_units(char: str) -> int | None:
         return None
 
 
-def test_alphabet_is_the_judges() -> None:
+def test_gsm_alphabet_matches_the_reference_library() -> None:
     for char in map(chr, range(0x2FFF)):
         if char == "\x1b":  # the escape itself is no character
             continue
-        found = segment(char)
-        assert (found.units if found.encoding == "gsm7" else None) == judged_units(char), hex(ord(char))
+        result = count_segments(char)
+        assert (result.units if result.encoding == "gsm7" else None) == judged_units(char), hex(ord(char))
 
 
-def test_alphabet_has_no_repeats() -> None:
+def test_gsm_alphabet_has_no_duplicates() -> None:
     assert len(set(ALPHABET + EXTENSION)) == 127 + 10
 
 
@@ -58,36 +65,40 @@ def test_alphabet_has_no_repeats() -> None:
         ("{" * 69 + "ж", "ucs2", 70, 1, 1),  # in UCS-2 an extension character is one unit
     ],
 )
-def test_segments(text: str, encoding: str, units: int, spec: int, udh: int) -> None:
-    found = segment(text)
-    assert (found.encoding, found.units, found.spec, found.udh) == (encoding, units, spec, udh)
-    assert (found.billed("spec"), found.billed("udh")) == (spec, udh)
+def test_sms_segments_are_counted(text: str, encoding: str, units: int, spec: int, udh: int) -> None:
+    result = count_segments(text)
+    assert (result.encoding, result.units, result.spec, result.udh) == (encoding, units, spec, udh)
+    assert (result.billed("spec"), result.billed("udh")) == (spec, udh)
 
 
 @settings(max_examples=60)
 @given(st.text(max_size=400))
 def test_units_are_the_encoded_length(text: str) -> None:
-    found = segment(text)
-    expected = len(text) if found.encoding == "gsm7" else len(text.encode("utf-16-be", "surrogatepass")) // 2
-    assert found.units >= expected if found.encoding == "gsm7" else found.units == expected
-    assert 1 <= found.spec <= found.udh
+    result = count_segments(text)
+    expected = len(text) if result.encoding == "gsm7" else len(text.encode("utf-16-be", "surrogatepass")) // 2
+    assert result.units >= expected if result.encoding == "gsm7" else result.units == expected
+    assert 1 <= result.spec <= result.udh
 
 
 @given(st.text())
-def test_what_makes_it_ucs2_is_marked_and_named(text: str) -> None:
-    pieces = marked(text)
+def test_sms_characters_outside_gsm7_are_marked(text: str) -> None:
+    pieces = split_by_alphabet(text)
     assert "".join(piece for piece, _ in pieces) == text
-    assert all(one[1] != next_[1] for one, next_ in pairwise(pieces)), "runs stay whole"
-    assert any(is_outside for _, is_outside in pieces) == (segment(text).encoding == "ucs2") == bool(outside(text))
-    assert segment("".join(piece for piece, is_outside in pieces if not is_outside)).encoding == "gsm7"
+    assert all(item[1] != next_[1] for item, next_ in pairwise(pieces)), "runs stay whole"
+    assert (
+        any(is_outside for _, is_outside in pieces)
+        == (count_segments(text).encoding == "ucs2")
+        == bool(non_gsm_characters(text))
+    )
+    assert count_segments("".join(piece for piece, is_outside in pieces if not is_outside)).encoding == "gsm7"
 
 
 def test_a_characters_name_and_its_plainer_form() -> None:
-    assert outside("“a” 🙂“\ue000") == [
+    assert non_gsm_characters("“a” 🙂“\ue000") == [
         ("“", "left double quotation mark"),
         ("”", "right double quotation mark"),
         ("🙂", "slightly smiling face"),
         ("\ue000", "u+e000"),
     ]
-    assert plain("“It’s” – 5\u00a0€…") == '"It\'s" - 5 €...'
-    assert plain(ALPHABET + EXTENSION) == ALPHABET + EXTENSION
+    assert replace_typography("“It’s” – 5\u00a0€…") == '"It\'s" - 5 €...'
+    assert replace_typography(ALPHABET + EXTENSION) == ALPHABET + EXTENSION

@@ -4,11 +4,11 @@ import re
 
 import pytest
 
-from heliograph.templates.policy.mail_clients import ALL, FEATURES, GMAIL_CLIPS, check_html
+from heliograph.templates.policy.mail_clients import ALL_CLIENTS, FEATURES, GMAIL_CLIP_OCTETS, find_unsupported_features
 
 
-def found(html: str) -> list[str]:
-    return [one.feature.name for one in check_html(html)]
+def feature_names(html: str) -> list[str]:
+    return [problem.feature.name for problem in find_unsupported_features(html)]
 
 
 @pytest.mark.parametrize(
@@ -16,34 +16,34 @@ def found(html: str) -> list[str]:
     [
         ('<p style="color:#333;padding:4px">Hi</p><img src="https://a.example/a.png" alt="A" width="10">', []),
         ("<script>x</script>", ["<script>"]),
-        ('<img src="https://a.example/a.png">', ["a picture without alt text", "a picture without a width"]),
-        ('<img alt="" width=1 src="data:image/png;base64,xx">', ["a picture in a data: address"]),
+        ('<img src="https://a.example/a.png">', ["an image without alt text", "an image without a width"]),
+        ('<img alt="" width=1 src="data:image/png;base64,xx">', ["an image in a data: URL"]),
         ('<div style="display: flex; border-radius: 4px">', ["display: flex", "border-radius"]),
         ("<style>@media (max-width: 600px) { .a { padding: 0 } }</style>", ["@media"]),
         ("<style>a{color:var(--x)}</style>", ["a CSS variable"]),
         ("<p>display: flex is a word here</p>", []),
         ('<link rel="stylesheet" href="x.css">', ["<link> to a style sheet"]),
-        ("x" * (GMAIL_CLIPS + 1), ["more than 102 KB of HTML"]),
+        ("x" * (GMAIL_CLIP_OCTETS + 1), ["more than 102 KB of HTML"]),
     ],
 )
-def test_findings(html: str, names: list[str]) -> None:
-    assert found(html) == names
+def test_unsupported_html_features_are_found(html: str, names: list[str]) -> None:
+    assert feature_names(html) == names
 
 
-def test_what_is_lost_comes_first_and_is_counted() -> None:
-    first, *_ = check_html('<p style="float:left"></p><form></form><form></form>')
-    assert (first.feature.name, first.times) == ("<form> and its fields", 2)
+def test_unsupported_html_features_are_sorted_by_loss_and_counted() -> None:
+    first, *_ = find_unsupported_features('<p style="float:left"></p><form></form><form></form>')
+    assert (first.feature.name, first.count) == ("<form> and its fields", 2)
 
 
-def test_the_table_is_whole() -> None:
+def test_unsupported_html_feature_table_is_consistent() -> None:
     assert len({feature.name for feature in FEATURES}) == len(FEATURES)
     for feature in FEATURES:
         re.compile(feature.pattern)
-        assert feature.advice.endswith(".") and set(feature.clients) <= set(ALL)
+        assert feature.advice.endswith(".") and set(feature.clients) <= set(ALL_CLIENTS)
 
 
 @pytest.mark.parametrize("hostile", ["<img " * 120_000, "<style>" * 90_000, 'style="' * 90_000, "background:" * 60_000])
 def test_hostile_mails_take_linear_time(hostile: str) -> None:
     """A quadratic search would take minutes, and the run would be stopped."""
-    check_html(hostile)
-    check_html(f'<p style="{hostile}">')
+    find_unsupported_features(hostile)
+    find_unsupported_features(f'<p style="{hostile}">')

@@ -23,7 +23,7 @@ ms48 = st.integers(0, 2**48 - 1)
         (1_469_918_176_385, 0, "01ARYZ6S41" + "0" * 16),  # the ULID specification's own example
     ],
 )
-def test_ulid(ms: int, random: int, body: str) -> None:
+def test_ulid_encodes_time_and_randomness(ms: int, random: int, body: str) -> None:
     assert ulid(ms, random) == body
 
 
@@ -34,7 +34,7 @@ def test_ulids_sort_by_time_then_randomness(ms: int, random: int, ms2: int, rand
     assert (ulid(ms, random) < ulid(ms2, random2)) == ((ms, random) < (ms2, random2))
 
 
-def test_prefixes_differ() -> None:
+def test_id_prefixes_are_unique() -> None:
     assert len(set(PREFIXES.values())) == len(PREFIXES)
     assert all(prefix.endswith("_") for prefix in PREFIXES.values())
 
@@ -49,7 +49,7 @@ def test_prefixes_differ() -> None:
         (-1, "1969-12-31T23:59:59.999Z"),
     ],
 )
-def test_timestamp_and_back(ms: int, text: str) -> None:
+def test_timestamp_round_trips(ms: int, text: str) -> None:
     assert timestamp(ms) == text
     assert parse_timestamp(text) == ms
 
@@ -66,7 +66,7 @@ def test_timestamp_and_back(ms: int, text: str) -> None:
         ("0001-01-01T23:59:00+23:59", -62135596800000),
     ],
 )
-def test_other_spellings_of_a_time(text: str, ms: int) -> None:
+def test_timestamp_accepts_other_spellings(text: str, ms: int) -> None:
     assert parse_timestamp(text) == ms
 
 
@@ -92,7 +92,7 @@ def test_other_spellings_of_a_time(text: str, ms: int) -> None:
         "٢٠٢٦-11-15T09:30:00Z",
     ],
 )
-def test_not_a_time(text: str) -> None:
+def test_timestamp_invalid_is_not_parsed(text: str) -> None:
     assert parse_timestamp(text) is None
 
 
@@ -106,7 +106,9 @@ def test_not_a_time(text: str) -> None:
         ("", None),
     ],
 )
-def test_dates_of_headers(text: str, ms: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_date_header_is_parsed_in_any_local_time_zone(
+    text: str, ms: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whatever the zone of this machine is."""
     monkeypatch.setenv("TZ", "Pacific/Chatham")
     time.tzset()

@@ -6,45 +6,45 @@ from email.header import Header
 import pytest
 
 from heliograph.inbound.policy.inbound_mail import (
-    RECORD_MAX,
+    EVENT_RECORD_MAX,
     Authentication,
-    ReadMail,
-    read_incoming,
-    texts_of,
+    ParsedMail,
+    full_texts,
+    parse_mail,
+    to_event_record,
     to_record,
-    told,
-    with_texts,
+    with_full_texts,
 )
 
 PART = "--b\r\nContent-Type: text/{0}; name={1}\r\nContent-Disposition: attachment\r\nContent-ID: <{0}>\r\n\r\nx\r\n"
 
 
-def test_what_an_event_has_no_room_for_is_marked_and_read_whole() -> None:
+def test_inbound_mail_too_large_for_an_event_is_marked_and_read_in_full() -> None:
     parts = "".join(PART.format("x" * 1500, f"{number:0>190}") for number in range(100))
     mail = f"From: a@example.com\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n{parts}--b--\r\n"
-    read = read_incoming(mail.encode(), sender="a@example.com", recipients=[])
-    whole = to_record("rcv_1", read, [], None, Authentication())
-    short = told(whole)
-    assert len(whole.attachments) == 100 > len(short.attachments)
-    assert (whole.truncated, short.truncated) == (False, True)
-    assert sum(len(one.content_type) for one in short.attachments) < RECORD_MAX
-    assert with_texts(short, texts_of(whole)) == whole
+    read = parse_mail(mail.encode(), sender="a@example.com", recipients=[])
+    full = to_record("rcv_1", read, [], None, Authentication())
+    short = to_event_record(full)
+    assert len(full.attachments) == 100 > len(short.attachments)
+    assert (full.truncated, short.truncated) == (False, True)
+    assert sum(len(item.content_type) for item in short.attachments) < EVENT_RECORD_MAX
+    assert with_full_texts(short, full_texts(full)) == full
 
 
 @pytest.mark.parametrize(
     ("parts", "people", "is_cut"), [(100, 100, False), (101, 1, True), (300, 1, True), (1, 101, True)]
 )
-def test_what_is_beyond_the_limits_is_marked(parts: int, people: int, is_cut: bool) -> None:
+def test_inbound_mail_beyond_the_limits_is_marked_truncated(parts: int, people: int, is_cut: bool) -> None:
     files = "".join(PART.format("plain", number) for number in range(parts))
     to = ", ".join(f"a{number}@example.com" for number in range(people))
     mail = f"From: a@example.com\r\nTo: {to}\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n{files}--b--\r\n"
-    read = read_incoming(mail.encode(), sender="a@example.com", recipients=[])
-    assert (read.is_cut, len(read.attachments), len(read.to)) == (is_cut, min(parts, 100), min(people, 100))
+    read = parse_mail(mail.encode(), sender="a@example.com", recipients=[])
+    assert (read.is_truncated, len(read.attachments), len(read.to)) == (is_cut, min(parts, 100), min(people, 100))
 
 
-def received(subject: str = "Hello", charset: str = "utf-8", body: bytes = b"Hello") -> ReadMail:
+def received(subject: str = "Hello", charset: str = "utf-8", body: bytes = b"Hello") -> ParsedMail:
     head = f"From: a@example.com\r\nSubject: {subject}\r\nContent-Type: text/plain; charset={charset}\r\n\r\n"
-    return read_incoming(head.encode() + body, sender="a@example.com", recipients=[])
+    return parse_mail(head.encode() + body, sender="a@example.com", recipients=[])
 
 
 AUTOMATIC = """

@@ -5,11 +5,11 @@ import pytest
 from heliograph.domain.mail.inbox_inspection import (
     LINKS_MAX,
     check_link,
-    code_in,
     find_code,
     find_links,
+    find_message_code,
     first_link,
-    readable,
+    html_to_text,
 )
 
 
@@ -28,15 +28,15 @@ from heliograph.domain.mail.inbox_inspection import (
         ("", None),
     ],
 )
-def test_codes(text: str, code: str | None) -> None:
+def test_inbox_code_is_found_in_text(text: str, code: str | None) -> None:
     assert find_code(text) == code
 
 
-def test_the_words_of_html() -> None:
+def test_inbox_html_is_converted_to_text() -> None:
     html = "<head><title>1111</title></head><style>.a{color:#123456}</style><p>Your code</p><b>48&#50;1</b>"
-    assert readable(html) == "Your code 4821"
-    assert code_in("Hello", None, html) == "4821"
-    assert code_in("493028 is your code", "no digits", None) == "493028"
+    assert html_to_text(html) == "Your code 4821"
+    assert find_message_code("Hello", None, html) == "4821"
+    assert find_message_code("493028 is your code", "no digits", None) == "493028"
 
 
 def test_links_once_and_in_order() -> None:
@@ -57,8 +57,8 @@ def test_links_once_and_in_order() -> None:
         ("mailto:ada@acme.com", "ok", ""),
         ("tel:+441234", "ok", ""),
         ("mailto:", "wrong", "without an address"),
-        ("", "warning", "nowhere"),
-        ("#", "warning", "nowhere"),
+        ("", "warning", "anywhere"),
+        ("#", "warning", "anywhere"),
         ("/reset", "wrong", "relative"),
         ("https://acme.com/{{customer.id}}", "wrong", "placeholder"),
         ("https://acme.com/%7B%7Bid%7D%7D", "wrong", "placeholder"),
@@ -67,8 +67,8 @@ def test_links_once_and_in_order() -> None:
         ("https:///x", "wrong", "no host"),
         ("javascript:alert(1)", "wrong", "javascript"),
         ("http://acme.com", "warning", "encrypted"),
-        ("http://localhost:3000/x", "warning", "internet"),
-        ("https://10.0.0.1/x", "warning", "internet"),
+        ("http://localhost:3000/x", "warning", "public host"),
+        ("https://10.0.0.1/x", "warning", "public host"),
         ("https://acme.com/" + "x" * 3000, "warning", "characters"),
     ],
 )
@@ -83,7 +83,7 @@ def test_links_are_judged_by_their_form(url: str, verdict: str, word: str) -> No
 )
 def test_hostile_bodies_take_linear_time(hostile: str) -> None:
     """A quadratic search would take minutes, and the run would be stopped."""
-    code_in(None, None, hostile)
+    find_message_code(None, None, hostile)
     assert len(find_links(hostile, None)) <= LINKS_MAX
     assert len(find_links(None, hostile)) <= LINKS_MAX
     find_code("code " + hostile)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heliograph.domain.refusals import InvalidApiKey
-from heliograph.domain.setup.keys import checksum, find_caller, make_token, matches, parse_token, token_hash
+from heliograph.domain.setup.keys import authenticate, checksum, has_hash, make_token, parse_token, token_hash
 from heliograph.domain.setup.records import Caller, Key, Team, TeamRecord
 
 TOKEN = make_token(bytes(range(64)))
@@ -26,7 +26,7 @@ def with_checksum(text: str) -> str:
         ("123456789", "3jZRME"),  # CRC-32's check value 0xCBF43926
     ],
 )
-def test_checksum(text: str, expected: str) -> None:
+def test_token_checksum_matches_the_reference(text: str, expected: str) -> None:
     assert checksum(text) == expected
 
 
@@ -43,7 +43,7 @@ def test_tokens_differ_with_their_randomness() -> None:
     assert len({make_token(i.to_bytes(64)) for i in range(100)}) == 100
 
 
-def test_too_little_randomness() -> None:
+def test_token_from_too_few_random_bytes_is_refused() -> None:
     with pytest.raises(ValueError, match="64 random bytes"):
         make_token(b"x" * 63)
 
@@ -65,14 +65,14 @@ MALFORMED = [
 
 
 @pytest.mark.parametrize("text", MALFORMED)
-def test_malformed(text: str) -> None:
+def test_token_malformed_is_not_parsed(text: str) -> None:
     assert parse_token(text) is None
 
 
-def test_hash() -> None:
+def test_token_hash_is_sha256_and_verifies() -> None:
     assert token_hash("abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
-    assert matches("abc", token_hash("abc"))
-    assert not matches("abd", token_hash("abc"))
+    assert has_hash("abc", token_hash("abc"))
+    assert not has_hash("abd", token_hash("abc"))
 
 
 def callers(keys: dict[str, Key]) -> dict[str, Caller]:
@@ -85,8 +85,8 @@ def changed(**fields: object) -> Key:
 
 
 @pytest.mark.parametrize("key", [KEY, changed(expires_at=NOW + 1)])
-def test_found(key: Key) -> None:
-    assert find_caller(TOKEN, callers({PUBLIC: key}), NOW).key is key
+def test_token_of_an_active_key_authenticates(key: Key) -> None:
+    assert authenticate(TOKEN, callers({PUBLIC: key}), NOW).key is key
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_found(key: Key) -> None:
 )
 def test_every_bad_key_is_refused_alike(token: str, keys: dict[str, Key]) -> None:
     with pytest.raises(InvalidApiKey) as refused:
-        find_caller(token, callers(keys), NOW)
+        authenticate(token, callers(keys), NOW)
     assert (refused.value.message, refused.value.param, refused.value.details) == (
         InvalidApiKey().message,
         None,

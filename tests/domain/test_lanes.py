@@ -5,13 +5,13 @@ from collections import Counter
 import pytest
 
 from heliograph.domain.delivery.lanes import (
+    CONCURRENCY_MIN,
+    CONNECTION_WAIT_MAX_S,
+    LANE_AND_PRIORITY_BY_QUEUE,
     PRIORITIES,
-    QUEUES,
-    SOON_S,
-    WINDOW_LEAST,
-    next_window,
-    queue_of,
-    take_turns,
+    next_concurrency,
+    queue_name,
+    schedule_priorities,
 )
 from heliograph.domain.setup.records import Priority
 
@@ -31,34 +31,41 @@ MANY = 1000
 )
 def test_each_waiting_priority_gets_one_of_any_20(waiting: tuple[Priority, ...], of_20: dict[str, int]) -> None:
     for turn in range(40):
-        assert Counter(take_turns(turn, 20, dict.fromkeys(waiting, MANY))) == of_20
+        assert Counter(schedule_priorities(turn, 20, dict.fromkeys(waiting, MANY))) == of_20
 
 
 def test_turns_go_on_from_claim_to_claim() -> None:
     waiting: dict[Priority, int] = dict.fromkeys(PRIORITIES, MANY)
-    one_by_one = [taken for turn in range(100) for taken in take_turns(turn, 1, waiting)]
-    assert one_by_one == take_turns(0, 100, waiting)
+    one_by_one = [selected for turn in range(100) for selected in schedule_priorities(turn, 1, waiting)]
+    assert one_by_one == schedule_priorities(0, 100, waiting)
 
 
-def test_what_one_leaves_over_goes_to_the_most_urgent() -> None:
-    assert take_turns(0, 10, {"critical": 2, "normal": 1, "bulk": 1}) == ["critical", "critical", "normal", "bulk"]
+def test_lane_share_left_over_goes_to_the_most_urgent() -> None:
+    assert schedule_priorities(0, 10, {"critical": 2, "normal": 1, "bulk": 1}) == [
+        "critical",
+        "critical",
+        "normal",
+        "bulk",
+    ]
 
 
 def test_every_queue_is_of_one_lane_and_priority() -> None:
-    assert [queue_of(lane, priority) for lane, priority in QUEUES.values()] == list(QUEUES)
-    assert QUEUES["email"] == ("email", "normal")  # rows from before there were priorities
+    assert [queue_name(lane, priority) for lane, priority in LANE_AND_PRIORITY_BY_QUEUE.values()] == list(
+        LANE_AND_PRIORITY_BY_QUEUE
+    )
+    assert LANE_AND_PRIORITY_BY_QUEUE["email"] == ("email", "normal")  # rows from before there were priorities
 
 
 @pytest.mark.parametrize(
     ("window", "slots", "waited_s", "then"),
     [
         (20, 200, 0.0, 21),
-        (20, 200, SOON_S, 21),
-        (20, 200, 2 * SOON_S, 19),
+        (20, 200, CONNECTION_WAIT_MAX_S, 21),
+        (20, 200, 2 * CONNECTION_WAIT_MAX_S, 19),
         (200, 200, 0.0, 200),
-        (WINDOW_LEAST, 200, 2 * SOON_S, WINDOW_LEAST),
-        (2, 2, 2 * SOON_S, 2),
+        (CONCURRENCY_MIN, 200, 2 * CONNECTION_WAIT_MAX_S, CONCURRENCY_MIN),
+        (2, 2, 2 * CONNECTION_WAIT_MAX_S, 2),
     ],
 )
 def test_as_much_is_claimed_as_gets_a_connection_soon(window: int, slots: int, waited_s: float, then: int) -> None:
-    assert next_window(window, slots, waited_s) == then
+    assert next_concurrency(window, slots, waited_s) == then

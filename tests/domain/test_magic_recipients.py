@@ -1,15 +1,15 @@
 import pytest
 
 from heliograph.domain.delivery.magic_recipients import (
+    BEHAVIOUR_BY_PHONE,
     BEHAVIOURS,
-    PHONES,
     behaviour_of,
     is_magic,
     is_magic_email,
     is_magic_phone,
     magic_code,
-    no_code_matches,
     phone_behaviour,
+    rejects_every_code,
 )
 
 
@@ -38,7 +38,7 @@ def test_the_simulator_goes_by_the_local_part(address: str, behaviour: str) -> N
 
 
 @pytest.mark.parametrize("address", ["bounced@x.simulator.test", "bounced@notsimulator.test", "@simulator.test"])
-def test_not_magic(address: str) -> None:
+def test_ordinary_address_is_not_magic(address: str) -> None:
     assert not is_magic(address)
 
 
@@ -56,19 +56,19 @@ def test_not_magic(address: str) -> None:
         ("+15005551099", "delivered", "551099", False),
     ],
 )
-def test_magic_phones(phone: str, behaviour: str, code: str | None, no_code: bool) -> None:
+def test_magic_phone_has_its_behaviour_and_code(phone: str, behaviour: str, code: str | None, no_code: bool) -> None:
     assert phone_behaviour(phone) == behaviour
     assert magic_code(phone) == code
-    assert no_code_matches(phone) is no_code
+    assert rejects_every_code(phone) is no_code
     assert is_magic_phone(phone) and is_magic(phone)
 
 
 @pytest.mark.parametrize("phone", ["+14155550123", "+15005550000", "+15005550002", "+15005550999", "+15005551100"])
-def test_other_phones(phone: str) -> None:
+def test_ordinary_phone_is_delivered_and_has_no_code(phone: str) -> None:
     assert phone_behaviour(phone) == "delivered"
     assert magic_code(phone) is None
-    assert not (no_code_matches(phone) or is_magic_phone(phone) or is_magic(phone))
+    assert not (rejects_every_code(phone) or is_magic_phone(phone) or is_magic(phone))
 
 
-def test_there_are_no_more_magic_phones() -> None:
-    assert len(PHONES) == 108
+def test_documented_magic_phones_are_complete() -> None:
+    assert len(BEHAVIOUR_BY_PHONE) == 108

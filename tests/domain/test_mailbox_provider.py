@@ -2,7 +2,7 @@
 
 import pytest
 
-from heliograph.domain.mail.mailbox_provider import PROVIDERS, provider_of
+from heliograph.domain.mail.mailbox_provider import DOMAINS_BY_PROVIDER, provider_of
 from heliograph.inbound.policy.bounce_category import category_of
 
 
@@ -21,13 +21,13 @@ from heliograph.inbound.policy.bounce_category import category_of
         ((), "other"),
     ],
 )
-def test_provider(names: tuple[str | None, ...], provider: str) -> None:
+def test_mailbox_provider_is_known_by_domain(names: tuple[str | None, ...], provider: str) -> None:
     assert provider_of(*names) == provider
 
 
-def test_a_dozen() -> None:
-    assert len(PROVIDERS) == 12
-    domains = " ".join(PROVIDERS.values()).split()
+def test_mailbox_providers_are_twelve_with_distinct_domains() -> None:
+    assert len(DOMAINS_BY_PROVIDER) == 12
+    domains = " ".join(DOMAINS_BY_PROVIDER.values()).split()
     assert len(domains) == len(set(domains))
 
 
@@ -50,5 +50,7 @@ def test_a_dozen() -> None:
         ("failed", None, None, "infrastructure"),
     ],
 )
-def test_category(status: str, enhanced: str | None, text: str | None, category: str) -> None:
+def test_mailbox_provider_reply_has_a_category(
+    status: str, enhanced: str | None, text: str | None, category: str
+) -> None:
     assert category_of(status, {"enhanced": enhanced, "text": text}) == category

@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heliograph.domain.delivery.message_states import MOVES, STATES, derive, is_final, move, never_regress
+from heliograph.domain.delivery.message_states import (
+    STATES_BY_CHANNEL,
+    TRANSITIONS,
+    derive_message_status,
+    furthest_status,
+    is_final,
+    transition_path,
+)
 from heliograph.domain.setup.records import Channel
 
 CHANNELS = get_args(Channel)
@@ -49,34 +56,34 @@ EXPECTED: dict[str, dict[tuple[str, str], tuple[str, ...]]] = {
         ("failed", "read"): ("delivered", "read"),
     },
 }
-ALL_STATES = sorted({state for states in STATES.values() for state in states})
+ALL_STATES = sorted({state for states in STATES_BY_CHANNEL.values() for state in states})
 
 
 @pytest.mark.parametrize("channel", CHANNELS)
-def test_every_pair(channel: Channel) -> None:
-    for current, wanted in product(ALL_STATES, repeat=2):
-        assert move(channel, current, wanted) == EXPECTED[channel].get((current, wanted), ()), (
+def test_every_state_transition_path_is_as_expected(channel: Channel) -> None:
+    for current, expected in product(ALL_STATES, repeat=2):
+        assert transition_path(channel, current, expected) == EXPECTED[channel].get((current, expected), ()), (
             current,
-            wanted,
+            expected,
         )
 
 
 @pytest.mark.parametrize("channel", CHANNELS)
 def test_every_step_is_in_the_table(channel: Channel) -> None:
-    for current, wanted in product(ALL_STATES, repeat=2):
-        for step in move(channel, current, wanted):
-            assert step in MOVES[channel][current]
+    for current, expected in product(ALL_STATES, repeat=2):
+        for step in transition_path(channel, current, expected):
+            assert step in TRANSITIONS[channel][current]
             current = step
 
 
 def test_a_late_receipt_counts_once() -> None:
-    assert move("sms", "failed", "delivered", late_used=True) == ()
-    assert move("whatsapp", "failed", "read", late_used=True) == ()
-    assert move("whatsapp", "delivered", "read", late_used=True) == ("read",)
+    assert transition_path("sms", "failed", "delivered", late_receipt_used=True) == ()
+    assert transition_path("whatsapp", "failed", "read", late_receipt_used=True) == ()
+    assert transition_path("whatsapp", "delivered", "read", late_receipt_used=True) == ("read",)
 
 
 def test_states_of_each_channel_are_the_specs() -> None:
-    assert {channel: set(states) for channel, states in STATES.items()} == {
+    assert {channel: set(states) for channel, states in STATES_BY_CHANNEL.items()} == {
         "email": {"queued", "sending", "sent", "delivered", "bounced", "complained", "failed"},
         "sms": {"queued", "sending", "sent", "delivered", "failed"},
         "whatsapp": {"queued", "sending", "sent", "delivered", "read", "failed"},
@@ -84,7 +91,7 @@ def test_states_of_each_channel_are_the_specs() -> None:
 
 
 @pytest.mark.parametrize("status", ALL_STATES)
-def test_final(status: str) -> None:
+def test_final_states_are_as_documented(status: str) -> None:
     assert is_final(status) == (status not in {"queued", "sending", "sent"})
 
 
@@ -102,14 +109,14 @@ def test_final(status: str) -> None:
         ("whatsapp", ["read"], "read"),
     ],
 )
-def test_derived_status(channel: Channel, statuses: list[str], shown: str) -> None:
-    assert derive(channel, frozenset(statuses)) == shown
+def test_message_status_is_derived_from_its_recipients(channel: Channel, statuses: list[str], shown: str) -> None:
+    assert derive_message_status(channel, frozenset(statuses)) == shown
 
 
 @pytest.mark.parametrize(("channel", "statuses"), [("email", []), ("sms", ["read"]), ("email", ["lost"])])
-def test_no_status_follows(channel: Channel, statuses: list[str]) -> None:
+def test_message_status_from_impossible_recipients_raises(channel: Channel, statuses: list[str]) -> None:
     with pytest.raises(ValueError, match="follows"):
-        derive(channel, frozenset(statuses))
+        derive_message_status(channel, frozenset(statuses))
 
 
 @pytest.mark.parametrize(
@@ -127,8 +134,8 @@ def test_no_status_follows(channel: Channel, statuses: list[str]) -> None:
         ("email", "sent", "sent", "sent"),
     ],
 )
-def test_never_regress(channel: Channel, current: str, derived: str, kept: str) -> None:
-    assert never_regress(channel, current, derived) == kept
+def test_message_status_never_regresses(channel: Channel, current: str, derived: str, kept: str) -> None:
+    assert furthest_status(channel, current, derived) == kept
 
 
 @settings(max_examples=80)
@@ -137,14 +144,14 @@ def test_a_message_never_regresses_and_leaves_a_final_state_as_the_table_says(
     channel: Channel, data: st.DataObject
 ) -> None:
     recipients = ["queued"] * data.draw(st.integers(1, 3))
-    shown = "queued"
+    displayed = "queued"
     for _ in range(data.draw(st.integers(0, 15))):
-        one = data.draw(st.integers(0, len(recipients) - 1))
-        steps = move(channel, recipients[one], data.draw(st.sampled_from(ALL_STATES)))
-        if steps and is_final(recipients[one]):
-            assert steps[0] in MOVES[channel][recipients[one]]
+        item = data.draw(st.integers(0, len(recipients) - 1))
+        steps = transition_path(channel, recipients[item], data.draw(st.sampled_from(ALL_STATES)))
+        if steps and is_final(recipients[item]):
+            assert steps[0] in TRANSITIONS[channel][recipients[item]]
         for step in steps:
-            recipients[one] = step
-            derived = derive(channel, frozenset(recipients))
-            assert never_regress(channel, shown, derived) == derived
-            shown = derived
+            recipients[item] = step
+            derived = derive_message_status(channel, frozenset(recipients))
+            assert furthest_status(channel, displayed, derived) == derived
+            displayed = derived

@@ -6,66 +6,79 @@ import pytest
 
 from heliograph.domain.refusals import TemplateUnavailable
 from heliograph.domain.setup.records import LocaleParts, Team, TeamRecord, Template, UpstreamTemplate
-from heliograph.templates.policy.locales import in_locale
-from heliograph.templates.policy.meta_status import UpstreamNews, after, check_available, known_of, named_by
+from heliograph.templates.policy.locales import localize
+from heliograph.templates.policy.meta_status import (
+    UpstreamUpdate,
+    apply_update,
+    check_available,
+    list_statuses,
+    templates_of_update,
+)
 
 GERMAN = LocaleParts(body="Paket", language="de", upstream_name="paket")
 PARCEL = Template(id="tpl_1", team="team_a", channel="whatsapp", name="parcel", locales={"de": GERMAN})
 TEXT = Template(id="tpl_2", team="team_a", channel="sms", name="parcel")
 
 
-def team_of(*known: UpstreamTemplate) -> Team:
+def team_of(*upstream: UpstreamTemplate) -> Team:
     return Team(
         record=TeamRecord(ref=1, id="team_a", name="A"),
-        templates={one.id: one for one in (PARCEL, TEXT)},
-        upstream={(one.name, one.language): one for one in known},
+        templates={template.id: template for template in (PARCEL, TEXT)},
+        upstream={(template.name, template.language): template for template in upstream},
     )
 
 
-def known(name: str = "parcel", language: str = "en", **more: Any) -> UpstreamTemplate:
-    return UpstreamTemplate(team="team_a", name=name, language=language, **more)
+def upstream_template(name: str = "parcel", language: str = "en", **overrides: Any) -> UpstreamTemplate:
+    return UpstreamTemplate(team="team_a", name=name, language=language, **overrides)
 
 
-def news(name: str = "parcel", language: str = "en", at: int = 10, **more: Any) -> UpstreamNews:
-    return UpstreamNews(name=name, language=language, at=at, **more)
+def make_update(name: str = "parcel", language: str = "en", at: int = 10, **overrides: Any) -> UpstreamUpdate:
+    return UpstreamUpdate(name=name, language=language, at=at, **overrides)
 
 
 @pytest.mark.parametrize(
     ("before", "told", "then"),
     [
-        (None, news(status="paused", reason="FIRST_PAUSE"), ("paused", "FIRST_PAUSE", "")),
-        (None, news(status="approved"), ("approved", "", "")),
-        (None, news(quality="red"), ("approved", "", "red")),
-        (known(status="paused", at=9), news(status="approved"), ("approved", "", "")),
-        (known(status="paused", at=10), news(status="disabled"), ("disabled", "", "")),
-        (known(status="paused", at=9), news(quality="red"), ("paused", "", "red")),
-        (known(quality="red", quality_at=99), news(status="paused"), ("paused", "", "red")),
-        (known(status="paused", reason="X", at=9), news(status="paused", reason="X"), None),  # again
-        (known(status="paused", at=11), news(status="approved"), None),  # late
-        (known(quality="red", quality_at=11), news(quality="green"), None),
+        (None, make_update(status="paused", reason="FIRST_PAUSE"), ("paused", "FIRST_PAUSE", "")),
+        (None, make_update(status="approved"), ("approved", "", "")),
+        (None, make_update(quality="red"), ("approved", "", "red")),
+        (upstream_template(status="paused", at=9), make_update(status="approved"), ("approved", "", "")),
+        (upstream_template(status="paused", at=10), make_update(status="disabled"), ("disabled", "", "")),
+        (upstream_template(status="paused", at=9), make_update(quality="red"), ("paused", "", "red")),
+        (upstream_template(quality="red", quality_at=99), make_update(status="paused"), ("paused", "", "red")),
+        (upstream_template(status="paused", reason="X", at=9), make_update(status="paused", reason="X"), None),  # again
+        (upstream_template(status="paused", at=11), make_update(status="approved"), None),  # late
+        (upstream_template(quality="red", quality_at=11), make_update(quality="green"), None),
     ],
 )
-def test_what_news_change(before: UpstreamTemplate | None, told: UpstreamNews, then: Any) -> None:
-    new = after(told, team_of(*([before] if before else [])))
+def test_meta_update_changes_the_stored_status(
+    before: UpstreamTemplate | None, told: UpstreamUpdate, then: Any
+) -> None:
+    new = apply_update(told, team_of(*([before] if before else [])))
     assert (new and (new.status, new.reason, new.quality)) == then
 
 
 @pytest.mark.parametrize(
     ("told", "whose"),
-    [(news(), ["tpl_1"]), (news("paket", "de"), ["tpl_1"]), (news("paket"), []), (news("parcel", "fr"), [])],
+    [
+        (make_update(), ["tpl_1"]),
+        (make_update("paket", "de"), ["tpl_1"]),
+        (make_update("paket"), []),
+        (make_update("parcel", "fr"), []),
+    ],
 )
-def test_whose_a_name_is(told: UpstreamNews, whose: list[str]) -> None:
-    assert [one.id for one in named_by(team_of(), told)] == whose
+def test_meta_update_applies_to_the_named_templates(told: UpstreamUpdate, whose: list[str]) -> None:
+    assert [item.id for item in templates_of_update(team_of(), told)] == whose
 
 
 @pytest.mark.parametrize(
     ("status", "refused"),
     [("approved", False), ("pending", False), ("rejected", True), ("paused", True), ("disabled", True)],
 )
-def test_what_is_refused(status: Any, refused: bool) -> None:
-    team = team_of(known(status=status, reason="SCAM"))
+def test_meta_status_not_approved_refuses_sending(status: Any, refused: bool) -> None:
+    team = team_of(upstream_template(status=status, reason="SCAM"))
     check_available(team, TEXT)
-    check_available(team, in_locale(PARCEL, "de"))
+    check_available(team, localize(PARCEL, "de"))
     if not refused:
         check_available(team, PARCEL)
         return
@@ -75,9 +88,9 @@ def test_what_is_refused(status: Any, refused: bool) -> None:
     assert caught.value.details == {"upstream_status": status, "upstream_reason": "SCAM"}
 
 
-def test_a_language_of_its_own() -> None:
-    team = team_of(known("paket", "de", status="paused"))
+def test_meta_status_is_kept_per_language() -> None:
+    team = team_of(upstream_template("paket", "de", status="paused"))
     check_available(team, PARCEL)
     with pytest.raises(TemplateUnavailable):
-        check_available(team, in_locale(PARCEL, "de-AT"))
-    assert [one.language for one in known_of(team, PARCEL)] == ["de"]
+        check_available(team, localize(PARCEL, "de-AT"))
+    assert [item.language for item in list_statuses(team, PARCEL)] == ["de"]

@@ -7,11 +7,18 @@ import pytest
 from msgspec.structs import replace
 
 from heliograph.domain.audit.actor import SERVICE, Actor
-from heliograph.domain.mail.system_mail import OwnMail, to_content, to_html, to_text
-from heliograph.domain.operations.notices import HOURLY, NoticeRow, batches, dead_letters, is_told, of_entry
+from heliograph.domain.mail.system_mail import SystemMail, build_content, render_html, render_text
+from heliograph.domain.operations.notices import (
+    HOURLY_MAX,
+    NoticeRow,
+    dead_letter_notice,
+    mail_sizes,
+    notice_for_entry,
+    receives_notice,
+)
 from heliograph.domain.setup.records import Domain, Platform, Team, TeamRecord, Template, Webhook
 from heliograph.domain.setup.snapshot import Setup
-from heliograph.texts.notices import INSTANCE_KINDS, LISTED, TEAM_KINDS, say, to_chat, to_mail
+from heliograph.texts.notices import INSTANCE_KINDS, MAX_LISTED, TEAM_KINDS, notice_text, to_chat, to_mail
 
 BASE = "https://mail.example.com"
 EVIL = 'Acme <script>alert("x")</script>\r\nBcc: all@evil.test'
@@ -30,26 +37,24 @@ def setup_of(name: str = "Acme") -> Setup:
     return Setup(teams={"team_a": team}, platform=Platform(brand="Sun"))
 
 
-def happened(kind: str, **facts: str) -> NoticeRow:
+def notice(kind: str, **facts: str) -> NoticeRow:
     team = "" if kind in INSTANCE_KINDS else "team_a"
     return NoticeRow(name=f"{kind}/1", at=1, team=team, kind=kind, facts=facts)
 
 
 ALL = {
-    "approved": happened("approval", action="template.approve", subject="tpl_1", detail=""),
-    "refused": happened("approval", action="domain.refuse", subject="a.test", detail="Not yours."),
-    "template": happened("template", action="template.upstream_paused", subject="tpl_1", detail="FIRST_PAUSE"),
-    "domain": happened("domain", action="domain.failed", subject="a.test", detail=""),
-    "webhook": happened("webhook", action="webhook.disable", subject=HOOK.url, detail="whk_1: five days of failures"),
-    "warned": happened("bounces", action="reputation.warn", subject="team_a", detail="of 300 emails 6 % bounced"),
-    "paused": happened("bounces", action="reputation.pause", subject="team_a", detail="of 300 emails 11 % bounced"),
-    "credit": happened("credit", credit="4.20", mark="5.00"),
-    "dead letters": happened("dead_letters", count="3"),
-    "platform": happened(
-        "platform", action="delivery.pause", subject="platform", detail="the database was turned back"
-    ),
-    "sender": happened("platform", action="domain.failed", subject="sun.test", detail=""),
-    "test": happened("test"),
+    "approved": notice("approval", action="template.approve", subject="tpl_1", detail=""),
+    "refused": notice("approval", action="domain.refuse", subject="a.test", detail="Not yours."),
+    "template": notice("template", action="template.upstream_paused", subject="tpl_1", detail="FIRST_PAUSE"),
+    "domain": notice("domain", action="domain.failed", subject="a.test", detail=""),
+    "webhook": notice("webhook", action="webhook.disable", subject=HOOK.url, detail="whk_1: five days of failures"),
+    "warned": notice("bounces", action="reputation.warn", subject="team_a", detail="of 300 emails 6 % bounced"),
+    "paused": notice("bounces", action="reputation.pause", subject="team_a", detail="of 300 emails 11 % bounced"),
+    "credit": notice("credit", credit="4.20", mark="5.00"),
+    "dead letters": notice("dead_letters", count="3"),
+    "platform": notice("platform", action="delivery.pause", subject="platform", detail="the database was turned back"),
+    "sender": notice("platform", action="domain.failed", subject="sun.test", detail=""),
+    "test": notice("test"),
 }
 PATHS = {
     "approved": "/dashboard/teams/team_a/templates/tpl_1",
@@ -68,23 +73,23 @@ PATHS = {
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_each_kind_says_what_happened_and_what_to_do(name: str) -> None:
-    one = ALL[name]
-    said = say(one, setup_of(), BASE)
-    whose = "Acme" if one.team else "Sun"
-    assert said.subject.startswith(f"[{whose}] ") and whose in said.said and said.todo
-    assert said.url == BASE + PATHS[name]
-    assert "secret" not in repr(said)
-    mail = to_mail([one], setup_of(), BASE, "owner")
-    text = to_text(mail)
-    assert text.splitlines()[0] == f"{said.said} {said.todo}"
-    assert said.url in text and f"{BASE}/dashboard/account/notices" in text
+def test_notice_of_each_kind_has_a_problem_and_a_fix(name: str) -> None:
+    item = ALL[name]
+    message = notice_text(item, setup_of(), BASE)
+    whose = "Acme" if item.team else "Sun"
+    assert message.subject.startswith(f"[{whose}] ") and whose in message.body and message.action
+    assert message.url == BASE + PATHS[name]
+    assert "secret" not in repr(message)
+    mail = to_mail([item], setup_of(), BASE, "owner")
+    text = render_text(mail)
+    assert text.splitlines()[0] == f"{message.body} {message.action}"
+    assert message.url in text and f"{BASE}/dashboard/account/notices" in text
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_hostile_names_stay_text(name: str) -> None:
-    one = replace(ALL[name], facts=dict.fromkeys(ALL[name].facts, EVIL) | _kept(ALL[name]))
-    content = to_content(to_mail([one], setup_of(EVIL), BASE, "owner"), Platform(), "ada@example.com")
+def test_notice_escapes_hostile_names(name: str) -> None:
+    item = replace(ALL[name], facts=dict.fromkeys(ALL[name].facts, EVIL) | _shown_facts(ALL[name]))
+    content = build_content(to_mail([item], setup_of(EVIL), BASE, "owner"), Platform(), "ada@example.com")
     assert not set("\r\n") & set(content.subject)
     assert content.html and "<script" not in content.html and "evil.test" not in content.subject.split("]")[0]
     links = [part.split('"')[0] for part in content.html.split('href="')[1:]]
@@ -92,25 +97,25 @@ def test_hostile_names_stay_text(name: str) -> None:
     assert content.headers["List-Unsubscribe"] == f"<{BASE}/dashboard/account/notices>"
 
 
-def _kept(one: NoticeRow) -> dict[str, str]:
-    return {field: one.facts[field] for field in ("action", "count") if field in one.facts}
+def _shown_facts(row: NoticeRow) -> dict[str, str]:
+    return {field: row.facts[field] for field in ("action", "count") if field in row.facts}
 
 
-def test_many_are_one_mail_that_lists_so_many() -> None:
-    mail = to_mail([ALL["credit"]] * (LISTED + 5), setup_of(), BASE, "owner")
-    assert mail.subject == f"[Sun] {LISTED + 5} notices"
-    assert len(mail.lines) == LISTED + 1 and mail.lines[-1] == "and 5 more"
-    assert "and 5 more" in to_text(mail) and "<li>and 5 more</li>" in to_html(mail, "Sun")
+def test_notices_above_the_list_limit_are_one_mail_with_a_count() -> None:
+    mail = to_mail([ALL["credit"]] * (MAX_LISTED + 5), setup_of(), BASE, "owner")
+    assert mail.subject == f"[Sun] {MAX_LISTED + 5} notices"
+    assert len(mail.items) == MAX_LISTED + 1 and mail.items[-1] == "and 5 more"
+    assert "and 5 more" in render_text(mail) and "<li>and 5 more</li>" in render_html(mail, "Sun")
 
 
-def test_a_chat_gets_what_it_takes_and_nobody_is_called() -> None:
-    one = replace(ALL["refused"], facts=ALL["refused"].facts | {"detail": "<!channel> @everyone & co"})
-    slack = json.loads(to_chat([one], setup_of(), BASE, SLACK))
+def test_chat_notice_fits_the_limit_and_mentions_nobody() -> None:
+    item = replace(ALL["refused"], facts=ALL["refused"].facts | {"detail": "<!channel> @everyone & co"})
+    slack = json.loads(to_chat([item], setup_of(), BASE, SLACK))
     assert list(slack) == ["text"] and "&lt;!channel&gt;" in slack["text"] and "@everyone" not in slack["text"]
-    discord = json.loads(to_chat([one], setup_of(), BASE, DISCORD))
+    discord = json.loads(to_chat([item], setup_of(), BASE, DISCORD))
     assert discord["allowed_mentions"] == {"parse": []} and "<!channel>" in discord["content"]
-    assert "text" in json.loads(to_chat([one], setup_of(), BASE, DISCORD + "/slack"))
-    assert "25 notices" in json.loads(to_chat([one] * 25, setup_of(), BASE, SLACK))["text"]
+    assert "text" in json.loads(to_chat([item], setup_of(), BASE, DISCORD + "/slack"))
+    assert "25 notices" in json.loads(to_chat([item] * 25, setup_of(), BASE, SLACK))["text"]
 
 
 @pytest.mark.parametrize(
@@ -135,15 +140,21 @@ def test_a_chat_gets_what_it_takes_and_nobody_is_called() -> None:
         ("account.notices", ADA, None, None),
     ],
 )
-def test_which_entries_are_told(action: str, actor: Actor, team: str | None, kind: str | None) -> None:
-    found = of_entry(actor.did(5, action, "subject", team=team))
-    assert (found.kind if found else None) == kind
-    assert found is None or kind in (TEAM_KINDS if team else INSTANCE_KINDS)
+def test_audit_entries_that_need_a_notice_get_one(
+    action: str, actor: Actor, team: str | None, kind: str | None
+) -> None:
+    result = notice_for_entry(actor.audit_entry(5, action, "subject", team=team))
+    assert (result.kind if result else None) == kind
+    assert result is None or kind in (TEAM_KINDS if team else INSTANCE_KINDS)
 
 
-def test_dead_letters_are_told_once_an_hour() -> None:
+def test_dead_letter_notice_is_sent_once_an_hour() -> None:
     hour = 3_600_000
-    assert dead_letters(1, hour).name == dead_letters(9, 2 * hour - 1).name != dead_letters(1, 2 * hour).name
+    assert (
+        dead_letter_notice(1, hour).name
+        == dead_letter_notice(9, 2 * hour - 1).name
+        != dead_letter_notice(1, 2 * hour).name
+    )
 
 
 @pytest.mark.parametrize(
@@ -158,8 +169,8 @@ def test_dead_letters_are_told_once_an_hour() -> None:
         (None, 1, False),
     ],
 )
-def test_who_is_told(role: str | None, chosen: int | None, told: bool) -> None:
-    assert is_told(role, chosen) is told
+def test_notice_goes_to_the_roles_that_chose_it(role: str | None, chosen: int | None, told: bool) -> None:
+    assert receives_notice(role, chosen) is told
 
 
 @pytest.mark.parametrize(
@@ -176,22 +187,22 @@ def test_who_is_told(role: str | None, chosen: int | None, told: bool) -> None:
         (0, 0, []),
     ],
 )
-def test_ten_an_hour_and_the_last_tells_of_all_that_waits(waiting: int, sent: int, sizes: list[int]) -> None:
-    assert batches(waiting, sent) == sizes
-    assert len(sizes) + sent <= max(HOURLY, sent)
+def test_notices_above_ten_an_hour_are_summarized_in_the_last(waiting: int, sent: int, sizes: list[int]) -> None:
+    assert mail_sizes(waiting, sent) == sizes
+    assert len(sizes) + sent <= max(HOURLY_MAX, sent)
 
 
-def test_the_parts_of_a_mail() -> None:
-    given: dict[str, Any] = {"subject": "S", "said": "A.", "todo": "Do.", "code": "123456", "end": "End."}
-    text = to_text(OwnMail(**given, button=("Go", f"{BASE}/x?a=1&b=2")))
+def test_notice_mail_has_the_expected_parts() -> None:
+    values: dict[str, Any] = {"subject": "S", "summary": "A.", "action": "Do.", "code": "123456", "footer": "End."}
+    text = render_text(SystemMail(**values, button=("Go", f"{BASE}/x?a=1&b=2")))
     assert text == f"A. Do.\n\n123456\n\nGo:\n{BASE}/x?a=1&b=2\n\nEnd.\n"
-    html = to_html(OwnMail(**given, button=("Go", f"{BASE}/x?a=1&b=2")), "Sun")
+    html = render_html(SystemMail(**values, button=("Go", f"{BASE}/x?a=1&b=2")), "Sun")
     assert f'href="{BASE}/x?a=1&amp;b=2"' in html and "<table" not in html and "<img" not in html
     assert "prefers-color-scheme: dark" in html
 
 
-def test_what_was_asked_for_in_a_sentence_is_told_as_one() -> None:
+def test_notice_quotes_a_request_that_is_a_sentence() -> None:
     wish = "Send SMS as Acme to GB, instead of AcmeLtd"
-    told = say(happened("approval", action="sender_id.approve", subject=wish, detail=""), setup_of(), BASE)
-    assert told.subject.endswith(f"Approved: “{wish}”")
-    assert told.said.startswith(f"“{wish}” (SMS sender ID of ")
+    actual = notice_text(notice("approval", action="sender_id.approve", subject=wish, detail=""), setup_of(), BASE)
+    assert actual.subject.endswith(f"Approved: “{wish}”")
+    assert actual.body.startswith(f"“{wish}” (SMS sender ID of ")

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from heliograph.domain.phones.opt_out import answer_to, bars, read_word
+from heliograph.domain.phones.opt_out import blocks_message, parse_keyword, reply_text
 from heliograph.domain.setup.records import OptOutTexts
 
 TEXTS = OptOutTexts()
@@ -71,20 +71,20 @@ TEXTS = OptOutTexts()
         ("👍", None),
     ],
 )
-def test_what_a_text_asks_for(text: str, word: str | None) -> None:
-    assert read_word(text, TEXTS) == word
+def test_inbound_text_keyword_is_recognized(text: str, word: str | None) -> None:
+    assert parse_keyword(text, TEXTS) == word
 
 
-def test_a_team_has_words_of_its_own() -> None:
+def test_team_keywords_are_recognized() -> None:
     texts = OptOutTexts(words=("Détruire",), start_words=("encore",), stop_text="", help_text="Call us")
-    assert [read_word(text, texts) for text in ("detruire", "ENCORE", "STOP")] == ["stop", "start", None]
-    assert (answer_to("stop", texts), answer_to("help", texts)) == ("", "Call us")
+    assert [parse_keyword(text, texts) for text in ("detruire", "ENCORE", "STOP")] == ["stop", "start", None]
+    assert (reply_text("stop", texts), reply_text("help", texts)) == ("", "Call us")
 
 
 def test_word_with_digits_is_compared_with_its_digits() -> None:
     texts = OptOutTexts(words=("STOP 2", "0", "!"), start_words=("1",))
-    asked = ("Stop2!", "stop", "STOP 3", "0", "0.", "00", "1", "", "?", "!")
-    assert [read_word(text, texts) for text in asked] == [
+    requested = ("Stop2!", "stop", "STOP 3", "0", "0.", "00", "1", "", "?", "!")
+    assert [parse_keyword(text, texts) for text in requested] == [
         *("stop", None, None, "stop", "stop", None, "start"),
         *(None, None, None),
     ]
@@ -101,5 +101,5 @@ def test_word_with_digits_is_compared_with_its_digits() -> None:
         ("marketing", None, False),
     ],
 )
-def test_whom_a_listing_keeps_a_message_from(reason: Any, category: str | None, barred: bool) -> None:
-    assert bars(reason, category) is barred
+def test_suppression_reason_blocks_the_expected_categories(reason: Any, category: str | None, barred: bool) -> None:
+    assert blocks_message(reason, category) is barred

@@ -6,39 +6,41 @@ import pytest
 
 from heliograph.domain.accounts.idp_groups import OPERATOR, READ_ONLY
 from heliograph.domain.accounts.people import (
+    CurrentRoles,
     Link,
     Person,
     RoleChange,
-    Standing,
-    accept,
-    decline,
-    flags_of,
-    follow,
-    offer,
-    remove,
+    accept_invitations,
+    decline_invitation,
+    follow_link,
+    invite,
+    is_link_allowed,
+    remove_person,
+    role_columns,
     set_roles,
-    still_holds,
 )
 from heliograph.domain.audit.actor import COMMAND_LINE
 from heliograph.domain.refusals import InvalidRequest
 
-ENTRY = COMMAND_LINE.did(0, "x", "x")
+ENTRY = COMMAND_LINE.audit_entry(0, "x", "x")
 LINK = Link("usr_1", "invite")
 Roles = Mapping[str, str]
 
 
-def standing(roles: Roles | None = None, invited: Roles | None = None, others: str = "", **more: object) -> Standing:
+def current_roles(
+    roles: Roles | None = None, invited: Roles | None = None, others: str = "", **overrides: object
+) -> CurrentRoles:
     """Somebody, in a team or an instance where others have one more role."""
-    given = {"password": None, "totp": None, "operator": 0, "proven": 0, "observer": 0} | more
-    person = Person("usr_1", "ada@example.com", "Ada", **given)  # type: ignore[arg-type]
-    held = dict.fromkeys(("", "t"), frozenset({others}))
-    return Standing(person=person, roles=roles or {}, invited=invited or {}, others=held)
+    fields = {"password": None, "totp": None, "operator": 0, "proven": 0, "observer": 0} | overrides
+    person = Person("usr_1", "ada@example.com", "Ada", **fields)  # type: ignore[arg-type]
+    others_roles = dict.fromkeys(("", "t"), frozenset({others}))
+    return CurrentRoles(person=person, roles=roles or {}, invited=invited or {}, others=others_roles)
 
 
-def told(change: RoleChange | None) -> tuple[object, ...] | None:
+def summary(change: RoleChange | None) -> tuple[object, ...] | None:
     if change is None:
         return None
-    return (dict(change.roles), dict(change.invited), change.ends_made, set(change.ends_invites))
+    return (dict(change.roles), dict(change.invited), change.invalidates_created_links, set(change.invalidates_invites))
 
 
 @pytest.mark.parametrize(
@@ -64,74 +66,81 @@ def test_a_role_is_given_or_offered(
     roles: Roles, invited: Roles, team: str, role: str | None, expected: tuple[object, ...] | None
 ) -> None:
     others = "owner" if team else OPERATOR
-    assert told(set_roles(standing(roles, invited, others), {team: role}, ENTRY)) == expected
+    assert summary(set_roles(current_roles(roles, invited, others), {team: role}, ENTRY)) == expected
 
 
-def test_nobody_is_asked_by_a_provider() -> None:
-    one = standing({}, {"t": "viewer"})
-    assert told(set_roles(one, {"t": "viewer"}, ENTRY, asks=False)) == ({"t": "viewer"}, {"t": None}, False, {"t", ""})
-    assert told(set_roles(one, {"": OPERATOR}, ENTRY, asks=False)) == ({"": OPERATOR}, {}, False, set())
+def test_role_given_by_a_provider_sends_no_invitation() -> None:
+    item = current_roles({}, {"t": "viewer"})
+    assert summary(set_roles(item, {"t": "viewer"}, ENTRY, invites=False)) == (
+        {"t": "viewer"},
+        {"t": None},
+        False,
+        {"t", ""},
+    )
+    assert summary(set_roles(item, {"": OPERATOR}, ENTRY, invites=False)) == ({"": OPERATOR}, {}, False, set())
 
 
 @pytest.mark.parametrize(("team", "keeps", "less"), [("t", "owner", "viewer"), ("", OPERATOR, READ_ONLY)])
-def test_the_last_one_stays(team: str, keeps: str, less: str) -> None:
+def test_last_owner_or_operator_cannot_be_demoted(team: str, keeps: str, less: str) -> None:
     for role in (less, None):
-        with pytest.raises(InvalidRequest, match="keeps an o"):
-            set_roles(standing({team: keeps}, others=less), {team: role}, ENTRY)
-        assert set_roles(standing({team: keeps}, others=keeps), {team: role}, ENTRY)
+        with pytest.raises(InvalidRequest, match="needs an o"):
+            set_roles(current_roles({team: keeps}, others=less), {team: role}, ENTRY)
+        assert set_roles(current_roles({team: keeps}, others=keeps), {team: role}, ENTRY)
 
 
 @pytest.mark.parametrize(("team", "keeps"), [("", OPERATOR), ("t", "owner")])
-def test_who_is_the_last_is_not_removed(team: str, keeps: str) -> None:
-    with pytest.raises(InvalidRequest, match="keeps an o"):
-        remove(standing({team: keeps}), ENTRY)
-    assert remove(standing({team: keeps}, others=keeps), ENTRY).removes
-    assert remove(standing({"t": "viewer"}), ENTRY).removes
+def test_last_owner_or_operator_cannot_be_removed(team: str, keeps: str) -> None:
+    with pytest.raises(InvalidRequest, match="needs an o"):
+        remove_person(current_roles({team: keeps}), ENTRY)
+    assert remove_person(current_roles({team: keeps}, others=keeps), ENTRY).deletes_person
+    assert remove_person(current_roles({"t": "viewer"}), ENTRY).deletes_person
 
 
 @pytest.mark.parametrize(
     ("one", "roles", "linked"),
     [
-        (standing(), {}, True),  # to choose a password by
-        (standing(password="x"), {}, False),
-        (standing(password="x"), {"t": "viewer"}, True),
-        (standing({"t": "owner"}, others="owner", password="x"), {"t": "viewer"}, False),
-        (standing(invited={"": OPERATOR}, password="x"), {}, True),
+        (current_roles(), {}, True),  # to choose a password by
+        (current_roles(password="x"), {}, False),
+        (current_roles(password="x"), {"t": "viewer"}, True),
+        (current_roles({"t": "owner"}, others="owner", password="x"), {"t": "viewer"}, False),
+        (current_roles(invited={"": OPERATOR}, password="x"), {}, True),
     ],
 )
-def test_a_link_is_made_where_there_is_something_to_do_by_it(one: Standing, roles: Roles, linked: bool) -> None:
-    assert offer(one, roles, LINK, ENTRY).link == (LINK if linked else None)
+def test_a_link_is_made_where_there_is_something_to_do_by_it(one: CurrentRoles, roles: Roles, linked: bool) -> None:
+    assert invite(one, roles, LINK, ENTRY).link == (LINK if linked else None)
 
 
 def test_invitations_are_answered_while_they_are_there() -> None:
-    one = standing(invited={"t": "viewer", "": OPERATOR})
-    taken = accept(one, ["t", "", "gone"], ENTRY)
-    assert taken
-    assert (taken.roles, taken.invited) == ({"t": "viewer", "": OPERATOR}, {"t": None, "": None})
-    assert [(entry.team, entry.action) for entry in taken.entries] == [
+    item = current_roles(invited={"t": "viewer", "": OPERATOR})
+    selected = accept_invitations(item, ["t", "", "gone"], ENTRY)
+    assert selected
+    assert (selected.roles, selected.invited) == ({"t": "viewer", "": OPERATOR}, {"t": None, "": None})
+    assert [(entry.team, entry.action) for entry in selected.entries] == [
         ("t", "member.accept"),
         (None, "operator.accept"),
     ]
-    assert told(decline(one, "t", ENTRY)) == ({}, {"t": None}, False, {"t"})
-    assert (accept(one, ["gone"], ENTRY), decline(one, "gone", ENTRY)) == (None, None)
+    assert summary(decline_invitation(item, "t", ENTRY)) == ({}, {"t": None}, False, {"t"})
+    assert (accept_invitations(item, ["gone"], ENTRY), decline_invitation(item, "gone", ENTRY)) == (None, None)
 
 
 @pytest.mark.parametrize(
     ("one", "chooses", "signed_in", "good"),
     [
-        (standing(), True, False, True),
-        (standing(), False, False, False),  # a first password is chosen
-        (standing(password="x"), True, False, False),  # signs in
-        (standing(password="x"), True, True, True),
-        (standing(password="x"), False, True, False),  # somebody else may have set it
-        (standing(password="x", proven=1), False, True, True),
+        (current_roles(), True, False, True),
+        (current_roles(), False, False, False),  # a first password is chosen
+        (current_roles(password="x"), True, False, False),  # signs in
+        (current_roles(password="x"), True, True, True),
+        (current_roles(password="x"), False, True, False),  # somebody else may have set it
+        (current_roles(password="x", proven=1), False, True, True),
     ],
 )
-def test_how_an_invitations_link_is_followed(one: Standing, chooses: bool, signed_in: bool, good: bool) -> None:
-    assert (follow(LINK, one, ENTRY, chooses=chooses, signed_in=signed_in) is not None) == good
+def test_invitation_link_is_valid_only_for_its_person(
+    one: CurrentRoles, chooses: bool, signed_in: bool, good: bool
+) -> None:
+    assert (follow_link(LINK, one, ENTRY, sets_password=chooses, signed_in=signed_in) is not None) == good
 
 
-NOBODY = Standing(person=None, roles={}, invited={})
+NOBODY = CurrentRoles(person=None, roles={}, invited={})
 BY_OWNER = Link("usr_1", "reset", "t", "usr_2")
 
 
@@ -140,25 +149,27 @@ BY_OWNER = Link("usr_1", "reset", "t", "usr_2")
     [
         (Link("", "first"), NOBODY, NOBODY, True),
         (Link("usr_1", "reset"), NOBODY, NOBODY, False),
-        (Link("usr_1", "reset"), standing({"t": "owner", "": OPERATOR}), NOBODY, True),  # by the command line
-        (BY_OWNER, standing({"t": "viewer"}), standing({"t": "owner"}), True),
-        (BY_OWNER, standing({"t": "viewer"}), standing({"t": "developer"}), False),
-        (BY_OWNER, standing({"t": "viewer", "u": "viewer"}), standing({"t": "owner"}), False),
-        (BY_OWNER, standing({"t": "viewer", "": READ_ONLY}), standing({"t": "owner"}), False),
-        (Link("usr_1", "invite", "t", "usr_2"), standing(invited={"t": "viewer"}), standing({"": OPERATOR}), True),
-        (Link("usr_1", "invite", "t", "usr_2"), standing(invited={"t": "viewer"}), standing({"": READ_ONLY}), False),
-        (Link("usr_1", "invite", "t"), standing(invited={"u": "viewer"}), NOBODY, False),
-        (Link("usr_1", "invite"), standing(), NOBODY, True),
-        (Link("usr_1", "invite"), standing(password="x"), NOBODY, False),
+        (Link("usr_1", "reset"), current_roles({"t": "owner", "": OPERATOR}), NOBODY, True),  # by the command line
+        (BY_OWNER, current_roles({"t": "viewer"}), current_roles({"t": "owner"}), True),
+        (BY_OWNER, current_roles({"t": "viewer"}), current_roles({"t": "developer"}), False),
+        (BY_OWNER, current_roles({"t": "viewer", "u": "viewer"}), current_roles({"t": "owner"}), False),
+        (BY_OWNER, current_roles({"t": "viewer", "": READ_ONLY}), current_roles({"t": "owner"}), False),
+        (Link("usr_1", "invite", "t", "usr_2"), current_roles(invited={"t": "viewer"}), current_roles({"": OPERATOR}),
+        True),
+        (Link("usr_1", "invite", "t", "usr_2"), current_roles(invited={"t": "viewer"}),
+        current_roles({"": READ_ONLY}), False),
+        (Link("usr_1", "invite", "t"), current_roles(invited={"u": "viewer"}), NOBODY, False),
+        (Link("usr_1", "invite"), current_roles(), NOBODY, True),
+        (Link("usr_1", "invite"), current_roles(password="x"), NOBODY, False),
     ],
 )  # fmt: skip
-def test_a_link_is_good_while_its_rule_holds(link: Link, one: Standing, maker: Standing, holds: bool) -> None:
-    assert still_holds(link, one, maker) == holds
+def test_a_link_is_good_while_its_rule_holds(link: Link, one: CurrentRoles, maker: CurrentRoles, holds: bool) -> None:
+    assert is_link_allowed(link, one, maker) == holds
 
 
 def test_a_role_in_the_instance_as_columns() -> None:
     for role in (OPERATOR, READ_ONLY, ""):
-        flags = flags_of(role)
-        person = standing(operator=flags["operator"], observer=flags["observer"]).person
+        flags = role_columns(role)
+        person = current_roles(operator=flags["operator"], observer=flags["observer"]).person
         assert person
         assert person.instance_role == role

@@ -4,13 +4,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heliograph.domain.phones.countries import country_code, country_name, country_names
-from heliograph.domain.phones.phone import country_of, prefix_of, read_phone
+from heliograph.domain.phones.phone import country_of, parse_phone, velocity_prefix
 from heliograph.domain.refusals import InvalidPhone
 
 
 @pytest.mark.parametrize("text", ["+1234567", "+14155550123", "+123456789012345", "+999123456"])
-def test_valid(text: str) -> None:
-    assert read_phone(text) == text
+def test_phone_valid_is_parsed(text: str) -> None:
+    assert parse_phone(text) == text
 
 
 @pytest.mark.parametrize(
@@ -35,16 +35,16 @@ def test_valid(text: str) -> None:
         "tel:+14155550123",
     ],
 )
-def test_invalid(text: str) -> None:
+def test_phone_invalid_is_refused_with_the_value(text: str) -> None:
     with pytest.raises(InvalidPhone) as refused:
-        read_phone(text, "to")
+        parse_phone(text, "to")
     assert refused.value.param == "to"
     assert repr(text) in refused.value.message
 
 
 def test_a_long_value_is_clipped_in_the_message() -> None:
     with pytest.raises(InvalidPhone) as refused:
-        read_phone("9" * 5000, "phone")
+        parse_phone("9" * 5000, "phone")
     assert refused.value.param == "phone"
     assert len(refused.value.message) < 300
 
@@ -104,7 +104,7 @@ def test_a_long_value_is_clipped_in_the_message() -> None:
         ("+2101234567", None),
     ],
 )
-def test_country(phone: str, country: str | None) -> None:
+def test_phone_country_is_known(phone: str, country: str | None) -> None:
     assert country_of(phone) == country
 
 
@@ -121,9 +121,9 @@ def _examples() -> list[tuple[str, set[str]]]:
     ]
     numbers += [(phonenumbers.PhoneNumber(1, area * 10_000_000 + 2_345_678), "") for area in range(200, 1000)]
     return [
-        (phonenumbers.format_number(number, phonenumbers.PhoneNumberFormat.E164), {found, region})
+        (phonenumbers.format_number(number, phonenumbers.PhoneNumberFormat.E164), {result, region})
         for number, region in numbers
-        if number is not None and (found := phonenumbers.region_code_for_number(number))
+        if number is not None and (result := phonenumbers.region_code_for_number(number))
     ]
 
 
@@ -135,12 +135,12 @@ def test_the_split_agrees_with_the_numbering_plans() -> None:
 
 @settings(max_examples=50, database=None)
 @given(st.text(max_size=20))
-def test_country_never_raises(text: str) -> None:
+def test_phone_country_never_raises(text: str) -> None:
     assert country_of(text) is None or len(country_of(text) or "") == 2
 
 
-def test_prefix() -> None:
-    assert prefix_of("+14155550123") == "+1415555"
+def test_phone_velocity_prefix_has_seven_digits() -> None:
+    assert velocity_prefix("+14155550123") == "+1415555"
 
 
 @pytest.mark.parametrize(

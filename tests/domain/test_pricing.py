@@ -9,20 +9,20 @@ from msgspec.structs import replace
 
 from heliograph.domain.refusals import InsufficientCredit
 from heliograph.domain.sending.pricing import (
-    ENTRY_KINDS,
+    ACCOUNTS_BY_ENTRY_KIND,
     Account,
     capture,
-    credit_moved,
+    credit_change,
     format_money,
     hold,
     month_of,
-    parse_booking,
     parse_money,
+    parse_signed_money,
     price_for,
     price_groups,
     release,
     sms_price,
-    take_quota,
+    use_quota,
     verify_price,
 )
 from heliograph.domain.setup.records import Platform, Template
@@ -48,7 +48,7 @@ def account(available: int = 0, held: int = 0, month: str = "2026-11", used: int
         ("999999999999.999999", 999_999_999_999_999_999, "999999999999.999999"),
     ],
 )
-def test_money(text: str, micros: int, shown: str) -> None:
+def test_money_parses_and_formats(text: str, micros: int, shown: str) -> None:
     assert parse_money(text) == micros
     assert format_money(micros) == shown
 
@@ -60,7 +60,7 @@ def test_money(text: str, micros: int, shown: str) -> None:
         "1000000000000",
     ],
 )
-def test_what_is_not_money(text: str) -> None:
+def test_money_invalid_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="amount"):
         parse_money(text)
 
@@ -72,17 +72,17 @@ def test_negative_money_keeps_its_sign(micros: int, shown: str) -> None:
 
 @settings(max_examples=50)
 @given(st.integers(0, 10**18 - 1))
-def test_money_round_trip(micros: int) -> None:
+def test_money_round_trips(micros: int) -> None:
     assert parse_money(format_money(micros)) == micros
 
 
 @pytest.mark.parametrize(("country", "price"), [("GB", 10_000), ("IN", 0), ("US", 40_000), (None, 40_000)])
-def test_price(country: str | None, price: int) -> None:
+def test_template_price_depends_on_the_country(country: str | None, price: int) -> None:
     assert price_for(TEMPLATE, country) == price
     assert sms_price(TEMPLATE, country, 3) == 3 * price
 
 
-def test_verify_price() -> None:
+def test_verify_price_depends_on_the_currency() -> None:
     platform = Platform(verify_price={"EUR": 45_000})
     assert verify_price(platform, "EUR") == 45_000
     assert verify_price(platform, "USD") == 0
@@ -99,7 +99,7 @@ def test_verify_price() -> None:
         (1_709_164_800_000, "2024-02"),  # the 29th
     ],
 )
-def test_month(ms: int, month: str) -> None:
+def test_month_of_timestamp_is_utc(ms: int, month: str) -> None:
     assert month_of(ms) == month
 
 
@@ -114,17 +114,17 @@ def test_month(ms: int, month: str) -> None:
         (10, "2026-11", "2026-10", False, 13),  # a straggler does not bring the old month back
     ],
 )
-def test_quota(used: int, before: str, month: str, free: bool, after: int) -> None:
+def test_free_quota_is_used_and_reset_monthly(used: int, before: str, month: str, free: bool, after: int) -> None:
     team = account(month=before, used=used)
-    assert take_quota(team, 3, 10, month) is free
+    assert use_quota(team, 3, 10, month) is free
     assert (team.used, team.month) == (after, "2026-11")
 
 
-def test_quota_of_none() -> None:
-    assert take_quota(account(), 1, 0, "2026-11") is False
+def test_free_quota_of_zero_is_never_free() -> None:
+    assert use_quota(account(), 1, 0, "2026-11") is False
 
 
-def test_hold_capture_release() -> None:
+def test_credit_hold_capture_and_release_balance() -> None:
     team = account(available=100)
     hold(team, 60)
     hold(team, 40)
@@ -150,7 +150,7 @@ def test_insufficient_credit_names_price_and_credit() -> None:
 
 
 @pytest.mark.parametrize("take", [capture, release])
-def test_no_more_than_is_held(take: Callable[[Account, int], None]) -> None:
+def test_credit_capture_above_the_hold_is_refused(take: Callable[[Account, int], None]) -> None:
     team = account(available=10, held=5)
     with pytest.raises(ValueError, match="holds 5"):
         take(team, 6)
@@ -158,7 +158,7 @@ def test_no_more_than_is_held(take: Callable[[Account, int], None]) -> None:
 
 
 @pytest.mark.parametrize("change", [hold, capture, release])
-def test_no_negative_amounts(change: Callable[[Account, int], None]) -> None:
+def test_credit_negative_amount_is_refused(change: Callable[[Account, int], None]) -> None:
     with pytest.raises(ValueError, match="-1"):
         change(account(available=10, held=10), -1)
 
@@ -173,7 +173,7 @@ def test_the_ledger_agrees_with_the_account(steps: list[tuple[str, int]]) -> Non
             {"hold": hold, "capture": capture, "release": release}[kind](team, amount)
         except (InsufficientCredit, ValueError):
             continue
-        source, target = ENTRY_KINDS[kind]
+        source, target = ACCOUNTS_BY_ENTRY_KIND[kind]
         ledger[source] -= amount
         ledger[target] += amount
     assert (team.available, team.held) == (ledger["credit"], ledger["held"])
@@ -184,21 +184,21 @@ def test_the_ledger_agrees_with_the_account(steps: list[tuple[str, int]]) -> Non
 @pytest.mark.parametrize(
     ("text", "amount"), [("25.00", 25_000_000), ("+0.5", 500_000), ("-5", -5_000_000), ("0", 0), ("-0.000001", -1)]
 )
-def test_an_amount_with_a_sign(text: str, amount: int) -> None:
-    assert parse_booking(text) == amount
+def test_signed_amount_is_parsed(text: str, amount: int) -> None:
+    assert parse_signed_money(text) == amount
 
 
 @pytest.mark.parametrize("text", ["", "-", "--5", "+-5", "5-", "much", "1e3"])
-def test_no_amount_with_a_sign(text: str) -> None:
+def test_signed_amount_invalid_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not an amount"):
-        parse_booking(text)
+        parse_signed_money(text)
 
 
 @pytest.mark.parametrize(
     ("kind", "moved"), [("topup", 7), ("adjustment", 7), ("hold", -7), ("release", 7), ("capture", 0)]
 )
-def test_by_how_much_an_entry_moves_the_credit(kind: str, moved: int) -> None:
-    assert credit_moved(kind, 7) == moved
+def test_ledger_entry_changes_the_credit_by_its_amount(kind: str, moved: int) -> None:
+    assert credit_change(kind, 7) == moved
 
 
 def test_countries_of_one_price_are_told_together() -> None:

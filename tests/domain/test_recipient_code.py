@@ -2,20 +2,20 @@
 
 import pytest
 
-from heliograph.domain.setup.recipient_code import GOOD_MS, is_right_code, recipient_code
+from heliograph.domain.setup.recipient_code import VALID_MS, is_valid_code, recipient_code
 
-KEY, TEAM, ADDRESS, NOW = b"k" * 32, "team_a", "me@example.com", 10 * GOOD_MS
+KEY, TEAM, ADDRESS, NOW = b"k" * 32, "team_a", "me@example.com", 10 * VALID_MS
 CODE = recipient_code(KEY, TEAM, ADDRESS, NOW)
 
 
 @pytest.mark.parametrize("given", [CODE, CODE.lower(), CODE.replace("-", ""), f" {CODE} ", CODE.replace("-", " ")])
-def test_typed_in_any_way(given: str) -> None:
-    assert is_right_code(KEY, TEAM, ADDRESS, given, NOW)
+def test_recipient_code_is_accepted_in_any_spelling(given: str) -> None:
+    assert is_valid_code(KEY, TEAM, ADDRESS, given, NOW)
 
 
-@pytest.mark.parametrize(("later", "good"), [(GOOD_MS, True), (2 * GOOD_MS - 1, True), (2 * GOOD_MS, False)])
-def test_good_for_a_while(later: int, good: bool) -> None:
-    assert is_right_code(KEY, TEAM, ADDRESS, CODE, NOW + later) is good
+@pytest.mark.parametrize(("later", "good"), [(VALID_MS, True), (2 * VALID_MS - 1, True), (2 * VALID_MS, False)])
+def test_recipient_code_expires(later: int, good: bool) -> None:
+    assert is_valid_code(KEY, TEAM, ADDRESS, CODE, NOW + later) is good
 
 
 @pytest.mark.parametrize(
@@ -29,5 +29,5 @@ def test_good_for_a_while(later: int, good: bool) -> None:
         (KEY, TEAM, ADDRESS, "é" * 8),
     ],
 )
-def test_of_nobody_else(key: bytes, team: str, address: str, given: str) -> None:
-    assert not is_right_code(key, team, address, given, NOW)
+def test_recipient_code_is_bound_to_key_team_and_address(key: bytes, team: str, address: str, given: str) -> None:
+    assert not is_valid_code(key, team, address, given, NOW)

@@ -1,6 +1,6 @@
 import pytest
 
-from heliograph.domain.sending.relative_times import in_full
+from heliograph.domain.sending.relative_times import resolve_relative_time
 
 NOW = 1_794_735_000_000  # 2026-11-15T09:30:00Z
 
@@ -24,5 +24,5 @@ NOW = 1_794_735_000_000  # 2026-11-15T09:30:00Z
         ("in 1 min or so", "in 1 min or so"),
     ],
 )
-def test_words(words: str, time: str) -> None:
-    assert in_full(words, NOW) == time
+def test_relative_time_is_resolved(words: str, time: str) -> None:
+    assert resolve_relative_time(words, NOW) == time

@@ -4,16 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from heliograph.inbound.policy.inbound_parser import read_received
+from heliograph.inbound.policy.inbound_parser import parse_inbound_mail
 from heliograph.inbound.policy.reply_text import READ_MAX, reply_text
 
 REPLIES = sorted(Path(__file__).with_name("golden").glob("replies/*.txt"))
 
 
 @pytest.mark.parametrize("file", REPLIES, ids=lambda file: file.stem)
-def test_a_reply_is_told_from_its_quote(file: Path) -> None:
-    text, said = file.read_text("utf-8").split("\n=====\n")
-    assert reply_text(text) == said.strip("\n")
+def test_reply_text_excludes_the_quoted_message(file: Path) -> None:
+    text, message = file.read_text("utf-8").split("\n=====\n")
+    assert reply_text(text) == message.strip("\n")
 
 
 @pytest.mark.parametrize(
@@ -27,9 +27,9 @@ def test_a_reply_is_told_from_its_quote(file: Path) -> None:
         '<div class="yahoo_quoted">On Monday, Acme wrote:<div>Old</div></div>',
     ],
 )
-def test_a_reply_of_html_alone(quote: str) -> None:
+def test_reply_text_is_read_from_html_alone(quote: str) -> None:
     mail = f"From: a@b.test\nContent-Type: text/html\n\n<p>New <b>words</b></p>{quote}".encode()
-    assert read_received(mail, "a@b.test", []).reply_text == "New words"
+    assert parse_inbound_mail(mail, "a@b.test", []).reply_text == "New words"
 
 
 @pytest.mark.parametrize("piece", ["> ", "a: ", "On ", "From:\n", "\n", "wrote:\n", "-----", "@:", "年"])

@@ -4,17 +4,17 @@ from typing import Literal
 
 import pytest
 
-from heliograph.domain.delivery.message_states import move
+from heliograph.domain.delivery.message_states import transition_path
 from heliograph.domain.mail.reputation import (
     Counts,
     Reputation,
     ReputationState,
-    changed,
-    check_direct,
-    judge,
-    judge_share,
-    tally,
-    warned_from,
+    changed_reputations,
+    check_direct_sends,
+    count_transitions,
+    judge_rate,
+    judge_reputation,
+    warning_threshold,
 )
 from heliograph.domain.refusals import DirectSendsPaused
 from heliograph.domain.setup.records import Team, TeamRecord
@@ -57,8 +57,10 @@ def in_state(state: ReputationState, resumed_at: int | None = None) -> Reputatio
         (1_000_003, 0, 1_001, "warn"),
     ],
 )
-def test_the_limits(sends: int, bounces: int, complaints: int, expected: str) -> None:
-    assert judge(sends, bounces, complaints) == expected
+def test_reputation_is_judged_by_the_documented_limits(
+    sends: int, bounces: int, complaints: int, expected: str
+) -> None:
+    assert judge_reputation(sends, bounces, complaints) == expected
 
 
 @pytest.mark.parametrize(
@@ -82,8 +84,8 @@ def test_the_limits(sends: int, bounces: int, complaints: int, expected: str) ->
         ("complained", "complained", (0, 0, 0)),
     ],
 )
-def test_what_a_move_counts_as(before: str, wanted: str, expected: tuple[int, int, int]) -> None:
-    assert tally(before, move("email", before, wanted)) == expected
+def test_reputation_counts_transitions(before: str, wanted: str, expected: tuple[int, int, int]) -> None:
+    assert count_transitions(before, transition_path("email", before, wanted)) == expected
 
 
 GOOD, MIDDLING, BAD = Counts(1000, 0, 0), Counts(1000, 50, 0), Counts(1000, 100, 0)
@@ -106,24 +108,26 @@ GOOD, MIDDLING, BAD = Counts(1000, 0, 0), Counts(1000, 50, 0), Counts(1000, 100,
         (in_state("paused"), BAD, None),
     ],
 )
-def test_who_changes(found: Reputation | None, counts: Counts, state: str | None) -> None:
-    records = changed([TEAM], {TEAM.record.id: found} if found else {}, {7: counts, 8: BAD}, NOW)
+def test_reputation_of_changed_teams_is_updated(found: Reputation | None, counts: Counts, state: str | None) -> None:
+    records = changed_reputations([TEAM], {TEAM.record.id: found} if found else {}, {7: counts, 8: BAD}, NOW)
     assert [record.state for record in records] == ([state] if state else [])
 
 
 def test_a_change_keeps_what_was_seen_and_when_it_was_resumed() -> None:
-    (record,) = changed([TEAM], {TEAM.record.id: in_state("ok", resumed_at=3)}, {7: Counts(1000, 100, 2)}, NOW)
+    (record,) = changed_reputations(
+        [TEAM], {TEAM.record.id: in_state("ok", resumed_at=3)}, {7: Counts(1000, 100, 2)}, NOW
+    )
     assert record == Reputation(
         team="team_a", state="paused", since=NOW, sends=1000, bounces=100, complaints=2, resumed_at=3
     )
 
 
-def test_only_a_pause_refuses() -> None:
+def test_only_a_paused_reputation_refuses_direct_sends() -> None:
     for fine in (None, in_state("ok"), in_state("warn")):
-        check_direct(fine)
+        check_direct_sends(fine)
     with pytest.raises(DirectSendsPaused) as refused:
-        check_direct(in_state("paused"))
-    for words in ("of 1000 emails 12.3 % bounced and 0.40 % were complained about", "operator", "template_id"):
+        check_direct_sends(in_state("paused"))
+    for words in ("of 1000 emails 12.3 % bounced and 0.40 % got complaints", "operator", "template_id"):
         assert words in refused.value.message
 
 
@@ -139,6 +143,8 @@ def test_only_a_pause_refuses() -> None:
         ("complaints", 5, 1000, "paused"),
     ],
 )
-def test_one_rate_by_itself(of: Literal["bounces", "complaints"], count: int, sends: int, state: str | None) -> None:
-    assert judge_share(of, count, sends) == state
-    assert (warned_from("bounces"), warned_from("complaints")) == (5.0, 0.1)
+def test_reputation_of_one_rate_is_judged(
+    of: Literal["bounces", "complaints"], count: int, sends: int, state: str | None
+) -> None:
+    assert judge_rate(of, count, sends) == state
+    assert (warning_threshold("bounces"), warning_threshold("complaints")) == (5.0, 0.1)

@@ -3,7 +3,7 @@
 import pytest
 
 from heliograph.domain.ids import ulid
-from heliograph.domain.operations.request_log import subject_of, took_ms
+from heliograph.domain.operations.request_log import duration_ms, subject_id
 
 
 @pytest.mark.parametrize(
@@ -16,10 +16,10 @@ from heliograph.domain.operations.request_log import subject_of, took_ms
         ("", ""),
     ],
 )
-def test_an_id_and_nothing_else_that_a_caller_wrote(id_: str, subject: str) -> None:
-    assert subject_of(id_) == subject
+def test_request_log_keeps_only_ids_of_the_caller(id_: str, subject: str) -> None:
+    assert subject_id(id_) == subject
 
 
 def test_a_request_took_as_long_as_its_id_is_old() -> None:
-    assert took_ms(f"req_{ulid(1_000_000, 5)}", 1_000_042) == 42
-    assert took_ms(f"req_{ulid(1_000_000, 5)}", 999_000) == 0
+    assert duration_ms(f"req_{ulid(1_000_000, 5)}", 1_000_042) == 42
+    assert duration_ms(f"req_{ulid(1_000_000, 5)}", 999_000) == 0

@@ -14,13 +14,13 @@ PHONE = [2 * S, 10 * S, 30 * S, 2 * M, 10 * M]
 
 
 @pytest.mark.parametrize(("channel", "steps"), [("email", EMAIL), ("sms", PHONE), ("whatsapp", PHONE)])
-def test_steps(channel: Channel, steps: list[int]) -> None:
+def test_retry_steps_follow_the_schedule_of_the_channel(channel: Channel, steps: list[int]) -> None:
     for attempt, step in enumerate(steps, start=1):
         now = FIRST + attempt
         assert next_attempt(channel, attempt, FIRST, now, 0.0) == now + step
 
 
-def walk(channel: Channel, jitter: float) -> list[int]:
+def attempt_offsets(channel: Channel, jitter: float) -> list[int]:
     """All attempts of a message that is always deferred at once, as ms after the first."""
     times = [FIRST]
     while (at := next_attempt(channel, len(times), FIRST, times[-1], jitter)) is not None:
@@ -30,7 +30,7 @@ def walk(channel: Channel, jitter: float) -> list[int]:
 
 @pytest.mark.parametrize("jitter", [-1.0, 0.0, 1.0])
 def test_an_email_is_tried_every_four_hours_for_five_days(jitter: float) -> None:
-    times = walk("email", jitter)
+    times = attempt_offsets("email", jitter)
     assert 5 * D - 4.4 * H <= times[-1] <= 5 * D
     gaps = {later - earlier for earlier, later in pairwise(times[7:])}
     assert gaps == {round(4 * H * (1 + jitter / 10))}
@@ -38,12 +38,12 @@ def test_an_email_is_tried_every_four_hours_for_five_days(jitter: float) -> None
 
 @pytest.mark.parametrize("channel", ["sms", "whatsapp"])
 def test_a_phone_gets_five_retries_in_a_quarter_of_an_hour(channel: Channel) -> None:
-    assert walk(channel, 0.0) == [0, 2 * S, 12 * S, 42 * S, 162 * S, 762 * S]
-    assert walk(channel, 1.0)[-1] <= 15 * M
+    assert attempt_offsets(channel, 0.0) == [0, 2 * S, 12 * S, 42 * S, 162 * S, 762 * S]
+    assert attempt_offsets(channel, 1.0)[-1] <= 15 * M
 
 
 @pytest.mark.parametrize(("jitter", "wait"), [(-1.0, 54_000), (-0.5, 57_000), (0.0, 60_000), (1.0, 66_000)])
-def test_jitter_is_a_tenth(jitter: float, wait: int) -> None:
+def test_retry_jitter_is_at_most_a_tenth(jitter: float, wait: int) -> None:
     assert next_attempt("email", 1, FIRST, FIRST, jitter) == FIRST + wait
 
 
@@ -59,17 +59,17 @@ def test_jitter_is_a_tenth(jitter: float, wait: int) -> None:
         (16 * M, 0, None),
     ],
 )
-def test_a_carriers_wish_replaces_the_step(now: int, wish: int, at: int | None) -> None:
-    found = next_attempt("sms", 9, FIRST, FIRST + now, 1.0, retry_after_ms=wish)
-    assert found == (None if at is None else FIRST + at)
+def test_retry_after_of_the_carrier_replaces_the_step(now: int, wish: int, at: int | None) -> None:
+    result = next_attempt("sms", 9, FIRST, FIRST + now, 1.0, retry_after_ms=wish)
+    assert result == (None if at is None else FIRST + at)
 
 
-def test_the_window_is_inclusive() -> None:
+def test_retry_window_is_inclusive() -> None:
     assert next_attempt("sms", 1, FIRST, FIRST + 15 * M - 2 * S, 0.0) == FIRST + 15 * M
     assert next_attempt("sms", 1, FIRST, FIRST + 15 * M - 2 * S + 1, 0.0) is None
 
 
-def test_attempts_count_from_one() -> None:
+def test_retry_attempt_zero_is_refused() -> None:
     with pytest.raises(ValueError, match="from 1"):
         next_attempt("email", 0, FIRST, FIRST, 0.0)
 
@@ -84,8 +84,6 @@ def test_attempts_count_from_one() -> None:
         ("email", 5 * 24 * 60 * M, 6 * 24 * 60 * M, None),
     ],
 )
-def test_what_meets_an_outage_of_ours_waits_as_long_as_what_is_tried(
-    channel: Channel, now: int, until: int, at: int | None
-) -> None:
-    found = hold_until(channel, FIRST, FIRST + now, FIRST + until)
-    assert found == (None if at is None else FIRST + at)
+def test_hold_during_our_outage_has_the_retry_window(channel: Channel, now: int, until: int, at: int | None) -> None:
+    result = hold_until(channel, FIRST, FIRST + now, FIRST + until)
+    assert result == (None if at is None else FIRST + at)

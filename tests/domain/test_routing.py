@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from heliograph.domain.delivery.routing import builtin_simulator, candidates, choose, sender_id
+from heliograph.domain.delivery.routing import builtin_simulator, candidate_carriers, choose_carrier, sender_id
 from heliograph.domain.setup.records import CarrierRecord, Channel, SenderId, Team, TeamRecord
-from heliograph.domain.setup.snapshot import Setup, to_row, updated
+from heliograph.domain.setup.snapshot import Setup, apply_rows, to_row
 
 
 def sms(id: str, **fields: Any) -> CarrierRecord:
@@ -26,7 +26,7 @@ def ids(carriers: list[CarrierRecord]) -> list[str]:
         (None, ["first", "a-world", "b-world"]),
     ],
 )
-def test_candidates(country: str | None, expected: list[str]) -> None:
+def test_candidate_carriers_are_sorted_and_filtered_by_country(country: str | None, expected: list[str]) -> None:
     carriers = [
         sms("uk", countries=("GB", "IE"), priority=20),
         sms("b-world"),
@@ -35,12 +35,12 @@ def test_candidates(country: str | None, expected: list[str]) -> None:
         sms("off", enabled=False, priority=0),
         CarrierRecord(id="mail", channel="email", kind="mx", priority=0),
     ]
-    assert ids(candidates("sms", country, carriers)) == expected
+    assert ids(candidate_carriers("sms", country, carriers)) == expected
 
 
 def test_email_ignores_countries() -> None:
     mail = CarrierRecord(id="mail", channel="email", kind="mx", countries=("GB",))
-    assert candidates("email", None, [mail]) == [mail]
+    assert candidate_carriers("email", None, [mail]) == [mail]
 
 
 @pytest.mark.parametrize("channel", ["email", "sms", "whatsapp"])
@@ -48,14 +48,14 @@ def test_a_channel_without_carriers_is_simulated(channel: Channel) -> None:
     others = [
         CarrierRecord(id=name, channel=name, kind="x") for name in ("email", "sms", "whatsapp") if name != channel
     ]
-    assert candidates(channel, "GB", others) == [builtin_simulator(channel)]
+    assert candidate_carriers(channel, "GB", others) == [builtin_simulator(channel)]
     simulator = builtin_simulator(channel)
     assert (simulator.id, simulator.kind, simulator.channel) == (f"simulator-{channel}", "simulator", channel)
 
 
 @pytest.mark.parametrize("carrier", [sms("off", enabled=False), sms("us", countries=("US",))])
-def test_configured_but_none_serves(carrier: CarrierRecord) -> None:
-    assert candidates("sms", "GB", [carrier]) == []
+def test_candidate_carriers_are_empty_when_none_serves_the_country(carrier: CarrierRecord) -> None:
+    assert candidate_carriers("sms", "GB", [carrier]) == []
 
 
 @pytest.mark.parametrize(
@@ -74,17 +74,19 @@ def test_configured_but_none_serves(carrier: CarrierRecord) -> None:
         ({}, {"a", "b", "c"}, None),
     ],
 )
-def test_choose(deferrals: dict[str, int], open_circuits: set[str], chosen: str | None) -> None:
-    carrier = choose([sms("a"), sms("b"), sms("c")], deferrals, open_circuits)
+def test_carrier_choice_skips_deferred_carriers_and_open_circuits(
+    deferrals: dict[str, int], open_circuits: set[str], chosen: str | None
+) -> None:
+    carrier = choose_carrier([sms("a"), sms("b"), sms("c")], deferrals, open_circuits)
     assert (carrier.id if carrier else None) == chosen
 
 
-def test_choose_of_none() -> None:
-    assert choose([], {}, set()) is None
+def test_carrier_choice_without_candidates_is_none() -> None:
+    assert choose_carrier([], {}, set()) is None
 
 
 @pytest.mark.parametrize(("country", "value"), [("GB", "ACME"), ("DE", None), ("US", None), (None, None)])
-def test_sender_id(country: str | None, value: str | None) -> None:
+def test_sender_id_is_chosen_by_country(country: str | None, value: str | None) -> None:
     team = Team(
         record=TeamRecord(ref=1, id="team_1", name="Acme"),
         sender_ids={
@@ -95,10 +97,10 @@ def test_sender_id(country: str | None, value: str | None) -> None:
     assert sender_id(team, country) == value
 
 
-def test_routes_follow_the_setup() -> None:
-    one = sms("one")
-    before = updated(Setup(), [to_row("carrier", one.id, one, None)], 1)
-    assert ids(before.routes["sms", "GB"]) == ["one"] == ids(before.routes["sms", "GB"])
-    after = updated(before, [to_row("carrier", one.id, replace(one, enabled=False), None)], 2)
-    assert (ids(before.routes["sms", "GB"]), after.routes["sms", "GB"]) == (["one"], [])
+def test_routes_are_updated_with_the_setup() -> None:
+    item = sms("one")
+    previous = apply_rows(Setup(), [to_row("carrier", item.id, item, None)], 1)
+    assert ids(previous.routes["sms", "GB"]) == ["one"] == ids(previous.routes["sms", "GB"])
+    after = apply_rows(previous, [to_row("carrier", item.id, replace(item, enabled=False), None)], 2)
+    assert (ids(previous.routes["sms", "GB"]), after.routes["sms", "GB"]) == (["one"], [])
     assert after.routes["email", None] == [builtin_simulator("email")]

@@ -1,7 +1,7 @@
 import pytest
 
 from heliograph.domain.mail.address import Address
-from heliograph.domain.mail.sender import Sender, brand_domain, resolve_sender, usual_brand
+from heliograph.domain.mail.sender import Sender, default_brand_values, resolve_brand_domain, resolve_sender
 from heliograph.domain.refusals import (
     BrandDomainNotFound,
     DisplayNameIdNotApproved,
@@ -41,15 +41,15 @@ NEW = domain("new.test", "New", approved=False)
 BUCH = domain("xn--bcher-kva.test", "Bücher")
 
 
-def named(id: str, name: str, of: Domain, approved: bool = True) -> DisplayName:
-    return DisplayName(id=id, team="team_a", domain=of.id, name=name, approved=approved)
+def display_name(id: str, name: str, domain: Domain, approved: bool = True) -> DisplayName:
+    return DisplayName(id=id, team="team_a", domain=domain.id, name=name, approved=approved)
 
 
 NAMES = [
-    named("dn_shop", "ACME SUPPORT", SHOP),
-    named("dn_support", "Acme Support", ACME),
-    named("dn_sales", "Shop Sales", SHOP),
-    named("dn_new", "Acme News", ACME, approved=False),
+    display_name("dn_shop", "ACME SUPPORT", SHOP),
+    display_name("dn_support", "Acme Support", ACME),
+    display_name("dn_sales", "Shop Sales", SHOP),
+    display_name("dn_new", "Acme News", ACME, approved=False),
 ]
 
 
@@ -101,11 +101,13 @@ def resolve(of: Team, from_: str | None, id: str | None = None, pin: str | None 
         (team("sandbox"), None, None, None, "Heliograph <hello@sandbox.test>"),
     ],
 )
-def test_sender(of: Team, from_: str | None, id: str | None, pin: str | None, header: str) -> None:
+def test_resolved_sender_has_the_expected_header(
+    of: Team, from_: str | None, id: str | None, pin: str | None, header: str
+) -> None:
     assert resolve(of, from_, id, pin).header == header
 
 
-def test_domain_of_the_sender() -> None:
+def test_sender_domain_is_the_team_domain_and_none_in_sandbox() -> None:
     assert resolve(LIVE, "hi@acme.test").domain == ACME
     assert resolve(SANDBOX, None).domain is None
 
@@ -166,7 +168,7 @@ def test_domain_of_the_sender() -> None:
         (SANDBOX, "heliograph <hello@sandbox.test>", None, None, DisplayNameNotApproved, "from"),
     ],
 )
-def test_refused(
+def test_sender_not_allowed_is_refused(
     of: Team, from_: str | None, id: str | None, pin: str | None, refusal: type[Refusal], param: str
 ) -> None:
     with pytest.raises(Refusal) as refused:
@@ -174,7 +176,7 @@ def test_refused(
     assert (type(refused.value), refused.value.param) == (refusal, param)
 
 
-def test_a_platform_without_a_sender_is_our_own_mistake() -> None:
+def test_platform_without_a_sender_raises_an_internal_error() -> None:
     with pytest.raises(ValueError, match="platform.sender"):
         resolve_sender(Caller(team=SANDBOX, key=key()), Platform(sender="nobody"), None, None)
 
@@ -193,7 +195,7 @@ def test_a_platform_without_a_sender_is_our_own_mistake() -> None:
         ("Two  spaces", '"Two  spaces" <a@acme.test>'),
     ],
 )
-def test_header(name: str, header: str) -> None:
+def test_sender_header_quotes_the_display_name(name: str, header: str) -> None:
     address = Address("a@acme.test", "a@acme.test", "acme.test")
     assert Sender(address=address, name=name, domain=ACME).header == header
 
@@ -212,8 +214,10 @@ def test_header(name: str, header: str) -> None:
         (team("sandbox", RAW), None, None, None),
     ],
 )
-def test_brand_domain(of: Team, pin: str | None, id: str | None, chosen: Domain | None) -> None:
-    assert brand_domain(of, key(pin), id) == chosen
+def test_brand_domain_id_or_pinned_key_selects_the_domain(
+    of: Team, pin: str | None, id: str | None, chosen: Domain | None
+) -> None:
+    assert resolve_brand_domain(of, key(pin), id) == chosen
 
 
 @pytest.mark.parametrize(
@@ -230,9 +234,11 @@ def test_brand_domain(of: Team, pin: str | None, id: str | None, chosen: Domain 
         (LIVE, "new.test", None, KeyDomainScope, None),
     ],
 )
-def test_no_brand_domain(of: Team, pin: str | None, id: str | None, refusal: type[Refusal], param: str | None) -> None:
+def test_brand_domain_not_available_is_refused(
+    of: Team, pin: str | None, id: str | None, refusal: type[Refusal], param: str | None
+) -> None:
     with pytest.raises(Refusal) as refused:
-        brand_domain(of, key(pin), id)
+        resolve_brand_domain(of, key(pin), id)
     assert (type(refused.value), refused.value.param) == (refusal, param)
 
 
@@ -240,7 +246,7 @@ def test_no_brand_domain(of: Team, pin: str | None, id: str | None, refusal: typ
     ("mode", "has_domain", "name"),
     [("live", True, "Acme"), ("sandbox", True, "Acme"), ("sandbox", False, "Heliograph")],
 )
-def test_what_brand_means_in_a_preview(mode: Mode, has_domain: bool, name: str) -> None:
+def test_preview_brand_values_default_to_the_domain_or_the_platform(mode: Mode, has_domain: bool, name: str) -> None:
     of = team(mode, *[domain("acme.test", "Acme")] * has_domain)
-    shown = {"Acme": "acme.test", "Heliograph": "sandbox.test"}[name]
-    assert usual_brand(of, PLATFORM) == {"name": name, "domain": shown}
+    displayed = {"Acme": "acme.test", "Heliograph": "sandbox.test"}[name]
+    assert default_brand_values(of, PLATFORM) == {"name": name, "domain": displayed}

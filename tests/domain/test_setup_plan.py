@@ -7,12 +7,12 @@ import pytest
 from heliograph.domain.limits import DAY_MS
 from heliograph.domain.mail.address import parse_address
 from heliograph.domain.setup.keys import make_token, parse_token, token_hash
-from heliograph.domain.setup.plan import NewKey, NewWebhook, Plan, plan
-from heliograph.domain.setup.records import LocaleParts, Shape, VerifyLimits, Webhook
-from heliograph.domain.setup.secrets import opened
-from heliograph.domain.setup.setup_file import SetupError, SetupFile, read_setup_file
-from heliograph.domain.setup.snapshot import Setup, updated
-from heliograph.encryption import Sealer
+from heliograph.domain.setup.plan import NewWebhook, Plan, PlannedKey, plan
+from heliograph.domain.setup.records import LocaleParts, VariableType, VerifyLimits, Webhook
+from heliograph.domain.setup.secrets import decrypt_options
+from heliograph.domain.setup.setup_file import SetupError, SetupFile, parse_setup_file
+from heliograph.domain.setup.snapshot import Setup, apply_rows
+from heliograph.encryption import Cipher
 
 EXAMPLE = Path(__file__).with_name("setup_example.toml").read_text()
 TOKEN = make_token(bytes(range(64)))
@@ -21,7 +21,7 @@ MINTED = make_token(bytes(64))
 SECRET = "whsec_" + "A" * 32
 OTHER_SECRET = "whsec_" + "B" * 32
 NOW = 1_800_000_000_000
-VAULT = Sealer(bytes(32))
+VAULT = Cipher(bytes(32))
 
 A = '[[teams]]\nid = "team_a"\nname = "A"\n'
 B = '[[teams]]\nid = "team_b"\nname = "B"\n'
@@ -38,25 +38,25 @@ HOOK = '[[teams.webhooks]]\nurl = "http://a.test/h"\n'
 INBOUND = '[[teams.inbound]]\naddress = "*@in.a.test"\n'
 
 
-def counted() -> Callable[[str], str]:
-    made: list[str] = []
+def counting_ids() -> Callable[[str], str]:
+    prefixes: list[str] = []
 
     def new_id(prefix: str) -> str:
-        made.append(prefix)
-        return f"{prefix}{len(made)}"
+        prefixes.append(prefix)
+        return f"{prefix}{len(prefixes)}"
 
     return new_id
 
 
 def planned(file: SetupFile, current: Setup, next_ref: int = 1, suppressed: Collection[tuple[int, str]] = ()) -> Plan:
-    made = {"make_secret": lambda: SECRET, "make_pair": lambda: (b"private", "public"), "now": NOW}
-    return plan(file, current, next_ref, lambda: MINTED, counted(), VAULT, suppressed, **made)  # type: ignore[arg-type]
+    created = {"make_secret": lambda: SECRET, "make_pair": lambda: (b"private", "public"), "now": NOW}
+    return plan(file, current, next_ref, lambda: MINTED, counting_ids(), VAULT, suppressed, **created)  # type: ignore[arg-type]
 
 
 def apply(text: str, current: Setup | None = None, next_ref: int = 1) -> tuple[Plan, Setup]:
     current = current or Setup()
-    made = planned(read_setup_file(text, {}), current, next_ref)
-    return made, updated(current, made.rows, current.version + 1)
+    created = planned(parse_setup_file(text, {}), current, next_ref)
+    return created, apply_rows(current, created.rows, current.version + 1)
 
 
 def test_the_example_of_the_contract_is_applied_once() -> None:
@@ -74,8 +74,8 @@ def test_the_example_of_the_contract_is_applied_once() -> None:
         "webhook http://127.0.0.1:9000/hooks of team_acme: created",
         "suppression gone@example.com of team_acme: created",
     ]
-    assert first.opened == [(7, 25_000_000)]
-    assert first.keys == [NewKey(team="team_acme", name="server", token=TOKEN)]
+    assert first.new_teams == [(7, 25_000_000)]
+    assert first.keys == [PlannedKey(team="team_acme", name="server", token=TOKEN)]
     team = setup.teams["team_acme"]
     assert (team.record.ref, team.record.email_quota, team.record.verify) == (7, 10_000, VerifyLimits())
     assert team.domains["acme.test"].verified
@@ -88,9 +88,9 @@ def test_the_example_of_the_contract_is_applied_once() -> None:
     assert setup.platform.verify_price == {"USD": 50_000, "EUR": 45_000}
     assert [c.id for c in setup.carriers] == ["sim"]
 
-    file = read_setup_file(EXAMPLE, {})
+    file = parse_setup_file(EXAMPLE, {})
     second = planned(file, setup, 8, {(7, "gone@example.com")})
-    assert second == Plan(rows=[], opened=[], suppressions=[], changed=[], keys=[], webhooks=[], problems=[])
+    assert second == Plan(rows=[], new_teams=[], suppressions=[], changed=[], keys=[], webhooks=[], problems=[])
 
 
 def test_records_without_ids_are_found_again_by_their_names() -> None:
@@ -104,7 +104,7 @@ def test_records_without_ids_are_found_again_by_their_names() -> None:
         ("template", "tpl_3"),
         ("key", parse_token(MINTED)),
     }
-    assert first.keys == [NewKey(team="team_a", name="server", token=MINTED)]
+    assert first.keys == [PlannedKey(team="team_a", name="server", token=MINTED)]
     assert apply(text, setup)[0].rows == []
 
 
@@ -150,7 +150,7 @@ def test_records_without_ids_are_found_again_by_their_names() -> None:
             A + KEY + f'token = "{TOKEN}"',
             [
                 "key server of team_a: created",
-                "key server of team_a: the token that it had before is revoked",
+                "key server of team_a: previous token revoked",
             ],
         ),
         (A + HOOK, A + HOOK + 'events = ["sms.*"]', ["webhook http://a.test/h of team_a: changed (events)"]),
@@ -175,24 +175,24 @@ def test_records_without_ids_are_found_again_by_their_names() -> None:
 )
 def test_only_what_is_written_is_applied(first: str, second: str, changed: list[str]) -> None:
     _, setup = apply(first)
-    made, after = apply(second, setup, next_ref=2)
-    assert made.changed == changed
-    assert len(made.rows) == len(changed)
+    created, after = apply(second, setup, next_ref=2)
+    assert created.changed == changed
+    assert len(created.rows) == len(changed)
     assert len(after.records) >= len(setup.records)
 
 
 def test_variables_languages_and_a_layout_are_read() -> None:
-    more = 'locale = "de"\ntimezone = "Europe/Vienna"\nlayout = "lay_a"\n'
-    more += 'variables = ["x", { name = "items", list = ["title"], max = 3, max_length = 9 }]\n'
-    text = A + LAYOUT + MAIL + more + GERMAN.replace("de-AT", "fr-ca")
-    made, setup = apply(text)
-    assert made.changed[1:] == ["layout lay_a: created", "template tpl_m: created"]
+    extra = 'locale = "de"\ntimezone = "Europe/Vienna"\nlayout = "lay_a"\n'
+    extra += 'variables = ["x", { name = "items", list = ["title"], max = 3, max_length = 9 }]\n'
+    text = A + LAYOUT + MAIL + extra + GERMAN.replace("de-AT", "fr-ca")
+    created, setup = apply(text)
+    assert created.changed[1:] == ["layout lay_a: created", "template tpl_m: created"]
     team = setup.teams["team_a"]
     template = team.templates["tpl_m"]
     assert team.layouts["lay_a"].html == "<p>{{content}}</p>"
     assert (template.locale, template.timezone, template.layout) == ("de", "Europe/Vienna", "lay_a")
     assert template.variables == ("x", "items")
-    assert template.shapes == {"items": Shape(list=("title",), max=3, max_length=9)}
+    assert template.shapes == {"items": VariableType(list=("title",), max=3, max_length=9)}
     assert template.locales == {"fr-CA": LocaleParts(subject="S", html="<b>servus</b>")}
     assert apply(text, setup)[0].rows == []
 
@@ -207,8 +207,8 @@ def test_verify_limits_and_carrier_options_are_merged() -> None:
 
 def test_a_new_token_replaces_the_one_of_the_same_name() -> None:
     _, setup = apply(A + KEY + f'token = "{TOKEN}"\nscopes = ["manage"]')
-    made, setup = apply(A + KEY + f'token = "{OTHER_TOKEN}"', setup)
-    assert made.keys == [NewKey(team="team_a", name="server", token=OTHER_TOKEN)]
+    created, setup = apply(A + KEY + f'token = "{OTHER_TOKEN}"', setup)
+    assert created.keys == [PlannedKey(team="team_a", name="server", token=OTHER_TOKEN)]
     keys = {caller.key.id: caller.key.revoked for caller in setup.callers.values()}
     assert keys == {parse_token(TOKEN): True, parse_token(OTHER_TOKEN): False}
     assert apply(A + KEY + f'token = "{OTHER_TOKEN}"', setup)[0].rows == []
@@ -217,25 +217,25 @@ def test_a_new_token_replaces_the_one_of_the_same_name() -> None:
 def test_a_hooks_key_keeps_its_secret_sealed() -> None:
     hook, secret = KEY + "hook = true\n", "v1,whsec_" + "C" * 32
     first, setup = apply(A + hook)
-    (made,) = first.keys
+    (created,) = first.keys
     (caller,) = setup.callers.values()
-    assert made.token and made.token.startswith("v1,whsec_") and made.token not in str(first.rows)
+    assert created.token and created.token.startswith("v1,whsec_") and created.token not in str(first.rows)
     assert (caller.key.scopes, bool(caller.key.secret)) == (("send",), True)
     assert apply(A + hook, setup)[0].changed == []
     replaced, setup = apply(A + hook + f'token = "{secret}"', setup)
-    assert replaced.changed[-1] == "key server of team_a: the token that it had before is revoked"
+    assert replaced.changed[-1] == "key server of team_a: previous token revoked"
     assert apply(A + KEY + f'token = "{secret}"', setup)[0].changed == []
 
 
 @pytest.mark.parametrize(
     ("more", "why"),
     [
-        ('hook = true\nscopes = ["send", "manage"]', "scopes: a hook's key has"),
-        (f'hook = true\ntoken = "{TOKEN}"', "token: is v1,whsec_"),
-        ('token = "v1,whsec_short"', "expected a whole token"),
+        ('hook = true\nscopes = ["send", "manage"]', "scopes: the key of a hook can only have"),
+        (f'hook = true\ntoken = "{TOKEN}"', "token: must be v1,whsec_"),
+        ('token = "v1,whsec_short"', "expected a complete token"),
     ],
 )
-def test_what_is_no_hooks_key_is_refused(more: str, why: str) -> None:
+def test_hook_key_with_invalid_fields_is_refused(more: str, why: str) -> None:
     with pytest.raises(SetupError, match=re.escape(why)):
         apply(A + KEY + more)
 
@@ -253,8 +253,8 @@ def test_tokens_that_change_names_are_not_revoked() -> None:
         return A + KEY + f'token = "{first}"\n[[teams.keys]]\nname = "cron"\ntoken = "{second}"'
 
     _, setup = apply(keys(TOKEN, OTHER_TOKEN))
-    made, setup = apply(keys(OTHER_TOKEN, TOKEN), setup)
-    assert len(made.rows) == 2
+    created, setup = apply(keys(OTHER_TOKEN, TOKEN), setup)
+    assert len(created.rows) == 2
     names = {caller.key.id: (caller.key.name, caller.key.revoked) for caller in setup.callers.values()}
     assert names == {parse_token(TOKEN): ("cron", False), parse_token(OTHER_TOKEN): ("server", False)}
 
@@ -273,19 +273,19 @@ def test_a_carriers_password_is_sealed_and_written_once() -> None:
     kinds = {("email", "smtp")}
 
     def applied(password: str, current: Setup) -> tuple[list[str], Setup]:
-        read = read_setup_file(file.format(password), {}, runnable=kinds)
-        made = planned(read, current)
-        return made.changed, updated(current, made.rows, current.version + 1)
+        read = parse_setup_file(file.format(password), {}, supported=kinds)
+        created = planned(read, current)
+        return created.changed, apply_rows(current, created.rows, current.version + 1)
 
     changed, setup = applied("first", Setup())
     (carrier,) = setup.carriers
     assert changed == ["carrier relay: created"]
     assert carrier.options["host"] == "h"
-    assert VAULT.open(carrier.options["password"]["sealed"], "carrier/relay/password") == b'"first"'
+    assert VAULT.decrypt(carrier.options["password"]["sealed"], "carrier/relay/password") == b'"first"'
     assert applied("first", setup)[0] == []
     changed, setup = applied("second", setup)
     assert changed == ["carrier relay: changed (options)"]
-    assert VAULT.open(setup.carriers[0].options["password"]["sealed"], "carrier/relay/password") == b'"second"'
+    assert VAULT.decrypt(setup.carriers[0].options["password"]["sealed"], "carrier/relay/password") == b'"second"'
 
 
 def test_every_place_of_an_http_carrier_that_may_hold_a_key_is_sealed() -> None:
@@ -299,11 +299,13 @@ def test_every_place_of_an_http_carrier_that_may_hold_a_key_is_sealed() -> None:
         body = "key=canary-3"
         callback_secret = "canary-4"
     """
-    read = read_setup_file(file, {}, runnable={("sms", "http")})
-    made = planned(read, Setup())
-    setup = updated(Setup(), made.rows, 1)
+    read = parse_setup_file(file, {}, supported={("sms", "http")})
+    created = planned(read, Setup())
+    setup = apply_rows(Setup(), created.rows, 1)
     assert "canary" not in str(setup.carriers[0].options)
-    options = opened(setup.carriers[0].options, lambda text, field: VAULT.open(text, f"carrier/web/{field}"))
+    options = decrypt_options(
+        setup.carriers[0].options, lambda text, field: VAULT.decrypt(text, f"carrier/web/{field}")
+    )
     assert options == read.carriers[0]["options"]
     assert planned(read, setup).changed == []
 
@@ -311,17 +313,17 @@ def test_every_place_of_an_http_carrier_that_may_hold_a_key_is_sealed() -> None:
 def hook_of(setup: Setup) -> tuple[Webhook, str, str | None]:
     """The only webhook with its secrets."""
     (hook,) = setup.teams["team_a"].webhooks
-    old = VAULT.open(hook.old_secret, f"webhook/{hook.id}/old").decode() if hook.old_secret else None
-    return hook, VAULT.open(hook.secret, f"webhook/{hook.id}").decode(), old
+    old = VAULT.decrypt(hook.old_secret, f"webhook/{hook.id}/old").decode() if hook.old_secret else None
+    return hook, VAULT.decrypt(hook.secret, f"webhook/{hook.id}").decode(), old
 
 
 def test_a_webhooks_secret_is_made_sealed_and_shown_once() -> None:
-    made, setup = apply(A + HOOK)
+    created, setup = apply(A + HOOK)
     hook, secret, old = hook_of(setup)
-    assert made.webhooks == [NewWebhook(team="team_a", id=hook.id, url="http://a.test/h", secret=SECRET)]
+    assert created.webhooks == [NewWebhook(team="team_a", id=hook.id, url="http://a.test/h", secret=SECRET)]
     assert (hook.events, hook.enabled, hook.created_at) == (("*",), True, NOW)
     assert (secret, old) == (SECRET, None)
-    assert not any(SECRET in str(row.body) for row in made.rows)
+    assert not any(SECRET in str(row.body) for row in created.rows)
     assert apply(A + HOOK, setup)[0].webhooks == []
 
 
@@ -329,19 +331,21 @@ def test_a_webhook_that_signs_with_keys_gets_them_once() -> None:
     _, setup = apply(A + HOOK)
     _, setup = apply(A + HOOK + 'format = "postal"', setup)
     hook, *_ = hook_of(setup)
-    assert (hook.public_key, VAULT.open(hook.private_key or "", f"webhook/{hook.id}/key")) == ("public", b"private")
+    assert (hook.public_key, VAULT.decrypt(hook.private_key or "", f"webhook/{hook.id}/key")) == ("public", b"private")
     assert apply(A + HOOK + 'format = "postal"', setup)[0].changed == []
 
 
 def test_a_webhooks_login_is_sealed_and_written_once() -> None:
-    own = A + HOOK.replace("//", "//me:s3cr3t@")
-    made, setup = apply(own)
+    local = A + HOOK.replace("//", "//me:s3cr3t@")
+    created, setup = apply(local)
     hook = hook_of(setup)[0]
-    assert (hook.url, made.webhooks[0].url, hook.login is not None) == ("http://a.test/h", "http://a.test/h", True)
-    assert "s3cr3t" not in repr((made.rows, made.changed))
-    for again in (own, A + HOOK):
+    assert (hook.url, created.webhooks[0].url, hook.login is not None) == ("http://a.test/h", "http://a.test/h", True)
+    assert "s3cr3t" not in repr((created.rows, created.changed))
+    for again in (local, A + HOOK):
         assert apply(again, setup)[0].rows == []
-    assert apply(own.replace("me:", "you:"), setup)[0].changed == ["webhook http://a.test/h of team_a: changed (login)"]
+    assert apply(local.replace("me:", "you:"), setup)[0].changed == [
+        "webhook http://a.test/h of team_a: changed (login)"
+    ]
     assert hook_of(apply(A + HOOK.replace("//", "//@"), setup)[1])[0].login is None
 
 
@@ -349,9 +353,9 @@ def test_a_webhooks_given_secret_is_installed_and_a_new_one_takes_its_turn() -> 
     _, setup = apply(A + HOOK + f'secret = "{SECRET}"\n')
     assert hook_of(setup)[1:] == (SECRET, None)
     assert apply(A + HOOK + f'secret = "{SECRET}"\n', setup)[0].rows == []
-    made, setup = apply(A + HOOK + f'secret = "{OTHER_SECRET}"\n', setup)
-    assert made.changed == ["webhook http://a.test/h of team_a: changed (secret, old_secret, old_until)"]
-    assert made.webhooks == []
+    created, setup = apply(A + HOOK + f'secret = "{OTHER_SECRET}"\n', setup)
+    assert created.changed == ["webhook http://a.test/h of team_a: changed (secret, old_secret, old_until)"]
+    assert created.webhooks == []
     assert hook_of(setup)[1:] == (OTHER_SECRET, SECRET)
     assert hook_of(setup)[0].old_until == NOW + DAY_MS
     assert apply(A + HOOK, setup)[0].rows == []
@@ -373,11 +377,11 @@ def test_a_domain_without_an_operators_word_is_decided_by_dns() -> None:
 
 def test_an_address_is_suppressed_once() -> None:
     gone = '[[teams.suppressions]]\nemail = "{}"\n'
-    made, _ = apply(A + gone.format("Gone@b.test") + gone.format("gone@B.test"))
-    assert [(ref, a.normal, a.given, reason) for ref, a, reason in made.suppressions] == [
+    created, _ = apply(A + gone.format("Gone@b.test") + gone.format("gone@B.test"))
+    assert [(ref, a.normal, a.original, reason) for ref, a, reason in created.suppressions] == [
         (1, "gone@b.test", "Gone@b.test", "manual")
     ]
-    assert made.changed[1:] == ["suppression Gone@b.test of team_a: created"]
+    assert created.changed[1:] == ["suppression Gone@b.test of team_a: created"]
 
 
 @pytest.mark.parametrize(
@@ -388,7 +392,7 @@ def test_an_address_is_suppressed_once() -> None:
         (
             "",
             A + TEMPLATE.replace("Hi", "x" * 4097),
-            "teams[0].templates[0].body: it has 4,097 characters, 4,096 is the most",
+            "teams[0].templates[0].body: it has 4,097 characters, the maximum is 4,096",
         ),
         ("", A + MAIL + 'layout = "lay_a"', "teams[0].templates[0].layout: there is no lay_a"),
         (B + LAYOUT, A + MAIL + 'layout = "lay_a"', "teams[0].templates[0].layout: there is no lay_a"),
@@ -397,13 +401,17 @@ def test_an_address_is_suppressed_once() -> None:
             (
                 "",
                 A + LAYOUT + f'status = "{status}"\n' + MAIL + 'layout = "lay_a"',
-                f"teams[0].templates[0].layout: lay_a is {status}: take one that is approved",
+                f"teams[0].templates[0].layout: lay_a is {status}: use an approved layout",
             )
             for status in ("draft", "archived")
         ),
-        ("", A + LAYOUT.replace("<p>", "\\n{{content}}"), "teams[0].layouts[0].html, line 2: {{content}} stands"),
-        ("", A + LAYOUT.replace("<p>", "\\n{{x}}"), "teams[0].layouts[0].html, line 2: '{{x}}' is not a placeholder"),
-        ("", A + LAYOUT.replace("<p>", "{{customer.x}}"), "teams[0].layouts[0].html, line 1: a layout has"),
+        (
+            "",
+            A + LAYOUT.replace("<p>", "\\n{{content}}"),
+            "teams[0].layouts[0].html, line 2: {{content}} appears 2 times",
+        ),
+        ("", A + LAYOUT.replace("<p>", "\\n{{x}}"), "teams[0].layouts[0].html, line 2: a layout can only use"),
+        ("", A + LAYOUT.replace("<p>", "{{customer.x}}"), "teams[0].layouts[0].html, line 1: a layout can only use"),
         (B + LAYOUT, A + LAYOUT, "teams[0].layouts[0].id: lay_a belongs to another team"),
         (
             "",
@@ -420,18 +428,18 @@ def test_an_address_is_suppressed_once() -> None:
             A + MAIL.replace("hi", "{{customer.x}}") + 'variables = ["x"]\n' + GERMAN,
             "teams[0].templates[0].locales.de-AT: it does not use x",
         ),
-        ("", A + MAIL + 'timezone = "Vienna"', "teams[0].templates[0].timezone: 'Vienna' is no time zone"),
+        ("", A + MAIL + 'timezone = "Vienna"', "teams[0].templates[0].timezone: 'Vienna' is not a time zone"),
         ("", A + KEY + 'passthrough = "tpl_x"', "teams[0].keys[0].passthrough: tpl_x is no template of the team"),
         ("", A + 'passthrough = "tpl_a"\n' + TEMPLATE, "teams[0].passthrough: tpl_a has 0 variables"),
         (B + TEMPLATE, A + 'passthrough = "tpl_a"', "teams[0].passthrough: tpl_a is no template of the team"),
         ("", A + '[[teams.sender_ids]]\ncountry = "GB"', "teams[0].sender_ids[0].value: is missing"),
-        ("", A + A, "teams[1]: is the same as teams[0]"),
+        ("", A + A, "teams[1]: is a duplicate of teams[0]"),
         ("", A + "keep_messages_days = 6", "teams[0].keep_messages_days: expected at least 7"),
         (A + "keep_messages_days = 8", A + "keep_content_days = 9", "teams[0].keep_messages_days: expected at least 9"),
-        ("", A + DOMAIN + DOMAIN, "teams[0].domains[1]: is the same as teams[0].domains[0]"),
-        ("", A + KEY + KEY, "teams[0].keys[1]: is the same as teams[0].keys[0]"),
-        ("", A + HOOK + HOOK, "teams[0].webhooks[1]: is the same as teams[0].webhooks[0]"),
-        (A + HOOK, A + HOOK + HOOK, "teams[0].webhooks[1]: is the same as teams[0].webhooks[0]"),
+        ("", A + DOMAIN + DOMAIN, "teams[0].domains[1]: is a duplicate of teams[0].domains[0]"),
+        ("", A + KEY + KEY, "teams[0].keys[1]: is a duplicate of teams[0].keys[0]"),
+        ("", A + HOOK + HOOK, "teams[0].webhooks[1]: is a duplicate of teams[0].webhooks[0]"),
+        (A + HOOK, A + HOOK + HOOK, "teams[0].webhooks[1]: is a duplicate of teams[0].webhooks[0]"),
         (
             "",
             A + TEMPLATE.replace("Hi", "{{customer.x}}"),
@@ -447,12 +455,12 @@ def test_an_address_is_suppressed_once() -> None:
         (
             A + DOMAIN,
             A + DOMAIN.replace("dom_a", "dom_b"),
-            "teams[0].domains[0].id: a.test has the id dom_a already",
+            "teams[0].domains[0].id: a.test already has the id dom_a",
         ),
         (
             A + DOMAIN,
             A + DOMAIN.replace("a.test", "b.test"),
-            "teams[0].domains[0].name: dom_a is the domain a.test",
+            "teams[0].domains[0].name: dom_a is the id of the domain a.test",
         ),
         (
             A + DOMAIN + '[[teams.domains.display_names]]\nid = "dn_a"\nname = "N"',
@@ -463,7 +471,7 @@ def test_an_address_is_suppressed_once() -> None:
         ),
         (A + TEMPLATE, B + TEMPLATE, "teams[0].templates[0].id: tpl_a belongs to another team"),
         *(
-            (before, after, "teams[0].inbound[0].address: in.a.test is no domain that team_")
+            (before, after, "teams[0].inbound[0].address: in.a.test is neither a domain verified by team_")
             for before, after in (
                 ("", A + DOMAIN + INBOUND),
                 ("", A + OWN.replace("a.test", "in.b.test") + INBOUND),
@@ -474,12 +482,12 @@ def test_an_address_is_suppressed_once() -> None:
         (
             A + KEY + f'token = "{TOKEN}"',
             B + KEY + f'token = "{TOKEN}"',
-            "teams[0].keys[0].token: is in use by another key",
+            "teams[0].keys[0].token: is used by another key",
         ),
         (
             A,
             A + KEY + f'token = "{TOKEN}"\n[[teams.keys]]\nname = "b"\ntoken = "{TOKEN}"',
-            "teams[0].keys[1]: is the same as",
+            "teams[0].keys[1]: is a duplicate of",
         ),
     ],
 )
@@ -498,12 +506,12 @@ def test_mail_comes_in_for_the_team_that_has_verified_the_domain() -> None:
 
     def whose(setup: Setup, address: str) -> str | None:
         parsed = parse_address(address)
-        team = setup.team_of(parsed) if parsed else None
+        team = setup.inbound_team(parsed) if parsed else None
         return team.record.id if team else None
 
     addresses = ["x@in.a.test", "HELP@a.test", "help@in.a.test", "other@a.test", "help@b.test", "x@y.in.a.test"]
-    assert [whose(setup, one) for one in addresses] == ["team_a", "team_a", "team_a", None, None, None]
+    assert [whose(setup, item) for item in addresses] == ["team_a", "team_a", "team_a", None, None, None]
     lost = apply(A + OWN.replace("true", "false"), setup)[1]
-    assert [whose(lost, one) for one in addresses] == [None] * 6
-    taken = apply(B + OWN.replace("dom_a", "dom_b").replace("a.test", "in.a.test"), setup, 2)[1]
-    assert whose(taken, "x@in.a.test") is None
+    assert [whose(lost, item) for item in addresses] == [None] * 6
+    selected = apply(B + OWN.replace("dom_a", "dom_b").replace("a.test", "in.a.test"), setup, 2)[1]
+    assert whose(selected, "x@in.a.test") is None

@@ -7,10 +7,10 @@ from email.message import EmailMessage
 import pytest
 
 from heliograph.domain.mail.address import Address, parse_address
-from heliograph.domain.mail.mime_text import PIECE
+from heliograph.domain.mail.mime_text import CHUNK_SIZE
 from heliograph.domain.mail.mime_tree import HEADER_MAX, PARTS_MAX
-from heliograph.domain.mail.smtp_to_request import Submitted, read_addresses, read_submitted
-from heliograph.domain.mail.tnef import FILE_BEGINS, FILE_DATA, FILE_NAME
+from heliograph.domain.mail.smtp_to_request import SubmittedMail, parse_mailboxes, parse_submitted
+from heliograph.domain.mail.tnef import FILE_DATA, FILE_NAME, FILE_START
 from heliograph.domain.refusals import BodyTooLong, InvalidAttachment, InvalidRequest, Refusal
 
 TO = "ada@example.com"
@@ -21,19 +21,19 @@ def addresses(*texts: str) -> list[Address]:
     return [address for text in texts if (address := parse_address(text))]
 
 
-def read(raw: str | bytes, *to: str) -> Submitted:
+def parse(raw: str | bytes, *to: str) -> SubmittedMail:
     """With lines that end in LF alone, as some programs send them; CR LF is the same."""
-    whole = raw.encode() if isinstance(raw, str) else raw
-    read = read_submitted(whole, addresses(*(to or (TO,))))
-    if b"\r" not in whole:
-        assert read_submitted(whole.replace(b"\n", b"\r\n"), addresses(*(to or (TO,)))) == read
-    return read
+    content = raw.encode() if isinstance(raw, str) else raw
+    submitted = parse_submitted(content, addresses(*(to or (TO,))))
+    if b"\r" not in content:
+        assert parse_submitted(content.replace(b"\n", b"\r\n"), addresses(*(to or (TO,)))) == submitted
+    return submitted
 
 
 def text_of(headers: str, body: bytes) -> str:
     """Of a mail with one part."""
-    found = read(f"From: a@acme.test\nSubject: x\n{headers}".strip().encode() + b"\n\n" + body).request
-    text: str = found.get("text") or found["html"]
+    result = parse(f"From: a@acme.test\nSubject: x\n{headers}".strip().encode() + b"\n\n" + body).request
+    text: str = result.get("text") or result["html"]
     return text
 
 
@@ -71,7 +71,7 @@ TEXTS = {
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_texts(name: str) -> None:
+def test_smtp_text_part_is_decoded(name: str) -> None:
     headers, body, text = TEXTS[name]
     assert text_of(headers, body) == text
 
@@ -91,8 +91,8 @@ SUBJECTS = {
 
 
 @pytest.mark.parametrize("given", SUBJECTS)
-def test_subjects(given: str) -> None:
-    assert read(f"Subject: {given}\n\nx").request["subject"] == SUBJECTS[given]
+def test_smtp_subject_is_decoded(given: str) -> None:
+    assert parse(f"Subject: {given}\n\nx").request["subject"] == SUBJECTS[given]
 
 
 ADDRESSES = {
@@ -114,23 +114,23 @@ ADDRESSES = {
 
 
 @pytest.mark.parametrize("given", ADDRESSES)
-def test_addresses(given: str) -> None:
-    assert read_addresses(given) == ADDRESSES[given]
+def test_smtp_address_list_is_parsed(given: str) -> None:
+    assert parse_mailboxes(given) == ADDRESSES[given]
 
 
-def test_who_gets_it() -> None:
+def test_smtp_envelope_recipients_decide_to_cc_and_bcc() -> None:
     head = "From: a@acme.test\nSubject: x\nTo: Ada <ADA@example.com>, absent@example.com\nCc: bob@example.com\n\nx"
-    found = read(head, "bob@example.com", "ada@example.com", "eve@example.com")
-    assert found.request["to"] == ["ada@example.com"]
-    assert (found.request["cc"], found.request["bcc"]) == (["bob@example.com"], ["eve@example.com"])
-    assert (found.to, found.cc) == (["Ada <ADA@example.com>", "absent@example.com"], ["bob@example.com"])
-    only_cc = read(head, "bob@example.com").request
+    result = parse(head, "bob@example.com", "ada@example.com", "eve@example.com")
+    assert result.request["to"] == ["ada@example.com"]
+    assert (result.request["cc"], result.request["bcc"]) == (["bob@example.com"], ["eve@example.com"])
+    assert (result.to, result.cc) == (["Ada <ADA@example.com>", "absent@example.com"], ["bob@example.com"])
+    only_cc = parse(head, "bob@example.com").request
     assert only_cc["to"] == ["bob@example.com"]
     assert "cc" not in only_cc
 
 
 def test_a_name_that_no_header_can_hold_is_left_out() -> None:
-    assert read("To: =?utf-8?q?a=00b?= <ada@example.com>\n\nx").to == ["ada@example.com"]
+    assert parse("To: =?utf-8?q?a=00b?= <ada@example.com>\n\nx").to == ["ada@example.com"]
 
 
 MIXED = """From: a@acme.test
@@ -191,9 +191,9 @@ not a part
 
 
 def test_a_mail_of_every_kind_of_part() -> None:
-    found = read(MIXED).request
-    assert (found["text"], found["html"]) == ("the text", '<img src="cid:a_b@x"><p><p>after</p>')
-    assert [(one["filename"], one["content_type"], one["content_id"]) for one in found["attachments"]] == [
+    result = parse(MIXED).request
+    assert (result["text"], result["html"]) == ("the text", '<img src="cid:a_b@x"><p><p>after</p>')
+    assert [(item["filename"], item["content_type"], item["content_id"]) for item in result["attachments"]] == [
         ("ä.png", 'image/png; name="=?utf-8?B?w6QucG5n?="', "a_b@x"),
         ("again.png", "image/png", None),
         ("Ärger 2026.pdf", None, None),
@@ -208,9 +208,9 @@ def test_an_invitation_stays_an_alternative() -> None:
     mail.add_alternative("<p>Come</p>", subtype="html")
     mail.add_alternative("BEGIN:VCALENDAR", subtype="calendar", params={"method": "REQUEST"})
     mail.add_attachment("BEGIN:VCALENDAR", subtype="calendar", filename="invite.ics")
-    found = read(mail.as_bytes())
-    assert [one["filename"] for one in found.request["attachments"]] == ["attachment-1.ics", "invite.ics"]
-    assert found.alternatives == (0,)
+    result = parse(mail.as_bytes())
+    assert [item["filename"] for item in result.request["attachments"]] == ["attachment-1.ics", "invite.ics"]
+    assert result.alternatives == (0,)
 
 
 @pytest.mark.parametrize("coding", ["7bit", "8bit", "quoted-printable", "base64"])
@@ -218,18 +218,18 @@ def test_an_invitation_stays_an_alternative() -> None:
 @pytest.mark.parametrize("title", ["Tea", "Tee f\u00fcr zwei"])
 def test_an_invitation_leaves_with_the_line_ends_of_calendars(coding: str, end: bytes, title: str) -> None:
     lines = ["BEGIN:VCALENDAR", f"SUMMARY:{title}", "END:VCALENDAR", ""]
-    given = end.join(line.encode() for line in lines)
-    coded = {"quoted-printable": quopri.encodestring, "base64": base64.encodebytes}.get(coding, bytes)(given)
+    values = end.join(line.encode() for line in lines)
+    coded = {"quoted-printable": quopri.encodestring, "base64": base64.encodebytes}.get(coding, bytes)(values)
     head = (
         b"From: a@acme.test\nTo: b@example.com\nSubject: Come\nMIME-Version: 1.0\n"
         b"Content-Type: multipart/alternative; boundary=b\n\n--b\nContent-Type: text/plain\n\nCome\n--b\n"
         b"Content-Type: text/calendar; charset=utf-8; method=REQUEST\nContent-Transfer-Encoding: %s\n\n"
     )
     raw = (head % coding.encode() + coded + b"\n--b--\n").replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")
-    found = read(raw)
-    (file,) = found.request["attachments"]
+    result = parse(raw)
+    (file,) = result.request["attachments"]
     content = base64.b64decode(file["content"])
-    assert content.rstrip() == "\r\n".join(lines).encode().rstrip() and found.alternatives == (0,)
+    assert content.rstrip() == "\r\n".join(lines).encode().rstrip() and result.alternatives == (0,)
 
 
 def attribute(level: int, number: int, data: bytes) -> bytes:
@@ -239,42 +239,42 @@ def attribute(level: int, number: int, data: bytes) -> bytes:
 WINMAIL = (
     b"\x78\x9f\x3e\x22\1\0"
     + attribute(1, 0x00089006, b"\0\0\1\0")
-    + attribute(2, FILE_BEGINS, b"x")
+    + attribute(2, FILE_START, b"x")
     + attribute(2, FILE_NAME, b"a.pdf\0")
     + attribute(2, FILE_DATA, b"%PDF")
-    + attribute(2, FILE_BEGINS, b"x")
+    + attribute(2, FILE_START, b"x")
     + attribute(2, FILE_NAME, b"b.txt\0")
 )
 
 
 @pytest.mark.parametrize(("cut", "names"), [(None, ["a.pdf", "b.txt"]), (-3, ["a.pdf"]), (3, [])])
-def test_what_outlook_packs_is_unpacked(cut: int | None, names: list[str]) -> None:
+def test_winmail_dat_attachments_are_unpacked(cut: int | None, names: list[str]) -> None:
     packed = base64.b64encode(WINMAIL[:cut]).decode()
     head = "Content-Type: multipart/mixed; boundary=b\n\n--b\n\nx\n--b\nContent-Type: application/ms-tnef"
-    found = read(f"{head}; name=winmail.dat\n{BASE64}\n\n{packed}\n--b--").request
-    assert found["text"] == "x"
-    assert [(one["filename"], one["content_type"]) for one in found.get("attachments", [])] == [
+    result = parse(f"{head}; name=winmail.dat\n{BASE64}\n\n{packed}\n--b--").request
+    assert result["text"] == "x"
+    assert [(item["filename"], item["content_type"]) for item in result.get("attachments", [])] == [
         (name, None) for name in names
     ]
 
 
-def test_a_boundary_that_is_missing_or_not_closed() -> None:
-    assert read("Content-Type: multipart/mixed\n\ntext").request["text"] == "text"
-    assert read('Content-Type: multipart/mixed; boundary="b"\n\nno part').request["text"] == "\n"
-    assert read('Content-Type: multipart/mixed; boundary="b"\n\n--b\n\ntext').request["text"] == "text"
+def test_smtp_multipart_without_or_with_unclosed_boundary_is_read() -> None:
+    assert parse("Content-Type: multipart/mixed\n\ntext").request["text"] == "text"
+    assert parse('Content-Type: multipart/mixed; boundary="b"\n\nno part').request["text"] == "\n"
+    assert parse('Content-Type: multipart/mixed; boundary="b"\n\n--b\n\ntext').request["text"] == "text"
 
 
-def test_long_mails_are_read_in_pieces() -> None:
-    head, count = b"Subject: x\r\n", PIECE // 2
-    dots = read_submitted(head + b"\r\n" + b".x\r\n" * count, addresses(TO))
+def test_smtp_long_message_is_parsed_in_pieces() -> None:
+    head, count = b"Subject: x\r\n", CHUNK_SIZE // 2
+    dots = parse_submitted(head + b"\r\n" + b".x\r\n" * count, addresses(TO))
     assert dots.request["text"] == ".x\n" * count
     coded = b"Content-Transfer-Encoding: quoted-printable\r\n\r\n" + b"a=C3=BC=\r\n" * count
-    assert read_submitted(head + coded, addresses(TO)).request["text"] == "aü" * count
+    assert parse_submitted(head + coded, addresses(TO)).request["text"] == "aü" * count
 
 
 def test_lines_of_other_boundaries_are_text() -> None:
     body = "--bb\n\n--b\n\nx\n--bcd\n--b --\ny\n--b--\n"
-    assert read(f"Content-Type: multipart/mixed; boundary=b\n\n{body}").request["text"] == "x\n--bcd\n--b --\ny"
+    assert parse(f"Content-Type: multipart/mixed; boundary=b\n\n{body}").request["text"] == "x\n--bcd\n--b --\ny"
 
 
 HEADERS = """From: a@acme.test
@@ -296,12 +296,12 @@ Message-ID: <m@x>
 x"""
 
 
-def test_which_headers_are_kept() -> None:
-    found = read(HEADERS)
-    assert found.request["headers"] == {"X-Own": "one", "x-mailer": "PHP", "List-ID": "<x>"}
-    assert found.request["tags"] == {"tag": "a", "b": "c", "tag2": "d", "tag3": "e:f"}
-    assert (found.keys, found.message_id) == ([b"k"], "<m@x>")
-    assert "secret" not in str(found)
+def test_smtp_custom_headers_are_kept() -> None:
+    result = parse(HEADERS)
+    assert result.request["headers"] == {"X-Own": "one", "x-mailer": "PHP", "List-ID": "<x>"}
+    assert result.request["tags"] == {"tag": "a", "b": "c", "tag2": "d", "tag3": "e:f"}
+    assert (result.idempotency_keys, result.message_id) == ([b"k"], "<m@x>")
+    assert "secret" not in str(result)
 
 
 def nested(depth: int) -> bytes:
@@ -334,10 +334,10 @@ BAD: dict[str, tuple[bytes, type[Refusal]]] = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_bad_mails(name: str) -> None:
+def test_smtp_malformed_message_is_refused(name: str) -> None:
     raw, refusal = BAD[name]
     with pytest.raises(refusal):
-        read(raw)
+        parse(raw)
 
 
 @pytest.mark.parametrize(
@@ -349,23 +349,23 @@ def test_bad_mails(name: str) -> None:
         ('[1, "b"]', {"tag": "[1", "tag2": '"b"]'}),
     ],
 )
-def test_tags_as_a_list(given: str, tags: dict[str, str]) -> None:
-    assert read(f"X-Tags: {given}\n\nx".encode()).request["tags"] == tags
+def test_smtp_x_tags_header_is_split_to_a_list(given: str, tags: dict[str, str]) -> None:
+    assert parse(f"X-Tags: {given}\n\nx".encode()).request["tags"] == tags
 
 
 def test_as_many_and_as_deep_as_is_allowed() -> None:
-    assert len(read(parts(PARTS_MAX)).request["attachments"]) == PARTS_MAX - 1
-    assert read(nested(10)).request["text"] == "x"
+    assert len(parse(parts(PARTS_MAX)).request["attachments"]) == PARTS_MAX - 1
+    assert parse(nested(10)).request["text"] == "x"
 
 
-def test_what_python_writes_is_read_back() -> None:
+def test_smtp_message_of_the_python_library_round_trips() -> None:
     mail = EmailMessage()
     mail["Subject"], mail["From"], mail["To"] = "Ünï " * 40, "Jürgen <a@acme.test>", TO
     mail.set_content("Zeile\n" * 50 + "ü" * 500)
     mail.add_alternative("<p>ü</p>", subtype="html")
     mail.add_attachment(bytes(range(256)), maintype="image", subtype="gif", filename="日本語.gif")
-    found = read(mail.as_bytes()).request
-    assert found["subject"] == ("Ünï " * 40).strip()
-    assert found["from"] == "Jürgen <a@acme.test>"
-    assert found["text"] == "Zeile\n" * 50 + "ü" * 500 + "\n"
-    assert found["attachments"][0]["filename"] == "日本語.gif"
+    result = parse(mail.as_bytes()).request
+    assert result["subject"] == ("Ünï " * 40).strip()
+    assert result["from"] == "Jürgen <a@acme.test>"
+    assert result["text"] == "Zeile\n" * 50 + "ü" * 500 + "\n"
+    assert result["attachments"][0]["filename"] == "日本語.gif"

@@ -25,16 +25,16 @@ from heliograph.templates.policy.check import check_template, find_template
 from heliograph.templates.policy.render import Rendered, check_subject, render
 from heliograph.templates.policy.values import (
     Values,
-    check_size_of_variables,
     check_variables,
+    check_variables_size,
     missing_and_unknown,
     read_variables,
 )
 
 
 def email(**fields: Any) -> Template:
-    given = {"id": "tpl_1", "team": "team_1", "channel": "email", "name": "T", "subject": "S", "text": "x"}
-    return Template(**given | fields)
+    values = {"id": "tpl_1", "team": "team_1", "channel": "email", "name": "T", "subject": "S", "text": "x"}
+    return Template(**values | fields)
 
 
 def html(source: str, value: str, other: str = "") -> str:
@@ -73,7 +73,7 @@ def html(source: str, value: str, other: str = "") -> str:
         ({"customer": {"brand": {"name": "Evil"}}}, {"brand.name": "Evil"}),
     ],
 )
-def test_read_variables(given: dict[str, Any] | None, values: dict[str, str]) -> None:
+def test_template_variables_are_parsed(given: dict[str, Any] | None, values: dict[str, str]) -> None:
     assert read_variables(given).texts == values
 
 
@@ -87,10 +87,10 @@ def test_read_variables(given: dict[str, Any] | None, values: dict[str, str]) ->
         ({"items": [{"a": [1]}]}, "variables.items[0].a"),
     ],
 )
-def test_invalid_variables(given: dict[str, Any], param: str) -> None:
-    with pytest.raises(InvalidRequest) as refused:
+def test_template_variables_of_wrong_type_are_refused(given: dict[str, Any], param: str) -> None:
+    with pytest.raises(InvalidRequest) as error:
         read_variables(given)
-    assert refused.value.param == param
+    assert error.value.param == param
 
 
 DECLARING = email(variables=("name", "order.id", "note"), optional=("note",))
@@ -108,27 +108,29 @@ DECLARING = email(variables=("name", "order.id", "note"), optional=("note",))
         ),
     ],
 )
-def test_variables_refused(values: dict[str, str], refusal: type[Refusal], names: list[str]) -> None:
-    with pytest.raises(refusal) as refused:
+def test_template_variables_missing_or_unknown_are_refused(
+    values: dict[str, str], refusal: type[Refusal], names: list[str]
+) -> None:
+    with pytest.raises(refusal) as error:
         check_variables(DECLARING, Values(values))
-    assert refused.value.param == "variables"
-    assert refused.value.details == {"variables": names}
-    assert all(name in refused.value.message for name in names)
+    assert error.value.param == "variables"
+    assert error.value.details == {"variables": names}
+    assert all(name in error.value.message for name in names)
 
 
 @pytest.mark.parametrize("more", [{}, {"note": "x"}])
-def test_variables_pass(more: dict[str, str]) -> None:
+def test_template_variables_matching_the_declaration_pass(more: dict[str, str]) -> None:
     check_variables(DECLARING, Values({"name": "", "order.id": "1"} | more))
 
 
-def test_missing_and_unknown() -> None:
+def test_template_missing_and_unknown_variables_are_listed() -> None:
     assert missing_and_unknown(DECLARING, Values({"x": "", "name": "", "y": ""})) == (["order.id"], ["x", "y"])
 
 
 # -- rendering ---------------------------------------------------------------------------------------------
 
 
-def test_every_part() -> None:
+def test_template_renders_every_part() -> None:
     template = email(
         subject="Hi {{customer.v}}",
         html="<p>{{ customer.v }} of {{brand.name}}{{customer.absent}}{{brand.absent}}</p>",
@@ -138,7 +140,7 @@ def test_every_part() -> None:
     assert rendered == Rendered(subject="Hi <A&B>", html="<p>&lt;A&amp;B&gt; of Acme</p>", text="<A&B>/7", body=None)
 
 
-def test_body() -> None:
+def test_template_renders_an_sms_body() -> None:
     template = email(channel="sms", subject=None, text=None, body="{{customer.v}} & {{brand.name}}")
     assert render(template, Values({"v": "'"}), {"name": "A"}) == Rendered(
         subject=None, html=None, text=None, body="' & A"
@@ -207,7 +209,7 @@ def test_text_and_attributes_are_escaped(source: str, value: str, expected: str)
     ("before", "after"),
     [('<a href="', '">x</a>'), ("<IMG\nSRC = ' ", "'/>"), ('<form class="c" action="', '"></form>')],
 )
-def test_a_whole_address(before: str, after: str, value: str, address: str) -> None:
+def test_template_url_from_a_variable_is_checked(before: str, after: str, value: str, address: str) -> None:
     blank = " " if before.endswith(" ") and address != "#" else ""
     source = before + "{{customer.v}}" + after
     assert html(source, value) == before.rstrip(" ") + blank + address + after
@@ -312,7 +314,7 @@ def test_a_whole_address(before: str, after: str, value: str, address: str) -> N
         ("{{customer.v}}{{customer.w}}", "", "https://x.test", "https://x.test"),
     ],
 )
-def test_a_part_of_an_address(source: str, value: str, other: str, expected: str) -> None:
+def test_template_url_part_from_a_variable_is_encoded(source: str, value: str, other: str, expected: str) -> None:
     source = f'<a href="{source}">'
     assert html(source, value, other) == f'<a href="{expected}">'
     assert not check_template(email(html=source, variables=("v", "w")))
@@ -368,10 +370,10 @@ REFUSED_PLACES = [
 
 
 @pytest.mark.parametrize("source", REFUSED_PLACES)
-def test_refused_places(source: str) -> None:
+def test_template_variable_in_an_unsafe_place_is_refused(source: str) -> None:
     problems = check_template(email(html=source, variables=("v",)))
     assert len(problems) == 1
-    assert str(problems[0]).startswith("html, line 1: a placeholder cannot stand in ")
+    assert str(problems[0]).startswith("html, line 1: a placeholder can't be used in ")
     assert "VALUE" not in html(source, "VALUE")
 
 
@@ -421,7 +423,7 @@ def test_values_never_change_the_page(value: str, other: str) -> None:
     assert page.count("<") == PAGE.count("<")
     assert page.count('"') == PAGE.count('"')
     assert page.count("'") == PAGE.count("'")
-    assert all(re.match(r"#|https?:|mailto:|tel:", each, re.IGNORECASE) for each in outline.addresses)
+    assert all(re.match(r"#|https?:|mailto:|tel:", item, re.IGNORECASE) for item in outline.addresses)
 
 
 @settings(max_examples=50)
@@ -441,14 +443,14 @@ def test_any_source_compiles_and_keeps_its_literals(source: str) -> None:
 
 
 @pytest.mark.parametrize("char", ["\r", "\n", "\t", "\x00", "\x1f", "\x7f", "\x85", "\x9f", "\u2028", "\u2029"])
-def test_invalid_subject(char: str) -> None:
-    with pytest.raises(InvalidSubject) as refused:
+def test_subject_with_a_control_character_is_refused(char: str) -> None:
+    with pytest.raises(InvalidSubject) as error:
         check_subject(f"a{char}b")
-    assert refused.value.param == "subject"
+    assert error.value.param == "subject"
 
 
 @pytest.mark.parametrize("subject", ["", "Hi", "Grüße 😀", "a\u00a0b", "a\u202eb", "a\u200bb"])
-def test_valid_subject(subject: str) -> None:
+def test_subject_without_control_characters_is_accepted(subject: str) -> None:
     check_subject(subject)
 
 
@@ -472,7 +474,7 @@ WHATSAPP = {"channel": "whatsapp", "subject": None, "text": None, "body": "b", "
         {"prices": {"GB": 0}},
     ],
 )
-def test_good_template(fields: dict[str, Any]) -> None:
+def test_valid_template_has_no_problems(fields: dict[str, Any]) -> None:
     assert check_template(email(**fields)) == []
 
 
@@ -487,38 +489,38 @@ def test_good_template(fields: dict[str, Any]) -> None:
         (WHATSAPP | {"category": None}, "category: a WhatsApp template needs"),
         ({"text": "{{customer.who}}"}, "text, line 1: {{customer.who}} is not in variables"),
         ({"subject": "{{customer.who}}"}, "subject, line 1: {{customer.who}} is not in variables"),
-        ({"text": "{{name}}"}, "text, line 1: '{{name}}' is not a placeholder: write {{customer.name}}"),
+        ({"text": "{{who}}"}, "text, line 1: {{customer.who}} is not in variables"),
         ({"text": "{{customer.name"}, "text, line 1: '{{customer.name' is not a placeholder"),
         ({"text": "{{customer.Name}}"}, "text, line 1: '{{customer.Name}}' is not a placeholder"),
         ({"text": "{{customer.a..b}}"}, "text, line 1: '{{customer.a..b}}' is not a placeholder"),
         ({"text": "{{customer." + "x" * 64 + "}}"}, "is not a placeholder"),
         (WHATSAPP | {"body": "{{1}}"}, "body, line 1: '{{1}}' is not a placeholder"),
-        ({"html": "<p>{{#if x}}</p>"}, "html, line 1: '{{#if x}}' is not a placeholder: write {{#each"),
+        ({"html": "<p>{{#unless x}}</p>"}, "html, line 1: '{{#unless x}}' is not a placeholder: write {{#each"),
         ({"variables": ("a", "a")}, "variables: 'a' is there twice"),
-        ({"variables": ("Name",)}, "variables: 'Name' is not a name"),
-        ({"variables": ("a\n",)}, "is not a name"),
-        ({"variables": ("x" * 64,)}, "is not a name"),
-        ({"variables": ("customer.name",)}, "variables: write 'customer.name' without"),
-        ({"variables": ("brand.name",)}, "variables: write 'brand.name' without"),
-        (WHATSAPP | {"variables": ("brand.domain",)}, "variables: write 'brand.domain' without"),
+        ({"variables": ("Name",)}, "variables: 'Name' is not a valid name"),
+        ({"variables": ("a\n",)}, "is not a valid name"),
+        ({"variables": ("x" * 64,)}, "is not a valid name"),
+        ({"variables": ("customer.name",)}, "variables: omit the first part of 'customer.name'"),
+        ({"variables": ("brand.name",)}, "variables: omit the first part of 'brand.name'"),
+        (WHATSAPP | {"variables": ("brand.domain",)}, "variables: omit the first part of 'brand.domain'"),
         (WHATSAPP | {"variables": ("brand.name",), "body": "{{customer.brand.name}}"}, "is not in variables"),
-        (WHATSAPP | {"variables": ("brand.name",), "optional": ("brand.name",)}, "'brand.name' is always there"),
+        (WHATSAPP | {"variables": ("brand.name",), "optional": ("brand.name",)}, "'brand.name' is always available"),
         ({"optional": ("a",)}, "optional: 'a' is not in variables"),
-        ({"subject": "x" * 1001}, "subject: it has 1,001 characters, 1,000 is the most"),
-        ({"html": "{{" * 262_145}, "html: it has 524,290 characters, 524,288 is the most"),
-        ({"text": "x" * 524_289}, "text: it has 524,289 characters, 524,288 is the most"),
-        (WHATSAPP | {"body": "x" * 4097}, "body: it has 4,097 characters, 4,096 is the most"),
-        ({"variables": tuple(f"v{i}" for i in range(101))}, "variables: there are 101, 100 is the most"),
+        ({"subject": "x" * 1001}, "subject: it has 1,001 characters, the maximum is 1,000"),
+        ({"html": "{{" * 262_145}, "html: it has 524,290 characters, the maximum is 524,288"),
+        ({"text": "x" * 524_289}, "text: it has 524,289 characters, the maximum is 524,288"),
+        (WHATSAPP | {"body": "x" * 4097}, "body: it has 4,097 characters, the maximum is 4,096"),
+        ({"variables": tuple(f"v{i}" for i in range(101))}, "variables: there are 101, the maximum is 100"),
         ({"variables": (".".join("x" * 50 for _ in range(4)),)}, "variables: a name has at most 200 characters"),
-        ({"examples": {f"v{i}": "" for i in range(101)}}, "examples: there are 101, 100 is the most"),
+        ({"examples": {f"v{i}": "" for i in range(101)}}, "examples: there are 101, the maximum is 100"),
         ({"examples": {"a": "x" * 4097}}, "examples: a value has at most 4,096 characters"),
         ({"examples": {"x" * 201: ""}}, "its name 200"),
-        ({"price": -1}, "price: it cannot be negative"),
-        ({"prices": {"GB": -1}}, "prices.GB: it cannot be negative"),
-        ({"prices": {"gb": 1}}, "prices.gb: write the country as an ISO code"),
+        ({"price": -1}, "price: it can't be negative"),
+        ({"prices": {"GB": -1}}, "prices.GB: it can't be negative"),
+        ({"prices": {"gb": 1}}, "prices.gb: use an ISO country code"),
     ],
 )
-def test_bad_template(fields: dict[str, Any], problem: str) -> None:
+def test_invalid_template_has_one_problem(fields: dict[str, Any], problem: str) -> None:
     problems = check_template(email(**fields))
     assert len(problems) == 1
     assert problem in str(problems[0])
@@ -535,7 +537,7 @@ TEAM = Team(
 )
 
 
-def test_find_template() -> None:
+def test_find_template_returns_the_team_template() -> None:
     assert find_template(TEAM, "tpl_sms", "sms").id == "tpl_sms"
 
 
@@ -551,10 +553,12 @@ def test_find_template() -> None:
         ("tpl_sms", "whatsapp", WrongTemplateChannel),
     ],
 )
-def test_template_refused(template_id: str, channel: Channel, refusal: type[Refusal]) -> None:
-    with pytest.raises(refusal) as refused:
+def test_find_template_of_wrong_id_or_channel_is_refused(
+    template_id: str, channel: Channel, refusal: type[Refusal]
+) -> None:
+    with pytest.raises(refusal) as error:
         find_template(TEAM, template_id, channel)
-    assert refused.value.param == "template_id"
+    assert error.value.param == "template_id"
 
 
 # -- limits (contract 4) -----------------------------------------------------------------------------------
@@ -575,7 +579,7 @@ V = "{{customer.v}}"
         ({"text": "", "body": V}, "a", BODY_OCTETS_MAX),
     ],
 )
-def test_what_is_rendered_is_limited_in_octets(parts: dict[str, str], value: str, size: int) -> None:
+def test_rendered_part_above_the_octet_limit_is_refused(parts: dict[str, str], value: str, size: int) -> None:
     assert render(email(**parts), Values({"v": value * size}), {})
     with pytest.raises(BodyTooLong):
         render(email(**parts), Values({"v": value * (size + 3)}), {})
@@ -594,11 +598,11 @@ def test_nothing_is_joined_before_its_length_is_known(part: dict[str, str]) -> N
 
 def test_variables_are_limited_as_compact_json() -> None:
     size = VARIABLES_OCTETS_MAX - len('{"a":""}')
-    check_size_of_variables({"a": "x" * size})
-    check_size_of_variables({"a": "é" * (size // 2)})
-    with pytest.raises(BodyTooLong) as refused:
-        check_size_of_variables({"a": "x" * (size + 1)})
-    assert refused.value.param == "variables"
+    check_variables_size({"a": "x" * size})
+    check_variables_size({"a": "é" * (size // 2)})
+    with pytest.raises(BodyTooLong) as error:
+        check_variables_size({"a": "x" * (size + 1)})
+    assert error.value.param == "variables"
 
 
 def test_long_names_of_groups_are_not_repeated_for_each_variable() -> None:

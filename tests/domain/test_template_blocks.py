@@ -19,30 +19,30 @@ from heliograph.domain.refusals import (
     Refusal,
     UnknownVariable,
 )
-from heliograph.domain.setup.records import Layout, LocaleParts, Shape, Template
+from heliograph.domain.setup.records import Layout, LocaleParts, Template, VariableType
 from heliograph.templates.policy.bounds import bounds_of
 from heliograph.templates.policy.check import check_layout, check_template
-from heliograph.templates.policy.formats import locale_of
-from heliograph.templates.policy.locales import in_locale, read_locale
+from heliograph.templates.policy.formats import cldr_locale
+from heliograph.templates.policy.locales import localize, read_locale
 from heliograph.templates.policy.render import render
-from heliograph.templates.policy.values import check_variables, only_declared, read_variables
+from heliograph.templates.policy.values import check_variables, keep_declared, read_variables
 from tests.proof.size import drawn
 
-ITEMS = Shape(list=("title", "price"), max=3)
+ITEMS = VariableType(list=("title", "price"), max=3)
 LINES = [{"title": "Tea", "price": 2}, {"title": "<Milk>", "price": "0.5"}]
 BRAND = {"name": "Acme"}
 
 
 def email(**fields: Any) -> Template:
-    known = {"id": "tpl_1", "team": "team_1", "channel": "email", "name": "T", "subject": "S", "text": "x"}
+    existing = {"id": "tpl_1", "team": "team_1", "channel": "email", "name": "T", "subject": "S", "text": "x"}
     declared = {"variables": ("items", "x", "when"), "shapes": {"items": ITEMS}, "optional": ("items", "x", "when")}
-    return Template(**known | declared | fields)
+    return Template(**existing | declared | fields)
 
 
-def shown(part: str, source: str, given: dict[str, Any], **fields: Any) -> str:
+def rendered_part(part: str, source: str, variables: dict[str, Any], **fields: Any) -> str:
     template = email(**{part: source} | fields)
     assert check_template(template) == []
-    values = read_variables(given)
+    values = read_variables(variables)
     check_variables(template, values)
     text = getattr(render(template, values, BRAND), part)
     assert isinstance(text, str)
@@ -72,18 +72,18 @@ EITHER = "{{#if customer.x}}yes{{else}}no{{/if}}"
         ("{{#if customer.x}}only{{/if}}", {}, ""),
     ],
 )
-def test_blocks(source: str, given: dict[str, Any], text: str | None) -> None:
+def test_template_blocks_render_the_expected_text(source: str, given: dict[str, Any], text: str | None) -> None:
     if text is None:
         assert check_template(email(text=source))[0].code == "unclosed_block"
     else:
-        assert shown("text", source, given) == text
+        assert rendered_part("text", source, given) == text
 
 
 def test_each_value_is_escaped_for_its_place() -> None:
     source = (
         '<ul>{{#each customer.items}}<li><a href="https://a.test/?q={{item.title}}">{{item.title}}</a>{{/each}}</ul>'
     )
-    assert shown("html", source, {"items": LINES[1:]}) == (
+    assert rendered_part("html", source, {"items": LINES[1:]}) == (
         '<ul><li><a href="https://a.test/?q=%3CMilk%3E">&lt;Milk&gt;</a></ul>'
     )
 
@@ -121,7 +121,7 @@ def test_each_value_is_escaped_for_its_place() -> None:
         ("text", "{{content}}", "misplaced_placeholder", 1),
     ],
 )
-def test_what_is_refused_at_save(part: str, source: str, code: str, line: int | None) -> None:
+def test_template_block_error_is_reported_at_save(part: str, source: str, code: str, line: int | None) -> None:
     problem = next(problem for problem in check_template(email(**{part: source})) if problem.code == code)
     assert (problem.level, problem.part, problem.line) == ("error", part, line)
 
@@ -136,7 +136,7 @@ def test_what_is_refused_at_save(part: str, source: str, code: str, line: int | 
         ("{{#if customer.x}}<p {{/if}}>", ["unclosed_block", "misplaced_block"]),
     ],
 )
-def test_a_block_inside_a_tag_is_told_once(html: str, codes: list[str]) -> None:
+def test_block_inside_a_tag_is_reported_once(html: str, codes: list[str]) -> None:
     assert [problem.code for problem in check_template(email(html=html))] == codes
 
 
@@ -147,7 +147,7 @@ def test_a_whatsapp_template_has_no_blocks() -> None:
     assert [problem.code for problem in check_template(template)] == ["misplaced_block"]
 
 
-STRICT = email(variables=("items", "x"), optional=(), shapes={"items": ITEMS, "x": Shape(max_length=3)})
+STRICT = email(variables=("items", "x"), optional=(), shapes={"items": ITEMS, "x": VariableType(max_length=3)})
 
 
 @pytest.mark.parametrize(
@@ -162,13 +162,13 @@ STRICT = email(variables=("items", "x"), optional=(), shapes={"items": ITEMS, "x
     ],
 )
 def test_lists_in_the_order_of_checks(given: dict[str, Any], refusal: type[Refusal], names: list[str]) -> None:
-    with pytest.raises(refusal) as refused:
+    with pytest.raises(refusal) as error:
         check_variables(STRICT, read_variables(given))
-    assert refused.value.details == {"variables": names}
+    assert error.value.details == {"variables": names}
 
 
 def test_a_list_that_says_no_more_takes_fifty() -> None:
-    plain = email(variables=("items",), optional=(), shapes={"items": Shape(list=("title",))})
+    plain = email(variables=("items",), optional=(), shapes={"items": VariableType(list=("title",))})
     items = [{"title": "a"}] * 51
     check_variables(plain, read_variables({"items": items[:50]}))
     with pytest.raises(ListTooLong):
@@ -192,13 +192,13 @@ LINE = {"title": "a", "price": 1}
     ],
 )
 def test_another_type_is_an_invalid_request(given: dict[str, Any]) -> None:
-    with pytest.raises(InvalidRequest) as refused:
+    with pytest.raises(InvalidRequest) as error:
         check_variables(STRICT, read_variables({"x": "a"} | given))
-    assert (refused.value.param or "").startswith("variables.")
+    assert (error.value.param or "").startswith("variables.")
 
 
 def test_a_field_whose_name_has_a_dot_is_given_as_an_object() -> None:
-    grouped = email(variables=("items",), optional=(), shapes={"items": Shape(list=("a", "a.b"))})
+    grouped = email(variables=("items",), optional=(), shapes={"items": VariableType(list=("a", "a.b"))})
     check_variables(grouped, read_variables({"items": [{"a": "1", "a.b": "2"}]}))
     with pytest.raises(MissingVariable):
         check_variables(grouped, read_variables({"items": [{"a": {"b": "2"}}]}))
@@ -230,8 +230,8 @@ AT = "2026-11-17T23:30:00Z"
         ("de", "{{customer.x|datetime:long}}", AT, "18. November 2026, 00:30:00 MEZ"),
     ],
 )
-def test_formats(locale: str, source: str, value: Any, text: str) -> None:
-    assert shown("text", source, {"x": value}, locale=locale, timezone="Europe/Vienna") == text
+def test_template_format_renders_by_locale(locale: str, source: str, value: Any, text: str) -> None:
+    assert rendered_part("text", source, {"x": value}, locale=locale, timezone="Europe/Vienna") == text
 
 
 @settings(max_examples=drawn(500))
@@ -243,13 +243,13 @@ def test_formats(locale: str, source: str, value: Any, text: str) -> None:
 def test_a_number_is_what_babel_itself_writes(locale: str, wanted: str, number: Decimal) -> None:
     kind, _, currency = wanted.partition(":")
     write: Any = {"number": format_decimal, "percent": format_percent}.get(kind, format_currency)
-    expected = write(number, *[currency] * bool(currency), locale=locale_of(locale))
-    assert shown("text", f"{{{{customer.x|{wanted}}}}}", {"x": f"{number:f}"}, locale=locale) == expected
+    expected = write(number, *[currency] * bool(currency), locale=cldr_locale(locale))
+    assert rendered_part("text", f"{{{{customer.x|{wanted}}}}}", {"x": f"{number:f}"}, locale=locale) == expected
 
 
 def test_an_sms_has_plain_spaces() -> None:
     fields = {"channel": "sms", "subject": None, "text": None, "locale": "de"}
-    assert shown("body", "{{customer.x|money:EUR}}", {"x": 1}, **fields) == "1,00 €"
+    assert rendered_part("body", "{{customer.x|money:EUR}}", {"x": 1}, **fields) == "1,00 €"
 
 
 @pytest.mark.parametrize(
@@ -260,18 +260,18 @@ def test_an_sms_has_plain_spaces() -> None:
         ("{{customer.x|time}}", "2026-11-17"),
     ],
 )
-def test_what_cannot_be_formatted(source: str, value: Any) -> None:
-    with pytest.raises(InvalidVariable) as refused:
+def test_template_value_that_cannot_be_formatted_is_invalid(source: str, value: Any) -> None:
+    with pytest.raises(InvalidVariable) as error:
         check_variables(email(text=source), read_variables({"x": value}))
-    assert refused.value.details == {"variables": ["x"]}
+    assert error.value.details == {"variables": ["x"]}
 
 
-def test_items_are_formatted_too() -> None:
+def test_template_list_items_are_formatted() -> None:
     source = "{{#each customer.items}}{{item.price|money:USD}} {{/each}}"
-    assert shown("text", source, {"items": LINES}) == "$2.00 $0.50 "
-    with pytest.raises(InvalidVariable) as refused:
+    assert rendered_part("text", source, {"items": LINES}) == "$2.00 $0.50 "
+    with pytest.raises(InvalidVariable) as error:
         check_variables(email(text=source), read_variables({"items": [LINES[0], {"title": "", "price": "free"}]}))
-    assert refused.value.details == {"variables": ["items[1].price"]}
+    assert error.value.details == {"variables": ["items[1].price"]}
 
 
 # -- layouts and languages ---------------------------------------------------------------------------------
@@ -321,7 +321,7 @@ def test_a_layout_is_read_in_the_direction_of_its_language(locale: str, html: st
         ({"html": "<p title='{{content}}'>"}, "misplaced_placeholder", 1),
     ],
 )
-def test_what_is_refused_in_a_layout(parts: dict[str, str], code: str, line: int | None) -> None:
+def test_layout_with_an_error_is_refused(parts: dict[str, str], code: str, line: int | None) -> None:
     assert (code, line) in [(problem.code, problem.line) for problem in check_layout(layout(**parts))]
 
 
@@ -346,9 +346,9 @@ MANY = email(subject="Hello", text="Hello {{customer.x}}", locales={"de": GERMAN
         (None, "en", "Hello"),
     ],
 )
-def test_the_nearest_language(asked: str | None, used: str, subject: str) -> None:
-    found = in_locale(MANY, read_locale(asked))
-    assert (found.locale, found.subject) == (used, subject)
+def test_template_locale_falls_back_to_the_nearest_language(asked: str | None, used: str, subject: str) -> None:
+    result = localize(MANY, read_locale(asked))
+    assert (result.locale, result.subject) == (used, subject)
 
 
 def test_tags_are_written_as_bcp_47_writes_them() -> None:
@@ -368,9 +368,9 @@ def test_tags_are_written_as_bcp_47_writes_them() -> None:
         "i-nobody",
         "-x-a",
     ):
-        with pytest.raises(InvalidRequest) as refused:
+        with pytest.raises(InvalidRequest) as error:
             read_locale(tag)
-        assert refused.value.param == "locale"
+        assert error.value.param == "locale"
 
 
 @pytest.mark.parametrize("tag", ["de-x-foo", "de-u-co-phonebk", "zh-cmn-Hans", "i-klingon", "x-whatever"])
@@ -387,7 +387,7 @@ def test_texts_are_kept_by_language_script_region_and_variants(tag: str) -> None
         ({"subject": "Hallo", "text": "{{customer.x}} {{customer.y}}"}, "unknown_variable", "customer.y"),
     ],
 )
-def test_a_language_is_whole(parts: dict[str, str], code: str, told: str) -> None:
+def test_template_language_with_missing_parts_is_reported(parts: dict[str, str], code: str, told: str) -> None:
     template = email(text="Hello {{customer.x}}", locales={"de": LocaleParts(**parts)})
     (problem,) = check_template(template)
     assert (problem.code, problem.locale) == (code, "de")
@@ -397,7 +397,7 @@ def test_a_language_is_whole(parts: dict[str, str], code: str, told: str) -> Non
 # -- a slow reference --------------------------------------------------------------------------------------
 
 
-def reference(source: str, given: dict[str, Any], item: dict[str, Any] | None = None) -> str:
+def reference(source: str, variables: dict[str, Any], item: dict[str, Any] | None = None) -> str:
     """By searching the source again for every block; values are put in last, through marks that nobody can write."""
     marks: dict[str, str] = {}
 
@@ -406,35 +406,35 @@ def reference(source: str, given: dict[str, Any], item: dict[str, Any] | None = 
         return f"\0{len(marks) - 1}\0"
 
     def fill(text: str, item: dict[str, Any] | None) -> str:
-        def value(found: re.Match[str]) -> str:
-            return mark(markup.escape(str((given if found[1] == "customer" else item or {}).get(found[2], ""))))
+        def value(match: re.Match[str]) -> str:
+            return mark(markup.escape(str((variables if match[1] == "customer" else item or {}).get(match[2], ""))))
 
         return re.sub(r"\{\{(customer|item)\.(\w+)\}\}", value, text)
 
     def outer(text: str, item: dict[str, Any] | None) -> str:
-        at, done = 0, ""
-        for found in re.finditer(r"\{\{#(each|if) (customer|item)\.(\w+)\}\}", text):
-            if found.start() < at:
+        at, output = 0, ""
+        for opening in re.finditer(r"\{\{#(each|if) (customer|item)\.(\w+)\}\}", text):
+            if opening.start() < at:
                 continue
             depth, end, turn = 0, 0, None
-            for tag in re.finditer(r"\{\{(#each|#if|else|/each|/if)[^}]*\}\}", text[found.start() :]):
+            for tag in re.finditer(r"\{\{(#each|#if|else|/each|/if)[^}]*\}\}", text[opening.start() :]):
                 depth += tag[1].startswith("#") - tag[1].startswith("/")
                 if tag[1] == "else" and depth == 1:
-                    turn = found.start() + tag.start()
+                    turn = opening.start() + tag.start()
                 if not depth:
-                    end = found.start() + tag.start()
-                    after = found.start() + tag.end()
+                    end = opening.start() + tag.start()
+                    after = opening.start() + tag.end()
                     break
-            inner = text[found.end() : turn if turn is not None else end]
+            inner = text[opening.end() : turn if turn is not None else end]
             otherwise = text[turn + len("{{else}}") : end] if turn is not None else ""
-            done += fill(text[at : found.start()], item)
+            output += fill(text[at : opening.start()], item)
             at = after
-            value = (given if found[2] == "customer" else item or {}).get(found[3])
-            if found[1] == "each":
-                done += "".join(outer(inner, one) for one in value or []) if value else outer(otherwise, None)
+            value = (variables if opening[2] == "customer" else item or {}).get(opening[3])
+            if opening[1] == "each":
+                output += "".join(outer(inner, entry) for entry in value or []) if value else outer(otherwise, None)
             else:
-                done += outer(inner if value not in (None, "", False, []) else otherwise, item)
-        return done + fill(text[at:], item)
+                output += outer(inner if value not in (None, "", False, []) else otherwise, item)
+        return output + fill(text[at:], item)
 
     text = outer(source, item)
     for name, value in marks.items():
@@ -504,5 +504,5 @@ def _spelled(value: Any) -> Any:
         ({"items": "x", "x": ["a"]}, {"items": "x", "x": ["a"]}),
     ],
 )
-def test_other_services_callers_may_give_more_fields(given: dict[str, Any], kept: dict[str, Any]) -> None:
-    assert only_declared(email(), given) == kept
+def test_requests_in_foreign_formats_may_have_extra_variables(given: dict[str, Any], kept: dict[str, Any]) -> None:
+    assert keep_declared(email(), given) == kept

@@ -7,17 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heliograph.domain.setup.records import Layout, LocaleParts, Segmenting, Shape, Template
+from heliograph.domain.setup.records import Layout, LocaleParts, Segmenting, Template, VariableType
 from heliograph.templates.policy.bounds import Bounds, bounds_of
 from heliograph.templates.policy.check import check_template
-from tests.domain.template_samples import BRANDS, make_world, measured, some_values
+from tests.domain.template_samples import BRANDS, make_sample, measure, random_values
 from tests.proof.size import drawn
 
-TEN = Shape(max_length=10)
+TEN = VariableType(max_length=10)
 
 
 def template(**fields: Any) -> Template:
-    known = {
+    existing = {
         "id": "tpl_1",
         "team": "team_1",
         "channel": "email",
@@ -25,14 +25,14 @@ def template(**fields: Any) -> Template:
         "variables": ("x",),
         "shapes": {"x": TEN},
     }
-    return Template(**known | fields)
+    return Template(**existing | fields)
 
 
-def bounds(one: Template, layout: Layout | None = None, segmenting: Segmenting = "spec") -> Bounds:
-    assert not check_template(one)
-    found = bounds_of(one, BRANDS, layout, segmenting)
-    assert found
-    return found
+def bounds(item: Template, layout: Layout | None = None, segmenting: Segmenting = "spec") -> Bounds:
+    assert not check_template(item)
+    result = bounds_of(item, BRANDS, layout, segmenting)
+    assert result
+    return result
 
 
 @pytest.mark.parametrize(
@@ -55,14 +55,23 @@ def bounds(one: Template, layout: Layout | None = None, segmenting: Segmenting =
         ({"html": '<a href="mailto:?to=a@a.test{{customer.x}}">'}, 30),
         ({"html": '<a href="mailto:?to=a@{{customer.x}}.a.test">'}, 31 + 10),
         ({"html": '<a href="mailto:?{{customer.x}}">'}, 19 + 120),
-        ({"html": '<a href="mailto:a@a.test{{customer.x|datetime}}">', "shapes": {"x": Shape(max_length=20)}}, 26),
+        (
+            {"html": '<a href="mailto:a@a.test{{customer.x|datetime}}">', "shapes": {"x": VariableType(max_length=20)}},
+            26,
+        ),
         ({"html": '<a href="{{customer.x|date}}">'}, 11 + 1),  # it becomes #
         ({"text": "{{#if customer.x}}yes{{else}}certainly not, no{{/if}}{{customer.x}}"}, 43),
         ({"text": "{{#if customer.x}}ab{{else}}c{{/if}}{{#if customer.x}}d{{else}}ef{{/if}}"}, 3),
         ({"text": "{{customer.x|number}}"}, 20),  # -900,000,000,000,000 of -9e14
         ({"text": "{{customer.x|date:long}}"}, 18),  # September 20, 2026
-        ({"text": "{{customer.x|money:JPY}}", "shapes": {"x": Shape(max_length=17)}}, 23),  # ¥1,000,000,000,000,000
-        ({"html": '<a href="https://a.test/{{customer.x|datetime}}">', "shapes": {"x": Shape(max_length=20)}}, 26 + 39),
+        (
+            {"text": "{{customer.x|money:JPY}}", "shapes": {"x": VariableType(max_length=17)}},
+            23,
+        ),  # ¥1,000,000,000,000,000
+        (
+            {"html": '<a href="https://a.test/{{customer.x|datetime}}">', "shapes": {"x": VariableType(max_length=20)}},
+            26 + 39,
+        ),
         ({"html": '{{#if customer.x}}{{else}}<a href="{{customer.x}}">{{/if}}'}, 12),  # not as long as it may be
         ({"text": "{{brand.name}}{{brand.domain}}"}, len("Acme & Söhne") + 1 + len("acme.test")),  # of one brand
         ({"text": "{{customer.x|time}}"}, 0),  # ten characters are no time
@@ -70,7 +79,7 @@ def bounds(one: Template, layout: Layout | None = None, segmenting: Segmenting =
         ({"text": "a", "locales": {"de": LocaleParts(subject="s", text="{{customer.x}}a")}}, 41),
     ],
 )
-def test_octets(fields: dict[str, Any], most: int) -> None:
+def test_template_octet_bound_is_exact(fields: dict[str, Any], most: int) -> None:
     assert bounds(template(subject="s", **fields)).octets == 1 + most
 
 
@@ -89,34 +98,34 @@ def test_octets(fields: dict[str, Any], most: int) -> None:
         ("а" * 140, "udh", 3),
     ],
 )
-def test_segments_and_price(body: str, segmenting: Segmenting, segments: int) -> None:
-    one = template(channel="sms", body=body, price=1000, prices={"GB": 45000, "US": 7000})
-    found = bounds(one, segmenting=segmenting)
-    assert (found.segments, found.price) == (segments, segments * 45000)
+def test_template_segment_and_price_bounds_are_exact(body: str, segmenting: Segmenting, segments: int) -> None:
+    item = template(channel="sms", body=body, price=1000, prices={"GB": 45000, "US": 7000})
+    result = bounds(item, segmenting=segmenting)
+    assert (result.segments, result.price) == (segments, segments * 45000)
 
 
-def test_a_layout_is_around_it() -> None:
+def test_template_bound_includes_the_layout() -> None:
     layout = Layout(id="lay_1", team="team_1", name="L", text="[{{content}}]")
     assert bounds(template(subject="s", text="abc"), layout).octets == 6
 
 
-def test_without_a_length_there_is_no_bound() -> None:
+def test_template_without_lengths_has_no_bound() -> None:
     assert bounds_of(template(text="a", shapes={}), BRANDS, None, "spec") is None
     assert bounds_of(template(text="a", variables=(), shapes={}), BRANDS, None, "spec") is not None
 
 
-def test_lists_and_lengths_together() -> None:
-    items = Shape(list=("a", "b"), max=3, max_length=2)
+def test_template_bound_combines_list_and_length_limits() -> None:
+    items = VariableType(list=("a", "b"), max=3, max_length=2)
     text = "{{#each customer.x}}{{item.a}}{{#if item.b}}+{{else}}none{{/if}}{{else}}nothing at all here{{/each}}"
     assert bounds(template(subject="s", text=text, shapes={"x": items})).octets == 1 + 3 * (8 + 4)
 
 
 @settings(max_examples=drawn(200))
 @given(st.integers(0, 2**32))
-def test_no_render_is_above_its_bound(seed: int) -> None:
+def test_template_render_never_exceeds_its_bound(seed: int) -> None:
     random = Random(seed)
-    world = make_world(random)
-    found = bounds(world.template, world.layout, world.segmenting)
-    for allowed in (some_values(world, random) for _ in range(20)):
-        if (done := measured(world, allowed)) is not None:
-            assert done[0] <= found.octets and done[1] <= (found.segments or 0)
+    world = make_sample(random)
+    limits = bounds(world.template, world.layout, world.segmenting)
+    for allowed in (random_values(world, random) for _ in range(20)):
+        if (result := measure(world, allowed)) is not None:
+            assert result[0] <= limits.octets and result[1] <= (limits.segments or 0)

@@ -9,18 +9,18 @@ from msgspec.structs import replace
 
 from heliograph.domain.refusals import InvalidRequest
 from heliograph.domain.setup.records import Platform, TeamRecord, Template
-from heliograph.domain.setup.snapshot import PLATFORM_ID, Row, Setup, to_row, updated
+from heliograph.domain.setup.snapshot import PLATFORM_ID, Row, Setup, apply_rows, to_row
 from heliograph.templates.policy import template_approvals as approvals
 from heliograph.templates.policy.check import find_template
 from heliograph.templates.policy.template_edit import (
-    DRAFT,
+    DRAFT_VERSION,
     LINES_MAX,
-    _compared,
-    differences,
-    offered,
-    read_template,
+    _compare_lines,
+    apply_and_check,
+    compare,
+    sandbox_with_draft,
     save_rows,
-    trial,
+    with_suggested_prices,
 )
 
 SMS = Template(id="tpl_a", team="team_a", channel="sms", name="A", body="one", price=45, prices={"GB": 35})
@@ -31,54 +31,57 @@ def setup_with(*templates: Template, need: bool = False) -> Setup:
     rows = [
         to_row("platform", PLATFORM_ID, Platform(templates_need_approval=need), None),
         to_row("team", "team_a", TeamRecord(ref=1, id="team_a", name="A"), "team_a"),
-        *(to_row("template", one.id, one, one.team) for one in templates),
+        *(to_row("template", item.id, item, item.team) for item in templates),
     ]
-    return updated(Setup(), rows, 1)
+    return apply_rows(Setup(), rows, 1)
 
 
-def after(setup: Setup, rows: list[Row]) -> Setup:
-    return updated(setup, rows, setup.version + 1)
+def apply(setup: Setup, rows: list[Row]) -> Setup:
+    return apply_rows(setup, rows, setup.version + 1)
 
 
-def saved(setup: Setup, new: Template, operator: bool = False) -> Setup:
-    return after(setup, save_rows(setup, new, operator=operator, by="usr_a", at=7))
+def save(setup: Setup, new: Template, operator: bool = False) -> Setup:
+    return apply(setup, save_rows(setup, new, by_operator=operator, author="usr_a", saved_at=7))
 
 
 def test_without_approval_a_change_is_the_next_version() -> None:
-    done = saved(setup_with(SMS), replace(SMS, body="other", price=0, prices={}))
-    assert done.teams["team_a"].templates == {"tpl_a": replace(SMS, body="other", version=2)}
-    assert approvals.list_pending(done) == []
-    assert save_rows(done, done.teams["team_a"].templates["tpl_a"], operator=False, by="usr_a", at=7) == []
+    result = save(setup_with(SMS), replace(SMS, body="other", price=0, prices={}))
+    assert result.teams["team_a"].templates == {"tpl_a": replace(SMS, body="other", version=2)}
+    assert approvals.list_pending(result) == []
+    assert (
+        save_rows(result, result.teams["team_a"].templates["tpl_a"], by_operator=False, author="usr_a", saved_at=7)
+        == []
+    )
 
 
 def test_with_approval_the_old_version_stays_in_use() -> None:
-    done = saved(setup_with(SMS, need=True), replace(SMS, body="other"))
-    assert done.teams["team_a"].templates == {"tpl_a": SMS}
-    (draft,) = approvals.list_pending(done)
-    assert (draft.template.body, draft.template.version, draft.current, draft.by) == ("other", 2, SMS, "usr_a")
-    approved = after(done, approvals.approve(done, "tpl_a", draft.mark))
+    result = save(setup_with(SMS, need=True), replace(SMS, body="other"))
+    assert result.teams["team_a"].templates == {"tpl_a": SMS}
+    (draft,) = approvals.list_pending(result)
+    assert (draft.template.body, draft.template.version, draft.current, draft.author) == ("other", 2, SMS, "usr_a")
+    approved = apply(result, approvals.approve_rows(result, "tpl_a", draft.revision))
     assert approved.teams["team_a"].templates["tpl_a"] == replace(SMS, body="other", version=2)
     assert approvals.find_draft(approved, "tpl_a") is None
 
 
 def test_only_what_was_seen_is_approved() -> None:
-    seen = saved(setup_with(SMS, need=True), replace(SMS, body="other"))
-    changed = saved(seen, replace(SMS, body="worse"))
-    (draft,) = approvals.list_pending(seen)
+    observed = save(setup_with(SMS, need=True), replace(SMS, body="other"))
+    changed = save(observed, replace(SMS, body="worse"))
+    (draft,) = approvals.list_pending(observed)
     with pytest.raises(InvalidRequest):
-        approvals.approve(changed, "tpl_a", draft.mark)
+        approvals.approve_rows(changed, "tpl_a", draft.revision)
 
 
 def test_a_refused_draft_waits_for_its_team_until_it_is_saved_again() -> None:
-    done = saved(setup_with(SMS, need=True), replace(SMS, body="other"))
-    (draft,) = approvals.list_pending(done)
-    refused = after(done, approvals.refuse(done, "tpl_a", draft.mark, "too long"))
-    assert approvals.list_pending(refused) == []
-    kept = approvals.find_draft(refused, "tpl_a")
-    assert kept
-    assert kept.template.refused_reason == "too long"
-    assert [one.template.body for one in approvals.list_pending(saved(refused, kept.template))] == ["other"]
-    dropped = after(refused, approvals.discard(refused, "tpl_a"))
+    result = save(setup_with(SMS, need=True), replace(SMS, body="other"))
+    (draft,) = approvals.list_pending(result)
+    error = apply(result, approvals.refuse_rows(result, "tpl_a", draft.revision, "too long"))
+    assert approvals.list_pending(error) == []
+    remaining = approvals.find_draft(error, "tpl_a")
+    assert remaining
+    assert remaining.template.refused_reason == "too long"
+    assert [item.template.body for item in approvals.list_pending(save(error, remaining.template))] == ["other"]
+    dropped = apply(error, approvals.discard_rows(error, "tpl_a"))
     assert approvals.find_draft(dropped, "tpl_a") is None
     assert dropped.teams["team_a"].templates == {"tpl_a": SMS}
 
@@ -97,13 +100,13 @@ def test_a_refused_draft_waits_for_its_team_until_it_is_saved_again() -> None:
     ],
 )
 def test_a_team_does_not_set_its_prices(others: list[Template], new: Template, status: str, price: int) -> None:
-    made = saved(setup_with(*others), new).teams["team_a"].templates["tpl_b"]
-    assert (made.status, made.price) == (status, price)
+    created = save(setup_with(*others), new).teams["team_a"].templates["tpl_b"]
+    assert (created.status, created.price) == (status, price)
 
 
 def test_an_operator_sets_prices_and_approves_by_saving() -> None:
-    done = saved(setup_with(replace(NEW, status="draft"), need=True), replace(NEW, price=5), operator=True)
-    assert done.teams["team_a"].templates["tpl_b"] == replace(NEW, price=5)
+    result = save(setup_with(replace(NEW, status="draft"), need=True), replace(NEW, price=5), operator=True)
+    assert result.teams["team_a"].templates["tpl_b"] == replace(NEW, price=5)
 
 
 @pytest.mark.parametrize(
@@ -125,26 +128,28 @@ def test_a_phone_template_needs_a_price_or_the_word_free(
     draft = replace(NEW, channel=channel, category="UTILITY", status="draft")
     setup = setup_with(draft)
     ways: tuple[Callable[[], Any], ...] = (
-        lambda: approvals.approve(setup, "tpl_b", approvals.mark_of(draft), price=price, prices=prices, free=free),
+        lambda: approvals.approve_rows(
+            setup, "tpl_b", approvals.revision_of(draft), price=price, prices=prices, free=free
+        ),
         lambda: save_rows(
-            setup, replace(draft, price=price, prices=prices), operator=True, by="usr_a", at=7, free=free
+            setup, replace(draft, price=price, prices=prices), by_operator=True, author="usr_a", saved_at=7, free=free
         ),
     )
     for do in ways:
         if is_approved:
-            made = after(setup, do()).teams["team_a"].templates["tpl_b"]
-            assert (made.status, made.price, made.prices) == ("approved", price, prices)
+            created = apply(setup, do()).teams["team_a"].templates["tpl_b"]
+            assert (created.status, created.price, created.prices) == ("approved", price, prices)
         else:
-            with pytest.raises(InvalidRequest) as refused:
+            with pytest.raises(InvalidRequest) as error:
                 do()
-            assert refused.value.param == "price"
+            assert error.value.param == "price"
 
 
-def test_what_is_free_already_need_not_be_said_to_be_so_again() -> None:
+def test_free_template_edit_stays_free_without_confirmation() -> None:
     free = replace(SMS, price=0, prices={})
     for operator in (True, False):
-        done = saved(setup_with(free), replace(free, body="other"), operator=operator)
-        assert done.teams["team_a"].templates["tpl_a"] == replace(free, body="other", version=2)
+        result = save(setup_with(free), replace(free, body="other"), operator=operator)
+        assert result.teams["team_a"].templates["tpl_a"] == replace(free, body="other", version=2)
 
 
 LIST: Any = {"sms": {"USD": {"*": 50, "GB": 35}, "EUR": {"*": 1}}}
@@ -164,9 +169,9 @@ LIST: Any = {"sms": {"USD": {"*": 50, "GB": 35}, "EUR": {"*": 1}}}
 )
 def test_the_prices_that_an_approval_begins_with(others: list[Template], prices: Any, expected: Any) -> None:
     setup = setup_with(*others)
-    setup = after(setup, [to_row("platform", PLATFORM_ID, Platform(prices=prices), None)])
-    shown = offered(setup, replace(NEW, price=next((t.price for t in others if t.id == NEW.id), 0)))
-    assert (shown.price, shown.prices) == expected
+    setup = apply(setup, [to_row("platform", PLATFORM_ID, Platform(prices=prices), None)])
+    displayed = with_suggested_prices(setup, replace(NEW, price=next((t.price for t in others if t.id == NEW.id), 0)))
+    assert (displayed.price, displayed.prices) == expected
 
 
 @pytest.mark.parametrize(
@@ -184,26 +189,28 @@ def test_the_prices_that_an_approval_begins_with(others: list[Template], prices:
         ({"language": "?"}, "language"),
     ],
 )
-def test_mistakes_have_a_field(given: dict[str, Any], field: str) -> None:
-    assert list(read_template(SMS, given)[1]) == [field]
+def test_template_edit_error_names_its_field(given: dict[str, Any], field: str) -> None:
+    assert list(apply_and_check(SMS, given)[1]) == [field]
 
 
 def test_a_draft_is_tried_in_a_sandbox() -> None:
     mail = Template(id="tpl_m", team="team_a", channel="email", name="M", subject="Hi", text="old", price=7)
-    setup = saved(setup_with(mail, SMS, need=True), replace(mail, text="new"))
+    setup = save(setup_with(mail, SMS, need=True), replace(mail, text="new"))
     draft = approvals.find_draft(setup, "tpl_m")
     assert draft
-    tried = trial(replace(draft, team=replace(draft.team, record=replace(draft.team.record, mode="live"))))
-    new = find_template(tried, "tpl_m", "email")
-    assert (new.subject, new.text, new.version) == ("[Test] Hi", "new", DRAFT)
-    assert (tried.sandbox, tried.templates["tpl_a"]) == (True, SMS)
+    result = sandbox_with_draft(
+        replace(draft, team=replace(draft.team, record=replace(draft.team.record, mode="live")))
+    )
+    new = find_template(result, "tpl_m", "email")
+    assert (new.subject, new.text, new.version) == ("[Test] Hi", "new", DRAFT_VERSION)
+    assert (result.sandbox, result.templates["tpl_a"]) == (True, SMS)
     assert setup.teams["team_a"].templates["tpl_m"] == mail, "what is in use stays as it is"
 
 
-def test_differences_by_line() -> None:
+def test_template_comparison_lists_differences_by_line() -> None:
     old = replace(SMS, body="same\nold")
-    found = differences(old, replace(old, body="same\nnew", price=50_000))
-    assert [(one.field, one.lines) for one in found] == [
+    result = compare(old, replace(old, body="same\nnew", price=50_000))
+    assert [(item.field, item.lines) for item in result] == [
         ("body", [(" ", "same"), ("-", "old"), ("+", "new")]),
         ("price", [("-", "0.000045"), ("+", "0.0500")]),
     ]
@@ -223,16 +230,16 @@ def test_differences_by_line() -> None:
 )
 def test_a_comparison_shows_what_went_and_what_came(before: str, after: str, shown: str) -> None:
     old = replace(SMS, body="\n".join(before.split()))
-    found = differences(old, replace(old, body="\n".join(after.split())))
-    assert " ".join(sign + line for sign, line in found[0].lines) == shown
+    result = compare(old, replace(old, body="\n".join(after.split())))
+    assert " ".join(sign + line for sign, line in result[0].lines) == shown
 
 
 def test_a_comparison_can_be_undone_and_is_bounded() -> None:
     rolls = random.Random(7)
     for _ in range(200):
-        before, after = (rolls.choices("abcdef", k=rolls.randint(0, 12)) for _ in range(2))
-        lines = list(_compared(before, after))
-        assert [line for sign, line in lines if sign != "+"] == before
+        previous, after = (rolls.choices("abcdef", k=rolls.randint(0, 12)) for _ in range(2))
+        lines = list(_compare_lines(previous, after))
+        assert [line for sign, line in lines if sign != "+"] == previous
         assert [line for sign, line in lines if sign != "-"] == after
     old = replace(SMS, body="a\n" * 5000)
-    assert len(differences(old, replace(old, body="b\n" * 5000))[0].lines) == LINES_MAX + 1
+    assert len(compare(old, replace(old, body="b\n" * 5000))[0].lines) == LINES_MAX + 1

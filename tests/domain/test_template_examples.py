@@ -12,33 +12,34 @@ import msgspec
 import pytest
 
 from heliograph.domain.setup.records import Layout, Template
-from heliograph.domain.setup.setup_file import read_setup_file
+from heliograph.domain.setup.setup_file import parse_setup_file
 from heliograph.templates.policy.bounds import bounds_of
-from heliograph.templates.policy.locales import in_locale
+from heliograph.templates.policy.locales import localize
 from heliograph.templates.policy.render import Rendered, render
 from heliograph.templates.policy.setup_lint import lint_file
 from heliograph.templates.policy.values import check_bounds, check_types, check_variables, read_variables
-from heliograph.templates.policy.variable_types import with_shapes
+from heliograph.templates.policy.variable_types import to_record_fields
 
 FOLDER = Path(__file__).parents[2] / "examples" / "templates"
-FILE = read_setup_file((FOLDER / "shop.toml").read_text("utf-8"), {})
+FILE = parse_setup_file((FOLDER / "shop.toml").read_text("utf-8"), {})
 VARIABLES: dict[str, dict[str, Any]] = json.loads((FOLDER / "shop.json").read_text("utf-8"))
 TEAM = FILE.teams[0]
 BRAND = {"name": TEAM["name"], "domain": "lantern.test"}
 LAYOUT = msgspec.convert(TEAM["layouts"][0] | {"team": TEAM["id"]}, Layout)
 TEMPLATES = {
-    given["id"]: msgspec.convert(with_shapes(given | {"team": TEAM["id"]}), Template) for given in TEAM["templates"]
+    given["id"]: msgspec.convert(to_record_fields(given | {"team": TEAM["id"]}), Template)
+    for given in TEAM["templates"]
 }
 MAILS = Path(__file__).parent / "mails"
 LANGUAGES = ("en", "de", "fr", "ja", "ar")
 
 
-def written(id_: str, locale: str) -> Rendered:
-    return render(in_locale(TEMPLATES[id_], locale), read_variables(VARIABLES[id_]), BRAND, LAYOUT)
+def rendered(id_: str, locale: str) -> Rendered:
+    return render(localize(TEMPLATES[id_], locale), read_variables(VARIABLES[id_]), BRAND, LAYOUT)
 
 
 def as_sent(id_: str, locale: str) -> str:
-    mail = written(id_, locale)
+    mail = rendered(id_, locale)
     return f"Subject: {mail.subject}\n\n{mail.html}\n{mail.text}"
 
 
@@ -46,8 +47,8 @@ def golden(id_: str, locale: str) -> Path:
     return MAILS / f"{id_.removeprefix('tpl_shop_')}.{locale}.txt"
 
 
-def test_nothing_is_wrong_with_them() -> None:
-    assert {(one.template_id, one.code) for one in lint_file(FILE)} == {
+def test_example_templates_have_no_problems() -> None:
+    assert {(item.template_id, item.code) for item in lint_file(FILE)} == {
         ("lay_shop", "unsupported_feature")
     }  # dark mode
     assert set(VARIABLES) == set(TEMPLATES)
@@ -60,20 +61,20 @@ def test_the_example_is_allowed_and_its_bounds_are_known(id_: str) -> None:
         check(template, values)
     assert set(template.locales) | {template.locale} == set(LANGUAGES)
     bounds = bounds_of(template, [BRAND], LAYOUT, "spec")
-    assert bounds and len((written(id_, "en").html or "").encode()) <= bounds.octets
+    assert bounds and len((rendered(id_, "en").html or "").encode()) <= bounds.octets
 
 
 @pytest.mark.parametrize("locale", LANGUAGES)
 @pytest.mark.parametrize("id_", TEMPLATES)
-def test_every_language_is_whole(id_: str, locale: str) -> None:
-    mail = written(id_, locale)
+def test_example_templates_are_complete_in_every_language(id_: str, locale: str) -> None:
+    mail = rendered(id_, locale)
     for part in (mail.subject, mail.html, mail.text):
         assert part and "{{" not in part
     assert f'<div lang="{locale}"' in (mail.html or "")
     assert ('<html dir="rtl">' in (mail.html or "")) == ('dir="rtl" style' in (mail.html or "")) == (locale == "ar")
     assert as_sent(id_, locale) == golden(id_, locale).read_text("utf-8")
     if locale != "en":
-        assert mail.subject != written(id_, "en").subject
+        assert mail.subject != rendered(id_, "en").subject
 
 
 @pytest.mark.parametrize(
@@ -86,8 +87,8 @@ def test_every_language_is_whole(id_: str, locale: str) -> None:
         ("ar", "35.00", "17 نوفمبر 2026", "10"),
     ],
 )
-def test_the_receipt_by_language(locale: str, total: str, day: str, rate: str) -> None:
-    mail = written("tpl_shop_receipt", locale)
+def test_example_receipt_is_formatted_by_language(locale: str, total: str, day: str, rate: str) -> None:
+    mail = rendered("tpl_shop_receipt", locale)
     for part in (mail.html or "", mail.text or ""):
         assert total in part and day in part and rate in part
         assert part.count("The Difference Engine") == 1 and "Leave it with the neighbour." in part

@@ -1,6 +1,10 @@
 import pytest
 
-from heliograph.templates.policy.import_placeholders import foreign_placeholders, own_placeholders, spelled
+from heliograph.templates.policy.import_placeholders import (
+    from_foreign_placeholders,
+    original_spellings,
+    to_foreign_placeholders,
+)
 
 
 @pytest.mark.parametrize(
@@ -12,12 +16,12 @@ from heliograph.templates.policy.import_placeholders import foreign_placeholders
         ("{{#if name}}x{{/if}} {{1}} {name}", "{{#if name}}x{{/if}} {{1}} {name}"),
     ],
 )
-def test_placeholders(given: str, own: str) -> None:
-    assert own_placeholders(given) == own
+def test_foreign_placeholders_are_converted(given: str, own: str) -> None:
+    assert from_foreign_placeholders(given) == own
 
 
 @pytest.mark.parametrize(
     "given", ["Hi {{{FIRST_NAME}}} of {{brand.name}}", "{{{firstName}}} {{{LAST}}}", "{{{order_id}}}", "No {name}"]
 )
-def test_placeholders_come_back_as_they_were(given: str) -> None:
-    assert foreign_placeholders(own_placeholders(given), spelled([given], [])) == given
+def test_foreign_placeholders_round_trip(given: str) -> None:
+    assert to_foreign_placeholders(from_foreign_placeholders(given), original_spellings([given], [])) == given

@@ -2,7 +2,7 @@
 
 import pytest
 
-from heliograph.templates.policy.import_syntax import carry
+from heliograph.templates.policy.import_syntax import convert_template
 
 
 @pytest.mark.parametrize(
@@ -26,9 +26,9 @@ from heliograph.templates.policy.import_syntax import carry
         ('{{insert name "default=friend"}}', "{{customer.name}}"),
     ],
 )
-def test_what_is_carried_over(theirs: str, ours: str) -> None:
-    found = carry(theirs)
-    assert (found.text, found.left) == (ours, [])
+def test_foreign_syntax_with_a_counterpart_is_converted(theirs: str, ours: str) -> None:
+    result = convert_template(theirs)
+    assert (result.text, result.unsupported) == (ours, [])
 
 
 @pytest.mark.parametrize(
@@ -43,16 +43,16 @@ def test_what_is_carried_over(theirs: str, ours: str) -> None:
         ("{{@index}}", ["line 1: {{@index}} has no counterpart here"]),
     ],
 )
-def test_what_has_no_counterpart_is_named_with_its_line(theirs: str, left: list[str]) -> None:
-    assert carry(theirs).left == left
+def test_foreign_syntax_without_counterpart_is_reported_with_its_line(theirs: str, left: list[str]) -> None:
+    assert convert_template(theirs).unsupported == left
 
 
-def test_what_means_something_else_is_told() -> None:
-    found = carry("{{{html}}}\n{{#person}}{{name}}{{/person}}{{#each items}}{{#if gift}}*{{/if}}{{/each}}")
-    assert found.text.startswith("{{customer.html}}\n{{customer.person.name}}")
-    assert [one.partition(":")[0] for one in found.changed] == ["line 1", "line 2", "line 2"]
+def test_foreign_syntax_with_changed_meaning_is_reported() -> None:
+    result = convert_template("{{{html}}}\n{{#person}}{{name}}{{/person}}{{#each items}}{{#if gift}}*{{/if}}{{/each}}")
+    assert result.text.startswith("{{customer.html}}\n{{customer.person.name}}")
+    assert [item.partition(":")[0] for item in result.changed] == ["line 1", "line 2", "line 2"]
 
 
-def test_what_a_caller_may_leave_out() -> None:
-    found = carry('{{#if a}}{{b}}{{/if}}{{#each c}}{{d}}{{/each}}{{insert e "x"}}')
-    assert (found.optional, found.fallback) == ({"a", "c"}, {"e": "x"})
+def test_imported_optional_variables_and_fallbacks_are_listed() -> None:
+    result = convert_template('{{#if a}}{{b}}{{/if}}{{#each c}}{{d}}{{/each}}{{insert e "x"}}')
+    assert (result.optional, result.fallback) == ({"a", "c"}, {"e": "x"})

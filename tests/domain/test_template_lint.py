@@ -6,23 +6,23 @@ import pytest
 
 from heliograph.domain.setup.records import Layout, LocaleParts, Template
 from heliograph.templates.policy import lint, markup
-from heliograph.templates.policy.lint import problems_of, problems_of_layout
-from heliograph.templates.policy.mail_clients import AS_OF, GMAIL_CLIPS, SOURCE
+from heliograph.templates.policy.lint import find_layout_problems, find_problems
+from heliograph.templates.policy.mail_clients import AS_OF, GMAIL_CLIP_OCTETS, SOURCE
 
 PIXEL = '<img src="https://a.test/a.png" alt="" width="1">'
 
 
 def template(**fields: Any) -> Template:
-    known = {"id": "tpl_1", "team": "team_1", "channel": "email", "name": "T", "subject": "S", "variables": ("x",)}
-    return Template(**known | ({} if fields.get("channel") else {"text": "x"}) | fields)
+    existing = {"id": "tpl_1", "team": "team_1", "channel": "email", "name": "T", "subject": "S", "variables": ("x",)}
+    return Template(**existing | ({} if fields.get("channel") else {"text": "x"}) | fields)
 
 
 def sms(body: str, **fields: Any) -> Template:
     return template(channel="sms", subject=None, body=body, **fields)
 
 
-def found(one: Template) -> list[tuple[str, str, int | None]]:
-    return [(problem.code, problem.part, problem.line) for problem in problems_of(one)]
+def problems_in(template_: Template) -> list[tuple[str, str, int | None]]:
+    return [(problem.code, problem.part, problem.line) for problem in find_problems(template_)]
 
 
 @pytest.mark.parametrize(
@@ -51,17 +51,20 @@ def found(one: Template) -> list[tuple[str, str, int | None]]:
         ("<style>\n\nb{display:grid}</style>", [("unsupported_feature", 3)]),
     ],
 )
-def test_html(html: str, expected: list[tuple[str, int]]) -> None:
-    assert found(template(html=html)) == [(code, "html", line) for code, line in expected]
+def test_template_lint_reports_html_problems(html: str, expected: list[tuple[str, int]]) -> None:
+    assert problems_in(template(html=html)) == [(code, "html", line) for code, line in expected]
 
 
 def test_a_mail_has_a_text_part_and_is_not_too_long() -> None:
-    long = "<p>" + "x" * GMAIL_CLIPS + "</p>"
-    assert found(template(text=None, html=long)) == [("no_text_part", "text", None), ("html_too_long", "html", None)]
+    long = "<p>" + "x" * GMAIL_CLIP_OCTETS + "</p>"
+    assert problems_in(template(text=None, html=long)) == [
+        ("no_text_part", "text", None),
+        ("html_too_long", "html", None),
+    ]
     layout = Layout(id="lay_1", team="team_1", name="L", html="x" * 1000 + "{{content}}")
-    just = template(html="x" * (GMAIL_CLIPS - 500))
-    assert found(just) == []
-    assert [problem.code for problem in problems_of(just, layout)] == ["html_too_long"]
+    just = template(html="x" * (GMAIL_CLIP_OCTETS - 500))
+    assert problems_in(just) == []
+    assert [problem.code for problem in find_problems(just, layout)] == ["html_too_long"]
 
 
 @pytest.mark.parametrize(
@@ -76,41 +79,43 @@ def test_a_mail_has_a_text_part_and_is_not_too_long() -> None:
         ("see http://a.test", {}, [("insecure_link", 1, "http://a.test")]),
     ],
 )
-def test_sms(body: str, examples: dict[str, str], expected: list[tuple[str, int | None, str]]) -> None:
-    problems = problems_of(sms(body, examples=examples))
-    assert [(one.code, one.line) for one in problems] == [(code, line) for code, line, _ in expected]
-    assert all(text in one.text for one, (_, _, text) in zip(problems, expected, strict=True))
+def test_template_lint_reports_sms_problems(
+    body: str, examples: dict[str, str], expected: list[tuple[str, int | None, str]]
+) -> None:
+    problems = find_problems(sms(body, examples=examples))
+    assert [(item.code, item.line) for item in problems] == [(code, line) for code, line, _ in expected]
+    assert all(text in item.text for item, (_, _, text) in zip(problems, expected, strict=True))
 
 
-def test_other_languages_are_named() -> None:
-    one = template(html="<p>a</p>", locales={"de": LocaleParts(subject="S", html="a\n<p>", text="x")})
-    (problem,) = problems_of(one)
+def test_template_lint_names_the_language() -> None:
+    item = template(html="<p>a</p>", locales={"de": LocaleParts(subject="S", html="a\n<p>", text="x")})
+    (problem,) = find_problems(item)
     assert (problem.level, problem.code, problem.locale, problem.line) == ("warning", "unclosed_tag", "de", 2)
 
 
 def test_errors_come_first_and_have_their_line() -> None:
-    one = template(html="<p>\n{{customer.y}}", timezone="Nowhere/Land")
-    problems = problems_of(one)
+    item = template(html="<p>\n{{customer.y}}", timezone="Nowhere/Land")
+    problems = find_problems(item)
     assert [(problem.level, problem.code, problem.line) for problem in problems] == [
         ("error", "unknown_variable", 2),
         ("error", "invalid_timezone", None),
         ("warning", "unclosed_tag", 1),
     ]
-    assert problems_of(sms("{{customer.x|date}}", timezone="Nowhere/Land", examples={"x": "2026-01-01"}))
+    assert find_problems(sms("{{customer.x|date}}", timezone="Nowhere/Land", examples={"x": "2026-01-01"}))
 
 
-def test_layouts_are_looked_at_too() -> None:
+def test_template_lint_checks_layouts() -> None:
     layout = Layout(id="lay_1", team="team_1", name="L", html="<div>{{content}}\n{{brand.nope}}")
-    assert [(one.level, one.code, one.line) for one in problems_of_layout(layout)] == [
+    assert [(item.level, item.code, item.line) for item in find_layout_problems(layout)] == [
         ("error", "unknown_variable", 2),
         ("warning", "unclosed_tag", 1),
     ]
 
 
 @pytest.mark.parametrize("part", ["subject", "text", "html"])
-def test_what_a_brand_does_not_have_renders_empty(part: str) -> None:
-    one = template(**{part: "{{brand.name}} {{brand.domain}} {{ brand.nope }} {{brand.nope}} {{brand.logo}}"})
-    problems = problems_of(one)
+def test_template_lint_warns_of_unknown_brand_fields(part: str) -> None:
+    item = template(**{part: "{{brand.name}} {{brand.domain}} {{ brand.nope }} {{brand.nope}} {{brand.logo}}"})
+    problems = find_problems(item)
     assert [(problem.level, problem.code) for problem in problems] == [("warning", "unknown_variable")] * 2
     assert [(problem.part, problem.line) for problem in problems] == [(part, 1)] * 2
     assert "{{brand.nope}}" in problems[0].text
@@ -122,7 +127,8 @@ def test_the_table_of_clients_has_a_date_and_a_source() -> None:
 
 def test_html_with_very_many_tags_is_checked_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     read = list[object]()
-    monkeypatch.setattr(lint, "tags", lambda *given: (read.append(tag) or tag for tag in markup.tags(*given)))  # type: ignore[func-returns-value]
-    codes = [code for code, _, _ in found(template(html="<b>" * 170_000, text="T"))]
+    parsed = markup.parse_tags
+    monkeypatch.setattr(lint, "parse_tags", lambda *given: (read.append(tag) or tag for tag in parsed(*given)))  # type: ignore[func-returns-value]
+    codes = [code for code, _, _ in problems_in(template(html="<b>" * 170_000, text="T"))]
     assert codes == ["html_too_long", "html_too_long"]  # too many tags, too many bytes for Gmail
     assert len(read) <= lint.TAGS_MAX + 1

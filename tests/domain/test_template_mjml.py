@@ -11,21 +11,21 @@ import pytest
 from heliograph.domain.exports.records import ExportedTemplate, edit_exported
 from heliograph.domain.limits import HTML_MAX
 from heliograph.domain.setup.records import Layout, Template
-from heliograph.domain.setup.setup_file import read_setup_file
+from heliograph.domain.setup.setup_file import parse_setup_file
 from heliograph.templates.policy import layout_drafts
 from heliograph.templates.policy.check import check_template
-from heliograph.templates.policy.mjml import TAGS_MAX, read_html
+from heliograph.templates.policy.mjml import MJML_TAGS_MAX, compile_mjml
 from heliograph.templates.policy.render import render
 from heliograph.templates.policy.setup_lint import lint_file
-from heliograph.templates.policy.source import compiled
-from heliograph.templates.policy.template_edit import edit_template, with_fields
+from heliograph.templates.policy.source import compile_source
+from heliograph.templates.policy.template_edit import apply_fields, edit_template
 from heliograph.templates.policy.values import read_variables
 
 needs_mjml = pytest.mark.skipif(find_spec("mjml") is None, reason="mjml-python is not installed")
 TITLES = "{{#each customer.items}}<mj-text>{{item.title}}</mj-text>{{else}}<mj-text>None</mj-text>{{/each}}"
 ROWS = "<mj-table>{{#each customer.items}}<tr><td>{{item.title}}</td></tr>{{/each}}</mj-table>"
 FOR_ALL = f'<mj-attributes><mj-all font-family="{"a" * 200_000}"/>'  # at each of 450 tags it would be 90 MB
-TOO_LONG = "its mj-attributes are too long for so many tags"
+TOO_LONG = "its mj-attributes are too long for the number of tags"
 GIVEN = {"x": "A & B", "items": [{"title": "Tea"}, {"title": "<Milk>"}]}
 
 
@@ -40,8 +40,8 @@ def mail(body: str, head: str = "") -> str:
 def template(html: str) -> Template:
     base = Template(id="tpl_1", team="team_1", channel="email", name="T", subject="S")
     declared = ["x", {"name": "items", "list": ["title"]}]
-    new, wrong = with_fields(base, {"html": html, "variables": declared})
-    assert wrong == {}
+    new, error = apply_fields(base, {"html": html, "variables": declared})
+    assert error == {}
     return new
 
 
@@ -66,9 +66,9 @@ def template(html: str) -> Template:
     ],
 )
 def test_placeholders_and_blocks_are_there_when_it_is_compiled(source: str, parts: list[str]) -> None:
-    made = template(source)
-    assert check_template(made) == [] and "<mj-" not in (made.html or "")
-    html = render(made, read_variables(GIVEN), {}).html or ""
+    created = template(source)
+    assert check_template(created) == [] and "<mj-" not in (created.html or "")
+    html = render(created, read_variables(GIVEN), {}).html or ""
     assert [part for part in parts if part not in html] == []
     assert "fonts.googleapis" not in html
 
@@ -84,7 +84,7 @@ def test_placeholders_and_blocks_are_there_when_it_is_compiled(source: str, part
         (mail(f"<mj-wrapper>{{{{#if customer.x}}}}{column('')}{{{{/if}}}}</mj-wrapper>"), "misplaced_block"),
     ],
 )
-def test_what_is_refused_in_html_is_refused_in_what_it_becomes(source: str, code: str) -> None:
+def test_mjml_compiled_to_forbidden_html_is_refused(source: str, code: str) -> None:
     assert {problem.code for problem in check_template(template(source))} == {code}
 
 
@@ -95,23 +95,23 @@ def test_what_is_refused_in_html_is_refused_in_what_it_becomes(source: str, code
         ("<mjml><mj-body>\n<mj-text>", "it cannot be compiled as MJML: unexpected end of stream"),
         ("<mjml>\n<mj-body>ä\n<mj-include path='/etc/passwd' />", "line 3: it cannot be compiled as MJML: "),
         (mail("{{#if customer.x}}"), "line 4: {{#if}} is not closed"),
-        (mail("<a>" * TAGS_MAX), f"it is MJML of more than {TAGS_MAX} tags"),
-        (mail("x" * HTML_MAX), f"{HTML_MAX:,} is the most"),
+        (mail("<a>" * MJML_TAGS_MAX), f"it is MJML of more than {MJML_TAGS_MAX} tags"),
+        (mail("x" * HTML_MAX), f"the maximum is {HTML_MAX:,}"),
         (mail(column("<mj-text/>" * 450), f"{FOR_ALL}</mj-attributes>"), TOO_LONG),
         (mail(column("<mj-text/>" * 450), FOR_ALL), TOO_LONG),
     ],
 )
-def test_what_cannot_be_compiled(source: str, told: str) -> None:
+def test_mjml_invalid_is_refused_with_the_reason(source: str, told: str) -> None:
     with pytest.raises(ValueError, match=re.escape(told)):
-        read_html(source)
+        compile_mjml(source)
 
 
 @needs_mjml
-def test_what_was_compiled_is_not_kept() -> None:
-    kept = compiled.cache_info().currsize
+def test_compiled_mjml_is_not_cached() -> None:
+    remaining = compile_source.cache_info().currsize
     for number in range(3):
-        read_html(mail(column(f"<mj-text>{number}</mj-text>")))
-    assert compiled.cache_info().currsize == kept
+        compile_mjml(mail(column(f"<mj-text>{number}</mj-text>")))
+    assert compile_source.cache_info().currsize == remaining
 
 
 @needs_mjml
@@ -119,11 +119,12 @@ def test_the_deepest_that_is_tried_does_not_end_the_process() -> None:
     """Each in a thread of its own, whose stack is no larger than those of the service."""
     program = f"""
 import threading
-from heliograph.templates.policy.mjml import read_html
+from heliograph.templates.policy.mjml import compile_mjml
+N = {MJML_TAGS_MAX - 2}
 def look(tag):
-    try: read_html("<mjml><mj-body>" + f"<{{tag}}>" * {TAGS_MAX - 2} + "</mj-body></mjml>")
+    try: compile_mjml("<mjml><mj-body>" + f"<{{tag}}>" * N + "</mj-body></mjml>")
     except ValueError: pass
-    read_html("<mjml><mj-body>" + f"<{{tag}}>" * {TAGS_MAX - 2} + f"</{{tag}}>" * {TAGS_MAX - 2} + "</mj-body></mjml>")
+    compile_mjml("<mjml><mj-body>" + f"<{{tag}}>" * N + f"</{{tag}}>" * N + "</mj-body></mjml>")
 for tag in ("mj-wrapper", "mj-section", "mj-hero", "mj-column", "div"):
     started = threading.Thread(target=look, args=(tag,)); started.start(); started.join()
 """
@@ -151,31 +152,33 @@ html = '''{HTML}'''
 
 @needs_mjml
 def test_files_pages_programs_and_imports_compile_alike() -> None:
-    file, html = read_setup_file(FILE, {}), read_html(HTML)
+    file, html = parse_setup_file(FILE, {}), compile_mjml(HTML)
     team = file.teams[0]
-    assert [one.code for one in lint_file(file) if one.level == "error"] == []
+    assert [item.code for item in lint_file(file) if item.level == "error"] == []
     assert team["templates"][0]["html"] == team["templates"][0]["locales"]["de"]["html"] == html
     assert team["layouts"][0]["html"].endswith("{{content}}</div></body></html>")
-    base, given = Template(id="tpl_1", team="team_1", channel="email", name="T"), {"subject": "S", "html": HTML}
-    exported = ExportedTemplate(id="1", name="T", words=given)
-    by_import, by_page = edit_exported(exported, "tpl_1", "team_1"), edit_template(base, given | {"variables": []})
+    base, values = Template(id="tpl_1", team="team_1", channel="email", name="T"), {"subject": "S", "html": HTML}
+    exported = ExportedTemplate(id="1", name="T", content=values)
+    by_import, by_page = edit_exported(exported, "tpl_1", "team_1"), edit_template(base, values | {"variables": []})
     assert (by_import.errors, by_page.errors) == ({}, {})
-    assert with_fields(base, given)[0].html == by_page.template.html == by_import.template.html == html
-    layout, wrong = layout_drafts.with_fields(Layout(id="lay_1", team="team_1", name="L"), {"html": HTML})
-    assert (layout.html, wrong) == (html, {})
+    assert apply_fields(base, values)[0].html == by_page.template.html == by_import.template.html == html
+    layout, error = layout_drafts.apply_fields(Layout(id="lay_1", team="team_1", name="L"), {"html": HTML})
+    assert (layout.html, error) == (html, {})
 
 
 @pytest.mark.parametrize("given", [{"html": HTML}, {"locales": {"de": {"subject": "S", "html": HTML}}}])
-def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, given: dict[str, Any]) -> None:
+def test_mjml_without_the_extra_names_the_package_to_install(
+    monkeypatch: pytest.MonkeyPatch, given: dict[str, Any]
+) -> None:
     monkeypatch.setitem(sys.modules, "mjml", None)
     base = Template(id="tpl_1", team="team_1", channel="email", name="T")
-    _, wrong = with_fields(base, given)
-    assert ["pip install 'heliograph[mjml]'" in why for why in wrong.values()] == [True]
-    assert read_html("<p>a</p>") == "<p>a</p>"
+    _, error = apply_fields(base, given)
+    assert ["pip install 'heliograph[mjml]'" in why for why in error.values()] == [True]
+    assert compile_mjml("<p>a</p>") == "<p>a</p>"
 
 
 @needs_mjml
 def test_mjml_that_becomes_too_much_html_is_refused() -> None:
     images = "<mj-carousel-image src='a'/>" * 490
-    with pytest.raises(ValueError, match=f"characters of HTML, {HTML_MAX:,} is the most"):
-        read_html(mail(column(f"<mj-carousel>{images}</mj-carousel>")))
+    with pytest.raises(ValueError, match=f"characters of HTML, the maximum is {HTML_MAX:,}"):
+        compile_mjml(mail(column(f"<mj-carousel>{images}</mj-carousel>")))

@@ -5,9 +5,9 @@ import random
 import msgspec
 import pytest
 
-from heliograph.carriers.sms.smpp.text import to_octets
+from heliograph.carriers.sms.smpp.text import encode_text
 from heliograph.domain.delivery.outcome import IncomingText, TextPart
-from heliograph.domain.phones.text_parts import REPEAT_MS, SplitText, add_part, joined
+from heliograph.domain.phones.text_parts import DUPLICATE_MS, SplitText, add_part, join_parts
 
 NOW = 1_789_000_000_000
 
@@ -19,7 +19,7 @@ def new_text(total: int) -> SplitText:
 def parts_of(text: str, sizes: int, coding: int | None = None) -> list[TextPart]:
     """Cut the octets without regard to characters."""
     if coding is None:
-        coding, octets = to_octets(text)
+        coding, octets = encode_text(text)
     else:
         octets = text.encode("latin-1")
     pieces = [octets[at : at + sizes] for at in range(0, len(octets), sizes)]
@@ -68,7 +68,7 @@ def test_missing_part_leaves_what_is_there() -> None:
     parts = parts_of("one two three", 4)
     split = new_text(len(parts))
     assert add_all(split, [parts[2], parts[0]]) == []
-    assert (joined(split).text, joined(split).is_incomplete) == ("one thre", True)
+    assert (join_parts(split).text, join_parts(split).is_incomplete) == ("one thre", True)
 
 
 def test_part_that_comes_after_the_others_were_reported_is_reported_alone_and_once() -> None:
@@ -95,5 +95,5 @@ def test_same_text_again_after_the_time_for_repeats_is_reported_again() -> None:
     parts = parts_of("one two ", 4)
     split = new_text(2)
     assert len(add_all(split, parts)) == 1
-    assert add_all(split, parts, NOW + REPEAT_MS - 1) == []
-    assert len(add_all(split, parts, NOW + REPEAT_MS)) == 1
+    assert add_all(split, parts, NOW + DUPLICATE_MS - 1) == []
+    assert len(add_all(split, parts, NOW + DUPLICATE_MS)) == 1

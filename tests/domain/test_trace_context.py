@@ -2,7 +2,7 @@
 
 import pytest
 
-from heliograph.domain.network.trace_context import read_traceparent
+from heliograph.domain.network.trace_context import parse_traceparent
 
 GIVEN = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
@@ -27,5 +27,5 @@ GIVEN = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
         ("cc" + GIVEN[2:] + "-a\nb", None),
     ],
 )
-def test_traceparent(given: str, read: str | None) -> None:
-    assert read_traceparent(given) == read
+def test_traceparent_header_is_parsed(given: str, read: str | None) -> None:
+    assert parse_traceparent(given) == read

@@ -7,14 +7,14 @@ from heliograph.domain.setup.records import (
     Domain,
     Layout,
     SenderId,
-    Setting,
+    SetupRecord,
     TeamRecord,
     Template,
     TemplateDraft,
 )
-from heliograph.domain.setup.sender_approvals import pending
-from heliograph.domain.setup.snapshot import RecordId, Setup, to_row, updated
-from heliograph.domain.setup.undo_decision import Decided, asker_of, reopened
+from heliograph.domain.setup.sender_approvals import pending_senders
+from heliograph.domain.setup.snapshot import RecordId, Setup, apply_rows, to_row
+from heliograph.domain.setup.undo_decision import RecordedDecision, requester_of, undo_rows
 from heliograph.templates.policy.layout_drafts import list_pending as layouts_of
 from heliograph.templates.policy.template_approvals import list_pending as templates_of
 
@@ -23,7 +23,7 @@ SOLD = Template(id="tpl_sms", team=TEAM, channel="sms", name="Parcel", body="Her
 DRAFT = Template(
     id="tpl_sms", team=TEAM, channel="sms", name="Parcel", body="There.", status="draft", refused_reason="no"
 )
-RECORDS: dict[RecordId, Setting] = {
+RECORDS: dict[RecordId, SetupRecord] = {
     ("team", TEAM): TeamRecord(ref=1, id=TEAM, name="Acme", wanted="Acme Inc", wanted_refused="no", asked_by="usr_1"),
     ("domain", "dom_1"): Domain(id="dom_1", team=TEAM, name="acme.test", brand="Acme", verified=True, approved=True),
     ("display_name", "dn_1"): DisplayName(id="dn_1", team=TEAM, domain="dom_1", name="No", refused_reason="no"),
@@ -41,12 +41,12 @@ RECORDS: dict[RecordId, Setting] = {
 
 @pytest.fixture
 def setup() -> Setup:
-    return updated(Setup(), [to_row(*id_, record, TEAM) for id_, record in RECORDS.items()], 1)
+    return apply_rows(Setup(), [to_row(*id_, record, TEAM) for id_, record in RECORDS.items()], 1)
 
 
-def waiting(setup: Setup) -> list[str]:
-    texts = [item.text for item in pending(setup)]
-    return texts + [one.template.id for one in templates_of(setup)] + [one.id for one in layouts_of(setup)]
+def pending_texts(setup: Setup) -> list[str]:
+    texts = [item.text for item in pending_senders(setup)]
+    return texts + [draft.template.id for draft in templates_of(setup)] + [draft.id for draft in layouts_of(setup)]
 
 
 @pytest.mark.parametrize(
@@ -60,12 +60,14 @@ def waiting(setup: Setup) -> list[str]:
         ("layout", "lay_1", False, "lay_1", ""),
     ],
 )
-def test_it_waits_again(setup: Setup, kind: str, said: str, approved: bool, waits: str, asker: str) -> None:
-    earlier = Decided(team=TEAM, kind=kind, said=said, approved=approved)
-    assert waiting(setup) == [] and asker_of(setup, earlier) == asker
-    after = updated(setup, reopened(setup, earlier, 7), 2)
-    assert waiting(after) == [waits]
-    assert reopened(after, earlier, 7) == [], "it is no longer decided"
+def test_undone_decision_is_pending_again(
+    setup: Setup, kind: str, said: str, approved: bool, waits: str, asker: str
+) -> None:
+    earlier = RecordedDecision(team=TEAM, kind=kind, text=said, approved=approved)
+    assert pending_texts(setup) == [] and requester_of(setup, earlier) == asker
+    after = apply_rows(setup, undo_rows(setup, earlier, 7), 2)
+    assert pending_texts(after) == [waits]
+    assert undo_rows(after, earlier, 7) == [], "it is no longer decided"
 
 
 @pytest.mark.parametrize(
@@ -81,6 +83,6 @@ def test_it_waits_again(setup: Setup, kind: str, said: str, approved: bool, wait
         ("nothing", "", False),
     ],
 )
-def test_what_has_no_way_back(setup: Setup, kind: str, said: str, approved: bool) -> None:
-    earlier = Decided(team=TEAM, kind=kind, said=said, approved=approved)
-    assert reopened(setup, earlier, 7) == [] and asker_of(setup, earlier) == ""
+def test_decision_that_changed_since_cannot_be_undone(setup: Setup, kind: str, said: str, approved: bool) -> None:
+    earlier = RecordedDecision(team=TEAM, kind=kind, text=said, approved=approved)
+    assert undo_rows(setup, earlier, 7) == [] and requester_of(setup, earlier) == ""

@@ -3,7 +3,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 import pytest
 
-from heliograph.domain.validation import Misfit, form, read
+from heliograph.domain.validation import InvalidValue, convert_value, parse_with
 
 
 class Inner(msgspec.Struct):
@@ -13,16 +13,16 @@ class Inner(msgspec.Struct):
 
 
 class Outer(msgspec.Struct, kw_only=True):
-    name: Annotated[str, form(str.upper)]
+    name: Annotated[str, parse_with(str.upper)]
     to: str | list[str] | None = None
     inner: list[Inner] = []
     map: dict[Annotated[str, msgspec.Meta(pattern=r"^[a-z]+\Z", description="small letters")], int] = {}
     from_: Any = msgspec.field(name="from", default=None)
 
 
-def test_what_is_absent_stays_absent() -> None:
+def test_validated_value_keeps_absent_fields_absent() -> None:
     value = {"name": "x", "to": ["a"], "inner": [{}, {"count": 2}], "map": {"a": 1}, "from": [{"b": 1}]}
-    assert read(value, Outer) == value | {"name": "X"}
+    assert convert_value(value, Outer) == value | {"name": "X"}
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def test_what_is_absent_stays_absent() -> None:
     [
         (5, "expected a table, got a whole number"),
         ({}, "name: is missing"),
-        ({"name": "x", "from_": 1}, "from_: is not known here. Known: name, to, inner, map, from"),
+        ({"name": "x", "from_": 1}, "from_: is an unknown field. Known fields: name, to, inner, map, from"),
         ({"name": None}, "name: expected a string, got null"),
         ({"name": "x", "to": 5}, "to: expected a string or a list or null, got a whole number"),
         ({"name": "x", "to": {}}, "to: expected a string or a list or null, got a table"),
@@ -44,7 +44,7 @@ def test_what_is_absent_stays_absent() -> None:
         ({"name": "x", "map": {"a": 1, "b": "2"}}, "map.b: expected a whole number, got a string"),
     ],
 )
-def test_the_part_that_does_not_fit_is_named(value: Any, message: str) -> None:
-    with pytest.raises(Misfit) as refused:
-        read(value, Outer)
+def test_validation_error_names_the_invalid_field(value: Any, message: str) -> None:
+    with pytest.raises(InvalidValue) as refused:
+        convert_value(value, Outer)
     assert str(refused.value) == message

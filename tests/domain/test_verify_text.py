@@ -2,22 +2,22 @@
 
 import pytest
 
-from heliograph.domain.phones.gsm import segment
-from heliograph.domain.setup.setup_file import SetupError, read_setup_file
-from heliograph.domain.verify.verify_text import TEXTS, check_text, verify_text
+from heliograph.domain.phones.gsm import count_segments
+from heliograph.domain.setup.setup_file import SetupError, parse_setup_file
+from heliograph.domain.verify.verify_text import TEXT_BY_LANGUAGE, check_text, verify_text
 
 GSM_7 = {"en", "da", "de", "es", "fi", "fr", "id", "it", "nb", "nl", "pl", "pt", "sv", "tr"}
 
 
-@pytest.mark.parametrize("language", TEXTS)
+@pytest.mark.parametrize("language", TEXT_BY_LANGUAGE)
 def test_every_text_is_one_sms_with_brand_and_code(language: str) -> None:
     text = verify_text({}, language, "Acme Bank", "123456", "login.acme.test")
-    assert check_text(TEXTS[language])
+    assert check_text(TEXT_BY_LANGUAGE[language])
     assert "Acme Bank" in text
     assert text.count("123456") == 2
     assert "{" not in text
-    assert segment(text).spec == 1
-    assert segment(text).encoding == ("gsm7" if language in GSM_7 else "ucs2")
+    assert count_segments(text).spec == 1
+    assert count_segments(text).encoding == ("gsm7" if language in GSM_7 else "ucs2")
 
 
 @pytest.mark.parametrize(
@@ -33,21 +33,21 @@ def test_every_text_is_one_sms_with_brand_and_code(language: str) -> None:
         ({"en": "{{code}} {{brand.name}} {{code}}"}, "en", "042042 Acme 042042"),
     ],
 )
-def test_the_text_of_a_language(own: dict[str, str], language: str, expected: str) -> None:
+def test_verify_text_is_chosen_by_language(own: dict[str, str], language: str, expected: str) -> None:
     assert verify_text(own, language, "Acme", "042042") == expected
 
 
-def test_the_line_for_browsers_is_the_last() -> None:
+def test_verify_text_ends_with_the_autofill_line() -> None:
     text = verify_text({"en": "{{code}}"}, "en", "Acme", "042042", "acme.test")
     assert text == "042042\n@acme.test #042042"
 
 
-def test_values_are_not_read_again() -> None:
+def test_verify_text_does_not_expand_inserted_values() -> None:
     assert verify_text({"en": "{{brand.name}} {{code}}"}, "en", "{{code}}", "042042") == "{{code}} 042042"
 
 
 @pytest.mark.parametrize("text", ["{{code}}", "{{brand.name}}: {{code}}", "{{code}}" + "x" * 152, "{code} {{code}}"])
-def test_a_platforms_own_text(text: str) -> None:
+def test_verify_text_of_the_platform_is_accepted(text: str) -> None:
     assert check_text(text) == text
 
 
@@ -62,7 +62,7 @@ def test_a_platforms_own_text(text: str) -> None:
         ("{{code}} {{", "no placeholders"),
     ],
 )
-def test_what_is_no_text(text: str, said: str) -> None:
+def test_verify_text_invalid_is_refused(text: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         check_text(text)
 
@@ -71,7 +71,7 @@ def test_what_is_no_text(text: str, said: str) -> None:
 
 
 def test_texts_language_and_domain_are_read() -> None:
-    read = read_setup_file(
+    read = parse_setup_file(
         """
         [platform]
         verify_text = { en = "{{code}}", pt-BR = "{{brand.name}} {{code}}" }
@@ -86,7 +86,7 @@ def test_texts_language_and_domain_are_read() -> None:
 
 
 def test_the_line_for_browsers_can_be_taken_away() -> None:
-    read = read_setup_file('[[teams]]\nid = "team_a"\nverify = { webotp = "" }', {})
+    read = parse_setup_file('[[teams]]\nid = "team_a"\nverify = { webotp = "" }', {})
     assert read.teams[0]["verify"] == {"webotp": ""}
 
 
@@ -102,7 +102,7 @@ def test_the_line_for_browsers_can_be_taken_away() -> None:
         ('[[teams]]\nid = "team_a"\nverify = { conversion_guard = 1 }', "teams[0].verify.conversion_guard"),
     ],
 )
-def test_what_the_setup_file_refuses(written: str, path: str) -> None:
+def test_verify_text_invalid_in_the_setup_file_names_its_path(written: str, path: str) -> None:
     with pytest.raises(SetupError) as refused:
-        read_setup_file(written, {})
+        parse_setup_file(written, {})
     assert f"{path}: " in str(refused.value)

@@ -3,27 +3,27 @@
 import pytest
 from msgspec.structs import replace
 
-from heliograph.domain.events import NAMES
+from heliograph.domain.events import SUBSCRIPTION_NAMES
 from heliograph.domain.limits import DAY_MS
 from heliograph.domain.refusals import InvalidRequest
 from heliograph.domain.setup.records import Webhook
-from heliograph.encryption import Sealer
+from heliograph.encryption import Cipher
 from heliograph.webhooks.policy.webhook import (
     check_description,
     check_secret,
-    checked_events,
-    rotated,
-    sealed_secret,
+    encrypt_secret,
+    rotate_secret,
     secret_size,
     to_new_record,
     to_record,
+    validate_events,
 )
 
 NOW = 1_794_724_665_047
-VAULT = Sealer(bytes(32))
+VAULT = Cipher(bytes(32))
 FIRST, SECOND, THIRD = ("whsec_" + letter * 32 for letter in "ABC")
 HOOK = Webhook(
-    id="whk_1", team="team_a", url="http://a.test", secret=sealed_secret(VAULT, "whk_1", FIRST), created_at=NOW
+    id="whk_1", team="team_a", url="http://a.test", secret=encrypt_secret(VAULT, "whk_1", FIRST), created_at=NOW
 )
 
 
@@ -43,7 +43,7 @@ HOOK = Webhook(
         ("WHSEC_YQ==", None),
     ],
 )
-def test_the_size_of_a_secret(secret: str, size: int | None) -> None:
+def test_webhook_secret_size_is_checked(secret: str, size: int | None) -> None:
     assert secret_size(secret) == size
 
 
@@ -60,16 +60,16 @@ def test_a_callers_secret_has_24_to_64_bytes(letters: int, good: bool) -> None:
 
 
 def test_events_are_known_and_named_once() -> None:
-    assert checked_events(NAMES) == NAMES
-    assert checked_events(["sms.sent", "email.*", "sms.sent"]) == ("sms.sent", "email.*")
-    for wrong in ([], ["email"], ["email.opened"], ["*", "Email.sent"]):
+    assert validate_events(SUBSCRIPTION_NAMES) == SUBSCRIPTION_NAMES
+    assert validate_events(["sms.sent", "email.*", "sms.sent"]) == ("sms.sent", "email.*")
+    for error in ([], ["email"], ["email.opened"], ["*", "Email.sent"]):
         with pytest.raises(InvalidRequest) as refused:
-            checked_events(wrong)
+            validate_events(error)
         assert refused.value.param == "events"
 
 
 @pytest.mark.parametrize(("text", "good"), [("", True), ("ü" * 500, True), ("x" * 501, False), ("a\nb", False)])
-def test_descriptions(text: str, good: bool) -> None:
+def test_webhook_description_is_validated(text: str, good: bool) -> None:
     if good:
         check_description(text)
     else:
@@ -78,23 +78,23 @@ def test_descriptions(text: str, good: bool) -> None:
 
 
 def secrets_of(hook: Webhook) -> list[bytes]:
-    old = [VAULT.open(hook.old_secret, "webhook/whk_1/old")] if hook.old_secret else []
-    return [VAULT.open(hook.secret, "webhook/whk_1"), *old]
+    old = [VAULT.decrypt(hook.old_secret, "webhook/whk_1/old")] if hook.old_secret else []
+    return [VAULT.decrypt(hook.secret, "webhook/whk_1"), *old]
 
 
-def test_a_rotation_keeps_the_secret_before_for_a_day_and_no_third() -> None:
-    once = rotated(HOOK, SECOND, NOW, VAULT)
+def test_rotation_keeps_only_the_previous_secret_for_a_day() -> None:
+    once = rotate_secret(HOOK, SECOND, NOW, VAULT)
     assert (secrets_of(once), once.old_until) == ([SECOND.encode(), FIRST.encode()], NOW + DAY_MS)
-    twice = rotated(once, THIRD, NOW + 1, VAULT)
+    twice = rotate_secret(once, THIRD, NOW + 1, VAULT)
     assert (secrets_of(twice), twice.old_until) == ([THIRD.encode(), SECOND.encode()], NOW + 1 + DAY_MS)
-    assert rotated(twice, THIRD, NOW + 2, VAULT) is twice
+    assert rotate_secret(twice, THIRD, NOW + 2, VAULT) is twice
 
 
-def test_the_record_tells_no_secret() -> None:
+def test_webhook_record_contains_no_secret() -> None:
     record = to_record(HOOK, NOW)
     assert (record.description, record.disabled_reason, record.secret_rotates_until) == (None, None, None)
     assert record.created_at == "2026-11-15T06:37:45.047Z"
-    rotating = rotated(replace(HOOK, description="d", disabled_reason="r"), SECOND, NOW, VAULT)
+    rotating = rotate_secret(replace(HOOK, description="d", disabled_reason="r"), SECOND, NOW, VAULT)
     record = to_record(rotating, NOW)
     assert (record.description, record.disabled_reason) == ("d", "r")
     assert record.secret_rotates_until == "2026-11-16T06:37:45.047Z"

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from heliograph.webhooks.policy.bin import address, is_bin, seen
-from heliograph.webhooks.policy.signature import headers, make_secret
+from heliograph.webhooks.policy.bin import bin_url, is_bin, receipt_report
+from heliograph.webhooks.policy.signature import make_secret, signature_headers
 
 BASE, TOKEN = "http://127.0.0.1:8700", "0123456789abcdef" * 2
 SECRET, NOW = make_secret(b"x" * 24), 1_750_000_000
 BODY = b'{"type": "webhook.test"}'
-SIGNED = headers([SECRET], "evt_1", NOW, BODY)
+SIGNED = signature_headers([SECRET], "evt_1", NOW, BODY)
 
 
 @pytest.mark.parametrize(
@@ -29,8 +29,8 @@ SIGNED = headers([SECRET], "evt_1", NOW, BODY)
         f"https://127.0.0.1:8700/bin/team_a/{TOKEN}",
     ],
 )
-def test_nothing_else_is_a_bin(url: str) -> None:
-    assert is_bin(BASE, address(BASE, "team_a", TOKEN))
+def test_webhook_bin_rejects_other_urls(url: str) -> None:
+    assert is_bin(BASE, bin_url(BASE, "team_a", TOKEN))
     assert not is_bin(BASE, url)
 
 
@@ -40,14 +40,16 @@ def test_nothing_else_is_a_bin(url: str) -> None:
         (SIGNED, BODY, 0, "valid"),
         (SIGNED, BODY + b" ", 0, "not valid"),
         (SIGNED, BODY, 301, "not valid"),
-        ({}, BODY, 0, "none that a bin knows"),
+        ({}, BODY, 0, "missing or in another format"),
     ],
 )
-def test_what_arrives_is_said_with_who_signed_it(given: dict[str, Any], body: bytes, later: int, said: str) -> None:
-    told = seen([SECRET], given, body, NOW + later)
-    assert (told["signature"], told["bytes"]) == (said, len(body))
-    assert told["received"] == given.get("webhook-id", "") and SECRET not in str(told)
+def test_webhook_bin_reports_the_signature_of_a_request(
+    given: dict[str, Any], body: bytes, later: int, said: str
+) -> None:
+    actual = receipt_report([SECRET], given, body, NOW + later)
+    assert (actual["signature"], actual["bytes"]) == (said, len(body))
+    assert actual["received"] == given.get("webhook-id", "") and SECRET not in str(actual)
 
 
-def test_what_is_said_is_small() -> None:
-    assert len(str(seen([], dict.fromkeys(SIGNED, "x" * 10**6), b"", NOW))) < 1024
+def test_webhook_bin_report_stays_small() -> None:
+    assert len(str(receipt_report([], dict.fromkeys(SIGNED, "x" * 10**6), b"", NOW))) < 1024

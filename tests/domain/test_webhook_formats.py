@@ -17,12 +17,12 @@ from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 
-from heliograph.domain.events import SCHEDULED, TYPES, StoredEvent, scheduled_data
+from heliograph.domain.events import EVENT_TYPES, SCHEDULED, StoredEvent, scheduled_data
 from heliograph.domain.setup.records import Webhook
-from heliograph.webhooks.policy.formats.formats import FORMATS, hears
-from heliograph.webhooks.policy.signature import Signing, make_secret
+from heliograph.webhooks.policy.formats.formats import FORMATS, is_subscribed
+from heliograph.webhooks.policy.signature import SignatureInput, make_secret
 from tests.compat.site import anymail, track
-from tests.domain.test_event import TEAM, TOLD
+from tests.domain.test_event import STORED_EVENT, TEAM
 from tests.fast_crypto import RSA_KEYS
 
 SECRET, OLD = make_secret(bytes(range(24))), make_secret(bytes(range(24, 48)))
@@ -41,18 +41,27 @@ RECORD = {
 BOUNCE = '{"code":"550","enhanced":"5.1.1","text":"550 5.1.1 No such user"}'
 
 
-def event(type_: str, detail: str | None = None, **more: Any) -> StoredEvent:
+def event(type_: str, detail: str | None = None, **extra: Any) -> StoredEvent:
     status = type_.partition(".")[2]
     record = json.dumps(RECORD) if type_.startswith("email.") else None
-    return msgspec.structs.replace(TOLD, type=type_, status=status, detail=detail, record=record, **more)
+    return msgspec.structs.replace(STORED_EVENT, type=type_, status=status, detail=detail, record=record, **extra)
 
 
-def told(one: StoredEvent, secrets: tuple[str, ...] = (SECRET,), shape: str = "resend") -> tuple[bytes, dict[str, str]]:
-    form = FORMATS[shape]
-    body = form.body(one, TEAM)
+def request_for(
+    stored_event: StoredEvent, secrets: tuple[str, ...] = (SECRET,), format_name: str = "resend"
+) -> tuple[bytes, dict[str, str]]:
+    webhook_format = FORMATS[format_name]
+    body = webhook_format.body(stored_event, TEAM)
     key = RSA_KEYS[0].decode()
-    signing = Signing(secrets=secrets, key=key, url="https://a.test", event=one.id, t=int(time.time()), body=body)
-    return body, form.headers(signing)
+    signing = SignatureInput(
+        secrets=secrets,
+        private_key=key,
+        url="https://a.test",
+        event_id=stored_event.id,
+        timestamp_s=int(time.time()),
+        body=body,
+    )
+    return body, webhook_format.headers(signing)
 
 
 def is_service_signed(secret: str, signature: str, body: bytes) -> bool:
@@ -80,11 +89,11 @@ def is_service_signed(secret: str, signature: str, body: bytes) -> bool:
         ("resend", ("email.suppressed",), "suppressed", True),
     ],
 )
-def test_what_failed_for_a_reason_that_others_call_otherwise(
+def test_failed_event_is_filtered_by_the_names_of_the_format(
     format_: str, asked: tuple[str, ...], reason: str | None, is_told: bool
 ) -> None:
     hook = Webhook(id="w", team="t", url="", secret="", format=format_, asked=asked)
-    assert hears(hook, "email.failed", reason) == is_told
+    assert is_subscribed(hook, "email.failed", reason) == is_told
 
 
 @pytest.mark.parametrize(
@@ -98,24 +107,24 @@ def test_what_failed_for_a_reason_that_others_call_otherwise(
         ("resend", ("email.sending",), ("email.sent",), False),
     ],
 )
-def test_scheduled_is_told_in_resends_format_alone(
+def test_scheduled_event_exists_only_in_the_resend_format(
     format_: str, events: tuple[str, ...], asked: tuple[str, ...], is_told: bool
 ) -> None:
     hook = Webhook(id="w", team="t", url="", secret="", format=format_, events=events, asked=asked)
-    assert hears(hook, SCHEDULED) == is_told
+    assert is_subscribed(hook, SCHEDULED) == is_told
 
 
 @pytest.mark.parametrize(("kind", "to"), [("to", ["ann@example.com"]), ("bcc", [])])
 def test_a_scheduled_mail_names_one_recipient_and_no_blind_copy(kind: str, to: list[str]) -> None:
     detail = scheduled_data(event("email.sent").record or "", "ann@example.com", kind)
-    one = msgspec.structs.replace(TOLD, type=SCHEDULED, sequence=None, status=None, detail=detail, record=None)
-    body = json.loads(told(one)[0])
+    item = msgspec.structs.replace(STORED_EVENT, type=SCHEDULED, sequence=None, status=None, detail=detail, record=None)
+    body = json.loads(request_for(item)[0])
     assert (body["type"], body["data"]["to"], body["data"]["email_id"]) == (SCHEDULED, to, json.loads(detail)["id"])
     assert "bcc" not in body["data"]
 
 
-def test_a_cancel_has_its_own_name() -> None:
-    body = json.loads(told(event("email.failed", '{"reason":"canceled","text":"x"}'))[0])
+def test_canceled_event_has_its_own_name() -> None:
+    body = json.loads(request_for(event("email.failed", '{"reason":"canceled","text":"x"}'))[0])
     assert (body["type"], "failed" in body["data"]) == ("email.canceled", False)
 
 
@@ -123,30 +132,30 @@ def test_a_cancel_has_its_own_name() -> None:
     ("format_", "untold"),
     [
         ("heliograph", ()),
-        ("resend", [name for name in TYPES if name.startswith(("sms.", "whatsapp.", "verification."))]),
+        ("resend", [name for name in EVENT_TYPES if name.startswith(("sms.", "whatsapp.", "verification."))]),
         ("resend", ["email.sending", "credit.low"]),
-        ("postmark", [name for name in TYPES if not name.startswith(("email.", "suppression."))]),
+        ("postmark", [name for name in EVENT_TYPES if not name.startswith(("email.", "suppression."))]),
         ("postmark", ["email.sending", "email.sent", "email.received"]),
     ],
 )
-def test_an_endpoint_is_told_what_its_format_has_a_word_for(format_: str, untold: list[str]) -> None:
+def test_endpoint_gets_only_events_that_its_format_knows(format_: str, untold: list[str]) -> None:
     hook = Webhook(id="whk_1", team="team_1", url="https://a.test", secret="s", format=format_)
-    assert not any(hears(hook, name) for name in untold)
-    assert hears(hook, "email.bounced") and hears(hook, "suppression.created")
-    assert not hears(msgspec.structs.replace(hook, events=("email.sent",)), "email.bounced")
+    assert not any(is_subscribed(hook, name) for name in untold)
+    assert is_subscribed(hook, "email.bounced") and is_subscribed(hook, "suppression.created")
+    assert not is_subscribed(msgspec.structs.replace(hook, events=("email.sent",)), "email.bounced")
 
 
 @pytest.mark.parametrize("format_", FORMATS)
 def test_every_format_of_a_webhook_carries_the_service_signature(format_: str) -> None:
     type_ = "sms.delivered" if format_ == "twilio" else "email.delivered"
-    body, headers = told(event(type_), (SECRET, OLD), format_)
+    body, headers = request_for(event(type_), (SECRET, OLD), format_)
     for secret in (SECRET, OLD):
         assert is_service_signed(secret, headers["X-Service-Signature"], body)
         assert not is_service_signed(secret, headers["X-Service-Signature"], body + b" ")
 
 
-def test_one_recipients_event_in_resends_shape() -> None:
-    body, headers = told(event("email.bounced", BOUNCE))
+def test_resend_format_of_a_bounce_has_the_expected_body() -> None:
+    body, headers = request_for(event("email.bounced", BOUNCE))
     assert json.loads(body) == {
         "type": "email.bounced",
         "created_at": "2026-11-15T06:37:45.047Z",
@@ -191,23 +200,23 @@ def test_one_recipients_event_in_resends_shape() -> None:
         ("sms.sent", '{"id":"sms_1"}', "sms.sent", {"id": "sms_1"}),  # waited while the format changed
     ],
 )
-def test_words_of_resend(type_: str, detail: str | None, name: str, part: dict[str, Any]) -> None:
-    body = json.loads(told(event(type_, detail))[0])
+def test_resend_format_maps_each_event_type(type_: str, detail: str | None, name: str, part: dict[str, Any]) -> None:
+    body = json.loads(request_for(event(type_, detail))[0])
     assert body["type"] == name
     assert body["data"] | part == body["data"]
 
 
-def test_a_blind_copy_stays_blind() -> None:
-    body, _ = told(event("email.bounced", BOUNCE, kind="bcc", recipient="blind@b.test"))
+def test_resend_format_hides_bcc_recipients() -> None:
+    body, _ = request_for(event("email.bounced", BOUNCE, kind="bcc", recipient="blind@b.test"))
     assert b"blind" not in body
     assert json.loads(body)["data"]["to"] == []
 
 
 @pytest.mark.parametrize("secret", [SECRET, OLD])
-def test_resends_libraries_verify_it(secret: str) -> None:
-    body, headers = told(event("email.delivered"), (SECRET, OLD))
-    given = {name: headers[f"svix-{name}"] for name in ("id", "timestamp", "signature")}
-    options = {"payload": body.decode(), "headers": given, "webhook_secret": secret}
+def test_resend_library_verifies_our_signature(secret: str) -> None:
+    body, headers = request_for(event("email.delivered"), (SECRET, OLD))
+    values = {name: headers[f"svix-{name}"] for name in ("id", "timestamp", "signature")}
+    options = {"payload": body.decode(), "headers": values, "webhook_secret": secret}
     verified = resend.Webhooks.verify(options)  # type: ignore[arg-type]
     assert verified["type"] == "email.delivered"
     svix.Webhook(secret).verify(body, headers)  # raises where it does not agree
@@ -227,13 +236,13 @@ def test_resends_libraries_verify_it(secret: str) -> None:
         ("email.failed", '{"reason":"suppressed","text":"on the list"}', "unknown", "blocked"),
     ],
 )
-def test_anymail_reads_it(type_: str, detail: str | None, event_type: str, reason: str | None) -> None:
+def test_anymail_parses_the_resend_format(type_: str, detail: str | None, event_type: str, reason: str | None) -> None:
     with anymail(RESEND_SIGNING_SECRET=SECRET):
-        (heard,) = track("resend", *told(event(type_, detail)))
-    assert (heard.event_type, heard.reject_reason) == (event_type, reason)
-    assert (heard.message_id, heard.event_id, heard.recipient) == ("eml_1", "evt_1", "a@b.test")
-    assert (heard.tags, heard.metadata) == (["receipt", "eu"], {"order": 17})
-    assert heard.timestamp.isoformat() == "2026-11-15T06:37:45.047000+00:00"
+        (received,) = track("resend", *request_for(event(type_, detail)))
+    assert (received.event_type, received.reject_reason) == (event_type, reason)
+    assert (received.message_id, received.event_id, received.recipient) == ("eml_1", "evt_1", "a@b.test")
+    assert (received.tags, received.metadata) == (["receipt", "eu"], {"order": 17})
+    assert received.timestamp.isoformat() == "2026-11-15T06:37:45.047000+00:00"
 
 
 # -- Postal ------------------------------------------------------------------------------------------------------------
@@ -243,9 +252,11 @@ PUBLIC = b64encode(KEY.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyI
 FAILED = '{"reason":"expired","text":"too late"}'
 
 
-def test_a_delivery_in_postals_shape() -> None:
+def test_postal_format_of_a_delivery_has_the_expected_body() -> None:
     record = RECORD | {"tags": {"tag": "receipt"}}
-    body, headers = told(msgspec.structs.replace(event("email.delivered"), record=json.dumps(record)), shape="postal")
+    body, headers = request_for(
+        msgspec.structs.replace(event("email.delivered"), record=json.dumps(record)), format_name="postal"
+    )
     assert json.loads(body) == {
         "event": "MessageSent",
         "timestamp": 1794724665.047,
@@ -285,21 +296,21 @@ def test_a_delivery_in_postals_shape() -> None:
         ("email.bounced", BOUNCE, "bounced", "bounced", None),
     ],
 )
-def test_anymail_reads_postals(
+def test_anymail_parses_the_postal_format(
     type_: str, detail: str | None, event_type: str, reason: str | None, output: str | None
 ) -> None:
     with anymail(POSTAL_WEBHOOK_KEY=PUBLIC):
-        (heard,) = track("postal", *told(event(type_, detail), shape="postal"))
-    assert (heard.event_type, heard.reject_reason, heard.mta_response) == (event_type, reason, output)
-    assert (heard.message_id, heard.event_id, heard.recipient) == ("eml_1", "evt_1", "a@b.test")
+        (received,) = track("postal", *request_for(event(type_, detail), format_name="postal"))
+    assert (received.event_type, received.reject_reason, received.mta_response) == (event_type, reason, output)
+    assert (received.message_id, received.event_id, received.recipient) == ("eml_1", "evt_1", "a@b.test")
 
 
-def test_postal_hears_of_mail_alone_and_of_no_blind_copy() -> None:
+def test_postal_format_covers_email_only_and_hides_bcc() -> None:
     hook = Webhook(id="w", team="t", url="", secret="", format="postal")
-    assert [name for name in TYPES if hears(hook, name)] == sorted(
-        ["email.delivered", "email.bounced", "email.failed", "email.delayed"], key=TYPES.index
+    assert [name for name in EVENT_TYPES if is_subscribed(hook, name)] == sorted(
+        ["email.delivered", "email.bounced", "email.failed", "email.delayed"], key=EVENT_TYPES.index
     )
-    body, _ = told(event("email.bounced", BOUNCE, kind="bcc", recipient="blind@b.test"), shape="postal")
+    body, _ = request_for(event("email.bounced", BOUNCE, kind="bcc", recipient="blind@b.test"), format_name="postal")
     assert b"blind" not in body
 
 
@@ -321,21 +332,21 @@ def test_twilios_format_names_the_sender_that_the_carrier_used(type_: str, detai
     channel, _, status = type_.partition(".")
     id_ = {"sms": "sms_1", "whatsapp": "wam_1"}[channel]
     record = json.dumps({"id": id_, "to": "+447700900123", "sender_id": "Acme"})
-    one = msgspec.structs.replace(TOLD, type=type_, status=status, detail=detail, record=record)
-    form = dict(parse_qsl(told(one, shape="twilio")[0].decode()))
+    item = msgspec.structs.replace(STORED_EVENT, type=type_, status=status, detail=detail, record=record)
+    form = dict(parse_qsl(request_for(item, format_name="twilio")[0].decode()))
     assert form["From"] == from_
 
 
 # -- Postmark ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_bounce_in_postmarks_shape() -> None:
+def test_postmark_format_of_a_bounce_has_the_expected_body() -> None:
     record = RECORD | {"tags": {"tag": "receipt"}, "metadata": {"order": "17"}}
-    one = msgspec.structs.replace(event("email.bounced", BOUNCE), record=json.dumps(record))
-    body, headers = told(one, shape="postmark")
-    heard = json.loads(body)
-    assert 0 < heard.pop("ID") < 2**53
-    assert heard == {
+    item = msgspec.structs.replace(event("email.bounced", BOUNCE), record=json.dumps(record))
+    body, headers = request_for(item, format_name="postmark")
+    received = json.loads(body)
+    assert 0 < received.pop("ID") < 2**53
+    assert received == {
         "RecordType": "Bounce",
         "ServerID": TEAM.record.ref,
         "MessageStream": "outbound",
@@ -362,12 +373,12 @@ REFUSED = '{"code":"554","enhanced":"5.7.1","text":"554 5.7.1 blocked","suppress
 
 
 def test_a_bounce_that_does_not_suppress_is_soft_in_postmarks_format() -> None:
-    told_ = json.loads(told(event("email.bounced", REFUSED), shape="postmark")[0])
+    told_ = json.loads(request_for(event("email.bounced", REFUSED), format_name="postmark")[0])
     assert (told_["Type"], told_["Inactive"], told_["Details"]) == ("SoftBounce", False, "554 5.7.1 blocked")
 
 
 def test_a_bounce_that_does_not_suppress_is_transient_in_resends_format() -> None:
-    bounce = json.loads(told(event("email.bounced", REFUSED))[0])["data"]["bounce"]
+    bounce = json.loads(request_for(event("email.bounced", REFUSED))[0])["data"]["bounce"]
     assert (bounce["type"], bounce["diagnosticCode"]) == ("Transient", ["smtp; 554 5.7.1 blocked"])
     assert bounce["message"] == "The recipient's email provider sent a bounce message: 554 5.7.1 blocked"
 
@@ -388,18 +399,20 @@ SUPPRESSED = '{"email":"a@b.test","reason":"%s","source_message_id":"eml_1","det
         ("suppression.deleted", SUPPRESSED % "complaint", "subscribed", None),
     ],
 )
-def test_anymail_reads_postmarks(type_: str, detail: str | None, event_type: str, reason: str | None) -> None:
+def test_anymail_parses_the_postmark_format(
+    type_: str, detail: str | None, event_type: str, reason: str | None
+) -> None:
     with anymail(WEBHOOK_SECRET=f"heliograph:{SECRET}"):
-        (heard,) = track("postmark", *told(event(type_, detail), shape="postmark"))
-    assert (heard.event_type, heard.reject_reason) == (event_type, reason)
-    assert (heard.message_id, heard.recipient) == ("eml_1", "a@b.test")
-    assert heard.timestamp.isoformat() == "2026-11-15T06:37:45.047000+00:00"
+        (received,) = track("postmark", *request_for(event(type_, detail), format_name="postmark"))
+    assert (received.event_type, received.reject_reason) == (event_type, reason)
+    assert (received.message_id, received.recipient) == ("eml_1", "a@b.test")
+    assert received.timestamp.isoformat() == "2026-11-15T06:37:45.047000+00:00"
 
 
-def test_a_blind_copy_stays_blind_at_postmark_too() -> None:
+def test_postmark_format_hides_bcc_recipients() -> None:
     blind = event("email.bounced", BOUNCE, kind="bcc", recipient="blind@b.test")
-    assert b"blind" not in told(blind, shape="postmark")[0]
-    assert json.loads(told(event("sms.sent", '{"id":"sms_1"}'), shape="postmark")[0])["id"] == "sms_1"
+    assert b"blind" not in request_for(blind, format_name="postmark")[0]
+    assert json.loads(request_for(event("sms.sent", '{"id":"sms_1"}'), format_name="postmark")[0])["id"] == "sms_1"
 
 
 RECEIVED = {
@@ -424,13 +437,15 @@ RECEIVED = {
     "authentication": {"spf": "pass", "dkim": "pass", "dmarc": "pass"},
     "truncated": False,
 }
-CAME = msgspec.structs.replace(TOLD, type="email.received", status=None, detail=json.dumps(RECEIVED), record=None)
+RECEIVED_EVENT = msgspec.structs.replace(
+    STORED_EVENT, type="email.received", status=None, detail=json.dumps(RECEIVED), record=None
+)
 
 
-def test_a_mail_that_came_in_in_resends_shape() -> None:
-    heard = json.loads(told(CAME)[0])
-    assert heard["type"] == "email.received"
-    assert {name: heard["data"][name] for name in ("email_id", "from", "to", "cc", "message_id", "subject")} == {
+def test_resend_format_of_inbound_mail_has_the_expected_body() -> None:
+    received = json.loads(request_for(RECEIVED_EVENT)[0])
+    assert received["type"] == "email.received"
+    assert {name: received["data"][name] for name in ("email_id", "from", "to", "cc", "message_id", "subject")} == {
         "email_id": "rcv_1",
         "from": "ann@b.test",
         "to": ["support+7@in.acme.test"],
@@ -438,36 +453,38 @@ def test_a_mail_that_came_in_in_resends_shape() -> None:
         "message_id": "<1@b.test>",
         "subject": "Re: Grüße",
     }
-    assert [one["content_disposition"] for one in heard["data"]["attachments"]] == ["attachment", "inline"]
-    assert not {"text", "html"} & set(heard["data"])
+    assert [item["content_disposition"] for item in received["data"]["attachments"]] == ["attachment", "inline"]
+    assert not {"text", "html"} & set(received["data"])
 
 
-def test_a_mail_that_came_in_in_postmarks_shape() -> None:
-    body, _ = told(CAME, shape="postmark")
-    heard = json.loads(body)
-    assert {name: heard[name] for name in ("MessageID", "MailboxHash", "StrippedTextReply", "TextBody", "ReplyTo")} == {
+def test_postmark_format_of_inbound_mail_has_the_expected_body() -> None:
+    body, _ = request_for(RECEIVED_EVENT, format_name="postmark")
+    received = json.loads(body)
+    assert {
+        name: received[name] for name in ("MessageID", "MailboxHash", "StrippedTextReply", "TextBody", "ReplyTo")
+    } == {
         "MessageID": "rcv_1",
         "MailboxHash": "7",
         "StrippedTextReply": "Thanks!",
         "TextBody": "Thanks!\n> Hello",
         "ReplyTo": "ann@c.test",
     }
-    assert heard["ToFull"] == [{"Email": "support+7@in.acme.test", "Name": "", "MailboxHash": "7"}]
-    assert heard["Headers"][0] == {"Name": "Date", "Value": "Sun, 15 Nov 2026 06:37:44 +0000"}
-    assert [(one["Name"], one["ContentLength"]) for one in heard["Attachments"]] == [("a.png", 9), ("b.png", 9)]
+    assert received["ToFull"] == [{"Email": "support+7@in.acme.test", "Name": "", "MailboxHash": "7"}]
+    assert received["Headers"][0] == {"Name": "Date", "Value": "Sun, 15 Nov 2026 06:37:44 +0000"}
+    assert [(item["Name"], item["ContentLength"]) for item in received["Attachments"]] == [("a.png", 9), ("b.png", 9)]
 
 
-def test_anymail_reads_a_mail_that_came_in() -> None:
+def test_anymail_parses_inbound_mail() -> None:
     """Its Postmark view; Resend's asks for the mail again (tests/journeys/test_received.py)."""
     with anymail(WEBHOOK_SECRET=f"heliograph:{SECRET}"):
-        (heard,) = track("postmark", *told(CAME, shape="postmark"), about="inbound")
-    message = heard.message
-    assert (heard.event_id, message.envelope_recipient) == ("rcv_1", "support+7@in.acme.test")
+        (received,) = track("postmark", *request_for(RECEIVED_EVENT, format_name="postmark"), about="inbound")
+    message = received.message
+    assert (received.event_id, message.envelope_recipient) == ("rcv_1", "support+7@in.acme.test")
     assert (message.from_email.addr_spec, message.subject) == ("ann@b.test", "Re: Grüße")
     assert (message.text, message.html, message.stripped_text) == ("Thanks!\n> Hello", "<p>Thanks!</p>", "Thanks!")
-    assert [one.addr_spec for one in message.to + message.cc] == ["support+7@in.acme.test", "bob@b.test"]
+    assert [item.addr_spec for item in message.to + message.cc] == ["support+7@in.acme.test", "bob@b.test"]
     # Without their content (webhooks.md). Postmark documents the empty ContentID; anymail takes it for an inline part.
-    assert [one.get_filename() for one in message.inlines] == ["a.png", "b.png"]
+    assert [item.get_filename() for item in message.inlines] == ["a.png", "b.png"]
     assert message["Reply-To"] == "ann@c.test"
 
 
@@ -475,5 +492,5 @@ def test_anymail_reads_a_mail_that_came_in() -> None:
 def test_postmark_posts_incoming_mail_elsewhere(events: tuple[str, ...], is_told: bool) -> None:
     """A program that hears of bounces would not understand it: it is told where somebody asks for it by name."""
     hook = Webhook(id="whk_1", team="team_1", url="https://a.test", secret="s", format="postmark", events=events)
-    assert hears(hook, "email.received") is is_told
-    assert hears(msgspec.structs.replace(hook, format="resend"), "email.received")
+    assert is_subscribed(hook, "email.received") is is_told
+    assert is_subscribed(msgspec.structs.replace(hook, format="resend"), "email.received")

@@ -7,10 +7,10 @@ import pytest
 from heliograph.webhooks.policy.retry import (
     FAILING_DAYS,
     Verdict,
-    is_dead,
+    classify_response,
+    has_failed_too_long,
     next_attempt,
     retry_after_s,
-    verdict,
 )
 
 S, M, H, D = 1000, 60_000, 3_600_000, 86_400_000
@@ -31,8 +31,8 @@ DATE = "Sun, 15 Nov 2026 09:30:00 GMT"
         (410, "gone"),
     ],
 )
-def test_answers(status: int | None, meaning: Verdict) -> None:
-    assert verdict(status) == meaning
+def test_webhook_response_status_is_classified(status: int | None, meaning: Verdict) -> None:
+    assert classify_response(status) == meaning
 
 
 @pytest.mark.parametrize(
@@ -51,21 +51,23 @@ def test_answers(status: int | None, meaning: Verdict) -> None:
         *((status, "7", None, None) for status in (200, 302, 404, 410, 500)),
     ],
 )
-def test_retry_after(status: int, value: str | None, date: str | None, seconds: int | None) -> None:
+def test_webhook_retry_after_header_is_parsed(
+    status: int, value: str | None, date: str | None, seconds: int | None
+) -> None:
     assert retry_after_s(status, value, date) == seconds
 
 
-def walk(jitter: float, wish: int | None = None) -> list[int]:
+def attempt_offsets(jitter: float, retry_after: int | None = None) -> list[int]:
     """All attempts of an event that always fails at once, as ms after the first."""
     times = [FIRST]
-    while (at := next_attempt(len(times), FIRST, times[-1], jitter, wish)) is not None:
-        times.append(at)
-    return [at - FIRST for at in times]
+    while (attempt_at := next_attempt(len(times), FIRST, times[-1], jitter, retry_after)) is not None:
+        times.append(attempt_at)
+    return [attempt_at - FIRST for attempt_at in times]
 
 
 @pytest.mark.parametrize("jitter", [-1.0, -0.5, 0.0, 1.0])
 def test_ten_attempts_in_three_days(jitter: float) -> None:
-    waits = [later - earlier for earlier, later in pairwise(walk(jitter))]
+    waits = [later - earlier for earlier, later in pairwise(attempt_offsets(jitter))]
     assert waits == [round(step * (1 + jitter / 5)) for step in STEPS]
 
 
@@ -76,16 +78,16 @@ def test_retry_after_replaces_the_step_up_to_a_day(attempt: int, wish: int, wait
 
 
 def test_short_wishes_do_not_use_up_the_three_days() -> None:
-    assert walk(0.0, 1) == [*(n * S for n in range(10)), 9 * S + D, 9 * S + 2 * D, 9 * S + 3 * D]
-    assert walk(-1.0, 86_400)[-1] == 10 * D - D  # long ones: ten attempts, however long they take
+    assert attempt_offsets(0.0, 1) == [*(n * S for n in range(10)), 9 * S + D, 9 * S + 2 * D, 9 * S + 3 * D]
+    assert attempt_offsets(-1.0, 86_400)[-1] == 10 * D - D  # long ones: ten attempts, however long they take
 
 
-def test_attempts_count_from_one() -> None:
+def test_webhook_attempt_zero_is_refused() -> None:
     with pytest.raises(ValueError, match="from 1"):
         next_attempt(0, FIRST, FIRST, 0.0)
 
 
 def test_five_days_of_failures_are_enough() -> None:
     assert FAILING_DAYS == 5
-    assert not is_dead(FIRST, FIRST + 5 * D - 1)
-    assert is_dead(FIRST, FIRST + 5 * D)
+    assert not has_failed_too_long(FIRST, FIRST + 5 * D - 1)
+    assert has_failed_too_long(FIRST, FIRST + 5 * D)

@@ -12,7 +12,7 @@ import pytest
 import standardwebhooks
 import svix
 
-from heliograph.webhooks.policy.signature import headers, make_secret
+from heliograph.webhooks.policy.signature import make_secret, signature_headers
 from tests.npm import install
 
 OLD, NEW, OTHER = (make_secret(bytes(range(start, start + 24))) for start in (0, 100, 200))
@@ -30,14 +30,14 @@ def now() -> int:
 
 @pytest.mark.parametrize("secrets", ROTATIONS.values(), ids=ROTATIONS)
 @pytest.mark.parametrize("body", BODIES, ids=["ascii", "unicode", "empty", "large"])
-def test_by_hand(body: bytes, secrets: list[str]) -> None:
+def test_webhook_signature_matches_a_manual_hmac(body: bytes, secrets: list[str]) -> None:
     t = 1_794_735_000
     v1 = [hmac.new(s.encode(), f"{t}.".encode() + body, hashlib.sha256).hexdigest() for s in secrets]
     keys = [base64.b64decode(s.removeprefix("whsec_")) for s in secrets]
     sums = [hmac.new(key, f"{ID}.{t}.".encode() + body, hashlib.sha256).digest() for key in keys]
-    signature = " ".join(f"v1,{base64.b64encode(one).decode()}" for one in sums)
-    assert headers(secrets, ID, t, body) == {
-        "X-Service-Signature": f"t={t}" + "".join(f",v1={one}" for one in v1),
+    signature = " ".join(f"v1,{base64.b64encode(item).decode()}" for item in sums)
+    assert signature_headers(secrets, ID, t, body) == {
+        "X-Service-Signature": f"t={t}" + "".join(f",v1={item}" for item in v1),
         "webhook-id": ID,
         "webhook-timestamp": str(t),
         "webhook-signature": signature,
@@ -47,7 +47,7 @@ def test_by_hand(body: bytes, secrets: list[str]) -> None:
     }
 
 
-def test_secrets() -> None:
+def test_webhook_secret_is_base64_of_24_or_more_bytes() -> None:
     assert make_secret(bytes(24)) == "whsec_" + "A" * 32
     assert make_secret(bytes(32)) == "whsec_" + "A" * 43 + "="
     with pytest.raises(ValueError, match="24 random bytes, not 23"):
@@ -59,14 +59,14 @@ def test_secrets() -> None:
 
 @pytest.mark.parametrize("library", [standardwebhooks, svix], ids=["standardwebhooks", "svix"])
 @pytest.mark.parametrize("body", BODIES, ids=["ascii", "unicode", "empty", "large"])
-def test_libraries_agree(library: object, body: bytes) -> None:
-    made = headers([NEW, OLD], ID, now(), body)
-    assert library_says(library, NEW, made, body)
-    assert library_says(library, OLD, made, body)
-    assert not library_says(library, OTHER, made, body)
-    assert not library_says(library, NEW, made, body + b" ")
-    assert not library_says(library, NEW, {**made, "webhook-id": "evt_other", "svix-id": "evt_other"}, body)
-    assert not library_says(library, NEW, headers([NEW], ID, now() - 301, body), body)
+def test_webhook_signature_is_verified_by_python_libraries(library: object, body: bytes) -> None:
+    created = signature_headers([NEW, OLD], ID, now(), body)
+    assert library_says(library, NEW, created, body)
+    assert library_says(library, OLD, created, body)
+    assert not library_says(library, OTHER, created, body)
+    assert not library_says(library, NEW, created, body + b" ")
+    assert not library_says(library, NEW, {**created, "webhook-id": "evt_other", "svix-id": "evt_other"}, body)
+    assert not library_says(library, NEW, signature_headers([NEW], ID, now() - 301, body), body)
 
 
 def library_says(library: object, secret: str, made: dict[str, str], body: bytes) -> bool:
@@ -91,12 +91,18 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return install(tmp_path_factory.mktemp("standardwebhooks"), "webhooks are not judged by npm's standardwebhooks")
 
 
-def test_npm_agrees(package: Path) -> None:
+def test_webhook_signature_is_verified_by_npm_packages(package: Path) -> None:
     body = BODIES[1]
-    made = headers([NEW, OLD], ID, now(), body)
-    old = headers([NEW], ID, now() - 301, body)
-    cases = [(NEW, made, body), (OLD, made, body), (OTHER, made, body), (NEW, made, body + b" "), (NEW, old, body)]
-    asked = json.dumps([(secret, headers_, text.decode()) for secret, headers_, text in cases])
-    done = subprocess.run(["node", "-e", NPM], cwd=package, input=asked.encode(), capture_output=True, timeout=60)
+    created = signature_headers([NEW, OLD], ID, now(), body)
+    old = signature_headers([NEW], ID, now() - 301, body)
+    cases = [
+        (NEW, created, body),
+        (OLD, created, body),
+        (OTHER, created, body),
+        (NEW, created, body + b" "),
+        (NEW, old, body),
+    ]
+    requested = json.dumps([(secret, headers_, text.decode()) for secret, headers_, text in cases])
+    done = subprocess.run(["node", "-e", NPM], cwd=package, input=requested.encode(), capture_output=True, timeout=60)
     assert done.returncode == 0, done.stderr.decode()
     assert json.loads(done.stdout) == [True, True, False, False, False]

@@ -41,30 +41,33 @@ GOOD = [
         ("no URL", "no URL", None),
     ],
 )
-def test_user_and_password_are_taken_apart(written: str, url: str, login: str | None) -> None:
+def test_webhook_url_credentials_are_split_from_the_url(written: str, url: str, login: str | None) -> None:
     assert split_login(written) == (url, login)
 
 
 @pytest.mark.parametrize("login", ["a%3Ab:c", "a:%0d%0aX", "ü:x", "a b:c", "a:b%"])
-def test_a_login_that_basic_cannot_carry(login: str) -> None:
+def test_webhook_url_with_credentials_unfit_for_basic_auth_is_refused(login: str) -> None:
     with pytest.raises(ValueError, match="user") as refused:
         split_login(f"https://{login}@a.test/")
     assert login not in str(refused.value)
 
 
 @pytest.mark.parametrize(("written", "form", "ip"), GOOD)
-def test_the_one_form(written: str, form: str, ip: str | None) -> None:
+def test_webhook_url_is_normalized_to_one_form(written: str, form: str, ip: str | None) -> None:
     target = parse_target(written)
-    assert (target.url.replace("::ffff:c000:201", "::ffff:192.0.2.1"), target.ip and unwrapped(target.ip)) == (form, ip)
+    assert (target.url.replace("::ffff:c000:201", "::ffff:192.0.2.1"), target.ip and normalize_mapped(target.ip)) == (
+        form,
+        ip,
+    )
     assert parse_target(target.url) == target
 
 
-def unwrapped(ip: str) -> str:
+def normalize_mapped(ip: str) -> str:
     """Before Python 3.13 the text of a mapped address is all hexadecimal."""
     return ip.replace("::ffff:c000:201", "::ffff:192.0.2.1")
 
 
-def test_the_parts() -> None:
+def test_webhook_url_is_parsed_into_parts() -> None:
     assert parse_target("https://Example.com:8443/a?b=c") == Target(
         scheme="https",
         host="example.com",
@@ -126,12 +129,12 @@ BAD = [
 @pytest.mark.parametrize(
     ("words", "url"), [(words, url) for _, words, urls in BAD for url in urls], ids=lambda text: ascii(text[:60])
 )
-def test_refused_in_clear_words(words: str, url: str) -> None:
+def test_webhook_url_invalid_is_refused_with_a_readable_error(words: str, url: str) -> None:
     with pytest.raises(ValueError, match=words) as caught:
         parse_target(url)
     assert len(str(caught.value)) < 250
     assert str(caught.value).isprintable()
 
 
-def test_the_longest_url() -> None:
+def test_webhook_url_of_maximum_length_is_accepted() -> None:
     assert parse_target("https://example.com/" + "a" * (URL_MAX - 20)).port == 443

@@ -54,7 +54,7 @@ def test_no_message_is_handed_over_twice(cluster: Service) -> None:
     check_arrived(cluster, load)
 
 
-def test_one_message_for_one_key(cluster: Service) -> None:
+def test_cluster_creates_one_message_per_idempotency_key(cluster: Service) -> None:
     before = ask_database(cluster.database, "SELECT count(*) FROM message")[0][0]
     for number in range(3):
         key = {"Idempotency-Key": f"both {number}"}
@@ -67,7 +67,7 @@ def test_one_message_for_one_key(cluster: Service) -> None:
     assert ask_database(cluster.database, "SELECT count(*) FROM message") == [(before + 3,)]
 
 
-def test_sixty_four_race_for_credit_for_ten(cluster: Service) -> None:
+def test_concurrent_sends_never_overdraw_the_credit(cluster: Service) -> None:
     body, races = {"to": "+14155550100", "template_id": "tpl_poor_sms"}, size("P4 races")
     for race in rounds("P4", races):
         if race:
@@ -80,7 +80,7 @@ def test_sixty_four_race_for_credit_for_ten(cluster: Service) -> None:
     report("P4", f"PostgreSQL, two API processes: 64 race for credit for 10, {races} times: exactly 10 each time")
 
 
-def test_five_wrong_codes_over_both(cluster: Service) -> None:
+def test_wrong_codes_are_counted_over_both_processes(cluster: Service) -> None:
     started = cluster.post("/v1/verify", {"to": "+15005550005"})
     answers = at_once(cluster, f"/v1/verify/{started.json['id']}/check", [{"code": "123456"}] * 40)
     left = sorted((a.json["remaining_attempts"] for a in answers), reverse=True)

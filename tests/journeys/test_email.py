@@ -129,7 +129,7 @@ def status(service: Service, id_: str) -> str:
     return found
 
 
-def test_it_arrives_signed_whole_and_without_the_bcc(mailing: Service, sink: Sink) -> None:
+def test_mail_arrives_signed_complete_and_without_bcc(mailing: Service, sink: Sink) -> None:
     content = bytes(range(256)) * 2000  # above 256 KiB: it goes by way of a file
     small = b"a,b\r\n1,2\r\n"
     files = [
@@ -162,7 +162,7 @@ def test_it_arrives_signed_whole_and_without_the_bcc(mailing: Service, sink: Sin
         assert verifier.verify(idx=index, dnsfunc=lambda name, timeout=5: zone[name.decode()])
 
 
-def test_the_timeline_tells_what_the_relay_said(mailing: Service, sink: Sink) -> None:
+def test_timeline_shows_the_relay_reply(mailing: Service, sink: Sink) -> None:
     id_ = send(mailing)
     until(lambda: status(mailing, id_) == "sent")
     (event,) = mailing.get(f"/v1/emails/{id_}").json["events"]
@@ -173,7 +173,7 @@ def test_the_timeline_tells_what_the_relay_said(mailing: Service, sink: Sink) ->
 
 
 @pytest.mark.parametrize(("mail", "ends", "reason"), [(DSN, "bounced", "bounce"), (ARF, "complained", "complaint")])
-def test_what_comes_back_finds_its_recipient(
+def test_bounce_is_matched_to_its_recipient(
     mailing: Service, sink: Sink, bounces: int, mail: str, ends: str, reason: str
 ) -> None:
     id_ = send(mailing)
@@ -225,11 +225,11 @@ def test_a_complaint_to_the_abuse_address_is_known_by_the_mail_inside(
             assert status(mailing, id_) == expected
 
 
-async def test_straight_to_the_mail_exchanger(tmp_path: Path, sink: Sink) -> None:
+async def test_mail_is_delivered_directly_to_the_mx(tmp_path: Path, sink: Sink) -> None:
     """Delivered, an unknown domain to be asked for again before it counts, a denied address never asked."""
     carrier = tmp_path / "carrier.toml"
     async with DnsPeer(ZONE) as names:
-        carrier.write_text(MX.format(port=sink.port, resolver=names.at))
+        carrier.write_text(MX.format(port=sink.port, resolver=names.address))
         await asyncio.to_thread(_straight, tmp_path, carrier, sink)
 
 

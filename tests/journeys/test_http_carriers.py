@@ -17,9 +17,9 @@ from tests.carriers.fakes import (
     SECRET,
     CloudApiFake,
     HttpFake,
-    Running,
+    RunningFake,
     TwilioFake,
-    running,
+    run_fake,
 )
 from tests.journeys.phones import assert_charged, carrier, credit, ends, price, request, send, texting
 from tests.service import Service, until
@@ -66,7 +66,7 @@ CHANNEL = {"twilio": "sms", "http": "sms", "cloud_api": "whatsapp"}
 PLACES = {case: place for place, case in enumerate(CASES)}
 
 
-def address(kind: str, fake: Running) -> dict[str, str]:
+def address(kind: str, fake: RunningFake) -> dict[str, str]:
     return {"url": fake.url + HttpFake.path} if kind == "http" else {"base_url": fake.url}
 
 
@@ -84,14 +84,14 @@ def everywhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         carriers = []
         for case, (kind, script, receipts, country, *_) in CASES.items():
             callback = f"http://127.0.0.1:{port}{callback_path(case)}"
-            fake = stack.enter_context(running(kind, script=script, receipts=receipts, callback=callback))
+            fake = stack.enter_context(run_fake(kind, script=script, receipts=receipts, callback=callback))
             options = OPTIONS[kind] | address(kind, fake)
             carriers.append(carrier(PLACES[case], CHANNEL[kind], kind, country, **options))
         yield stack.enter_context(texting(tmp_path_factory.mktemp("everywhere"), *carriers, port=port))
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_a_carrier_does_and_what_becomes_of_it(everywhere: Service, case: str) -> None:
+def test_carrier_response_and_callback_decide_the_message_status(everywhere: Service, case: str) -> None:
     kind, _, _, _, phone, status, charged = CASES[case]
     before = credit(everywhere)
     message = ends(everywhere, send(everywhere, phone, CHANNEL[kind]), status)
@@ -139,7 +139,7 @@ def test_an_id_of_another_carrier_changes_nothing(everywhere: Service) -> None:
     assert everywhere.get(f"/v1/sms/{id_}").json == sent
 
 
-def test_metas_challenge(everywhere: Service) -> None:
+def test_meta_webhook_challenge_is_answered(everywhere: Service) -> None:
     path = callback_path("cloud_api: read")
     asked = f"{path}?hub.mode=subscribe&hub.verify_token=challenge-token&hub.challenge=4711"
     answer = everywhere.get(asked, key=None)
@@ -149,7 +149,7 @@ def test_metas_challenge(everywhere: Service) -> None:
     assert forged.headers["heliograph-should-retry"] == "false"
 
 
-def test_who_wants_no_marketing_gets_all_else(everywhere: Service) -> None:
+def test_marketing_opt_out_blocks_only_marketing_templates(everywhere: Service) -> None:
     """Meta's 131050 holds for MARKETING templates alone (contract 17)."""
     phone = CASES["cloud_api: no marketing"][4]
     ends(everywhere, send(everywhere, phone, "whatsapp"), "failed")
@@ -174,7 +174,7 @@ def template_events(service: Service) -> list[Any]:
     return [one["data"]["upstream_status"] for one in feed if one["type"] == "template.status_changed"]
 
 
-def test_a_template_that_meta_does_not_take(everywhere: Service) -> None:
+def test_template_refused_by_meta_fails_the_message(everywhere: Service) -> None:
     """Refused on every way in, with Meta's reason, until Meta takes it again (contract 17)."""
     body = request("+447700900123", "whatsapp")
     tell_of_template(everywhere, "PAUSED", reason="NONE", other_info={"title": "FIRST_PAUSE"})
@@ -199,12 +199,14 @@ def test_a_template_that_meta_does_not_take(everywhere: Service) -> None:
 
 @pytest.mark.parametrize("path", ["/carriers/nobody/callback", "/carriers/sim-sms/callback"])
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_without_a_secret_there_is_nothing(everywhere: Service, path: str, method: str) -> None:
+def test_callback_without_the_secret_is_not_found(everywhere: Service, path: str, method: str) -> None:
     answer = everywhere.ask(method, path, b"{}" if method == "POST" else None, key=None)
     assert (answer.status, answer.code) == (404, "not_found")
 
 
-def test_no_secret_configured_is_404(everywhere: Service, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_callback_with_no_secret_configured_is_404(
+    everywhere: Service, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     bare = tmp_path_factory.mktemp("bare") / "bare.toml"
     whatsapp = carrier(99, "whatsapp", "cloud_api", "JP", phone_number_id="1", access_token="t")
     bare.write_text(whatsapp + carrier(99, "sms", "http", "JP", url="http://127.0.0.1:1/send"))

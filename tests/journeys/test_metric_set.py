@@ -80,7 +80,7 @@ def value(service: Service, sample: str) -> float:
     return next((float(line.split()[-1]) for line in lines(service) if line.startswith(f"{sample} ")), 0)
 
 
-def test_the_whole_set(mailing: tuple[Service, int], sink: Sink) -> None:
+def test_metrics_endpoint_has_the_documented_set(mailing: tuple[Service, int], sink: Sink) -> None:
     service, bounces = mailing
     hook = service.post("/v1/webhooks", {"url": "http://127.0.0.1:9/", "events": ["*"]}).json["id"]
     for to, what in (("one@gmail.com", DSN), ("two@example.com", ARF)):

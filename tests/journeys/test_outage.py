@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from heliograph.dashboard.page_request import COOKIE
+from heliograph.dashboard.page_request import SESSION_COOKIE
 from tests.conftest import fresh_database
 from tests.service import Service, until
 from tests.storage.hanging import Network
@@ -80,7 +80,7 @@ def test_the_database_is_away_and_comes_back(wire: Wire, tmp_path: Path) -> None
         until(lambda: status("/readyz") == 503 and told(ready=0))
         refused = service.post("/v1/emails", MAIL)
         assert (refused.status, refused.code) == (503, "service_unavailable")
-        page = service.get("/dashboard", key=None, headers={"Cookie": f"{COOKIE}=x"})
+        page = service.get("/dashboard", key=None, headers={"Cookie": f"{SESSION_COOKIE}=x"})
         assert page.status == 503
         assert "retry-after" in refused.headers and "retry-after" in page.headers
         wire.do(lambda: refuse(False))

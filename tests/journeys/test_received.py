@@ -54,7 +54,7 @@ def name_server(zone: Zone) -> Iterator[str]:
     peer = DnsPeer(zone)
     try:
         asyncio.run_coroutine_threadsafe(peer.__aenter__(), loop).result()
-        yield peer.at
+        yield peer.address
     finally:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
@@ -185,7 +185,7 @@ def test_a_mail_becomes_an_event_and_can_be_read(receiving: Receiving) -> None:
         ("postmark", lambda body: (body["Subject"], body["StrippedTextReply"])),
     ],
 )
-def test_an_endpoint_is_told_the_mail_itself(
+def test_webhook_carries_the_inbound_mail(
     receiving: Receiving, tmp_path: Path, format_: str, of: Callable[[Any], tuple[str, ...]]
 ) -> None:
     hooks = Hooks(tmp_path)
@@ -254,7 +254,7 @@ def test_large_mails_are_taken_and_larger_refused(receiving: Receiving) -> None:
     assert refused.value.smtp_code == 552
 
 
-def test_others_are_refused(receiving: Receiving) -> None:
+def test_inbound_mail_for_unknown_recipients_is_refused(receiving: Receiving) -> None:
     for address in ("other@acme.test", "support@other.test", "support@example.org", "x@y.in.acme.test"):
         with pytest.raises(smtplib.SMTPRecipientsRefused) as refused:
             receiving.mail(letter("no"), address)
@@ -282,7 +282,7 @@ def test_replies_come_back_to_the_mail_that_they_answer(receiving: Receiving) ->
     answers = until(lambda: [one for one in receiving.events() if one["data"]["subject"] == "Re: Sent 1"])
     data = answers[0]["data"]
     assert (data["in_reply_to"], data["recipients"]) == (first["id"], [first["reply_to"]])
-    assert (data["reply_text"], data["from"]) == ("Thank you, I got it. (simulator)", "reply@simulator.test")
+    assert (data["reply_text"], data["from"]) == ("Thank you, I received it. (simulator)", "reply@simulator.test")
 
     local, _, domain = first["reply_to"].partition("@")
     forged = [

@@ -65,7 +65,9 @@ def call_back(service: Service, provider: str, body: bytes, headers: dict[str, s
         ("soft_bounce", "failed", None),
     ],
 )
-def test_what_a_provider_tells(relayed: Service, sink: Sink, event: str, ends: str, reason: str | None) -> None:
+def test_provider_event_changes_the_message(
+    relayed: Service, sink: Sink, event: str, ends: str, reason: str | None
+) -> None:
     id_ = send(relayed, to="someone@example.com")
     until(lambda: status(relayed, id_) == "sent")
     along = email.message_from_bytes(sink.mails[0][2])["X-PM-Metadata-X-Heliograph-Id"]
@@ -86,7 +88,7 @@ def test_what_a_provider_tells(relayed: Service, sink: Sink, event: str, ends: s
     assert not reason or suppressed.json["reason"] == reason
 
 
-def test_what_is_not_ours_changes_nothing(relayed: Service, sink: Sink) -> None:
+def test_provider_event_of_an_unknown_message_changes_nothing(relayed: Service, sink: Sink) -> None:
     id_ = send(relayed, to="someone@example.com")
     until(lambda: status(relayed, id_) == "sent")
     foreign = payload("sendgrid", "bounce", id_, "someone@example.com")  # it went by another carrier

@@ -22,14 +22,14 @@ def hooks(tmp_path: Path) -> Iterator[Hooks]:
 
 
 @pytest.mark.parametrize("database_url", DATABASES, indirect=True)
-def test_nobody_notices(database_url: str, tmp_path: Path, hooks: Hooks) -> None:
+def test_secret_rotation_under_load_interrupts_nothing(database_url: str, tmp_path: Path, hooks: Hooks) -> None:
     with HookService(database_url, tmp_path / "data") as service:
         service.apply()
         service.subscribe(tmp_path, hooks.start() + "/")
         for _ in range(2):  # two processes that know the old one
             service.start()
         verification = service.post("/v1/verify", {"to": PHONE}).json["id"]
-        (before,) = json.loads(service.run("secret", "show", "--json").stdout)["sealed"]
+        (before,) = json.loads(service.run("secret", "show", "--json").stdout)["encrypted"]
         with Load(service, clients=2) as load:
             for _ in range(2):
                 load.more(20)
@@ -39,13 +39,13 @@ def test_nobody_notices(database_url: str, tmp_path: Path, hooks: Hooks) -> None
         assert [(a.status, a.raw) for a in load.refused] == []
         assert load.broken == []
         check_all_arrived(database_url, load.accepted)
-        counted = json.loads(service.run("secret", "show", "--json").stdout)["sealed"]
+        counted = json.loads(service.run("secret", "show", "--json").stdout)["encrypted"]
         now, *others = counted.values()
         assert now >= 2 and set(others) <= {0}  # the webhook's, the kept keys, and what the mails' domain has
         assert before not in counted
         findings = json.loads(service.run("doctor", "--json").stdout)["findings"]
         found = {finding["check"]: finding["level"] for finding in findings}
-        assert (found["sealed"], found["audit log"], found["secret"]) == ("ok", "ok", "ok")
+        assert (found["encryption"], found["audit log"], found["secret"]) == ("ok", "ok", "ok")
         until(lambda: waiting(service) == 0)
         assert len(hooks.told()) >= len(load.accepted)  # each with its signature
 

@@ -17,7 +17,7 @@ import apsw
 import asyncpg
 import pytest
 
-from heliograph.dashboard.page_request import COOKIE
+from heliograph.dashboard.page_request import SESSION_COOKIE
 from tests.conftest import DATABASES, fresh_database
 from tests.journeys.load import ask_database
 from tests.people import let_in
@@ -48,7 +48,7 @@ class Visitor:
         self._service = service
         added = service.run("user", "add", email, "--team", "team_acme", "--role", "developer")
         assert added.returncode == 0, added.stderr
-        self._cookie = {"Cookie": f"{COOKIE}={let_in(service.database, email)}"}
+        self._cookie = {"Cookie": f"{SESSION_COOKIE}={let_in(service.database, email)}"}
 
     def get(self, path: str, port: int | None = None) -> str:
         answer = self._service.get(TEAM + path, key=None, headers=self._cookie, port=port)
@@ -101,11 +101,11 @@ def test_an_import_begun_in_one_is_seen_in_the_other(pair: Service) -> None:
     here, there = pair.ports
     id_ = visitor.upload(people("both"), here)
     assert id_ in visitor.get("/suppressions", there)
-    until(lambda: "Import done" in visitor.get(f"/suppressions/imports/{id_}", there))
+    until(lambda: "Import finished" in visitor.get(f"/suppressions/imports/{id_}", there))
     check_done_once(pair, visitor.report(id_, there), "both")
 
 
-def test_ten_wrong_passwords_over_both(pair: Service) -> None:
+def test_wrong_passwords_are_counted_over_both_processes(pair: Service) -> None:
     Visitor(pair, "guessed@example.com")
 
     def guess(place: tuple[int, str]) -> int:
@@ -122,7 +122,7 @@ def test_ten_wrong_passwords_over_both(pair: Service) -> None:
 # -- restarts ----------------------------------------------------------------------------------------------------
 
 
-def test_what_was_refused_outlives_a_restart(service: Service) -> None:
+def test_refused_request_is_shown_after_a_restart(service: Service) -> None:
     visitor = Visitor(service, "stays@example.com")
     id_ = service.post("/v1/emails", {"to": "nobody"}).headers["x-request-id"]
     assert service.stop() == 0  # sooner than it would be written otherwise
@@ -163,7 +163,7 @@ def held_postgres(database: str) -> Iterator[None]:
         runner.run(server.close())
 
 
-def test_kill_9_in_the_middle_of_an_import(service: Service) -> None:
+def test_import_killed_with_sigkill_is_resumed(service: Service) -> None:
     visitor = Visitor(service, "killed@example.com")
     service.post("/v1/suppressions", {"email": "first@example.net"})
     numbers = itertools.count()
@@ -184,5 +184,5 @@ def test_kill_9_in_the_middle_of_an_import(service: Service) -> None:
     assert 0 < done < LINES
     assert ask_database(service.database, f"SELECT count(*) FROM suppression WHERE address LIKE '{name}%'") == [(done,)]
     service.start()
-    until(lambda: "Import done" in visitor.get(f"/suppressions/imports/{id_}"))
+    until(lambda: "Import finished" in visitor.get(f"/suppressions/imports/{id_}"))
     check_done_once(service, visitor.report(id_), name)

@@ -49,7 +49,7 @@ def everywhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_an_smsc_does_and_what_becomes_of_it(everywhere: Service, case: str) -> None:
+def test_smsc_response_and_receipt_decide_the_message_status(everywhere: Service, case: str) -> None:
     _, country, phone, status, charged = CASES[case]
     before = credit(everywhere)
     message = ends(everywhere, send(everywhere, phone), status)

@@ -100,7 +100,7 @@ def _split(kept: bytes) -> tuple[bytes, bytes]:
     return own[0], kept[own.end() : -1].replace(b"\n", b"\r\n")
 
 
-def test_it_arrives_whole_and_without_the_bcc(arrived: Arrived) -> None:
+def test_mail_arrives_complete_and_without_bcc(arrived: Arrived) -> None:
     id_, mails, _ = arrived
     envelopes = b"".join(own for own, _ in mails)
     recipients = re.findall(rb"X-Rcpt-Args: <([^>]*)>", envelopes)

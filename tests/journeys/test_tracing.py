@@ -82,7 +82,9 @@ def attributes(span: Any) -> dict[str, Any]:
     return {one.key: one.value.string_value or one.value.int_value for one in span.attributes}
 
 
-def test_one_trace(database_url: str, tmp_path: Path, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trace_covers_request_delivery_and_webhook(
+    database_url: str, tmp_path: Path, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", world.url)
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "100")
     with serve(database_url, tmp_path) as service:
@@ -93,8 +95,8 @@ def test_one_trace(database_url: str, tmp_path: Path, world: World, monkeypatch:
         until(lambda: len(world.posts) >= 4)
         service.stop()  # what is left is sent
     named = {span.name: span for span in world.spans if span.trace_id.hex() == TRACE}
-    assert named.keys() == {"POST /v1/emails", "hand over email", "webhook"}
-    accept, handover = named["POST /v1/emails"], named["hand over email"]
+    assert named.keys() == {"POST /v1/emails", "send email", "webhook"}
+    accept, handover = named["POST /v1/emails"], named["send email"]
     assert accept.parent_span_id.hex() == CALLER
     assert handover.parent_span_id == accept.span_id == named["webhook"].parent_span_id
     told = attributes(accept)
@@ -104,13 +106,13 @@ def test_one_trace(database_url: str, tmp_path: Path, world: World, monkeypatch:
     assert (told["heliograph.message_id"], told["heliograph.outcome"]) == (sent.json["id"], "accepted")
     webhooks = [span.span_id.hex() for span in world.spans if span.name == "webhook"]
     assert sorted(webhooks) == sorted(str(post).split("-")[2] for post in world.posts)
-    others = {span.trace_id for span in world.spans if span.name == "hand over email"}
+    others = {span.trace_id for span in world.spans if span.name == "send email"}
     assert len(others) == 2  # a request without one begins its own
     assert world.services == {"heliograph"}
     assert not any(b"simulator.test" in span.SerializeToString() for span in world.spans)
 
 
-def test_without_an_exporter_it_is_passed_on(database_url: str, tmp_path: Path, world: World) -> None:
+def test_trace_context_without_an_exporter_is_propagated(database_url: str, tmp_path: Path, world: World) -> None:
     with serve(database_url, tmp_path) as service:
         hook(service, world)
         for given in ({"Traceparent": GIVEN}, {"Traceparent": "nonsense"}, {}):
@@ -121,7 +123,7 @@ def test_without_an_exporter_it_is_passed_on(database_url: str, tmp_path: Path, 
     assert world.spans == []
 
 
-def test_a_batch_keeps_it(database_url: str, tmp_path: Path, world: World) -> None:
+def test_trace_context_is_kept_for_a_batch(database_url: str, tmp_path: Path, world: World) -> None:
     with serve(database_url, tmp_path) as service:
         hook(service, world)
         sent = service.post("/v1/emails/batch", {"messages": [MAIL, MAIL]}, headers={"Traceparent": GIVEN})
@@ -133,7 +135,7 @@ def test_a_collector_that_hangs_does_not_hold_up_the_end() -> None:
     """It is asked for ten seconds each time, and the exporter asks again."""
     program = (
         "import asyncio\nfrom heliograph.runtime import tracing\n"
-        "async def main():\n    tracing.start('1')\n    tracing.receive(None).end()\n    await tracing.stop()\n"
+        "async def main():\n    tracing.start('1')\n    tracing.begin_request(None).end()\n    await tracing.stop()\n"
         "tracing.STOP_S = 0.5\nasyncio.run(main())\n"
     )
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -144,7 +146,7 @@ def test_a_collector_that_hangs_does_not_hold_up_the_end() -> None:
         assert time.monotonic() - began < 9
 
 
-def test_nothing_is_imported_when_it_is_off() -> None:
+def test_tracing_off_imports_no_libraries() -> None:
     program = "import sys, heliograph.cli.serve; print([n for n in sys.modules if n.startswith('opentelemetry')])"
     assert subprocess.check_output([sys.executable, "-c", program], text=True).strip() == "[]"
 
@@ -156,11 +158,11 @@ def test_nothing_is_imported_when_it_is_off() -> None:
         ({"OTEL_TRACES_EXPORTER": "otlp", "WITHOUT": "1"}, "pip install 'heliograph[otel]'"),
     ],
 )
-def test_what_cannot_be_had_is_said(given: dict[str, str], said: str) -> None:
+def test_tracing_misconfigured_says_why(given: dict[str, str], said: str) -> None:
     program = (
         "import sys\nfrom heliograph.runtime import tracing\n"
         f"given = {given!r}\nif 'WITHOUT' in given: sys.modules['opentelemetry'] = None\n"
-        "try:\n    tracing.start('1', given)\nexcept tracing.NoTraces as error:\n    print(error)\n"
+        "try:\n    tracing.start('1', given)\nexcept tracing.TracingError as error:\n    print(error)\n"
     )
     assert said in subprocess.check_output([sys.executable, "-c", program], text=True)
 
@@ -168,6 +170,6 @@ def test_what_cannot_be_had_is_said(given: dict[str, str], said: str) -> None:
 @pytest.mark.parametrize(
     "given", [{}, {"OTEL_TRACES_EXPORTER": "none"}, {"OTEL_TRACES_EXPORTER": "otlp", "OTEL_SDK_DISABLED": "true"}]
 )
-def test_off(given: dict[str, str]) -> None:
+def test_tracing_without_an_endpoint_is_off(given: dict[str, str]) -> None:
     program = f"from heliograph.runtime import tracing; tracing.start('1', {given!r}); print(tracing._tracer)"
     assert subprocess.check_output([sys.executable, "-c", program], text=True).strip() == "None"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from heliograph.domain.events import TYPES
+from heliograph.domain.events import EVENT_TYPES
 from heliograph.webhooks.policy.signature import make_secret
 from heliograph.webhooks.verification import verify_webhook
 from tests.forks import Forked
@@ -157,8 +157,8 @@ def test_every_state_of_every_channel_arrives_in_order(service: HookService, hoo
     seen = {event["type"] for event in hooks.told()}
     unheard = {"suppression.deleted", "domain.verified", "domain.failed", "credit.low", "batch.done", "webhook.test"}
     apart = (".received", ".delayed", ".status_changed")  # each has tests of its own
-    told_elsewhere = {one for one in TYPES if one.endswith(apart) or one.startswith("opt_out.")}
-    assert seen - told_elsewhere == set(TYPES) - unheard - told_elsewhere
+    told_elsewhere = {one for one in EVENT_TYPES if one.endswith(apart) or one.startswith("opt_out.")}
+    assert seen - told_elsewhere == set(EVENT_TYPES) - unheard - told_elsewhere
 
 
 def test_no_event_is_lost_when_workers_are_killed(service: HookService, hooks: Hooks, tmp_path: Path) -> None:
@@ -187,11 +187,11 @@ def test_no_event_is_lost_when_workers_are_killed(service: HookService, hooks: H
     for request, event in zip(hooks.received(), hooks.told(), strict=True):
         assert request["headers"]["webhook-id"] == event["id"]
         bodies[event["id"]].add(request["body"])
-    taken = {request["headers"]["webhook-id"] for request in hooks.received() if request["word"] == "200"}
+    taken = {request["headers"]["webhook-id"] for request in hooks.received() if request["action"] == "200"}
     assert taken == published(service)
     assert {len(same) for same in bodies.values()} == {1}
     assert ask_database(service.database, "SELECT DISTINCT state FROM delivery") == [("delivered",)]
-    once = len(taken) + sum(request["word"] != "200" for request in hooks.received())
+    once = len(taken) + sum(request["action"] != "200" for request in hooks.received())
     assert len(hooks.received()) - once <= KILLS * BEGUN  # what was in flight or not recorded at a kill is told again
     assert service.stop(worker) == 0
 

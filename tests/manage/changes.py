@@ -7,18 +7,18 @@ from typing import Any, Literal
 
 import msgspec
 
-from heliograph.dashboard.page_request import COOKIE
-from heliograph.dashboard.views.passkeys import COOKIE as PASSKEY
+from heliograph.dashboard.page_request import SESSION_COOKIE
+from heliograph.dashboard.views.passkeys import CHALLENGE_COOKIE as PASSKEY
 from heliograph.domain.audit.actor import COMMAND_LINE
 from heliograph.domain.ids import timestamp
 from heliograph.domain.limits import HOUR_MS
 from heliograph.domain.setup.keys import parse_token
 from heliograph.storage.people import Identity
 from heliograph.templates.policy.layout_drafts import find_draft
-from heliograph.templates.policy.template_approvals import mark_of
+from heliograph.templates.policy.template_approvals import revision_of
 from tests.accounts.authenticator import Authenticator
 from tests.accounts.house import PASSWORD
-from tests.manage.edges import CLIENT, Entry, Make, Said, Values, World
+from tests.manage.edges import CLIENT_ADDRESS, EdgeResponse, Entry, Environment, MakeValues, Values
 from tests.service import TOKENS
 
 TEAM = "/dashboard/teams/{team}"
@@ -34,7 +34,7 @@ IMPORTED = frozenset({"suppression_import", "suppression", "event", "delivery"})
 NEW_PASSWORD = "battery horse correct"
 
 
-async def nothing(world: World) -> Values:
+async def make_nothing(world: Environment) -> Values:
     return {}
 
 
@@ -42,396 +42,406 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     """What stands in braces is filled in from what `make` made, `n`, a number of its own, and `team`."""
 
     edge: Literal["page", "route", "command"]
-    what: str  # a path of PAGES, a method and path of ROUTES, or a command
+    target: str  # a path of PAGES, a method and path of ROUTES, or a command
     action: str
-    given: Any = {}  # form, body or arguments
-    make: Make = nothing
-    who: str = "owner"  # of a page
+    request: Any = {}  # form, body or arguments
+    make: MakeValues = make_nothing
+    actor_name: str = "owner"  # of a page
     team: str | None = "{team}"  # of the entry
     file: str = ""  # to be uploaded
-    again: bool = False  # the same once more changes nothing
-    also: frozenset[str] = frozenset()  # tables that are not watched otherwise
-    first: frozenset[str] = frozenset()  # tables that are written in portions before it, and mean nothing without it
-    then: frozenset[str] = frozenset()  # tables that follow in portions after it
-    in_parts: bool = False  # in as many transactions as it needs: an entry with the first, another one with the last
+    is_idempotent: bool = False  # the same once more changes nothing
+    also_watched: frozenset[str] = frozenset()  # tables that are not watched otherwise
+    written_before: frozenset[str] = (
+        frozenset()
+    )  # tables that are written in portions before it, and mean nothing without it
+    written_after: frozenset[str] = frozenset()  # tables that follow in portions after it
+    has_two_entries: bool = (
+        False  # in as many transactions as it needs: an entry with the first, another one with the last
+    )
     variant: str = ""
 
     @property
     def name(self) -> str:
-        return " ".join(filter(None, (self.edge, self.what.replace("/dashboard", ""), self.variant)))
+        return " ".join(filter(None, (self.edge, self.target.replace("/dashboard", ""), self.variant)))
 
-    async def drive(self, world: World, values: Values) -> Said:
+    async def run(self, world: Environment, values: Values) -> EdgeResponse:
         if "secret" in values:
-            values = values | {"code": world.code(values["secret"])}
-        given = _filled(self.given, values)
+            values = values | {"code": world.totp_code(values["secret"])}
+        filled = fill_placeholders(self.request, values)
         if self.edge == "command":
-            return world.command(*self.what.split(), *given)
+            return world.command(*self.target.split(), *filled)
         if self.edge == "page":
-            return await world.post(_filled(self.what, values), given, values.get("who", self.who), self.file)
-        method, path = self.what.split()
-        return await world.call(method, _filled(path, values), given or None)
+            return await world.post_form(
+                fill_placeholders(self.target, values), filled, values.get("who", self.actor_name), self.file
+            )
+        method, path = self.target.split()
+        return await world.call_api(method, fill_placeholders(path, values), filled or None)
 
-    def entry(self, world: World, values: Values) -> Entry:
+    def entry(self, world: Environment, values: Values) -> Entry:
         if self.edge == "command":
             actor = "command line"
         elif self.edge == "route":
             actor = f"key {parse_token(TOKENS['ACME'])}"
         else:
-            actor = values.get("actor") or world.people[values.get("who", self.who)][0]
-        address = "" if self.edge == "command" else CLIENT
-        return Entry(actor, self.action, self.team and _filled(self.team, values), address)
+            actor = values.get("actor") or world.people[values.get("who", self.actor_name)][0]
+        address = "" if self.edge == "command" else CLIENT_ADDRESS
+        return Entry(actor, self.action, self.team and fill_placeholders(self.team, values), address)
 
 
-def _filled(given: Any, values: Values) -> Any:
-    if isinstance(given, str):
-        return given.format_map(values)
-    if isinstance(given, Mapping):
-        return {name: _filled(value, values) for name, value in given.items()}
-    return [_filled(one, values) for one in given] if isinstance(given, Sequence) else given
+def fill_placeholders(template: Any, values: Values) -> Any:
+    if isinstance(template, str):
+        return template.format_map(values)
+    if isinstance(template, Mapping):
+        return {name: fill_placeholders(value, values) for name, value in template.items()}
+    return [fill_placeholders(item, values) for item in template] if isinstance(template, Sequence) else template
 
 
-def page(path: str, action: str, form: Mapping[str, str] = {}, make: Make = nothing, **options: Any) -> Change:
-    usual = {"who": "operator"} if path.startswith(OPERATOR) else {}
+def page(
+    path: str, action: str, form: Mapping[str, str] = {}, make: MakeValues = make_nothing, **options: Any
+) -> Change:
+    usual = {"actor_name": "operator"} if path.startswith(OPERATOR) else {}
     team = {} if "{team}" in path else {"team": None}
-    return Change(edge="page", what=path, action=action, given=form, make=make, **usual | team | options)
+    return Change(edge="page", target=path, action=action, request=form, make=make, **usual | team | options)
 
 
-def route(what: str, action: str, body: Any = (), make: Make = nothing, **options: Any) -> Change:
-    return Change(edge="route", what=what, action=action, given=body, make=make, **options)
+def route(what: str, action: str, body: Any = (), make: MakeValues = make_nothing, **options: Any) -> Change:
+    return Change(edge="route", target=what, action=action, request=body, make=make, **options)
 
 
-def command(what: str, action: str, *arguments: str, make: Make = nothing, **options: Any) -> Change:
-    return Change(edge="command", what=what, action=action, given=arguments, make=make, **options)
+def command(what: str, action: str, *arguments: str, make: MakeValues = make_nothing, **options: Any) -> Change:
+    return Change(edge="command", target=what, action=action, request=arguments, make=make, **options)
 
 
 # -- what they are about: made through an edge ------------------------------------------------------------------------
 
 
-async def a_key(world: World) -> Values:
-    made = await world.done("key", "create", "--team", "team_acme", "--name", f"made {world.number()}")
-    return {"key": parse_token(made.strip()) or ""}
+async def make_key(world: Environment) -> Values:
+    created = await world.run_command("key", "create", "--team", "team_acme", "--name", f"made {world.next_number()}")
+    return {"key": parse_token(created.strip()) or ""}
 
 
-async def a_webhook(world: World) -> Values:
-    given = {"url": URL.format(n=world.number()), "events": ["*"]}
-    return {"webhook": (await world.call("POST", "/v1/webhooks", given)).json["id"]}
+async def make_webhook(world: Environment) -> Values:
+    body = {"url": URL.format(n=world.next_number()), "events": ["*"]}
+    return {"webhook": (await world.call_api("POST", "/v1/webhooks", body)).json["id"]}
 
 
-async def a_chat(world: World) -> Values:
-    assert (await world.post("/dashboard/teams/team_acme/notices", {"url": URL.format(n=world.number())}, "owner")).ok
+async def make_team_chat(world: Environment) -> Values:
+    assert (
+        await world.post_form("/dashboard/teams/team_acme/notices", {"url": URL.format(n=world.next_number())}, "owner")
+    ).ok
     return {}
 
 
-async def the_operators_chat(world: World) -> Values:
-    assert (await world.post(f"{OPERATOR}/notices", {"url": URL.format(n=world.number())}, "operator")).ok
+async def make_operator_chat(world: Environment) -> Values:
+    assert (await world.post_form(f"{OPERATOR}/notices", {"url": URL.format(n=world.next_number())}, "operator")).ok
     return {}
 
 
-async def a_disabled_webhook(world: World) -> Values:
-    made = await a_webhook(world)
-    assert (await world.call("PATCH", f"/v1/webhooks/{made['webhook']}", {"enabled": False})).ok
-    return made
+async def make_disabled_webhook(world: Environment) -> Values:
+    created = await make_webhook(world)
+    assert (await world.call_api("PATCH", f"/v1/webhooks/{created['webhook']}", {"enabled": False})).ok
+    return created
 
 
-async def a_told_webhook(world: World) -> Values:
-    made = await a_webhook(world)
-    told = await world.call("POST", f"/v1/webhooks/{made['webhook']}/test")
-    return made | {"event": told.json["id"]}
+async def make_tested_webhook(world: Environment) -> Values:
+    created = await make_webhook(world)
+    message = await world.call_api("POST", f"/v1/webhooks/{created['webhook']}/test")
+    return created | {"event": message.json["id"]}
 
 
-async def a_commands_webhook(world: World) -> Values:
+async def make_webhook_by_command(world: Environment) -> Values:
     """Its secret is sealed as commands seal it."""
-    url = HOOK.format(n=world.number())
-    made = json.loads(await world.done("webhook", "add", url, "--team", "team_acme", "--json"))
-    return {"webhook": made["id"], "event": (await world.done("webhook", "test", made["id"])).strip()}
+    url = HOOK.format(n=world.next_number())
+    created = json.loads(await world.run_command("webhook", "add", url, "--team", "team_acme", "--json"))
+    return {"webhook": created["id"], "event": (await world.run_command("webhook", "test", created["id"])).strip()}
 
 
-async def a_suppression(world: World) -> Values:
-    email = f"gone{world.number()}@example.com"
-    assert (await world.call("POST", "/v1/suppressions", {"email": email})).ok
+async def make_suppression(world: Environment) -> Values:
+    email = f"gone{world.next_number()}@example.com"
+    assert (await world.call_api("POST", "/v1/suppressions", {"email": email})).ok
     return {"email": email}
 
 
-async def a_postmark_webhook(world: World) -> Values:
-    given = {"url": URL.format(n=world.number()), "events": ["*"], "format": "postmark"}
-    made = (await world.call("POST", "/v1/webhooks", given)).json["id"]
-    assert (await world.call("POST", f"/v1/webhooks/{made}/test")).ok
-    return {"webhook": made}
+async def make_postmark_webhook(world: Environment) -> Values:
+    body = {"url": URL.format(n=world.next_number()), "events": ["*"], "format": "postmark"}
+    created = (await world.call_api("POST", "/v1/webhooks", body)).json["id"]
+    assert (await world.call_api("POST", f"/v1/webhooks/{created}/test")).ok
+    return {"webhook": created}
 
 
-async def a_stream(world: World) -> Values:
-    return await a_suppression(world) | {"stream": "outbound"}
+async def make_stream(world: Environment) -> Values:
+    return await make_suppression(world) | {"stream": "outbound"}
 
 
-async def an_opt_out(world: World) -> Values:
-    phone = f"+49151{world.number():0>8}"
-    assert (await world.call("POST", "/v1/opt-outs", {"phone": phone, "channel": "sms"})).ok
+async def make_opt_out(world: Environment) -> Values:
+    phone = f"+49151{world.next_number():0>8}"
+    assert (await world.call_api("POST", "/v1/opt-outs", {"phone": phone, "channel": "sms"})).ok
     return {"phone": phone}
 
 
-async def an_export(world: World) -> Values:
-    path = world.service.data / f"{world.number()}.csv"
-    path.write_text(f"email,origin\nexported{world.number()}@example.com,bounce\n")
+async def make_export_file(world: Environment) -> Values:
+    path = world.service.data / f"{world.next_number()}.csv"
+    path.write_text(f"email,origin\nexported{world.next_number()}@example.com,bounce\n")
     return {"file": str(path)}
 
 
-async def an_ended_sms(world: World) -> Values:
-    given = {"to": "+15005550006", "template_id": "tpl_sms", "variables": {"parcel": "1"}}
+async def make_canceled_sms(world: Environment) -> Values:
+    body = {"to": "+15005550006", "template_id": "tpl_sms", "variables": {"parcel": "1"}}
     at = timestamp(world.house.store.clock.now() + HOUR_MS)
-    sent = await world.call("POST", "/v1/sms", given | {"scheduled_at": at})
-    assert (await world.call("POST", f"/v1/sms/{sent.json['id']}/cancel")).ok
+    sent = await world.call_api("POST", "/v1/sms", body | {"scheduled_at": at})
+    assert (await world.call_api("POST", f"/v1/sms/{sent.json['id']}/cancel")).ok
     return {"sid": sent.json["id"], "account": "AC1"}
 
 
-async def a_list(world: World) -> Values:
-    path = world.service.data / f"{world.number()}.csv"
+async def make_suppression_file(world: Environment) -> Values:
+    path = world.service.data / f"{world.next_number()}.csv"
     path.write_text("listed@example.com\n")
     return {"file": str(path)}
 
 
-async def a_domain(world: World) -> Values:
-    name = f"d{world.number()}.test"
-    return {"domain": name, "id": (await world.call("POST", "/v1/domains", {"name": name})).json["id"]}
+async def make_domain(world: Environment) -> Values:
+    name = f"d{world.next_number()}.test"
+    return {"domain": name, "id": (await world.call_api("POST", "/v1/domains", {"name": name})).json["id"]}
 
 
-async def a_checked_domain(world: World) -> Values:
-    made = await a_domain(world)
-    assert (await world.call("POST", f"/v1/domains/{made['id']}/check")).ok
-    return made
+async def make_checked_domain(world: Environment) -> Values:
+    created = await make_domain(world)
+    assert (await world.call_api("POST", f"/v1/domains/{created['id']}/check")).ok
+    return created
 
 
-async def a_commands_domain(world: World) -> Values:
-    name = f"d{world.number()}.test"
-    await world.done("domain", "add", name, "--team", "team_acme")
+async def make_domain_by_command(world: Environment) -> Values:
+    name = f"d{world.next_number()}.test"
+    await world.run_command("domain", "add", name, "--team", "team_acme")
     return {"domain": name}
 
 
-async def the_platforms_domain(world: World) -> Values:
+async def make_platform_domain(world: Environment) -> Values:
     """The service makes it when it is first asked for."""
-    await world.get(f"{OPERATOR}/platform/sender", "operator")
+    await world.get_page(f"{OPERATOR}/platform/sender", "operator")
     return {}
 
 
-async def a_display_name(world: World) -> Values:
-    n = world.number()
-    await world.apply(
+async def make_display_name(world: Environment) -> Values:
+    number = world.next_number()
+    await world.apply_setup(
         '[[teams]]\nid = "team_acme"\n[[teams.domains]]\nid = "dom_acme"\nname = "acme.test"\n'
-        f'[[teams.domains.display_names]]\nid = "dn_{n}"\nname = "Acme {n}"\n'
+        f'[[teams.domains.display_names]]\nid = "dn_{number}"\nname = "Acme {number}"\n'
     )
-    return {"kind": "display_name", "id": f"dn_{n}", "text": f"Send as Acme {n} from acme.test"}
+    return {"kind": "display_name", "id": f"dn_{number}", "text": f"Send as Acme {number} from acme.test"}
 
 
-async def a_refused_name(world: World) -> Values:
-    made = await a_display_name(world)
-    path, form = TEAM.format(team="team_acme"), {"kind": made["kind"], "id": made["id"], "reason": "no"}
-    assert (await world.post(f"{path}/senders/decide", form, "operator")).ok
-    return made
+async def make_refused_name(world: Environment) -> Values:
+    created = await make_display_name(world)
+    path, form = TEAM.format(team="team_acme"), {"kind": created["kind"], "id": created["id"], "reason": "no"}
+    assert (await world.post_form(f"{path}/senders/decide", form, "operator")).ok
+    return created
 
 
-async def a_code(world: World) -> Values:
+async def make_recipient_code(world: Environment) -> Values:
     """Sent to somebody who is to be a recipient of the sandbox."""
-    address = f"me{world.number()}@example.com"
+    address = f"me{world.next_number()}@example.com"
     path = TEAM.format(team="team_sandbox")
-    asked = await world.post(f"{path}/senders/recipients", {"address": address}, "owner")
-    (code,) = re.findall(r"[A-Z2-7]{4}-[A-Z2-7]{4}", await world.get(asked.place, "owner"))
+    requested = await world.post_form(f"{path}/senders/recipients", {"address": address}, "owner")
+    (code,) = re.findall(r"[A-Z2-7]{4}-[A-Z2-7]{4}", await world.get_page(requested.redirect_to, "owner"))
     return {"team": "team_sandbox", "address": address, "typed": code}
 
 
-async def the_sandbox(world: World) -> Values:
+async def use_sandbox_team(world: Environment) -> Values:
     return {"team": "team_sandbox"}
 
 
-async def a_layout(world: World) -> Values:
-    id_ = f"lay_{world.number()}"
-    await world.apply(f'[[teams]]\nid = "team_acme"\n[[teams.layouts]]\nid = "{id_}"\ntext = "{{{{content}}}}"\n')
+async def make_layout(world: Environment) -> Values:
+    id_ = f"lay_{world.next_number()}"
+    await world.apply_setup(f'[[teams]]\nid = "team_acme"\n[[teams.layouts]]\nid = "{id_}"\ntext = "{{{{content}}}}"\n')
     return {"layout": id_}
 
 
-async def a_layout_draft(world: World) -> Values:
-    made = await a_layout(world)
-    await world.call("PATCH", f"/v1/layouts/{made['layout']}", {"text": "- {{content}}"})
-    return made
+async def make_layout_draft(world: Environment) -> Values:
+    created = await make_layout(world)
+    await world.call_api("PATCH", f"/v1/layouts/{created['layout']}", {"text": "- {{content}}"})
+    return created
 
 
-async def a_submitted_layout(world: World) -> Values:
-    made = await a_layout_draft(world)
-    await world.call("POST", f"/v1/layouts/{made['layout']}/submit", None)
-    return made
+async def make_submitted_layout(world: Environment) -> Values:
+    created = await make_layout_draft(world)
+    await world.call_api("POST", f"/v1/layouts/{created['layout']}/submit", None)
+    return created
 
 
-async def a_seen_layout(world: World) -> Values:
-    made = await a_submitted_layout(world)
-    draft = find_draft(world.house.store.setup.current, made["layout"])
+async def make_layout_with_revision(world: Environment) -> Values:
+    created = await make_submitted_layout(world)
+    draft = find_draft(world.house.store.setup.current, created["layout"])
     assert draft
-    return made | {"mark": mark_of(draft)}
+    return created | {"mark": revision_of(draft)}
 
 
-async def a_template(world: World) -> Values:
+async def make_template(world: Environment) -> Values:
     """With two versions."""
-    id_ = f"tpl_{world.number()}"
+    id_ = f"tpl_{world.next_number()}"
     for text in ("First", "Second"):
-        await world.apply(_template(id_, f'text = "{text}"'))
+        await world.apply_setup(_template_setup(id_, f'text = "{text}"'))
     return {"template": id_}
 
 
-async def an_archived_template(world: World) -> Values:
-    made = await a_template(world)
-    path = f"{TEAM}/templates/{{template}}/archive".format(team="team_acme", **made)
-    assert (await world.post(path, {}, "owner")).ok
-    return made
+async def make_archived_template(world: Environment) -> Values:
+    created = await make_template(world)
+    path = f"{TEAM}/templates/{{template}}/archive".format(team="team_acme", **created)
+    assert (await world.post_form(path, {}, "owner")).ok
+    return created
 
 
-async def a_draft(world: World) -> Values:
-    id_ = f"tpl_{world.number()}"
-    await world.apply(_template(id_, 'text = "Draft"\nstatus = "draft"'))
-    shown = await world.get(f"{TEAM}/templates/{id_}".format(team="team_acme"), "operator")
+async def make_draft(world: Environment) -> Values:
+    id_ = f"tpl_{world.next_number()}"
+    await world.apply_setup(_template_setup(id_, 'text = "Draft"\nstatus = "draft"'))
+    shown = await world.get_page(f"{TEAM}/templates/{id_}".format(team="team_acme"), "operator")
     return {"template": id_, "mark": re.findall(r'name="mark" value="(\w+)"', shown)[0]}
 
 
-async def an_edited_template(world: World) -> Values:
-    made = await a_template(world)
-    shown = await world.get(f"{TEAM}/templates/{made['template']}/edit".format(team="team_acme"), "owner")
-    return made | {"mark": re.findall(r'name="mark" value="(\w+)"', shown)[0]}
+async def make_template_with_revision(world: Environment) -> Values:
+    created = await make_template(world)
+    shown = await world.get_page(f"{TEAM}/templates/{created['template']}/edit".format(team="team_acme"), "owner")
+    return created | {"mark": re.findall(r'name="mark" value="(\w+)"', shown)[0]}
 
 
-async def an_unfinished_draft(world: World) -> Values:
-    made = await an_edited_template(world)
-    place = f"{TEAM}/templates/{made['template']}".format(team="team_acme")
-    form = {"name": made["template"], "subject": "Hello", "text": "Third", "mark": made["mark"], "do": "draft"}
-    await world.post(f"{place}/edit", form, "owner")
-    shown = await world.get(place, "owner")
-    return made | {"mark": re.findall(r'name="mark" value="(\w+)"', shown)[0]}
+async def make_unsubmitted_draft(world: Environment) -> Values:
+    created = await make_template_with_revision(world)
+    place = f"{TEAM}/templates/{created['template']}".format(team="team_acme")
+    form = {"name": created["template"], "subject": "Hello", "text": "Third", "mark": created["mark"], "do": "draft"}
+    await world.post_form(f"{place}/edit", form, "owner")
+    shown = await world.get_page(place, "owner")
+    return created | {"mark": re.findall(r'name="mark" value="(\w+)"', shown)[0]}
 
 
-def _template(id_: str, more: str) -> str:
+def _template_setup(id_: str, more: str) -> str:
     return (
         f'[[teams]]\nid = "team_acme"\n[[teams.templates]]\nid = "{id_}"\nchannel = "email"\n'
         f'name = "{id_}"\nsubject = "Hello"\n{more}\n'
     )
 
 
-async def a_team(world: World, mode: str = "sandbox") -> Values:
+async def make_team(world: Environment, mode: str = "sandbox") -> Values:
     """With all that it needs to go live."""
-    n = world.number()
-    await world.apply(
-        f'[[teams]]\nid = "team_{n}"\nname = "Team {n}"\nmode = "{mode}"\ncredit = "1.00"\n'
-        f'[[teams.domains]]\nname = "t{n}.test"\nverified = true\napproved = true\n'
+    number = world.next_number()
+    await world.apply_setup(
+        f'[[teams]]\nid = "team_{number}"\nname = "Team {number}"\nmode = "{mode}"\ncredit = "1.00"\n'
+        f'[[teams.domains]]\nname = "t{number}.test"\nverified = true\napproved = true\n'
     )
-    return {"team": f"team_{n}"}
+    return {"team": f"team_{number}"}
 
 
-async def a_live_team(world: World) -> Values:
-    return await a_team(world, "live")
+async def make_live_team(world: Environment) -> Values:
+    return await make_team(world, "live")
 
 
-async def a_clocked_team(world: World) -> Values:
-    made = await a_team(world)
-    await world.apply(f'[[teams]]\nid = "{made["team"]}"\ntest_clock = true\n')
-    return made
+async def make_team_with_test_clock(world: Environment) -> Values:
+    created = await make_team(world)
+    await world.apply_setup(f'[[teams]]\nid = "{created["team"]}"\ntest_clock = true\n')
+    return created
 
 
-async def a_suspended_team(world: World) -> Values:
-    made = await a_team(world)
-    await world.done("team", "suspend", made["team"])
-    return made
+async def make_suspended_team(world: Environment) -> Values:
+    created = await make_team(world)
+    await world.run_command("team", "suspend", created["team"])
+    return created
 
 
-async def a_paused_team(world: World) -> Values:
+async def make_paused_team(world: Environment) -> Values:
     """By its reputation."""
-    made, now = await a_team(world), world.house.clock.now()
-    ref = world.house.store.setup.current.teams[made["team"]].record.ref
+    created, now = await make_team(world), world.house.clock.now()
+    ref = world.house.store.setup.current.teams[created["team"]].record.ref
     await world.sql(f"INSERT INTO reputation VALUES ({ref}, {now - now % HOUR_MS}, 1000, 500, 0)")
-    assert await world.house.store.reputation.judge()
-    return made
+    assert await world.house.store.reputations.update_all()
+    return created
 
 
-async def a_person(world: World) -> Values:
-    name = await world.person()
+async def make_person(world: Environment) -> Values:
+    name = await world.make_person()
     return {"person": world.people[name][0], "email": f"{name}@example.com", "self": name}
 
 
-async def themselves(world: World) -> Values:
+async def make_actor(world: Environment) -> Values:
     """Who changes something about their own account."""
-    return {"who": await world.person()}
+    return {"who": await world.make_person()}
 
 
-async def themselves_twice(world: World) -> Values:
-    who = await world.person()
+async def make_actor_with_two_sessions(world: Environment) -> Values:
+    who = await world.make_person()
     assert (await world.house.browser().sign_in(f"{who}@example.com")).status == 303
     return {"who": who}
 
 
-async def themselves_with_a_secret(world: World) -> Values:
+async def make_actor_with_totp_secret(world: Environment) -> Values:
     """About to turn the code at sign-in on."""
-    who = await world.person()
-    shown = await world.get("/dashboard/account/totp", who)
+    who = await world.make_person()
+    shown = await world.get_page("/dashboard/account/totp", who)
     (secret,) = re.findall(r"<code>([A-Z2-7 ]+)</code>", shown)
     (sealed,) = re.findall(r'name="sealed" value="([^"]+)"', shown)
     return {"who": who, "secret": secret.replace(" ", ""), "sealed": sealed}
 
 
-async def themselves_with_a_code(world: World) -> Values:
-    made = await themselves_with_a_secret(world)
-    form = {"sealed": made["sealed"], "code": world.code(made["secret"]), "check": PASSWORD}
-    assert (await world.post("/dashboard/account/totp", form, made["who"])).ok
-    return made
+async def make_actor_with_totp(world: Environment) -> Values:
+    created = await make_actor_with_totp_secret(world)
+    form = {"sealed": created["sealed"], "code": world.totp_code(created["secret"]), "check": PASSWORD}
+    assert (await world.post_form("/dashboard/account/totp", form, created["who"])).ok
+    return created
 
 
-async def themselves_with_a_device(world: World) -> Values:
+async def make_actor_with_device(world: Environment) -> Values:
     """That has answered, and is about to be added."""
-    who, device, browser = await world.person(), Authenticator(), world.house.browser()
-    browser.cookies = {COOKIE: world.people[who][1]}
+    who, device, browser = await world.make_person(), Authenticator(), world.house.browser()
+    browser.cookies = {SESSION_COOKIE: world.people[who][1]}
     answer = device.make((await browser.get("/dashboard/account/passkeys/new")).body)
-    world.questions[who] = browser.cookies[PASSKEY]
+    world.passkey_cookies[who] = browser.cookies[PASSKEY]
     return {"who": who, "credential": answer, "passkey": json.loads(answer)["id"]}
 
 
-async def themselves_with_a_passkey(world: World) -> Values:
-    made = await themselves_with_a_device(world)
-    form = {"passkey": "Phone", "check": PASSWORD, "credential": made["credential"]}
-    assert (await world.post("/dashboard/account/passkeys", form, made["who"])).ok
-    return made
+async def make_actor_with_passkey(world: Environment) -> Values:
+    created = await make_actor_with_device(world)
+    form = {"passkey": "Phone", "check": PASSWORD, "credential": created["credential"]}
+    assert (await world.post_form("/dashboard/account/passkeys", form, created["who"])).ok
+    return created
 
 
-async def a_person_of_a_provider(world: World) -> Values:
-    made = await a_person(world)
-    who = Identity(issuer="https://id.example.com", subject=made["person"], email=made["email"], name="")
-    entry = COMMAND_LINE.did(world.house.clock.now(), "", made["email"])
-    assert not isinstance(await world.house.people.identify(who, entry, may_add=False), str)
-    return made
+async def make_person_of_provider(world: Environment) -> Values:
+    created = await make_person(world)
+    who = Identity(issuer="https://id.example.com", subject=created["person"], email=created["email"], name="")
+    entry = COMMAND_LINE.audit_entry(world.house.clock.now(), "", created["email"])
+    assert not isinstance(await world.house.people.sign_in_with_identity(who, entry, may_create=False), str)
+    return created
 
 
-async def a_person_with_a_code(world: World) -> Values:
-    who = (await themselves_with_a_code(world))["who"]
+async def make_person_with_totp(world: Environment) -> Values:
+    who = (await make_actor_with_totp(world))["who"]
     return {"person": world.people[who][0], "email": f"{who}@example.com"}
 
 
-async def themselves_invited(world: World) -> Values:
-    who = await world.person()
-    await world.done("user", "add", f"{who}@example.com", "--team", "team_acme", "--role", "viewer")
+async def make_invited_actor(world: Environment) -> Values:
+    who = await world.make_person()
+    await world.run_command("user", "add", f"{who}@example.com", "--team", "team_acme", "--role", "viewer")
     return {"who": who}
 
 
-async def a_member(world: World) -> Values:
-    name = await world.person(team_acme="viewer")
+async def make_member(world: Environment) -> Values:
+    name = await world.make_person(team_acme="viewer")
     return {"person": world.people[name][0], "email": f"{name}@example.com"}
 
 
-async def a_reset_link(world: World) -> Values:
-    made = await a_person(world)
-    link = await world.done("user", "link", made["email"])
-    return {"token": link.strip().rpartition("/")[2], "actor": made["person"], "who": ""}
+async def make_reset_link(world: Environment) -> Values:
+    created = await make_person(world)
+    link = await world.run_command("user", "link", created["email"])
+    return {"token": link.strip().rpartition("/")[2], "actor": created["person"], "who": ""}
 
 
-async def an_invitation(world: World) -> Values:
-    email = f"new{world.number()}@example.com"
-    link = await world.done("user", "add", email, "--team", "team_acme")
+async def make_invitation(world: Environment) -> Values:
+    email = f"new{world.next_number()}@example.com"
+    link = await world.run_command("user", "add", email, "--team", "team_acme")
     return {"token": link.strip().rpartition("/")[2], "actor": await world.house.id_of(email), "who": ""}
 
 
-async def a_failed_message(world: World) -> Values:
-    mail = {"from": "hello@acme.test", "to": f"a{world.number()}@example.com", "subject": "Hello", "text": "Hello"}
-    id_ = (await world.call("POST", "/v1/emails", mail)).json["id"]
+async def make_failed_message(world: Environment) -> Values:
+    mail = {"from": "hello@acme.test", "to": f"a{world.next_number()}@example.com", "subject": "Hello", "text": "Hello"}
+    id_ = (await world.call_api("POST", "/v1/emails", mail)).json["id"]
     ((key,),) = await world.sql(f"SELECT key FROM message WHERE id = '{id_}'")
     await world.sql(f"DELETE FROM outbox WHERE message = {key}")
     await world.sql(f"UPDATE message SET status = 'failed', ended_at = created_at WHERE key = {key}")
@@ -439,42 +449,42 @@ async def a_failed_message(world: World) -> Values:
     return {"message": id_, "place": f"{key}-0"}
 
 
-async def a_dead_letter(world: World) -> Values:
-    made = await a_failed_message(world)
-    key, _ = made["place"].split("-")
+async def make_dead_letter(world: Environment) -> Values:
+    created = await make_failed_message(world)
+    key, _ = created["place"].split("-")
     dead = """updated_at = 1, detail = '{"reason":"quarantined"}'"""  # long ago, by the clocks of all edges
     await world.sql(f"UPDATE recipient SET {dead} WHERE message = {key}")
-    return made | {"until": str(world.house.clock.now() + HOUR_MS)}
+    return created | {"until": str(world.house.clock.now() + HOUR_MS)}
 
 
-async def a_carrier(world: World) -> Values:
-    id_ = f"sim-{world.number()}"
-    one = '[[carriers]]\nid = "{}"\nchannel = "email"\nkind = "simulator"\nenabled = false\npriority = {}\n'
-    await world.apply(one.format(f"first-{id_}", 1) + one.format(id_, 2))
+async def make_carrier(world: Environment) -> Values:
+    id_ = f"sim-{world.next_number()}"
+    item = '[[carriers]]\nid = "{}"\nchannel = "email"\nkind = "simulator"\nenabled = false\npriority = {}\n'
+    await world.apply_setup(item.format(f"first-{id_}", 1) + item.format(id_, 2))
     return {"carrier": id_}
 
 
-async def a_file(world: World) -> Values:
-    n = world.number()
-    path = world.service.data / f"{n}.toml"
-    path.write_text(f'[[teams]]\nid = "team_acme"\n[[teams.templates]]\nid = "tpl_{n}"\nname = "{n}"\n'
+async def make_setup_file(world: Environment) -> Values:
+    number = world.next_number()
+    path = world.service.data / f"{number}.toml"
+    path.write_text(f'[[teams]]\nid = "team_acme"\n[[teams.templates]]\nid = "tpl_{number}"\nname = "{number}"\n'
                     'channel = "email"\nsubject = "Hello"\ntext = "Hello"\n')  # fmt: skip
     return {"file": str(path)}
 
 
-async def another_secret(world: World) -> Values:
+async def replace_secret(world: Environment) -> Values:
     """The database goes by one that is in another folder."""
-    await world.done("secret", "replace", "--data", str(world.service.data / "other"))
+    await world.run_command("secret", "replace", "--data", str(world.service.data / "other"))
     return {}
 
 
-async def delivery_runs(world: World) -> Values:
-    await world.done("resume")
+async def resume_delivery(world: Environment) -> Values:
+    await world.run_command("resume")
     return {}
 
 
-async def delivery_is_paused(world: World) -> Values:
-    await world.done("pause")
+async def pause_delivery(world: Environment) -> Values:
+    await world.run_command("pause")
     return {}
 
 
@@ -482,290 +492,329 @@ async def delivery_is_paused(world: World) -> Values:
 
 CHANGES = [
     # a person's own account
-    page("/dashboard/account/name", "account.name", {"name": "Ada {n}"}, themselves, again=True),
-    page("/dashboard/account/notices", "account.notices", {"/dead_letters": "yes"}, who="operator", again=True),
+    page("/dashboard/account/name", "account.name", {"name": "Ada {n}"}, make_actor, is_idempotent=True),
+    page("/dashboard/account/notices", "account.notices", {"/dead_letters": "yes"}, actor_name="operator",
+         is_idempotent=True),
     page(f"{TEAM}/notices", "chat.set", {"url": URL}),
-    page(f"{TEAM}/notices/test", "chat.test", {}, a_chat),
-    page(f"{TEAM}/notices/remove", "chat.remove", {}, a_chat, again=True),
+    page(f"{TEAM}/notices/test", "chat.test", {}, make_team_chat),
+    page(f"{TEAM}/notices/remove", "chat.remove", {}, make_team_chat, is_idempotent=True),
     page(f"{OPERATOR}/notices", "chat.set", {"url": URL}),
-    page(f"{OPERATOR}/notices/test", "chat.test", {}, the_operators_chat),
-    page(f"{OPERATOR}/notices/remove", "chat.remove", {}, the_operators_chat, again=True),
-    page("/dashboard/account/password", "account.password", {"old": PASSWORD, "new": NEW_PASSWORD}, themselves,
-         again=True),
-    page("/dashboard/account/sessions", "account.sessions", {}, themselves_twice, also=frozenset({"session"}),
-         again=True),
+    page(f"{OPERATOR}/notices/test", "chat.test", {}, make_operator_chat),
+    page(f"{OPERATOR}/notices/remove", "chat.remove", {}, make_operator_chat, is_idempotent=True),
+    page("/dashboard/account/password", "account.password", {"old": PASSWORD, "new": NEW_PASSWORD}, make_actor,
+         is_idempotent=True),
+    page("/dashboard/account/sessions", "account.sessions", {}, make_actor_with_two_sessions,
+         also_watched=frozenset({"session"}),
+         is_idempotent=True),
     page("/dashboard/account/totp", "account.totp", {"sealed": "{sealed}", "code": "{code}", "check": PASSWORD},
-         themselves_with_a_secret, again=True),
+         make_actor_with_totp_secret, is_idempotent=True),
     page("/dashboard/account/passkeys", "account.passkey",
-         {"passkey": "Phone", "check": PASSWORD, "credential": "{credential}"}, themselves_with_a_device, again=True),
-    page("/dashboard/account/passkeys/remove", "account.passkey", {"id": "{passkey}"}, themselves_with_a_passkey,
-         again=True),
-    page("/dashboard/account/totp/off", "account.totp", {"code": "{code}"}, themselves_with_a_code, again=True),
-    page("/dashboard/invitations", "member.accept", {"team": "team_acme", "answer": "accept"}, themselves_invited,
-         team="team_acme", again=True),
-    page("/dashboard/invitations", "member.decline", {"team": "team_acme", "answer": "decline"}, themselves_invited,
-         team="team_acme", again=True, variant="decline"),
-    page("/dashboard/link/{token}", "account.password", {"password": NEW_PASSWORD}, a_reset_link, again=True),
-    page("/dashboard/link/{token}", "member.accept", {"password": NEW_PASSWORD}, an_invitation, team="team_acme",
-         again=True, variant="invitation"),
+         {"passkey": "Phone", "check": PASSWORD, "credential": "{credential}"}, make_actor_with_device,
+         is_idempotent=True),
+    page("/dashboard/account/passkeys/remove", "account.passkey", {"id": "{passkey}"}, make_actor_with_passkey,
+         is_idempotent=True),
+    page("/dashboard/account/totp/off", "account.totp", {"code": "{code}"}, make_actor_with_totp, is_idempotent=True),
+    page("/dashboard/invitations", "member.accept", {"team": "team_acme", "answer": "accept"}, make_invited_actor,
+         team="team_acme", is_idempotent=True),
+    page("/dashboard/invitations", "member.decline", {"team": "team_acme", "answer": "decline"}, make_invited_actor,
+         team="team_acme", is_idempotent=True, variant="decline"),
+    page("/dashboard/link/{token}", "account.password", {"password": NEW_PASSWORD}, make_reset_link,
+         is_idempotent=True),
+    page("/dashboard/link/{token}", "member.accept", {"password": NEW_PASSWORD}, make_invitation, team="team_acme",
+         is_idempotent=True, variant="invitation"),
     # people of a team, and of the instance
-    page(f"{TEAM}/team", "member.invite", {"email": "m{n}@example.com", "role": "viewer"}, again=True),
-    page(f"{TEAM}/team/{{person}}/role", "member.role", {"role": "developer"}, a_member, again=True),
-    page(f"{TEAM}/team/{{person}}/link", "link.reset", {}, a_member),
-    page(f"{TEAM}/team/{{person}}/remove", "member.remove", {}, a_member, again=True),
-    page(f"{OPERATOR}/people", "person.add", {"email": "p{n}@example.org"}, again=True),
-    page(f"{OPERATOR}/people/{{person}}/operator", "person.operator", {"operator": "yes"}, a_person),
-    page(f"{OPERATOR}/people/{{person}}/link", "person.link", {}, a_person),
-    page(f"{OPERATOR}/people/{{person}}/role", "member.invite", {"team": "team_acme", "role": "viewer"}, a_person,
+    page(f"{TEAM}/team", "member.invite", {"email": "m{n}@example.com", "role": "viewer"}, is_idempotent=True),
+    page(f"{TEAM}/team/{{person}}/role", "member.role", {"role": "developer"}, make_member, is_idempotent=True),
+    page(f"{TEAM}/team/{{person}}/link", "link.reset", {}, make_member),
+    page(f"{TEAM}/team/{{person}}/remove", "member.remove", {}, make_member, is_idempotent=True),
+    page(f"{OPERATOR}/people", "person.add", {"email": "p{n}@example.org"}, is_idempotent=True),
+    page(f"{OPERATOR}/people/{{person}}/operator", "person.operator", {"operator": "yes"}, make_person),
+    page(f"{OPERATOR}/people/{{person}}/link", "person.link", {}, make_person),
+    page(f"{OPERATOR}/people/{{person}}/role", "member.invite", {"team": "team_acme", "role": "viewer"}, make_person,
          team="team_acme"),
-    page(f"{OPERATOR}/people/{{person}}/role", "member.role", {"team": "team_acme", "role": "developer"}, a_member,
-         team="team_acme", again=True, variant="of a member"),
-    page(f"{OPERATOR}/people/{{person}}/totp", "person.totp", {}, a_person_with_a_code, again=True),
-    page(f"{OPERATOR}/people/{{person}}/provider", "person.provider", {}, a_person_of_a_provider, again=True),
-    page(f"{OPERATOR}/people/{{person}}/sessions", "person.sessions", {}, a_person, also=frozenset({"session"}),
-         again=True),
-    page(f"{OPERATOR}/people/{{person}}/remove", "person.remove", {}, a_person, again=True),
+    page(f"{OPERATOR}/people/{{person}}/role", "member.role", {"team": "team_acme", "role": "developer"}, make_member,
+         team="team_acme", is_idempotent=True, variant="of a member"),
+    page(f"{OPERATOR}/people/{{person}}/totp", "person.totp", {}, make_person_with_totp, is_idempotent=True),
+    page(f"{OPERATOR}/people/{{person}}/provider", "person.provider", {}, make_person_of_provider, is_idempotent=True),
+    page(f"{OPERATOR}/people/{{person}}/sessions", "person.sessions", {}, make_person,
+         also_watched=frozenset({"session"}),
+         is_idempotent=True),
+    page(f"{OPERATOR}/people/{{person}}/remove", "person.remove", {}, make_person, is_idempotent=True),
     command("user add", "person.add", "new{n}@example.com", team=None),
     command("user add", "member.invite", "new{n}@example.com", "--team", "{team}", variant="to a team"),
-    command("user link", "person.link", "{email}", make=a_person, team=None),
-    command("user link", "person.link", "{email}", "--without-code", make=a_person_with_a_code, team=None,
+    command("user link", "person.link", "{email}", make=make_person, team=None),
+    command("user link", "person.link", "{email}", "--without-code", make=make_person_with_totp, team=None,
             variant="without a code"),
-    command("user role", "member.role", "{email}", "{team}", "developer", make=a_member, again=True),
-    command("user role", "member.remove", "{email}", "{team}", "none", make=a_member, again=True, variant="none"),
-    command("user sign-out", "person.sessions", "{email}", make=a_person, team=None, again=True,
-            also=frozenset({"session"})),
-    command("user remove", "person.remove", "{email}", make=a_person, team=None, again=True),
+    command("user role", "member.role", "{email}", "{team}", "developer", make=make_member, is_idempotent=True),
+    command("user role", "member.remove", "{email}", "{team}", "none", make=make_member, is_idempotent=True,
+            variant="none"),
+    command("user sign-out", "person.sessions", "{email}", make=make_person, team=None, is_idempotent=True,
+            also_watched=frozenset({"session"})),
+    command("user remove", "person.remove", "{email}", make=make_person, team=None, is_idempotent=True),
     # keys
-    page(f"{TEAM}/keys", "key.create", {"name": "key {n}", "send": "yes"}, again=True),
-    page(f"{TEAM}/keys", "key.create", {"name": "hook {n}", "send": "yes", "kind": "hook"}, again=True),
-    page(f"{TEAM}/keys/{{key}}/rotate", "key.rotate", {}, a_key),
-    page(f"{TEAM}/keys/{{key}}/revoke", "key.revoke", {}, a_key, again=True),
-    route("POST /v1/keys", "key.create", {"name": "key {n}"}, again=True),
-    route("POST /v1/keys/{key}/rotate", "key.rotate", {}, a_key),
-    route("DELETE /v1/keys/{key}", "key.revoke", {}, a_key, again=True),
-    command("key create", "key.create", "--team", "{team}", "--name", "key {n}", again=True),
-    command("key create", "key.create", "--team", "{team}", "--name", "hook {n}", "--hook", again=True),
-    command("key rotate", "key.rotate", "{key}", make=a_key),
-    command("key revoke", "key.revoke", "{key}", make=a_key, again=True),
+    page(f"{TEAM}/keys", "key.create", {"name": "key {n}", "send": "yes"}, is_idempotent=True),
+    page(f"{TEAM}/keys", "key.create", {"name": "hook {n}", "send": "yes", "kind": "hook"}, is_idempotent=True),
+    page(f"{TEAM}/keys/{{key}}/rotate", "key.rotate", {}, make_key),
+    page(f"{TEAM}/keys/{{key}}/revoke", "key.revoke", {}, make_key, is_idempotent=True),
+    route("POST /v1/keys", "key.create", {"name": "key {n}"}, is_idempotent=True),
+    route("POST /v1/keys/{key}/rotate", "key.rotate", {}, make_key),
+    route("DELETE /v1/keys/{key}", "key.revoke", {}, make_key, is_idempotent=True),
+    command("key create", "key.create", "--team", "{team}", "--name", "key {n}", is_idempotent=True),
+    command("key create", "key.create", "--team", "{team}", "--name", "hook {n}", "--hook", is_idempotent=True),
+    command("key rotate", "key.rotate", "{key}", make=make_key),
+    command("key revoke", "key.revoke", "{key}", make=make_key, is_idempotent=True),
     # webhooks
     page(f"{TEAM}/webhooks", "webhook.create", {"url": URL, "all": "yes"}),
-    page(f"{TEAM}/webhooks/{{webhook}}", "webhook.change", {"url": URL, "sms.*": "yes"}, a_webhook, again=True),
-    page(f"{TEAM}/webhooks/{{webhook}}/switch", "webhook.disable", {}, a_webhook, again=True),
-    page(f"{TEAM}/webhooks/{{webhook}}/switch", "webhook.enable", {"enabled": "yes"}, a_disabled_webhook, again=True,
+    page(f"{TEAM}/webhooks/{{webhook}}", "webhook.change", {"url": URL, "sms.*": "yes"}, make_webhook,
+         is_idempotent=True),
+    page(f"{TEAM}/webhooks/{{webhook}}/switch", "webhook.disable", {}, make_webhook, is_idempotent=True),
+    page(f"{TEAM}/webhooks/{{webhook}}/switch", "webhook.enable", {"enabled": "yes"}, make_disabled_webhook,
+         is_idempotent=True,
          variant="on"),
-    page(f"{TEAM}/webhooks/{{webhook}}/rotate", "webhook.rotate", {}, a_webhook),
-    page(f"{TEAM}/webhooks/{{webhook}}/remove", "webhook.remove", {}, a_told_webhook, again=True, then=DELIVERIES),
-    page(f"{TEAM}/webhooks/{{webhook}}/test", "webhook.test", {}, a_webhook),
-    page(f"{TEAM}/webhooks/{{webhook}}/replay", "webhook.replay", {"event": "{event}"}, a_told_webhook),
+    page(f"{TEAM}/webhooks/{{webhook}}/rotate", "webhook.rotate", {}, make_webhook),
+    page(f"{TEAM}/webhooks/{{webhook}}/remove", "webhook.remove", {}, make_tested_webhook, is_idempotent=True,
+         written_after=DELIVERIES),
+    page(f"{TEAM}/webhooks/{{webhook}}/test", "webhook.test", {}, make_webhook),
+    page(f"{TEAM}/webhooks/{{webhook}}/replay", "webhook.replay", {"event": "{event}"}, make_tested_webhook),
     route("POST /v1/webhooks", "webhook.create", {"url": URL, "events": ["*"]}),
-    route("PATCH /v1/webhooks/{webhook}", "webhook.change", {"url": URL}, a_webhook, again=True),
-    route("DELETE /v1/webhooks/{webhook}", "webhook.remove", {}, a_told_webhook, again=True, then=DELIVERIES),
-    route("POST /v1/webhooks/{webhook}/rotate", "webhook.rotate", {}, a_webhook),
-    route("POST /v1/webhooks/{webhook}/test", "webhook.test", {}, a_webhook),
-    route("POST /v1/webhooks/{webhook}/replay", "webhook.replay", {"event_id": "{event}"}, a_told_webhook),
+    route("PATCH /v1/webhooks/{webhook}", "webhook.change", {"url": URL}, make_webhook, is_idempotent=True),
+    route("DELETE /v1/webhooks/{webhook}", "webhook.remove", {}, make_tested_webhook, is_idempotent=True,
+          written_after=DELIVERIES),
+    route("POST /v1/webhooks/{webhook}/rotate", "webhook.rotate", {}, make_webhook),
+    route("POST /v1/webhooks/{webhook}/test", "webhook.test", {}, make_webhook),
+    route("POST /v1/webhooks/{webhook}/replay", "webhook.replay", {"event_id": "{event}"}, make_tested_webhook),
     command("webhook add", "webhook.create", HOOK, "--team", "{team}"),
-    command("webhook change", "webhook.change", "{webhook}", "--url", HOOK, make=a_commands_webhook, again=True),
-    command("webhook remove", "webhook.remove", "{webhook}", make=a_commands_webhook, again=True, then=DELIVERIES),
-    command("webhook rotate", "webhook.rotate", "{webhook}", make=a_commands_webhook),
-    command("webhook test", "webhook.test", "{webhook}", make=a_commands_webhook),
-    command("webhook replay", "webhook.replay", "{webhook}", "--event-id", "{event}", make=a_commands_webhook),
+    command("webhook change", "webhook.change", "{webhook}", "--url", HOOK, make=make_webhook_by_command,
+            is_idempotent=True),
+    command("webhook remove", "webhook.remove", "{webhook}", make=make_webhook_by_command, is_idempotent=True,
+            written_after=DELIVERIES),
+    command("webhook rotate", "webhook.rotate", "{webhook}", make=make_webhook_by_command),
+    command("webhook test", "webhook.test", "{webhook}", make=make_webhook_by_command),
+    command("webhook replay", "webhook.replay", "{webhook}", "--event-id", "{event}", make=make_webhook_by_command),
     # messages of a person, and the inbox
     page(f"{TEAM}/test", "message.test", {}),
-    page(f"{TEAM}/messages/{{message}}/resend", "message.resend", {}, a_failed_message),
+    page(f"{TEAM}/messages/{{message}}/resend", "message.resend", {}, make_failed_message),
     page(f"{TEAM}/templates/{{template}}/send", "template.test",
-         {"to": "delivered@simulator.test", "from": "a@acme.test"}, a_template),
+         {"to": "delivered@simulator.test", "from": "a@acme.test"}, make_template),
     page(f"{TEAM}/inbox", "inbox.clear", {}),
-    page(f"{TEAM}/inbox/{{message}}/delete", "inbox.delete", {}, a_failed_message, again=True),
+    page(f"{TEAM}/inbox/{{message}}/delete", "inbox.delete", {}, make_failed_message, is_idempotent=True),
     # opt-outs
-    page(f"{TEAM}/opt-outs", "opt_out.add", {"phone": "+49160{n:0>8}", "channel": "sms"}, again=True),
-    page(f"{TEAM}/opt-outs/remove", "opt_out.remove", {"phone": "{phone}", "channel": "sms"}, an_opt_out, again=True),
-    route("POST /v1/opt-outs", "opt_out.add", {"phone": "+49161{n:0>8}", "channel": "sms"}, again=True),
-    route("DELETE /v1/opt-outs/{phone}", "opt_out.remove", {}, an_opt_out, again=True),
+    page(f"{TEAM}/opt-outs", "opt_out.add", {"phone": "+49160{n:0>8}", "channel": "sms"}, is_idempotent=True),
+    page(f"{TEAM}/opt-outs/remove", "opt_out.remove", {"phone": "{phone}", "channel": "sms"}, make_opt_out,
+         is_idempotent=True),
+    route("POST /v1/opt-outs", "opt_out.add", {"phone": "+49161{n:0>8}", "channel": "sms"}, is_idempotent=True),
+    route("DELETE /v1/opt-outs/{phone}", "opt_out.remove", {}, make_opt_out, is_idempotent=True),
     # suppressions and erasing
-    page(f"{TEAM}/suppressions", "suppression.add", {"email": "s{n}@example.com"}, again=True),
-    page(f"{TEAM}/suppressions/remove", "suppression.remove", {"email": "{email}"}, a_suppression, again=True),
-    page(f"{TEAM}/suppressions/import", "suppression.import", {}, a_team, who="operator", file="a@example.com\n",
-         first=PORTIONS),
-    page(f"{TEAM}/suppressions/erase", "address.erase", {"address": "{email}", "sure": "yes"}, a_suppression,
-         in_parts=True),
-    route("POST /v1/suppressions", "suppression.add", {"email": "s{n}@example.com"}, again=True),
-    route("DELETE /v1/suppressions/{email}", "suppression.remove", {}, a_suppression, again=True),
-    command("suppression add", "suppression.add", "s{n}@example.com", "--team", "{team}", again=True),
-    command("suppression remove", "suppression.remove", "{email}", "--team", "{team}", make=a_suppression, again=True),
-    command("suppression import", "suppression.import", "{file}", "--team", "{team}", make=a_list, first=PORTIONS,
-            then=IMPORTED),
-    command("erase", "address.erase", "{email}", "--team", "{team}", "--yes", make=a_suppression, in_parts=True),
-    command("export", "address.export", "{email}", "--team", "{team}", make=a_suppression),
+    page(f"{TEAM}/suppressions", "suppression.add", {"email": "s{n}@example.com"}, is_idempotent=True),
+    page(f"{TEAM}/suppressions/remove", "suppression.remove", {"email": "{email}"}, make_suppression,
+         is_idempotent=True),
+    page(f"{TEAM}/suppressions/import", "suppression.import", {}, make_team, actor_name="operator",
+         file="a@example.com\n",
+         written_before=PORTIONS),
+    page(f"{TEAM}/suppressions/erase", "address.erase", {"address": "{email}", "sure": "yes"}, make_suppression,
+         has_two_entries=True),
+    route("POST /v1/suppressions", "suppression.add", {"email": "s{n}@example.com"}, is_idempotent=True),
+    route("DELETE /v1/suppressions/{email}", "suppression.remove", {}, make_suppression, is_idempotent=True),
+    command("suppression add", "suppression.add", "s{n}@example.com", "--team", "{team}", is_idempotent=True),
+    command("suppression remove", "suppression.remove", "{email}", "--team", "{team}", make=make_suppression,
+            is_idempotent=True),
+    command("suppression import", "suppression.import", "{file}", "--team", "{team}", make=make_suppression_file,
+            written_before=PORTIONS,
+            written_after=IMPORTED),
+    command("erase", "address.erase", "{email}", "--team", "{team}", "--yes", make=make_suppression,
+            has_two_entries=True),
+    command("export", "address.export", "{email}", "--team", "{team}", make=make_suppression),
     # domains, names, sender ids, recipients
-    page(f"{TEAM}/senders/domains", "domain.add", {"domain": "a{n}.test"}, again=True),
-    page(f"{TEAM}/senders/domains/{{id}}/check", "domain.verified", {}, a_domain, again=True),
-    page(f"{TEAM}/senders/domains/{{id}}/rotate", "domain.rotate", {}, a_domain, again=True),
-    page(f"{TEAM}/senders/domains/{{id}}/brand", "domain.brand", {"brand": "Brand {n}"}, a_domain, again=True),
-    page(f"{TEAM}/senders/domains/{{id}}/remove", "domain.remove", {}, a_domain, again=True),
-    page(f"{OPERATOR}/platform/mail-host", "platform.change", {"mail_host": "mail{n}.test"}, again=True),
-    page(f"{OPERATOR}/platform/sender/check", "domain.verified", {}, the_platforms_domain),
-    page(f"{OPERATOR}/platform/sender/rotate", "domain.rotate", {}, the_platforms_domain, again=True),
-    page(f"{TEAM}/senders/names", "display_name.submit", {"name": "Name {n}", "of": "dom_acme"}, again=True),
-    page(f"{TEAM}/senders/sender-ids", "sender_id.submit", {"country": "FR", "value": "ACME{n}"}, again=True),
-    page(f"{TEAM}/senders/remove", "display_name.remove", {"kind": "display_name", "id": "{id}"}, a_display_name,
-         again=True),
-    page(f"{TEAM}/senders/ask", "display_name.submit", {"kind": "display_name", "id": "{id}"}, a_refused_name,
-         again=True),
+    page(f"{TEAM}/senders/domains", "domain.add", {"domain": "a{n}.test"}, is_idempotent=True),
+    page(f"{TEAM}/senders/domains/{{id}}/check", "domain.verified", {}, make_domain, is_idempotent=True),
+    page(f"{TEAM}/senders/domains/{{id}}/rotate", "domain.rotate", {}, make_domain, is_idempotent=True),
+    page(f"{TEAM}/senders/domains/{{id}}/brand", "domain.brand", {"brand": "Brand {n}"}, make_domain,
+         is_idempotent=True),
+    page(f"{TEAM}/senders/domains/{{id}}/remove", "domain.remove", {}, make_domain, is_idempotent=True),
+    page(f"{OPERATOR}/platform/mail-host", "platform.change", {"mail_host": "mail{n}.test"}, is_idempotent=True),
+    page(f"{OPERATOR}/platform/sender/check", "domain.verified", {}, make_platform_domain),
+    page(f"{OPERATOR}/platform/sender/rotate", "domain.rotate", {}, make_platform_domain, is_idempotent=True),
+    page(f"{TEAM}/senders/names", "display_name.submit", {"name": "Name {n}", "of": "dom_acme"}, is_idempotent=True),
+    page(f"{TEAM}/senders/sender-ids", "sender_id.submit", {"country": "FR", "value": "ACME{n}"}, is_idempotent=True),
+    page(f"{TEAM}/senders/remove", "display_name.remove", {"kind": "display_name", "id": "{id}"}, make_display_name,
+         is_idempotent=True),
+    page(f"{TEAM}/senders/ask", "display_name.submit", {"kind": "display_name", "id": "{id}"}, make_refused_name,
+         is_idempotent=True),
     page(f"{TEAM}/senders/decide", "display_name.approve",
-         {"kind": "display_name", "id": "{id}", "approve": "yes"}, a_display_name, who="operator", again=True),
+         {"kind": "display_name", "id": "{id}", "approve": "yes"}, make_display_name, actor_name="operator",
+         is_idempotent=True),
     page(f"{OPERATOR}/approvals/{{team}}", "display_name.approve",
-         {"kind": "display_name", "id": "{id}", "text": "{text}", "approve": "yes"}, a_display_name, again=True),
+         {"kind": "display_name", "id": "{id}", "text": "{text}", "approve": "yes"}, make_display_name,
+         is_idempotent=True),
     page(f"{OPERATOR}/approvals/{{team}}/reopen", "display_name.reopen",
-         {"kind": "display_name", "said": "{text}"}, a_refused_name, again=True),
+         {"kind": "display_name", "said": "{text}"}, make_refused_name, is_idempotent=True),
     page(f"{OPERATOR}/approvals/{{team}}/templates/{{template}}", "template.approve",
-         {"mark": "{mark}", "approve": "yes"}, a_draft, again=True),
-    page(f"{TEAM}/senders/recipients", "recipient.ask", {"address": "r{n}@example.com"}, the_sandbox),
-    page(f"{TEAM}/senders/recipients/confirm", "recipient.add", {"address": "{address}", "code": "{typed}"}, a_code,
-         again=True),
-    route("POST /v1/domains", "domain.add", {"name": "a{n}.test"}, again=True),
-    route("POST /v1/domains/{id}/check", "domain.verified", {}, a_domain, again=True),
-    route("POST /v1/domains/{id}/rotate", "domain.rotate", {}, a_domain, again=True),
-    command("domain add", "domain.add", "a{n}.test", "--team", "{team}", again=True),
-    command("domain check", "domain.verified", "{domain}", make=a_commands_domain, again=True),
-    command("domain rotate", "domain.rotate", "{domain}", make=a_commands_domain, again=True),
-    command("domain brand", "domain.brand", "{domain}", "Brand {n}", make=a_commands_domain, again=True),
-    command("domain remove", "domain.remove", "{domain}", make=a_commands_domain, again=True),
-    command("sender approve", "display_name.approve", "{id}", make=a_display_name, again=True),
-    command("sender refuse", "display_name.refuse", "{id}", "--reason", "no", make=a_display_name, again=True),
+         {"mark": "{mark}", "approve": "yes"}, make_draft, is_idempotent=True),
+    page(f"{TEAM}/senders/recipients", "recipient.ask", {"address": "r{n}@example.com"}, use_sandbox_team),
+    page(f"{TEAM}/senders/recipients/confirm", "recipient.add", {"address": "{address}", "code": "{typed}"},
+         make_recipient_code,
+         is_idempotent=True),
+    route("POST /v1/domains", "domain.add", {"name": "a{n}.test"}, is_idempotent=True),
+    route("POST /v1/domains/{id}/check", "domain.verified", {}, make_domain, is_idempotent=True),
+    route("POST /v1/domains/{id}/rotate", "domain.rotate", {}, make_domain, is_idempotent=True),
+    command("domain add", "domain.add", "a{n}.test", "--team", "{team}", is_idempotent=True),
+    command("domain check", "domain.verified", "{domain}", make=make_domain_by_command, is_idempotent=True),
+    command("domain rotate", "domain.rotate", "{domain}", make=make_domain_by_command, is_idempotent=True),
+    command("domain brand", "domain.brand", "{domain}", "Brand {n}", make=make_domain_by_command, is_idempotent=True),
+    command("domain remove", "domain.remove", "{domain}", make=make_domain_by_command, is_idempotent=True),
+    command("sender approve", "display_name.approve", "{id}", make=make_display_name, is_idempotent=True),
+    command("sender refuse", "display_name.refuse", "{id}", "--reason", "no", make=make_display_name,
+            is_idempotent=True),
     # as Resend's clients ask for it
     route(f"POST {RESEND}/domains", "domain.add", {"name": "r{n}.test"}),
-    route(f"POST {RESEND}/domains/{{id}}/verify", "domain.verified", {}, a_domain, again=True),
-    route(f"DELETE {RESEND}/domains/{{id}}", "domain.remove", {}, a_domain, again=True),
+    route(f"POST {RESEND}/domains/{{id}}/verify", "domain.verified", {}, make_domain, is_idempotent=True),
+    route(f"DELETE {RESEND}/domains/{{id}}", "domain.remove", {}, make_domain, is_idempotent=True),
     route(f"POST {RESEND}/webhooks", "webhook.create", {"endpoint": URL, "events": ["email.sent"]}),
-    route(f"PATCH {RESEND}/webhooks/{{webhook}}", "webhook.change", {"endpoint": URL}, a_webhook, again=True),
-    route(f"DELETE {RESEND}/webhooks/{{webhook}}", "webhook.remove", {}, a_told_webhook, again=True, then=DELIVERIES),
-    route(f"POST {RESEND}/webhooks/{{webhook}}/signing-secret/rotate", "webhook.rotate", {}, a_webhook),
-    route(f"POST {RESEND}/webhooks/{{webhook}}/events/{{event}}/replay", "webhook.replay", {}, a_told_webhook),
-    route(f"POST {RESEND}/suppressions", "suppression.add", {"email": "r{n}@example.com"}, again=True),
-    route(f"DELETE {RESEND}/suppressions/{{email}}", "suppression.remove", {}, a_suppression, again=True),
-    route(f"POST {RESEND}/suppressions/batch/add", "suppression.add", {"emails": ["r{n}@example.com"]}, again=True),
-    route(f"POST {RESEND}/suppressions/batch/remove", "suppression.remove", {"ids": ["{email}"]}, a_suppression,
-          again=True),
-    route(f"POST {RESEND}/api-keys", "key.create", {"name": "key {n}"}, again=True),
-    route(f"DELETE {RESEND}/api-keys/{{key}}", "key.revoke", {}, a_key, again=True),
+    route(f"PATCH {RESEND}/webhooks/{{webhook}}", "webhook.change", {"endpoint": URL}, make_webhook,
+          is_idempotent=True),
+    route(f"DELETE {RESEND}/webhooks/{{webhook}}", "webhook.remove", {}, make_tested_webhook, is_idempotent=True,
+          written_after=DELIVERIES),
+    route(f"POST {RESEND}/webhooks/{{webhook}}/signing-secret/rotate", "webhook.rotate", {}, make_webhook),
+    route(f"POST {RESEND}/webhooks/{{webhook}}/events/{{event}}/replay", "webhook.replay", {}, make_tested_webhook),
+    route(f"POST {RESEND}/suppressions", "suppression.add", {"email": "r{n}@example.com"}, is_idempotent=True),
+    route(f"DELETE {RESEND}/suppressions/{{email}}", "suppression.remove", {}, make_suppression, is_idempotent=True),
+    route(f"POST {RESEND}/suppressions/batch/add", "suppression.add", {"emails": ["r{n}@example.com"]},
+          is_idempotent=True),
+    route(f"POST {RESEND}/suppressions/batch/remove", "suppression.remove", {"ids": ["{email}"]}, make_suppression,
+          is_idempotent=True),
+    route(f"POST {RESEND}/api-keys", "key.create", {"name": "key {n}"}, is_idempotent=True),
+    route(f"DELETE {RESEND}/api-keys/{{key}}", "key.revoke", {}, make_key, is_idempotent=True),
     route(f"POST {RESEND}/templates", "template.save", {"name": "R{n}", "subject": "Hello", "text": "Hello"}),
-    route(f"PATCH {RESEND}/templates/{{template}}", "template.save", {"text": "Third"}, a_template),
-    route(f"POST {RESEND}/templates/{{template}}/publish", "template.publish", {}, an_unfinished_draft, again=True),
-    route(f"POST {RESEND}/templates/{{template}}/duplicate", "template.save", {}, a_template),
-    route(f"DELETE {RESEND}/templates/{{template}}", "template.archive", {}, a_template, again=True),
+    route(f"PATCH {RESEND}/templates/{{template}}", "template.save", {"text": "Third"}, make_template),
+    route(f"POST {RESEND}/templates/{{template}}/publish", "template.publish", {}, make_unsubmitted_draft,
+          is_idempotent=True),
+    route(f"POST {RESEND}/templates/{{template}}/duplicate", "template.save", {}, make_template),
+    route(f"DELETE {RESEND}/templates/{{template}}", "template.archive", {}, make_template, is_idempotent=True),
     # as Postmark's clients do
     route(f"POST {POSTMARK}/message-streams/{{stream}}/suppressions", "suppression.add",
-          {"Suppressions": [{"EmailAddress": "p{n}@example.com"}]}, a_stream, again=True),
+          {"Suppressions": [{"EmailAddress": "p{n}@example.com"}]}, make_stream, is_idempotent=True),
     route(f"POST {POSTMARK}/message-streams/{{stream}}/suppressions/delete", "suppression.remove",
-          {"Suppressions": [{"EmailAddress": "{email}"}]}, a_stream, again=True),
+          {"Suppressions": [{"EmailAddress": "{email}"}]}, make_stream, is_idempotent=True),
     route(f"POST {POSTMARK}/templates", "template.publish", {"Name": "P{n}", "Subject": "Hi", "TextBody": "Hi"}),
     route(f"POST {POSTMARK}/templates/", "template.publish", {"Name": "P{n}", "Subject": "Hi", "TextBody": "Hi"}),
-    route(f"PUT {POSTMARK}/templates/{{template}}", "template.publish", {"TextBody": "Third"}, a_template),
-    route(f"DELETE {POSTMARK}/templates/{{template}}", "template.archive", {}, a_template),
+    route(f"PUT {POSTMARK}/templates/{{template}}", "template.publish", {"TextBody": "Third"}, make_template),
+    route(f"DELETE {POSTMARK}/templates/{{template}}", "template.archive", {}, make_template),
     route(f"POST {POSTMARK}/webhooks", "webhook.create", {"Url": URL, "Triggers": {"Bounce": {"Enabled": True}}}),
-    route(f"PUT {POSTMARK}/webhooks/{{webhook}}", "webhook.change", {"Url": URL}, a_postmark_webhook, again=True),
-    route(f"DELETE {POSTMARK}/webhooks/{{webhook}}", "webhook.remove", {}, a_postmark_webhook, then=DELIVERIES),
+    route(f"PUT {POSTMARK}/webhooks/{{webhook}}", "webhook.change", {"Url": URL}, make_postmark_webhook,
+          is_idempotent=True),
+    route(f"DELETE {POSTMARK}/webhooks/{{webhook}}", "webhook.remove", {}, make_postmark_webhook,
+          written_after=DELIVERIES),
     # as Twilio's clients do
-    route(f"POST {MESSAGES}/{{sid}}", "message.redact", {"Body": ""}, an_ended_sms),
-    route(f"DELETE {MESSAGES}/{{sid}}", "message.delete", {}, an_ended_sms, again=True),
+    route(f"POST {MESSAGES}/{{sid}}", "message.redact", {"Body": ""}, make_canceled_sms),
+    route(f"DELETE {MESSAGES}/{{sid}}", "message.delete", {}, make_canceled_sms, is_idempotent=True),
     # layouts
     route("POST /v1/layouts", "layout.save", {"name": "L{n}", "text": "{{{{content}}}}"}),
-    route("PATCH /v1/layouts/{layout}", "layout.save", {"text": "-- {{{{content}}}}"}, a_layout, again=True),
-    route("POST /v1/layouts/{layout}/submit", "layout.submit", {}, a_layout_draft, again=True),
-    route("POST /v1/layouts/{layout}/archive", "layout.archive", {}, a_layout, again=True),
+    route("PATCH /v1/layouts/{layout}", "layout.save", {"text": "-- {{{{content}}}}"}, make_layout, is_idempotent=True),
+    route("POST /v1/layouts/{layout}/submit", "layout.submit", {}, make_layout_draft, is_idempotent=True),
+    route("POST /v1/layouts/{layout}/archive", "layout.archive", {}, make_layout, is_idempotent=True),
     page(f"{TEAM}/layouts/new", "layout.publish", {"name": "L{n}", "text": "{{{{content}}}}"}),
     page(f"{TEAM}/layouts/{{layout}}/edit", "layout.publish",
-         {"name": "{layout}", "text": "+ {{{{content}}}}", "mark": "{mark}"}, a_seen_layout),
+         {"name": "{layout}", "text": "+ {{{{content}}}}", "mark": "{mark}"}, make_layout_with_revision),
     page(f"{TEAM}/layouts/{{layout}}/edit", "layout.save",
          {"name": "{layout}", "text": "+ {{{{content}}}}", "mark": "{mark}", "do": "draft"},
-         a_seen_layout, variant="as a draft"),
-    page(f"{TEAM}/layouts/{{layout}}/publish", "layout.publish", {"mark": "{mark}"}, a_seen_layout),
-    page(f"{TEAM}/layouts/{{layout}}/archive", "layout.archive", {}, a_layout, again=True),
+         make_layout_with_revision, variant="as a draft"),
+    page(f"{TEAM}/layouts/{{layout}}/publish", "layout.publish", {"mark": "{mark}"}, make_layout_with_revision),
+    page(f"{TEAM}/layouts/{{layout}}/archive", "layout.archive", {}, make_layout, is_idempotent=True),
     page(f"{OPERATOR}/approvals/{{team}}/layouts/{{layout}}", "layout.approve",
-         {"mark": "{mark}", "approve": "yes"}, a_seen_layout),
+         {"mark": "{mark}", "approve": "yes"}, make_layout_with_revision),
     page(f"{OPERATOR}/approvals/{{team}}/layouts/{{layout}}", "layout.refuse",
-         {"mark": "{mark}", "reason": "No."}, a_seen_layout, variant="refused"),
-    command("layout approve", "layout.approve", "{layout}", make=a_submitted_layout, again=True),
-    command("layout archive", "layout.archive", "{layout}", make=a_layout, again=True),
+         {"mark": "{mark}", "reason": "No."}, make_layout_with_revision, variant="refused"),
+    command("layout approve", "layout.approve", "{layout}", make=make_submitted_layout, is_idempotent=True),
+    command("layout archive", "layout.archive", "{layout}", make=make_layout, is_idempotent=True),
     # templates
     route("POST /v1/templates", "template.save", {"channel": "email", "name": "V{n}", "subject": "S", "text": "Hello"}),
-    route("PATCH /v1/templates/{template}", "template.save", {"text": "Third"}, a_template, again=True),
-    route("POST /v1/templates/{template}/submit", "template.submit", {}, an_unfinished_draft, again=True),
-    route("POST /v1/templates/{template}/archive", "template.archive", {}, a_template, again=True),
+    route("PATCH /v1/templates/{template}", "template.save", {"text": "Third"}, make_template, is_idempotent=True),
+    route("POST /v1/templates/{template}/submit", "template.submit", {}, make_unsubmitted_draft, is_idempotent=True),
+    route("POST /v1/templates/{template}/archive", "template.archive", {}, make_template, is_idempotent=True),
     page(f"{TEAM}/templates/new", "template.publish", {"name": "T{n}", "subject": "Hello", "text": "Hello"}),
     page(f"{TEAM}/templates/{{template}}/edit", "template.publish",
-         {"name": "{template}", "subject": "Hello", "text": "Third", "mark": "{mark}"}, an_edited_template),
+         {"name": "{template}", "subject": "Hello", "text": "Third", "mark": "{mark}"}, make_template_with_revision),
     page(f"{TEAM}/templates/{{template}}/edit", "template.save",
          {"name": "{template}", "subject": "Hello", "text": "Third", "mark": "{mark}", "do": "draft"},
-         an_edited_template, variant="as a draft"),
-    page(f"{TEAM}/templates/{{template}}/publish", "template.publish", {"mark": "{mark}"}, an_unfinished_draft),
-    page(f"{TEAM}/templates/{{template}}/restore", "template.restore", {"version": "1"}, a_template, again=True),
-    page(f"{TEAM}/templates/{{template}}/archive", "template.archive", {}, a_template, again=True),
-    page(f"{TEAM}/templates/{{template}}/unarchive", "template.unarchive", {}, an_archived_template, again=True),
-    page(f"{TEAM}/templates/{{template}}/discard", "template.discard", {}, a_draft, again=True),
-    page(f"{TEAM}/templates/{{template}}/approve", "template.approve", {"mark": "{mark}"}, a_draft, who="operator",
-         again=True),
-    page(f"{TEAM}/templates/{{template}}/refuse", "template.refuse", {"mark": "{mark}", "reason": "no"}, a_draft,
-         who="operator", again=True),
-    command("template archive", "template.archive", "{template}", make=a_template, again=True),
-    command("template unarchive", "template.unarchive", "{template}", make=an_archived_template, again=True),
-    command("template approve", "template.approve", "{template}", make=a_draft, again=True),
-    command("template refuse", "template.refuse", "{template}", "--reason", "no", make=a_draft, again=True),
+         make_template_with_revision, variant="as a draft"),
+    page(f"{TEAM}/templates/{{template}}/publish", "template.publish", {"mark": "{mark}"}, make_unsubmitted_draft),
+    page(f"{TEAM}/templates/{{template}}/restore", "template.restore", {"version": "1"}, make_template,
+         is_idempotent=True),
+    page(f"{TEAM}/templates/{{template}}/archive", "template.archive", {}, make_template, is_idempotent=True),
+    page(f"{TEAM}/templates/{{template}}/unarchive", "template.unarchive", {}, make_archived_template,
+         is_idempotent=True),
+    page(f"{TEAM}/templates/{{template}}/discard", "template.discard", {}, make_draft, is_idempotent=True),
+    page(f"{TEAM}/templates/{{template}}/approve", "template.approve", {"mark": "{mark}"}, make_draft,
+         actor_name="operator",
+         is_idempotent=True),
+    page(f"{TEAM}/templates/{{template}}/refuse", "template.refuse", {"mark": "{mark}", "reason": "no"}, make_draft,
+         actor_name="operator", is_idempotent=True),
+    command("template archive", "template.archive", "{template}", make=make_template, is_idempotent=True),
+    command("template unarchive", "template.unarchive", "{template}", make=make_archived_template, is_idempotent=True),
+    command("template approve", "template.approve", "{template}", make=make_draft, is_idempotent=True),
+    command("template refuse", "template.refuse", "{template}", "--reason", "no", make=make_draft, is_idempotent=True),
     # a team, its plan and its money
-    page(f"{TEAM}/settings", "team.change", {"name": "Name {n}", "credit_low": "1.00"}, a_team, who="operator",
-         again=True),
-    page(f"{TEAM}/settings/keep", "team.keep", {"keep_content_days": "3", "keep_messages_days": "9"}, a_team,
-         who="operator", again=True),
-    page(f"{TEAM}/settings/test-clock", "team.test_clock", {"on": "yes"}, a_team, who="operator", again=True),
-    page(f"{TEAM}/settings/test-clock/advance", "team.advance", {"hours": "1"}, a_clocked_team, who="operator"),
-    page(f"{TEAM}/settings/live", "team.live", {}, a_team, who="operator", again=True),
-    page(f"{TEAM}/settings/sandbox", "team.sandbox", {}, a_live_team, who="operator", again=True),
-    page(f"{OPERATOR}/teams", "team.create", {"id": "team_new{n}", "name": "Team {n}"}, team="team_new{n}", again=True),
+    page(f"{TEAM}/settings", "team.change", {"name": "Name {n}", "credit_low": "1.00"}, make_team,
+         actor_name="operator",
+         is_idempotent=True),
+    page(f"{TEAM}/settings/keep", "team.keep", {"keep_content_days": "3", "keep_messages_days": "9"}, make_team,
+         actor_name="operator", is_idempotent=True),
+    page(f"{TEAM}/settings/test-clock", "team.test_clock", {"on": "yes"}, make_team, actor_name="operator",
+         is_idempotent=True),
+    page(f"{TEAM}/settings/test-clock/advance", "team.advance", {"hours": "1"}, make_team_with_test_clock,
+         actor_name="operator"),
+    page(f"{TEAM}/settings/live", "team.live", {}, make_team, actor_name="operator", is_idempotent=True),
+    page(f"{TEAM}/settings/sandbox", "team.sandbox", {}, make_live_team, actor_name="operator", is_idempotent=True),
+    page(f"{OPERATOR}/teams", "team.create", {"id": "team_new{n}", "name": "Team {n}"}, team="team_new{n}",
+         is_idempotent=True),
     page(f"{OPERATOR}/teams/{{team}}/plan", "team.plan",
          {"email_quota": "5", "rate_limit": "5", "marketing_per_day": "5", "domains_max": "5", "segmenting": "udh",
           "octets_per_day": "5", "catch": "on"},
-         a_team, again=True),
-    page(f"{OPERATOR}/teams/{{team}}/suspend", "team.suspend", {"suspended": "yes"}, a_team, again=True),
-    page(f"{OPERATOR}/teams/{{team}}/credit", "credit.book", {"amount": "1.00"}, a_team),
-    page(f"{OPERATOR}/teams/{{team}}/reputation", "reputation.resume", {}, a_paused_team, again=True),
-    command("team create", "team.create", "team_new{n}", team="team_new{n}", again=True),
-    command("team suspend", "team.suspend", "{team}", make=a_team, again=True),
-    command("team resume", "team.resume", "{team}", make=a_suspended_team, again=True),
-    command("team live", "team.live", "{team}", make=a_team, again=True),
-    command("team sandbox", "team.sandbox", "{team}", make=a_live_team, again=True),
-    command("credit", "credit.book", "{team}", "1.00", make=a_team),
-    command("reputation resume", "reputation.resume", "{team}", make=a_paused_team, again=True),
+         make_team, is_idempotent=True),
+    page(f"{OPERATOR}/teams/{{team}}/suspend", "team.suspend", {"suspended": "yes"}, make_team, is_idempotent=True),
+    page(f"{OPERATOR}/teams/{{team}}/credit", "credit.book", {"amount": "1.00"}, make_team),
+    page(f"{OPERATOR}/teams/{{team}}/reputation", "reputation.resume", {}, make_paused_team, is_idempotent=True),
+    command("team create", "team.create", "team_new{n}", team="team_new{n}", is_idempotent=True),
+    command("team suspend", "team.suspend", "{team}", make=make_team, is_idempotent=True),
+    command("team resume", "team.resume", "{team}", make=make_suspended_team, is_idempotent=True),
+    command("team live", "team.live", "{team}", make=make_team, is_idempotent=True),
+    command("team sandbox", "team.sandbox", "{team}", make=make_live_team, is_idempotent=True),
+    command("credit", "credit.book", "{team}", "1.00", make=make_team),
+    command("reputation resume", "reputation.resume", "{team}", make=make_paused_team, is_idempotent=True),
     # the instance
-    page(f"{OPERATOR}/platform", "platform.change", {"sandbox_per_day": "7{n}", "prices": ""}, again=True),
-    page(f"{OPERATOR}/carriers/{{carrier}}", "carrier.change", {"enabled": "yes", "priority": "7"}, a_carrier,
-         again=True),
+    page(f"{OPERATOR}/platform", "platform.change", {"sandbox_per_day": "7{n}", "prices": ""}, is_idempotent=True),
+    page(f"{OPERATOR}/carriers/{{carrier}}", "carrier.change", {"enabled": "yes", "priority": "7"}, make_carrier,
+         is_idempotent=True),
     page(f"{OPERATOR}/carriers", "carrier.create", {"kind": "email-smtp", "id": "relay-{n}", "host": "127.0.0.1"}),
-    page(f"{OPERATOR}/carriers/{{carrier}}", "carrier.order", {"move": "up"}, a_carrier, variant="move"),
-    page(f"{OPERATOR}/carriers/{{carrier}}/edit", "carrier.edit", {"step_ms": "7"}, a_carrier, again=True),
-    page(f"{OPERATOR}/carriers/{{carrier}}/remove", "carrier.remove", {}, a_carrier, again=True),
-    page(f"{OPERATOR}/carriers/{{carrier}}/test", "carrier.test", {"address": "a@example.com"}, a_carrier,
-         then=frozenset({"carrier_use"})),  # that it answered
-    command("carriers change", "carrier.change", "{carrier}", "--enable", "--priority", "7", make=a_carrier, team=None,
-            again=True),
-    page(f"{OPERATOR}/queues/pause", "delivery.pause", {"paused": "yes"}, delivery_runs, again=True),
-    page(f"{OPERATOR}/queues/pause", "delivery.resume", {}, delivery_is_paused, again=True, variant="resume"),
-    page(f"{OPERATOR}/queues/retry", "deadletter.retry", {"place": "{place}"}, a_dead_letter, again=True),
-    page(f"{OPERATOR}/queues/drop", "deadletter.drop", {"place": "{place}"}, a_dead_letter, again=True),
-    page(f"{OPERATOR}/queues/retry-all", "deadletter.retry", {"until": "{until}", "sure": "yes"}, a_dead_letter,
-         again=True),
-    page(f"{OPERATOR}/queues/drop-all", "deadletter.drop", {"until": "{until}", "sure": "yes"}, a_dead_letter,
-         again=True),
-    command("deadletter retry", "deadletter.retry", "{place}", make=a_dead_letter, team=None, again=True),
-    command("deadletter retry", "deadletter.retry", "--all", make=a_dead_letter, team=None, again=True, variant="all"),
-    command("deadletter drop", "deadletter.drop", "{place}", make=a_dead_letter, team=None, again=True),
-    command("deadletter drop", "deadletter.drop", "--all", make=a_dead_letter, team=None, again=True, variant="all"),
-    command("pause", "delivery.pause", make=delivery_runs, team=None, again=True),
-    command("resume", "delivery.resume", make=delivery_is_paused, team=None, again=True),
-    command("import bring", "suppression.import", "resend", "{file}", "--team", "{team}", make=an_export,
-            first=PORTIONS, then=IMPORTED),
-    command("apply", "setup.apply", "{file}", make=a_file, again=True),
-    command("secret rotate", "secret.rotate", team=None, in_parts=True),
-    command("secret replace", "secret.replace", make=another_secret, team=None, again=True),
+    page(f"{OPERATOR}/carriers/{{carrier}}", "carrier.order", {"move": "up"}, make_carrier, variant="move"),
+    page(f"{OPERATOR}/carriers/{{carrier}}/edit", "carrier.edit", {"step_ms": "7"}, make_carrier, is_idempotent=True),
+    page(f"{OPERATOR}/carriers/{{carrier}}/remove", "carrier.remove", {}, make_carrier, is_idempotent=True),
+    page(f"{OPERATOR}/carriers/{{carrier}}/test", "carrier.test", {"address": "a@example.com"}, make_carrier,
+         written_after=frozenset({"carrier_use"})),  # that it answered
+    command("carriers change", "carrier.change", "{carrier}", "--enable", "--priority", "7", make=make_carrier,
+            team=None,
+            is_idempotent=True),
+    page(f"{OPERATOR}/queues/pause", "delivery.pause", {"paused": "yes"}, resume_delivery, is_idempotent=True),
+    page(f"{OPERATOR}/queues/pause", "delivery.resume", {}, pause_delivery, is_idempotent=True, variant="resume"),
+    page(f"{OPERATOR}/queues/retry", "deadletter.retry", {"place": "{place}"}, make_dead_letter, is_idempotent=True),
+    page(f"{OPERATOR}/queues/drop", "deadletter.drop", {"place": "{place}"}, make_dead_letter, is_idempotent=True),
+    page(f"{OPERATOR}/queues/retry-all", "deadletter.retry", {"until": "{until}", "sure": "yes"}, make_dead_letter,
+         is_idempotent=True),
+    page(f"{OPERATOR}/queues/drop-all", "deadletter.drop", {"until": "{until}", "sure": "yes"}, make_dead_letter,
+         is_idempotent=True),
+    command("deadletter retry", "deadletter.retry", "{place}", make=make_dead_letter, team=None, is_idempotent=True),
+    command("deadletter retry", "deadletter.retry", "--all", make=make_dead_letter, team=None, is_idempotent=True,
+            variant="all"),
+    command("deadletter drop", "deadletter.drop", "{place}", make=make_dead_letter, team=None, is_idempotent=True),
+    command("deadletter drop", "deadletter.drop", "--all", make=make_dead_letter, team=None, is_idempotent=True,
+            variant="all"),
+    command("pause", "delivery.pause", make=resume_delivery, team=None, is_idempotent=True),
+    command("resume", "delivery.resume", make=pause_delivery, team=None, is_idempotent=True),
+    command("import run", "suppression.import", "resend", "{file}", "--team", "{team}", make=make_export_file,
+            written_before=PORTIONS, written_after=IMPORTED),
+    command("apply", "setup.apply", "{file}", make=make_setup_file, is_idempotent=True),
+    command("secret rotate", "secret.rotate", team=None, has_two_entries=True),
+    command("secret replace", "secret.replace", make=replace_secret, team=None, is_idempotent=True),
 ]  # fmt: skip
 
 # What changes nothing of what is managed.

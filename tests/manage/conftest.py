@@ -14,9 +14,9 @@ TEAMS = ("team_1", "team_2")
 ADA = Actor(kind="person", id="usr_ada", address="192.0.2.7")
 
 
-async def entries(store: Store, team: str | None = None) -> list[tuple[str, str, str, str]]:
+async def list_entries(store: Store, team: str | None = None) -> list[tuple[str, str, str, str]]:
     """The audit log, newest first."""
-    return [(line.actor, line.action, line.subject, line.detail) for line in await store.audit.lines(team)]
+    return [(line.actor, line.action, line.subject, line.detail) for line in await store.audit.list_rows(team)]
 
 
 @pytest.fixture

@@ -15,16 +15,16 @@ import pytest
 from heliograph.bootstrap import open_store
 from heliograph.carriers.email import dns_check
 from heliograph.dashboard import totp
-from heliograph.dashboard.page_request import COOKIE
-from heliograph.dashboard.views.passkeys import COOKIE as PASSKEY
-from heliograph.domain.audit.audit_chain import REWRITTEN
+from heliograph.dashboard.page_request import SESSION_COOKIE
+from heliograph.dashboard.views.passkeys import CHALLENGE_COOKIE as PASSKEY
+from heliograph.domain.audit.audit_chain import ERASE_ACTION
 from heliograph.domain.setup.domain_records import Record, Verdict
 from heliograph.manage import erase
 from heliograph.settings import Settings
 from heliograph.storage.engine.database import StoreUnavailable
 from heliograph.storage.engine.postgres import PostgresDatabase
 from heliograph.storage.engine.sqlite import SqliteDatabase, SqliteTx
-from tests.accounts.house import House
+from tests.accounts.house import Instance
 from tests.clocks import TestClock
 from tests.make_request import asked, body_of
 from tests.service import TOKENS, Service
@@ -36,7 +36,7 @@ Values = dict[str, str]
 Dump = dict[str, str]  # table → all that it holds
 
 # What is no change of anybody's: counters and throttles, what the service notes of its own work, being signed in.
-UNWATCHED = {
+UNWATCHED_TABLES = {
     "counter",
     "wrong_try",
     "key_use",
@@ -50,13 +50,13 @@ UNWATCHED = {
     "decision",
     "domain_check",
 }
-COLUMNS = (
+COLUMN_QUERIES = (
     "SELECT m.name, p.name FROM sqlite_schema m JOIN pragma_table_info(m.name) p WHERE m.type = 'table'",
     "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = 'public'",
 )
-USED = ("person", "totp_step")  # the last code that was taken, right before a change that needed one
-FORM = "application/x-www-form-urlencoded"
-CLIENT = "192.0.2.1"
+VOLATILE_COLUMN = ("person", "totp_step")  # the last code that was taken, right before a change that needed one
+FORM_CONTENT_TYPE = "application/x-www-form-urlencoded"
+CLIENT_ADDRESS = "192.0.2.1"
 BOUNDARY = "----file"
 
 
@@ -67,12 +67,12 @@ class Entry(msgspec.Struct, frozen=True):
     address: str
 
 
-class Said(msgspec.Struct, frozen=True):
+class EdgeResponse(msgspec.Struct, frozen=True):
     """What an edge answered."""
 
     ok: bool
     body: str
-    place: str = ""  # of a redirect
+    redirect_to: str = ""  # of a redirect
 
     @property
     def json(self) -> Any:
@@ -80,39 +80,39 @@ class Said(msgspec.Struct, frozen=True):
         return json.loads(self.body)
 
 
-class Watch:
+class TransactionWatcher:
     """Sees which tables each transaction changes; a fault ends those that write to the audit log."""
 
     def __init__(self, statement: str) -> None:
         self._statement = statement
-        self._on = False
+        self._is_recording = False
         self._fault: Fault = ""
-        self.changed: list[set[str]] = []  # by the transactions that were committed and changed anything
+        self.changed_tables: list[set[str]] = []  # by the transactions that were committed and changed anything
 
     @contextmanager
-    def over(self, fault: Fault = "") -> Iterator[None]:
-        self._on, self._fault, self.changed = True, fault, []
+    def recording(self, fault: Fault = "") -> Iterator[None]:
+        self._is_recording, self._fault, self.changed_tables = True, fault, []
         try:
             yield
         finally:
-            self._on = False
+            self._is_recording = False
 
     @contextmanager
     def installed(self) -> Iterator[None]:
         with pytest.MonkeyPatch.context() as patch:
             for kind in (SqliteDatabase, PostgresDatabase):
-                patch.setattr(kind, "write", self._around(kind.write))
+                patch.setattr(kind, "write", self._wrap_write(kind.write))
             yield
 
-    def _around(self, write: Any) -> Any:
-        async def watched(database: Any, story: Any) -> Any:
-            if not self._on:
-                return await write(database, story)
+    def _wrap_write(self, write: Any) -> Any:
+        async def watched(database: Any, transaction: Any) -> Any:
+            if not self._is_recording:
+                return await write(database, transaction)
             changed: set[str] = set()
 
-            async def inside(tx: Any) -> Any:
+            async def run_and_compare(tx: Any) -> Any:
                 before = await self._dump(tx)
-                result = await story(_Tx(tx, self._fault))
+                result = await transaction(_FaultyTx(tx, self._fault))
                 after = await self._dump(tx)
                 changed.clear()  # a story may run again after a conflict
                 changed.update(table for table in before if before[table] != after[table])
@@ -120,9 +120,9 @@ class Watch:
                     raise StoreUnavailable("killed before the commit")
                 return result
 
-            result = await write(database, inside)
+            result = await write(database, run_and_compare)
             if changed:
-                self.changed.append(changed)
+                self.changed_tables.append(changed)
             return result
 
         return watched
@@ -131,10 +131,10 @@ class Watch:
         return dict(tx._execute(self._statement) if isinstance(tx, SqliteTx) else await tx._fetch(self._statement))
 
 
-class _Tx:
+class _FaultyTx:
     def __init__(self, tx: Any, fault: Fault) -> None:
-        self.hints = tx.hints
-        self.afterwards = tx.afterwards
+        self.wakeups = tx.wakeups
+        self.after_commit = tx.after_commit
         self._tx = tx
         self._fault = fault
 
@@ -143,18 +143,18 @@ class _Tx:
             raise StoreUnavailable("killed before the audit entry")
         return await self._tx.run(query, **params)
 
-    async def ask(self, **queries: Any) -> Any:
-        return await self._tx.ask(**queries)
+    async def run_many(self, **queries: Any) -> Any:
+        return await self._tx.run_many(**queries)
 
-    async def write(self, tables: Any) -> None:
-        await self._tx.write(tables)
+    async def write_many(self, tables: Any) -> None:
+        await self._tx.write_many(tables)
 
 
 async def dump_statement(sql: Sql, sqlite: bool) -> str:
     """Reads every table as one text."""
     tables: dict[str, list[str]] = {}
-    for table, column in await sql(COLUMNS[not sqlite]):
-        if (table, column) != USED:
+    for table, column in await sql(COLUMN_QUERIES[not sqlite]):
+        if (table, column) != VOLATILE_COLUMN:
             tables.setdefault(table, []).append(f'"{column}"')
 
     def text(columns: Sequence[str]) -> str:
@@ -166,17 +166,17 @@ async def dump_statement(sql: Sql, sqlite: bool) -> str:
     return " UNION ALL ".join(f"SELECT '{table}', (SELECT {text(own)} FROM {table})" for table, own in tables.items())
 
 
-class World:
+class Environment:
     """The teams of tests/setup.toml, an owner and an operator; whatever is made is made through an edge."""
 
-    def __init__(self, house: House, service: Service, sql: Sql, watch: Watch, statement: str) -> None:
-        self.house, self.service, self.sql, self.watch = house, service, sql, watch
+    def __init__(self, house: Instance, service: Service, sql: Sql, watch: TransactionWatcher, statement: str) -> None:
+        self.house, self.service, self.sql, self.watcher = house, service, sql, watch
         self._statement = statement
         self._numbers = count(1)
         self.people: dict[str, tuple[str, str]] = {}  # name → id, cookie
-        self.questions: dict[str, str] = {}  # name → the cookie of a question that a device has answered
+        self.passkey_cookies: dict[str, str] = {}  # name → the cookie of a question that a device has answered
 
-    def number(self) -> str:
+    def next_number(self) -> str:
         return str(next(self._numbers))
 
     async def dump(self) -> Dump:
@@ -189,44 +189,44 @@ class World:
     async def entries(self, after: int) -> list[Entry]:
         """Without those that explain other entries' new texts."""
         rows = await self.sql(f"SELECT person, action, team, address FROM audit WHERE key > {after} ORDER BY key")
-        return [Entry(*row) for row in rows if row[1] != REWRITTEN]
+        return [Entry(*row) for row in rows if row[1] != ERASE_ACTION]
 
     # -- the edges ------------------------------------------------------------------------------------------------
 
-    def command(self, *arguments: str) -> Said:
+    def command(self, *arguments: str) -> EdgeResponse:
         done = self.service.run(*arguments)
-        return Said(done.returncode == 0, done.stdout if done.returncode == 0 else done.stderr)
+        return EdgeResponse(done.returncode == 0, done.stdout if done.returncode == 0 else done.stderr)
 
-    async def done(self, *arguments: str) -> str:
+    async def run_command(self, *arguments: str) -> str:
         """Of a command that must succeed; the store follows."""
-        said = self.command(*arguments)
-        assert said.ok, said.body
+        response = self.command(*arguments)
+        assert response.ok, response.body
         await self.house.store.setup.refresh()
-        return said.body
+        return response.body
 
-    async def apply(self, text: str) -> None:
+    async def apply_setup(self, text: str) -> None:
         file = self.service.data / "more.toml"
         file.write_text(text)
-        await self.done("apply", str(file))
+        await self.run_command("apply", str(file))
 
-    async def call(self, method: str, path: str, body: Any = None, key: str = "ACME") -> Said:
+    async def call_api(self, method: str, path: str, body: Any = None, key: str = "ACME") -> EdgeResponse:
         if path.startswith("/compat/twilio/"):
             basic = base64.b64encode(f"AC1:{TOKENS[key]}".encode()).decode()
-            headers = {"authorization": f"Basic {basic}", "content-type": FORM}
+            headers = {"authorization": f"Basic {basic}", "content-type": FORM_CONTENT_TYPE}
             return await self._ask(method, path, headers, urlencode(body or {}).encode())
         headers = {"authorization": f"Bearer {TOKENS[key]}", "content-type": "application/json"}
         headers["x-postmark-server-token"] = TOKENS[key]
         return await self._ask(method, path, headers, b"" if body is None else json.dumps(body).encode())
 
-    async def get(self, path: str, who: str) -> str:
-        return (await self._ask("GET", path, {"cookie": f"{COOKIE}={self.people[who][1]}"}, b"")).body
+    async def get_page(self, path: str, who: str) -> str:
+        return (await self._ask("GET", path, {"cookie": f"{SESSION_COOKIE}={self.people[who][1]}"}, b"")).body
 
-    async def post(self, path: str, form: Mapping[str, str], who: str = "", file: str = "") -> Said:
+    async def post_form(self, path: str, form: Mapping[str, str], who: str = "", file: str = "") -> EdgeResponse:
         cookie = self.people[who][1] if who else ""
         session = await self.house.store.sessions.find(cookie) if cookie else None
         fields = dict(form) | ({"csrf": session.csrf} if session else {})
-        question = f"; {PASSKEY}={self.questions[who]}" if who in self.questions else ""
-        headers = {"cookie": f"{COOKIE}={cookie}{question}", "content-type": FORM}
+        question = f"; {PASSKEY}={self.passkey_cookies[who]}" if who in self.passkey_cookies else ""
+        headers = {"cookie": f"{SESSION_COOKIE}={cookie}{question}", "content-type": FORM_CONTENT_TYPE}
         if not file:
             return await self._ask("POST", path, headers, urlencode(fields).encode())
         headers["content-type"] = f"multipart/form-data; boundary={BOUNDARY}"
@@ -235,59 +235,63 @@ class World:
         body = "".join(f"--{BOUNDARY}\r\nContent-Disposition: form-data; {part}\r\n" for part in parts)
         return await self._ask("POST", path, headers, f"{body}--{BOUNDARY}--\r\n".encode())
 
-    async def _ask(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> Said:
-        answer = await self.house.front(asked(method, path, headers, body, CLIENT))
-        answered = {name.decode(): value.decode() for name, value in answer.headers}
+    async def _ask(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> EdgeResponse:
+        answer = await self.house.front(asked(method, path, headers, body, CLIENT_ADDRESS))
+        response_headers = {name.decode(): value.decode() for name, value in answer.headers}
         status, text = answer.status, (await body_of(answer)).decode()
-        return Said(status < 400, text if status < 400 else f"{status} {text}", answered.get("location", ""))
+        return EdgeResponse(
+            status < 400, text if status < 400 else f"{status} {text}", response_headers.get("location", "")
+        )
 
     # -- people ---------------------------------------------------------------------------------------------------
 
-    async def person(self, **roles: Any) -> str:
+    async def make_person(self, **roles: Any) -> str:
         """Somebody who is signed in; answers the name, which is also the beginning of the address."""
-        name = f"p{self.number()}"
+        name = f"p{self.next_number()}"
         browser = await self.house.person(f"{name}@example.com", **roles)
-        self.people[name] = await self.house.id_of(f"{name}@example.com"), browser.cookies[COOKIE]
+        self.people[name] = await self.house.id_of(f"{name}@example.com"), browser.cookies[SESSION_COOKIE]
         return name
 
-    def code(self, secret: str) -> str:
+    def totp_code(self, secret: str) -> str:
         """Of an authenticator; every time a new one."""
-        self.house.clock.forward(totp.STEP_MS)
-        return totp.code_at(base64.b32decode(secret), self.house.clock.now() // totp.STEP_MS)
+        self.house.clock.forward(totp.TIME_STEP_MS)
+        return totp.code_at(base64.b32decode(secret), self.house.clock.now() // totp.TIME_STEP_MS)
 
 
 @asynccontextmanager
-async def opened(url: str, folder: Path, *, has_people: bool = True) -> AsyncIterator[World]:
+async def open_environment(url: str, folder: Path, *, has_people: bool = True) -> AsyncIterator[Environment]:
     service, clock = Service(url, folder / "data"), TestClock()
     service.apply()
     settings = Settings(database=url, data=folder / "data")
-    with cheap():
+    with fast_erasure_and_dns():
         async with open_store(settings, clock, "seat/0") as store, asking(settings) as sql:
             statement = await dump_statement(sql, url.startswith("sqlite"))
-            watch = Watch(statement)
+            watch = TransactionWatcher(statement)
             with watch.installed():
-                world = World(House(store, clock), service, sql, watch, statement)
+                world = Environment(Instance(store, clock), service, sql, watch, statement)
                 if has_people:
-                    world.people["owner"] = world.people[await world.person(team_acme="owner", team_sandbox="owner")]
-                    world.people["operator"] = world.people[await world.person(operator=True)]
+                    world.people["owner"] = world.people[
+                        await world.make_person(team_acme="owner", team_sandbox="owner")
+                    ]
+                    world.people["operator"] = world.people[await world.make_person(operator=True)]
                 yield world
 
 
 @contextmanager
-def cheap() -> Iterator[None]:
+def fast_erasure_and_dns() -> Iterator[None]:
     """An erasure without the time that it takes, and a DNS in which everything is right."""
 
-    async def found(records: Sequence[Record], _: Any) -> list[tuple[Record, Verdict]]:
+    async def all_records_found(records: Sequence[Record], _: Any) -> list[tuple[Record, Verdict]]:
         return [(record, Verdict(ok=True)) for record in records]
 
-    async def itself(domain: str, _: Any) -> str:
+    async def same_domain(domain: str, _: Any) -> str:
         return domain
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dns_check, "check", found)
-        patch.setattr(dns_check, "zone_of", itself)
+        patch.setattr(dns_check, "check_records", all_records_found)
+        patch.setattr(dns_check, "zone_of", same_domain)
         patch.setattr(erase, "SETTLE_S", 0)
         yield
 
 
-Make = Callable[[World], Awaitable[Values]]
+MakeValues = Callable[[Environment], Awaitable[Values]]

@@ -4,15 +4,15 @@ import threading
 
 import pytest
 
-from heliograph.app import make_pair
+from heliograph.app import make_key_pair
 from heliograph.domain.audit.actor import COMMAND_LINE
 from heliograph.domain.setup.plan import Plan
-from heliograph.domain.setup.setup_file import SetupError, read_setup_file
-from heliograph.encryption import Sealer
+from heliograph.domain.setup.setup_file import SetupError, parse_setup_file
+from heliograph.encryption import Cipher
 from heliograph.manage import apply as setup
-from heliograph.manage.apply import DETAIL_MAX
+from heliograph.manage.apply import AUDIT_DETAIL_MAX
 from heliograph.storage.store import Store
-from tests.manage.conftest import entries
+from tests.manage.conftest import list_entries
 
 pytestmark = pytest.mark.anyio
 
@@ -24,8 +24,10 @@ DOMAIN = '[[teams.domains]]\nid = "dom_{n}"\nname = "d{n}.test"\n'
 
 
 async def apply(store: Store, text: str) -> Plan:
-    file = read_setup_file(text, {}, name="setup.toml")
-    return await setup.apply(store, COMMAND_LINE, file, vault=Sealer(bytes(32)), make_secret=str, make_pair=make_pair)
+    file = parse_setup_file(text, {}, name="setup.toml")
+    return await setup.apply(
+        store, COMMAND_LINE, file, vault=Cipher(bytes(32)), make_secret=str, make_pair=make_key_pair
+    )
 
 
 @pytest.mark.parametrize(
@@ -43,28 +45,30 @@ async def apply(store: Store, text: str) -> Plan:
         ),
     ],
 )
-async def test_one_entry_for_the_file(store: Store, teams: None, text: str, team: str | None, detail: str) -> None:
+async def test_applied_setup_file_writes_one_audit_entry(
+    store: Store, teams: None, text: str, team: str | None, detail: str
+) -> None:
     await apply(store, text)
     assert (await apply(store, text)).changed == []  # and no entry
-    (entry,) = await store.audit.lines(None)
+    (entry,) = await store.audit.list_rows(None)
     assert (entry.actor, entry.action, entry.subject) == ("command line", "setup.apply", "setup.toml")
     assert (entry.team, entry.detail) == (team, detail)
 
 
-async def test_a_long_file_has_a_short_entry(store: Store, teams: None) -> None:
-    await apply(store, TEAM.format(id="team_1") + "".join(DOMAIN.format(n=n) for n in range(50)))
-    ((_, _, _, detail),) = await entries(store, "team_1")
+async def test_applied_long_setup_file_has_a_short_audit_entry(store: Store, teams: None) -> None:
+    await apply(store, TEAM.format(id="team_1") + "".join(DOMAIN.format(n=number) for number in range(50)))
+    ((_, _, _, detail),) = await list_entries(store, "team_1")
     assert detail.startswith("50 changes: domain dom_0: created; ")
-    assert len(detail) < DETAIL_MAX + 20
+    assert len(detail) < AUDIT_DETAIL_MAX + 20
 
 
-async def test_a_mistake_leaves_no_entry(store: Store, teams: None) -> None:
+async def test_setup_file_with_an_error_writes_no_audit_entry(store: Store, teams: None) -> None:
     with pytest.raises(SetupError):
         await apply(store, TEAM.format(id="team_1") + DOMAIN.format(n=1) * 2)
-    assert await entries(store) == []
+    assert await list_entries(store) == []
 
 
-async def test_keys_of_webhooks_are_made_while_others_may_write(store: Store, teams: None) -> None:
+async def test_webhook_keys_are_generated_outside_the_write_lock(store: Store, teams: None) -> None:
     """Of RSA they take seconds: never by the event loop, nor inside the transaction."""
     made_in = list[str]()
 
@@ -72,9 +76,9 @@ async def test_keys_of_webhooks_are_made_while_others_may_write(store: Store, te
         made_in.append(threading.current_thread().name)
         return b"private", "public"
 
-    file = read_setup_file(TEAM.format(id="team_1") + POSTAL.format(n=1) + POSTAL.format(n=2), {})
+    file = parse_setup_file(TEAM.format(id="team_1") + POSTAL.format(n=1) + POSTAL.format(n=2), {})
     for _ in range(2):  # again, nothing is new
-        vault = Sealer(bytes(32))
+        vault = Cipher(bytes(32))
         await setup.apply(store, COMMAND_LINE, file, vault=vault, make_secret=str, make_pair=make)
     assert len(made_in) == 2 and not any(name == "MainThread" or name.startswith("sqlite") for name in made_in)
     assert {hook.public_key for hook in store.setup.current.teams["team_1"].webhooks} == {"public"}

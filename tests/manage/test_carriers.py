@@ -2,7 +2,7 @@
 
 import pytest
 
-from heliograph.carrier_failover import Handover
+from heliograph.carrier_failover import CarrierFailover
 from heliograph.carriers.contract import Carriers
 from heliograph.carriers.email.simulator import EmailSimulator
 from heliograph.domain.audit.actor import COMMAND_LINE
@@ -13,9 +13,9 @@ from heliograph.domain.setup.records import PRIORITY_MAX, CarrierRecord
 from heliograph.domain.setup.snapshot import to_row
 from heliograph.manage import carriers
 from heliograph.manage.carriers import CarrierChange
-from heliograph.storage.carrier_stats import RecentUse
+from heliograph.storage.carrier_stats import RecentCarrierCounts
 from heliograph.storage.store import Store
-from tests.manage.conftest import ADA, entries
+from tests.manage.conftest import ADA, list_entries
 from tests.setup_helpers import set_up
 
 pytestmark = pytest.mark.anyio
@@ -28,34 +28,36 @@ async def relay(store: Store) -> str:
     return record.id
 
 
-async def test_each_change_has_one_entry(store: Store, relay: str) -> None:
+async def test_carrier_change_writes_one_audit_entry(store: Store, relay: str) -> None:
     disabled = await carriers.change(store, ADA, relay, CarrierChange(enabled=False))
     assert (disabled.enabled, disabled.priority) == (False, 10)
     for _ in range(2):  # the second changes nothing
         await carriers.change(store, COMMAND_LINE, relay, CarrierChange(enabled=False, priority=5))
-    assert await entries(store) == [
+    assert await list_entries(store) == [
         ("command line", "carrier.change", "relay", "enabled=False, priority=5"),
         ("usr_ada", "carrier.change", "relay", "enabled=False, priority=10"),
     ]
 
 
-async def test_a_test_message(store: Store, relay: str) -> None:
-    carrier = carriers.find_carrier(store.setup.current, relay)
-    handover = Handover(store, Carriers(lambda _: EmailSimulator(0)), store.clock)
-    assert isinstance(await carriers.test(store, ADA, handover, carrier, "me@example.com"), Accepted)
-    assert await entries(store) == [("usr_ada", "carrier.test", "relay", "me@example.com")]
-    with pytest.raises(InvalidRequest, match="Type an email address"):
-        await carriers.test(store, ADA, handover, carrier, "me")
-    assert len(await entries(store)) == 1
-    assert (await store.carrier_use.recent(store.clock.now()))[relay] == RecentUse(answered=True)  # counted as nothing
+async def test_carrier_test_message_is_counted(store: Store, relay: str) -> None:
+    carrier = carriers.get_carrier(store.setup.current, relay)
+    failover = CarrierFailover(store, Carriers(lambda _: EmailSimulator(0)), store.clock)
+    assert isinstance(await carriers.send_test(store, ADA, failover, carrier, "me@example.com"), Accepted)
+    assert await list_entries(store) == [("usr_ada", "carrier.test", "relay", "me@example.com")]
+    with pytest.raises(InvalidRequest, match="Enter an email address"):
+        await carriers.send_test(store, ADA, failover, carrier, "me")
+    assert len(await list_entries(store)) == 1
+    assert (await store.carrier_stats.read_recent(store.clock.now()))[relay] == RecentCarrierCounts(
+        has_accepted=True
+    )  # counted as nothing
 
 
-async def test_what_is_refused_leaves_no_entry(store: Store, relay: str) -> None:
+async def test_refused_carrier_change_writes_no_audit_entry(store: Store, relay: str) -> None:
     with pytest.raises(InvalidRequest, match="A whole number"):
         await carriers.change(store, ADA, relay, CarrierChange(priority=PRIORITY_MAX + 1))
     with pytest.raises(NotFound, match="There is no carrier other"):
         await carriers.change(store, ADA, "other", CarrierChange(enabled=False))
-    assert await entries(store) == []
+    assert await list_entries(store) == []
 
 
 def seal(plain: bytes, context: str) -> str:
@@ -69,13 +71,19 @@ RELAY = {"host": "relay.example.com", "port": "2525", "username": "ada", "passwo
 async def create(
     store: Store, kind: CarrierKind, id_: str, form: dict[str, str], live: Carriers = LIVE
 ) -> CarrierRecord:
-    return await carriers.create(store, ADA, carriers.draft(store.setup.current, seal, live, kind, id_, form))
+    return await carriers.create(store, ADA, carriers.draft_carrier(store.setup.current, seal, live, kind, id_, form))
 
 
-async def test_one_is_set_up_by_hand(store: Store) -> None:
-    made = await create(store, ("email", "smtp"), "relay-1", RELAY)
-    assert (made.channel, made.kind, made.enabled, made.priority, made.by_hand) == ("email", "smtp", True, 10, True)
-    assert made.options == {
+async def test_carrier_created_by_hand_writes_audit_entries(store: Store) -> None:
+    created = await create(store, ("email", "smtp"), "relay-1", RELAY)
+    assert (created.channel, created.kind, created.enabled, created.priority, created.by_hand) == (
+        "email",
+        "smtp",
+        True,
+        10,
+        True,
+    )
+    assert created.options == {
         "host": "relay.example.com",
         "port": 2525,
         "username": "ada",
@@ -86,9 +94,9 @@ async def test_one_is_set_up_by_hand(store: Store) -> None:
     with pytest.raises(InvalidRequest, match="relay-1 already"):
         await create(store, ("email", "smtp"), "relay-1", RELAY)
     for id_ in ("", "Relay", "new", "a b", "x" * 65):
-        with pytest.raises(InvalidRequest, match="A name of a-z"):
+        with pytest.raises(InvalidRequest, match="Use lowercase letters"):
             await create(store, ("email", "smtp"), id_, RELAY)
-    assert [entry[1:] for entry in await entries(store)] == [
+    assert [entry[1:] for entry in await list_entries(store)] == [
         ("carrier.create", "mx", "email mx"),
         ("carrier.create", "relay-1", "email smtp"),
     ]
@@ -101,17 +109,17 @@ async def test_editing_keeps_secrets_that_are_left_empty(store: Store) -> None:
     assert edited.options["username"] == "grace"
     assert edited.options["password"] == {"sealed": "carrier/relay-1/password:13"}
     await carriers.edit(store, ADA, seal, LIVE, "relay-1", form)  # changes nothing
-    with pytest.raises(InvalidRequest, match="another address"):
+    with pytest.raises(InvalidRequest, match="server address has changed"):
         await carriers.edit(store, ADA, seal, LIVE, "relay-1", form | {"host": "other.example.com"})
-    again = await carriers.edit(store, ADA, seal, LIVE, "relay-1", form | {"forget-password": "yes"})
-    assert "password" not in again.options
-    assert [entry[1:] for entry in await entries(store)][:2] == [
+    second_result = await carriers.edit(store, ADA, seal, LIVE, "relay-1", form | {"forget-password": "yes"})
+    assert "password" not in second_result.options
+    assert [entry[1:] for entry in await list_entries(store)][:2] == [
         ("carrier.edit", "relay-1", "password"),
         ("carrier.edit", "relay-1", "username"),
     ]
 
 
-async def test_what_cannot_be_made_is_not_saved(store: Store) -> None:
+async def test_carrier_that_cannot_be_built_is_not_saved(store: Store) -> None:
     def refuse(record: CarrierRecord) -> EmailSimulator:
         raise ValueError("{{who}} is not a placeholder")
 
@@ -120,25 +128,25 @@ async def test_what_cannot_be_made_is_not_saved(store: Store) -> None:
     assert store.setup.current.carriers == ()
 
 
-async def test_they_change_places_with_their_neighbours(store: Store) -> None:
+async def test_carrier_order_is_changed_by_swapping_neighbours(store: Store) -> None:
     for id_ in ("a", "b", "c"):
         await create(store, ("sms", "simulator"), id_, {})
     await create(store, ("email", "simulator"), "mail", {})
     await carriers.move(store, ADA, "c", -1)
     await carriers.move(store, ADA, "a", -1)  # it is the first
-    order = [(one.id, one.priority) for one in carriers.of_channel(store.setup.current, "sms")]
+    order = [(item.id, item.priority) for item in carriers.carriers_of_channel(store.setup.current, "sms")]
     assert order == [("a", 10), ("c", 20), ("b", 30)]
     await carriers.move(store, ADA, "a", 1)
-    assert [one.id for one in carriers.of_channel(store.setup.current, "sms")] == ["c", "a", "b"]
-    assert [entry[1:] for entry in await entries(store)][:2] == [
+    assert [item.id for item in carriers.carriers_of_channel(store.setup.current, "sms")] == ["c", "a", "b"]
+    assert [entry[1:] for entry in await list_entries(store)][:2] == [
         ("carrier.order", "a", "c, a, b"),
         ("carrier.order", "c", "a, c, b"),
     ]
 
 
-async def test_one_is_removed(store: Store, relay: str) -> None:
+async def test_carrier_removal_writes_one_audit_entry(store: Store, relay: str) -> None:
     await carriers.remove(store, ADA, relay)
     assert store.setup.current.carriers == ()
     with pytest.raises(NotFound):
         await carriers.remove(store, ADA, relay)
-    assert [entry[1:] for entry in await entries(store)] == [("carrier.remove", "relay", "email simulator")]
+    assert [entry[1:] for entry in await list_entries(store)] == [("carrier.remove", "relay", "email simulator")]

@@ -14,88 +14,88 @@ from heliograph.domain.refusals import BrandDomainNotFound, InvalidRequest, NotF
 from heliograph.domain.setup.domain_records import Record, Verdict
 from heliograph.domain.setup.records import Platform, TeamRecord
 from heliograph.domain.setup.snapshot import PLATFORM_ID, PLATFORM_TEAM, to_row
-from heliograph.encryption import Sealer
+from heliograph.encryption import Cipher
 from heliograph.manage.domains import RECHECK_MS, Domains
 from heliograph.storage.setup import NewTeam
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
-from tests.manage.conftest import ADA, entries
+from tests.manage.conftest import ADA, list_entries
 from tests.setup_helpers import set_up
 
 pytestmark = pytest.mark.anyio
 
-SEALER = Sealer(bytes(32))
+SEALER = Cipher(bytes(32))
 PLATFORM = "sandbox.heliograph.test"
 TEAMS = [TeamRecord(ref=number, id=id_, name=id_, domains_max=3) for number, id_ in enumerate(("team_a", "team_b"), 1)]
 
 
-class Dns:
+class FakeDns:
     """Finds the records of the domains that were published."""
 
     def __init__(self) -> None:
         self.published: set[str] = set()
 
     async def ask(self, records: Sequence[Record]) -> list[tuple[Record, Verdict]]:
-        found = any(record.value in self.published for record in records if record.purpose == "ownership")
-        return [(record, Verdict(ok=found, fix="" if found else "Set it.")) for record in records]
+        result = any(record.value in self.published for record in records if record.purpose == "ownership")
+        return [(record, Verdict(ok=result, fix="" if result else "Set it.")) for record in records]
 
 
 @pytest.fixture
-def dns() -> Dns:
-    return Dns()
+def dns() -> FakeDns:
+    return FakeDns()
 
 
 @pytest.fixture
-async def domains(store: Store, clock: TestClock, dns: Dns) -> Domains:
+async def domains(store: Store, clock: TestClock, dns: FakeDns) -> Domains:
     rows, accounts = [to_row("team", team.id, team, team.id) for team in TEAMS], [NewTeam(1, 0), NewTeam(2, 0)]
     await set_up(store, rows=rows, new_teams=accounts)
-    private = dkim.make_key("ed25519-sha256")
+    private = dkim.generate_key("ed25519-sha256")
     return Domains(
         store,
         clock,
-        seal=SEALER.seal,
+        encrypt=SEALER.encrypt,
         make_key=lambda _: (private, "v=DKIM1"),
-        ask=dns.ask,
+        check_records=dns.ask,
         ownership_key=bytes(32),
         mail_host="mail.test",
     )
 
 
-async def publish(domains: Domains, dns: Dns, id_: str) -> None:
-    dns.published |= {record.value for record in await domains.records(id_) if record.purpose == "ownership"}
+async def publish(domains: Domains, dns: FakeDns, id_: str) -> None:
+    dns.published |= {record.value for record in await domains.required_records(id_) if record.purpose == "ownership"}
 
 
 def signers(store: Store, name: str) -> set[str]:
     return {key.selector for key in signing_keys(store, SEALER)(name)}
 
 
-async def test_a_name_belongs_to_whoever_proves_it(store: Store, domains: Domains, dns: Dns) -> None:
+async def test_domain_belongs_to_the_team_that_verifies_it(store: Store, domains: Domains, dns: FakeDns) -> None:
     squatter, owner = [await domains.add(ADA, team.id, "shop.test", team.name) for team in TEAMS]
-    await domains.records(squatter.id)  # so it has keys, too
+    await domains.required_records(squatter.id)  # so it has keys, too
     await publish(domains, dns, owner.id)
     assert not (await domains.check(ADA, squatter.id)).domain.verified
     assert (await domains.check(ADA, owner.id)).domain.verified
-    assert domains.find("shop.test").id == owner.id
+    assert domains.get("shop.test").id == owner.id
     assert signers(store, "shop.test") == {key.selector for key in store.setup.current.teams["team_b"].dkim_keys}
 
 
-async def test_two_cannot_both_prove_it(domains: Domains, dns: Dns) -> None:
+async def test_domain_cannot_be_verified_by_two_teams(domains: Domains, dns: FakeDns) -> None:
     first, second = [await domains.add(ADA, team.id, "shop.test", team.name) for team in TEAMS]
     for domain in (first, second):
         await publish(domains, dns, domain.id)
         checked = await domains.check(ADA, domain.id)
-    assert (domains.find(first.id).verified, domains.find(second.id).verified) == (True, False)
-    wrong = {record.purpose: verdict.fix for record, verdict in checked.records if not verdict.ok}
-    assert wrong.keys() == {"ownership"}
-    assert wrong["ownership"].startswith("Another team here has proved that this domain is theirs.")
+    assert (domains.get(first.id).verified, domains.get(second.id).verified) == (True, False)
+    errors = {record.purpose: verdict.fix for record, verdict in checked.records if not verdict.ok}
+    assert errors.keys() == {"ownership"}
+    assert errors["ownership"].startswith("Another team has already verified this domain.")
 
 
-async def test_a_name_that_another_team_has_proved_is_refused(domains: Domains, dns: Dns) -> None:
+async def test_a_name_that_another_team_has_proved_is_refused(domains: Domains, dns: FakeDns) -> None:
     owner = await domains.add(ADA, "team_a", "shop.test", "A")
     await publish(domains, dns, owner.id)
     await domains.check(ADA, owner.id)
-    assert await domains.add(ADA, "team_a", "shop.test", "A") == domains.find(owner.id)
-    with pytest.raises(InvalidRequest, match=r"shop\.test is a verified domain of another team here"):
+    assert await domains.add(ADA, "team_a", "shop.test", "A") == domains.get(owner.id)
+    with pytest.raises(InvalidRequest, match=r"shop\.test is already verified by another team"):
         await domains.add(ADA, "team_b", "shop.test", "B")
 
 
@@ -103,44 +103,48 @@ async def test_a_team_adds_as_many_as_it_may(domains: Domains) -> None:
     names = [f"{number}.shop.test" for number in range(3)]
     for name in names * 2:  # one that it has already is not one more
         await domains.add(ADA, "team_a", name, "A")
-    with pytest.raises(InvalidRequest, match="has 3 domains, as many as it may"):
+    with pytest.raises(InvalidRequest, match="has 3 domains, the maximum"):
         await domains.add(ADA, "team_a", "more.shop.test", "A")
     await domains.add(ADA, "team_b", "more.shop.test", "B")
 
 
-async def test_the_platforms_sender_is_on_a_domain_like_any_other(store: Store, domains: Domains, dns: Dns) -> None:
+async def test_the_platforms_sender_is_on_a_domain_like_any_other(store: Store, domains: Domains, dns: FakeDns) -> None:
     squatter = await domains.add(ADA, "team_a", PLATFORM, "A")
-    await domains.records(squatter.id)
-    assert [record.purpose for record in await domains.records(PLATFORM)].count("dkim") == 2
-    own = domains.find(PLATFORM)
+    await domains.required_records(squatter.id)
+    assert [record.purpose for record in await domains.required_records(PLATFORM)].count("dkim") == 2
+    own = domains.get(PLATFORM)
     assert (own.team, own.approved, own.verified) == (PLATFORM_TEAM, True, False)
     assert signers(store, PLATFORM) == {key.selector for key in store.setup.current.platform_keys} != set()
-    assert domains.find(PLATFORM).id == own.id
+    assert domains.get(PLATFORM).id == own.id
     await domains.rotate(ADA, PLATFORM)
     await publish(domains, dns, own.id)
     await domains.check_due()
-    assert domains.find(PLATFORM).verified
+    assert domains.get(PLATFORM).verified
     assert sorted(key.state for key in store.setup.current.platform_keys) == ["active", "active", "retired", "retired"]
 
 
-async def test_a_sender_on_a_teams_own_domain_is_signed_with_its_keys(store: Store, domains: Domains, dns: Dns) -> None:
+async def test_a_sender_on_a_teams_own_domain_is_signed_with_its_keys(
+    store: Store, domains: Domains, dns: FakeDns
+) -> None:
     owner = await domains.add(ADA, "team_a", "shop.test", "A")
     await publish(domains, dns, owner.id)
     await domains.check(ADA, owner.id)
     moved = to_row("platform", PLATFORM_ID, Platform(sender="hello@shop.test"), None)
     await set_up(store, rows=[moved])
     await domains.ensure_keys("shop.test")
-    assert domains.find("shop.test").id == owner.id
+    assert domains.get("shop.test").id == owner.id
     assert store.setup.current.platform_domains == {}
 
 
-async def test_nobodys_name(domains: Domains) -> None:
+async def test_unknown_domain_has_keys_but_no_record(domains: Domains) -> None:
     await domains.ensure_keys("nobody.test")
     with pytest.raises(BrandDomainNotFound):
-        domains.find("nobody.test")
+        domains.get("nobody.test")
 
 
-async def test_each_change_has_one_entry(store: Store, domains: Domains, dns: Dns, clock: TestClock) -> None:
+async def test_domain_change_writes_one_audit_entry(
+    store: Store, domains: Domains, dns: FakeDns, clock: TestClock
+) -> None:
     shop = await domains.add(ADA, "team_a", "Shop.test")
     await domains.add(ADA, "team_a", "shop.test")  # it has it
     await domains.check(ADA, shop.id)  # nothing is found: no change
@@ -157,7 +161,7 @@ async def test_each_change_has_one_entry(store: Store, domains: Domains, dns: Dn
         clock.forward(RECHECK_MS)
         await domains.check_due()
     await domains.remove(ADA, shop)
-    assert await entries(store, "team_a") == [
+    assert await list_entries(store, "team_a") == [
         ("usr_ada", "domain.remove", "shop.test", ""),
         ("service", "domain.failed", "shop.test", ""),
         ("command line", "domain.brand", "shop.test", "team_a → Shop"),
@@ -172,21 +176,21 @@ async def test_each_change_has_one_entry(store: Store, domains: Domains, dns: Dn
 async def test_keys_are_made_once_however_many_mails_need_them(
     domains: Domains, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made, make = list[str](), domains._make_key
+    created, make = list[str](), domains._make_key
 
     def noted(algorithm: Any) -> tuple[bytes, str]:
-        made.append(algorithm)
+        created.append(algorithm)
         return make(algorithm)
 
     monkeypatch.setattr(domains, "_make_key", noted)
     await asyncio.gather(*(domains.ensure_keys(PLATFORM) for _ in range(20)))
-    assert len(made) == len(set(made)) == 2
+    assert len(created) == len(set(created)) == 2
 
 
 async def test_keys_made_on_first_use_are_the_services_work(store: Store, domains: Domains) -> None:
     await domains.ensure_keys(PLATFORM)
     await domains.ensure_keys(PLATFORM)
-    assert await entries(store) == [
+    assert await list_entries(store) == [
         ("service", "domain.keys", PLATFORM, "made"),
         ("service", "domain.add", PLATFORM, ""),
     ]
@@ -194,18 +198,18 @@ async def test_keys_made_on_first_use_are_the_services_work(store: Store, domain
 
 async def test_a_check_that_changes_nothing_notes_its_time(store: Store, domains: Domains, clock: TestClock) -> None:
     shop = await domains.add(COMMAND_LINE, "team_a", "shop.test")
-    before = await entries(store)
+    before = await list_entries(store)
     checked = (await domains.check(ADA, shop.id)).domain
     assert (checked.failures, checked.verified) == (1, False)
     assert checked.checked_at and clock.now() - RECHECK_MS < checked.checked_at <= clock.now()
-    assert await entries(store) == before
+    assert await list_entries(store) == before
 
 
-async def test_what_may_send_is_not_removed(store: Store, domains: Domains) -> None:
+async def test_domain_that_can_send_is_not_removed(store: Store, domains: Domains) -> None:
     shop = await domains.add(ADA, "team_a", "shop.test")
     usable = replace(shop, verified=True, approved=True)
     await set_up(store, rows=[to_row("domain", shop.id, usable, "team_a")])
-    with pytest.raises(InvalidRequest, match="This domain may send"):
+    with pytest.raises(InvalidRequest, match="This domain can send"):
         await domains.remove(ADA, shop)
 
 
@@ -216,49 +220,51 @@ async def test_the_command_line_adds_more_than_the_team_may(domains: Domains) ->
         await domains.add(COMMAND_LINE, "team_c", "shop.test")
 
 
-async def test_what_was_found_is_kept_with_its_time(store: Store, domains: Domains, dns: Dns, clock: TestClock) -> None:
+async def test_domain_check_result_is_stored_with_its_time(
+    store: Store, domains: Domains, dns: FakeDns, clock: TestClock
+) -> None:
     shop = await domains.add(ADA, "team_a", "mail.shop.test")
-    new = await domains.looked_up(shop.id)
-    assert (new.right, new.checked_at, new.is_watched, new.zone) == (0, None, True, "shop.test")
-    assert {kept for _, kept in new.records} == {None}
-    assert new.next_at and new.next_at <= clock.now()
+    new = await domains.status(shop.id)
+    assert (new.correct_count, new.checked_at, new.is_checked_often, new.zone) == (0, None, True, "shop.test")
+    assert {stored for _, stored in new.records} == {None}
+    assert new.next_check_at and new.next_check_at <= clock.now()
     await domains.check(ADA, shop.id)
-    wrong = await domains.looked_up(shop.id)
-    assert {kept.verdict.fix for _, kept in wrong.records if kept} == {"Set it."}
-    assert {kept.at for _, kept in wrong.records if kept} == {wrong.checked_at}
-    assert wrong.next_at == (wrong.checked_at or 0) + 5_000
+    errors = await domains.status(shop.id)
+    assert {stored.verdict.fix for _, stored in errors.records if stored} == {"Set it."}
+    assert {stored.at for _, stored in errors.records if stored} == {errors.checked_at}
+    assert errors.next_check_at == (errors.checked_at or 0) + 5_000
     await publish(domains, dns, shop.id)
     await domains.check(ADA, shop.id)
-    right = await domains.looked_up(shop.id)
-    assert (right.right, right.is_watched) == (6, False)
-    assert right.next_at == (right.checked_at or 0) + RECHECK_MS
+    right = await domains.status(shop.id)
+    assert (right.correct_count, right.is_checked_often) == (6, False)
+    assert right.next_check_at == (right.checked_at or 0) + RECHECK_MS
     assert right.alignment and right.alignment.passes
     await domains.remove(ADA, shop)
-    assert await store.domain_checks.of([shop.id]) == {}
+    assert await store.domain_checks.find_many([shop.id]) == {}
 
 
 async def test_after_a_change_it_is_looked_up_by_itself(
-    store: Store, domains: Domains, dns: Dns, clock: TestClock
+    store: Store, domains: Domains, dns: FakeDns, clock: TestClock
 ) -> None:
     shop = await domains.add(ADA, "team_a", "shop.test")
     await domains.check_watched()
-    first = await domains.looked_up(shop.id)
-    assert first.checked_at and first.next_at == first.checked_at + 5_000
+    first = await domains.status(shop.id)
+    assert first.checked_at and first.next_check_at == first.checked_at + 5_000
     await domains.check_watched()  # not yet
-    assert (await domains.looked_up(shop.id)).checked_at == first.checked_at
+    assert (await domains.status(shop.id)).checked_at == first.checked_at
     before = store.setup.current.version
     clock.forward(5_000)
     await domains.check_watched()
-    assert ((await domains.looked_up(shop.id)).checked_at or 0) >= first.next_at
+    assert ((await domains.status(shop.id)).checked_at or 0) >= first.next_check_at
     assert store.setup.current.version == before  # no process has to load anything
     await publish(domains, dns, shop.id)
     clock.forward(5_000)
     await domains.check_watched()
-    assert domains.find(shop.id).verified
-    assert (await entries(store, "team_a"))[0] == ("service", "domain.verified", "shop.test", "")
+    assert domains.get(shop.id).verified
+    assert (await list_entries(store, "team_a"))[0] == ("service", "domain.verified", "shop.test", "")
 
 
-async def test_many_looks_take_nothing_from_a_verified_domain(domains: Domains, dns: Dns, clock: TestClock) -> None:
+async def test_many_looks_take_nothing_from_a_verified_domain(domains: Domains, dns: FakeDns, clock: TestClock) -> None:
     shop = await domains.add(ADA, "team_a", "shop.test")
     await publish(domains, dns, shop.id)
     await domains.check(ADA, shop.id)
@@ -267,13 +273,13 @@ async def test_many_looks_take_nothing_from_a_verified_domain(domains: Domains, 
     for _ in range(5):
         clock.forward(5_000)
         await domains.check_watched()
-    assert domains.find(shop.id).verified
-    assert domains.find(shop.id).failures == 0
-    assert (await domains.looked_up(shop.id)).right == 0
+    assert domains.get(shop.id).verified
+    assert domains.get(shop.id).failures == 0
+    assert (await domains.status(shop.id)).correct_count == 0
 
 
 @pytest.mark.both_databases
-async def test_two_processes_do_not_look_at_once(store: Store, domains: Domains, clock: TestClock) -> None:
+async def test_domain_is_checked_by_one_process_at_a_time(store: Store, domains: Domains, clock: TestClock) -> None:
     shop = await domains.add(ADA, "team_a", "shop.test")
     now = clock.now()
     assert list(await store.domain_checks.claim(now, now + 1_000, 10)) == [shop.id]
@@ -282,8 +288,8 @@ async def test_two_processes_do_not_look_at_once(store: Store, domains: Domains,
 
 
 @pytest.mark.both_databases
-async def test_what_was_removed_by_a_file_is_forgotten(store: Store, domains: Domains) -> None:
+async def test_domain_removed_by_a_setup_file_loses_its_check_result(store: Store, domains: Domains) -> None:
     shop, other = [await domains.add(ADA, "team_a", name) for name in ("shop.test", "other.test")]
     await set_up(store, rows=[to_row("domain", shop.id, None, "team_a")])
     await domains.check_watched()
-    assert {*await store.domain_checks.of([shop.id, other.id])} == {other.id}
+    assert {*await store.domain_checks.find_many([shop.id, other.id])} == {other.id}

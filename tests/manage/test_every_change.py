@@ -12,16 +12,25 @@ import click
 import pytest
 
 from heliograph.api.routes import ROUTES
-from heliograph.cli.main import COMMANDS, MODULES
+from heliograph.cli.main import COMMANDS, MODULE_BY_COMMAND
 from heliograph.compat.adapters import SURFACES
 from heliograph.dashboard.pages import PAGES
-from heliograph.domain.audit.audit_chain import REWRITTEN
-from heliograph.manage.people import first_link
+from heliograph.domain.audit.audit_chain import ERASE_ACTION
+from heliograph.manage.people import make_first_link
 from heliograph.settings import Settings
 from heliograph.storage.setup import NewTeam, SetupChange
 from tests.conftest import DATABASES, lent_database
 from tests.manage.changes import CHANGES, EXCEPTIONS, Change
-from tests.manage.edges import CLIENT, FAULTS, UNWATCHED, Entry, Said, Values, World, opened
+from tests.manage.edges import (
+    CLIENT_ADDRESS,
+    FAULTS,
+    UNWATCHED_TABLES,
+    EdgeResponse,
+    Entry,
+    Environment,
+    Values,
+    open_environment,
+)
 from tests.people import PASSWORD
 from tests.storage.conftest import asking
 
@@ -45,76 +54,80 @@ def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 
 @pytest.fixture(scope="module")
-async def world(url: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
-    async with opened(url, tmp_path_factory.mktemp("world")) as world:
+async def world(url: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Environment]:
+    async with open_environment(url, tmp_path_factory.mktemp("world")) as world:
         yield world
 
 
 def _row(change: Change) -> Any:
     """On PostgreSQL what takes more than one transaction; tests of storage try the others' statements."""
-    parts = change.in_parts or change.first or change.then or change.also
+    parts = change.has_two_entries or change.written_before or change.written_after or change.also_watched
     return pytest.param(change, id=change.name, marks=pytest.mark.both_databases if parts else [])
 
 
 @pytest.mark.parametrize("change", [_row(change) for change in CHANGES])
-async def test_one_entry_in_the_transaction_of_the_change(world: World, change: Change) -> None:
+async def test_every_change_writes_one_audit_entry_in_its_transaction(world: Environment, change: Change) -> None:
     """First killed before the entry, then before the commit, then let through; and once more, where that is nothing."""
-    values: Values = {"team": "team_acme", "n": world.number()} | await change.make(world)
+    values: Values = {"team": "team_acme", "n": world.next_number()} | await change.make(world)
     entry = change.entry(world, values)
-    unwatched = (UNWATCHED | change.first) - change.also
-    await _kill(world, lambda: change.drive(world, values), unwatched)
+    unwatched = (UNWATCHED_TABLES | change.written_before) - change.also_watched
+    await _check_rollback(world, lambda: change.run(world, values), unwatched)
     last = await world.last_entry()
-    with world.watch.over():
-        said = await change.drive(world, values)
+    with world.watcher.recording():
+        response = await change.run(world, values)
     await world.house.store.setup.refresh()
-    assert said.ok, said.body[:300]
-    written = [one for one in await world.entries(last) if not (change.in_parts and one.action == REWRITTEN)]
-    assert written == [entry] * (1 + change.in_parts)
-    transactions = [left for tables in world.watch.changed if (left := tables - unwatched - change.then)]
-    if change.in_parts:
+    assert response.ok, response.body[:300]
+    written = [
+        item for item in await world.entries(last) if not (change.has_two_entries and item.action == ERASE_ACTION)
+    ]
+    assert written == [entry] * (1 + change.has_two_entries)
+    transactions = [
+        remaining for tables in world.watcher.changed_tables if (remaining := tables - unwatched - change.written_after)
+    ]
+    if change.has_two_entries:
         assert "audit" in transactions[0] and "audit" in transactions[-1]
     else:
         assert len(transactions) == 1, transactions
 
-    if change.again:
-        await change.drive(world, values)
+    if change.is_idempotent:
+        await change.run(world, values)
         await world.house.store.setup.refresh()
         assert len(await world.entries(last)) == 1, "nothing was changed, and an entry says it was"
 
 
-async def _kill(world: World, drive: Callable[[], Awaitable[Said]], unwatched: set[str]) -> None:
+async def _check_rollback(world: Environment, run: Callable[[], Awaitable[EdgeResponse]], unwatched: set[str]) -> None:
     before = await world.dump()
     for fault in FAULTS:
-        with world.watch.over(fault):
-            said = await drive()
+        with world.watcher.recording(fault):
+            response = await run()
         after = await world.dump()
         changed = {table for table in before if before[table] != after[table]} - unwatched
-        assert (said.ok, changed) == (False, set()), f"killed at the {fault}: {said.body[:300]}"
+        assert (response.ok, changed) == (False, set()), f"killed at the {fault}: {response.body[:300]}"
         await world.house.store.setup.refresh()
 
 
 @pytest.mark.both_databases
 async def test_the_first_operator_is_one_entry(database_url: str, tmp_path: Path) -> None:
     """On an instance of its own: there is nobody yet."""
-    async with opened(database_url, tmp_path, has_people=False) as world:
-        link = f"/dashboard/link/{await first_link(world.house.store)}"
+    async with open_environment(database_url, tmp_path, has_people=False) as world:
+        link = f"/dashboard/link/{await make_first_link(world.house.store)}"
         form = {"email": "first@example.com", "password": PASSWORD}
-        await _kill(world, lambda: world.post(link, form), UNWATCHED)
+        await _check_rollback(world, lambda: world.post_form(link, form), UNWATCHED_TABLES)
         last = await world.last_entry()
-        assert (await world.post(link, form)).ok
+        assert (await world.post_form(link, form)).ok
         id_ = await world.house.id_of("first@example.com")
-        assert await world.entries(last) == [Entry(id_, "account.password", None, CLIENT)]
+        assert await world.entries(last) == [Entry(id_, "account.password", None, CLIENT_ADDRESS)]
 
 
 @pytest.mark.both_databases
-async def test_a_backup_is_paused_by_the_command_line(world: World, url: str, tmp_path: Path) -> None:
+async def test_a_backup_is_paused_by_the_command_line(world: Environment, url: str, tmp_path: Path) -> None:
     """In the copy; what it was copied from stays as it was."""
     if not url.startswith("sqlite"):
         assert not world.command("backup", str(tmp_path / "copy")).ok  # its own tools copy it
         return
-    await world.done("resume")
+    await world.run_command("resume")
     last = await world.last_entry()
-    await world.done("backup", str(tmp_path / "copy"))
+    await world.run_command("backup", str(tmp_path / "copy"))
     assert await world.entries(last) == []
     async with asking(Settings(database=f"sqlite:///{tmp_path / 'copy' / 'heliograph.db'}")) as sql:
         assert await sql(f"SELECT person, action FROM audit WHERE key > {last}") == [("command line", "delivery.pause")]
@@ -133,37 +146,41 @@ def test_a_change_of_the_setup_needs_an_actor() -> None:
 
 
 def test_every_changing_page_is_in_the_table() -> None:
-    _compare("page", {f"POST {page.path}" for page in PAGES if page.method != "GET"})
+    _check_table("page", {f"POST {page.path}" for page in PAGES if page.method != "GET"})
 
 
 def test_every_changing_route_is_in_the_table() -> None:
     routes = [*ROUTES, *(route for surface in SURFACES for route in surface.routes)]
-    _compare("route", {f"{route.method} {route.path}" for route in routes if route.method != "GET"})
+    _check_table("route", {f"{route.method} {route.path}" for route in routes if route.method != "GET"})
 
 
 def test_every_command_is_in_the_table() -> None:
-    found = set[str]()
+    result = set[str]()
     for name in COMMANDS:
         function = f"{name}_" if iskeyword(name) else name
-        command = getattr(import_module(f"heliograph.cli.{MODULES.get(name, name)}"), function)
-        found |= {f"{name} {own}" for own in command.commands} if isinstance(command, click.Group) else {name}
-    _compare("command", found)
+        command = getattr(import_module(f"heliograph.cli.{MODULE_BY_COMMAND.get(name, name)}"), function)
+        result |= {f"{name} {own}" for own in command.commands} if isinstance(command, click.Group) else {name}
+    _check_table("command", result)
 
 
-def _compare(edge: str, found: set[str]) -> None:
+def _check_table(edge: str, result: set[str]) -> None:
     """Both ways: what the table names and nobody has any more is taken out of it."""
-    found = {_bare(name) for name in found}
-    listed = {_bare(f"POST {one.what}" if edge == "page" else one.what) for one in CHANGES if one.edge == edge}
-    excepted = {_bare(name) for name in EXCEPTIONS if _edge(name) == edge}
-    assert found - listed - excepted == set(), "a change without a row"
-    assert (listed | excepted) - found == set(), "a row without a change"
+    result = {_without_parameter_names(name) for name in result}
+    listed = {
+        _without_parameter_names(f"POST {item.target}" if edge == "page" else item.target)
+        for item in CHANGES
+        if item.edge == edge
+    }
+    excepted = {_without_parameter_names(name) for name in EXCEPTIONS if _edge_of(name) == edge}
+    assert result - listed - excepted == set(), "a change without a row"
+    assert (listed | excepted) - result == set(), "a row without a change"
     assert listed & excepted == set()
 
 
-def _edge(name: str) -> str:
+def _edge_of(name: str) -> str:
     return "page" if "/dashboard" in name else "route" if "/" in name else "command"
 
 
-def _bare(name: str) -> str:
+def _without_parameter_names(name: str) -> str:
     """Whatever its parameters are called."""
     return re.sub(r"\{\w+\}", "{}", name)

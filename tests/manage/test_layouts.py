@@ -15,16 +15,16 @@ pytestmark = pytest.mark.anyio
 WORDS = {"html": "<main>{{content}}</main>", "text": "{{content}}"}
 
 
-async def test_of_two_who_write_at_once_neither_is_lost(store: Store) -> None:
+async def test_layout_saved_concurrently_loses_no_change(store: Store) -> None:
     await set_up(store, rows=[to_row("team", "team_1", TeamRecord(ref=1, id="team_1", name="One"), "team_1")])
     base = Layout(id="lay_1", team="team_1", name="Frame", status="draft")
-    await layouts.write(store, COMMAND_LINE, base, WORDS)
-    seen = layouts.proposed(store.setup.current, layouts.find(store.setup.current, "team_1", "lay_1"))
-    writes = [layouts.write(store, COMMAND_LINE, seen, WORDS | {"name": name}) for name in ("Ada's", "Bo's")]
-    done = await asyncio.gather(*writes, return_exceptions=True)
-    assert [one for one in done if one is True] == [True]
-    (refused,) = [one for one in done if isinstance(one, InvalidRequest)]
-    assert refused.message.startswith("Somebody changed this layout while you wrote.")
+    await layouts.save(store, COMMAND_LINE, base, WORDS)
+    seen = layouts.draft_or_current(store.setup.current, layouts.get(store.setup.current, "team_1", "lay_1"))
+    writes = [layouts.save(store, COMMAND_LINE, seen, WORDS | {"name": name}) for name in ("Ada's", "Bo's")]
+    result = await asyncio.gather(*writes, return_exceptions=True)
+    assert [item for item in result if item is True] == [True]
+    (error,) = [item for item in result if isinstance(item, InvalidRequest)]
+    assert error.message.startswith("Someone changed this layout while you were editing.")
 
 
 ADA, KEY = Actor(kind="person", id="usr_ada"), Actor(kind="key", id="key_1")
@@ -38,17 +38,17 @@ ADA, KEY = Actor(kind="person", id="usr_ada"), Actor(kind="key", id="key_1")
         (KEY, {}, []),  # nobody to tell
     ],
 )
-async def test_whoever_asked_is_told_of_the_decision(
+async def test_layout_requester_is_notified_of_the_decision(
     store: Store, asker: Actor, decide: dict[str, Any], told: list[str]
 ) -> None:
     await set_up(store, rows=[to_row("team", "team_1", TeamRecord(ref=1, id="team_1", name="One"), "team_1")])
-    await layouts.write(store, KEY, Layout(id="lay_1", team="team_1", name="Frame", status="draft"), WORDS)
+    await layouts.save(store, KEY, Layout(id="lay_1", team="team_1", name="Frame", status="draft"), WORDS)
     await layouts.submit(store, asker, "team_1", "lay_1")
     decided = layouts.refuse(store, COMMAND_LINE, "lay_1", None, **decide) if decide else None
     await (decided or layouts.approve(store, COMMAND_LINE, "lay_1"))
-    found = await store.decisions.take("usr_ada")
-    assert [(one.text, one.place) for one in found] == [
+    result = await store.decisions.take_unseen("usr_ada")
+    assert [(item.text, item.link) for item in result] == [
         (text, "/dashboard/teams/team_1/layouts/lay_1") for text in told
     ]
     if not decide:
-        assert layouts.find(store.setup.current, "team_1", "lay_1").asked_by == ""
+        assert layouts.get(store.setup.current, "team_1", "lay_1").asked_by == ""

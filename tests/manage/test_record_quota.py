@@ -10,7 +10,7 @@ from heliograph.domain.refusals import InvalidRequest
 from heliograph.domain.setup.records import Domain
 from heliograph.domain.setup.snapshot import to_row
 from heliograph.manage import keys, recipients, senders
-from heliograph.manage.keys import WantedKey
+from heliograph.manage.keys import NewKey
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
 from tests.manage.conftest import ADA
@@ -30,14 +30,14 @@ async def add_recipient(store: Store, actor: Actor, number: int) -> None:
 
 
 async def add_key(store: Store, actor: Actor, number: int) -> None:
-    await keys.create(store, actor, WantedKey(team="team_1", name=f"key {number}"))
+    await keys.create(store, actor, NewKey(team="team_1", name=f"key {number}"))
 
 
 @pytest.mark.parametrize(
     ("add", "what"),
     [(add_name, "display names"), (add_recipient, "recipients"), (add_key, "keys that work")],
 )
-async def test_a_team_has_so_many(
+async def test_team_has_a_record_limit(
     store: Store,
     teams: None,
     monkeypatch: pytest.MonkeyPatch,
@@ -56,24 +56,24 @@ async def test_a_team_has_so_many(
 async def test_new_keys_are_bounded_with_those_that_ended(
     store: Store, teams: None, clock: TestClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keys, "NEW_MAX", 3)
+    monkeypatch.setattr(keys, "CREATED_MAX", 3)
     for _ in range(2):
-        made = await keys.create(store, ADA, WantedKey(team="team_1"))
-        await keys.revoke(store, ADA, made.key.id)
-    made = await keys.create(store, ADA, WantedKey(team="team_1"))
+        created = await keys.create(store, ADA, NewKey(team="team_1"))
+        await keys.revoke(store, ADA, created.key.id)
+    created = await keys.create(store, ADA, NewKey(team="team_1"))
     with pytest.raises(
         InvalidRequest,
-        match="at most 3 keys made within 30 days, with those that were revoked. Use those there are, or",
+        match="at most 3 keys made within 30 days, with those that were revoked. Use existing keys, or",
     ):
-        await keys.rotate(store, ADA, made.key.id, "team_1")
-    await keys.create(store, ADA, WantedKey(team="team_2"))
-    clock.forward(keys.NEW_MS)
-    await keys.rotate(store, ADA, made.key.id, "team_1")  # however many were revoked before
+        await keys.rotate(store, ADA, created.key.id, "team_1")
+    await keys.create(store, ADA, NewKey(team="team_2"))
+    clock.forward(keys.CREATED_WINDOW_MS)
+    await keys.rotate(store, ADA, created.key.id, "team_1")  # however many were revoked before
 
 
 async def test_a_team_with_all_its_keys_rotates_one(store: Store, teams: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fields, "RECORDS_MAX", 1)
-    made = await keys.create(store, ADA, WantedKey(team="team_1"))
-    await keys.rotate(store, ADA, made.key.id, "team_1")
+    created = await keys.create(store, ADA, NewKey(team="team_1"))
+    await keys.rotate(store, ADA, created.key.id, "team_1")
     with pytest.raises(InvalidRequest, match="at most 1 keys that work"):
-        await keys.create(store, ADA, WantedKey(team="team_1"))
+        await keys.create(store, ADA, NewKey(team="team_1"))

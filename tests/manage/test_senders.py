@@ -5,11 +5,11 @@ import pytest
 from heliograph.domain.audit.actor import COMMAND_LINE
 from heliograph.domain.refusals import InvalidRequest, NotFound
 from heliograph.domain.setup.records import Domain
-from heliograph.domain.setup.sender_approvals import pending
+from heliograph.domain.setup.sender_approvals import pending_senders
 from heliograph.domain.setup.snapshot import to_row
 from heliograph.manage import recipients, senders
 from heliograph.storage.store import Store
-from tests.manage.conftest import ADA, entries
+from tests.manage.conftest import ADA, list_entries
 from tests.setup_helpers import set_up
 
 pytestmark = pytest.mark.anyio
@@ -28,14 +28,14 @@ async def test_a_sender_id_from_asked_for_to_removed(store: Store, teams: None) 
     for _ in range(2):
         await senders.decide(store, COMMAND_LINE, "team_1", GB, approve=False, reason="Papers?")
     for _ in range(2):
-        await senders.ask_again(store, ADA, "team_1", GB)
-    (asked,) = pending(store.setup.current)
-    assert await senders.decide_pending(store, COMMAND_LINE, asked, approve=True)
-    assert not await senders.decide_pending(store, COMMAND_LINE, asked, approve=True)
+        await senders.resubmit(store, ADA, "team_1", GB)
+    (requested,) = pending_senders(store.setup.current)
+    assert await senders.decide_pending(store, COMMAND_LINE, requested, approve=True)
+    assert not await senders.decide_pending(store, COMMAND_LINE, requested, approve=True)
     await senders.submit_sender_id(store, ADA, "team_1", "GB", "OTHER")
     assert store.setup.current.teams["team_1"].sender_ids["GB"].value == "SHOP"  # until it is approved, too
     await senders.remove(store, ADA, "team_1", GB)
-    assert await entries(store, "team_1") == [
+    assert await list_entries(store, "team_1") == [
         ("usr_ada", "sender_id.remove", "GB", ""),
         ("usr_ada", "sender_id.submit", "OTHER for GB", ""),
         ("command line", "sender_id.approve", "Send SMS as SHOP to GB", ""),
@@ -49,54 +49,54 @@ async def test_a_sender_id_from_asked_for_to_removed(store: Store, teams: None) 
     ("domain", "name", "wrong"),
     [("dom_shop", "a\nb", {"name"}), ("dom_other", "Shop", {"of"}), ("dom_other", "", {"name", "of"})],
 )
-async def test_names_that_cannot_be(store: Store, shop: None, domain: str, name: str, wrong: set[str]) -> None:
-    with pytest.raises(InvalidRequest) as refused:
+async def test_invalid_display_names(store: Store, shop: None, domain: str, name: str, wrong: set[str]) -> None:
+    with pytest.raises(InvalidRequest) as error:
         await senders.submit_name(store, ADA, "team_1", domain, name)
-    fields = (refused.value.details or {}).get("fields", {refused.value.param})
+    fields = (error.value.details or {}).get("fields", {error.value.param})
     assert set(fields) == wrong
-    assert await entries(store) == []
+    assert await list_entries(store) == []
 
 
-async def test_a_name_is_asked_for_once(store: Store, shop: None) -> None:
+async def test_display_name_is_requested_once(store: Store, shop: None) -> None:
     await senders.submit_name(store, ADA, "team_1", SHOP.id, "Billing")
-    with pytest.raises(InvalidRequest, match="has the name already"):
+    with pytest.raises(InvalidRequest, match="already has this name"):
         await senders.submit_name(store, ADA, "team_1", SHOP.id, "Billing")
 
 
 @pytest.mark.parametrize(("country", "value", "param"), [("XX", "SHOP", "country"), ("GB", "far too long", "value")])
-async def test_sender_ids_that_cannot_be(store: Store, teams: None, country: str, value: str, param: str) -> None:
-    with pytest.raises(InvalidRequest) as refused:
+async def test_invalid_sender_ids(store: Store, teams: None, country: str, value: str, param: str) -> None:
+    with pytest.raises(InvalidRequest) as error:
         await senders.submit_sender_id(store, ADA, "team_1", country, value)
-    assert refused.value.param == param
+    assert error.value.param == param
 
 
-async def test_another_teams_record_is_not_there(store: Store, teams: None) -> None:
+async def test_sender_record_of_another_team_is_not_found(store: Store, teams: None) -> None:
     await senders.submit_sender_id(store, ADA, "team_1", "GB", "SHOP")
-    before = await entries(store)
-    for change in (senders.remove, senders.ask_again):
+    before = await list_entries(store)
+    for change in (senders.remove, senders.resubmit):
         with pytest.raises(NotFound):
             await change(store, ADA, "team_2", GB)
     with pytest.raises(NotFound):
         await senders.decide(store, ADA, "team_2", GB, approve=True)
-    assert await entries(store) == before
+    assert await list_entries(store) == before
 
 
-async def test_a_refusal_needs_a_reason(store: Store, shop: None) -> None:
-    with pytest.raises(InvalidRequest, match="Give the reason"):
+async def test_sender_refusal_needs_a_reason(store: Store, shop: None) -> None:
+    with pytest.raises(InvalidRequest, match="Enter a one-line reason"):
         await senders.decide(store, ADA, "team_1", ("domain", SHOP.id), approve=False)
 
 
-async def test_recipients(store: Store, teams: None) -> None:
-    address = recipients.read_new(ADA, store.setup.current.teams["team_1"], " Ada@Example.com ")
-    await recipients.note_asked(store, ADA, "team_1", address)
+async def test_sandbox_recipient_change_writes_one_audit_entry(store: Store, teams: None) -> None:
+    address = recipients.read_new_recipient(ADA, store.setup.current.teams["team_1"], " Ada@Example.com ")
+    await recipients.log_code_sent(store, ADA, "team_1", address)
     for _ in range(2):
         await recipients.add(store, ADA, "team_1", address)
-    with pytest.raises(InvalidRequest, match="may send to ada@example.com already"):
-        recipients.read_new(ADA, store.setup.current.teams["team_1"], "ada@example.com")
+    with pytest.raises(InvalidRequest, match="can already send to ada@example.com"):
+        recipients.read_new_recipient(ADA, store.setup.current.teams["team_1"], "ada@example.com")
     await recipients.remove(store, COMMAND_LINE, "team_1", address)
     with pytest.raises(NotFound):
         await recipients.remove(store, COMMAND_LINE, "team_1", address)
-    assert await entries(store, "team_1") == [
+    assert await list_entries(store, "team_1") == [
         ("command line", "recipient.remove", "ada@example.com", ""),
         ("usr_ada", "recipient.add", "ada@example.com", ""),
         ("usr_ada", "recipient.ask", "ada@example.com", ""),

@@ -18,10 +18,10 @@ def team(store: Store) -> TeamRecord:
 
 
 async def entries(store: Store) -> list[tuple[str, str, str, str]]:
-    return [(line.actor, line.action, line.subject, line.detail) for line in await store.audit.lines("team_1")]
+    return [(line.actor, line.action, line.subject, line.detail) for line in await store.audit.list_rows("team_1")]
 
 
-async def test_each_change_has_one_entry(store: Store, teams: None) -> None:
+async def test_suppression_change_writes_one_audit_entry(store: Store, teams: None) -> None:
     assert await suppressions.add(store, KEY, team(store), "Ada@Example.com", "bounce")
     assert not await suppressions.add(store, KEY, team(store), "ada@example.com", "manual")
     assert (await suppressions.find(store, team(store), "ada@example.com")).reason == "bounce"
@@ -38,19 +38,19 @@ async def test_each_change_has_one_entry(store: Store, teams: None) -> None:
     ("email", "reason", "refusal", "param"),
     [("ada", "manual", InvalidEmail, "email"), ("ada@example.com", "bored", InvalidRequest, "reason")],
 )
-async def test_what_cannot_be_added(
+async def test_suppression_invalid_is_refused(
     store: Store, teams: None, email: str, reason: str, refusal: type[InvalidRequest], param: str
 ) -> None:
-    with pytest.raises(refusal) as refused:
+    with pytest.raises(refusal) as error:
         await suppressions.add(store, KEY, team(store), email, reason)
-    assert refused.value.param == param
+    assert error.value.param == param
     assert await entries(store) == []
 
 
-async def test_an_import_has_its_entry_from_the_beginning(store: Store, teams: None) -> None:
-    id_ = await imports.begin(store, KEY, team(store), b"a@example.com\nb@example.com")
+async def test_suppression_import_has_its_audit_entry_from_the_start(store: Store, teams: None) -> None:
+    id_ = await imports.begin_suppression_import(store, KEY, team(store), b"a@example.com\nb@example.com")
     assert await entries(store) == [("key 4fTzQ8kW1b", "suppression.import", id_, "2 lines")]
-    assert await store.imports.open() == [id_]
+    assert await store.imports.list_open() == [id_]
     with pytest.raises(InvalidRequest, match="no addresses"):
-        await imports.begin(store, KEY, team(store), b"email")
+        await imports.begin_suppression_import(store, KEY, team(store), b"email")
     assert len(await entries(store)) == 1

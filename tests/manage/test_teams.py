@@ -11,7 +11,7 @@ from heliograph.domain.setup.records import Domain
 from heliograph.domain.setup.snapshot import to_row
 from heliograph.manage import teams as manage
 from heliograph.storage.store import Store
-from tests.manage.conftest import ADA, entries
+from tests.manage.conftest import ADA, list_entries
 from tests.setup_helpers import set_up
 
 pytestmark = pytest.mark.anyio
@@ -25,21 +25,21 @@ async def _approve_domain(store: Store) -> None:
 
 
 async def test_a_team_is_made_with_its_credit(store: Store) -> None:
-    made = await manage.create(store, ADA, {"id": "team_new", "currency": "EUR", "credit": "5.00"})
-    assert (made.name, made.currency, made.mode) == ("team_new", "EUR", "sandbox")
-    assert (await store.ledger.account(made.ref)).available == 5_000_000
+    created = await manage.create(store, ADA, {"id": "team_new", "currency": "EUR", "credit": "5.00"})
+    assert (created.name, created.currency, created.mode) == ("team_new", "EUR", "sandbox")
+    assert (await store.ledger.get_account(created.ref)).available == 5_000_000
     other = await manage.create(store, COMMAND_LINE, {"name": "Other"})
-    assert await entries(store) == [
+    assert await list_entries(store) == [
         ("command line", "team.create", other.id, ""),
         ("usr_ada", "team.create", "team_new", ""),
     ]
-    with pytest.raises(InvalidRequest, match="with this id already"):
+    with pytest.raises(InvalidRequest, match="with this ID already"):
         await manage.create(store, ADA, {"id": "team_new"})
-    with pytest.raises(InvalidRequest) as refused:
+    with pytest.raises(InvalidRequest) as error:
         await manage.create(store, ADA, {"id": "new", "currency": "€", "email_quota": "many"})
-    assert refused.value.details
-    assert set(refused.value.details["fields"]) == {"id", "currency", "email_quota"}
-    assert len(await entries(store)) == 2
+    assert error.value.details
+    assert set(error.value.details["fields"]) == {"id", "currency", "email_quota"}
+    assert len(await list_entries(store)) == 2
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,9 @@ async def test_a_team_is_made_with_its_credit(store: Store) -> None:
             "email_quota=5, features=['verify'], verify={'magic': True}",
         ),
         (
-            lambda store: manage.save(store, ADA, "team_1", {"name": "One", "credit_low": "2.50"}, by_operator=False),
+            lambda store: manage.save_settings(
+                store, ADA, "team_1", {"name": "One", "credit_low": "2.50"}, by_operator=False
+            ),
             "team.change",
             "name=One, credit_low=2.50",
         ),
@@ -68,20 +70,22 @@ async def test_a_team_is_made_with_its_credit(store: Store) -> None:
         ),
     ],
 )
-async def test_each_change_has_one_entry(store: Store, teams: None, change: UseCase, action: str, detail: str) -> None:
+async def test_team_change_writes_one_audit_entry(
+    store: Store, teams: None, change: UseCase, action: str, detail: str
+) -> None:
     await _approve_domain(store)
     await change(store)
     await change(store)  # changes nothing
-    assert await entries(store, "team_1") == [("usr_ada", action, "team_1", detail)]
+    assert await list_entries(store, "team_1") == [("usr_ada", action, "team_1", detail)]
 
 
-async def test_back_to_where_it_was(store: Store, teams: None) -> None:
+async def test_team_change_can_be_undone(store: Store, teams: None) -> None:
     await _approve_domain(store)
     await manage.go_live(store, ADA, "team_1")
-    assert (await manage.leave_live(store, ADA, "team_1")).mode == "sandbox"
+    assert (await manage.return_to_sandbox(store, ADA, "team_1")).mode == "sandbox"
     await manage.set_suspended(store, ADA, "team_1", True)
     assert not (await manage.set_suspended(store, COMMAND_LINE, "team_1", False)).suspended
-    assert [action for _, action, _, _ in await entries(store)] == [
+    assert [action for _, action, _, _ in await list_entries(store)] == [
         "team.resume",
         "team.suspend",
         "team.sandbox",
@@ -90,39 +94,39 @@ async def test_back_to_where_it_was(store: Store, teams: None) -> None:
 
 
 async def test_an_owners_name_waits_for_an_operator(store: Store, teams: None) -> None:
-    asked = await manage.save(store, ADA, "team_1", {"name": "One"}, by_operator=False)
-    assert (asked.name, asked.wanted) == ("team_1", "One")
-    assert (await manage.save(store, ADA, "team_1", {"name": "team_1"}, by_operator=False)).wanted == ""
-    assert (await manage.save(store, ADA, "team_1", {"name": "Uno"}, by_operator=True)).name == "Uno"
+    requested = await manage.save_settings(store, ADA, "team_1", {"name": "One"}, by_operator=False)
+    assert (requested.name, requested.wanted) == ("team_1", "One")
+    assert (await manage.save_settings(store, ADA, "team_1", {"name": "team_1"}, by_operator=False)).wanted == ""
+    assert (await manage.save_settings(store, ADA, "team_1", {"name": "Uno"}, by_operator=True)).name == "Uno"
 
 
-async def test_no_live_team_without_a_domain(store: Store, teams: None) -> None:
-    with pytest.raises(InvalidRequest, match="Not yet: Add a domain"):
+async def test_team_without_a_domain_cannot_go_live(store: Store, teams: None) -> None:
+    with pytest.raises(InvalidRequest, match="You can't go live yet. Add a domain"):
         await manage.go_live(store, ADA, "team_1")
-    assert await entries(store) == []
+    assert await list_entries(store) == []
 
 
 @pytest.mark.parametrize("days", [{"keep_messages_days": 3}, {"keep_content_days": 91}, {"keep_messages_days": "long"}])
-async def test_days_that_do_not_fit(store: Store, teams: None, days: dict[str, Any]) -> None:
+async def test_team_retention_days_invalid_are_refused(store: Store, teams: None, days: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequest):
         await manage.set_retention(store, ADA, "team_1", days)
-    assert await entries(store) == []
+    assert await list_entries(store) == []
 
 
 async def test_free_text_needs_a_template_of_the_team(store: Store, teams: None) -> None:
-    with pytest.raises(InvalidRequest, match="tpl_x is no template of the team") as refused:
+    with pytest.raises(InvalidRequest, match="tpl_x is no template of the team") as error:
         await manage.set_plan(store, ADA, "team_1", {"passthrough": "tpl_x"})
-    assert refused.value.param == "passthrough"
+    assert error.value.param == "passthrough"
     assert (await manage.set_plan(store, ADA, "team_1", {"passthrough": ""})).passthrough == ""
 
 
-async def test_direct_sends_go_on(store: Store, teams: None) -> None:
+async def test_paused_direct_sends_are_resumed_with_one_audit_entry(store: Store, teams: None) -> None:
     await store.database.write(lambda tx: tx.run("count_reputation", counts=[(1, store.clock.now(), 1000, 500, 0)]))
-    await store.reputation.judge()
-    assert [await manage.resume_direct(store, ADA, "team_1") for _ in range(2)] == [True, False]
-    assert (await entries(store, "team_1"))[0] == ("usr_ada", "reputation.resume", "team_1", "")
+    await store.reputations.update_all()
+    assert [await manage.resume_direct_sends(store, ADA, "team_1") for _ in range(2)] == [True, False]
+    assert (await list_entries(store, "team_1"))[0] == ("usr_ada", "reputation.resume", "team_1", "")
 
 
-async def test_a_team_that_is_not_there(store: Store) -> None:
+async def test_unknown_team_cannot_be_changed(store: Store) -> None:
     with pytest.raises(NotFound, match="There is no team team_x"):
         await manage.set_suspended(store, ADA, "team_x", True)

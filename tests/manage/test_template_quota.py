@@ -13,7 +13,7 @@ from heliograph.storage.store import Store
 from heliograph.templates import layout_service as layouts
 from heliograph.templates import service as templates
 from heliograph.templates.policy import template_quota
-from heliograph.templates.policy.template_approvals import mark_of
+from heliograph.templates.policy.template_approvals import revision_of
 from tests.manage.conftest import ADA
 from tests.setup_helpers import set_up
 
@@ -26,13 +26,13 @@ LAYOUT = Layout(id="lay_1", team="team_1", name="Letter", text="{{content}}")
 
 
 async def save(store: Store, actor: Actor, publish: bool) -> bool:
-    return await templates.save(store, actor, MAIL, mark=None, by_operator=False, publish=publish)
+    return await templates.save(store, actor, MAIL, revision=None, by_operator=False, publish=publish)
 
 
 async def write(store: Store) -> bool:
-    given = {"subject": "s", "text": "x" * 1000}
-    return await templates.write(
-        store, KEY, templates.Proposal(base=replace(MAIL, text=None), is_new=True, given=given)
+    fields = {"subject": "s", "text": "x" * 1000}
+    return await templates.save_proposed(
+        store, KEY, templates.ProposedChange(template=replace(MAIL, text=None), is_new=True, fields=fields)
     )
 
 
@@ -40,7 +40,7 @@ WAYS: dict[str, Callable[[Store], Awaitable[bool]]] = {
     "saved by a person": lambda store: save(store, ADA, publish=True),
     "saved as a draft": lambda store: save(store, KEY, publish=False),
     "written by API": write,
-    "a layout": lambda store: layouts.write(store, KEY, LAYOUT, {"text": "{{content}}" + "x" * 1000}),
+    "a layout": lambda store: layouts.save(store, KEY, LAYOUT, {"text": "{{content}}" + "x" * 1000}),
 }
 
 
@@ -51,7 +51,7 @@ async def _old(store: Store, teams: None) -> None:
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 @pytest.mark.parametrize(("length", "texts", "code"), [(1500, 500, "too_large"), (9000, 1, "too_many")])
-async def test_what_has_no_room_is_refused(
+async def test_template_above_the_quota_is_refused(
     store: Store,
     monkeypatch: pytest.MonkeyPatch,
     way: Callable[[Store], Awaitable[bool]],
@@ -59,42 +59,42 @@ async def test_what_has_no_room_is_refused(
     texts: int,
     code: str,
 ) -> None:
-    monkeypatch.setitem(template_quota.LENGTH_MAX, "sandbox", length)
-    monkeypatch.setattr(template_quota, "TEXTS_MAX", texts)
+    monkeypatch.setitem(template_quota.LENGTH_MAX_BY_MODE, "sandbox", length)
+    monkeypatch.setattr(template_quota, "TEMPLATES_MAX", texts)
     before = store.setup.current.records
-    with pytest.raises(InvalidTemplate, match="Discard drafts") as refused:
+    with pytest.raises(InvalidTemplate, match="Discard unused drafts") as error:
         await way(store)
-    assert [one["code"] for one in (refused.value.details or {})["problems"]] == [code]
+    assert [item["code"] for item in (error.value.details or {})["problems"]] == [code]
     assert store.setup.current.records == before
 
 
 async def test_drafts_count_and_what_is_discarded_does_not(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(template_quota.LENGTH_MAX, "sandbox", 5000)
+    monkeypatch.setitem(template_quota.LENGTH_MAX_BY_MODE, "sandbox", 5000)
     await save(store, ADA, publish=True)
     for id_ in (MAIL.id, "tpl_new"):
         draft = replace(MAIL, id=id_, text="y" * 1000)
-        await templates.save(store, KEY, draft, mark=None, by_operator=False, publish=False)
+        await templates.save(store, KEY, draft, revision=None, by_operator=False, publish=False)
     with pytest.raises(InvalidTemplate):
-        await layouts.write(store, KEY, LAYOUT, {"text": "{{content}}" + "x" * 1000})
+        await layouts.save(store, KEY, LAYOUT, {"text": "{{content}}" + "x" * 1000})
     await templates.discard(store, KEY, "team_1", "tpl_new")
-    assert await layouts.write(store, KEY, LAYOUT, {"text": "{{content}}" + "x" * 1000})
-    assert await store.versions.of("tpl_new") == []
+    assert await layouts.save(store, KEY, LAYOUT, {"text": "{{content}}" + "x" * 1000})
+    assert await store.versions.list("tpl_new") == []
 
 
 async def test_a_team_above_its_limit_may_shorten_publish_and_archive(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await save(store, KEY, publish=False)
-    monkeypatch.setitem(template_quota.LENGTH_MAX, "sandbox", 10)
-    now = templates.find(store.setup.current, "team_1", MAIL.id)
+    monkeypatch.setitem(template_quota.LENGTH_MAX_BY_MODE, "sandbox", 10)
+    now = templates.get(store.setup.current, "team_1", MAIL.id)
     assert await templates.save(
-        store, KEY, replace(now, text="short"), mark=mark_of(now), by_operator=False, publish=False
+        store, KEY, replace(now, text="short"), revision=revision_of(now), by_operator=False, publish=False
     )
-    shorter = templates.find(store.setup.current, "team_1", MAIL.id)
-    assert await templates.publish(store, KEY, "team_1", MAIL.id, mark_of(shorter), by_operator=False)
+    shorter = templates.get(store.setup.current, "team_1", MAIL.id)
+    assert await templates.publish(store, KEY, "team_1", MAIL.id, revision_of(shorter), by_operator=False)
     assert await templates.archive(store, KEY, "team_1", MAIL.id)
 
 
 async def test_the_command_line_may_add_more(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(template_quota, "TEXTS_MAX", 0)
+    monkeypatch.setattr(template_quota, "TEMPLATES_MAX", 0)
     assert await save(store, COMMAND_LINE, publish=True)

@@ -8,8 +8,8 @@ from heliograph.domain.refusals import InvalidRequest, TemplateNotFound
 from heliograph.domain.setup.records import Template
 from heliograph.storage.store import Store
 from heliograph.templates import service as templates
-from heliograph.templates.policy.template_approvals import list_pending, mark_of
-from tests.manage.conftest import ADA, entries
+from heliograph.templates.policy.template_approvals import list_pending, revision_of
+from tests.manage.conftest import ADA, list_entries
 
 pytestmark = pytest.mark.anyio
 
@@ -18,19 +18,19 @@ SMS = Template(id="tpl_sms", team="team_1", channel="sms", name="Code", body="He
 
 
 async def save(store: Store, new: Template, mark: str | None = None, *, by_operator: bool = False) -> bool:
-    return await templates.save(store, ADA, new, mark=mark, by_operator=by_operator)
+    return await templates.save(store, ADA, new, revision=mark, by_operator=by_operator)
 
 
 def current(store: Store, id_: str) -> Template:
-    return templates.find(store.setup.current, None, id_)
+    return templates.get(store.setup.current, None, id_)
 
 
-async def test_each_change_has_one_entry(store: Store, teams: None) -> None:
+async def test_template_change_writes_one_audit_entry(store: Store, teams: None) -> None:
     for _ in range(2):
         await save(store, MAIL)
-    first = mark_of(current(store, MAIL.id))
+    first = revision_of(current(store, MAIL.id))
     await save(store, replace(MAIL, text="second"), first)
-    with pytest.raises(InvalidRequest, match="Somebody changed this template"):
+    with pytest.raises(InvalidRequest, match="Someone changed this template"):
         await save(store, replace(MAIL, text="third"), first)
     for _ in range(2):
         await templates.restore(store, ADA, "team_1", MAIL.id, 1, by_operator=False)
@@ -39,7 +39,7 @@ async def test_each_change_has_one_entry(store: Store, teams: None) -> None:
         await templates.archive(store, COMMAND_LINE, None, MAIL.id)
     for _ in range(2):
         await templates.unarchive(store, COMMAND_LINE, None, MAIL.id, by_operator=True)
-    assert await entries(store, "team_1") == [
+    assert await list_entries(store, "team_1") == [
         ("command line", "template.unarchive", MAIL.id, ""),
         ("command line", "template.archive", MAIL.id, ""),
         ("usr_ada", "template.restore", MAIL.id, ""),
@@ -55,15 +55,15 @@ async def test_a_draft_is_refused_approved_or_discarded(store: Store, teams: Non
     assert current(store, SMS.id).refused_reason == "Say more."
     with pytest.raises(InvalidRequest, match="Set a price"):
         await templates.approve(store, COMMAND_LINE, None, SMS.id, None)
-    with pytest.raises(InvalidRequest, match="was changed meanwhile"):
+    with pytest.raises(InvalidRequest, match="was changed in the meantime"):
         await templates.approve(store, COMMAND_LINE, None, SMS.id, "another", {"price": "0.05"})
     await templates.approve(store, COMMAND_LINE, None, SMS.id, None, {"price": "0.05"})
     assert (current(store, SMS.id).status, current(store, SMS.id).price) == ("approved", 50_000)
-    with pytest.raises(InvalidRequest, match="has no draft that waits"):
+    with pytest.raises(InvalidRequest, match="has no pending draft"):
         await templates.approve(store, COMMAND_LINE, None, SMS.id, None)
     await save(store, replace(SMS, id="tpl_other", category=None))  # at the price of its kind, so in use at once
     assert not await templates.discard(store, ADA, "team_1", "tpl_other")
-    assert [(actor, action) for actor, action, _, _ in await entries(store, "team_1")] == [
+    assert [(actor, action) for actor, action, _, _ in await list_entries(store, "team_1")] == [
         ("usr_ada", "template.publish"),
         ("command line", "template.approve"),
         ("command line", "template.refuse"),
@@ -75,18 +75,18 @@ async def test_an_unfinished_draft_is_its_teams_until_it_is_published(store: Sto
     await save(store, MAIL)
     draft = replace(MAIL, text="second")
     for _ in range(2):
-        mark = mark_of(templates.proposed(store.setup.current, current(store, MAIL.id)))
-        await templates.save(store, ADA, draft, mark=mark, by_operator=False, publish=False)
+        mark = revision_of(templates.draft_or_current(store.setup.current, current(store, MAIL.id)))
+        await templates.save(store, ADA, draft, revision=mark, by_operator=False, publish=False)
     assert current(store, MAIL.id).text == "first", "what is in use stays"
     assert list_pending(store.setup.current) == [], "nobody is asked yet"
-    with pytest.raises(InvalidRequest, match="has no draft that waits"):
+    with pytest.raises(InvalidRequest, match="has no pending draft"):
         await templates.approve(store, COMMAND_LINE, None, MAIL.id, None)
-    with pytest.raises(InvalidRequest, match="was changed meanwhile"):
+    with pytest.raises(InvalidRequest, match="was changed in the meantime"):
         await templates.publish(store, ADA, "team_1", MAIL.id, "another", by_operator=False)
-    mark = mark_of(templates.proposed(store.setup.current, current(store, MAIL.id)))
+    mark = revision_of(templates.draft_or_current(store.setup.current, current(store, MAIL.id)))
     assert await templates.publish(store, ADA, "team_1", MAIL.id, mark, by_operator=False)
     assert current(store, MAIL.id) == replace(MAIL, text="second", version=2)
-    assert [(actor, action) for actor, action, _, _ in await entries(store, "team_1")] == [
+    assert [(actor, action) for actor, action, _, _ in await list_entries(store, "team_1")] == [
         ("usr_ada", "template.publish"),
         ("usr_ada", "template.save"),
         ("usr_ada", "template.publish"),
@@ -94,12 +94,14 @@ async def test_an_unfinished_draft_is_its_teams_until_it_is_published(store: Sto
 
 
 async def test_a_draft_without_a_price_is_published_by_an_operators_word(store: Store, teams: None) -> None:
-    await templates.save(store, ADA, SMS, mark=None, by_operator=False, publish=False)
+    await templates.save(store, ADA, SMS, revision=None, by_operator=False, publish=False)
     for text in ("more", "still more"):
         own = current(store, SMS.id)
-        await templates.save(store, ADA, replace(own, body=text), mark=mark_of(own), by_operator=False, publish=False)
+        await templates.save(
+            store, ADA, replace(own, body=text), revision=revision_of(own), by_operator=False, publish=False
+        )
     assert (current(store, SMS.id).unfinished, current(store, SMS.id).version) == (True, 1)
-    await templates.publish(store, ADA, "team_1", SMS.id, mark_of(current(store, SMS.id)), by_operator=False)
+    await templates.publish(store, ADA, "team_1", SMS.id, revision_of(current(store, SMS.id)), by_operator=False)
     (waiting,) = list_pending(store.setup.current)
     assert (waiting.template.body, waiting.template.status) == ("still more", "draft")
     await templates.approve(store, COMMAND_LINE, None, SMS.id, None, {"price": "0.05"})
@@ -114,7 +116,7 @@ async def test_a_draft_that_is_discarded_is_gone(store: Store, teams: None) -> N
         await templates.discard(store, ADA, "team_1", SMS.id)
 
 
-async def test_another_teams_template_is_not_there(store: Store, teams: None) -> None:
+async def test_template_of_another_team_is_not_found(store: Store, teams: None) -> None:
     await save(store, MAIL)
     for change in (templates.archive, templates.discard):
         with pytest.raises(TemplateNotFound):
@@ -124,8 +126,10 @@ async def test_another_teams_template_is_not_there(store: Store, teams: None) ->
 
 
 @pytest.mark.parametrize(("prices", "param"), [({"price": "cheap"}, "price"), ({"prices": {"XX": "1"}}, "prices")])
-async def test_prices_that_cannot_be(store: Store, teams: None, prices: dict[str, str], param: str) -> None:
+async def test_template_prices_invalid_are_refused(
+    store: Store, teams: None, prices: dict[str, str], param: str
+) -> None:
     await save(store, SMS)
-    with pytest.raises(InvalidRequest) as refused:
+    with pytest.raises(InvalidRequest) as error:
         await templates.approve(store, ADA, "team_1", SMS.id, None, prices)
-    assert refused.value.param == param
+    assert error.value.param == param

@@ -19,7 +19,7 @@ from heliograph.storage.store import Store
 from heliograph.webhooks import store as deliveries
 from heliograph.webhooks.policy.webhook import WEBHOOKS_MAX, to_record
 from heliograph.webhooks.service import WebhookChange, WebhookRequest, Webhooks
-from heliograph.webhooks.store import WantedEvents
+from heliograph.webhooks.store import ReplaySelection
 from tests.clocks import TestClock
 from tests.manage.test_keys import ADA
 from tests.setup_helpers import set_up
@@ -39,11 +39,11 @@ async def webhooks(settings: Settings, store: Store, clock: TestClock, teams: No
 
 async def audited(store: Store) -> list[tuple[str, str, str, str]]:
     """Oldest first."""
-    lines = await store.audit.lines("team_1")
+    lines = await store.audit.list_rows("team_1")
     return [(line.actor, line.action, line.subject, line.detail) for line in reversed(lines)]
 
 
-async def test_each_change_has_one_entry(webhooks: Webhooks, store: Store) -> None:
+async def test_webhook_change_writes_one_audit_entry(webhooks: Webhooks, store: Store) -> None:
     id_ = (await webhooks.create(ADA, "team_1", WANTED)).webhook.id
     await webhooks.change(ADA, "team_1", id_, WebhookChange(url=f"{URL}2", enabled=False))
     await webhooks.change(COMMAND_LINE, None, id_, WebhookChange(enabled=True))
@@ -52,8 +52,12 @@ async def test_each_change_has_one_entry(webhooks: Webhooks, store: Store) -> No
     await webhooks.change(ADA, "team_1", id_, WebhookChange(enabled=True))
     await webhooks.rotate(ADA, "team_1", id_)
     event = await webhooks.test(ADA, "team_1", id_)
-    for wanted in (WantedEvents(event_ids=[event]), WantedEvents(created_after=0), WantedEvents(created_before=0)):
-        await webhooks.replay(ADA, "team_1", id_, wanted)  # the last one finds nothing
+    for parameters in (
+        ReplaySelection(event_ids=[event]),
+        ReplaySelection(created_after=0),
+        ReplaySelection(created_before=0),
+    ):
+        await webhooks.replay(ADA, "team_1", id_, parameters)  # the last one finds nothing
     await webhooks.remove(ADA, "team_1", id_)
     assert await audited(store) == [
         ("usr_ada", "webhook.create", URL, id_),
@@ -72,47 +76,47 @@ async def test_each_change_has_one_entry(webhooks: Webhooks, store: Store) -> No
 async def test_user_and_password_are_sealed_and_stay_with_their_address(
     webhooks: Webhooks, store: Store, settings: Settings
 ) -> None:
-    vault, own = make_secrets(settings).sealer, URL.replace("//", "//me:s3cr3t@")
+    vault, own = make_secrets(settings).cipher, URL.replace("//", "//me:s3cr3t@")
 
     def opened(hook: Webhook) -> bytes | None:
-        return vault.open(hook.login, f"webhook/{hook.id}/login") if hook.login else None
+        return vault.decrypt(hook.login, f"webhook/{hook.id}/login") if hook.login else None
 
     async def moved(url: str) -> tuple[str, bytes | None]:
-        hook = await webhooks.change(ADA, "team_1", made.id, WebhookChange(url=url))
+        hook = await webhooks.change(ADA, "team_1", created.id, WebhookChange(url=url))
         return hook.url, opened(hook)
 
-    made = (await webhooks.create(ADA, "team_1", WebhookRequest(url=own, events=["*"]))).webhook
-    assert (made.url, opened(made)) == (URL, b"me:s3cr3t")
+    created = (await webhooks.create(ADA, "team_1", WebhookRequest(url=own, events=["*"]))).webhook
+    assert (created.url, opened(created)) == (URL, b"me:s3cr3t")
     assert await moved(URL) == (URL, b"me:s3cr3t")  # as a form sends what it was shown
     assert await moved(URL.replace("//", "//@")) == (URL, None)
     assert await moved(own) == (URL, b"me:s3cr3t")
     assert await moved(f"{URL}2") == (f"{URL}2", None)
     assert "s3cr3t" not in repr(store.setup.current.records) + repr(await audited(store))
-    with pytest.raises(InvalidRequest, match="as %XX") as refused:
+    with pytest.raises(InvalidRequest, match="as %XX") as error:
         await moved("http://me:ü@127.0.0.1/")
-    assert refused.value.param == "url"
+    assert error.value.param == "url"
 
 
 async def test_a_replay_in_portions_has_one_entry(
     webhooks: Webhooks, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deliveries, "PORTION", 1)
+    monkeypatch.setattr(deliveries, "BATCH_SIZE", 1)
     id_ = (await webhooks.create(ADA, "team_1", WANTED)).webhook.id
     for _ in range(3):
         await webhooks.test(ADA, "team_1", id_)
-    assert await webhooks.replay(ADA, "team_1", id_, WantedEvents()) == 3
+    assert await webhooks.replay(ADA, "team_1", id_, ReplaySelection()) == 3
     assert [action for _, action, _, _ in await audited(store)].count("webhook.replay") == 1
 
 
-async def test_what_is_refused_has_no_entry(webhooks: Webhooks, store: Store) -> None:
+async def test_refused_webhook_change_writes_no_audit_entry(webhooks: Webhooks, store: Store) -> None:
     id_ = (await webhooks.create(ADA, "team_1", WANTED)).webhook.id
     with pytest.raises(InvalidRequest):
         await webhooks.create(ADA, "team_none", WANTED)
     with pytest.raises(InvalidRequest):
         await webhooks.change(ADA, "team_1", id_, WebhookChange(events=["no.such"]))
     with pytest.raises(InvalidRequest):
-        await webhooks.replay(ADA, "team_1", id_, WantedEvents(event_ids=["evt_none"]))
-    assert len(await store.audit.lines(None)) == 1
+        await webhooks.replay(ADA, "team_1", id_, ReplaySelection(event_ids=["evt_none"]))
+    assert len(await store.audit.list_rows(None)) == 1
 
 
 async def test_secrets_are_sealed_at_rest(webhooks: Webhooks, store: Store) -> None:
@@ -125,17 +129,17 @@ async def test_secrets_are_sealed_at_rest(webhooks: Webhooks, store: Store) -> N
         assert secret.removeprefix("whsec_") not in str(rows)
 
 
-async def test_a_removed_webhook_leaves_nothing_to_be_told(webhooks: Webhooks, store: Store) -> None:
+async def test_removed_webhook_has_no_pending_events(webhooks: Webhooks, store: Store) -> None:
     hook, other = [(await webhooks.create(ADA, "team_1", WANTED)).webhook for _ in range(2)]
     await webhooks.test(ADA, "team_1", hook.id)
     await webhooks.test(ADA, "team_1", other.id)
     await webhooks.remove(ADA, "team_1", hook.id)
-    assert await store.deliveries.page(hook.id, None, 10) == []
-    assert len(await store.deliveries.page(other.id, None, 10)) == 1
+    assert await store.deliveries.list_page(hook.id, None, 10) == []
+    assert len(await store.deliveries.list_page(other.id, None, 10)) == 1
     assert store.setup.current.webhooks == {1: (other,)}
 
 
-async def test_another_team_changes_nothing(webhooks: Webhooks, store: Store) -> None:
+async def test_webhook_of_another_team_cannot_be_changed(webhooks: Webhooks, store: Store) -> None:
     hook = (await webhooks.create(ADA, "team_1", WANTED)).webhook
     for attempt in (webhooks.remove, webhooks.rotate, webhooks.test):
         with pytest.raises(WebhookNotFound):
@@ -146,15 +150,15 @@ async def test_another_team_changes_nothing(webhooks: Webhooks, store: Store) ->
 async def test_the_limit_holds_for_requests_at_once(webhooks: Webhooks, store: Store) -> None:
     hook = (await webhooks.create(ADA, "team_1", WANTED)).webhook
     more = [replace(hook, id=f"{hook.id}{number}") for number in range(WEBHOOKS_MAX - 2)]
-    rows = [to_row("webhook", one.id, one, "team_1") for one in more]
+    rows = [to_row("webhook", item.id, item, "team_1") for item in more]
     await set_up(store, rows=rows)
-    made = await asyncio.gather(*(webhooks.create(ADA, "team_1", WANTED) for _ in range(3)), return_exceptions=True)
-    assert [type(one) for one in made].count(InvalidRequest) == 2
+    created = await asyncio.gather(*(webhooks.create(ADA, "team_1", WANTED) for _ in range(3)), return_exceptions=True)
+    assert [type(item) for item in created].count(InvalidRequest) == 2
     assert len(store.setup.current.teams["team_1"].webhooks) == WEBHOOKS_MAX
     await webhooks.create(ADA, "team_2", WANTED)
 
 
-async def test_keys_are_made_while_others_may_write(
+async def test_webhook_keys_are_generated_outside_the_write_lock(
     webhooks: Webhooks, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Never by the event loop, nor inside the transaction."""
@@ -162,10 +166,10 @@ async def test_keys_are_made_while_others_may_write(
     make_pair, in_transaction = webhooks._make_pair, list[bool]()
     write = store.database.write
 
-    async def noted(story: Any) -> Any:
+    async def noted(transaction: Any) -> Any:
         in_transaction.append(True)
         try:
-            return await write(story)
+            return await write(transaction)
         finally:
             in_transaction.pop()
 
@@ -187,14 +191,19 @@ async def test_keys_are_made_for_the_format_that_has_them_and_anew_with_the_secr
 ) -> None:
     hook = (await webhooks.create(ADA, "team_1", WANTED)).webhook
     assert to_record(hook, 0).public_key is None
-    found = list[str]()
-    for wanted in (WebhookChange(format="postal"), WebhookChange(enabled=False), None, WebhookChange(format="resend")):
-        if wanted:
-            hook = await webhooks.change(ADA, "team_1", hook.id, wanted)
+    result = list[str]()
+    for parameters in (
+        WebhookChange(format="postal"),
+        WebhookChange(enabled=False),
+        None,
+        WebhookChange(format="resend"),
+    ):
+        if parameters:
+            hook = await webhooks.change(ADA, "team_1", hook.id, parameters)
         else:
             hook = (await webhooks.rotate(ADA, "team_1", hook.id)).webhook
-        found.append(to_record(hook, 0).public_key or "")
-        key = webhook_secrets(make_secrets(settings).sealer, hook, 0).key
+        result.append(to_record(hook, 0).public_key or "")
+        key = webhook_secrets(make_secrets(settings).cipher, hook, 0).key
         assert hook.public_key in public_record(key.encode())
-    assert found[0] and found[0] == found[1] != found[2] and found[3] == ""
+    assert result[0] and result[0] == result[1] != result[2] and result[3] == ""
     assert key not in str(to_row("webhook", hook.id, hook, "team_1"))

@@ -23,11 +23,11 @@ PROOFS = {
     "P3": ["tests/proof/test_duplicates.py"],
     "P4": ["tests/proof/test_money.py", f"{CLUSTER}::test_sixty_four_race_for_credit_for_ten"],
     "P5": ["tests/proof/test_retries.py", f"{CLUSTER}::test_one_message_for_one_key"],
-    "P6": ["tests/proof/test_codes.py", "tests/storage/test_verifications.py::test_a_code_lives_ten_minutes"],
+    "P6": ["tests/proof/test_codes.py", "tests/storage/test_verifications.py::test_code_expires_after_ten_minutes"],
     "P7": ["tests/journeys/test_webhooks.py::test_no_event_is_lost_when_workers_are_killed"],
     "P8": [
-        "tests/carriers/test_mx.py::test_there_are_sixty",
-        "tests/carriers/test_mx.py::test_a_script_and_its_actions",
+        "tests/carriers/test_mx.py::test_mx_scripts_are_at_least_sixty",
+        "tests/carriers/test_mx.py::test_mx_script_gives_the_expected_outcome",
     ],
     "P9": ["tests/proof/test_fairness.py"],
     "P10": [f"{CRASH}::test_a_stop_loses_and_repeats_nothing", "tests/journeys/test_rolling.py"],
@@ -85,9 +85,9 @@ PROOFS = {
 }
 ALSO = {"P24": "failover", "P25": "upgrade"}  # promises that are known by another name
 RESULTS = Path(__file__).parents[2] / "docs" / "proof" / "results.md"
-HEAD = """# What the proofs said in full
+HEAD = """# Results of the full proofs
 
-Written by `make proof`, a row for each promise when it was last run. What has no row was not run in full.
+Written by `make proof`, with one row for the last run of each promise. A promise without a row was not run in full.
 
 | promise | run | result | figures |
 |---|---|---|---|

@@ -13,7 +13,7 @@ from typing import Any
 import apsw
 import msgspec
 
-from heliograph.carrier_failover import Handover
+from heliograph.carrier_failover import CarrierFailover
 from heliograph.deliver.dispatch import Dispatch
 from heliograph.domain.audit.actor import COMMAND_LINE
 from heliograph.domain.delivery.outcome import (
@@ -31,7 +31,7 @@ from heliograph.domain.sending.acceptance import IdempotencyKey
 from heliograph.domain.setup.records import CarrierRecord, Channel
 from heliograph.domain.setup.snapshot import to_row
 from heliograph.domain.verify.verification import CheckResult
-from heliograph.storage.dead_letters import LetterKey
+from heliograph.storage.dead_letters import DeadLetterKey
 from heliograph.storage.outbox import Claim
 from heliograph.storage.setup import NewTeam, SetupChange
 from heliograph.storage.store import Store
@@ -94,20 +94,20 @@ class Process:
         self.beating = False
 
 
-class Carriers(Handover):
+class Carriers(CarrierFailover):
     """What one claim's hand-over meets, instead of carriers."""
 
     def __init__(self, world: "World", process: Process, claim: Claim) -> None:
         self._world, self._process, self._claim = world, process, claim
         self.made: list[HandedOver] = []
 
-    def closed_to(self) -> dict[str, int]:
+    def open_circuits(self) -> dict[str, int]:
         return {}
 
-    async def ask(self, carrier: CarrierRecord, parcel: Any) -> Outcome:
+    async def send(self, carrier: CarrierRecord, message: Any) -> Outcome:
         world, process, claim = self._world, self._process, self._claim
-        if claim.reclaimed:
-            await Dispatch(process.store, self, world.clock).renew(claim)
+        if claim.was_claimed_before:
+            await Dispatch(process.store, self, world.clock).renew_lease(claim)
         world.may_hand_over(process, claim)
         made = HandedOver()
         self.made.append(made)
@@ -164,7 +164,7 @@ class World:
 
     async def _begin(self, process: Process) -> None:
         await process.store.setup.refresh()
-        await process.store.outbox.take_back()
+        await process.store.outbox.release_own()
         process.ready = True
 
     def act(self, process: Process, acting: Acting) -> None:
@@ -227,7 +227,7 @@ class World:
             team=wish.team,
             channel=wish.channel,
             price=self.price,
-            retry_key=wish.retry_key,
+            idempotency_key=wish.retry_key,
             country="US",
             says={"to_addresses": wish.to, "cc": [], "bcc": []},
         )
@@ -241,7 +241,7 @@ class World:
             team=wish.team,
             phone=wish.to[0],
             price=self.price,
-            retry_key=wish.retry_key,
+            idempotency_key=wish.retry_key,
         )
         wish.tried.append(item.id)
         replay = await process.store.verifications.start(item)
@@ -281,7 +281,9 @@ class World:
     async def claim(self, process: Process, suspects: bool, most: int) -> None:
         until = self.clock.now() + LEASE_MS
         lane = self.rng.choice(("email", "phone"))
-        claims = await (process.store.outbox.claim_suspect() if suspects else process.store.outbox.claim(lane, most))
+        claims = await (
+            process.store.outbox.claim_poison_candidate() if suspects else process.store.outbox.claim(lane, most)
+        )
         if self.rng.random() < 0.1:
             await process.store.outbox.release(claims)
             return
@@ -297,7 +299,7 @@ class World:
         process.working.remove(claim)
         until = process.lease.pop((claim.key, claim.epoch))
         # An earlier worker may have recorded meanwhile that it had sent the message.
-        may_lose = claim.reclaimed or until <= self.clock.now()
+        may_lose = claim.was_claimed_before or until <= self.clock.now()
         assert done or may_lose, f"{process.name} could not record {claim.message_id} under its lease"
         self.seen["fenced"] += not done
         for made in carriers.made:
@@ -342,7 +344,7 @@ class World:
         channel, carrier, id_ = self.rng.choice(self.receipts[-8:])
         status = self.rng.choice(RECEIPTS[channel])
         suppress = "complaint" if status == "complained" else None
-        told = await process.store.reports.by_carrier(
+        told = await process.store.reports.store_by_carrier(
             carrier, [CarrierReport(id_, Report(status=status, suppress=suppress))]
         )
         self.seen["receipt" if all(told) else "early receipt"] += 1
@@ -354,20 +356,20 @@ class World:
         if lot < 0.4:
             await self.reclaim(process)
         elif lot < 0.6:
-            await process.store.reports.apply_early()
+            await process.store.reports.apply_early_reports()
         elif lot < 0.7:
-            await process.store.upkeep.purge()
+            await process.store.maintenance.purge()
         elif not process.beating:
             process.beating = True
             await self._beat(process)
             process.beating = False
 
     async def reclaim(self, process: Process) -> None:
-        self.seen["quarantined"] += await process.store.outbox.reclaim()
+        self.seen["quarantined"] += await process.store.outbox.reclaim_abandoned()
 
     async def _beat(self, process: Process) -> None:
         until, claims = self.clock.now() + LEASE_MS, list(process.working)
-        await process.store.outbox.heartbeat(claims)
+        await process.store.outbox.renew(claims)
         for claim in claims:
             place = (claim.key, claim.epoch)
             if process.lease.get(place, 0) > self.clock.now():  # else it may have been lost before the beat
@@ -375,9 +377,9 @@ class World:
 
     async def top_up(self, process: Process) -> None:
         team, amount = self.rng.choice((1, 2)), self.rng.choice((40, 100, -15))
-        audit = COMMAND_LINE.did(at=self.clock.now(), action="credit", subject="credit")
+        audit = COMMAND_LINE.audit_entry(at=self.clock.now(), action="credit", subject="credit")
         try:
-            await process.store.ledger.book(team, amount, None, audit)
+            await process.store.ledger.adjust_credit(team, amount, None, audit)
         except ValueError:
             self.seen["adjustment refused"] += 1
 
@@ -387,10 +389,10 @@ class World:
             'SELECT message, position FROM recipient WHERE detail LIKE \'{"reason":"quarantined"%\''
         )
         if dead:
-            audit = COMMAND_LINE.did(at=self.clock.now(), action="dead_letter.retry", subject="dead letters")
+            audit = COMMAND_LINE.audit_entry(at=self.clock.now(), action="dead_letter.retry", subject="dead letters")
             place = self.rng.choice(dead)
             self.retried.add(place[0])  # also when the process dies with the commit
-            await process.store.dead_letters.retry([LetterKey(*place)], audit)
+            await process.store.dead_letters.retry([DeadLetterKey(*place)], audit)
             self.seen["dead letter retried"] += 1
 
 

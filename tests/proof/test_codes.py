@@ -23,7 +23,7 @@ ROUNDS = size("P6 rounds")
     ],
     ids=["wrong", "right"],
 )
-async def test_parallel_codes(
+async def test_parallel_codes_have_the_promised_outcomes(
     store: Store, other: Store, clock: TestClock, codes: list[str], expected: dict[tuple[bool, str], int]
 ) -> None:
     for _ in rounds("P6", ROUNDS):

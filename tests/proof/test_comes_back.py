@@ -183,7 +183,7 @@ class Way:
 
 
 @pytest.mark.parametrize("database_url", DATABASES, indirect=True)
-def test_what_was_answered_is_there_once(database_url: str, tmp_path: Path) -> None:
+def test_acknowledged_inbound_report_is_stored_once(database_url: str, tmp_path: Path) -> None:
     chance, began = random.Random(30), int(time.time()) - 1_000_000
     with answering(database_url, tmp_path) as service:
         port = free_port()
@@ -223,7 +223,7 @@ def test_what_was_answered_is_there_once(database_url: str, tmp_path: Path) -> N
     said = ", ".join(f"{many} {name}" for name, many in answered.items())
     again = sum(way.again for way in ways.values())
     name = database_name(database_url)
-    report("P30", f"{name}: {KILLS} kills, {said} answered, {again} said again: 0 lost, 0 doubled")
+    report("P30", f"{name}: {KILLS} kills, {said} answered, {again} repeated: 0 lost, 0 doubled")
 
 
 def state(service: Service, ids: list[str]) -> Any:
@@ -241,7 +241,7 @@ def state(service: Service, ids: list[str]) -> Any:
 
 
 @pytest.mark.parametrize("database_url", DATABASES[:1], indirect=True)
-def test_what_is_not_to_be_believed_changes_nothing(database_url: str, tmp_path: Path) -> None:
+def test_forged_inbound_report_changes_nothing(database_url: str, tmp_path: Path) -> None:
     chance, now = random.Random(30), int(time.time())
     with answering(database_url, tmp_path) as service:
         service.start()
@@ -300,13 +300,13 @@ def test_what_is_not_to_be_believed_changes_nothing(database_url: str, tmp_path:
             "forged": (forged, 401),
             "stale": (stale, 401),
             "repeated": (lambda n: bounce(service, ended, gone, "complaint"), 200),
-            "foreign": (foreign, 200),
-            "about nobody": (elsewhere, 200),
+            "of another carrier": (foreign, 200),
+            "about no message of ours": (elsewhere, 200),
             "forged texts": (lambda n: text(service, n, "another"), 403),
             "repeated texts": (lambda n: text(service, 0), 200),
-            "forged news": (lambda n: news(service, now + 9, "DISABLED", "another"), 403),
-            "old news": (lambda n: news(service, now - 1 - n, "APPROVED"), 200),
-            "mails to nobody": (unknown, 550),
+            "forged template updates": (lambda n: news(service, now + 9, "DISABLED", "another"), 403),
+            "old template updates": (lambda n: news(service, now - 1 - n, "APPROVED"), 200),
+            "mails to unknown addresses": (unknown, 550),
         }
         for number in range(BELIEVED):
             name, (say, status) = list(kinds.items())[number % len(kinds)]
@@ -366,7 +366,7 @@ def measure(database_url: str, tmp_path: Path) -> None:
         text(service, 0)
         probe, answers = Probe(service.ports[0], process.pid), Counter[int]()
         try:
-            report("P30", f"/healthz of somebody else, before: {probe.longest()}")
+            report("P30", f"/healthz of another client, before: {probe.longest()}")
             for number in rounds("P30 hostile", HOSTILE):
                 if number % 2:
                     answers[call_back(service, *hostile_callback(number // 2))] += 1
@@ -384,7 +384,7 @@ def measure(database_url: str, tmp_path: Path) -> None:
         assert service.get("/readyz", key=None).status == 200
         assert not [status for status in answers if status >= 500 and status not in (503, 552, 554)]
     told = ", ".join(f"{many} × {status}" for status, many in sorted(answers.items()))
-    report("P30", f"{HOSTILE} hostile mails and callbacks ({told}): /healthz of somebody else {wait}")
+    report("P30", f"{HOSTILE} hostile mails and callbacks ({told}): /healthz of another client {wait}")
     assert wait.computed <= LATE_S
 
 

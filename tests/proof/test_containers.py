@@ -95,7 +95,7 @@ def stopped(engine: Engine, *containers: str) -> None:
 
 
 @pytest.mark.parametrize("file", COMPOSE)
-def test_a_compose_file(engine: Engine, composer: str, folder: Path, file: str) -> None:
+def test_compose_file_delivers_a_message(engine: Engine, composer: str, folder: Path, file: str) -> None:
     """All of it, by podman-compose: networks, secrets, volumes, limits, the order and health checks are the file's."""
     compose: Callable[..., str] = partial(engine.run, composer, "-f", str(folder / file), more={"DOMAIN": "localhost"})
     compose("up", "-d", "--no-build")
@@ -138,7 +138,7 @@ def is_running(engine: Engine, name: str) -> bool:
     return engine.run("podman", "inspect", "-f", "{{.State.Running}}", name).strip() == "true"
 
 
-def test_the_manifests(engine: Engine, folder: Path) -> None:
+def test_manifests_run_in_order_and_deliver_a_message(engine: Engine, folder: Path) -> None:
     """Every pod by its own command, settings, mounts and user; its probes answer, the Job ends."""
     objects = [one for text in manifests().values() for one in yaml.safe_load_all(text)]
     [settings] = [one["data"] for one in objects if one["kind"] == "ConfigMap"]
@@ -199,7 +199,7 @@ def as_pod(pod: Any, settings: dict[str, str], folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("program", ["helm", "go"])
-def test_the_chart_by_the_language_of_helm(program: str, tmp_path: Path) -> None:
+def test_helm_chart_renders_as_the_reference(program: str, tmp_path: Path) -> None:
     """Our own reading of it is Helm's, and that of Go's text/template, which Helm fills charts with."""
     if not shutil.which(program):
         miss("the chart", f"{program} is not installed")

@@ -24,18 +24,18 @@ from heliograph.cli.main import main
 from heliograph.deliver import worker
 
 {WAITS}
-hand_over = EmailSimulator.hand_over
+send_message = EmailSimulator.send_message
 
 
-async def slow(self, parcel):
+async def slow(self, message):
     # Some take longer than the process lives: the next kill meets them again.
-    await asyncio.sleep(1.5 if parcel.message_id[-1] == "0" else 0.2)
-    if parcel.address == {POISON!r}:
+    await asyncio.sleep(1.5 if message.message_id[-1] == "0" else 0.2)
+    if message.address == {POISON!r}:
         os._exit({DIED})
-    return await hand_over(self, parcel)
+    return await send_message(self, message)
 
 
-EmailSimulator.hand_over = slow
+EmailSimulator.send_message = slow
 main()
 """
 
@@ -70,5 +70,5 @@ def test_a_crash_loop_harms_no_innocent_message(
     report(
         "P22",
         f"{database_name(database_url)}, run {number + 1}: {KILLS} kills, {len(ended)} messages, {died} of them "
-        f"suspected, 0 lost, {len(planted)} planted and {len(planted)} put aside",
+        f"suspected, 0 lost, {len(planted)} planted and {len(planted)} moved to the dead-letter queue",
     )

@@ -24,7 +24,7 @@ def server(postgres: str) -> Iterator[PostgresServer]:
         server.stop()
 
 
-def test_nothing_is_lost_or_charged_twice(server: PostgresServer, tmp_path: Path) -> None:
+def test_database_crash_loses_and_charges_nothing_twice(server: PostgresServer, tmp_path: Path) -> None:
     url, waits = server.url(), []
     with Service(url, tmp_path) as service:
         service.apply()

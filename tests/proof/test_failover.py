@@ -30,7 +30,7 @@ def do(fault: str, cluster: Cluster, primary: Node) -> Callable[[], None]:
     return lambda: None
 
 
-def test_nothing_is_lost_and_nobody_dies(tmp_path: Path) -> None:
+def test_database_failover_loses_nothing_and_ends_no_process(tmp_path: Path) -> None:
     with Cluster() as cluster, Service(cluster.url, tmp_path) as service:
         service.apply()
         running = [service.start(role) for role in ("api", "api", "worker", "worker")]

@@ -11,7 +11,7 @@ import apsw
 import pytest
 
 from heliograph.storage.engine import sqlite
-from heliograph.storage.engine.local_files import Blobs
+from heliograph.storage.engine.local_files import LocalFiles
 from heliograph.storage.engine.migrate import migrate_sqlite
 from heliograph.storage.engine.sqlite import BUSY_MS, SqliteDatabase
 from heliograph.storage.setup import NewTeam
@@ -28,7 +28,7 @@ PRICE, CREDIT = 10, 1_000_000
 
 
 class Disk(apsw.VFS):
-    """A disk whose n-th write or sync from now on fails, once or until it is mended."""
+    """A disk whose n-th write or sync from now on fails, once or until it is repaired."""
 
     def __init__(self) -> None:
         super().__init__("breaking", "")
@@ -79,17 +79,17 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("for_good", [False, True], ids=["once", "until mended"])
+@pytest.mark.parametrize("for_good", [False, True], ids=["once", "until repaired"])
 async def test_whichever_write_fails_the_answer_is_true(tmp_path: Path, disk: Disk, for_good: bool) -> None:
     path, clock = tmp_path / "breaking.db", TestClock()
     migrate_sqlite(path)
-    store = make_store(SqliteDatabase(path), Blobs(tmp_path / "blobs"), clock, "seat/0")
+    store = make_store(SqliteDatabase(path), LocalFiles(tmp_path / "blobs"), clock, "seat/0")
     await set_up(store, new_teams=[NewTeam(1, CREDIT)])
     sent = refused = 0
     for n in range(1, BREAKS + 1):
         disk.left, disk.for_good = n, for_good
         while disk.left > 0:
-            items = [message(clock, price=PRICE, retry_key=retry_key(f"{sent}/{i}")) for i in range(2)]
+            items = [message(clock, price=PRICE, idempotency_key=retry_key(f"{sent}/{i}")) for i in range(2)]
             results = await asyncio.gather(*(store.messages.accept(item) for item in items), return_exceptions=True)
             sent += len(items)
         disk.left = -1
@@ -98,9 +98,9 @@ async def test_whichever_write_fails_the_answer_is_true(tmp_path: Path, disk: Di
             refused += isinstance(result, StoreUnavailable)
         # Mended, the same keys work. A refusal may come after the commit (a checkpoint failed): then it replays too.
         for item, result in zip(items, results, strict=True):
-            again = await store.messages.accept(message(clock, price=PRICE, retry_key=item.retry_key))
+            again = await store.messages.accept(message(clock, price=PRICE, idempotency_key=item.idempotency_key))
             assert again.replayed or isinstance(result, StoreUnavailable)
-    account = await store.ledger.account(1)
+    account = await store.ledger.get_account(1)
     await store.close()
     assert disk.failed >= BREAKS
     assert refused
@@ -112,8 +112,8 @@ async def test_whichever_write_fails_the_answer_is_true(tmp_path: Path, disk: Di
     ]
     assert books.execute("PRAGMA integrity_check").get == "ok"
     books.close()
-    kind = "until it was mended" if for_good else "once"
-    report("P13", f"each of {BREAKS} writes and syncs failed {kind}: {sent} sent, {refused} refused, books exact")
+    kind = "until it was repaired" if for_good else "once"
+    report("P13", f"each of {BREAKS} writes and syncs failed {kind}: {sent} sent, {refused} refused, accounts exact")
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)

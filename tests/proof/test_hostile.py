@@ -311,7 +311,7 @@ class Probe:
         self._process.communicate()
 
 
-def test_nobody_waits_for_a_hostile_request(database_url: str, tmp_path: Path) -> None:
+def test_hostile_request_delays_no_other_request(database_url: str, tmp_path: Path) -> None:
     bounce_port = free_port()
     more = tmp_path / "more.toml"
     with sink() as port, Service(database_url, tmp_path / "data", bounce_listen=f"127.0.0.1:{bounce_port}") as service:
@@ -326,7 +326,7 @@ def test_nobody_waits_for_a_hostile_request(database_url: str, tmp_path: Path) -
         probe = Probe(service.ports[0], process.pid)
         target, late, name = Target(service.ports[0], bounce_port), 0.0, database_name(database_url)
         try:
-            report("P21", f"{name}, /healthz of somebody else, before: {probe.longest()}")
+            report("P21", f"{name}, /healthz of another client, before: {probe.longest()}")
             for attack in COLLECTION:
                 attack(target)
                 wait = probe.longest()

@@ -149,7 +149,7 @@ def owned(folder: Path) -> Path:
     return folder
 
 
-def test_it_is_small_and_the_same_at_every_build(image: Image, given: dict[str, str], tmp_path: Path) -> None:
+def test_image_is_small_and_reproducible(image: Image, given: dict[str, str], tmp_path: Path) -> None:
     added = [image.root / "opt" / "heliograph", image.root / "data"]
     size = sum(file.lstat().st_size for folder in added for file in folder.rglob("*") if not file.is_dir())
     assert size <= OVER_BASE_MAX
@@ -157,7 +157,7 @@ def test_it_is_small_and_the_same_at_every_build(image: Image, given: dict[str, 
     report("image", f"{size / MB:.0f} MB over its base; two builds have the same layers: {', '.join(image.layers)}")
 
 
-def test_it_holds_what_the_bill_of_materials_says(image: Image, tmp_path: Path) -> None:
+def test_image_contains_what_the_bill_of_materials_lists(image: Image, tmp_path: Path) -> None:
     pinned = re.findall(r"^([\w.-]+)==(\S+)", (ROOT / "requirements.lock").read_text("utf-8"), re.M)
     held = (image.root / "opt" / "heliograph").rglob("*.dist-info")
     assert {tuple(one.stem.lower().replace("_", "-").rsplit("-", 1)) for one in held} == {
@@ -176,7 +176,7 @@ def test_it_holds_what_the_bill_of_materials_says(image: Image, tmp_path: Path) 
     report("image", f"bill of materials: {len(pinned)} Python packages, {len(debian)} of Debian")
 
 
-def test_it_serves_is_killed_comes_back_and_stops(image: Image, tmp_path: Path) -> None:
+def test_image_serves_survives_a_kill_and_stops(image: Image, tmp_path: Path) -> None:
     assert image.config["User"] == f"{USER}:{USER}"
     data = owned(tmp_path / "volume")
     container = Container(image, data)

@@ -51,7 +51,7 @@ def running_demo(program: list[str], folder: Path, **more: str) -> Iterator[tupl
         assert demo.wait() == 0
 
 
-def test_a_release(dist: Path) -> None:
+def test_release_files_match_their_checksums(dist: Path) -> None:
     subprocess.run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], check=True, cwd=dist)
     summed = {line.split()[1] for line in (dist / "SHA256SUMS").read_text().splitlines()}
     assert summed == {path.name for path in dist.iterdir()} - {"SHA256SUMS"}
@@ -96,7 +96,7 @@ def runners(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "bin"
 
 
-def test_few_packages(index: Path) -> None:
+def test_install_downloads_few_packages(index: Path) -> None:
     wheels = [*(index / "wheels").iterdir()]
     size = sum(file.stat().st_size for file in wheels)
     assert len(wheels) <= PACKAGES_MAX and size <= SIZE_MAX
@@ -104,7 +104,7 @@ def test_few_packages(index: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["uvx heliograph", "pipx run heliograph"])
-def test_by_name(index: Path, runners: Path, tmp_path: Path, command: str) -> None:
+def test_install_by_name_runs_the_demo(index: Path, runners: Path, tmp_path: Path, command: str) -> None:
     """The second time: what the first has downloaded is kept."""
     url = (index / "simple").as_uri()
     known = {
@@ -128,7 +128,7 @@ def test_by_name(index: Path, runners: Path, tmp_path: Path, command: str) -> No
     report("install", f"`{command} demo`: the first message is delivered {took_s:.1f} s after the command")
 
 
-def test_a_wheel_in_an_empty_environment(dist: Path, tmp_path: Path) -> None:
+def test_wheel_installs_in_an_empty_environment(dist: Path, tmp_path: Path) -> None:
     [wheel] = dist.glob("heliograph-*.whl")
     venv.create(tmp_path / "venv", with_pip=True)
     began = time.monotonic()

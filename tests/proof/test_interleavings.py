@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from heliograph.domain.delivery.message_states import FINAL, MOVES
+from heliograph.domain.delivery.message_states import FINAL_STATES, TRANSITIONS
 from heliograph.domain.limits import LEASE_MS, WRONG_CODES_MAX
 from heliograph.domain.verify.verification import CheckResult
 from heliograph.storage import leases
@@ -130,7 +130,7 @@ def check_end(world: World) -> None:
 
 def check_codes(results: list[tuple[CheckResult, int, bool]], expires_at: int) -> None:
     said = [result for result, _, _ in results]
-    wrong = [result.wrong for result in said if result.status == "pending"]
+    wrong = [result.wrong_codes for result in said if result.status == "pending"]
     assert sum(result.verified for result in said) <= 1, "a code worked twice"
     assert len(set(wrong)) == len(wrong) < WRONG_CODES_MAX, f"more than five guesses: {said}"
     for result, at, right in results:
@@ -153,8 +153,8 @@ def check_messages(world: World) -> None:
            FROM message m JOIN recipient r ON r.message = m.key"""
     )
     for key, id_, channel, status, price, sequence, position, given, state in rows:
-        assert state in FINAL | {"sent"}, f"{id_} is left as {state}"
-        assert status in FINAL | {"sent"}, f"{id_} as a whole is left as {status}"
+        assert state in FINAL_STATES | {"sent"}, f"{id_} is left as {state}"
+        assert status in FINAL_STATES | {"sent"}, f"{id_} as a whole is left as {status}"
         if (id_, position) in world.accepted and price:
             assert id_ in paid, f"{id_} was taken by a carrier and not paid for"
         told = world.database.ask(
@@ -164,7 +164,7 @@ def check_messages(world: World) -> None:
         )
         assert [event[0] for event in told] == list(range(1, sequence + 1)), f"{id_} has gaps in its events"
         moves = [(before, after) for _, recipient, before, after in told if recipient == given]
-        assert all(after in MOVES[channel][before] for before, after in moves), f"{id_} moved as {moves}"
+        assert all(after in TRANSITIONS[channel][before] for before, after in moves), f"{id_} moved as {moves}"
         jumps = {(one[1], two[0]) for one, two in pairwise(moves) if one[1] != two[0]}
         assert jumps <= ({("failed", "sending")} if key in world.retried else set()), f"{id_} jumped: {moves}"
         assert not moves or moves[-1][1] == state, f"{id_} is {state} and told {moves}"
@@ -211,7 +211,7 @@ async def run_all(seeds: list[int], folder: Path) -> Counter[str]:
 def run_portion(seeds: list[int], folder: Path) -> Counter[str]:
     with pytest.MonkeyPatch.context() as patch:
         # The database is never unavailable here: time in which a process does nothing counts as contact.
-        patch.setattr(leases, "CONTACT_MS", LEASE_MS)
+        patch.setattr(leases, "CONTACT_PAUSE_MAX_MS", LEASE_MS)
         return asyncio.run(run_all(seeds, folder))
 
 
@@ -219,7 +219,7 @@ def kept() -> list[int]:
     return [int(line) for line in KEPT.read_text().split()] if KEPT.exists() else []
 
 
-def test_any_interleaving_is_right(tmp_path: Path) -> None:
+def test_any_interleaving_keeps_all_invariants(tmp_path: Path) -> None:
     if only := os.environ.get("PROOF_SEED"):
         run_portion([int(only)], tmp_path)
         return

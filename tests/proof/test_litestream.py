@@ -9,7 +9,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from heliograph.storage.rollback_detection import COPIED
+from heliograph.storage.rollback_detection import COPIED_REASON
 from tests.journeys.load import Load, ask_database
 from tests.proof.size import report
 from tests.proof.test_restore import STEP_MS, check_at_rest, check_paused_then_resume
@@ -68,7 +68,7 @@ def snapshots(machine: Path) -> int:
     return len(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()) - 1
 
 
-def test_a_lost_machine(machine: Path) -> None:
+def test_lost_machine_is_restored_from_litestream(machine: Path) -> None:
     file = machine / FILE
     with Service(f"sqlite:///{file}", machine / "data", STEP_MS, checkpoint="external") as service:
         service.apply()
@@ -94,7 +94,7 @@ def test_a_lost_machine(machine: Path) -> None:
         connection.close()
         with replicating(machine):
             service.start()
-            check_paused_then_resume(service, COPIED, accepted)
+            check_paused_then_resume(service, COPIED_REASON, accepted)
     stored = {id_ for (id_,) in ask_database(service.database, "SELECT id FROM message")}
     lost = len(set(later.accepted.values()) - stored)
     report(
@@ -103,7 +103,7 @@ def test_a_lost_machine(machine: Path) -> None:
     )
 
 
-def test_the_log_is_left_to_litestream(tmp_path: Path) -> None:
+def test_checkpointing_is_left_to_litestream(tmp_path: Path) -> None:
     """Its own checkpoints are off: the file stays as it was, however much is written."""
     sizes = {}
     for mode in ("own", "external"):

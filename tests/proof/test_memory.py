@@ -31,7 +31,7 @@ def group() -> Iterator[Path]:
 
 
 @pytest.mark.parametrize(("budget", "limit_mb"), [(16, 200), (48, 320), (96, 400)])
-def test_uploads_in_little_memory(group: Path, tmp_path: Path, budget: int, limit_mb: int) -> None:
+def test_uploads_stay_within_the_memory_limit(group: Path, tmp_path: Path, budget: int, limit_mb: int) -> None:
     (group / "memory.limit_in_bytes").write_text(str(limit_mb << 20))
     content = base64.b64encode(b"%PDF-1.4\n" + os.urandom(SIZE)).decode()
     email = {

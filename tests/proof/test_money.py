@@ -5,10 +5,10 @@ What is drawn depends on nothing that the store did, and the clock stands still:
 
 import asyncio
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -18,12 +18,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from heliograph.bootstrap import open_store
 from heliograph.domain.audit.actor import COMMAND_LINE
 from heliograph.domain.delivery.outcome import CarrierReport, Report
-from heliograph.domain.limits import ALONE_AGAIN_MS, CLAIMS_MAX, DEATHS_MAX
+from heliograph.domain.limits import CLAIMS_MAX, CRASHES_MAX, ISOLATED_RETRY_MS
 from heliograph.domain.refusals import InsufficientCredit
 from heliograph.settings import Settings
 from heliograph.storage.leases import Leases
 from heliograph.storage.outbox import Claim
-from heliograph.storage.outcomes import Change
+from heliograph.storage.outcomes import RecipientUpdate
 from heliograph.storage.setup import NewTeam, SetupChange
 from heliograph.storage.verifications import Start
 from tests.clocks import StandingClock
@@ -34,6 +34,7 @@ from tests.storage.conftest import asking
 from tests.storage.samples import finish, message, start
 from tests.storage.test_money import ACCOUNTS, LEDGER, check_books, outcome
 
+T = TypeVar("T")
 EXAMPLES, STEPS = size("P4 examples"), size("P4 steps")
 WHICH = st.integers(0, 100)
 OUTCOMES = st.sampled_from(["sent", "sent", "failed", None])
@@ -57,12 +58,15 @@ class Money(RuleBasedStateMachine):
         self.starts: list[Start] = []
         self.open_team(300)
 
-    def run(self, story: Any) -> Any:
-        return self.runner.run(story)
+    def run(self, awaitable: Awaitable[T]) -> T:
+        async def wait() -> T:
+            return await awaitable
 
-    def open(self, what: AbstractAsyncContextManager[Any]) -> Any:
-        opened = self.run(what.__aenter__())
-        self.opened.callback(lambda: self.run(what.__aexit__(None, None, None)))
+        return self.runner.run(wait())
+
+    def open(self, context: AbstractAsyncContextManager[T]) -> T:
+        opened = self.run(context.__aenter__())
+        self.opened.callback(lambda: self.run(context.__aexit__(None, None, None)))
         return opened
 
     def ask(self, query: str) -> list[tuple[Any, ...]]:
@@ -83,12 +87,13 @@ class Money(RuleBasedStateMachine):
     @rule(team=st.integers(1, 3), price=st.integers(0, 100), count=st.integers(1, 4), recipients=st.integers(1, 3))
     def send(self, team: int, price: int, count: int, recipients: int) -> None:
         team = min(team, self.teams)
-        before = self.run(self.store.ledger.account(team)).available
+        before = self.run(self.store.ledger.get_account(team)).available
         to = [f"+1415555010{number}" for number in range(recipients)]
         items = [message(self.clock, *to, team=team, channel="sms", price=price) for _ in range(count)]
 
-        async def all_at_once() -> list[Any]:
-            return await asyncio.gather(*(self.store.messages.accept(item) for item in items), return_exceptions=True)
+        async def all_at_once() -> Sequence[object]:
+            accepts = (self.store.messages.accept(item) for item in items)
+            return list(await asyncio.gather(*accepts, return_exceptions=True))
 
         results = self.run(all_at_once())
         refused = [r for r in results if isinstance(r, InsufficientCredit)]
@@ -108,7 +113,7 @@ class Money(RuleBasedStateMachine):
         if self.run(self._record(outcome(claim, self.clock.now(), wanted))) and wanted == "sent":
             self.at_carrier.append(f"{claim.message_id}/{claim.position}")
 
-    async def _record(self, change: Change) -> Any:
+    async def _record(self, change: RecipientUpdate) -> Any:
         return await self.store.outbox.record(change)
 
     @rule(wishes=st.lists(OUTCOMES, min_size=1, max_size=4))
@@ -123,28 +128,28 @@ class Money(RuleBasedStateMachine):
         if not self.at_carrier:
             return
         reports = [CarrierReport(self.at_carrier[which % len(self.at_carrier)], Report(status=status))] * (1 + twice)
-        assert self.run(self.store.reports.by_carrier("sim", reports)) == [True] * len(reports)
+        assert self.run(self.store.reports.store_by_carrier("sim", reports)) == [True] * len(reports)
 
     @rule()
     def die_and_start_again(self) -> None:
-        self.run(self.store.outbox.take_back())
-        self.run(self.store.outbox.reclaim())
+        self.run(self.store.outbox.release_own())
+        self.run(self.store.outbox.reclaim_abandoned())
 
     @rule(most=st.integers(1, 4))
     def poison(self, most: int) -> None:
         """Workers die with the same messages, at last with one after the other alone."""
-        for _ in range(CLAIMS_MAX + DEATHS_MAX):
+        for _ in range(CLAIMS_MAX + CRASHES_MAX):
             self.claim(most)
-            while claims := self.run(self.store.outbox.claim_suspect()):
+            while claims := self.run(self.store.outbox.claim_poison_candidate()):
                 self.claims += claims
-            self.run(self.store.outbox.take_back())
-            self.clock.forward(DEATHS_MAX * ALONE_AGAIN_MS)
-        self.run(self.store.outbox.reclaim())
+            self.run(self.store.outbox.release_own())
+            self.clock.forward(CRASHES_MAX * ISOLATED_RETRY_MS)
+        self.run(self.store.outbox.reclaim_abandoned())
 
     @rule()
     def try_the_dead_again(self) -> None:
-        letters = self.run(self.store.dead_letters.page())
-        audit = COMMAND_LINE.did(at=self.clock.now(), action="retry", subject="")
+        letters = self.run(self.store.dead_letters.list_page())
+        audit = COMMAND_LINE.audit_entry(at=self.clock.now(), action="retry", subject="")
         self.run(self.store.dead_letters.retry([one.key for one in letters], audit))
 
     @rule(price=st.integers(0, 200))
@@ -167,15 +172,15 @@ class Money(RuleBasedStateMachine):
     def book(self, team: int, amount: int) -> None:
         """A top-up or a correction; one that would take more than there is changes nothing."""
         team = min(team, self.teams)
-        before = self.run(self.store.ledger.account(team)).available
-        audit = COMMAND_LINE.did(at=self.clock.now(), action="credit.book", subject="")
+        before = self.run(self.store.ledger.get_account(team)).available
+        audit = COMMAND_LINE.audit_entry(at=self.clock.now(), action="credit.book", subject="")
         try:
-            self.run(self.store.ledger.book(team, amount, None, audit))
+            self.run(self.store.ledger.adjust_credit(team, amount, None, audit))
         except ValueError:
             assert amount == 0 or before + amount < 0
             amount = 0
         self.topped_up += max(0, amount)
-        assert self.run(self.store.ledger.account(team)).available == before + amount
+        assert self.run(self.store.ledger.get_account(team)).available == before + amount
 
     @invariant()
     def books_balance(self) -> None:
@@ -219,8 +224,10 @@ class Money(RuleBasedStateMachine):
 
 
 @pytest.mark.parametrize("kind", DATABASES)
-def test_money_balances(kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Leases, "_shared", lambda self, row: self._clock.wall())  # of PostgreSQL too
+def test_ledger_balances_for_any_history(
+    kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Leases, "_shared_time", lambda self, row: self._clock.wall_ms())  # of PostgreSQL too
 
     @contextmanager
     def lend() -> Iterator[Settings]:

@@ -158,7 +158,9 @@ def holds(text: str, code: str) -> bool:
 
 
 @pytest.mark.anyio
-async def test_a_code_is_nowhere(database_url: str, tmp_path: Path, outside: Outside, lines: list[str]) -> None:
+async def test_verification_code_leaks_nowhere(
+    database_url: str, tmp_path: Path, outside: Outside, lines: list[str]
+) -> None:
     setup = tmp_path / "setup.toml"
     carriers = [CARRIER.format(country=each, upper=each.upper(), outside=outside.url) for each in ABROAD]
     setup.write_text(SETUP.format(outside=outside.url) + "".join(carriers))

@@ -11,22 +11,22 @@ from typing import Any
 import msgspec
 import pytest
 
-from heliograph.carrier_failover import Handover
-from heliograph.carriers.connection_queue import Line
-from heliograph.carriers.contract import Carrier, Carriers, Parcel
-from heliograph.carriers.email.connection_pool import Prepared
+from heliograph.carrier_failover import CarrierFailover
+from heliograph.carriers.connection_queue import PrioritySemaphore
+from heliograph.carriers.contract import Carrier, Carriers, OutboundMessage
+from heliograph.carriers.email.connection_pool import PreparedMail
 from heliograph.carriers.email.mx import Mx
 from heliograph.carriers.email.relay import Relay
-from heliograph.carriers.http_client import Web
-from heliograph.carriers.sms.http import Http
+from heliograph.carriers.http_client import CarrierHttp
+from heliograph.carriers.sms.http import HttpCarrier
 from heliograph.carriers.sms.smpp.carrier import Smpp
 from heliograph.carriers.whatsapp.cloud_api import CloudApi
 from heliograph.deliver.worker import Worker
 from heliograph.domain.delivery.content import SmsContent, WhatsappContent
-from heliograph.domain.delivery.lanes import WINDOW_FIRST, queue_of
+from heliograph.domain.delivery.lanes import CONCURRENCY_START, queue_name
 from heliograph.domain.limits import HOUR_MS
-from heliograph.domain.sending.acceptance import AcceptedRecipient, Decision, Found
-from heliograph.domain.sending.send_options import Added, Timing
+from heliograph.domain.sending.acceptance import AcceptedRecipient, AcceptState, Decision
+from heliograph.domain.sending.send_options import ExtraFields, Timing
 from heliograph.domain.setup.carrier_kinds import (
     CloudApiOptions,
     HttpOptions,
@@ -58,7 +58,7 @@ CRITICAL = 20
 BULK, EXPIRING = size("P28 bulk"), size("P28 expiring")
 SUPPRESSED, SUSPENDED = size("P28 suppressed"), size("P28 suspended")
 CLAIMED = "SELECT count(*) FROM outbox WHERE owner IS NOT NULL"
-WAITING_CRITICAL = f"SELECT count(*) FROM outbox WHERE owner IS NULL AND lane = '{queue_of('email', 'critical')}'"
+WAITING_CRITICAL = f"SELECT count(*) FROM outbox WHERE owner IS NULL AND lane = '{queue_name('email', 'critical')}'"
 ON_THE_WIRE = 1
 IN_TWENTY = 1  # of 20 hand-overs one is each waiting priority's (contract 16)
 OURS, THEIRS = (TeamRecord(ref=ref, id=f"team_{ref}", name=f"Team {ref}", mode="live") for ref in (1, 2))
@@ -71,9 +71,9 @@ Taken = Callable[[], Sequence[str]]  # the addresses that the sink was handed, i
 shut: list[str] = []  # while there is a reason, the sinks do not answer
 
 
-async def prepare(parcel: Parcel) -> Prepared:
+async def prepare(message: OutboundMessage) -> PreparedMail:
     mail = b"Subject: hello\r\n\r\nhello\r\n"
-    return Prepared(envelope_from="from@y.test", chunks=lambda: [mail], size=len(mail))
+    return PreparedMail(envelope_from="from@y.test", chunks=lambda: [mail], size=len(mail))
 
 
 async def slowly() -> None:
@@ -110,7 +110,7 @@ async def relay(_: AsyncExitStack) -> AsyncIterator[tuple[Carrier, Taken]]:
 async def mx(_: AsyncExitStack) -> AsyncIterator[tuple[Carrier, Taken]]:
     zone = {("x.test", "MX"): ["10 mx.test."], ("mx.test", "A"): ["127.0.0.1"]}
     async with DnsPeer(zone) as dns, SlowPeer() as peer:
-        options = MxOptions(resolver=dns.at, port=peer.port, allow_private=["127.0.0.0/8"], per_host=1)
+        options = MxOptions(resolver=dns.address, port=peer.port, allow_private=["127.0.0.0/8"], per_host=1)
         yield Mx(options, prepare), lambda: [mail.recipient for mail in peer.received]
 
 
@@ -132,20 +132,20 @@ async def smpp(_: AsyncExitStack) -> AsyncIterator[tuple[Carrier, Taken]]:
 
 @asynccontextmanager
 async def http(stack: AsyncExitStack) -> AsyncIterator[tuple[Carrier, Taken]]:
-    web = Web(per_host=1)
+    web = CarrierHttp(per_host=1)
     stack.push_async_callback(web.close)
     async with SlowHttp() as fake:
         options = HttpOptions(url=f"{fake.url}/send", body='{"to": "{{to}}", "text": "{{text}}"}')
-        yield Http(options, web, ""), lambda: [sent["to"] for sent in fake.taken]
+        yield HttpCarrier(options, web, ""), lambda: [sent["to"] for sent in fake.received]
 
 
 @asynccontextmanager
 async def cloud_api(stack: AsyncExitStack) -> AsyncIterator[tuple[Carrier, Taken]]:
-    web = Web(per_host=1)
+    web = CarrierHttp(per_host=1)
     stack.push_async_callback(web.close)
     async with SlowCloudApi() as fake:
         options = CloudApiOptions(base_url=fake.url, phone_number_id=NUMBER, access_token=SECRET)
-        yield CloudApi(options, web), lambda: ["+" + sent["to"].lstrip("+") for sent in fake.taken]
+        yield CloudApi(options, web), lambda: ["+" + sent["to"].lstrip("+") for sent in fake.received]
 
 
 KINDS: dict[str, tuple[Channel, Any]] = {
@@ -157,7 +157,7 @@ KINDS: dict[str, tuple[Channel, Any]] = {
 }
 
 
-def taken_for(address: str) -> Callable[[Found], Decision]:
+def taken_for(address: str) -> Callable[[AcceptState], Decision]:
     """Answer what counts against an email quota."""
     said = msgspec.json.encode({"id": "eml_1", "to_addresses": [address], "cc": [], "bcc": []})
     return lambda _: Decision(response=said, recipients=[AcceptedRecipient(address, address, "to")])
@@ -176,7 +176,7 @@ class World:
         numbers = [next(self._numbers) for _ in range(count)]
         to = [f"a{number}@x.test" if self.channel == "email" else f"+4477{number:08}" for number in numbers]
         given: dict[str, Any] = {"channel": self.channel, "team": team, "content": CONTENTS[self.channel]}
-        given |= {"added": Added(priority=priority), "timing": Timing(expires_at=expires_at)}
+        given |= {"extra_fields": ExtraFields(priority=priority), "timing": Timing(expires_at=expires_at)}
         made = [message(self.clock, decide=taken_for(address), **given) for address in to]
         await asyncio.gather(*map(self.store.messages.accept, made))
         return to
@@ -188,7 +188,7 @@ class World:
 
     async def all_done(self) -> None:
         async def empty() -> bool:
-            return not any(lane.waiting for lane in await self.store.outbox.depth())
+            return not any(lane.waiting for lane in await self.store.outbox.lane_depths())
 
         async with asyncio.timeout(60):
             while not (await empty() and await empty()):
@@ -211,7 +211,7 @@ async def working(store: Store, clock: TestClock, kind: str) -> AsyncIterator[Wo
     shut.clear()
     async with AsyncExitStack() as stack, make(stack) as (carrier, taken):
         stack.push_async_callback(carrier.close)
-        worker = Worker(store, Handover(store, Carriers(lambda _: carrier), clock), clock)
+        worker = Worker(store, CarrierFailover(store, Carriers(lambda _: carrier), clock), clock)
         running = asyncio.create_task(worker.run())
         yield World(store, clock, channel, taken)
         await worker.stop()
@@ -223,13 +223,13 @@ async def test_the_most_urgent_goes_first(
     store: Store, clock: TestClock, sql: Sql, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lined: list[Priority] = []
-    take = Line.take
+    take = PrioritySemaphore.acquire
 
-    def noting(line: Line, parcel: Parcel, *more: Any) -> Any:
-        lined.append(parcel.priority)
-        return take(line, parcel, *more)
+    def noting(line: PrioritySemaphore, message: OutboundMessage, *more: Any) -> Any:
+        lined.append(message.priority)
+        return take(line, message, *more)
 
-    monkeypatch.setattr(Line, "take", noting)
+    monkeypatch.setattr(PrioritySemaphore, "acquire", noting)
     async with working(store, clock, kind) as world:
         bulk = await world.send(BULK, "bulk")
         await world.took(count=5)
@@ -242,7 +242,7 @@ async def test_the_most_urgent_goes_first(
         after = world.taken()[before:]
         passed = [address in bulk for address in after[: 1 + max(map(after.index, critical))]]
     report("P28", f"{kind}: {claimed} of {BULK} claimed; {sum(passed)} bulk went before {CRITICAL} critical")
-    assert claimed <= 2 * WINDOW_FIRST
+    assert claimed <= 2 * CONCURRENCY_START
     assert sum(passed) <= ON_THE_WIRE + IN_TWENTY
 
 
@@ -253,7 +253,7 @@ async def test_two_processes_send_their_own_critical_messages_first(
     async with working(store, clock, "smtp") as world, AsyncExitStack() as stack, relay(stack) as (carrier, taken):
         await other.setup.refresh()
         stack.push_async_callback(carrier.close)
-        second = Worker(other, Handover(other, Carriers(lambda _: carrier), clock), clock)
+        second = Worker(other, CarrierFailover(other, Carriers(lambda _: carrier), clock), clock)
         running = asyncio.create_task(second.run())
         bulk = await world.send(BULK, "bulk")
         await until(lambda: len(world.taken()) >= 3 and len(taken()) >= 3)
@@ -285,7 +285,7 @@ async def test_nothing_is_handed_over_after_its_time(store: Store, clock: TestCl
         before = set(world.taken())
         await world.all_done()
         late = [address for part in expiring for address in part if address in set(world.taken()) - before]
-    report("P28", f"{kind}: {len(late)} of {EXPIRING} handed over after they had expired")
+    report("P28", f"{kind}: {len(late)} of {EXPIRING} sent after they had expired")
     assert len(late) <= ON_THE_WIRE
 
 
@@ -303,7 +303,7 @@ async def test_nothing_of_a_suspended_team_is_handed_over(store: Store, clock: T
         await world.all_done()
         late = [address for address in theirs if address in set(world.taken()) - before]
         assert set(ours) <= set(world.taken())
-    report("P28", f"{kind}: {len(late)} of {SUSPENDED} handed over after their team was suspended")
+    report("P28", f"{kind}: {len(late)} of {SUSPENDED} sent after their team was suspended")
     assert len(late) <= ON_THE_WIRE
 
 
@@ -318,5 +318,5 @@ async def test_nothing_is_handed_over_to_a_suppressed_address(store: Store, cloc
         before = set(world.taken())
         await world.all_done()
         late = [address for address in addresses[-SUPPRESSED:] if address in set(world.taken()) - before]
-    report("P28", f"{kind}: {len(late)} of {SUPPRESSED} handed over after they were suppressed")
+    report("P28", f"{kind}: {len(late)} of {SUPPRESSED} sent after they were suppressed")
     assert len(late) <= ON_THE_WIRE

@@ -44,17 +44,17 @@ from heliograph.storage.engine import sqlite
 every = app.every
 app.every = lambda seconds, work, **how: every(seconds / {SCALE}, work, **how)
 sqlite.BUSY_MS = 10_000 // {SCALE}
-hand_over, sent = EmailSimulator.hand_over, os.open(os.environ["SENT"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+send_message, sent = EmailSimulator.send_message, os.open(os.environ["SENT"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
 
-async def slow(self, parcel):
-    await parcel.passage.admit()
-    os.write(sent, f"{{parcel.message_id}}\\n".encode())
+async def slow(self, message):
+    await message.hooks.before_send()
+    os.write(sent, f"{{message.message_id}}\\n".encode())
     await asyncio.sleep(0.3)
-    return await hand_over(self, parcel)
+    return await send_message(self, message)
 
 
-EmailSimulator.hand_over = slow
+EmailSimulator.send_message = slow
 main()
 """
 

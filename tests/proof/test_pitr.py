@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from heliograph.storage.rollback_detection import TURNED_BACK
+from heliograph.storage.rollback_detection import RESTORED_REASON
 from tests.journeys.load import Load, ask_database
 from tests.postgres_server import PostgresServer, server_uid, temporary_folder
 from tests.proof.size import report
@@ -44,7 +44,9 @@ def restored(folder: Path, moment: str) -> PostgresServer:
     )
 
 
-def test_back_to_a_moment(server: PostgresServer, folder: Path, tmp_path: Path) -> None:
+def test_point_in_time_restore_has_the_messages_of_that_moment(
+    server: PostgresServer, folder: Path, tmp_path: Path
+) -> None:
     url, second = server.url(), folder / "second"
     with Service(url, tmp_path, STEP_MS) as service:
         service.apply()
@@ -69,7 +71,7 @@ def test_back_to_a_moment(server: PostgresServer, folder: Path, tmp_path: Path) 
         check_at_rest(again.url(), before)
         with Service(again.url(), tmp_path, step_ms=1) as service:
             service.start()
-            check_paused_then_resume(service, TURNED_BACK, before)
+            check_paused_then_resume(service, RESTORED_REASON, before)
             assert service.stop() == 0
     finally:
         again.stop()

@@ -1,4 +1,4 @@
-"""P14: messages that kill whoever hands them over are put aside, and all others arrive."""
+"""P14: messages that kill their worker are moved to the dead-letter queue, and all others are delivered."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from heliograph.domain.limits import CLAIMS_MAX, DEATHS_MAX
+from heliograph.domain.limits import CLAIMS_MAX, CRASHES_MAX
 from tests import service as services
 from tests.forks import Forked
 from tests.journeys.load import ask_database, check_books
@@ -15,7 +15,7 @@ from tests.service import Service, until
 
 POISON = [f"+1415556{n:04d}" for n in range(size("P14 poison"))]
 OTHERS = [f"+1415555{n:04d}" for n in range(size("P14 others"))]
-DEATHS = len(POISON) * (CLAIMS_MAX + DEATHS_MAX)
+DEATHS = len(POISON) * (CLAIMS_MAX + CRASHES_MAX)
 WAITS = "" if FULL else "worker.SUSPECTS_S, outbox.ALONE_AGAIN_MS = 0.1, 100"
 DIED = 66
 
@@ -28,16 +28,16 @@ from heliograph.deliver import worker
 from heliograph.storage import outbox
 
 {WAITS}
-hand_over = SmsSimulator.hand_over
+send_message = SmsSimulator.send_message
 
 
-async def deadly(self, parcel):
-    if parcel.address in {POISON!r}:
+async def deadly(self, message):
+    if message.address in {POISON!r}:
         os._exit({DIED})
-    return await hand_over(self, parcel)
+    return await send_message(self, message)
 
 
-SmsSimulator.hand_over = deadly
+SmsSimulator.send_message = deadly
 main()
 """
 
@@ -59,14 +59,15 @@ def test_poison_cannot_stop_the_queue(database_url: str, tmp_path: Path, monkeyp
             wait_for_an_end(worker, database_url)
             deaths += worker.poll() == DIED
             assert deaths <= DEATHS
-        assert deaths >= len(POISON) * DEATHS_MAX
+        assert deaths >= len(POISON) * CRASHES_MAX
         ended = dict(ask_database(database_url, "SELECT address, status FROM recipient"))
         assert ended == dict.fromkeys(POISON, "failed") | dict.fromkeys(OTHERS, "delivered")
         check_books(database_url)
         assert service.get("/v1/me").json["held"] == "0.0000"
     report(
         "P14",
-        f"{database_name(database_url)}: {len(POISON)} poison put aside after {deaths} deaths, {len(OTHERS)} delivered",
+        f"{database_name(database_url)}: {len(POISON)} poison messages moved to the dead-letter queue after {deaths} "
+        f"deaths, {len(OTHERS)} delivered",
     )
 
 

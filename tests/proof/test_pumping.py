@@ -15,14 +15,14 @@ import pytest
 
 from heliograph.accept.verify_start import VerificationRecord
 from heliograph.bootstrap import open_store
-from heliograph.carriers.contract import Carrier, Parcel
+from heliograph.carriers.contract import Carrier, OutboundMessage
 from heliograph.domain.delivery.outcome import Accepted, Outcome
 from heliograph.domain.limits import DAY_MS, MINUTE_MS
 from heliograph.domain.refusals import VerifyRateLimited
 from heliograph.domain.setup.records import VerifyLimits
 from heliograph.runtime.clock import Clock
 from heliograph.settings import Settings
-from tests.accept.verify_helpers import PRICE, Verifying, code_in
+from tests.accept.verify_helpers import PRICE, VerifyEnvironment, code_in_message
 from tests.proof.size import report
 
 PUMPED, USERS = 50_000, 1_000
@@ -77,7 +77,7 @@ class HandClock(Clock):
     def now(self) -> int:
         return self.minute * MINUTE_MS
 
-    def of(self, team: int) -> int:
+    def team_now(self, team: int) -> int:
         return self.now()
 
 
@@ -88,9 +88,9 @@ class Network(Carrier):
         self.codes: dict[str, str] = {}
         self.taken = 0
 
-    async def hand_over(self, parcel: Parcel) -> Outcome:
+    async def send_message(self, message: OutboundMessage) -> Outcome:
         self.taken += 1
-        self.codes[parcel.address] = code_in(parcel)
+        self.codes[message.address] = code_in_message(message)
         return Accepted(carrier_id=str(self.taken))
 
 
@@ -112,7 +112,7 @@ def make_user(chance: random.Random) -> User:
 
 
 class World:
-    def __init__(self, verifying: Verifying, network: Network, clock: HandClock, chance: random.Random) -> None:
+    def __init__(self, verifying: VerifyEnvironment, network: Network, clock: HandClock, chance: random.Random) -> None:
         self.verifying, self.network, self.clock, self.chance = verifying, network, clock, chance
         self.due: dict[int, list[User | tuple[User, str]]] = defaultdict(list)  # by minute: starts and checks
         self.pumped = 0  # that were sent
@@ -168,13 +168,13 @@ async def simulate(folder: Path, shape: str, limits: VerifyLimits, pumped: int, 
     settings = Settings(database=f"sqlite:///{folder / 'heliograph.db'}", data=folder)
     credit = 10 * (pumped + users) * PRICE
     async with open_store(settings, clock, "seat/0") as store:
-        verifying = Verifying(store, clock, {"network": network})
+        verifying = VerifyEnvironment(store, clock, {"network": network})
         await verifying.set_up(credit, limits)
         world = World(verifying, network, clock, chance)
         people = [make_user(chance) for _ in range(users)]
         attack = [f"{chance.choice(SHAPES[shape])}{chance.randrange(10**6):06d}" for _ in range(pumped)]
         await world.live(people, attack)
-        account = await store.ledger.account(1)
+        account = await store.ledger.get_account(1)
     assert (credit - account.available, account.held) == (network.taken * PRICE, 0)
     return world.pumped / pumped, sum(user.blocked for user in people) / users
 

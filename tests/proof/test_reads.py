@@ -17,7 +17,7 @@ import pytest
 from heliograph.api.routes import ROUTES
 from heliograph.compat.adapters import SURFACES
 from heliograph.dashboard.pages import PAGES
-from heliograph.domain.limits import IN_THREAD
+from heliograph.domain.limits import PARSE_IN_THREAD_MIN
 from tests.api.sends import settled
 from tests.people import let_in
 from tests.proof.size import DATABASES, FULL, database_name, report, size
@@ -30,7 +30,7 @@ GROWN_MAX = 400 * MIB  # with what Python and malloc keep; 50 mails of 5 MiB in 
 # What is in a mail: of each kind of character, and markup that is to be escaped.
 PIECE = '<p title="é">Hello &amp; good day, <a href="https://example.com/?a=1&b=2">Ada</a> 😀</p>\n'
 HTML = PIECE * ((5 * MIB - 1000) // len(PIECE.encode()))
-MIDDLE = PIECE * ((IN_THREAD - 6_000) // len(PIECE.encode()))
+MIDDLE = PIECE * ((PARSE_IN_THREAD_MIN - 6_000) // len(PIECE.encode()))
 WORDS = "<p>{{ customer.name }}</p>\n" * 9_000
 SLOTS = 1_250  # each with an example of 4,096 characters
 
@@ -125,7 +125,7 @@ class Reader:
 
 
 @pytest.mark.parametrize("database_url", DATABASES, indirect=True)
-def test_nobody_waits_for_a_large_read(database_url: str, tmp_path: Path) -> None:
+def test_large_read_delays_no_other_request(database_url: str, tmp_path: Path) -> None:
     at_once, name = size("P29 at once"), database_name(database_url)
     more = tmp_path / "more.toml"
     more.write_text(MORE)

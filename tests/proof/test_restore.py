@@ -8,7 +8,7 @@ from pathlib import Path
 import apsw
 
 from heliograph.cli.backup import copy
-from heliograph.storage.rollback_detection import TURNED_BACK
+from heliograph.storage.rollback_detection import RESTORED_REASON
 from tests.conftest import fresh_database
 from tests.journeys.load import Load, ask_database, check_all_arrived, check_books
 from tests.postgres_server import bin_path
@@ -56,7 +56,7 @@ def check_paused_then_resume(service: Service, reason: str, accepted: dict[str, 
     check_all_arrived(service.database, accepted | {name: id_})
 
 
-def test_a_backup_of_sqlite_under_load(tmp_path: Path) -> None:
+def test_sqlite_backup_under_load_is_restored(tmp_path: Path) -> None:
     chance = random.Random(16)
     backups: list[tuple[Path, dict[str, str]]] = []
     with Service(f"sqlite:///{tmp_path / 'heliograph.db'}", tmp_path / "data", STEP_MS) as service:
@@ -93,7 +93,7 @@ def restore_sqlite(folder: Path, secret: Path, before: dict[str, str]) -> None:
         check_paused_then_resume(restored, "restored from a backup of 20", before)
 
 
-def test_an_old_file_is_put_back(tmp_path: Path) -> None:
+def test_sqlite_old_file_put_back_is_detected(tmp_path: Path) -> None:
     """Not by `heliograph backup`: the data folder knows that the database was newer."""
     file = tmp_path / "heliograph.db"
     with Service(f"sqlite:///{file}", tmp_path / "data", STEP_MS) as service:
@@ -112,10 +112,10 @@ def test_an_old_file_is_put_back(tmp_path: Path) -> None:
         (tmp_path / "copy").replace(file)
         check_at_rest(service.database, before)
         service.start()
-        check_paused_then_resume(service, TURNED_BACK, before)
+        check_paused_then_resume(service, RESTORED_REASON, before)
 
 
-def test_a_dump_of_postgres_under_load(postgres: str, tmp_path: Path) -> None:
+def test_postgres_dump_under_load_is_restored(postgres: str, tmp_path: Path) -> None:
     """The dump goes back into another database; the data folder knows that it is older."""
     chance, dumps = random.Random(16), []
     with Service(fresh_database(postgres), tmp_path / "data", STEP_MS) as service:
@@ -136,6 +136,6 @@ def test_a_dump_of_postgres_under_load(postgres: str, tmp_path: Path) -> None:
         check_at_rest(url, before)
         with Service(url, tmp_path / "data", step_ms=1) as restored:
             restored.start()
-            check_paused_then_resume(restored, TURNED_BACK, before)
+            check_paused_then_resume(restored, RESTORED_REASON, before)
             assert restored.stop() == 0
     report("P16", f"PostgreSQL: {len(dumps)} dumps under load, the last of {len(dumps[-1][1])} messages, all restored")

@@ -25,11 +25,11 @@ from heliograph.carriers.sms.simulator import SmsSimulator
 from heliograph.cli.main import main
 
 
-async def silent(self, parcel):
+async def silent(self, message):
     await asyncio.sleep(3600)
 
 
-SmsSimulator.hand_over = silent
+SmsSimulator.send_message = silent
 main()
 """
 
@@ -48,7 +48,7 @@ def ask_until_answered(service: Service, port: int, key: str) -> Answer:
 
 
 @pytest.mark.parametrize("database_url", DATABASES, indirect=True)
-def test_one_message_for_one_key_whatever_dies(service: Service) -> None:
+def test_idempotency_key_gives_one_message_after_any_crash(service: Service) -> None:
     assert service.run("credit", "team_acme", "1000.00").returncode == 0
     processes, chance, kept = [service.processes[0], service.start("api")], random.Random(0), 0
     ports = service.ports[:2]
@@ -79,7 +79,9 @@ def test_one_message_for_one_key_whatever_dies(service: Service) -> None:
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-def test_no_key_stays_taken(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_idempotency_key_is_released_after_a_crash(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A process dies for good while it asks a carrier for its key: in a minute another may have the key."""
     with Service(database_url, tmp_path / "data") as service:
         service.apply()

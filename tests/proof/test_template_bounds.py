@@ -12,7 +12,7 @@ from concurrent.futures import ProcessPoolExecutor
 from random import Random
 
 from heliograph.templates.policy.bounds import bounds_of
-from tests.domain.template_samples import BRANDS, make_world, searched
+from tests.domain.template_samples import BRANDS, make_sample, search_maximum
 from tests.proof.size import FULL, report, size
 
 SEED, RENDERS = int(os.environ.get("SEED", "18")), int(os.environ.get("RENDERS") or size("renders of templates"))
@@ -26,7 +26,7 @@ def look(seed: int, wanted: int) -> Counter[str]:
     """Render so many from this seed on; counts them, and what was wrong."""
     random, counts = Random(seed), Counter[str]()
     while counts["renders"] < wanted:
-        world = make_world(random)
+        world = make_sample(random)
         bounds = bounds_of(world.template, BRANDS, world.layout, world.segmenting)
         assert bounds
         most = bounds.octets, bounds.segments or 0
@@ -37,7 +37,7 @@ def look(seed: int, wanted: int) -> Counter[str]:
 
         octets = segments = 0
         for _ in range(AGAIN):
-            found = searched(world, random, TRIES, seen)
+            found = search_maximum(world, random, TRIES, seen)
             octets, segments = max(octets, found[0]), max(segments, found[1])
             is_loose = most[0] - octets > max(LOOSE * most[0], FLOOR), most[1] - segments > 1
             if not any(is_loose):

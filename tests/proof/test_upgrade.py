@@ -75,7 +75,7 @@ class Fleet:
 
 
 @pytest.mark.parametrize("empty_database_url", DATABASES, indirect=True)
-def test_nothing_is_refused_or_lost(empty_database_url: str, before: Path, tmp_path: Path) -> None:
+def test_upgrade_refuses_and_loses_nothing(empty_database_url: str, before: Path, tmp_path: Path) -> None:
     ports = [free_port(), free_port()]
     fleet = Fleet(Service(empty_database_url, tmp_path / "data"), before)
     with ExitStack() as ended:

@@ -29,16 +29,16 @@ from heliograph import app
 
 every = app.every
 {RECLAIM}
-hand_over, noted = EmailSimulator.hand_over, os.open(os.environ["NOTED"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+send_message, noted = EmailSimulator.send_message, os.open(os.environ["NOTED"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
 
-async def slow(self, parcel):
-    os.write(noted, f"{{os.getpid()}} {{parcel.message_id}}\\n".encode())
+async def slow(self, message):
+    os.write(noted, f"{{os.getpid()}} {{message.message_id}}\\n".encode())
     await asyncio.sleep({HAND_OVER_S})
-    return await hand_over(self, parcel)
+    return await send_message(self, message)
 
 
-EmailSimulator.hand_over = slow
+EmailSimulator.send_message = slow
 main()
 """
 

@@ -14,13 +14,13 @@ import apsw
 
 from heliograph.domain.ids import ulid
 from heliograph.runtime.clock import Clock
-from heliograph.storage.engine.database import Story, T
+from heliograph.storage.engine.database import T, TxFunction
 from heliograph.storage.engine.group_commit import GroupCommit
-from heliograph.storage.engine.local_files import Blobs
+from heliograph.storage.engine.local_files import LocalFiles
 from heliograph.storage.engine.migrate import pending
 from heliograph.storage.engine.query import load_queries
-from heliograph.storage.engine.sqlite import SqliteTx, drive
-from heliograph.storage.engine.wakeups import Hints
+from heliograph.storage.engine.sqlite import SqliteTx, run_to_completion
+from heliograph.storage.engine.wakeups import Wakeups
 from heliograph.storage.store import Store, make_store
 from tests.clocks import StandingClock
 
@@ -45,10 +45,10 @@ class SimClock(StandingClock):
         self._ids += 1
         return prefix + ulid(self._now, self._ids)
 
-    def entropy(self, size: int) -> bytes:
+    def random_bytes(self, size: int) -> bytes:
         return self._rng.randbytes(size)
 
-    def below(self, limit: int) -> int:
+    def randbelow(self, limit: int) -> int:
         return self._rng.randrange(limit)
 
 
@@ -60,18 +60,18 @@ class Memory:
         with self.connection.backup("main", template, "main") as copying:
             copying.step(-1)
         self._rng = rng
-        self.hints = Hints(self._nobody)
+        self.wakeups = Wakeups(self._nobody)
         self.serialized: Any = Unlimited()
         self._written = written  # called after every transaction that changed something
 
-    async def write(self, story: Story[T]) -> T:
+    async def write(self, story: TxFunction[T]) -> T:
         await Turn()
         result = self.transact(story)
         if self._rng.random() < ANSWER_WAITS:
             await Turn()
         return result
 
-    async def read(self, story: Story[T]) -> T:
+    async def read(self, story: TxFunction[T]) -> T:
         await Turn()
         return self.transact(story, "ROLLBACK")
 
@@ -84,19 +84,19 @@ class Memory:
 
     async def _nobody(self, text: str) -> None: ...
 
-    def transact(self, story: Story[T], end: str = "COMMIT") -> T:
+    def transact(self, story: TxFunction[T], end: str = "COMMIT") -> T:
         before = self.connection.total_changes()
         self.connection.execute("BEGIN")
         try:
             tx = SqliteTx(self.connection, QUERIES)
-            result = drive(story, tx)
+            result = run_to_completion(story, tx)
             self.connection.execute(end)
         except BaseException:
             self.connection.execute("ROLLBACK")
             raise
         if end == "COMMIT" and self.connection.total_changes() != before:
             self._written()
-        for act in tx.afterwards if end == "COMMIT" else ():
+        for act in tx.after_commit if end == "COMMIT" else ():
             act()
         return result
 
@@ -150,11 +150,11 @@ class TurningGroup:
 
 
 def make_turning_store(database: Memory, clock: Clock, owner: str, folder: Path) -> Store:
-    store = make_store(database, Blobs(folder), clock, owner)
+    store = make_store(database, LocalFiles(folder), clock, owner)
     for part in (store.messages, store.verifications, store.outbox, store.deliveries):
         for name, group in vars(part).items():
             if isinstance(group, GroupCommit):
-                setattr(part, name, TurningGroup(database, group._story))
+                setattr(part, name, TurningGroup(database, group._function))
     return store
 
 

@@ -4,22 +4,22 @@ from pathlib import Path
 
 from structlog.testing import capture_logs
 
-from heliograph.smtp.certificate import MEND, Certificate
+from heliograph.smtp.certificate import FIX, Certificate
 from tests.carriers.smtp_peer import Authority
 
 
-def test_what_the_log_says_of_a_renewal(tmp_path: Path) -> None:
+def test_renewed_certificate_is_logged(tmp_path: Path) -> None:
     file = tmp_path / "server.pem"
     file.write_bytes(Authority().pem("127.0.0.1")[0])
     certificate = Certificate(file, file)
     with capture_logs() as logs:
-        certificate.renew()
+        certificate.reload_if_changed()
         file.write_text("half written")
-        certificate.renew()
+        certificate.reload_if_changed()
         file.write_bytes(Authority().pem("127.0.0.1")[0])
-        certificate.renew()
-    assert [(one["log_level"], one["cert"], one["key"], one.get("mend")) for one in logs] == [
-        ("error", str(file), str(file), MEND),
+        certificate.reload_if_changed()
+    assert [(item["log_level"], item["cert"], item["key"], item.get("fix")) for item in logs] == [
+        ("error", str(file), str(file), FIX),
         ("info", str(file), str(file), None),
     ]
-    assert "the old one still is" in logs[0]["event"]
+    assert "the old one stays in use" in logs[0]["event"]

@@ -10,13 +10,13 @@ import pytest
 
 from heliograph.smtp import wire as wires
 from heliograph.smtp.listener import SmtpServer
-from heliograph.smtp.session import GO_ON, Envelope, SmtpDialogue, SmtpLimits, Terms
-from heliograph.smtp.wire import SmtpWire
+from heliograph.smtp.session import START_MAIL_INPUT, Envelope, SmtpLimits, SmtpServerSession, SmtpServerSettings
+from heliograph.smtp.wire import SmtpServerConnection
 from tests.service import PATIENCE_S
 
 pytestmark = pytest.mark.anyio
 
-LIMITS = SmtpLimits(size=1000, connections=4, per_peer=2)
+LIMITS = SmtpLimits(mail_size=1000, connections=4, per_network=2)
 BEGIN = b"EHLO x\r\nMAIL FROM:<a@x>\r\nRCPT TO:<b@x>\r\nDATA\r\n"
 SMUGGLED = b"MAIL FROM:<a@x>\r\nRCPT TO:<smuggled@x>\r\nDATA\r\nsmuggled"
 
@@ -44,37 +44,42 @@ class Server:
             writer.close()
 
 
-class Taking(SmtpDialogue[str]):
-    def __init__(self, server: Server, wire: SmtpWire) -> None:
-        super().__init__(Terms(name="mx.test", limits=LIMITS, tls=lambda: None, too_large="552 5.3.4 Too large"), wire)
+class MailCollector(SmtpServerSession[str]):
+    def __init__(self, server: Server, connection: SmtpServerConnection) -> None:
+        super().__init__(
+            SmtpServerSettings(
+                host_name="mx.test", limits=LIMITS, get_tls_context=lambda: None, too_large_reply="552 5.3.4 Too large"
+            ),
+            connection,
+        )
         self._server = server
 
     @property
-    def is_known(self) -> bool:
+    def is_authenticated(self) -> bool:
         return self._server.known
 
-    def _patience(self) -> float:
+    def _command_timeout(self) -> float:
         return self._server.command_s
 
-    def _admit(self, envelope: Envelope[str], given: str) -> str:
-        envelope.recipients.append(given)
+    def _add_recipient(self, envelope: Envelope[str], address: str) -> str:
+        envelope.recipients.append(address)
         return "250 2.1.5 Ok"
 
-    async def _take(self, envelope: Envelope[str]) -> None:
-        self._say(GO_ON)
-        self._server.mails.append(b"".join([piece async for piece in self._wire.mail()]))
-        self._say("250 2.0.0 Ok: taken")
+    async def _receive_mail(self, envelope: Envelope[str]) -> None:
+        self._reply(START_MAIL_INPUT)
+        self._server.mails.append(b"".join([piece async for piece in self._connection.read_mail()]))
+        self._reply("250 2.0.0 Ok: taken")
 
 
 @asynccontextmanager
 async def listening(limits: SmtpLimits = LIMITS) -> AsyncIterator[Server]:
-    made = Server()
-    server = SmtpServer(limits, lambda wire: Taking(made, wire))
+    collector = Server()
+    server = SmtpServer(limits, lambda connection: MailCollector(collector, connection))
     with socket.create_server(("127.0.0.1", 0)) as bound:
-        made.port = bound.getsockname()[1]
+        collector.port = bound.getsockname()[1]
         await server.listen(bound, 100)
         try:
-            yield made
+            yield collector
         finally:
             await server.drain(PATIENCE_S)
 
@@ -95,7 +100,7 @@ async def listening(limits: SmtpLimits = LIMITS) -> AsyncIterator[Server]:
     ],
     ids=map(str, range(10)),
 )
-async def test_a_mail_is_what_stands_before_its_end_however_it_comes(sent: bytes, mail: bytes) -> None:
+async def test_mail_in_any_chunks_is_read_up_to_its_end(sent: bytes, mail: bytes) -> None:
     chance = random.Random(1)
     async with listening() as server:
         for step in (1, 2, 3, 4, 5, 6, 7, len(sent)):
@@ -104,8 +109,8 @@ async def test_a_mail_is_what_stands_before_its_end_however_it_comes(sent: bytes
                 end = at + (step if len(sent) < 50 else chance.randrange(1, 200))
                 pieces.append(sent[at:end])
                 at = end
-            heard = await server.talk(BEGIN, *pieces, b"NOOP\r\nQUIT\r\n")
-            assert heard.endswith(b"250 2.0.0 Ok: taken\r\n250 2.0.0 Ok\r\n221 2.0.0 Bye\r\n")
+            reply = await server.talk(BEGIN, *pieces, b"NOOP\r\nQUIT\r\n")
+            assert reply.endswith(b"250 2.0.0 Ok: taken\r\n250 2.0.0 Ok\r\n221 2.0.0 Bye\r\n")
             assert server.mails.pop() == mail
 
 
@@ -113,22 +118,22 @@ async def test_a_mail_is_what_stands_before_its_end_however_it_comes(sent: bytes
     "end",
     [b"\n.\n", b"\n.\r\n", b"\r.\r", b"\r\n.\n", b"\r\n.\r", b"\r.\r\n", b"\n\n.\r\n", b"\r\n.\0\r\n", b"\r\n. \r\n"],
 )
-async def test_nothing_else_ends_a_mail(end: bytes) -> None:
+async def test_mail_ends_only_at_crlf_dot_crlf(end: bytes) -> None:
     async with listening() as server:
-        heard = await server.talk(BEGIN, b"x" + end + SMUGGLED + b"\r\n.\r\n")
-        assert heard.count(b"taken") == 1
+        reply = await server.talk(BEGIN, b"x" + end + SMUGGLED + b"\r\n.\r\n")
+        assert reply.count(b"taken") == 1
     assert [b"smuggled" in mail for mail in server.mails] == [True]
 
 
 @pytest.mark.parametrize("sent", [b"NOOP\n", b"NO\rOP\r\n", b"NOOP\nQUIT\r\n", b"x" * 13_000])
-async def test_a_command_is_one_line(sent: bytes) -> None:
+async def test_command_with_several_lines_is_refused(sent: bytes) -> None:
     async with listening() as server:
         assert (await server.talk(sent)).split(b"\r\n")[1].startswith(b"500 5.5.2 Lines have")
 
 
 @pytest.mark.parametrize("begun", [b"NO", BEGIN], ids=["command", "mail"])
-async def test_a_byte_now_and_then_wins_no_time(begun: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wires, "MAIL_S", 0.2)
+async def test_slow_bytes_do_not_extend_the_timeout(begun: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wires, "MAIL_BASE_TIMEOUT_S", 0.2)
     async with listening() as server:
         server.command_s = 0.2
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
@@ -138,7 +143,7 @@ async def test_a_byte_now_and_then_wins_no_time(begun: bytes, monkeypatch: pytes
             writer.write(b"x")
             await asyncio.sleep(0.001)
         with suppress(ConnectionError):  # whoever writes on may not read why
-            assert (await ended).endswith(b"421 4.4.2 Too slow\r\n")
+            assert (await ended).endswith(b"421 4.4.2 Timeout\r\n")
         writer.close()
     assert server.mails == []
 
@@ -148,28 +153,28 @@ async def test_a_byte_now_and_then_wins_no_time(begun: bytes, monkeypatch: pytes
     ("limits", "strangers"),
     [
         (LIMITS, 2),
-        (SmtpLimits(size=1000, connections=2, per_peer=9), 2),
-        (SmtpLimits(size=1000, connections=9, per_peer=2, strangers=1), 1),
+        (SmtpLimits(mail_size=1000, connections=2, per_network=9), 2),
+        (SmtpLimits(mail_size=1000, connections=9, per_network=2, unauthenticated=1), 1),
     ],
 )
-async def test_one_network_has_so_many_connections(limits: SmtpLimits, strangers: int, known: bool) -> None:
-    most = 2 if known else strangers
+async def test_connections_of_one_network_are_limited(limits: SmtpLimits, strangers: int, known: bool) -> None:
+    limit = 2 if known else strangers
     async with listening(limits) as server:
         server.known = known
-        made = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(most)]
-        for reader, _ in made:
+        connections = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(limit)]
+        for reader, _ in connections:
             assert (await reader.readline()).startswith(b"220 ")
         assert await server.talk() == b"421 4.7.0 Too many connections, try again later\r\n"
-        made[0][1].close()
+        connections[0][1].close()
         while not (await server.talk()).startswith(b"220 "):
             await asyncio.sleep(0.001)
-        for _, writer in made:
+        for _, writer in connections:
             writer.close()
 
 
-async def test_an_error_of_a_server_ends_the_connection() -> None:
+async def test_server_error_closes_the_connection() -> None:
     """What comes after it might be the rest of a mail."""
     async with listening() as server:
         server.mails = None  # type: ignore[assignment]
-        heard = await server.talk(BEGIN, b"x\r\n.\r\nNOOP\r\n")
-    assert heard.splitlines()[-1] == b"421 4.3.0 Something broke, try again later"
+        reply = await server.talk(BEGIN, b"x\r\n.\r\nNOOP\r\n")
+    assert reply.splitlines()[-1] == b"421 4.3.0 Internal error, try again later"

@@ -44,5 +44,5 @@ def pgbouncer(url: str) -> Iterator[str]:
 
 
 def answers(port: int) -> bool:
-    with socket.socket() as asked:
-        return asked.connect_ex(("127.0.0.1", port)) == 0
+    with socket.socket() as requested:
+        return requested.connect_ex(("127.0.0.1", port)) == 0

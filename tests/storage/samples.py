@@ -7,24 +7,24 @@ import msgspec
 
 from heliograph.domain.accounts.people import Person, set_roles
 from heliograph.domain.audit.actor import COMMAND_LINE, AuditEntry
-from heliograph.domain.delivery.lanes import LANE
-from heliograph.domain.limits import CONTACT_MS, LEASE_MS, VERIFICATION_MS
+from heliograph.domain.delivery.lanes import LANE_BY_CHANNEL
+from heliograph.domain.limits import CONTACT_PAUSE_MAX_MS, LEASE_MS, VERIFICATION_MS
 from heliograph.domain.refusals import Refusal
 from heliograph.domain.sending import pricing
 from heliograph.domain.sending.acceptance import (
     Acceptance,
     AcceptedRecipient,
+    AcceptState,
     Decision,
-    Found,
     IdempotencyKey,
 )
 from heliograph.runtime.clock import Clock
 from heliograph.storage.people import People
 from heliograph.storage.store import Store
-from heliograph.storage.verifications import Check, Finish, Recent, Start
+from heliograph.storage.verifications import Check, Finish, Start, VelocityWindow
 from tests.clocks import TestClock
 
-ENTRY = COMMAND_LINE.did(0, "test", "")  # where the audit log does not matter
+ENTRY = COMMAND_LINE.audit_entry(0, "test", "")  # where the audit log does not matter
 KEY = "key"  # the API key behind everything here
 RIGHT, WRONG = "right", "wrong"
 PHONE = "+14155550100"
@@ -32,7 +32,9 @@ PHONE = "+14155550100"
 
 async def settle(people: People, email: str, name: str, roles: dict[str, str], entry: AuditEntry = ENTRY) -> Person:
     """Somebody who has these roles without being asked; an empty team: runs the instance."""
-    offered = await people.offer(email, name, roles, lambda one: set_roles(one, roles, entry, asks=False))
+    offered = await people.change_by_email(
+        email, name, roles, lambda item: set_roles(item, roles, entry, invites=False)
+    )
     return offered.person
 
 
@@ -43,15 +45,15 @@ def message(
     channel: Any = "email",
     price: int = 0,
     says: Mapping[str, Any] = {},
-    decide: Callable[[Found], Decision] | None = None,
+    decide: Callable[[AcceptState], Decision] | None = None,
     **more: Any,
 ) -> Acceptance:
     """A message whose answer is its id, and what it `says`; it costs `price`."""
     id_ = clock.new_id("eml_")
     to = addresses or ("ada@example.com",)
 
-    def take(found: Found) -> Decision:
-        pricing.hold(found.account, price)
+    def take(state: AcceptState) -> Decision:
+        pricing.hold(state.account, price)
         recipients = [AcceptedRecipient(address, address, "to") for address in to]
         return Decision(response=msgspec.json.encode({"id": id_, **says}), recipients=recipients, price=price)
 
@@ -59,7 +61,7 @@ def message(
         "id": id_,
         "team": team,
         "channel": channel,
-        "lane": LANE[channel],
+        "lane": LANE_BY_CHANNEL[channel],
         "status": "sending",
         "sandbox": False,
         "key_id": KEY,
@@ -77,16 +79,16 @@ async def send_email(
     clock.forward(1000)
     said = {"to": to[0], "to_addresses": to, "from": sender, "subject": subject, "recipient_count": len(to)}
 
-    def decide(_: Found) -> Decision:
+    def decide(_: AcceptState) -> Decision:
         answer = msgspec.json.encode({"id": item.id, **said})
-        return Decision(response=answer, recipients=[AcceptedRecipient(one, one, "to") for one in to])
+        return Decision(response=answer, recipients=[AcceptedRecipient(element, element, "to") for element in to])
 
     item = message(clock, *to, decide=decide, **more)
     await store.messages.accept(item)
     return item.id
 
 
-def start(clock: Clock, *, check: Callable[[Recent], None] = lambda recent: None, **more: Any) -> Start:
+def start(clock: Clock, *, check: Callable[[VelocityWindow], None] = lambda recent: None, **more: Any) -> Start:
     """A verification whose right code has the digest of RIGHT."""
     now = clock.now()
     fields: dict[str, Any] = {
@@ -95,7 +97,7 @@ def start(clock: Clock, *, check: Callable[[Recent], None] = lambda recent: None
         "key_id": KEY,
         "phone": PHONE,
         "prefix": PHONE[:-4],
-        "magic": False,
+        "is_magic": False,
         "sandbox": False,
         "salt": "salt",
         "digest": digest(RIGHT)("salt"),
@@ -108,24 +110,24 @@ def start(clock: Clock, *, check: Callable[[Recent], None] = lambda recent: None
     return Start(**fields | more)
 
 
-def finish(begun: Start, clock: Clock, status: str = "pending", response: bytes = b'{"ok":true}') -> Finish:
+def finish(started: Start, clock: Clock, status: str = "pending", response: bytes = b'{"ok":true}') -> Finish:
     error = "refused" if status == "failed" else None
     return Finish(
-        id=begun.id,
-        team=begun.team,
-        key_id=begun.key_id,
+        id=started.id,
+        team=started.team,
+        key_id=started.key_id,
         status=status,
         error_message=error,
         response=response,
         at=clock.now(),
-        owner=begun.owner,
-        retry_key=begun.retry_key,
-        counted_at=begun.created_at,
+        owner=started.owner,
+        idempotency_key=started.idempotency_key,
+        counted_at=started.created_at,
     )
 
 
-def check(begun: Start, code: str, at: int) -> Check:
-    return Check(id=begun.id, team=begun.team, at=at, digest=digest(code))
+def check(started: Start, code: str, at: int) -> Check:
+    return Check(id=started.id, team=started.team, at=at, digest=digest(code))
 
 
 def digest(code: str) -> Callable[[str], str]:
@@ -142,8 +144,8 @@ def refusals(results: Sequence[Any]) -> list[str]:
 
 async def let_leases_end(store: Store, clock: TestClock, ms: int = LEASE_MS) -> int:
     """Let the time pass while `store` stays in contact with its database; return how many messages it quarantined."""
-    quarantined = await store.outbox.reclaim()
-    for _ in range(ms // CONTACT_MS):
-        clock.forward(CONTACT_MS)
-        quarantined += await store.outbox.reclaim()
+    quarantined = await store.outbox.reclaim_abandoned()
+    for _ in range(ms // CONTACT_PAUSE_MAX_MS):
+        clock.forward(CONTACT_PAUSE_MAX_MS)
+        quarantined += await store.outbox.reclaim_abandoned()
     return quarantined

@@ -11,11 +11,11 @@ import pytest
 from heliograph.domain.limits import DAY_MS
 from heliograph.domain.refusals import RecipientSuppressed
 from heliograph.domain.sending import pricing
-from heliograph.domain.sending.acceptance import Acceptance, AcceptedRecipient, Decision, Found, SharedText
+from heliograph.domain.sending.acceptance import Acceptance, AcceptedRecipient, AcceptState, Decision, SharedText
 from heliograph.domain.sending.pricing import Account
-from heliograph.domain.sending.send_options import Added
+from heliograph.domain.sending.send_options import ExtraFields
 from heliograph.storage.accept import write_accepted
-from heliograph.storage.engine.database import Rows, Story, T, Tx
+from heliograph.storage.engine.database import Rows, T, Tx, TxFunction
 from heliograph.storage.setup import NewSuppression
 from heliograph.storage.store import Store, StoreUnavailable
 from tests.clocks import TestClock
@@ -39,9 +39,9 @@ class Counted:
         self.statements: list[int] = []
         write = store.database.write
 
-        async def counting(story: Story[T]) -> T:
+        async def counting(function: TxFunction[T]) -> T:
             self.statements.append(0)
-            return await write(lambda tx: story(self._wrap(tx)))
+            return await write(lambda tx: function(self._wrap(tx)))
 
         monkeypatch.setattr(store.database, "write", counting)
 
@@ -49,25 +49,25 @@ class Counted:
         counted = self
 
         class CountingTx:
-            hints = tx.hints
-            afterwards = tx.afterwards
+            wakeups = tx.wakeups
+            after_commit = tx.after_commit
 
             async def run(self, query: str, **params: Any) -> list[Any]:
                 counted.statements[-1] += 1
                 return await tx.run(query, **params)
 
-            async def ask(self, **queries: dict[str, Any]) -> list[list[Any]]:
+            async def run_many(self, **queries: dict[str, Any]) -> list[list[Any]]:
                 counted.statements[-1] += 1
-                return await tx.ask(**queries)
+                return await tx.run_many(**queries)
 
-            async def write(self, tables: Mapping[str, Rows]) -> None:
+            async def write_many(self, tables: Mapping[str, Rows]) -> None:
                 counted.statements[-1] += 1
-                await tx.write(tables)
+                await tx.write_many(tables)
 
         return CountingTx()
 
 
-async def test_many_messages_are_one_transaction_of_as_many_statements_as_one(
+async def test_accept_many_messages_uses_one_transaction_and_as_many_statements_as_one(
     store: Store, clock: TestClock, sql: Sql, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counted = Counted(store, monkeypatch)
@@ -79,14 +79,14 @@ async def test_many_messages_are_one_transaction_of_as_many_statements_as_one(
     assert await sql("SELECT count(*) FROM recipient") == await sql("SELECT count(*) FROM outbox") == [(201,)]
 
 
-async def test_what_is_written_is_what_was_decided(store: Store, clock: TestClock) -> None:
+async def test_accepted_message_is_stored_as_decided(store: Store, clock: TestClock) -> None:
     item = message(clock, "a@example.com", "b@example.com", price=7)
     answer = await store.messages.accept(item)
     assert (answer.id, answer.body, answer.replayed) == (item.id, f'{{"id":"{item.id}"}}'.encode(), False)
     stored = await store.messages.get(1, item.id)
     assert stored
     assert (stored.status, stored.record.encode()) == ("sending", answer.body)
-    assert [(one.given, one.kind, one.status) for one in stored.recipients] == [
+    assert [(element.given, element.kind, element.status) for element in stored.recipients] == [
         ("a@example.com", "to", "sending"),
         ("b@example.com", "to", "sending"),
     ]
@@ -94,22 +94,22 @@ async def test_what_is_written_is_what_was_decided(store: Store, clock: TestCloc
     assert [(c.address, c.content) for c in claims] == [(a, item.content) for a in ("a@example.com", "b@example.com")]
 
 
-async def test_a_refusal_leaves_its_neighbours_and_their_money_alone(store: Store, clock: TestClock) -> None:
-    def refuse(found: Found) -> Decision:
-        pricing.hold(found.account, 500)  # taken before the last rule says no
+async def test_refused_message_leaves_other_messages_and_credit_unchanged(store: Store, clock: TestClock) -> None:
+    def refuse(state: AcceptState) -> Decision:
+        pricing.hold(state.account, 500)  # taken before the last rule says no
         raise RecipientSuppressed
 
     items = [message(clock, price=1), message(clock, decide=refuse), message(clock, price=1)]
     results = await accept_all(store, items)
     assert refusals(results) == ["recipient_suppressed"]
     assert [await store.messages.get(1, item.id) is not None for item in items] == [True, False, True]
-    account = await store.ledger.account(1)
+    account = await store.ledger.get_account(1)
     assert (account.available, account.held) == (CREDIT - 2, 2)
 
 
 @pytest.mark.parametrize("trouble", ["a bug in its rule", "a team that is not there", "text no database takes"])
-async def test_poison_fails_alone(store: Store, clock: TestClock, trouble: str) -> None:
-    def bug(found: Found) -> Decision:
+async def test_message_that_breaks_the_transaction_fails_alone(store: Store, clock: TestClock, trouble: str) -> None:
+    def bug(state: AcceptState) -> Decision:
         raise ZeroDivisionError
 
     poison = {
@@ -120,11 +120,11 @@ async def test_poison_fails_alone(store: Store, clock: TestClock, trouble: str) 
     results = await accept_all(store, [message(clock, price=1), poison, message(clock, price=1)])
     assert [isinstance(r, Exception) for r in results] == [False, True, False]
     assert not isinstance(results[1], StoreUnavailable)
-    assert (await store.ledger.account(1)).held == 2
+    assert (await store.ledger.get_account(1)).held == 2
 
 
 @pytest.mark.parametrize("teams", [(1,), (1, 2)])
-async def test_sixty_four_race_for_credit_for_ten(
+async def test_64_concurrent_messages_with_credit_for_ten_accept_ten(
     store: Store, other: Store, clock: TestClock, sql: Sql, teams: tuple[int, ...]
 ) -> None:
     price = CREDIT // 10
@@ -137,51 +137,51 @@ async def test_sixty_four_race_for_credit_for_ten(
     results = await asyncio.gather(*(process.messages.accept(item) for process, item in racers), return_exceptions=True)
     assert Counter(refusals(results)) == {"insufficient_credit": 54 * len(teams)}
     for team in teams:
-        account = await store.ledger.account(team)
+        account = await store.ledger.get_account(team)
         assert (account.available, account.held) == (0, CREDIT)
     assert await sql("SELECT team, count(*), sum(price) FROM message GROUP BY team ORDER BY team") == [
         (team, 10, CREDIT) for team in teams
     ]
 
 
-async def test_racers_for_the_quota(store: Store, other: Store, clock: TestClock) -> None:
+async def test_concurrent_messages_never_exceed_the_quota(store: Store, other: Store, clock: TestClock) -> None:
     """A send that begins within the quota is free, and all of them are counted."""
 
-    def decide(found: Found) -> Decision:
-        free = pricing.take_quota(found.account, 1, 10, pricing.month_of(clock.now()))
+    def decide(state: AcceptState) -> Decision:
+        free = pricing.use_quota(state.account, 1, 10, pricing.month_of(clock.now()))
         price = 0 if free else 5
-        pricing.hold(found.account, price)
+        pricing.hold(state.account, price)
         return Decision(response=b"{}", recipients=[ADA], price=price)
 
     items = [message(clock, decide=decide) for _ in range(64)]
     await asyncio.gather(*((store, other)[i % 2].messages.accept(item) for i, item in enumerate(items)))
-    account = await store.ledger.account(1)
+    account = await store.ledger.get_account(1)
     assert (account.used, account.held) == (64, 54 * 5)
 
 
-async def test_each_decision_sees_the_suppressed_of_its_own_team(store: Store, clock: TestClock) -> None:
+async def test_decision_sees_only_suppressions_of_its_own_team(store: Store, clock: TestClock) -> None:
     await store.suppressions.add(NewSuppression(1, "gone@example.com", "Gone@example.com", "manual"), ENTRY)
     await store.suppressions.add(NewSuppression(2, "else@example.com", "else@example.com", "manual"), ENTRY)
     seen: dict[str, set[str]] = {}
 
     def note(name: str) -> Any:
-        def decide(found: Found) -> Decision:
-            seen[name] = set(found.suppressed)
+        def decide(state: AcceptState) -> Decision:
+            seen[name] = set(state.suppressed)
             return Decision(response=b"{}", recipients=[ADA])
 
         return decide
 
     watch = ["gone@example.com", "else@example.com", "here@example.com"]
-    items = [message(clock, team=team, decide=note(f"team {team}"), watch=watch) for team in (1, 2)]
+    items = [message(clock, team=team, decide=note(f"team {team}"), suppression_addresses=watch) for team in (1, 2)]
     await accept_all(store, items)
     assert seen == {"team 1": {"gone@example.com"}, "team 2": {"else@example.com"}}
 
 
-async def test_marketing_is_counted_over_processes_for_a_day(store: Store, other: Store, clock: TestClock) -> None:
+async def test_marketing_limit_counts_all_processes_for_a_day(store: Store, other: Store, clock: TestClock) -> None:
     seen: list[int] = []
 
-    def decide(found: Found) -> Decision:
-        seen.append(len(found.marketing))
+    def decide(state: AcceptState) -> Decision:
+        seen.append(len(state.marketing_times))
         return Decision(response=b"{}", recipients=[AcceptedRecipient("+14155550100", "+14155550100", "to")])
 
     def offer() -> Acceptance:
@@ -194,27 +194,27 @@ async def test_marketing_is_counted_over_processes_for_a_day(store: Store, other
     assert seen == [0, 1, 2, 0]
 
 
-async def test_a_rehearsal_decides_and_writes_nothing(store: Store, clock: TestClock, sql: Sql) -> None:
-    accepted = await store.messages.rehearse(message(clock, price=7))
+async def test_dry_run_decides_and_writes_nothing(store: Store, clock: TestClock, sql: Sql) -> None:
+    accepted = await store.messages.dry_run(message(clock, price=7))
     assert accepted.price == 7
     assert await sql("SELECT count(*) FROM message") == [(0,)]
-    assert (await store.ledger.account(1)).available == CREDIT
+    assert (await store.ledger.get_account(1)).available == CREDIT
 
 
-async def test_a_group_is_written_in_one_order_whatever_comes_first(clock: TestClock) -> None:
+async def test_group_in_any_order_is_written_in_one_order(clock: TestClock) -> None:
     """PostgreSQL plans, and every process keeps, each order of the tables as a statement of its own."""
     orders: list[list[str]] = []
 
     class Written:
         def __init__(self) -> None:
-            self.hints: dict[str, int] = {}
+            self.wakeups: dict[str, int] = {}
 
-        async def write(self, tables: Mapping[str, Rows]) -> None:
+        async def write_many(self, tables: Mapping[str, Rows]) -> None:
             orders.append([query for query, rows in tables.items() if rows])
 
     shared = SharedText(b"digest", b'"html":"large"')
     some: list[dict[str, Any]] = [
-        {"added": Added(tags={"kind": "receipt"})},
+        {"extra_fields": ExtraFields(tags={"kind": "receipt"})},
         {"blobs": ["hash"]},
         {"shared": shared, "marketing_to": "+447700900123"},
         {"callback": "https://example.com/hook"},

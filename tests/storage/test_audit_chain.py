@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from heliograph.bootstrap import examine, migrate, open_store
-from heliograph.cli.checks.store import audit_log
+from heliograph.bootstrap import migrate, open_store, read_diagnostics_of
+from heliograph.cli.checks.store import check_audit_log
 from heliograph.domain.audit.actor import COMMAND_LINE
 from heliograph.settings import Settings
 from heliograph.storage import audit
@@ -22,7 +22,9 @@ ENTRIES = 8
 
 
 async def add(store: Store, *subjects: str) -> None:
-    entries = [COMMAND_LINE.did(store.clock.now(), "test.act", one, "a detail", team="team_a") for one in subjects]
+    entries = [
+        COMMAND_LINE.audit_entry(store.clock.now(), "test.act", item, "a detail", team="team_a") for item in subjects
+    ]
     await store.database.write(lambda tx: audit.write(tx, *entries))
 
 
@@ -34,12 +36,14 @@ async def keys(store: Store, sql: Sql) -> list[int]:
     return [row[0] for row in await sql("SELECT key FROM audit ORDER BY place")]
 
 
-async def test_what_the_service_writes_is_whole(store: Store, keys: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_chain_written_by_the_service_verifies(
+    store: Store, keys: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     for portion in (1, 3, 5_000):
-        monkeypatch.setattr(audit, "WALK_PORTION", portion)
+        monkeypatch.setattr(audit, "VERIFY_BATCH", portion)
         chain = await store.audit.verify()
-        assert (chain.entries, chain.broken, chain.waiting) == (ENTRIES, None, False)
-    finding = audit_log(chain)
+        assert (chain.entries, chain.broken, chain.has_unlinked) == (ENTRIES, None, False)
+    finding = check_audit_log(chain)
     assert (finding.level, chain.link[:16] in finding.message) == ("ok", True)
 
 
@@ -102,102 +106,109 @@ TAMPERED = {
 
 
 @pytest.mark.parametrize("what", TAMPERED)
-async def test_what_is_done_by_hand_is_found(settings: Settings, keys: list[int], sql: Sql, what: str) -> None:
+async def test_chain_changed_by_hand_fails_verification(
+    settings: Settings, keys: list[int], sql: Sql, what: str
+) -> None:
     statements, said = TAMPERED[what]
     named = {f"k{place}": key for place, key in enumerate(keys)}
     for statement in statements:
         await sql(statement.format(**named))
-    found = audit_log((await examine(settings)).audit)
-    assert found.level == "FAIL"
-    assert re.search(said.format(**named), found.message)
+    result = check_audit_log((await read_diagnostics_of(settings)).audit)
+    assert result.level == "FAIL"
+    assert re.search(said.format(**named), result.message)
 
 
-async def test_an_entry_rewritten_by_erasing_is_explained(store: Store, keys: list[int], sql: Sql) -> None:
-    await store.database.write(lambda tx: audit.rewrite(tx, [(keys[1], "one", "erased"), (keys[4], "", "erased")], 5))
+async def test_entry_rewritten_by_an_erasure_is_explained(store: Store, keys: list[int], sql: Sql) -> None:
+    await store.database.write(
+        lambda tx: audit.rewrite_entries(tx, [(keys[1], "one", "erased"), (keys[4], "", "erased")], 5)
+    )
     await add(store, "after")
-    await store.database.write(lambda tx: audit.rewrite(tx, [(keys[1], "gone", "erased")], 6))
+    await store.database.write(lambda tx: audit.rewrite_entries(tx, [(keys[1], "gone", "erased")], 6))
     assert (await store.audit.verify()).broken is None
     entries = await sql("SELECT subject, team FROM audit WHERE action = 'audit.erase' ORDER BY key")
     assert entries == [(str(key), "team_a") for key in (keys[1], keys[4], keys[1])]
     await sql(f"UPDATE audit SET detail = 'more' WHERE key = {keys[1]}")
     broken = (await store.audit.verify()).broken
-    assert broken and (broken.key, "no erasure explains it" in broken.why) == (keys[1], True)
+    assert broken and (broken.key, "no erasure explains it" in broken.reason) == (keys[1], True)
 
 
-async def test_the_hash_of_what_was_erased_cannot_be_guessed(store: Store, keys: list[int], sql: Sql) -> None:
+async def test_hash_of_erased_content_cannot_be_guessed(store: Store, keys: list[int], sql: Sql) -> None:
     ((salt,),) = await sql(f"SELECT salt FROM audit WHERE key = {keys[1]}")
-    await store.database.write(lambda tx: audit.rewrite(tx, [(keys[1], "one", "erased")], 5))
+    await store.database.write(lambda tx: audit.rewrite_entries(tx, [(keys[1], "one", "erased")], 5))
     ((after, original),) = await sql(f"SELECT salt, original FROM audit WHERE key = {keys[1]}")
     assert len(salt) == 32 and after != salt and original
     assert len({row[0] for row in await sql("SELECT salt FROM audit")}) == ENTRIES + 1
 
 
-async def test_many_write_at_once(store: Store, other: Store, sql: Sql) -> None:
-    await asyncio.gather(*(add(one, f"{n} a", f"{n} b") for n in range(20) for one in (store, other)))
+async def test_concurrent_writes_keep_the_chain_valid(store: Store, other: Store, sql: Sql) -> None:
+    await asyncio.gather(*(add(item, f"{n} a", f"{n} b") for n in range(20) for item in (store, other)))
     assert await sql("SELECT place FROM audit ORDER BY place") == [(place,) for place in range(1, 81)]
     chain = await store.audit.verify()
     assert (chain.entries, chain.broken) == (80, None)
 
 
-async def test_a_change_that_fails_leaves_the_chain_as_it_was(store: Store, keys: list[int]) -> None:
-    async def story(tx: Tx) -> None:
-        await audit.write(tx, COMMAND_LINE.did(0, "test.act", "never"))
+async def test_failed_change_leaves_the_chain_unchanged(store: Store, keys: list[int]) -> None:
+    async def function(tx: Tx) -> None:
+        await audit.write(tx, COMMAND_LINE.audit_entry(0, "test.act", "never"))
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        await store.database.write(story)
+        await store.database.write(function)
     await add(store, "next")
     chain = await store.audit.verify()
     assert (chain.entries, chain.broken) == (ENTRIES + 1, None)
 
 
-async def test_an_entry_without_a_place_may_be_of_the_version_before(
+async def test_entry_without_a_position_is_accepted_from_the_previous_version(
     settings: Settings, keys: list[int], sql: Sql
 ) -> None:
     """In a rolling upgrade, until a duty brings it in."""
     await sql(COPY.format(new=999, place="NULL", k2=keys[2]))
-    found = audit_log((await examine(settings)).audit)
-    assert (found.level, "changed" in found.message) == ("warn", False)
-    assert re.search("entry 999 is not in the chain yet: a process of the version before .* by hand", found.message)
+    result = check_audit_log((await read_diagnostics_of(settings)).audit)
+    assert (result.level, "changed" in result.message) == ("warn", False)
+    assert re.search(
+        "entry 999 is not in the chain yet: it was written by a process of the previous version, or manually",
+        result.message,
+    )
 
 
 OLD = "INSERT INTO audit (at, person, action, subject, detail, address) VALUES (1, 'p', 'test.old', 's', 'd', '')"
 
 
-async def test_entries_of_before_are_brought_in(
+async def test_entries_of_the_previous_version_are_added_to_the_chain(
     empty_database_url: str, tmp_path: Path, clock: TestClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By a duty, also beside processes of the version before."""
     before = Settings(database=empty_database_url, data=tmp_path / "data")
-    monkeypatch.setattr(audit, "PORTION", 3)
+    monkeypatch.setattr(audit, "LINK_BATCH", 3)
     await migrate(before)
     async with asking(before) as ask:
         for _ in range(5):
             await ask(OLD)
         await ask("UPDATE audit_head SET before = 5")  # as the migration left it that began the chain
         async with open_store(before, clock, "seat/0") as store:
-            assert (await store.audit.verify()).waiting
+            assert (await store.audit.verify()).has_unlinked
             await add(store, "new")
             chain = await store.audit.verify()
-            assert (chain.entries, chain.broken, chain.waiting) == (1, None, True)
+            assert (chain.entries, chain.broken, chain.has_unlinked) == (1, None, True)
             assert [await store.audit.link_older(7) for _ in range(3)] == [3, 2, 0]
             chain = await store.audit.verify()
-            assert (chain.entries, chain.broken, chain.waiting) == (6, None, False)
+            assert (chain.entries, chain.broken, chain.has_unlinked) == (6, None, False)
             await ask(OLD)
             broken = (await store.audit.verify()).broken
-            assert broken and "is not in the chain" in broken.why
+            assert broken and "is not in the chain" in broken.reason
             assert await store.audit.link_older(7) == 1
             chain = await store.audit.verify()
-            assert (chain.entries, chain.broken, chain.waiting) == (8, None, False)
+            assert (chain.entries, chain.broken, chain.has_unlinked) == (8, None, False)
             entries = await ask("SELECT subject, detail FROM audit WHERE action = 'audit.adopt'")
             assert entries == [("entries: 1", "7 to 7")]
 
 
-async def test_nothing_is_slipped_in_as_an_entry_of_before(store: Store, keys: list[int], sql: Sql) -> None:
+async def test_forged_entry_of_the_previous_version_is_detected(store: Store, keys: list[int], sql: Sql) -> None:
     """Once they are all in, a key that is older than the chain says nothing."""
     assert await store.audit.link_older(7) == 0
     await sql(OLD.replace("(at", "(key, at").replace("(1", "(-5, 1"))
     broken = (await store.audit.verify()).broken
-    assert broken and broken.why == "entry -5 is not in the chain"
+    assert broken and broken.reason == "entry -5 is not in the chain"
     assert await store.audit.link_older(7) == 1
     assert await sql("SELECT detail FROM audit WHERE action = 'audit.adopt'") == [("-5 to -5",)]

@@ -12,7 +12,7 @@ import pytest
 from heliograph.storage.engine import sqlite
 from heliograph.storage.engine.database import StoreUnavailable, Tx
 from heliograph.storage.engine.migrate import migrate_sqlite
-from heliograph.storage.engine.sqlite import SqliteDatabase, open_sqlite, wait
+from heliograph.storage.engine.sqlite import SqliteDatabase, open_sqlite, wait_for_lock
 
 pytestmark = pytest.mark.anyio
 
@@ -60,13 +60,13 @@ def tries(monkeypatch: pytest.MonkeyPatch) -> dict[int, Callable[[], None]]:
 
     def watched(tries: int) -> bool:
         happens.get(tries, lambda: None)()
-        return wait(tries)
+        return wait_for_lock(tries)
 
-    monkeypatch.setattr(sqlite, "wait", watched)
+    monkeypatch.setattr(sqlite, "wait_for_lock", watched)
     return happens
 
 
-async def test_another_program_is_waited_for(
+async def test_database_locked_by_another_program_is_waited_for(
     path: Path, database: SqliteDatabase, tries: dict[int, Callable[[], None]]
 ) -> None:
     other = open_sqlite(path)
@@ -77,7 +77,7 @@ async def test_another_program_is_waited_for(
 
 
 @pytest.mark.parametrize("signal_", [signal.SIGKILL, signal.SIGTERM])
-async def test_what_a_killed_program_held_is_free(
+async def test_lock_of_a_killed_program_is_released(
     path: Path, database: SqliteDatabase, tries: dict[int, Callable[[], None]], signal_: signal.Signals
 ) -> None:
     with holder(path) as process:
@@ -85,7 +85,7 @@ async def test_what_a_killed_program_held_is_free(
         assert await database.write(bump) == 1
 
 
-async def test_a_program_that_is_stopped_inside_a_write_is_not_waited_for_without_end(
+async def test_lock_of_a_stopped_program_is_waited_for_only_up_to_a_limit(
     path: Path, database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with holder(path) as process:

@@ -12,7 +12,7 @@ import pytest
 
 from heliograph.bootstrap import open_store
 from heliograph.domain.delivery.lanes import PRIORITIES
-from heliograph.domain.limits import DEATHS_MAX
+from heliograph.domain.limits import CRASHES_MAX
 from heliograph.domain.setup.records import Priority
 from heliograph.settings import Settings
 from heliograph.storage.engine import postgres as engine
@@ -68,7 +68,7 @@ CLAIMING = [
         "claim_suspect",
         _outbox(due_at=0, claims=2, held_at="NULL"),
         TAKEN,
-        OWNER | MOVED | {"deaths": DEATHS_MAX, "again": 1},
+        OWNER | MOVED | {"deaths": CRASHES_MAX, "again": 1},
         most=1,
     ),
     Claiming(
@@ -111,7 +111,7 @@ def open_planned(
 
     @asynccontextmanager
     async def opened(mode: str) -> AsyncIterator[tuple[Store, Sql]]:
-        monkeypatch.setitem(engine.SESSION, "plan_cache_mode", mode)
+        monkeypatch.setitem(engine.SESSION_SETTINGS, "plan_cache_mode", mode)
         async with open_store(settings, clock, "seat/0") as store, asking(settings) as sql:
             yield store, sql
 
@@ -160,7 +160,7 @@ async def test_claim_beyond_its_limit_releases_the_surplus(
 async def test_claim_suspect_beyond_its_limit_releases_the_surplus(store: Store, sql: Sql, clock: TestClock) -> None:
     await asyncio.gather(*(store.messages.accept(message(clock)) for _ in range(10)))
     await sql("UPDATE outbox SET claims = 2")
-    (claim,) = await store.outbox.claim_suspect()
+    (claim,) = await store.outbox.claim_poison_candidate()
     assert await sql("SELECT key FROM outbox WHERE owner IS NOT NULL") == [(claim.key,)]
     assert await sql("SELECT key FROM outbox WHERE alone > 0") == [(claim.key,)]
 
@@ -172,7 +172,7 @@ async def test_claim_codes_beyond_its_limit_releases_the_surplus(store: Store, s
     claimed = await store.verifications.claim_codes("seat/0", 8)
     assert len(claimed) == 8
     assert {id_ for (id_,) in await sql("SELECT id FROM verification WHERE owner IS NOT NULL")} == {
-        one.id for one in claimed
+        item.id for item in claimed
     }
 
 
@@ -181,15 +181,15 @@ NESTED = re.compile(r"(\w+)?\s*\((?=\s*SELECT\b)", re.I)
 
 def _nested(sql: str) -> Sequence[tuple[str, str]]:
     """Return the subqueries of a statement, each with the word before its bracket."""
-    found = list[tuple[str, str]]()
+    result = list[tuple[str, str]]()
     for start in NESTED.finditer(sql):
         depth = 1
         for end in range(start.end(), len(sql)):
             depth += {"(": 1, ")": -1}.get(sql[end], 0)
             if not depth:
-                found.append((start[1] or "", sql[start.end() : end]))
+                result.append((start[1] or "", sql[start.end() : end]))
                 break
-    return found
+    return result
 
 
 def test_every_query_that_locks_in_a_subquery_materialises_it() -> None:

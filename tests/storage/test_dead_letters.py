@@ -7,12 +7,12 @@ from msgspec.structs import replace
 
 from heliograph.domain.audit.actor import COMMAND_LINE, AuditEntry
 from heliograph.domain.ids import timestamp
-from heliograph.domain.limits import ALONE_AGAIN_MS, CLAIMS_MAX, DAY_MS, DEATHS_MAX
-from heliograph.domain.sending.send_options import Added, Timing
+from heliograph.domain.limits import CLAIMS_MAX, CRASHES_MAX, DAY_MS, ISOLATED_RETRY_MS
+from heliograph.domain.sending.send_options import ExtraFields, Timing
 from heliograph.domain.setup.records import TeamRecord
 from heliograph.domain.setup.snapshot import to_row
 from heliograph.storage import dead_letters, outbox
-from heliograph.storage.dead_letters import DeadLetter, Retried
+from heliograph.storage.dead_letters import DeadLetter, RetryResult
 from heliograph.storage.engine.database import Tx
 from heliograph.storage.outbox import Claim, LaneDepth
 from heliograph.storage.store import Store
@@ -27,20 +27,20 @@ pytestmark = pytest.mark.anyio
 
 async def _die(store: Store, clock: TestClock) -> None:
     """Workers die with what they claimed, at last with one message after the other alone."""
-    for _ in range(CLAIMS_MAX + DEATHS_MAX):
+    for _ in range(CLAIMS_MAX + CRASHES_MAX):
         await store.outbox.claim("email", 10)
-        while await store.outbox.claim_suspect():
+        while await store.outbox.claim_poison_candidate():
             continue
-        await store.outbox.take_back()
-        clock.forward(DEATHS_MAX * ALONE_AGAIN_MS)
-    await store.outbox.reclaim()
+        await store.outbox.release_own()
+        clock.forward(CRASHES_MAX * ISOLATED_RETRY_MS)
+    await store.outbox.reclaim_abandoned()
 
 
 async def kill(store: Store, clock: TestClock, count: int = 1) -> list[DeadLetter]:
     """What was accepted, as dead letters: so many at least."""
-    while len(found := await store.dead_letters.page()) < count:
+    while len(result := await store.dead_letters.list_page()) < count:
         await _die(store, clock)
-    return found
+    return result
 
 
 async def _dead(store: Store, clock: TestClock, *to: str, price: int = 0) -> list[DeadLetter]:
@@ -49,34 +49,34 @@ async def _dead(store: Store, clock: TestClock, *to: str, price: int = 0) -> lis
 
 
 def _audit(clock: TestClock) -> AuditEntry:
-    return COMMAND_LINE.did(at=clock.now(), action="deadletter", subject="x")
+    return COMMAND_LINE.audit_entry(at=clock.now(), action="deadletter", subject="x")
 
 
-async def test_queues_by_lane_and_team(store: Store, clock: TestClock) -> None:
+async def test_dead_letter_queues_are_counted_by_lane_and_team(store: Store, clock: TestClock) -> None:
     for team, channel, count in ((1, "email", 3), (2, "email", 1), (2, "sms", 2)):
         for _ in range(count):
             await store.messages.accept(message(clock, team=team, channel=channel))
     await store.outbox.claim("phone", 1)
     now = clock.now()
-    found = {(q.lane, q.team): q for q in await store.dead_letters.queues(now)}
-    assert {place: (q.due, q.later, q.working) for place, q in found.items()} == {
+    result = {(q.lane, q.team): q for q in await store.dead_letters.queues(now)}
+    assert {place: (q.due, q.retrying, q.in_progress) for place, q in result.items()} == {
         ("email", 1): (3, 0, 0),
         ("email", 2): (1, 0, 0),
         ("phone", 2): (1, 0, 1),
     }
-    assert all(q.oldest is not None and q.oldest <= now for q in found.values())
+    assert all(q.oldest_due is not None and q.oldest_due <= now for q in result.values())
     early = await store.dead_letters.queues(now - 60_000)
-    assert {(q.due, q.later) for q in early} == {(0, 3), (0, 1)}
+    assert {(q.due, q.retrying) for q in early} == {(0, 3), (0, 1)}
 
 
-async def _retry(store: Store, clock: TestClock, *letters: DeadLetter) -> Retried:
-    return await store.dead_letters.retry([one.key for one in letters], _audit(clock))
+async def _retry(store: Store, clock: TestClock, *letters: DeadLetter) -> RetryResult:
+    return await store.dead_letters.retry([item.key for item in letters], _audit(clock))
 
 
-async def _record(store: Store, clock: TestClock, wanted: str | None) -> None:
+async def _record(store: Store, clock: TestClock, target_status: str | None) -> None:
     for claim in await store.outbox.claim("email", 10):
         assert isinstance(claim, Claim)
-        change = outcome(claim, clock.now(), wanted)
+        change = outcome(claim, clock.now(), target_status)
         assert [await store.outbox.record(change) for _ in (1, 2)] == [True, False]
 
 
@@ -87,13 +87,13 @@ async def _record(store: Store, clock: TestClock, wanted: str | None) -> None:
         ("failed", "released", ["hold", "release", "hold", "release"]),
     ],
 )
-async def test_a_retry_is_charged_once(
+async def test_dead_letter_retry_is_charged_once(
     store: Store, clock: TestClock, sql: Sql, wanted: str, charge: str, kinds: list[str]
 ) -> None:
     (dead,) = await _dead(store, clock, price=500)
     assert (dead.channel, dead.address, dead.has_body) == ("email", "ada@example.com", 1)
-    assert [(await _retry(store, clock, dead)).done for _ in (1, 2)] == [1, 0]
-    assert await store.dead_letters.page() == []
+    assert [(await _retry(store, clock, dead)).requeued for _ in (1, 2)] == [1, 0]
+    assert await store.dead_letters.list_page() == []
     assert await sql("SELECT status, ended_at, charge FROM message") == [("sending", None, "held")]
     check_books(await sql(LEDGER), await sql(ACCOUNTS))
     await _record(store, clock, wanted)
@@ -105,38 +105,41 @@ async def test_a_retry_is_charged_once(
     assert await sql("SELECT action, subject FROM audit") == [("deadletter", dead.id)]
 
 
-async def test_a_retry_keeps_its_expiry_and_priority(store: Store, clock: TestClock, sql: Sql) -> None:
+async def test_dead_letter_retry_keeps_expiry_and_priority(store: Store, clock: TestClock, sql: Sql) -> None:
     """And is due like what was scheduled: suppression and suspension are looked at again."""
     at = clock.now() + 30 * DAY_MS
-    added = Added(expires_at=timestamp(at), priority="bulk")
-    await store.messages.accept(message(clock, added=added, timing=Timing(expires_at=at)))
+    added = ExtraFields(expires_at=timestamp(at), priority="bulk")
+    await store.messages.accept(message(clock, extra_fields=added, timing=Timing(expires_at=at)))
     (dead,) = await kill(store, clock)
-    assert (await _retry(store, clock, dead)).done == 1
+    assert (await _retry(store, clock, dead)).requeued == 1
     assert await sql("SELECT lane, expires_at FROM outbox") == [("email.bulk", at)]
     (claim,) = await store.outbox.claim("email", 1)
     assert claim.scheduled
 
 
-async def test_it_dies_again_and_again(store: Store, clock: TestClock, sql: Sql) -> None:
+async def test_dead_letter_can_fail_again_after_each_retry(store: Store, clock: TestClock, sql: Sql) -> None:
     (dead,) = await _dead(store, clock, price=500)
     for _ in range(2):
-        assert (await _retry(store, clock, dead)).done == 1
-        while not await store.dead_letters.page():
+        assert (await _retry(store, clock, dead)).requeued == 1
+        while not await store.dead_letters.list_page():
             await _die(store, clock)
     check_books(await sql(LEDGER), await sql(ACCOUNTS))
     assert await sql("SELECT charge, turn FROM message") == [("released", 2)]
 
 
-async def test_no_retry_without_credit(store: Store, clock: TestClock, sql: Sql) -> None:
+async def test_dead_letter_retry_without_credit_is_refused(store: Store, clock: TestClock, sql: Sql) -> None:
     (dead,) = await _dead(store, clock, price=500)
     await store.messages.accept(message(clock, "bob@example.com", price=CREDIT - 499))
     done = await _retry(store, clock, dead)
-    assert (done.done, [refusal.details for refusal in done.unpaid]) == (0, [{"price": "0.0005", "credit": "0.000499"}])
-    assert await store.dead_letters.page() == [dead]
+    assert (done.requeued, [refusal.details for refusal in done.unpaid]) == (
+        0,
+        [{"price": "0.0005", "credit": "0.000499"}],
+    )
+    assert await store.dead_letters.list_page() == [dead]
     assert await sql("SELECT count(*) FROM audit") == [(0,)]
     check_books(await sql(LEDGER), await sql(ACCOUNTS))
     await _record(store, clock, "failed")  # bob's price comes back
-    assert (await _retry(store, clock, dead)).done == 1
+    assert (await _retry(store, clock, dead)).requeued == 1
     check_books(await sql(LEDGER), await sql(ACCOUNTS))
 
 
@@ -144,7 +147,7 @@ async def test_no_retry_without_credit(store: Store, clock: TestClock, sql: Sql)
     ("first", "before", "then"),
     [("sent", "captured", "captured"), (None, "held", "captured"), ("failed", "released", "captured")],
 )
-async def test_one_of_two_recipients_died(
+async def test_dead_letter_of_one_recipient_leaves_the_other_unchanged(
     store: Store, clock: TestClock, sql: Sql, first: str | None, before: str, then: str
 ) -> None:
     """The price is the message's: what the other recipient holds or has paid is not held again."""
@@ -152,28 +155,28 @@ async def test_one_of_two_recipients_died(
     (claim,) = await store.outbox.claim("email", 1)
     change = outcome(claim, clock.now(), first)
     await store.outbox.record(
-        replace(change, again=change.again and replace(change.again, due_at=clock.now() + DAY_MS))
+        replace(change, retry=change.retry and replace(change.retry, due_at=clock.now() + DAY_MS))
     )
     dead = await kill(store, clock)
     assert await sql("SELECT charge FROM message") == [(before,)]
-    assert (await _retry(store, clock, *dead)).done == 1
+    assert (await _retry(store, clock, *dead)).requeued == 1
     await _record(store, clock, "sent")
     assert await sql("SELECT charge FROM message") == [(then,)]
     assert await sql("SELECT sum(amount) FROM ledger WHERE kind = 'capture'") == [(500,)]
     check_books(await sql(LEDGER), await sql(ACCOUNTS))
 
 
-async def test_two_of_one_message_share_the_hold(store: Store, clock: TestClock, sql: Sql) -> None:
+async def test_dead_letters_of_one_message_share_its_credit_hold(store: Store, clock: TestClock, sql: Sql) -> None:
     await _dead(store, clock, "a@example.com", "b@example.com", price=500)
     dead = await kill(store, clock, 2)
-    assert (await _retry(store, clock, *dead)).done == 2
+    assert (await _retry(store, clock, *dead)).requeued == 2
     assert await sql("SELECT count(*), max(turn) FROM ledger WHERE kind = 'hold'") == [(2, 1)]
     await _record(store, clock, "sent")
     assert await sql("SELECT charge FROM message") == [("captured",)]
     check_books(await sql(LEDGER), await sql(ACCOUNTS))
 
 
-async def test_a_retry_tells_of_low_credit(store: Store, clock: TestClock, sql: Sql) -> None:
+async def test_dead_letter_retry_publishes_low_credit(store: Store, clock: TestClock, sql: Sql) -> None:
     (dead,) = await _dead(store, clock, price=500)
     record = TeamRecord(ref=1, id="team_1", name="T", credit_low=CREDIT)
     await set_up(store, rows=[to_row("team", "team_1", record, "team_1")])
@@ -181,60 +184,60 @@ async def test_a_retry_tells_of_low_credit(store: Store, clock: TestClock, sql: 
     assert await sql("SELECT count(*) FROM event WHERE type = 'credit.low'") == [(1,)]
 
 
-async def test_a_dropped_one_stays_failed(store: Store, clock: TestClock, sql: Sql) -> None:
+async def test_dropped_dead_letter_stays_failed(store: Store, clock: TestClock, sql: Sql) -> None:
     (dead,) = await _dead(store, clock)
     assert [await store.dead_letters.drop([dead.key], _audit(clock)) for _ in range(2)] == [1, 0]
-    assert await store.dead_letters.page() == []
-    assert (await _retry(store, clock, dead)).gone == 1
+    assert await store.dead_letters.list_page() == []
+    assert (await _retry(store, clock, dead)).missing == 1
     assert await sql("SELECT status FROM recipient") == [("failed",)]
     assert await sql("SELECT count(*) FROM outbox") == [(0,)]
     assert await sql("SELECT subject FROM audit") == [(dead.id,)]
 
 
-async def test_no_retry_without_its_content(store: Store, clock: TestClock, sql: Sql) -> None:
+async def test_dead_letter_retry_without_content_is_refused(store: Store, clock: TestClock, sql: Sql) -> None:
     (dead,) = await _dead(store, clock)
     await store.database.write(lambda tx: tx.run("purge_contents", messages=[(dead.message,)]))
-    assert (await _retry(store, clock, dead)).gone == 1
-    assert len(await store.dead_letters.page()) == 1
+    assert (await _retry(store, clock, dead)).missing == 1
+    assert len(await store.dead_letters.list_page()) == 1
 
 
-async def test_what_is_known_of_one(store: Store, clock: TestClock) -> None:
+async def test_dead_letter_detail_shows_message_and_error(store: Store, clock: TestClock) -> None:
     await store.messages.accept(message(clock, "a@example.com", "b@example.com", price=500))
     for claim in await store.outbox.claim("email", 10):
         await store.outbox.record(outcome(claim, clock.now(), None if claim.position else "sent"))
     dead = await kill(store, clock)
-    found = await store.dead_letters.find(dead[0].key)
-    assert found
-    assert (found.letter, found.price, found.charge, found.carrier) == (dead[0], 500, "captured", "sim")
-    assert [event.type.rpartition(".")[2] for event in found.events][-1] == "failed"
-    assert {event.recipient for event in found.events} == {"b@example.com"}
+    result = await store.dead_letters.find(dead[0].key)
+    assert result
+    assert (result.letter, result.price, result.charge, result.carrier) == (dead[0], 500, "captured", "sim")
+    assert [event.type.rpartition(".")[2] for event in result.events][-1] == "failed"
+    assert {event.recipient for event in result.events} == {"b@example.com"}
     assert await store.dead_letters.find(dead[0].key._replace(position=0)) is None
     assert await store.dead_letters.count() == 1
 
 
-async def test_pages_of_dead_letters(store: Store, clock: TestClock) -> None:
+async def test_dead_letters_are_listed_page_by_page(store: Store, clock: TestClock) -> None:
     await store.messages.accept(message(clock, "a@example.com", "b@example.com"))
     await _dead(store, clock, "c@example.com")
     everything = await kill(store, clock, 3)
     assert [d.address for d in everything] == ["c@example.com", "b@example.com", "a@example.com"]
-    assert await store.dead_letters.page(everything[0].key, 1) == everything[1:]
+    assert await store.dead_letters.list_page(everything[0].key, 1) == everything[1:]
     earlier = min(letter.at for letter in everything) - 1
-    assert await store.dead_letters.page(until=earlier) == []
+    assert await store.dead_letters.list_page(until=earlier) == []
 
 
-async def test_webhooks_with_something_to_be_told(store: Store) -> None:
-    await store.deliveries.tell(1, "whk_a", "webhook.test", "whk_a", {}, ENTRY)
-    await store.deliveries.tell(1, "whk_a", "webhook.test", "whk_a", {}, ENTRY)
-    await store.deliveries.tell(2, "whk_b", "webhook.test", "whk_b", {}, ENTRY)
-    found = await store.dead_letters.waiting_hooks()
-    assert [(h.webhook, h.waiting, h.failing_since) for h in found] == [("whk_a", 2, None), ("whk_b", 1, None)]
+async def test_webhook_backlog_counts_due_deliveries(store: Store) -> None:
+    await store.deliveries.publish_to_webhook(1, "whk_a", "webhook.test", "whk_a", {}, ENTRY)
+    await store.deliveries.publish_to_webhook(1, "whk_a", "webhook.test", "whk_a", {}, ENTRY)
+    await store.deliveries.publish_to_webhook(2, "whk_b", "webhook.test", "whk_b", {}, ENTRY)
+    result = await store.dead_letters.webhook_backlogs()
+    assert [(h.webhook, h.waiting, h.failing_since) for h in result] == [("whk_a", 2, None), ("whk_b", 1, None)]
 
 
-async def test_how_long_a_webhook_is_behind_counts_from_the_first_try(store: Store, clock: TestClock) -> None:
+async def test_webhook_backlog_age_counts_from_the_first_attempt(store: Store, clock: TestClock) -> None:
     """Each try moves the time of the next one."""
     began = clock.now()
-    event = await store.deliveries.tell(1, "whk_a", "webhook.test", "whk_a", {}, ENTRY)
-    [hook] = await store.dead_letters.waiting_hooks()
+    event = await store.deliveries.publish_to_webhook(1, "whk_a", "webhook.test", "whk_a", {}, ENTRY)
+    [hook] = await store.dead_letters.webhook_backlogs()
     assert began <= hook.since <= clock.now()
     first = clock.now() + 5_000
     for number in range(2):
@@ -245,18 +248,18 @@ async def test_how_long_a_webhook_is_behind_counts_from_the_first_try(store: Sto
             await tx.run("record_tries", tries=[tried])
 
         await store.database.write(put_off)
-        [hook] = await store.dead_letters.waiting_hooks()
+        [hook] = await store.dead_letters.webhook_backlogs()
         assert hook.since == first
 
 
-async def test_a_long_queue_is_counted_up_to_a_limit(
+async def test_long_queue_is_counted_up_to_a_limit(
     store: Store, clock: TestClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dead_letters, "PAGE_MOST", 2)
-    monkeypatch.setattr(outbox, "DEPTH_MOST", 2)
+    monkeypatch.setattr(dead_letters, "PAGE_COUNT_MAX", 2)
+    monkeypatch.setattr(outbox, "DEPTH_COUNT_MAX", 2)
     for _ in range(3):
         await store.messages.accept(message(clock))
-    ((due, oldest),) = [(queue.due, queue.oldest) for queue in await store.dead_letters.queues(clock.now())]
+    ((due, oldest),) = [(queue.due, queue.oldest_due) for queue in await store.dead_letters.queues(clock.now())]
     assert due == 2
     assert oldest is not None and oldest < clock.now()  # the first of all, however many there are
-    assert LaneDepth("email", 2, oldest) in await store.outbox.depth()
+    assert LaneDepth("email", 2, oldest) in await store.outbox.lane_depths()

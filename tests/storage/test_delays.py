@@ -8,7 +8,7 @@ import pytest
 from heliograph.domain.delivery.outcome import ProviderReport, Report
 from heliograph.domain.ids import timestamp
 from heliograph.domain.limits import DAY_MS, MINUTE_MS
-from heliograph.storage.outcomes import Change, Later
+from heliograph.storage.outcomes import RecipientUpdate, RetryPlan
 from heliograph.storage.store import Store
 from tests.storage.test_reports import hand_over, mail, told
 
@@ -21,37 +21,37 @@ async def put_off(store: Store, clock: Any, attempt: int = 1, wait_ms: int = MIN
     """When that was, and when the next attempt is."""
     (claim,) = await store.outbox.claim("email", 1)
     at = clock.now()
-    again = Later(due_at=at + wait_ms, attempt=attempt, first_at=claim.first_at if attempt > 1 else at)
-    change = Change(
+    again = RetryPlan(due_at=at + wait_ms, attempt=attempt, first_at=claim.first_at if attempt > 1 else at)
+    change = RecipientUpdate(
         at=at,
         message=claim.message,
         position=claim.position,
-        claim=claim.held,
-        wanted=None,
+        claim=claim.token,
+        target_status=None,
         detail=BUSY,
         carrier="relay",
-        again=again,
+        retry=again,
     )
     assert await store.outbox.record(change)
     return at, again.due_at
 
 
 async def delays(store: Store, id_: str) -> list[Any]:
-    found = await store.messages.get(1, id_)
-    assert found
-    return [one for one in found.events if one.type == "email.delayed"]
+    result = await store.messages.get(1, id_)
+    assert result
+    return [item for item in result.events if item.type == "email.delayed"]
 
 
-async def test_it_is_told_once_after_five_minutes(store: Store, clock: Any) -> None:
+async def test_delay_is_published_once_after_five_minutes(store: Store, clock: Any) -> None:
     id_ = await mail(store, clock)
     since, _ = await put_off(store, clock)
     clock.forward(2 * MINUTE_MS)
     _, next_at = await put_off(store, clock, 2, 10 * MINUTE_MS)
-    await store.delays.tell_due()
+    await store.delays.publish_due()
     assert await delays(store, id_) == []
     clock.forward(3 * MINUTE_MS)
     for _ in range(2):
-        await store.delays.tell_due()
+        await store.delays.publish_due()
     (event,) = await delays(store, id_)
     assert (event.status, event.previous_status) == ("sending", "sending")
     detail = msgspec.json.decode(event.detail)
@@ -64,25 +64,25 @@ async def test_it_is_told_once_after_five_minutes(store: Store, clock: Any) -> N
     clock.forward(20 * MINUTE_MS)
     await put_off(store, clock, 3)
     clock.forward(20 * MINUTE_MS)
-    await store.delays.tell_due()
+    await store.delays.publish_due()
     assert len(await delays(store, id_)) == 1
-    found = await store.messages.get(1, id_)
-    assert found and found.status == "sending"
+    result = await store.messages.get(1, id_)
+    assert result and result.status == "sending"
 
 
 @pytest.mark.parametrize("wanted", ["sent", "delivered", "bounced"])
-async def test_what_is_no_longer_waited_for_is_not_told(store: Store, clock: Any, wanted: str) -> None:
+async def test_delay_of_a_final_message_is_not_published(store: Store, clock: Any, wanted: str) -> None:
     id_ = await mail(store, clock)
     await put_off(store, clock)
     clock.forward(2 * MINUTE_MS)
     await hand_over(store, clock, wanted)
     clock.forward(10 * MINUTE_MS)
-    await store.delays.tell_due()
+    await store.delays.publish_due()
     assert await delays(store, id_) == []
 
 
 @pytest.mark.parametrize("first", [False, True], ids=["handed over at once", "put off before"])
-async def test_a_provider_that_puts_it_off(store: Store, clock: Any, first: bool) -> None:
+async def test_delay_reported_by_a_provider_is_published(store: Store, clock: Any, first: bool) -> None:
     id_ = await mail(store, clock)
     if first:
         await put_off(store, clock)
@@ -91,10 +91,10 @@ async def test_a_provider_that_puts_it_off(store: Store, clock: Any, first: bool
     said = {"carrier": "ses", "text": "421 4.4.1 unable to connect", "gives_up_at": "2026-08-05T14:40:02.669Z"}
     for at in ("1", "2"):
         report = Report(status="deferred", detail=said | {"at": at})
-        await store.reports.by_provider("relay", [ProviderReport(along=id_, report=report)])
+        await store.reports.store_by_provider("relay", [ProviderReport(tracking_id=id_, report=report)])
     clock.forward((3 if first else 5) * MINUTE_MS)
     for _ in range(2):
-        await store.delays.tell_due()
+        await store.delays.publish_due()
     (event,) = await delays(store, id_)
     assert event.status == "sent"
     delay = msgspec.json.decode(event.detail)["delay"]
@@ -102,12 +102,12 @@ async def test_a_provider_that_puts_it_off(store: Store, clock: Any, first: bool
     assert (await told(store, id_)).count("deferred") == 2 + first
 
 
-async def test_a_provider_that_delivers_in_time(store: Store, clock: Any) -> None:
+async def test_delay_reported_and_delivered_in_time_is_not_published(store: Store, clock: Any) -> None:
     id_ = await mail(store, clock)
     await hand_over(store, clock)
     for status in ("deferred", "delivered"):
         report = Report(status=status, detail={"carrier": "ses"})
-        await store.reports.by_provider("relay", [ProviderReport(along=id_, report=report)])
+        await store.reports.store_by_provider("relay", [ProviderReport(tracking_id=id_, report=report)])
     clock.forward(5 * MINUTE_MS)
-    await store.delays.tell_due()
+    await store.delays.publish_due()
     assert await delays(store, id_) == []

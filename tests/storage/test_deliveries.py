@@ -14,11 +14,18 @@ from heliograph.domain.setup.records import TeamRecord, Webhook
 from heliograph.domain.setup.snapshot import to_row
 from heliograph.storage.engine.migrate import schema_files
 from heliograph.storage.engine.query import for_dialect, load_queries
-from heliograph.storage.outcomes import Change
+from heliograph.storage.outcomes import RecipientUpdate
 from heliograph.storage.setup import NewSuppression
 from heliograph.storage.store import Store
 from heliograph.webhooks import store as deliveries
-from heliograph.webhooks.store import DeliveryTry, Due, Lease, NoSuchEvents, NotOurs, WantedEvents
+from heliograph.webhooks.store import (
+    DeliveryAttempt,
+    DueDelivery,
+    EndpointLeaseLost,
+    Lease,
+    NoSuchEvents,
+    ReplaySelection,
+)
 from tests.clocks import TestClock
 from tests.setup_helpers import set_up
 from tests.storage.conftest import Sql
@@ -31,7 +38,7 @@ HOOK = "whk_1"
 
 
 async def tell(store: Store, subject: str = "s", webhook: str = HOOK, type_: str = "domain.verified") -> str:
-    return await store.deliveries.tell(1, webhook, type_, subject, {}, ENTRY)
+    return await store.deliveries.publish_to_webhook(1, webhook, type_, subject, {}, ENTRY)
 
 
 async def own(store: Store, webhook: str = HOOK) -> Lease:
@@ -39,31 +46,38 @@ async def own(store: Store, webhook: str = HOOK) -> Lease:
     return lease
 
 
-async def due(store: Store, webhook: str = HOOK) -> list[Due]:
-    found = await store.deliveries.due(webhook, 1000)
-    return found.new + found.again
+async def due(store: Store, webhook: str = HOOK) -> list[DueDelivery]:
+    result = await store.deliveries.due(webhook, 1000)
+    return result.new + result.again
 
 
-def tried(lease: Lease, due: Due, clock: TestClock, state: str = "delivered", wait_ms: int = 0) -> DeliveryTry:
+def tried(
+    lease: Lease, due: DueDelivery, clock: TestClock, state: str = "delivered", wait_ms: int = 0
+) -> DeliveryAttempt:
     status = 200 if state == "delivered" else 500
-    given = {"status": status, "error": None, "duration_ms": 7, "answer": f"answer {status}"}
-    return DeliveryTry(lease=lease, due=due, at=clock.now(), state=state, due_at=clock.now() + wait_ms, **given)  # type: ignore[arg-type]
+    values = {"status": status, "error": None, "duration_ms": 7, "answer": f"answer {status}"}
+    due_at = clock.now() + wait_ms
+    return DeliveryAttempt(lease=lease, due=due, started_at=clock.now(), state=state, due_at=due_at, **values)  # type: ignore[arg-type]
 
 
 async def states(store: Store, webhook: str = HOOK) -> dict[str, tuple[str, int]]:
-    return {stored.event: (stored.state, stored.attempt) for stored in await store.deliveries.page(webhook, None, 1000)}
+    return {
+        stored.event: (stored.state, stored.attempt) for stored in await store.deliveries.list_page(webhook, None, 1000)
+    }
 
 
 # -- owning an endpoint ------------------------------------------------------------------------------------------
 
 
-async def test_one_of_many_gets_an_endpoint(store: Store, other: Store, clock: TestClock) -> None:
+async def test_endpoint_lease_is_acquired_by_one_of_many_processes(
+    store: Store, other: Store, clock: TestClock
+) -> None:
     names = [f"whk_{n}" for n in range(20)]
     got = await asyncio.gather(*(process.deliveries.claim(names) for process in (store, other)))
     assert sorted(lease.webhook for leases in got for lease in leases) == sorted(names)
 
 
-async def test_webhooks_with_work_are_known_and_who_serves_them(store: Store, other: Store, clock: TestClock) -> None:
+async def test_due_webhooks_are_listed_with_their_lease_holder(store: Store, other: Store, clock: TestClock) -> None:
     await tell(store, webhook="whk_a")
     await tell(store, webhook="whk_b")
     later = await own(store, "whk_b")
@@ -77,7 +91,7 @@ async def test_webhooks_with_work_are_known_and_who_serves_them(store: Store, ot
 
 
 @pytest.mark.parametrize("how", ["lease", "restart", "release"])
-async def test_an_endpoint_is_taken_over_and_its_late_tries_are_refused(
+async def test_expired_endpoint_lease_is_taken_over_and_late_attempts_rejected(
     store: Store, other: Store, clock: TestClock, how: str
 ) -> None:
     event = await tell(store)
@@ -88,33 +102,33 @@ async def test_an_endpoint_is_taken_over_and_its_late_tries_are_refused(
         case "lease":
             clock.forward(LEASE_MS // 2)
         case "restart":
-            await other.outbox.take_back()  # another seat's restart frees nothing of ours
+            await other.outbox.release_own()  # another seat's restart frees nothing of ours
             assert await other.deliveries.claim([HOOK]) == []
-            await store.outbox.take_back()
+            await store.outbox.release_own()
         case "release":
             await other.deliveries.release(lost)  # not theirs
             assert await other.deliveries.claim([HOOK]) == []
             await store.deliveries.release(lost)
     taken = await own(other)
     assert taken.epoch == lost.epoch + 1
-    with pytest.raises(NotOurs):
+    with pytest.raises(EndpointLeaseLost):
         await store.deliveries.record(tried(lost, work, clock))
-    assert await store.deliveries.keep([lost]) == set()
+    assert await store.deliveries.renew([lost]) == set()
     await store.deliveries.release(lost)  # too late: changes nothing
     assert await states(store) == {event: ("waiting", 0)}
     await other.deliveries.record(tried(taken, work, clock))
     assert await states(store) == {event: ("delivered", 1)}
 
 
-async def test_a_heartbeat_keeps_it(store: Store, other: Store, clock: TestClock) -> None:
+async def test_endpoint_lease_is_extended_by_a_heartbeat(store: Store, other: Store, clock: TestClock) -> None:
     lease = await own(store)
     clock.forward(LEASE_MS // 2)
-    assert await store.deliveries.keep([lease, Lease("whk_other", 1)]) == {HOOK}
+    assert await store.deliveries.renew([lease, Lease("whk_other", 1)]) == {HOOK}
     clock.forward(LEASE_MS // 2)
     assert await other.deliveries.claim([HOOK]) == []
 
 
-async def test_who_did_not_hear_the_answer_claims_again(store: Store) -> None:
+async def test_endpoint_claim_repeated_by_its_holder_succeeds(store: Store) -> None:
     lost = await own(store)
     assert (await own(store)).epoch == lost.epoch + 1
 
@@ -122,45 +136,47 @@ async def test_who_did_not_hear_the_answer_claims_again(store: Store) -> None:
 # -- sending -----------------------------------------------------------------------------------------------------
 
 
-async def test_a_messages_events_come_in_order_whatever_the_clocks_said(store: Store, clock: TestClock) -> None:
+async def test_events_of_a_message_are_delivered_in_order_despite_clock_differences(
+    store: Store, clock: TestClock
+) -> None:
     await subscribe(store, "*")
     item = message(clock, "a@b.test", "c@b.test")
     await store.messages.accept(item)
-    one, two = await store.outbox.claim("email", 10)
-    for at, claim in ((clock.now() + MINUTE_MS, one), (clock.now() - MINUTE_MS, two)):
-        place = {"message": claim.message, "position": claim.position, "claim": claim.held}
-        await store.outbox.record(Change(at=at, wanted="delivered", **place))  # type: ignore[arg-type]
-    sequences = [work.told.sequence or 0 for work in await due(store) if work.told]
+    element, two = await store.outbox.claim("email", 10)
+    for at, claim in ((clock.now() + MINUTE_MS, element), (clock.now() - MINUTE_MS, two)):
+        place = {"message": claim.message, "position": claim.position, "claim": claim.token}
+        await store.outbox.record(RecipientUpdate(at=at, target_status="delivered", **place))  # type: ignore[arg-type]
+    sequences = [work.stored_event.sequence or 0 for work in await due(store) if work.stored_event]
     assert sequences == sorted(sequences)
     assert len(sequences) == 4
 
 
-async def test_what_is_told_is_what_the_feed_tells(store: Store, clock: TestClock) -> None:
+async def test_delivered_event_equals_the_event_of_the_feed(store: Store, clock: TestClock) -> None:
     await subscribe(store, "*")
     await store.suppressions.add(NewSuppression(1, "a@b.test", "a@b.test", "manual"), ENTRY)
-    await store.reports.by_carrier("c", [CarrierReport("unknown", Report(status="delivered"))])
+    await store.reports.store_by_carrier("c", [CarrierReport("unknown", Report(status="delivered"))])
     clock.forward(1000)
-    feed = {told.id: told for told in await store.events.feed(1, "", 100)}
-    assert {work.event: work.told for work in await due(store)} == feed
+    feed = {events.id: events for events in await store.events.feed(1, "", 100)}
+    assert {work.event_id: work.stored_event for work in await due(store)} == feed
     assert len(feed) == 1
 
 
-async def test_tries_are_recorded_with_their_answers(store: Store, clock: TestClock) -> None:
+async def test_attempts_are_recorded_with_their_responses(store: Store, clock: TestClock) -> None:
     event = await tell(store)
     lease = await own(store)
-    begun = await store.deliveries.record(tried(lease, (await due(store))[0], clock, "waiting", MINUTE_MS))
+    started = await store.deliveries.record(tried(lease, (await due(store))[0], clock, "waiting", MINUTE_MS))
     assert await due(store) == []
     clock.forward(MINUTE_MS)
     (again,) = await due(store)
-    assert begun
-    assert (again.attempt, again.first_at) == (1, begun)
+    assert started
+    assert (again.attempts, again.first_at) == (1, started)
     assert await store.deliveries.record(tried(lease, again, clock)) is None  # no longer failing
-    (stored,) = await store.deliveries.page(HOOK, None, 10)
+    (stored,) = await store.deliveries.list_page(HOOK, None, 10)
     assert (stored.event, stored.type, stored.state, stored.due_at) == (event, "domain.verified", "delivered", None)
     assert [(a.number, a.status, a.answer) for a in stored.attempts] == [(1, 500, "answer 500"), (2, 200, "answer 200")]
 
 
-async def test_an_endpoint_fails_since_its_first_failure_after_a_success(store: Store, clock: TestClock) -> None:
+async def test_endpoint_failing_since_is_its_first_failure_after_a_success(store: Store, clock: TestClock) -> None:
     for n in range(4):
         await tell(store, f"s{n}")
     lease, start = await own(store), clock.now()
@@ -173,33 +189,33 @@ async def test_an_endpoint_fails_since_its_first_failure_after_a_success(store: 
     assert (since[3] or 0) - start >= 3000
 
 
-async def test_many_tries_at_once(store: Store, other: Store, clock: TestClock) -> None:
+async def test_many_attempts_are_recorded_together(store: Store, other: Store, clock: TestClock) -> None:
     """One transaction for all; one endpoint's lost lease is nobody else's loss."""
     for n in range(60):
         await tell(store, f"s{n}", f"whk_{n % 3}")
     leases = {lease.webhook: lease for lease in await store.deliveries.claim(["whk_0", "whk_1", "whk_2"])}
     work = {webhook: await due(store, webhook) for webhook in leases}
     await store.deliveries.release(leases["whk_2"])
-    tries = [tried(leases[webhook], one, clock) for webhook in work for one in work[webhook]]
+    tries = [tried(leases[webhook], item, clock) for webhook in work for item in work[webhook]]
     results = await asyncio.gather(*map(store.deliveries.record, tries), return_exceptions=True)
-    assert [type(result) for result in results] == [type(None)] * 40 + [NotOurs] * 20
+    assert [type(result) for result in results] == [type(None)] * 40 + [EndpointLeaseLost] * 20
     assert await store.deliveries.due_webhooks() == {"whk_2": False}
 
 
-async def test_a_try_is_recorded_once(store: Store, clock: TestClock) -> None:
+async def test_attempt_recorded_twice_counts_once(store: Store, clock: TestClock) -> None:
     """As when the answer of the first record was lost on its way."""
     await tell(store)
-    made = tried(await own(store), (await due(store))[0], clock, "waiting")
-    await store.deliveries.record(made)
-    await store.deliveries.record(made)
-    (stored,) = await store.deliveries.page(HOOK, None, 10)
+    created = tried(await own(store), (await due(store))[0], clock, "waiting")
+    await store.deliveries.record(created)
+    await store.deliveries.record(created)
+    (stored,) = await store.deliveries.list_page(HOOK, None, 10)
     assert (stored.attempt, len(stored.attempts)) == (1, 1)
 
 
 # -- disabling ---------------------------------------------------------------------------------------------------
 
 
-async def test_a_disabled_webhook_says_why_and_forgets_its_failures(store: Store, clock: TestClock, sql: Sql) -> None:
+async def test_disabled_webhook_has_a_reason_and_no_failures(store: Store, clock: TestClock, sql: Sql) -> None:
     await subscribe(store, "*")
     await tell(store)
     await store.deliveries.record(tried(await own(store), (await due(store))[0], clock, "waiting"))
@@ -207,12 +223,12 @@ async def test_a_disabled_webhook_says_why_and_forgets_its_failures(store: Store
     assert not await store.deliveries.disable(replace(hook, url="https://old.test"), "the old one is gone")
     assert await sql("SELECT count(*) FROM endpoint WHERE failing_since IS NULL") == [(0,)]
     assert await store.deliveries.disable(hook, "gone")
-    found = store.setup.current.records["webhook", HOOK]
-    assert isinstance(found, Webhook)
-    assert (found.enabled, found.disabled_reason) == (False, "gone")
+    result = store.setup.current.records["webhook", HOOK]
+    assert isinstance(result, Webhook)
+    assert (result.enabled, result.disabled_reason) == (False, "gone")
     assert await sql("SELECT count(*) FROM endpoint WHERE failing_since IS NULL") == [(1,)]
     assert not await store.deliveries.disable(hook, "gone again")
-    lines = [(line.actor, line.action, line.detail) for line in await store.audit.lines("team_1")]
+    lines = [(line.actor, line.action, line.detail) for line in await store.audit.list_rows("team_1")]
     assert lines == [("service", "webhook.disable", f"{HOOK}: gone")]
 
 
@@ -224,25 +240,25 @@ def heard(type_: str) -> bool:
 
 
 async def replay(store: Store, clock: TestClock, **which: Any) -> int:
-    done = await store.deliveries.replay(1, HOOK, WantedEvents(**which), heard, ENTRY)
+    done = await store.deliveries.replay(1, HOOK, ReplaySelection(**which), heard, ENTRY)
     clock.forward(100)  # they are due a millisecond after each other
     return done
 
 
-async def test_an_event_is_told_again_with_a_fresh_schedule(store: Store, clock: TestClock) -> None:
+async def test_replayed_event_starts_a_new_retry_schedule(store: Store, clock: TestClock) -> None:
     event = await tell(store)
     lease = await own(store)
     await store.deliveries.record(tried(lease, (await due(store))[0], clock, "exhausted"))
     clock.forward(DAY_MS)
     assert await replay(store, clock, event_ids=[event, event]) == 1
     (again,) = await due(store)
-    assert (again.event, again.attempt, again.earlier, again.first_at) == (event, 1, 1, None)
+    assert (again.event_id, again.attempts, again.earlier_attempts, again.first_at) == (event, 1, 1, None)
     await store.deliveries.record(tried(lease, again, clock))
-    (stored,) = await store.deliveries.page(HOOK, None, 10)
+    (stored,) = await store.deliveries.list_page(HOOK, None, 10)
     assert [(a.number, a.status) for a in stored.attempts] == [(1, 500), (2, 200)]  # with its history
 
 
-async def test_a_replay_during_a_try_is_not_lost(store: Store, clock: TestClock) -> None:
+async def test_replay_during_an_attempt_is_not_lost(store: Store, clock: TestClock) -> None:
     event = await tell(store)
     lease = await own(store)
     await store.deliveries.record(tried(lease, (await due(store))[0], clock, "waiting"))
@@ -252,13 +268,13 @@ async def test_a_replay_during_a_try_is_not_lost(store: Store, clock: TestClock)
     assert await states(store) == {event: ("waiting", 1)}
 
 
-async def test_what_waits_for_its_first_try_keeps_its_place(store: Store, clock: TestClock) -> None:
+async def test_replay_of_an_unattempted_event_keeps_its_position(store: Store, clock: TestClock) -> None:
     first, second = await tell(store), await tell(store)
     assert await replay(store, clock, event_ids=[first]) == 1
-    assert [work.event for work in await due(store)] == [first, second]
+    assert [work.event_id for work in await due(store)] == [first, second]
 
 
-async def test_which_events_are_told_again(store: Store, clock: TestClock) -> None:
+async def test_replay_selects_the_matching_events(store: Store, clock: TestClock) -> None:
     delivered, waiting, exhausted, fresh = [await tell(store, f"s{n}") for n in range(4)]
     lease = await own(store)
     for work, state in zip(await due(store), ("delivered", "waiting", "exhausted"), strict=False):
@@ -268,18 +284,18 @@ async def test_which_events_are_told_again(store: Store, clock: TestClock) -> No
     test = await tell(store, webhook="whk_other", type_="webhook.test")  # heard, but made for another
     assert await replay(store, clock, event_ids=[unheard, test]) == 0
     assert await replay(store, clock, failed_only=True, event_ids=[delivered, waiting, exhausted, fresh]) == 2
-    assert {work.event for work in await due(store)} == {waiting, exhausted, fresh}
+    assert {work.event_id for work in await due(store)} == {waiting, exhausted, fresh}
     assert await replay(store, clock) == 5
     assert len(await due(store)) == 5
     assert (
-        await store.deliveries.replay(2, HOOK, WantedEvents(), lambda _: True, ENTRY) == 0
+        await store.deliveries.replay(2, HOOK, ReplaySelection(), lambda _: True, ENTRY) == 0
     )  # another team's events are not its
 
 
-async def test_what_failed_is_listed_and_replayed_alone(
+async def test_failed_deliveries_are_listed_and_replayed_alone(
     store: Store, clock: TestClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deliveries, "PORTION", 1)  # so that there are several
+    monkeypatch.setattr(deliveries, "BATCH_SIZE", 1)  # so that there are several
     events = [await tell(store, f"s{n}") for n in range(5)]
     lease, last = await own(store), ["delivered", "waiting", "exhausted", "waiting"]
     for work, state in zip(await due(store), last, strict=False):  # the fifth is not tried
@@ -287,65 +303,67 @@ async def test_what_failed_is_listed_and_replayed_alone(
     failed = [events[3], events[2], events[1]]
 
     async def listed(before: str | None = None, limit: int = 10) -> list[str]:
-        return [one.event for one in await store.deliveries.page(HOOK, before, limit, failed_only=True)]
+        return [item.event for item in await store.deliveries.list_page(HOOK, before, limit, failed_only=True)]
 
     assert await listed() == failed
     assert await listed(before=failed[0], limit=1) == failed[1:]
-    assert await store.deliveries.replay(2, HOOK, WantedEvents(failed_only=True), heard, ENTRY) == 0  # another team's
+    assert (
+        await store.deliveries.replay(2, HOOK, ReplaySelection(failed_only=True), heard, ENTRY) == 0
+    )  # another team's
     assert await replay(store, clock, failed_only=True, created_before=1) == 0
     assert await replay(store, clock, failed_only=True) == 3
     assert await listed() == []
-    assert {work.event for work in await due(store)} == set(events[1:])
+    assert {work.event_id for work in await due(store)} == set(events[1:])
     assert await replay(store, clock, failed_only=True) == 0
 
 
 @pytest.mark.parametrize("query", ["list_failed", "replayable_failed"])
-def test_what_failed_is_found_without_the_rest(query: str, tmp_path: Path) -> None:
+def test_failed_deliveries_are_read_without_the_others(query: str, tmp_path: Path) -> None:
     """SQLite says which index it takes even for an empty table."""
     file = apsw.Connection(str(tmp_path / "plan.db"))
     for _, source in schema_files():
         file.execute(for_dialect(source, "sqlite"))
-    wanted = load_queries("sqlite")[query]
-    given = dict.fromkeys(wanted.params, "x")
-    plan = [row[3] for row in file.execute(f"EXPLAIN QUERY PLAN {wanted.sql}", given)]
+    expected = load_queries("sqlite")[query]
+    values = dict.fromkeys(expected.params, "x")
+    plan = [row[3] for row in file.execute(f"EXPLAIN QUERY PLAN {expected.sql}", values)]
     file.close()
     assert "delivery_failed (webhook=? AND event" in plan[0]
 
 
-async def test_unknown_events_are_named_and_none_is_told(store: Store, clock: TestClock) -> None:
+async def test_replay_with_unknown_events_names_them_and_replays_none(store: Store, clock: TestClock) -> None:
     event = await tell(store)
     await store.deliveries.record(tried(await own(store), (await due(store))[0], clock))
     with pytest.raises(NoSuchEvents) as error:
         await replay(store, clock, event_ids=["evt_2", event, "evt_1"])
     assert error.value.ids == ["evt_2", "evt_1"]
     with pytest.raises(NoSuchEvents):
-        await store.deliveries.replay(2, HOOK, WantedEvents(event_ids=[event]), heard, ENTRY)
+        await store.deliveries.replay(2, HOOK, ReplaySelection(event_ids=[event]), heard, ENTRY)
     assert await due(store) == []
 
 
-async def test_a_span_leaves_out_its_ends(store: Store, clock: TestClock) -> None:
+async def test_replay_of_a_period_excludes_its_bounds(store: Store, clock: TestClock) -> None:
     events = []
     for n in range(5):
         events.append(await tell(store, f"s{n}"))
         clock.forward(MINUTE_MS)
-    times = [stored.created_at for stored in reversed(await store.deliveries.page(HOOK, None, 10))]
+    times = [stored.created_at for stored in reversed(await store.deliveries.list_page(HOOK, None, 10))]
     lease = await own(store)
     for work in await due(store):
         await store.deliveries.record(tried(lease, work, clock))
     assert await replay(store, clock, created_after=times[1], created_before=times[4]) == 2
-    assert [work.event for work in await due(store)] == events[2:4]
+    assert [work.event_id for work in await due(store)] == events[2:4]
 
 
-async def test_a_large_replay_goes_in_portions_and_in_order(
+async def test_large_replay_runs_in_batches_and_in_order(
     store: Store, clock: TestClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deliveries, "PORTION", 3)
+    monkeypatch.setattr(deliveries, "BATCH_SIZE", 3)
     events = [await tell(store, f"s{n}", HOOK if n % 2 else "whk_other", "suppression.deleted") for n in range(10)]
     lease = await own(store)
     for work in await due(store):
         await store.deliveries.record(tried(lease, work, clock))
     assert await replay(store, clock) == 10
-    assert [work.event for work in await due(store)] == events  # also those that are told for the first time
+    assert [work.event_id for work in await due(store)] == events  # also those that are told for the first time
     monkeypatch.setattr(deliveries, "REPLAY_MAX", 5)
     assert await replay(store, clock) == 6  # stops after the portion that reaches it
 
@@ -356,57 +374,59 @@ async def test_a_large_replay_goes_in_portions_and_in_order(
 async def test_deliveries_are_listed_newest_first(store: Store) -> None:
     events = [await tell(store, f"s{n}") for n in range(5)]
     await tell(store, webhook="whk_other")
-    first = await store.deliveries.page(HOOK, None, 2)
+    first = await store.deliveries.list_page(HOOK, None, 2)
     assert [stored.event for stored in first] == [events[4], events[3], events[2]]  # one more: there is more
-    rest = await store.deliveries.page(HOOK, first[1].event, 10)
+    rest = await store.deliveries.list_page(HOOK, first[1].event, 10)
     assert [stored.event for stored in rest] == [events[2], events[1], events[0]]
     assert {stored.due_at == stored.created_at for stored in rest} == {True}
 
 
-async def test_deliveries_are_kept_for_thirty_days(store: Store, clock: TestClock, sql: Sql) -> None:
+async def test_deliveries_are_deleted_after_thirty_days(store: Store, clock: TestClock, sql: Sql) -> None:
     old = await tell(store)
     lease = await own(store)
     await store.deliveries.record(tried(lease, (await due(store))[0], clock, "exhausted"))
     replayed = await tell(store)
     await store.deliveries.record(tried(lease, (await due(store))[0], clock, "exhausted"))
     clock.forward(30 * DAY_MS - HOUR_MS)
-    await store.upkeep.purge()
+    await store.maintenance.purge()
     assert set(await states(store)) == {old, replayed}
     await replay(store, clock, event_ids=[replayed])
     clock.forward(HOUR_MS)
-    await store.upkeep.purge()
+    await store.maintenance.purge()
     assert set(await states(store)) == {replayed}
     assert await sql("SELECT count(*) FROM attempt") == [(1,)]
     assert await replay(store, clock, event_ids=[old]) == 0  # it was made for this webhook, and that is forgotten
 
 
-async def test_a_webhook_is_forgotten(
+async def test_deleted_webhook_loses_its_deliveries(
     store: Store, clock: TestClock, sql: Sql, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deliveries, "PORTION", 2)
+    monkeypatch.setattr(deliveries, "BATCH_SIZE", 2)
     for n in range(5):
         await tell(store, f"s{n}")
-    kept = await tell(store, webhook="whk_other")
+    retained = await tell(store, webhook="whk_other")
     lease, work = await own(store), await due(store)
     await store.deliveries.record(tried(lease, work[0], clock))
-    await store.deliveries.drop(HOOK)
+    await store.deliveries.delete_all(HOOK)
     assert await states(store) == {}
-    assert await states(store, "whk_other") == {kept: ("waiting", 0)}
+    assert await states(store, "whk_other") == {retained: ("waiting", 0)}
     assert await sql("SELECT count(*) FROM attempt") == [(0,)]
     assert await sql("SELECT count(*) FROM endpoint") == [(0,)]
-    with pytest.raises(NotOurs):
+    with pytest.raises(EndpointLeaseLost):
         await store.deliveries.record(tried(lease, work[1], clock))
 
 
-async def test_a_try_of_what_was_forgotten_meanwhile_is_nobody_elses(store: Store, clock: TestClock, sql: Sql) -> None:
+async def test_attempt_of_a_deleted_delivery_changes_no_other_delivery(
+    store: Store, clock: TestClock, sql: Sql
+) -> None:
     """Its test clock was turned off during the try; on SQLite the next event's delivery has the same key."""
     team = TeamRecord(id="team_1", name="One", ref=1, test_clock=True)
     hook = Webhook(id=HOOK, team=team.id, url="https://a.example/", secret="")
     await set_up(store, rows=[to_row("team", team.id, team, team.id), to_row("webhook", hook.id, hook, team.id)])
-    await store.deliveries.tell(1, HOOK, "domain.verified", "before", {}, ENTRY)
+    await store.deliveries.publish_to_webhook(1, HOOK, "domain.verified", "before", {}, ENTRY)
     lease, (flying,) = await own(store), await due(store)
     await set_up(store, rows=[to_row("team", team.id, replace(team, test_clock=False), team.id)])
-    event = await store.deliveries.tell(1, HOOK, "domain.verified", "after", {}, ENTRY)
+    event = await store.deliveries.publish_to_webhook(1, HOOK, "domain.verified", "after", {}, ENTRY)
     await store.deliveries.record(tried(lease, flying, clock))
     assert await sql("SELECT event, state FROM delivery") == [(event, "waiting")]
     assert await sql("SELECT delivery FROM attempt") == []

@@ -26,7 +26,7 @@ async def subscribe(store: Store, *events: str, id_: str = "whk_1", enabled: boo
 
 async def feed(store: Store, clock: Any, after: str = "", limit: int = 100) -> list[str]:
     clock.forward(1000)
-    return [told.type for told in await store.events.feed(1, after, limit)]
+    return [events.type for events in await store.events.feed(1, after, limit)]
 
 
 async def happen(store: Store, clock: Any) -> None:
@@ -34,8 +34,8 @@ async def happen(store: Store, clock: Any) -> None:
     await store.suppressions.add(NewSuppression(1, "a@b.test", "A@b.test", "manual"), ENTRY)
     await store.suppressions.remove(1, "a@b.test", ENTRY)
     refused, guessed = start(clock), start(clock, phone="+14155550101")
-    for begun in (refused, guessed):
-        await store.verifications.start(begun)
+    for started in (refused, guessed):
+        await store.verifications.start(started)
     await store.verifications.finish(finish(refused, clock, "failed"))
     await store.verifications.finish(finish(guessed, clock))
     for _ in range(5):
@@ -45,27 +45,29 @@ async def happen(store: Store, clock: Any) -> None:
 HAPPENED = ["suppression.created", "suppression.deleted", "verification.failed", "verification.exhausted"]
 
 
-async def test_the_feed_tells_everything_once_and_in_order(store: Store, clock: Any) -> None:
+async def test_feed_returns_every_event_once_and_in_order(store: Store, clock: Any) -> None:
     await happen(store, clock)
     assert await feed(store, clock) == HAPPENED
     first, second, *_ = await store.events.feed(1, "", 1)
-    assert [told.type for told in await store.events.feed(1, first.id, 100)] == HAPPENED[1:]
+    assert [events.type for events in await store.events.feed(1, first.id, 100)] == HAPPENED[1:]
     assert second.type == HAPPENED[1]  # one more than asked for: there is more
     assert await store.events.feed(2, "", 100) == []
 
 
-async def test_what_was_only_noted_is_not_told(store: Store, clock: Any) -> None:
+async def test_internal_events_are_not_in_the_feed(store: Store, clock: Any) -> None:
     await subscribe(store, "*")
     item = message(clock, PHONE, channel="sms")
     await store.messages.accept(item)
-    await store.reports.by_carrier("c", [CarrierReport("unknown", Report(status="delivered"))])
+    await store.reports.store_by_carrier("c", [CarrierReport("unknown", Report(status="delivered"))])
     assert await feed(store, clock) == []
 
 
-async def test_the_data_of_events_without_a_message(store: Store, clock: Any) -> None:
+async def test_events_without_a_message_have_their_own_data(store: Store, clock: Any) -> None:
     await happen(store, clock)
     clock.forward(1000)
-    created, deleted, failed, exhausted = [json.loads(told.detail or "") for told in await store.events.feed(1, "", 9)]
+    created, deleted, failed, exhausted = [
+        json.loads(events.detail or "") for events in await store.events.feed(1, "", 9)
+    ]
     assert (created["email"], created["reason"]) == ("A@b.test", "manual")
     assert deleted["email"] == "A@b.test"
     assert (failed["to"], failed["status"], failed["error_message"]) == (PHONE, "failed", "refused")
@@ -77,7 +79,7 @@ async def test_the_data_of_events_without_a_message(store: Store, clock: Any) ->
     ("events", "heard"),
     [(["*"], HAPPENED), (["verification.*"], HAPPENED[2:]), (["suppression.created"], HAPPENED[:1])],
 )
-async def test_deliveries_are_written_with_the_event(
+async def test_event_is_stored_together_with_its_deliveries(
     store: Store, clock: Any, sql: Sql, events: list[str], heard: list[str]
 ) -> None:
     await subscribe(store, *events)
@@ -87,20 +89,20 @@ async def test_deliveries_are_written_with_the_event(
     assert rows == [("whk_1", type_) for type_ in heard]
 
 
-async def test_credit_that_runs_low_is_told_when_it_falls_below(store: Store, clock: Any) -> None:
+async def test_low_credit_event_is_published_when_credit_falls_below_the_threshold(store: Store, clock: Any) -> None:
     for _ in range(4):  # 1,000,000 at first
         await store.messages.accept(message(clock, price=200_000, credit_low=500_000))
     await store.verifications.start(start(clock, price=100_000, credit_low=500_000))
     assert await feed(store, clock) == ["credit.low"]
-    (told,) = await store.events.feed(1, "", 9)
-    assert json.loads(told.detail or "") == {"credit": "0.4000", "held": "0.6000", "threshold": "0.5000"}
+    (events,) = await store.events.feed(1, "", 9)
+    assert json.loads(events.detail or "") == {"credit": "0.4000", "held": "0.6000", "threshold": "0.5000"}
 
 
-async def test_a_verification_can_be_what_runs_credit_low(store: Store, clock: Any) -> None:
+async def test_low_credit_event_is_published_after_a_verification(store: Store, clock: Any) -> None:
     await store.verifications.start(start(clock, price=600_000, credit_low=500_000))
     assert await feed(store, clock) == ["credit.low"]
 
 
-async def test_no_mark_no_warning(store: Store, clock: Any) -> None:
+async def test_low_credit_without_a_threshold_publishes_nothing(store: Store, clock: Any) -> None:
     await store.messages.accept(message(clock, price=1_000_000))
     assert await feed(store, clock) == []

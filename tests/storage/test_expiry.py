@@ -21,16 +21,16 @@ async def waiting(store: Store, clock: Any, *, team: int = 1, price: int = 0, **
 
 
 async def state(store: Store, id_: str, team: int = 1) -> tuple[str, str | None]:
-    found = await store.messages.get(team, id_)
-    assert found
-    detail = found.recipients[0].detail
-    return found.status, msgspec.json.decode(detail)["reason"] if detail else None
+    result = await store.messages.get(team, id_)
+    assert result
+    detail = result.recipients[0].detail
+    return result.status, msgspec.json.decode(detail)["reason"] if detail else None
 
 
 @pytest.mark.parametrize("due_in", [0, 30 * MINUTE_MS], ids=["due", "scheduled"])
 async def test_waiting_message_expires_at_its_time(store: Store, clock: Any, due_in: int) -> None:
     now = clock.now()
-    (before,) = (await store.ledger.accounts([1])).values()
+    (before,) = (await store.ledger.find_accounts([1])).values()
     expiring = await waiting(store, clock, price=7, due_at=now + due_in, expires_at=now + HOUR_MS)
     forever = await waiting(store, clock)
     clock.forward(HOUR_MS - MINUTE_MS)
@@ -41,11 +41,11 @@ async def test_waiting_message_expires_at_its_time(store: Store, clock: Any, due
         await store.expiry.fail_expired()
     assert await state(store, expiring) == ("failed", "expired")
     assert (await state(store, forever))[1] is None
-    found = await store.messages.get(1, expiring)
-    assert found
-    (failed,) = [event for event in found.events if event.status == "failed"]
+    result = await store.messages.get(1, expiring)
+    assert result
+    (failed,) = [event for event in result.events if event.status == "failed"]
     assert failed.created_at >= now + HOUR_MS
-    assert (await store.ledger.accounts([1]))[1] == before  # the hold is released
+    assert (await store.ledger.find_accounts([1]))[1] == before  # the hold is released
     assert [claim.message_id for claim in await store.outbox.claim("email", 10)] == [forever]
 
 
@@ -64,7 +64,7 @@ async def test_test_clock_expires_its_own_team_only(store: Store, clock: Any) ->
     at = clock.now() + HOUR_MS
     moved = await waiting(store, clock, team=1, expires_at=at)
     live = await waiting(store, clock, team=2, expires_at=at)
-    clock.moved = {1: 2 * HOUR_MS}
+    clock.offsets = {1: 2 * HOUR_MS}
     await store.expiry.fail_expired()
     assert await state(store, moved) == ("failed", "expired")
     assert (await state(store, live, 2))[1] is None
@@ -83,6 +83,6 @@ async def test_nothing_expires_while_the_clock_is_wrong(
 ) -> None:
     id_ = await waiting(store, clock, expires_at=clock.now() + MINUTE_MS)
     clock.forward(HOUR_MS)
-    monkeypatch.setattr(clock, "off", lambda: HOUR_MS)
+    monkeypatch.setattr(clock, "clock_error", lambda: HOUR_MS)
     await store.expiry.fail_expired()
     assert (await state(store, id_))[1] is None

@@ -12,12 +12,12 @@ import click
 import pytest
 
 from heliograph.bootstrap import migrate
-from heliograph.cli.options import clear_mistakes
-from heliograph.data_folder import Seat
+from heliograph.cli.options import readable_errors
+from heliograph.data_folder import ProcessSlot
 from heliograph.settings import Settings
 from heliograph.storage.engine import migrate as migrations
 from heliograph.storage.engine.database import StoreUnavailable
-from heliograph.storage.engine.faults import POSTGRES_FIXES, postgres_fault
+from heliograph.storage.engine.faults import FIX_BY_SQLSTATE, postgres_fault
 from heliograph.storage.engine.sqlite import open_sqlite
 
 pytestmark = pytest.mark.anyio
@@ -47,9 +47,9 @@ def as_nobody() -> Iterator[None]:
 
 
 async def start(settings: Settings, *, has_data: bool) -> None:
-    with clear_mistakes(settings):
+    with readable_errors(settings):
         if has_data:
-            Seat(settings.data)
+            ProcessSlot(settings.data)
         await migrate(settings)
 
 
@@ -57,9 +57,9 @@ async def fault(path: Path, data: Path | None = None) -> str:
     settings = Settings(database=f"sqlite:///{path}", data=data or path.parent)
     with pytest.raises(click.ClickException) as raised:
         await start(settings, has_data=data is not None)
-    said = str(raised.value)
-    assert "\n" not in said
-    return said
+    output = str(raised.value)
+    assert "\n" not in output
+    return output
 
 
 async def test_disk_full_while_migrating_is_named_with_what_to_do(
@@ -80,9 +80,9 @@ async def test_folder_not_writable_is_named_with_its_owner(folder: Path) -> None
     (own := folder / "own").mkdir()
     own.chmod(0o555)
     with as_nobody():
-        said = await fault(own / "heliograph.db")
-    assert f"{own} belongs to user " in said and "is not writable for user " in said
-    assert "Run as its owner" in said and "--database" in said
+        output = await fault(own / "heliograph.db")
+    assert f"{own} belongs to user " in output and "is not writable for user " in output
+    assert "Run as its owner" in output and "--database" in output
 
 
 async def test_file_of_another_user_is_named_with_its_owner(folder: Path) -> None:
@@ -91,19 +91,19 @@ async def test_file_of_another_user_is_named_with_its_owner(folder: Path) -> Non
     file.chmod(0o400)
     folder.chmod(0o777)
     with as_nobody():
-        said = await fault(file)
-    assert f"{file} belongs to user " in said and "is not writable for user " in said
+        output = await fault(file)
+    assert f"{file} belongs to user " in output and "is not writable for user " in output
 
 
 async def test_data_folder_not_writable_is_named_with_its_owner(folder: Path) -> None:
     (own := folder / "own").mkdir()
     own.chmod(0o555)
     with as_nobody():
-        said = await fault(folder / "heliograph.db", own / "data")
-    assert f"{own} belongs to user " in said and "--data" in said
+        output = await fault(folder / "heliograph.db", own / "data")
+    assert f"{own} belongs to user " in output and "--data" in output
 
 
-async def test_path_that_is_a_folder_is_said_to_be_one(folder: Path) -> None:
+async def test_database_path_that_is_a_folder_is_reported_as_one(folder: Path) -> None:
     assert f"{folder} is a folder. Name a file in it." in await fault(folder)
 
 
@@ -120,12 +120,12 @@ async def test_path_that_is_a_folder_is_said_to_be_one(folder: Path) -> None:
     ],
 )
 def test_postgres_refusal_has_its_own_fix(error: type[asyncpg.PostgresError], fix: str) -> None:
-    assert error.sqlstate in POSTGRES_FIXES
+    assert error.sqlstate in FIX_BY_SQLSTATE
     outage = StoreUnavailable("PostgreSQL: it said no")
     outage.__cause__ = error("it said no")
-    reason, said = postgres_fault(outage)
+    reason, output = postgres_fault(outage)
     assert reason == "PostgreSQL: it said no"
-    assert fix in said
+    assert fix in output
 
 
 async def test_postgres_database_that_does_not_exist_is_named_with_what_to_do(postgres: str) -> None:

@@ -31,9 +31,9 @@ MESSAGES, EVENTS, DELAY_S = 40, 6, 0.15  # 240 events; a delay comes between the
 @pytest.fixture
 async def stores(settings: Settings) -> AsyncIterator[Sequence[Store]]:
     """Two processes with the machine's clock, and team 1."""
-    async with open_store(settings, Clock(), "seat/0") as one, open_store(settings, Clock(), "seat/1") as two:
-        await set_up(one, new_teams=[NewTeam(1, 0), NewTeam(2, 0)])
-        yield one, two
+    async with open_store(settings, Clock(), "seat/0") as item, open_store(settings, Clock(), "seat/1") as two:
+        await set_up(item, new_teams=[NewTeam(1, 0), NewTeam(2, 0)])
+        yield item, two
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ async def read_all(store: Store, done: asyncio.Event, limit: int) -> list[Any]:
         await asyncio.sleep(0)
 
 
-async def test_feed_with_late_commits_tells_each_event_once(stores: Sequence[Store], ask: Sql) -> None:
+async def test_feed_with_late_commits_returns_each_event_once(stores: Sequence[Store], ask: Sql) -> None:
     random.seed(32)
     done = asyncio.Event()
     waits = [[random.choice((0, 0, 0, 0, 0, 0, 0, 0, 0, 1)) * DELAY_S for _ in range(EVENTS)] for _ in range(MESSAGES)]
@@ -89,31 +89,31 @@ async def test_feed_with_late_commits_tells_each_event_once(stores: Sequence[Sto
     done.set()
     subjects: dict[str, str] = dict(await ask("SELECT id, subject FROM event"))
     assert len(subjects) == MESSAGES * EVENTS
-    for told in await asyncio.gather(*reading):
-        assert sorted(one.id for one in told) == sorted(subjects)
+    for events in await asyncio.gather(*reading):
+        assert sorted(item.id for item in events) == sorted(subjects)
         assert all(
-            [one.sequence for one in told if subjects[one.id] == subject] == [*range(1, EVENTS + 1)]
+            [item.sequence for item in events if subjects[item.id] == subject] == [*range(1, EVENTS + 1)]
             for subject in set(subjects.values())
         )
 
 
 @pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
-async def test_feed_beside_an_open_transaction_ends_before_its_keys(stores: Sequence[Store]) -> None:
+async def test_feed_during_an_open_transaction_ends_before_its_keys(stores: Sequence[Store]) -> None:
     """Other teams' feeds, and what was committed before it began, are not held back."""
-    one, two = stores
-    begun, end = asyncio.Event(), asyncio.Event()
+    item, two = stores
+    started, end = asyncio.Event(), asyncio.Event()
 
     async def write(tx: Tx) -> None:
-        await one.setup.publisher.publish(tx, [event(one, "late")])
-        begun.set()
+        await item.setup.publisher.publish(tx, [event(item, "late")])
+        started.set()
         await end.wait()
 
     async def types(team: int) -> tuple[int, int]:
         return len(await two.events.feed(team, "", 100)), len(await two.events.feed_end(team, 100))
 
     await publish(two, [event(two, "before")])
-    late = asyncio.ensure_future(one.database.write(write))
-    await begun.wait()
+    late = asyncio.ensure_future(item.database.write(write))
+    await started.wait()
     await publish(two, [event(two, "after"), event(two, "after", team=2)])
     assert [await types(1), await types(2)] == [(1, 1), (1, 1)]
     end.set()
@@ -121,13 +121,13 @@ async def test_feed_beside_an_open_transaction_ends_before_its_keys(stores: Sequ
     assert [await types(1), await types(2)] == [(3, 3), (1, 1)]
 
 
-async def test_feed_after_an_event_that_is_not_the_teams_is_refused(stores: Sequence[Store]) -> None:
+async def test_feed_after_an_event_of_another_team_is_refused(stores: Sequence[Store]) -> None:
     first, noted, others = event(stores[0], "a"), event(stores[0], "b", None), event(stores[0], "c", team=2)
     last = event(stores[0], "d")
     await publish(stores[0], [first, noted, others, last])
 
     async def following(after: str) -> list[str]:
-        return [one.id for one in await stores[1].events.feed(1, after, 100)]
+        return [item.id for item in await stores[1].events.feed(1, after, 100)]
 
     assert await following("") == [first.id, last.id]
     assert await following(first.id) == await following(noted.id) == [last.id]
@@ -144,5 +144,5 @@ async def test_feed_with_keys_around_two_to_the_32_is_complete(stores: Sequence[
     for start in (2**31 - 2, 2**32 - 2, 2**48 - 2):
         await ask(f"SELECT setval('event_key_seq', {start})")
         for _ in range(2):
-            await test_feed_beside_an_open_transaction_ends_before_its_keys(stores)
+            await test_feed_during_an_open_transaction_ends_before_its_keys(stores)
             await ask("DELETE FROM event WHERE key > 0 RETURNING 1")

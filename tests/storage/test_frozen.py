@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from heliograph.domain.limits import IDEMPOTENCY_LEASE_MS, LEASE_MS
-from heliograph.storage.outcomes import Later
+from heliograph.storage.outcomes import RetryPlan
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
 from tests.storage.samples import finish, let_leases_end, message, retry_key, start
@@ -14,7 +14,7 @@ from tests.storage.test_outbox import sent
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_claim_lost_and_won_again_is_fenced_inside_one_batch(store: Store, clock: TestClock) -> None:
+async def test_claim_lost_and_regained_is_fenced_inside_one_batch(store: Store, clock: TestClock) -> None:
     item = message(clock, price=10)
     await store.messages.accept(item)
     (old,) = await store.outbox.claim("email", 1)
@@ -28,10 +28,10 @@ async def test_a_claim_lost_and_won_again_is_fenced_inside_one_batch(store: Stor
     stored = await store.messages.get(1, item.id)
     assert stored
     assert stored.status == "sent"
-    assert (await store.ledger.account(1)).held == 0
+    assert (await store.ledger.get_account(1)).held == 0
 
 
-async def test_work_that_was_lost_is_not_what_has_its_key_now(store: Store, clock: TestClock) -> None:
+async def test_outcome_of_lost_work_does_not_apply_to_new_work_with_its_key(store: Store, clock: TestClock) -> None:
     """SQLite gives the last row's key again when that row is gone."""
     await store.messages.accept(message(clock))
     (frozen,) = await store.outbox.claim("email", 1)
@@ -44,20 +44,22 @@ async def test_work_that_was_lost_is_not_what_has_its_key_now(store: Store, cloc
     assert await store.outbox.record(sent(new, clock))
 
 
-async def test_a_key_lost_and_won_again_is_answered_by_the_winner(store: Store, clock: TestClock) -> None:
-    frozen = start(clock, retry_key=retry_key("key"))
+async def test_idempotency_key_lost_and_regained_returns_the_response_of_the_winner(
+    store: Store, clock: TestClock
+) -> None:
+    frozen = start(clock, idempotency_key=retry_key("key"))
     await store.verifications.start(frozen)
     clock.forward(IDEMPOTENCY_LEASE_MS)
-    winner = start(clock, retry_key=retry_key("key"))
+    winner = start(clock, idempotency_key=retry_key("key"))
     await store.verifications.start(winner)
     await store.verifications.finish(finish(frozen, clock, response=b'"frozen"'))
     await store.verifications.finish(finish(winner, clock, response=b'"winner"'))
-    again = await store.verifications.start(start(clock, retry_key=retry_key("key")))
+    again = await store.verifications.start(start(clock, idempotency_key=retry_key("key")))
     assert again
     assert (again.body, again.replayed) == (b'"winner"', True)
 
 
-async def test_claim_freed_and_not_claimed_again_records_its_outcome(
+async def test_released_claim_that_nobody_reclaimed_records_its_outcome(
     store: Store, other: Store, clock: TestClock
 ) -> None:
     for _ in range(2):
@@ -66,41 +68,41 @@ async def test_claim_freed_and_not_claimed_again_records_its_outcome(
     await let_leases_end(other, clock)
     assert await store.outbox.record(sent(ended, clock, "failed"))
     assert not await store.outbox.record(sent(ended, clock, "failed"))  # once
-    assert await store.outbox.heartbeat([working, ended]) == {working.key}
+    assert await store.outbox.renew([working, ended]) == {working.key}
     assert await other.outbox.claim("email", 2) == []
 
 
-async def test_outcome_that_is_to_be_tried_again_is_not_kept_by_a_heartbeat(store: Store, clock: TestClock) -> None:
+async def test_deferred_outcome_is_not_kept_claimed_by_a_heartbeat(store: Store, clock: TestClock) -> None:
     await store.messages.accept(message(clock))
     (claim,) = await store.outbox.claim("email", 1)
-    again = Later(due_at=clock.now(), attempt=1)
-    assert await store.outbox.record(sent(claim, clock, None, again=again))
-    assert not await store.outbox.record(sent(claim, clock, None, again=again))
-    assert await store.outbox.heartbeat([claim]) == set()
+    again = RetryPlan(due_at=clock.now(), attempt=1)
+    assert await store.outbox.record(sent(claim, clock, None, retry=again))
+    assert not await store.outbox.record(sent(claim, clock, None, retry=again))
+    assert await store.outbox.renew([claim]) == set()
     assert len(await store.outbox.claim("email", 1)) == 1
 
 
-async def test_sent_message_that_was_claimed_again_is_not_sent_by_the_second_worker(
+async def test_sent_message_reclaimed_by_a_second_worker_is_not_sent_again(
     store: Store, other: Store, clock: TestClock
 ) -> None:
     item = message(clock, price=10)
     await store.messages.accept(item)
     (first,) = await store.outbox.claim("email", 1)
-    assert not first.reclaimed
+    assert not first.was_claimed_before
     await let_leases_end(other, clock)
     (second,) = await other.outbox.claim("email", 1)
-    assert second.reclaimed
-    assert await other.outbox.heartbeat([second]) == {second.key}
+    assert second.was_claimed_before
+    assert await other.outbox.renew([second]) == {second.key}
     assert await store.outbox.record(sent(first, clock))
-    assert await other.outbox.heartbeat([second]) == set()
+    assert await other.outbox.renew([second]) == set()
     assert not await other.outbox.record(sent(second, clock))
     stored = await store.messages.get(1, item.id)
     assert stored
     assert stored.status == "sent"
-    assert (await store.ledger.account(1)).held == 0
+    assert (await store.ledger.get_account(1)).held == 0
 
 
-async def test_outage_longer_than_lease_frees_nothing_of_the_living(
+async def test_outage_longer_than_the_lease_releases_no_claim_of_a_live_process(
     store: Store, other: Store, clock: TestClock
 ) -> None:
     for _ in range(2):
@@ -108,9 +110,9 @@ async def test_outage_longer_than_lease_frees_nothing_of_the_living(
     working, lost = await store.outbox.claim("email", 2)
     await let_leases_end(other, clock, LEASE_MS // 2)
     clock.forward(3 * LEASE_MS)  # nobody reaches the database
-    await other.outbox.reclaim()
-    await other.outbox.reclaim()
+    await other.outbox.reclaim_abandoned()
+    await other.outbox.reclaim_abandoned()
     assert await other.outbox.claim("email", 2) == []
-    await store.outbox.heartbeat([working])
+    await store.outbox.renew([working])
     await let_leases_end(other, clock, LEASE_MS // 2)
     assert [claim.key for claim in await other.outbox.claim("email", 2)] == [lost.key]

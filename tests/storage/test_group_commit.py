@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from heliograph.runtime.fair_limiter import FairLimiter
-from heliograph.storage.engine.database import StoreUnavailable, Story, T, Tx
+from heliograph.storage.engine.database import StoreUnavailable, T, Tx, TxFunction
 from heliograph.storage.engine.group_commit import GROUP_MAX, GroupCommit
-from heliograph.storage.engine.wakeups import Hints
+from heliograph.storage.engine.wakeups import Wakeups
 
 pytestmark = pytest.mark.anyio
 
@@ -24,16 +24,16 @@ class Gate:
         self.sizes: list[int] = []
         self.begun = 0
         self.fail: Exception | None = None
-        self.hints = Hints(asyncio.sleep)  # type: ignore[arg-type]
+        self.wakeups = Wakeups(asyncio.sleep)  # type: ignore[arg-type]
         self.serialized = FairLimiter(1)
 
-    async def write(self, story: Story[T]) -> T:
+    async def write(self, function: TxFunction[T]) -> T:
         self.begun += 1
         await self.open.wait()
         if self.fail:
             error, self.fail = self.fail, None
             raise error
-        return await story(None)  # type: ignore[arg-type]
+        return await function(None)  # type: ignore[arg-type]
 
     read = write
 
@@ -68,12 +68,12 @@ async def submit(group: GroupCommit[Any, Any], items: Sequence[Any]) -> list[Any
     return await asyncio.gather(*(group.submit(item) for item in items), return_exceptions=True)
 
 
-async def test_what_waits_goes_together_in_order(group: GroupCommit[Any, Any], database: Gate) -> None:
+async def test_waiting_items_are_committed_together_in_order(group: GroupCommit[Any, Any], database: Gate) -> None:
     assert await submit(group, range(100)) == [2 * i for i in range(100)]
     assert database.sizes == [100]
 
 
-async def test_what_comes_meanwhile_is_the_next_group(group: GroupCommit[Any, Any], database: Gate) -> None:
+async def test_items_added_during_a_commit_form_the_next_group(group: GroupCommit[Any, Any], database: Gate) -> None:
     database.open.clear()
     first = asyncio.create_task(submit(group, [1]))
     while not database.begun:
@@ -86,26 +86,28 @@ async def test_what_comes_meanwhile_is_the_next_group(group: GroupCommit[Any, An
     assert database.sizes == [1, 3]
 
 
-async def test_a_group_has_a_largest_size(group: GroupCommit[Any, Any], database: Gate) -> None:
+async def test_group_larger_than_the_limit_is_split(group: GroupCommit[Any, Any], database: Gate) -> None:
     await submit(group, range(GROUP_MAX + 1))
     assert database.sizes == [GROUP_MAX, 1]
 
 
-async def test_a_refusal_is_its_own(group: GroupCommit[Any, Any], database: Gate) -> None:
-    one, bad, two = await submit(group, [1, "bad", 2])
-    assert (one, two) == (2, 4)
+async def test_refused_item_fails_alone(group: GroupCommit[Any, Any], database: Gate) -> None:
+    item, bad, two = await submit(group, [1, "bad", 2])
+    assert (item, two) == (2, 4)
     assert isinstance(bad, Broken)
     assert database.sizes == [3]
 
 
-async def test_an_item_that_breaks_the_story_fails_alone(group: GroupCommit[Any, Any], database: Gate) -> None:
-    one, bomb, two = await submit(group, [1, "bomb", 2])
-    assert (one, two) == (2, 4)
+async def test_item_that_breaks_the_transaction_fails_alone(group: GroupCommit[Any, Any], database: Gate) -> None:
+    item, bomb, two = await submit(group, [1, "bomb", 2])
+    assert (item, two) == (2, 4)
     assert isinstance(bomb, Broken)
     assert database.sizes == [3, 1, 1, 1]
 
 
-async def test_an_outage_reaches_all_and_the_next_group_works(group: GroupCommit[Any, Any], database: Gate) -> None:
+async def test_outage_fails_the_whole_group_and_the_next_group_succeeds(
+    group: GroupCommit[Any, Any], database: Gate
+) -> None:
     database.fail = StoreUnavailable("away")
     assert [type(error) for error in await submit(group, range(5))] == [StoreUnavailable] * 5
     assert database.sizes == []
@@ -113,7 +115,7 @@ async def test_an_outage_reaches_all_and_the_next_group_works(group: GroupCommit
 
 
 @pytest.mark.parametrize("who", [0, 1, 2])
-async def test_a_cancelled_waiter_does_not_wedge_the_group(
+async def test_cancelled_waiter_does_not_block_the_group(
     group: GroupCommit[Any, Any], database: Gate, who: int
 ) -> None:
     database.open.clear()
@@ -128,7 +130,7 @@ async def test_a_cancelled_waiter_does_not_wedge_the_group(
     assert await submit(group, [7]) == [14]
 
 
-async def test_what_fails_when_nobody_waits_any_more_is_not_told(
+async def test_failure_after_all_waiters_were_cancelled_is_not_logged(
     database: Gate, group: GroupCommit[int, int], caplog: pytest.LogCaptureFixture
 ) -> None:
     """As at a stop while the database is away; asyncio would say "Future exception was never retrieved"."""

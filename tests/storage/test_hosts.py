@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 
 from heliograph.bootstrap import make_database
-from heliograph.cli.options import shown
+from heliograph.cli.options import without_password
 from heliograph.settings import Settings
 from heliograph.storage.engine import postgres
 from heliograph.storage.engine.database import StoreUnavailable
@@ -34,7 +34,7 @@ def url(postgres: str) -> str:
 
 
 @pytest.mark.parametrize("turned", [False, True], ids=["first", "second"])
-async def test_a_host_that_swallows_packets(url: str, turned: bool) -> None:
+async def test_database_host_that_drops_packets_is_skipped(url: str, turned: bool) -> None:
     """A fresh start waits for it only its share of the time."""
     dead, live = Network(url), Network(url)
     dead.hang()
@@ -43,26 +43,26 @@ async def test_a_host_that_swallows_packets(url: str, turned: bool) -> None:
         await migrate_postgres(address)
         database = PostgresDatabase(address)
         assert await database.write(bump) == 1
-        asked = dead.connections
+        requested = dead.connections
         live.drop()
         assert await until_written(database) == 2
-        assert dead.connections == asked  # the one that answered last is asked first
+        assert dead.connections == requested  # the one that answered last is asked first
         await database.close()
 
 
-async def test_what_each_host_said() -> None:
+async def test_connection_error_names_the_answer_of_each_host() -> None:
     with pytest.raises(StoreUnavailable, match=r"127\.0\.0\.1:1: .+; 127\.0\.0\.2:2: .+") as failed:
         await connect(Hosts("postgresql://u:hush@127.0.0.1:1,127.0.0.2:2/x"))
     assert "hush" not in str(failed.value)
 
 
-async def test_hosts_that_do_not_answer_are_asked_beside_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_silent_hosts_are_tried_concurrently(monkeypatch: pytest.MonkeyPatch) -> None:
     """The one that is promoted meanwhile is used, though the others never answer."""
-    asked, ended = list[str](), list[str]()
+    requested, ended = list[str](), list[str]()
     accepted = cast(Any, SimpleNamespace(_transport=SimpleNamespace(get_extra_info=lambda _: None)))
 
     async def answer(url: str, **_: Any) -> Any:
-        asked.append(url)
+        requested.append(url)
         try:
             await asyncio.sleep(0 if "h3" in url else 3600)
         finally:
@@ -70,33 +70,33 @@ async def test_hosts_that_do_not_answer_are_asked_beside_each_other(monkeypatch:
         return accepted
 
     monkeypatch.setattr(asyncpg, "connect", answer)
-    monkeypatch.setattr(postgres, "STAGGER_S", 0.01)
+    monkeypatch.setattr(postgres, "NEXT_HOST_S", 0.01)
     hosts = Hosts("postgresql://u@h1,h2,h3/x", connect_s=60)
     assert await connect(hosts) is accepted
     await asyncio.sleep(0)
-    assert len(asked) == len(ended) == 3
+    assert len(requested) == len(ended) == 3
     assert await connect(hosts) is accepted
-    assert "h3" in asked[3]
-    assert len(asked) == 4
+    assert "h3" in requested[3]
+    assert len(requested) == 4
 
 
 def test_connect_timeout_setting_is_used() -> None:
     assert make_database(Settings(database="postgresql://u@h1/x", database_connect_s=7))._hosts.connect_s == 7  # type: ignore[attr-defined]
 
 
-def test_the_password_of_several_hosts_is_not_shown() -> None:
-    assert shown("postgresql://u:hush@h1:1,h2:2/x?target_session_attrs=any") == "postgresql://u@h1:1,h2:2/x"
+def test_connection_error_of_several_hosts_hides_the_password() -> None:
+    assert without_password("postgresql://u:hush@h1:1,h2:2/x?target_session_attrs=any") == "postgresql://u@h1:1,h2:2/x"
 
 
-async def test_a_host_that_takes_no_writes_is_passed_over(url: str) -> None:
+async def test_read_only_host_is_skipped(url: str) -> None:
     """As two standbys of which one is promoted."""
     await migrate_postgres(url)
     first, second = Network(url), Network(url)
     admin: Any = await asyncpg.connect(url)
     name = await admin.fetchval("SELECT current_database()")
     await admin.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
-    async with first.open() as one, second.open() as other:
-        database = PostgresDatabase(together(one, other))
+    async with first.open() as item, second.open() as other:
+        database = PostgresDatabase(together(item, other))
         with pytest.raises(StoreUnavailable, match="read-write.*read-write"):
             await database.write(bump)
         assert first.connections == second.connections == 1

@@ -8,8 +8,8 @@ import pytest
 from heliograph.domain.limits import DAY_MS, HOUR_MS
 from heliograph.domain.refusals import StorageLimitReached
 from heliograph.domain.setup.records import Team, TeamRecord
-from heliograph.inbound.store.inbound_mail import AUTOMATIC_MAX, Fate, NewReceived
-from heliograph.storage.purge import forget_team
+from heliograph.inbound.store.inbound_mail import AUTOMATIC_MAX, NewInboundMail, StoreResult
+from heliograph.storage.purge import delete_team_data
 from heliograph.storage.retention import purge
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
@@ -18,10 +18,10 @@ from tests.storage.conftest import Sql
 pytestmark = pytest.mark.anyio
 
 
-def new(clock: TestClock, text: str = "Hi", **more: Any) -> NewReceived:
+def new(clock: TestClock, text: str = "Hi", **more: Any) -> NewInboundMail:
     id_ = clock.new_id("rcv_")
     record = {"object": "received", "id": id_, "subject": "S", "text": text, "html": None, "reply_text": text}
-    given: dict[str, Any] = {
+    values: dict[str, Any] = {
         "id": id_,
         "team": 1,
         "sender": "ann@example.org",
@@ -29,82 +29,82 @@ def new(clock: TestClock, text: str = "Hi", **more: Any) -> NewReceived:
         "automatic": False,
         "record": json.dumps(record),
         "body": None,
-        "octets_most": 0,
+        "daily_octets_max": 0,
     }
-    return NewReceived(**given | more)
+    return NewInboundMail(**values | more)
 
 
-async def put(store: Store, one: NewReceived, raw: bytes | None = None) -> Fate:
-    return await store.received.put(one, await store.received.keep(raw or one.id.encode()))
+async def put(store: Store, item: NewInboundMail, raw: bytes | None = None) -> StoreResult:
+    return await store.inbound_mail.insert(item, await store.inbound_mail.store_raw(raw or item.id.encode()))
 
 
 async def told(store: Store, clock: TestClock) -> list[Any]:
     clock.forward(1000)
-    return [json.loads(one.detail or "null") for one in await store.events.feed(1, "", 1000)]
+    return [json.loads(item.detail or "null") for item in await store.events.feed(1, "", 1000)]
 
 
-async def test_the_same_mail_is_there_once_for_each_team(store: Store, clock: TestClock) -> None:
+async def test_inbound_mail_received_twice_is_stored_once_per_team(store: Store, clock: TestClock) -> None:
     first = new(clock)
-    fates = [await put(store, one, b"mail") for one in (first, new(clock), new(clock, team=2))]
-    assert fates == ["told", "known", "told"]
-    assert [one["id"] for one in await told(store, clock)] == [first.id]
-    assert [line.id for line in await store.received.newest(1, "rcv_~", 10)] == [first.id]
+    fates = [await put(store, item, b"mail") for item in (first, new(clock), new(clock, team=2))]
+    assert fates == ["published", "known", "published"]
+    assert [item["id"] for item in await told(store, clock)] == [first.id]
+    assert [line.id for line in await store.inbound_mail.list_newest(1, "rcv_~", 10)] == [first.id]
 
 
-async def test_what_a_team_may_store_in_a_day_bounds_its_mail(store: Store, clock: TestClock) -> None:
-    assert await put(store, new(clock, octets_most=3, size=2)) == "told"
-    late = new(clock, octets_most=3, size=2)
+async def test_inbound_mail_counts_against_the_daily_byte_quota(store: Store, clock: TestClock) -> None:
+    assert await put(store, new(clock, daily_octets_max=3, size=2)) == "published"
+    late = new(clock, daily_octets_max=3, size=2)
     with pytest.raises(StorageLimitReached):
         await put(store, late)
-    assert await store.received.find(1, late.id) is None
+    assert await store.inbound_mail.find_row(1, late.id) is None
     clock.forward(DAY_MS)
-    assert await put(store, late) == "told"
+    assert await put(store, late) == "published"
 
 
-async def test_a_loop_is_held(store: Store, clock: TestClock) -> None:
+async def test_inbound_mail_loop_is_stopped(store: Store, clock: TestClock) -> None:
     fates = [await put(store, new(clock, automatic=True)) for _ in range(AUTOMATIC_MAX + 1)]
-    assert fates == ["told"] * AUTOMATIC_MAX + ["held"]
+    assert fates == ["published"] * AUTOMATIC_MAX + ["held"]
     others = [new(clock), new(clock, automatic=True, sender="bo@example.org"), new(clock, automatic=True, team=2)]
-    assert [await put(store, one) for one in others] == ["told"] * 3
+    assert [await put(store, item) for item in others] == ["published"] * 3
     clock.forward(HOUR_MS)
-    assert await put(store, new(clock, automatic=True)) == "told"
+    assert await put(store, new(clock, automatic=True)) == "published"
 
 
-async def test_it_goes_with_the_teams_test_clock(store: Store, clock: TestClock) -> None:
-    kept = new(clock, team=2)
-    for one in (new(clock), kept):
-        await put(store, one)
+async def test_inbound_mail_is_deleted_with_the_test_clock(store: Store, clock: TestClock) -> None:
+    retained = new(clock, team=2)
+    for item in (new(clock), retained):
+        await put(store, item)
     team = Team(record=TeamRecord(ref=1, id="team_a", name="A"))
-    await store.database.write(lambda tx: forget_team(tx, team))
-    assert await store.received.newest(1, "rcv_~", 10) == []
-    assert [line.id for line in await store.received.newest(2, "rcv_~", 10)] == [kept.id]
+    await store.database.write(lambda tx: delete_team_data(tx, team))
+    assert await store.inbound_mail.list_newest(1, "rcv_~", 10) == []
+    assert [line.id for line in await store.inbound_mail.list_newest(2, "rcv_~", 10)] == [retained.id]
 
 
-async def test_texts_go_before_the_record(store: Store, clock: TestClock, sql: Sql) -> None:
-    one = new(clock, "Secret")
-    await put(store, one)
+async def test_inbound_mail_text_is_deleted_before_its_record(store: Store, clock: TestClock, sql: Sql) -> None:
+    item = new(clock, "Secret")
+    await put(store, item)
     clock.forward(7 * DAY_MS)
     await purge(store.database, clock.now())
-    await store.attachments.sweep()
-    found = await store.received.find(1, one.id)
-    assert found and found.raw is None
-    assert json.loads((await store.received.records(1, [one.id]))[0]) == {
-        "object": "received", "id": one.id, "subject": "S", "text": None, "html": None, "reply_text": None,
+    await store.attachments.delete_unused()
+    result = await store.inbound_mail.find_row(1, item.id)
+    assert result and result.raw is None
+    assert json.loads((await store.inbound_mail.get_records(1, [item.id]))[0]) == {
+        "object": "received", "id": item.id, "subject": "S", "text": None, "html": None, "reply_text": None,
     }  # fmt: skip
     clock.forward(90 * DAY_MS)
     await purge(store.database, clock.now())
     assert await sql("SELECT count(*) FROM received") == [(0,)]
 
 
-async def test_its_file_stays_as_long_as_it_is_needed(store: Store, clock: TestClock) -> None:
-    one = new(clock)
-    await put(store, one, b"x" * 300_000)
+async def test_inbound_mail_file_is_kept_while_it_is_needed(store: Store, clock: TestClock) -> None:
+    item = new(clock)
+    await put(store, item, b"x" * 300_000)
     clock.forward(2 * HOUR_MS)
-    await store.attachments.sweep()
-    found = await store.received.find(1, one.id)
-    assert found
+    await store.attachments.delete_unused()
+    result = await store.inbound_mail.find_row(1, item.id)
+    assert result
 
     async def room(octets: int) -> None:
-        assert octets == found.size
+        assert octets == result.size
 
-    assert await store.received.raw(found, room) == b"x" * 300_000
+    assert await store.inbound_mail.get_raw(result, room) == b"x" * 300_000

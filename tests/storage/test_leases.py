@@ -6,10 +6,10 @@ import pytest
 
 from heliograph.bootstrap import open_store
 from heliograph.domain.limits import HOUR_MS, LEASE_MS, MINUTE_MS
-from heliograph.runtime.clock import OFF_MS
+from heliograph.runtime.clock import CLOCK_ERROR_MAX_MS
 from heliograph.settings import Settings
 from heliograph.storage import leases
-from heliograph.storage.leases import FORGOTTEN_MS, Leases
+from heliograph.storage.leases import STALE_MS, Leases
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
 from tests.storage.samples import finish, let_leases_end, message, retry_key, start
@@ -23,7 +23,7 @@ WRONG = (10 * MINUTE_MS, -10 * MINUTE_MS)
 @pytest.fixture
 async def other(store: Store, settings: Settings, clock: TestClock) -> AsyncIterator[Store]:
     """Another process on the same database, with a clock of its own."""
-    await store.upkeep.check_clock()
+    await store.maintenance.check_clock()
     async with open_store(settings, TestClock(), "seat/1") as other:
         yield other
 
@@ -36,84 +36,86 @@ def clock_of(store: Store) -> TestClock:
 
 @pytest.mark.parametrize("by", WRONG)
 @pytest.mark.parametrize("compared", [True, False])
-async def test_a_wrong_clock_claims_nothing_and_frees_nothing(
+async def test_process_with_a_wrong_clock_claims_and_releases_nothing(
     store: Store, other: Store, clock: TestClock, by: int, compared: bool
 ) -> None:
     """Also before the first look at the shared clock: every claim is a look."""
     await store.messages.accept(message(clock))
     (held,) = await store.outbox.claim("email", 1)
     await store.messages.accept(message(clock))
-    clock_of(other).wrong = by
+    clock_of(other).wall_shift_ms = by
     if compared:
-        await other.upkeep.check_clock()
+        await other.maintenance.check_clock()
     assert await other.outbox.claim("email", 10) == []
     assert await other.deliveries.claim(["wh_1"]) == []
-    await other.outbox.reclaim()
+    await other.outbox.reclaim_abandoned()
     assert await store.outbox.record(sent(held, clock))
-    clock_of(other).wrong = 0
-    await other.upkeep.check_clock()
-    assert not clock_of(other).off()
+    clock_of(other).wall_shift_ms = 0
+    await other.maintenance.check_clock()
+    assert not clock_of(other).clock_error()
     assert len(await other.outbox.claim("email", 10)) == 1
 
 
-async def test_who_begins_with_a_wrong_clock_goes_by_the_shared_one(other: Store, settings: Settings) -> None:
+async def test_process_started_with_a_wrong_clock_uses_the_shared_time(other: Store, settings: Settings) -> None:
     wrong = TestClock()
-    wrong.wrong = HOUR_MS
+    wrong.wall_shift_ms = HOUR_MS
     async with open_store(settings, wrong, "seat/2") as late:
-        await late.upkeep.check_clock()
-    assert wrong.off() == pytest.approx(HOUR_MS, abs=OFF_MS)
-    assert wrong.now() == pytest.approx(clock_of(other).now(), abs=OFF_MS)
+        await late.maintenance.check_clock()
+    assert wrong.clock_error() == pytest.approx(HOUR_MS, abs=CLOCK_ERROR_MAX_MS)
+    assert wrong.now() == pytest.approx(clock_of(other).now(), abs=CLOCK_ERROR_MAX_MS)
 
 
 @pytest.mark.parametrize("by", [HOUR_MS, -HOUR_MS])
-async def test_a_jump_moves_nothing_and_what_is_in_flight_is_recorded(
+async def test_clock_jump_moves_no_lease_and_in_flight_work_is_recorded(
     store: Store, other: Store, clock: TestClock, by: int
 ) -> None:
     item = message(clock)
     await store.messages.accept(item)
     (held,) = await other.outbox.claim("email", 1)
     jumping = clock_of(other)
-    jumping.wrong = by
-    assert jumping.off() == pytest.approx(by, abs=OFF_MS)  # before anybody was asked
-    await other.upkeep.check_clock()
-    assert jumping.now() == pytest.approx(clock.now(), abs=OFF_MS)
-    await other.outbox.heartbeat([held])
-    await store.outbox.reclaim()
+    jumping.wall_shift_ms = by
+    assert jumping.clock_error() == pytest.approx(by, abs=CLOCK_ERROR_MAX_MS)  # before the request was sent
+    await other.maintenance.check_clock()
+    assert jumping.now() == pytest.approx(clock.now(), abs=CLOCK_ERROR_MAX_MS)
+    await other.outbox.renew([held])
+    await store.outbox.reclaim_abandoned()
     assert await other.outbox.record(sent(held, jumping))
 
 
-async def test_nobody_is_robbed_when_the_shared_clock_is_set(
+async def test_shared_clock_change_expires_no_lease_of_a_live_process(
     store: Store, clock: TestClock, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on one machine: the wall clocks of all processes go with it."""
-    await store.upkeep.check_clock()
+    await store.maintenance.check_clock()
     async with open_store(settings, clock, "seat/1") as other:
         for _ in range(2):
             await store.messages.accept(message(clock))
         working, lost = await store.outbox.claim("email", 2)
-        await other.outbox.reclaim()
-        told = Leases._shared
-        monkeypatch.setattr(leases.Leases, "_shared", lambda self, row: told(self, row) + HOUR_MS)
-        clock.wrong = HOUR_MS
-        await other.outbox.reclaim()
+        await other.outbox.reclaim_abandoned()
+        events = Leases._shared_time
+        monkeypatch.setattr(leases.Leases, "_shared_time", lambda self, row: events(self, row) + HOUR_MS)
+        clock.wall_shift_ms = HOUR_MS
+        await other.outbox.reclaim_abandoned()
         assert await other.outbox.claim("email", 2) == []
-        await store.outbox.heartbeat([working])
+        await store.outbox.renew([working])
         await let_leases_end(other, clock, LEASE_MS // 2)
-        await store.outbox.heartbeat([working])
+        await store.outbox.renew([working])
         await let_leases_end(other, clock, LEASE_MS // 2)
         assert [claim.key for claim in await other.outbox.claim("email", 2)] == [lost.key]
 
 
-async def test_a_key_under_way_is_not_taken_over_by_a_wrong_clock(store: Store, other: Store, clock: TestClock) -> None:
-    running = start(clock, retry_key=retry_key("key"))
+async def test_idempotency_key_in_progress_is_not_taken_over_with_a_wrong_clock(
+    store: Store, other: Store, clock: TestClock
+) -> None:
+    running = start(clock, idempotency_key=retry_key("key"))
     await store.verifications.start(running)
-    clock_of(other).wrong = HOUR_MS
-    found = await other.messages.remembered(running.key_id, retry_key("key").hash)
-    assert found
-    assert not found.abandoned
-    await other.outbox.reclaim()  # gives up nobody's verification
+    clock_of(other).wall_shift_ms = HOUR_MS
+    result = await other.messages.find_stored_response(running.key_id, retry_key("key").hash)
+    assert result
+    assert not result.abandoned
+    await other.outbox.reclaim_abandoned()  # gives up nobody's verification
     await store.verifications.finish(finish(running, clock))
-    assert await store.verifications.start(start(clock, retry_key=retry_key("key")))
+    assert await store.verifications.start(start(clock, idempotency_key=retry_key("key")))
 
 
 # -- the row that stands for a clock on SQLite ------------------------------------------------------------------
@@ -125,60 +127,60 @@ class Booted(TestClock):
     boot = "another"
 
     def __init__(self) -> None:
-        self._booted = TestClock().count()
+        self._boot_offset = TestClock().monotonic_ms()
         super().__init__()
 
-    def count(self) -> int:
-        return super().count() - self._booted
+    def monotonic_ms(self) -> int:
+        return super().monotonic_ms() - self._boot_offset
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 class TestMachine:
-    async def test_a_clock_that_was_set_is_believed_after_a_minute(self, store: Store, clock: TestClock) -> None:
-        await store.upkeep.check_clock()
-        clock.wrong = HOUR_MS
-        await store.upkeep.check_clock()
-        assert clock.off()
+    async def test_changed_clock_is_trusted_after_a_minute(self, store: Store, clock: TestClock) -> None:
+        await store.maintenance.check_clock()
+        clock.wall_shift_ms = HOUR_MS
+        await store.maintenance.check_clock()
+        assert clock.clock_error()
         before = clock.now()
-        clock.forward(FORGOTTEN_MS + 1)
-        await store.upkeep.check_clock()
-        assert not clock.off()
-        assert clock.now() - before == pytest.approx(HOUR_MS + FORGOTTEN_MS, abs=OFF_MS)
+        clock.forward(STALE_MS + 1)
+        await store.maintenance.check_clock()
+        assert not clock.clock_error()
+        assert clock.now() - before == pytest.approx(HOUR_MS + STALE_MS, abs=CLOCK_ERROR_MAX_MS)
 
-    async def test_but_not_while_another_process_has_the_time(
+    async def test_changed_clock_is_not_trusted_while_another_process_has_the_time(
         self, store: Store, other: Store, clock: TestClock
     ) -> None:
         wrong = clock_of(other)
-        wrong.wrong = HOUR_MS
+        wrong.wall_shift_ms = HOUR_MS
         for _ in range(10):
-            for one in (clock, wrong):
-                one.forward(FORGOTTEN_MS // 2)
-            await store.upkeep.check_clock()
-            await other.upkeep.check_clock()
-        assert wrong.off()
-        assert not clock.off()
+            for item in (clock, wrong):
+                item.forward(STALE_MS // 2)
+            await store.maintenance.check_clock()
+            await other.maintenance.check_clock()
+        assert wrong.clock_error()
+        assert not clock.clock_error()
 
-    async def test_after_a_boot_the_leases_of_the_dead_end(
+    async def test_leases_of_dead_processes_end_after_a_boot(
         self, store: Store, settings: Settings, clock: TestClock
     ) -> None:
         await store.messages.accept(message(clock))
-        await store.upkeep.check_clock()
+        await store.maintenance.check_clock()
         await store.outbox.claim("email", 1)
         async with open_store(settings, Booted(), "seat/1") as other:
-            await other.upkeep.check_clock()
-            await other.outbox.reclaim()
+            await other.maintenance.check_clock()
+            await other.outbox.reclaim_abandoned()
             assert await other.outbox.claim("email", 1) == []
             await let_leases_end(other, clock_of(other))
             assert len(await other.outbox.claim("email", 1)) == 1
 
     @pytest.mark.parametrize(("ahead", "seen"), [(0, HOUR_MS), (-HOUR_MS, 0), (0, 0)])
-    async def test_a_row_that_cannot_be_of_this_boot_is_not_believed(
+    async def test_clock_row_of_another_boot_is_not_trusted(
         self, store: Store, clock: TestClock, ahead: int, seen: int
     ) -> None:
         """Where a boot has no name, or a process lied about its count: delivery stood still for ever."""
-        row = {"boot": clock.boot, "ahead": ahead, "seen": clock.wall() + seen}
+        row = {"boot": clock.boot, "ahead": ahead, "seen": clock.wall_ms() + seen}
         await store.database.write(lambda tx: tx.run("set_machine_clock", **row))
         await store.messages.accept(message(clock))
-        await store.upkeep.check_clock()
-        assert not clock.off()
+        await store.maintenance.check_clock()
+        assert not clock.clock_error()
         assert len(await store.outbox.claim("email", 1)) == 1

@@ -8,7 +8,7 @@ import pytest
 from heliograph.domain.audit.actor import COMMAND_LINE, AuditEntry
 from heliograph.domain.sending.pricing import Charge, month_of
 from heliograph.storage import ledger
-from heliograph.storage.ledger import Entry
+from heliograph.storage.ledger import LedgerEntry
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
 from tests.storage.conftest import CREDIT, Sql
@@ -19,28 +19,28 @@ pytestmark = pytest.mark.anyio
 
 
 def _audit(clock: TestClock) -> AuditEntry:
-    return COMMAND_LINE.did(at=clock.now(), team="team_a", action="credit.book", subject="x")
+    return COMMAND_LINE.audit_entry(at=clock.now(), team="team_a", action="credit.book", subject="x")
 
 
 async def _book(store: Store, clock: TestClock, amount: int, team: int = 1) -> int:
-    return (await store.ledger.book(team, amount, "note", _audit(clock))).available
+    return (await store.ledger.adjust_credit(team, amount, "note", _audit(clock))).available
 
 
-async def _all(store: Store, limit: int) -> list[Entry]:
-    page = await store.ledger.page(1, None, limit)
-    found = page.entries
-    while page.following:
-        page = await store.ledger.page(1, page.following, limit)
-        assert len(found) % limit == 0
-        found += page.entries
-    return found
+async def _all(store: Store, limit: int) -> list[LedgerEntry]:
+    page = await store.ledger.list_page(1, None, limit)
+    result = page.entries
+    while page.next_cursor:
+        page = await store.ledger.list_page(1, page.next_cursor, limit)
+        assert len(result) % limit == 0
+        result += page.entries
+    return result
 
 
-async def test_the_credit_after_every_entry(store: Store, clock: TestClock) -> None:
+async def test_ledger_entries_show_the_credit_after_each(store: Store, clock: TestClock) -> None:
     await asyncio.gather(*(store.messages.accept(message(clock, channel="sms", price=1000 + i)) for i in range(3)))
     claims = await store.outbox.claim("phone", 2)
-    for claim, wanted in zip(claims, ("sent", "failed"), strict=True):
-        await store.outbox.record(outcome(claim, clock.now(), wanted))
+    for claim, expected in zip(claims, ("sent", "failed"), strict=True):
+        await store.outbox.record(outcome(claim, clock.now(), expected))
     await _book(store, clock, 500)
     await _book(store, clock, -300)
     await _book(store, clock, 9_999, team=2)
@@ -50,15 +50,15 @@ async def test_the_credit_after_every_entry(store: Store, clock: TestClock) -> N
     assert sorted(e.kind for e in entries) == sorted(
         ["topup", "hold", "hold", "hold", "capture", "release", "topup", "adjustment"]
     )
-    assert entries[0].balance == (await store.ledger.account(1)).available
+    assert entries[0].balance == (await store.ledger.get_account(1)).available
     for newer, older in itertools.pairwise(entries):
-        assert newer.balance - newer.moved == older.balance
+        assert newer.balance - newer.change == older.balance
     assert entries[-1].balance == entries[-1].amount == CREDIT
     for limit in (1, 2, 3, 8):
         assert await _all(store, limit) == entries
 
 
-async def test_booking_is_in_the_books_and_in_the_audit_log(store: Store, clock: TestClock, sql: Sql) -> None:
+async def test_credit_adjustment_is_in_the_ledger_and_the_audit_log(store: Store, clock: TestClock, sql: Sql) -> None:
     assert await _book(store, clock, 250) == CREDIT + 250
     assert await _book(store, clock, -CREDIT) == 250
     check_books(await sql(LEDGER), await sql(ACCOUNTS))
@@ -70,9 +70,9 @@ async def test_booking_is_in_the_books_and_in_the_audit_log(store: Store, clock:
 
 
 @pytest.mark.parametrize(
-    ("amount", "why"), [(0, "of nothing"), (-CREDIT - 1, "the credit is only 1.0000"), (10**18, "cannot be kept")]
+    ("amount", "why"), [(0, "must not be 0"), (-CREDIT - 1, "the credit is only 1.0000"), (10**18, "cannot exceed")]
 )
-async def test_what_cannot_be_booked_changes_nothing(
+async def test_invalid_credit_adjustment_changes_nothing(
     store: Store, clock: TestClock, sql: Sql, amount: int, why: str
 ) -> None:
     before = await sql(LEDGER), await sql(ACCOUNTS)
@@ -82,24 +82,26 @@ async def test_what_cannot_be_booked_changes_nothing(
     assert await sql("SELECT action FROM audit") == []
 
 
-async def test_bookings_beside_sends_lose_nothing(store: Store, other: Store, clock: TestClock, sql: Sql) -> None:
+async def test_credit_adjustments_during_sends_lose_nothing(
+    store: Store, other: Store, clock: TestClock, sql: Sql
+) -> None:
     sends = [(store, other)[i % 2].messages.accept(message(clock, channel="sms", price=10)) for i in range(20)]
     await asyncio.gather(*sends, *(_book((store, other)[i % 2], clock, 7) for i in range(20)))
-    assert (await store.ledger.account(1)).available == CREDIT - 200 + 140
+    assert (await store.ledger.get_account(1)).available == CREDIT - 200 + 140
     check_books(await sql(LEDGER), await sql(ACCOUNTS))
     entries = await _all(store, 7)
     assert (len(entries), entries[-1].balance) == (41, CREDIT)
 
 
-async def test_accounts_of_several_teams(store: Store) -> None:
-    found = await store.ledger.accounts([1, 2, 77])
-    assert {team: account.available for team, account in found.items()} == {1: CREDIT, 2: CREDIT}
+async def test_accounts_of_several_teams_are_listed(store: Store) -> None:
+    result = await store.ledger.find_accounts([1, 2, 77])
+    assert {team: account.available for team, account in result.items()} == {1: CREDIT, 2: CREDIT}
 
 
-async def test_an_account_that_differs_from_its_entries_is_found(
+async def test_account_that_differs_from_its_entries_is_reported(
     store: Store, clock: TestClock, sql: Sql, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ledger, "SUMMED_MOST", 3)
+    monkeypatch.setattr(ledger, "SUM_BATCH", 3)
     await asyncio.gather(*(store.messages.accept(message(clock, channel="sms", price=1000 + i)) for i in range(5)))
     (claim, *_) = await store.outbox.claim("phone", 2)
     await store.outbox.record(outcome(claim, clock.now(), "failed"))
@@ -111,11 +113,11 @@ async def test_an_account_that_differs_from_its_entries_is_found(
     assert await store.ledger.difference(2) == await store.ledger.difference(99) == 0
 
 
-async def test_what_was_charged_by_month_and_channel(
+async def test_charges_are_summed_by_month_and_channel(
     store: Store, clock: TestClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same, whether the entries are counted, counted in part, or read by the page."""
-    monkeypatch.setattr(ledger, "COUNTED_MOST", 2)
+    monkeypatch.setattr(ledger, "SPEND_BATCH", 2)
     now = clock.now()
     rows = [
         *((1, "capture", 100 + at, f"sms_{at}", now, 0) for at in range(3)),
@@ -125,12 +127,12 @@ async def test_what_was_charged_by_month_and_channel(
     ]
     await store.database.write(lambda tx: tx.run("insert_ledger", entries=rows))
     month = month_of(now)
-    seen = await store.ledger.spend(1, month)
+    seen = await store.ledger.get_spend(1, month)
     assert seen.counted_until is not None and (month, "sms") in seen.charges
-    while await store.ledger.count_spend(1):
+    while await store.ledger.update_spend(1):
         pass
     whole = {(month, "sms"): Charge(303, 3), (month, "verification"): Charge(7, 1)}
-    assert await store.ledger.spend(1, month) == ledger.Spend(charges=whole, counted_until=None)
-    assert not await store.ledger.count_spend(1)
-    assert (await store.ledger.spend(1, month)).charges == whole
-    assert (await store.ledger.spend(1, "9999-01")).charges == {}
+    assert await store.ledger.get_spend(1, month) == ledger.Spend(charges=whole, counted_until=None)
+    assert not await store.ledger.update_spend(1)
+    assert (await store.ledger.get_spend(1, month)).charges == whole
+    assert (await store.ledger.get_spend(1, "9999-01")).charges == {}

@@ -8,27 +8,27 @@ from typing import Any
 import pytest
 
 from heliograph.storage.engine.database import StoreUnavailable
-from heliograph.storage.engine.local_files import Blobs
+from heliograph.storage.engine.local_files import LocalFiles
 
 
 @pytest.fixture
-def blobs(tmp_path: Path) -> Blobs:
-    return Blobs(tmp_path / "blobs")
+def blobs(tmp_path: Path) -> LocalFiles:
+    return LocalFiles(tmp_path / "blobs")
 
 
 def files(folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*") if path.is_file() and path.name != "lock"]
 
 
-def test_put_and_get(blobs: Blobs, tmp_path: Path) -> None:
+def test_put_file_is_returned_by_get(blobs: LocalFiles, tmp_path: Path) -> None:
     hash_ = blobs.put(b"content")
     assert blobs.get(hash_) == b"content"
     assert blobs.put(b"content") == hash_
     assert len(files(tmp_path)) == 1
 
 
-def test_the_file_is_synced_before_its_name_and_the_folders_after(
-    blobs: Blobs, monkeypatch: pytest.MonkeyPatch
+def test_put_syncs_the_file_before_renaming_and_the_folders_after(
+    blobs: LocalFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps: list[str] = []
     fsync, rename = os.fsync, os.rename
@@ -48,25 +48,25 @@ def test_the_file_is_synced_before_its_name_and_the_folders_after(
     assert steps == ["file of 7 bytes synced", "renamed", "folder synced", "folder synced"]
 
 
-def test_what_came_from_elsewhere_is_synced_before_its_name(blobs: Blobs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_moved_file_is_synced_before_renaming(blobs: LocalFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise it could be there and empty after a power failure, and would be taken for whole."""
     steps: list[str] = []
     monkeypatch.setattr(os, "fsync", lambda descriptor: steps.append("synced"))
-    with blobs.coming("00" * 32) as file:
+    with blobs.write_file("00" * 32) as file:
         file.write(b"content")
         assert steps == []
     assert steps == ["synced"]
 
 
 @pytest.mark.parametrize("left", [b"", b"conten", b"content and more"])
-def test_a_damaged_file_is_put_again(blobs: Blobs, tmp_path: Path, left: bytes) -> None:
+def test_damaged_file_is_replaced_by_put(blobs: LocalFiles, tmp_path: Path, left: bytes) -> None:
     hash_ = blobs.put(b"content")
     files(tmp_path)[0].write_bytes(left)
     assert blobs.put(b"content") == hash_
     assert blobs.get(hash_) == b"content"
 
 
-def test_a_failed_write_leaves_nothing(blobs: Blobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_put_leaves_no_file(blobs: LocalFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
@@ -76,11 +76,11 @@ def test_a_failed_write_leaves_nothing(blobs: Blobs, tmp_path: Path, monkeypatch
     assert files(tmp_path) == []
 
 
-def test_a_folder_that_is_gone_is_an_outage(blobs: Blobs, tmp_path: Path) -> None:
+def test_missing_folder_is_an_outage(blobs: LocalFiles, tmp_path: Path) -> None:
     (tmp_path / "blobs").rename(tmp_path / "elsewhere")
     with pytest.raises(StoreUnavailable):
         blobs.put(b"content")
     with pytest.raises(StoreUnavailable):
-        blobs.drop("ab", 0)
+        blobs.delete("ab", 0)
     (tmp_path / "elsewhere").rename(tmp_path / "blobs")
     assert blobs.get(blobs.put(b"content")) == b"content"

@@ -11,7 +11,14 @@ import pytest
 from heliograph.bootstrap import migrate, migration_plan, schema_version, sqlite_path
 from heliograph.settings import Settings
 from heliograph.storage.engine import migrate as migrations
-from heliograph.storage.engine.migrate import BASE, BASE_COMMIT, CONTRACT, ForeignSchema, SchemaVersion, schema_files
+from heliograph.storage.engine.migrate import (
+    BASE,
+    BASE_COMMIT,
+    CONTRACT_MARK,
+    ForeignSchema,
+    SchemaVersion,
+    schema_files,
+)
 from heliograph.storage.store import Store
 from tests.storage.conftest import Sql, asking
 
@@ -28,12 +35,12 @@ def settings(empty_database_url: str, tmp_path: Path) -> Settings:
     return Settings(database=empty_database_url, data=tmp_path / "data")
 
 
-async def test_each_file_is_applied_once(settings: Settings) -> None:
+async def test_each_migration_is_applied_once(settings: Settings) -> None:
     assert await migrate(settings) == NUMBERS
     assert await migrate(settings) == []
 
 
-async def test_two_processes_that_start_together(settings: Settings) -> None:
+async def test_migrations_of_two_processes_starting_together_run_once(settings: Settings) -> None:
     def run() -> list[int]:
         return asyncio.run(migrate(settings))
 
@@ -52,14 +59,14 @@ def with_files(monkeypatch: pytest.MonkeyPatch, *more: tuple[int, str]) -> None:
 
 
 @pytest.mark.parametrize(("mark", "may_return"), [("", True), ("-- contract: nobody reads it\n", False)])
-async def test_the_version_before_can_come_back(
+async def test_previous_version_starts_after_an_expanding_migration_only(
     store: Store, settings: Settings, monkeypatch: pytest.MonkeyPatch, mark: str, may_return: bool
 ) -> None:
     number, text = ADDITION
     with monkeypatch.context() as newer:
         with_files(newer, (number, mark + text))
         assert await migrate(settings) == [number]
-        assert await schema_version(settings) == SchemaVersion(found=number, needed=number)
+        assert await schema_version(settings) == SchemaVersion(current=number, needed=number)
         assert await migrate(settings) == []
     if may_return:
         assert await migrate(settings) == []
@@ -68,10 +75,10 @@ async def test_the_version_before_can_come_back(
             await migrate(settings)
 
 
-def test_what_takes_away_says_so() -> None:
+def test_migration_that_removes_a_column_is_marked_as_contract() -> None:
     """As in ADR 0032: the version before must go on with what is left."""
     for number, text in schema_files():
-        if number > BASE and not text.startswith(CONTRACT):
+        if number > BASE and not text.startswith(CONTRACT_MARK):
             for table in re.findall(r"CREATE TABLE (\w+)", text):  # the version before knows nothing of it
                 text = re.sub(rf"UNIQUE INDEX \w+ ON {table}\b", "", text)
             assert not TAKES_AWAY.search(text), f"schema {number}: add it in one release, take it away in the next"
@@ -79,16 +86,16 @@ def test_what_takes_away_says_so() -> None:
 
 @pytest.mark.parametrize("empty_database_url", ["postgres"], indirect=True)
 @pytest.mark.parametrize("file", [ADDITION, INDEX], ids=["a column", "an index"])
-async def test_a_table_in_use_is_waited_for_in_short_turns(
+async def test_migration_of_a_locked_table_retries_with_short_waits(
     store: Store, settings: Settings, monkeypatch: pytest.MonkeyPatch, file: tuple[int, str]
 ) -> None:
     with_files(monkeypatch, file)
-    monkeypatch.setattr(migrations, "TABLE_S", 0.05)
+    monkeypatch.setattr(migrations, "TABLE_LOCK_S", 0.05)
     user: Any = await asyncpg.connect(settings.database)
     await user.execute("BEGIN; INSERT INTO outbox SELECT * FROM outbox")
     migrating = asyncio.create_task(migrate(settings))
     for _ in range(20):  # others write all the same
-        await store.upkeep.check_clock()
+        await store.maintenance.check_clock()
         other: Any = await asyncpg.connect(settings.database)
         await other.execute("INSERT INTO outbox SELECT * FROM outbox")
         await other.close()
@@ -98,7 +105,7 @@ async def test_a_table_in_use_is_waited_for_in_short_turns(
 
 
 @pytest.mark.parametrize("empty_database_url", ["postgres"], indirect=True)
-async def test_an_index_is_built_beside_and_anew_when_it_was_broken_off(
+async def test_index_is_built_concurrently_and_rebuilt_after_an_interruption(
     store: Store, settings: Settings, monkeypatch: pytest.MonkeyPatch, sql: Sql
 ) -> None:
     with_files(monkeypatch, INDEX)
@@ -113,7 +120,7 @@ async def test_an_index_is_built_beside_and_anew_when_it_was_broken_off(
     assert await migrate(settings) == []
 
 
-async def test_a_plan_says_what_would_be_done(
+async def test_migration_plan_lists_pending_migrations(
     store: Store, settings: Settings, monkeypatch: pytest.MonkeyPatch, sql: Sql
 ) -> None:
     rows = ", ".join(f"('usr_{number}', 'team', 'kind', 1)" for number in range(500))
@@ -128,26 +135,26 @@ async def test_a_plan_says_what_would_be_done(
         (NEXT + 1, "CREATE INDEX choice_b ON notice_choice (b);"),
         (NEXT + 2, "UPDATE notice_choice SET b = 1;"),
     )
-    found = await migration_plan(settings)
-    assert [(step.schema - NEXT, step.kind, step.table, step.rows) for step in found] == [
+    result = await migration_plan(settings)
+    assert [(step.schema - NEXT, step.kind, step.table, step.rows) for step in result] == [
         (0, "new table", "fresh", 0),
         (0, "columns", "notice_choice", 500),
         (1, "index", "notice_choice", 500),
         (2, "rows", "notice_choice", 500),
     ]
-    assert [step.seconds > 0 for step in found] == [False, False, True, True]
-    assert [step.blocks for step in found] == [True, True, not beside, True]
-    assert await schema_version(settings) == SchemaVersion(found=NEXT - 1, needed=NEXT + 2)
+    assert [step.seconds > 0 for step in result] == [False, False, True, True]
+    assert [step.blocks for step in result] == [True, True, not beside, True]
+    assert await schema_version(settings) == SchemaVersion(current=NEXT - 1, needed=NEXT + 2)
 
 
-async def test_a_newer_schema_is_refused(store: Store, settings: Settings, sql: Sql) -> None:
+async def test_newer_schema_is_refused(store: Store, settings: Settings, sql: Sql) -> None:
     newer = NUMBERS[-1] + 1
     await sql(f"INSERT INTO schema_version VALUES ({newer})")
     with pytest.raises(ForeignSchema, match=rf"has schema {newer}, this Heliograph knows up to {NUMBERS[-1]}"):
         await migrate(settings)
 
 
-async def test_a_database_of_the_oldest_schema_is_taken_over_as_it_is(
+async def test_database_with_the_oldest_supported_schema_is_used_unchanged(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its table of versions has a row for each of the files that were one by one then."""
@@ -159,23 +166,23 @@ async def test_a_database_of_the_oldest_schema_is_taken_over_as_it_is(
         for number in range(1, BASE + 1):
             await sql(f"INSERT INTO schema_version VALUES ({number if number < 37 else -number})")
         await sql("INSERT INTO fact VALUES ('kept', 'yes')")
-        assert await schema_version(settings) == SchemaVersion(found=BASE, needed=NUMBERS[-1])
+        assert await schema_version(settings) == SchemaVersion(current=BASE, needed=NUMBERS[-1])
         assert await migrate(settings) == NUMBERS[1:]
         assert await sql("SELECT * FROM fact") == [("kept", "yes")]
 
 
 @pytest.mark.parametrize("version", [1, 36, -46])
-async def test_an_older_schema_is_refused(store: Store, settings: Settings, sql: Sql, version: int) -> None:
+async def test_older_unsupported_schema_is_refused(store: Store, settings: Settings, sql: Sql, version: int) -> None:
     await sql("DELETE FROM schema_version")
     await sql(f"INSERT INTO schema_version VALUES ({version})")
-    said = f"has schema {abs(version)}, this Heliograph takes over {BASE} and later: .*commit {BASE_COMMIT}"
+    said = f"has schema {abs(version)}, this Heliograph supports {BASE} and later: .*commit {BASE_COMMIT}"
     for ask in (migrate, schema_version, migration_plan):
         with pytest.raises(ForeignSchema, match=said):
             await ask(settings)
     assert await sql("SELECT version FROM schema_version") == [(version,)]
 
 
-async def test_a_broken_file_changes_nothing(
+async def test_broken_migration_changes_nothing(
     store: Store, settings: Settings, sql: Sql, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = [*schema_files(), (99, "CREATE TABLE half (a BIGINT);\nCREATE TABLE half (a BIGINT);")]
@@ -189,5 +196,5 @@ async def test_a_broken_file_changes_nothing(
         await sql("SELECT * FROM half")
 
 
-def test_no_number_is_given_twice() -> None:
+def test_migration_numbers_are_unique() -> None:
     assert list(range(BASE, BASE + len(NUMBERS))) == NUMBERS

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from heliograph.domain.delivery.outcome import CarrierReport, Report
-from heliograph.domain.sending.pricing import ENTRY_KINDS
+from heliograph.domain.sending.pricing import ACCOUNTS_BY_ENTRY_KIND
 from heliograph.storage.outbox import Claim
-from heliograph.storage.outcomes import Change, Later
+from heliograph.storage.outcomes import RecipientUpdate, RetryPlan
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
 from tests.storage.conftest import Sql
@@ -22,7 +22,7 @@ def check_books(ledger: list[tuple[Any, ...]], accounts: list[tuple[Any, ...]]) 
     """Everything sums to zero, each account is what its entries say, and nothing is settled twice."""
     books: dict[tuple[int, str], int] = {}
     for team, kind, amount, _ in ledger:
-        source, target = ENTRY_KINDS[kind]
+        source, target = ACCOUNTS_BY_ENTRY_KIND[kind]
         books[team, source] = books.get((team, source), 0) - amount
         books[team, target] = books.get((team, target), 0) + amount
     assert sum(books.values()) == 0
@@ -35,22 +35,22 @@ def check_books(ledger: list[tuple[Any, ...]], accounts: list[tuple[Any, ...]]) 
         assert len(subjects) == len(set(subjects))
 
 
-def outcome(claim: Claim, at: int, wanted: str | None) -> Change:
-    return Change(
+def outcome(claim: Claim, at: int, target_status: str | None) -> RecipientUpdate:
+    return RecipientUpdate(
         at=at,
         message=claim.message,
         position=claim.position,
-        claim=claim.held,
-        wanted=wanted,
-        accepted=wanted == "sent",
+        claim=claim.token,
+        target_status=target_status,
+        accepted=target_status == "sent",
         carrier="sim",
-        carrier_id=f"{claim.message_id}/{claim.position}" if wanted == "sent" else None,
-        again=None if wanted else Later(due_at=at, attempt=claim.attempt + 1),
+        carrier_id=f"{claim.message_id}/{claim.position}" if target_status == "sent" else None,
+        retry=None if target_status else RetryPlan(due_at=at, attempt=claim.attempt + 1),
     )
 
 
 @pytest.mark.anyio
-async def test_the_books_after_a_busy_day(store: Store, other: Store, clock: TestClock, sql: Sql) -> None:
+async def test_ledger_after_many_sends_balances(store: Store, other: Store, clock: TestClock, sql: Sql) -> None:
     items = [message(clock, team=1 + i % 2, channel="sms", price=1000 + i) for i in range(60)]
     await asyncio.gather(*((store, other)[i % 2].messages.accept(item) for i, item in enumerate(items)))
     claims = [(process, claim) for process in (store, other) for claim in await process.outbox.claim("phone", 30)]
@@ -61,7 +61,9 @@ async def test_the_books_after_a_busy_day(store: Store, other: Store, clock: Tes
     receipts = [
         CarrierReport(f"{item.id}/0", Report(status=status)) for item in items for status in ("delivered", "failed")
     ]
-    await asyncio.gather(store.reports.by_carrier("sim", receipts), other.reports.by_carrier("sim", receipts))
+    await asyncio.gather(
+        store.reports.store_by_carrier("sim", receipts), other.reports.store_by_carrier("sim", receipts)
+    )
     check_books(await sql(LEDGER), await sql(ACCOUNTS))
     settled = await sql("SELECT charge, count(*) FROM message GROUP BY charge ORDER BY charge")
     assert settled == [("captured", 20), ("held", 20), ("released", 20)]
@@ -69,7 +71,7 @@ async def test_the_books_after_a_busy_day(store: Store, other: Store, clock: Tes
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(("kind", "first"), [("hold", "hold"), ("capture", "release"), ("capture", "capture")])
-async def test_the_ledger_takes_nothing_twice(store: Store, sql: Sql, kind: str, first: str) -> None:
+async def test_ledger_rejects_a_second_entry_of_the_same_kind(store: Store, sql: Sql, kind: str, first: str) -> None:
     """The database itself refuses, whatever the code says."""
 
     def insert(what: str) -> str:
@@ -82,6 +84,6 @@ async def test_the_ledger_takes_nothing_twice(store: Store, sql: Sql, kind: str,
 
 
 @pytest.mark.anyio
-async def test_a_balance_below_zero_is_refused_by_the_database(store: Store, sql: Sql) -> None:
+async def test_negative_balance_is_refused_by_the_database(store: Store, sql: Sql) -> None:
     with pytest.raises(Exception, match="(?i)check"):
         await sql("UPDATE account SET available = -1 WHERE team = 1")

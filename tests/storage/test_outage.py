@@ -12,7 +12,7 @@ import pytest
 from heliograph.bootstrap import make_database
 from heliograph.settings import Settings
 from heliograph.storage.engine import postgres, sqlite
-from heliograph.storage.engine.database import Conflict, Database, StoreUnavailable, Tx, reason_of
+from heliograph.storage.engine.database import Conflict, Database, StoreUnavailable, Tx, error_text
 from heliograph.storage.engine.migrate import migrate_postgres, migrate_sqlite
 from heliograph.storage.engine.postgres import PostgresDatabase, is_outage
 from heliograph.storage.engine.sqlite import SqliteDatabase, open_sqlite
@@ -72,31 +72,33 @@ async def until_written(database: Database) -> int:
 
 
 @pytest.mark.parametrize("broken", ["in use", "idle"])
-async def test_connections_that_break_off(database: PostgresDatabase, network: Network, broken: str) -> None:
-    async def story(tx: Tx) -> None:
+async def test_broken_connections_are_an_outage_and_are_replaced(
+    database: PostgresDatabase, network: Network, broken: str
+) -> None:
+    async def function(tx: Tx) -> None:
         await bump(tx)
         network.drop()
         await bump(tx)
 
     if broken == "in use":
         with pytest.raises(StoreUnavailable, match="PostgreSQL: .+"):
-            await database.write(story)
+            await database.write(function)
     else:
         network.drop()
     assert await until_written(database) == 2
 
 
-async def test_pool_and_deadline_are_settings(url: str) -> None:
+async def test_pool_size_and_deadline_follow_the_settings(url: str) -> None:
     database = make_database(Settings(database=url, database_pool=2, database_timeout_s=1))
-    begun, over = asyncio.Semaphore(0), asyncio.Event()
+    started, over = asyncio.Semaphore(0), asyncio.Event()
 
     async def hold(_: Tx) -> None:
-        begun.release()
+        started.release()
         await over.wait()
 
     holding = [asyncio.create_task(database.write(hold)) for _ in range(2)]
     for _ in holding:
-        await begun.acquire()
+        await started.acquire()
     with pytest.raises(StoreUnavailable):
         await database.write(hold)
     over.set()
@@ -104,7 +106,7 @@ async def test_pool_and_deadline_are_settings(url: str) -> None:
     await database.close()
 
 
-async def test_a_server_that_hangs(url: str, network: Network, short: Callable[[], None]) -> None:
+async def test_hanging_server_is_an_outage(url: str, network: Network, short: Callable[[], None]) -> None:
     """Statements, new connections and the end of the pool have deadlines; afterwards all connections are new."""
     short()
     async with network.open() as through:
@@ -125,20 +127,20 @@ async def test_a_server_that_hangs(url: str, network: Network, short: Callable[[
         await database.close()
 
 
-async def test_who_is_cancelled_does_not_wait_for_a_server_that_hangs(
+async def test_cancelled_query_does_not_wait_for_a_hanging_server(
     database: PostgresDatabase, network: Network, short: Callable[[], None]
 ) -> None:
     """A stop: the one cancelled ends, soon, and by that; what it did is undone."""
     short()
     hangs = asyncio.Event()
 
-    async def story(tx: Tx) -> None:
+    async def function(tx: Tx) -> None:
         await bump(tx)
         network.hang()
         hangs.set()
         await bump(tx)
 
-    task = asyncio.create_task(database.write(story))
+    task = asyncio.create_task(database.write(function))
     await hangs.wait()
     await asyncio.sleep(0)
     task.cancel()
@@ -149,7 +151,7 @@ async def test_who_is_cancelled_does_not_wait_for_a_server_that_hangs(
     assert await until_written(database) == 2
 
 
-async def test_a_read_only_server_is_left(database: PostgresDatabase, url: str, network: Network) -> None:
+async def test_read_only_server_is_disconnected(database: PostgresDatabase, url: str, network: Network) -> None:
     """The old primary after a failover: the next transaction goes over a new connection."""
     admin: Any = await asyncpg.connect(url)
     name = await admin.fetchval("SELECT current_database()")
@@ -164,20 +166,20 @@ async def test_a_read_only_server_is_left(database: PostgresDatabase, url: str, 
     assert await until_written(database) == 2
 
 
-async def test_a_story_that_conflicts_is_undone_and_told_again(database: PostgresDatabase) -> None:
+async def test_conflicting_transaction_is_rolled_back_and_retried(database: PostgresDatabase) -> None:
     tries = []
 
-    async def story(tx: Tx) -> int:
+    async def function(tx: Tx) -> int:
         tries.append(await bump(tx))
         if len(tries) < 3:
             raise Conflict("another was faster")
         return tries[-1]
 
-    assert await database.write(story) == 2
+    assert await database.write(function) == 2
     assert tries == [2, 2, 2]
 
 
-async def test_what_a_story_says_is_not_taken_for_an_outage(database: PostgresDatabase) -> None:
+async def test_exception_of_a_transaction_function_is_not_an_outage(database: PostgresDatabase) -> None:
     class Refused(Exception):
         pass
 
@@ -200,12 +202,12 @@ OURS = (asyncpg.UniqueViolationError("x"), asyncpg.UndefinedTableError("x"), asy
 
 
 @pytest.mark.parametrize("error", AWAY, ids=lambda error: type(error).__name__)
-def test_whatever_does_not_blame_the_statement_is_an_outage(error: Exception) -> None:
+def test_error_not_caused_by_the_statement_is_an_outage(error: Exception) -> None:
     assert is_outage(error)
 
 
 @pytest.mark.parametrize("error", OURS, ids=lambda error: type(error).__name__)
-def test_what_blames_the_statement_is_none(error: Exception) -> None:
+def test_error_caused_by_the_statement_is_no_outage(error: Exception) -> None:
     assert not is_outage(error)
 
 
@@ -213,7 +215,7 @@ def test_what_blames_the_statement_is_none(error: Exception) -> None:
     ("kind", "opened"),
     [(apsw.BusyError, 1), (apsw.FullError, 1), (apsw.IOError, 2), (apsw.CorruptError, 2), (apsw.ReadOnlyError, 2)],
 )
-async def test_a_sqlite_file_that_is_broken_is_opened_anew(
+async def test_broken_sqlite_file_is_reopened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[Exception], opened: int
 ) -> None:
     opens: list[Path] = []
@@ -237,5 +239,5 @@ async def test_a_sqlite_file_that_is_broken_is_opened_anew(
 
 
 @pytest.mark.parametrize(("error", "said"), [(TimeoutError(), "TimeoutError"), (OSError("a \n b"), "a b")])
-def test_an_error_without_words_is_named(error: Exception, said: str) -> None:
-    assert reason_of(error) == said
+def test_error_without_a_message_shows_its_class(error: Exception, said: str) -> None:
+    assert error_text(error) == said

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from heliograph.domain.delivery.outcome import DueReport, Report
-from heliograph.storage.outcomes import Change
+from heliograph.storage.outcomes import RecipientUpdate
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
 from tests.storage.conftest import Sql
@@ -20,7 +20,7 @@ HOOK = "whk_1"
 
 
 async def of_team(store: Store) -> dict[str, str]:
-    return await store.pulses.team(1)
+    return await store.page_versions.team_lists(1)
 
 
 async def accept(store: Store, clock: TestClock, sql: Sql, prefix: str = "eml_", team: int = 1) -> None:
@@ -70,18 +70,20 @@ Step = Callable[[Store, TestClock, Sql], Awaitable[None]]
         ([accept], expire, set()),
     ],
 )
-async def test_a_team(
+async def test_page_version_of_a_team_changes_with_its_data(
     store: Store, clock: TestClock, sql: Sql, before: list[Step], step: Step, changed: set[str]
 ) -> None:
-    for one in before:
-        await one(store, clock, sql)
+    for item in before:
+        await item(store, clock, sql)
     seen = await of_team(store)
     await step(store, clock, sql)
     now = await of_team(store)
     assert {name for name in now if now[name] != seen[name]} - {"account"} == changed  # quota and credit move or not
 
 
-async def test_a_late_row_with_an_earlier_id_is_noticed(store: Store, clock: TestClock, sql: Sql) -> None:
+async def test_page_version_changes_with_a_late_row_with_an_earlier_id(
+    store: Store, clock: TestClock, sql: Sql
+) -> None:
     await send(store, clock, "eml_", "ada@example.com")
     await send(store, clock, "eml_", "bob@example.com")
     await hand_over(store, clock)
@@ -90,9 +92,9 @@ async def test_a_late_row_with_an_earlier_id_is_noticed(store: Store, clock: Tes
     assert (await of_team(store))["events"] != seen["events"]
 
 
-async def test_a_webhook(store: Store, clock: TestClock, sql: Sql) -> None:
+async def test_page_version_of_a_webhook_changes_with_its_deliveries(store: Store, clock: TestClock, sql: Sql) -> None:
     async def word() -> Any:
-        return await store.pulses.webhook(HOOK)
+        return await store.page_versions.webhook_page(HOOK)
 
     words = [await word()]
     for change in (
@@ -105,14 +107,14 @@ async def test_a_webhook(store: Store, clock: TestClock, sql: Sql) -> None:
     ):
         await sql(change)
         words.append(await word())
-    assert len({str(one) for one in words}) == len(words)
+    assert len({str(item) for item in words}) == len(words)
     await sql(change.replace(HOOK, "whk_other"))
     assert await word() == words[-1]
 
 
-async def test_the_queues(store: Store, clock: TestClock, sql: Sql) -> None:
+async def test_page_version_of_the_queues_changes_with_the_outbox(store: Store, clock: TestClock, sql: Sql) -> None:
     async def word() -> Any:
-        return await store.pulses.queues()
+        return await store.page_versions.queues_page()
 
     words = [await word()]
     await send(store, clock, "eml_", "ada@example.com")
@@ -120,10 +122,12 @@ async def test_the_queues(store: Store, clock: TestClock, sql: Sql) -> None:
     (claim,) = await store.outbox.claim("email", 1)
     words.append(await word())
     clock.forward(1)
-    sent = Change(at=clock.now(), message=claim.message, position=0, wanted="sent", accepted=True, claim=claim.held)
+    sent = RecipientUpdate(
+        at=clock.now(), message=claim.message, position=0, target_status="sent", accepted=True, claim=claim.token
+    )
     reports = [DueReport(200, Report(status="delivered"))]
     await store.outbox.record(replace(sent, reports=reports, lane="email"))
     words.append(await word())  # the same row waits again, for a report
     await sql("""UPDATE recipient SET detail = '{"reason":"quarantined"}'""")
     words.append(await word())
-    assert len({str(one) for one in words}) == len(words)
+    assert len({str(item) for item in words}) == len(words)

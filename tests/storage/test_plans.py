@@ -14,7 +14,7 @@ import pytest
 
 from heliograph.bootstrap import migrate, sqlite_path
 from heliograph.settings import Settings
-from heliograph.storage.engine.postgres import SESSION
+from heliograph.storage.engine.postgres import SESSION_SETTINGS
 from heliograph.storage.engine.query import Statement, load_queries
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
@@ -35,7 +35,7 @@ class Plan(msgspec.Struct, frozen=True):
     sorts: bool
 
 
-async def test_every_query_goes_by_the_indexes_that_are_expected(empty_database_url: str, tmp_path: Path) -> None:
+async def test_every_query_uses_the_expected_indexes(empty_database_url: str, tmp_path: Path) -> None:
     settings = Settings(database=empty_database_url, data=tmp_path / "data")
     await migrate(settings)
     path = sqlite_path(settings)
@@ -47,7 +47,7 @@ async def test_every_query_goes_by_the_indexes_that_are_expected(empty_database_
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-async def test_no_statement_is_planned_anew_for_other_values(store: Store, clock: TestClock) -> None:
+async def test_statements_are_not_replanned_for_other_values(store: Store, clock: TestClock) -> None:
     planned: list[object] = []
 
     def allow(*what: object) -> int:
@@ -59,7 +59,7 @@ async def test_no_statement_is_planned_anew_for_other_values(store: Store, clock
         tx._execute.__self__.authorizer = allow
 
     async def accept(address: str) -> None:
-        await store.messages.accept(message(clock, address, watch=[address], price=1))
+        await store.messages.accept(message(clock, address, suppression_addresses=[address], price=1))
 
     await store.database.write(watch)
     await accept("ada@example.com")
@@ -74,23 +74,25 @@ def sqlite_plans(path: str) -> dict[str, Plan]:
     connection, plans = apsw.Connection(path), dict[str, Plan]()
     tables = {str(row[0]) for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
     for name, query in load_queries("sqlite").items():
-        given = (None,) * query.each or {param: "[]" if param in query.tables else None for param in query.params}
-        steps = [str(row[3]) for row in connection.execute(f"EXPLAIN QUERY PLAN {query.sql}", given)]
+        values = (None,) * query.columns_per_row or {
+            param: "[]" if param in query.row_tables else None for param in query.params
+        }
+        steps = [str(row[3]) for row in connection.execute(f"EXPLAIN QUERY PLAN {query.sql}", values)]
         named = re.findall(r"\b(?:FROM|JOIN|UPDATE|INTO)\s+(\w+)(?:\s+AS)?\s+(\w+)\b", query.sql)
         aliases = {alias: table for table, alias in named if table in tables}
         indexes, walked = set(), set()
         for step in steps:
-            found = re.match(
+            result = re.match(
                 r"(SCAN|SEARCH) (\w+)(?: USING (?:COVERING )?(INTEGER PRIMARY KEY|PRIMARY KEY|INDEX \w+))?", step
             )
-            table = aliases.get(found[2], found[2]) if found else ""
-            if not found or table not in tables - SMALL:
+            table = aliases.get(result[2], result[2]) if result else ""
+            if not result or table not in tables - SMALL:
                 continue
-            index = _named(found[3] or "INTEGER PRIMARY KEY", table)
+            index = _named(result[3] or "INTEGER PRIMARY KEY", table)
             indexes.add(index)
-            if (found[1] == "SCAN" or OPEN.search(step)) and index not in SHORT:
+            if (result[1] == "SCAN" or OPEN.search(step)) and index not in SHORT:
                 walked.add(table)
-        sorts = not query.tables and any("TEMP B-TREE" in step for step in steps)
+        sorts = not query.row_tables and any("TEMP B-TREE" in step for step in steps)
         plans[name] = Plan(frozenset(indexes), frozenset(walked), sorts)
     connection.close()
     return plans
@@ -105,7 +107,7 @@ def _named(index: str, table: str) -> str:
 
 async def postgres_plans(url: str) -> dict[str, Plan]:
     """Of filled tables, and with the settings of the product: whoever reads a whole table has no index to go by."""
-    server: Any = await asyncpg.connect(url, server_settings=SESSION)
+    server: Any = await asyncpg.connect(url, server_settings=SESSION_SETTINGS)
     await fill(server)
     await server.execute("SET plan_cache_mode = force_generic_plan")
     plans = {}
@@ -120,7 +122,7 @@ async def postgres_plans(url: str) -> dict[str, Plan]:
             and step["Node Type"] != "ModifyTable"
             and step.get("Index Name") not in SHORT
         }
-        sorts = not query.tables and any("Sort" in step["Node Type"] for step in steps)
+        sorts = not query.row_tables and any("Sort" in step["Node Type"] for step in steps)
         plans[name] = Plan(frozenset(indexes), frozenset(walked), sorts)
     await server.close()
     return plans
@@ -134,7 +136,7 @@ def _is_small(index: str) -> bool:
 async def plan_of(server: Any, query: Statement) -> dict[str, Any]:
     prepared = await server.prepare(query.sql)
     kinds = zip(query.params, prepared.get_parameters(), strict=True)
-    values = ["'[]'" if param in query.tables else f"'1'::{kind.name}" for param, kind in kinds]
+    values = ["'[]'" if param in query.row_tables else f"'1'::{kind.name}" for param, kind in kinds]
     await server.execute(f"PREPARE asked AS {query.sql}")
     text = await server.fetchval("EXPLAIN (FORMAT JSON) EXECUTE asked" + (f"({', '.join(values)})" if values else ""))
     await server.execute("DEALLOCATE asked")

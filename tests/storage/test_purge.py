@@ -7,12 +7,12 @@ from msgspec.structs import replace
 
 from heliograph.domain.delivery.outcome import DueReport, Report
 from heliograph.domain.limits import DAY_MS, HOUR_MS
-from heliograph.domain.sending.send_options import Added
+from heliograph.domain.sending.send_options import ExtraFields
 from heliograph.domain.setup.records import TeamClock, TeamRecord
 from heliograph.domain.setup.snapshot import to_row
 from heliograph.storage import retention
-from heliograph.storage.outcomes import Change
-from heliograph.storage.purge import WHOLE, purge_ended
+from heliograph.storage.outcomes import RecipientUpdate
+from heliograph.storage.purge import MESSAGE_QUERIES, purge_final
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
 from tests.setup_helpers import SET_UP, set_up
@@ -28,35 +28,37 @@ async def end(store: Store, clock: TestClock, status: str = "delivered") -> None
     """Hand over whatever is due."""
     for lane in ("email", "phone"):
         for claim in await store.outbox.claim(lane, 100):
-            change = Change(
+            change = RecipientUpdate(
                 at=clock.now(),
                 message=claim.message,
                 position=claim.position,
-                claim=claim.held,
-                wanted=status,
+                claim=claim.token,
+                target_status=status,
                 accepted=True,
             )
             await store.outbox.record(change)
 
 
 async def put_away(store: Store) -> None:
-    await store.upkeep.purge()
-    await store.attachments.sweep()
+    await store.maintenance.purge()
+    await store.attachments.delete_unused()
 
 
 async def counts(sql: Sql) -> dict[str, int]:
     return {table: (await sql(f"SELECT count(*) FROM {table}"))[0][0] for table in TABLES}
 
 
-async def test_bodies_go_after_seven_days_and_the_rest_after_ninety(store: Store, clock: TestClock, sql: Sql) -> None:
-    file = store.blobs.put(b"attachment")
+async def test_purge_deletes_bodies_after_seven_days_and_messages_after_ninety(
+    store: Store, clock: TestClock, sql: Sql
+) -> None:
+    file = store.local_files.put(b"attachment")
     await store.messages.accept(
         message(
             clock,
             price=5,
-            added=Added(tags={"a": "b"}),
+            extra_fields=ExtraFields(tags={"a": "b"}),
             blobs=[file],
-            retry_key=retry_key("k"),
+            idempotency_key=retry_key("k"),
             marketing_to="a@example.com",
         )
     )
@@ -64,20 +66,20 @@ async def test_bodies_go_after_seven_days_and_the_rest_after_ninety(store: Store
     whole = await counts(sql)
     assert whole["event"] == 2
     clock.forward(7 * DAY_MS - HOUR_MS)
-    await store.upkeep.purge()
+    await store.maintenance.purge()
     assert await counts(sql) == whole | {"idempotency": 0, "marketing": 0}
-    await store.attachments.sweep()
-    assert store.blobs.get(file) == b"attachment"
+    await store.attachments.delete_unused()
+    assert store.local_files.get(file) == b"attachment"
     clock.forward(HOUR_MS)
     await put_away(store)
     assert await counts(sql) == whole | {"idempotency": 0, "marketing": 0, "content": 0, "blob": 0}
     with pytest.raises(FileNotFoundError):
-        store.blobs.get(file)
+        store.local_files.get(file)
     clock.forward(83 * DAY_MS - HOUR_MS)
-    await store.upkeep.purge()
+    await store.maintenance.purge()
     assert (await counts(sql))["message"] == 1
     clock.forward(HOUR_MS)
-    await store.upkeep.purge()
+    await store.maintenance.purge()
     assert await counts(sql) == dict.fromkeys(TABLES, 0) | {"ledger": whole["ledger"]}  # the ledger stays
 
 
@@ -89,7 +91,7 @@ async def set_days(store: Store, team: int, content: int, messages: int) -> None
 @pytest.mark.parametrize(
     ("days", "gone_first"), [((1, 2), 2), ((90, 3650), 1)], ids=["sooner than others", "later than others"]
 )
-async def test_each_team_keeps_things_as_long_as_it_says(
+async def test_purge_follows_the_retention_of_each_team(
     store: Store, clock: TestClock, sql: Sql, days: tuple[int, int], gone_first: int
 ) -> None:
     """Team 2 has times of its own, team 1 the defaults."""
@@ -97,9 +99,9 @@ async def test_each_team_keeps_things_as_long_as_it_says(
     await set_days(store, 2, *days)
     for team in (1, 2):
         await store.messages.accept(message(clock, team=team))
-        begun = start(clock, team=team, added=Added(tags={"a": "b"}))
-        await store.verifications.start(begun)
-        await store.verifications.finish(finish(begun, clock))
+        started = start(clock, team=team, added=ExtraFields(tags={"a": "b"}))
+        await store.verifications.start(started)
+        await store.verifications.finish(finish(started, clock))
     await end(store, clock)
     began = clock.now()
 
@@ -115,15 +117,15 @@ async def test_each_team_keeps_things_as_long_as_it_says(
     ):
         for moment in sorted({(own[kind], 2), (default[kind], 1)}):
             clock.forward(began + moment[0] * DAY_MS - 1 - clock.now())
-            await store.upkeep.purge()
+            await store.maintenance.purge()
             if clock.now() < began + moment[0] * DAY_MS:
                 assert moment[1] in await left(table), "not a moment too soon"
             clock.forward(1)
-            await store.upkeep.purge()
+            await store.maintenance.purge()
             assert moment[1] not in await left(table)
 
 
-async def test_a_team_that_keeps_long_does_not_hide_what_others_no_longer_keep(
+async def test_purge_with_a_long_retention_team_still_purges_other_teams(
     store: Store, clock: TestClock, sql: Sql
 ) -> None:
     await set_days(store, 1, 90, 3650)
@@ -133,30 +135,30 @@ async def test_a_team_that_keeps_long_does_not_hide_what_others_no_longer_keep(
     await store.messages.accept(message(clock, team=2))
     await end(store, clock)
     clock.forward(90 * DAY_MS)
-    await store.upkeep.purge()
+    await store.maintenance.purge()
     assert await sql("SELECT DISTINCT team FROM message") == [(1,)]
 
 
-async def test_what_an_operator_sent_again_meanwhile_stays(store: Store, clock: TestClock, sql: Sql) -> None:
+async def test_purge_keeps_a_message_that_was_retried_meanwhile(store: Store, clock: TestClock, sql: Sql) -> None:
     """Found by a reader as over, reopened before the writer came."""
     await store.messages.accept(message(clock))
     await end(store, clock)
     (key,) = (await sql("SELECT key FROM message"))[0]
     reopened = [(key, "none", 1)]
     await store.database.write(lambda tx: tx.run("reopen_messages", messages=reopened))
-    await store.database.write(partial(purge_ended, rows=[(key,)], queries=WHOLE))
+    await store.database.write(partial(purge_final, rows=[(key,)], queries=MESSAGE_QUERIES))
     assert (await counts(sql))["message"] == 1
 
 
 @pytest.mark.parametrize("whole", [False, True])
-async def test_one_message_is_put_away_before_its_time(store: Store, clock: TestClock, sql: Sql, whole: bool) -> None:
-    first, second = message(clock), message(clock, retry_key=retry_key("2"))
-    for one in (first, second):
-        await store.messages.accept(one)
-    assert await store.messages.put_away(1, first.id, SET_UP, whole=whole) is False
+async def test_message_is_purged_early_on_request(store: Store, clock: TestClock, sql: Sql, whole: bool) -> None:
+    first, second = message(clock), message(clock, idempotency_key=retry_key("2"))
+    for item in (first, second):
+        await store.messages.accept(item)
+    assert await store.messages.purge_early(1, first.id, SET_UP, whole_message=whole) is False
     await end(store, clock)
-    assert await store.messages.put_away(1, first.id, SET_UP, whole=whole)
-    assert await store.messages.put_away(2, second.id, SET_UP, whole=whole) is None
+    assert await store.messages.purge_early(1, first.id, SET_UP, whole_message=whole)
+    assert await store.messages.purge_early(2, second.id, SET_UP, whole_message=whole) is None
     assert await sql("SELECT id, has_body FROM message ORDER BY key") == [
         *([] if whole else [(first.id, 0)]),
         (second.id, 1),
@@ -165,7 +167,7 @@ async def test_one_message_is_put_away_before_its_time(store: Store, clock: Test
     assert await sql("SELECT count(*) FROM audit") == [(1,)]
 
 
-async def test_what_is_still_to_come_of_a_deleted_message_meets_no_other(
+async def test_late_reports_of_a_deleted_message_change_no_other_message(
     store: Store, clock: TestClock, sql: Sql
 ) -> None:
     """It had been the newest: on SQLite the next one, of whichever team, had its key, and was read for nothing."""
@@ -173,10 +175,12 @@ async def test_what_is_still_to_come_of_a_deleted_message_meets_no_other(
     await store.messages.accept(gone)
     (claim,) = await store.outbox.claim("phone", 10)
     reports = [DueReport(0, Report(status="delivered")), DueReport(200, Report(status="read"))]
-    sent = Change(at=clock.now(), message=claim.message, position=0, wanted="sent", accepted=True, claim=claim.held)
+    sent = RecipientUpdate(
+        at=clock.now(), message=claim.message, position=0, target_status="sent", accepted=True, claim=claim.token
+    )
     await store.outbox.record(replace(sent, reports=reports, lane="phone"))
     await store.outbox.claim("phone", 10)
-    assert await store.messages.put_away(1, gone.id, SET_UP, whole=True)
+    assert await store.messages.purge_early(1, gone.id, SET_UP, whole_message=True)
     other = message(clock, "+447700900123", team=2, channel="whatsapp", price=500)
     await store.messages.accept(other)
     clock.forward(1000)
@@ -184,7 +188,7 @@ async def test_what_is_still_to_come_of_a_deleted_message_meets_no_other(
     assert await sql("SELECT id, status, charge FROM message") == [(other.id, "sending", "held")]
 
 
-async def test_a_test_clock_takes_nothing_of_other_teams(store: Store, clock: TestClock, sql: Sql) -> None:
+async def test_purge_of_a_test_clock_deletes_nothing_of_other_teams(store: Store, clock: TestClock, sql: Sql) -> None:
     """When it arrives it purges what its team keeps no longer; the others keep theirs for as long as they say."""
     moving = TeamRecord(id="team_1", name="One", ref=1, test_clock=True)
     keeping = TeamRecord(id="team_2", name="Two", ref=2, keep_content_days=60)
@@ -195,35 +199,39 @@ async def test_a_test_clock_takes_nothing_of_other_teams(store: Store, clock: Te
         await store.messages.accept(message(clock, team=team))
     await end(store, clock)
     clock.forward(10 * DAY_MS)
-    assert await store.team_clocks.step(store.setup.current.teams["team_1"])
+    assert await store.team_clocks.advance(store.setup.current.teams["team_1"])
     assert await sql("SELECT team, has_body FROM message ORDER BY team") == [(1, 0), (2, 1)]
 
 
-async def test_everything_goes_however_much_it_is(
+async def test_purge_of_many_messages_deletes_all(
     store: Store, clock: TestClock, sql: Sql, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retention, "PORTION", 2)
+    monkeypatch.setattr(retention, "BATCH", 2)
     for number in range(5):
-        await store.messages.accept(message(clock, retry_key=retry_key(f"{number}"), marketing_to="a@example.com"))
+        await store.messages.accept(
+            message(clock, idempotency_key=retry_key(f"{number}"), marketing_to="a@example.com")
+        )
     await end(store, clock)
     clock.forward(90 * DAY_MS)
-    await store.upkeep.purge()
+    await store.maintenance.purge()
     assert await counts(sql) == dict.fromkeys(TABLES, 0) | {"ledger": 2}
 
 
-async def test_nothing_unfinished_is_ever_purged(store: Store, clock: TestClock, sql: Sql) -> None:
+async def test_purge_keeps_unfinished_messages(store: Store, clock: TestClock, sql: Sql) -> None:
     await store.messages.accept(message(clock))
     await store.messages.accept(message(clock, "a@example.com", "b@example.com"))
-    one, *_ = await store.outbox.claim("email", 1)
-    await store.outbox.record(Change(at=clock.now(), message=one.message, position=0, wanted="sent", claim=one.held))
+    item, *_ = await store.outbox.claim("email", 1)
+    await store.outbox.record(
+        RecipientUpdate(at=clock.now(), message=item.message, position=0, target_status="sent", claim=item.token)
+    )
     whole = await counts(sql)
     clock.forward(1000 * DAY_MS)
-    await store.upkeep.purge()
+    await store.maintenance.purge()
     assert await counts(sql) == whole
 
 
-async def test_a_file_stays_while_another_message_needs_it(store: Store, clock: TestClock, sql: Sql) -> None:
-    file = store.blobs.put(b"attachment")
+async def test_purge_keeps_a_file_that_another_message_uses(store: Store, clock: TestClock, sql: Sql) -> None:
+    file = store.local_files.put(b"attachment")
     await store.messages.accept(message(clock, blobs=[file]))
     await end(store, clock)
     clock.forward(6 * DAY_MS)
@@ -232,24 +240,24 @@ async def test_a_file_stays_while_another_message_needs_it(store: Store, clock: 
     clock.forward(DAY_MS)
     await put_away(store)
     assert (await counts(sql))["blob"] == 1
-    assert store.blobs.get(file) == b"attachment"
+    assert store.local_files.get(file) == b"attachment"
     clock.forward(6 * DAY_MS)
     await put_away(store)
     with pytest.raises(FileNotFoundError):
-        store.blobs.get(file)
+        store.local_files.get(file)
 
 
-async def test_a_file_that_was_just_put_again_stays(store: Store, clock: TestClock) -> None:
+async def test_purge_keeps_a_file_that_was_just_stored_again(store: Store, clock: TestClock) -> None:
     """Its new message is not written yet, so the database cannot know."""
-    file = store.blobs.put(b"attachment")
-    assert store.blobs.old(clock.now()) == []
-    store.blobs.drop(file, clock.now())
-    assert store.blobs.get(file) == b"attachment"
+    file = store.local_files.put(b"attachment")
+    assert store.local_files.list_old(clock.now()) == []
+    store.local_files.delete(file, clock.now())
+    assert store.local_files.get(file) == b"attachment"
 
 
-async def test_a_file_whose_message_never_came_goes(store: Store, clock: TestClock) -> None:
-    file = store.blobs.put(b"attachment")
+async def test_purge_deletes_a_file_that_no_message_ever_used(store: Store, clock: TestClock) -> None:
+    file = store.local_files.put(b"attachment")
     clock.forward(DAY_MS)
-    await store.attachments.sweep()
+    await store.attachments.delete_unused()
     with pytest.raises(FileNotFoundError):
-        store.blobs.get(file)
+        store.local_files.get(file)

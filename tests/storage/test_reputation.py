@@ -9,7 +9,7 @@ from heliograph.domain.delivery.outcome import CarrierReport, Report
 from heliograph.domain.limits import DAY_MS, HOUR_MS
 from heliograph.domain.setup.records import TeamRecord
 from heliograph.domain.setup.snapshot import to_row
-from heliograph.storage.outcomes import Change, Later
+from heliograph.storage.outcomes import RecipientUpdate, RetryPlan
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
 from tests.setup_helpers import set_up
@@ -18,7 +18,7 @@ from tests.storage.samples import PHONE, message
 
 pytestmark = pytest.mark.anyio
 
-ENTRY = COMMAND_LINE.did(0, "reputation.resume", "team")
+ENTRY = COMMAND_LINE.audit_entry(0, "reputation.resume", "team")
 COUNTS = "SELECT team, sum(sends), sum(bounces), sum(complaints) FROM reputation GROUP BY team ORDER BY team"
 
 
@@ -32,25 +32,25 @@ async def teams(store: Store) -> Store:
     return store
 
 
-async def deliver(store: Store, clock: TestClock, *wanted: str | None, lane: str = "email") -> None:
+async def deliver(store: Store, clock: TestClock, *target_status: str | None, lane: str = "email") -> None:
     """Hand over what is due; the outcomes are these, in turn."""
-    for claim, status in zip(await store.outbox.claim(lane, len(wanted)), wanted, strict=True):
-        change = Change(
+    for claim, status in zip(await store.outbox.claim(lane, len(target_status)), target_status, strict=True):
+        change = RecipientUpdate(
             at=clock.now(),
             message=claim.message,
             position=claim.position,
-            claim=claim.held,
-            wanted=status,
+            claim=claim.token,
+            target_status=status,
             carrier="c",
             carrier_id=f"{claim.message_id}/{claim.position}",
-            again=None if status else Later(due_at=clock.now(), attempt=1),
+            retry=None if status else RetryPlan(due_at=clock.now(), attempt=1),
         )
         assert await store.outbox.record(change)
 
 
 async def report(store: Store, id_: str, *statuses: str) -> None:
     for status in statuses:
-        assert await store.reports.by_carrier("c", [CarrierReport(f"{id_}/0", Report(status=status))]) == [True]
+        assert await store.reports.store_by_carrier("c", [CarrierReport(f"{id_}/0", Report(status=status))]) == [True]
 
 
 async def counted(store: Store, clock: TestClock, *hours: tuple[int, int, int, int]) -> Store:
@@ -61,14 +61,14 @@ async def counted(store: Store, clock: TestClock, *hours: tuple[int, int, int, i
 
 
 def state(store: Store) -> str:
-    found = store.reputation.current.get("team_1")
-    return found.state if found else "none"
+    result = store.reputations.current.get("team_1")
+    return result.state if result else "none"
 
 
 # -- counting ----------------------------------------------------------------------------------------------
 
 
-async def test_each_recipient_is_counted_once(store: Store, clock: TestClock, sql: Sql) -> None:
+async def test_reputation_counts_each_recipient_once(store: Store, clock: TestClock, sql: Sql) -> None:
     item = message(clock, "ada@example.com")
     await store.messages.accept(item)
     await deliver(store, clock, None)  # put off
@@ -79,7 +79,7 @@ async def test_each_recipient_is_counted_once(store: Store, clock: TestClock, sq
     assert await sql(COUNTS) == [(1, 1, 0, 1)]
 
 
-async def test_a_bounce_at_the_door_and_a_late_one(store: Store, clock: TestClock, sql: Sql) -> None:
+async def test_reputation_counts_immediate_and_late_bounces(store: Store, clock: TestClock, sql: Sql) -> None:
     late = message(clock, "late@example.com")
     await store.messages.accept(late)
     await deliver(store, clock, "delivered")
@@ -91,7 +91,7 @@ async def test_a_bounce_at_the_door_and_a_late_one(store: Store, clock: TestCloc
     assert await sql(COUNTS) == [(1, 1, 1, 0), (2, 1, 1, 0)]
 
 
-async def test_a_batch_is_one_row_a_team_and_hour(store: Store, clock: TestClock, sql: Sql) -> None:
+async def test_reputation_of_a_batch_is_one_row_per_team_and_hour(store: Store, clock: TestClock, sql: Sql) -> None:
     await store.messages.accept(message(clock, *(f"a{n}@example.com" for n in range(20))))
     await deliver(store, clock, *["bounced", "sent"] * 10)
     assert await sql("SELECT team, sends, bounces, complaints FROM reputation") == [(1, 20, 10, 0)]
@@ -100,7 +100,7 @@ async def test_a_batch_is_one_row_a_team_and_hour(store: Store, clock: TestClock
     assert 0 <= clock.now() - hour < 2 * HOUR_MS
 
 
-async def test_neither_magic_recipients_nor_phones_count(store: Store, clock: TestClock, sql: Sql) -> None:
+async def test_reputation_excludes_magic_recipients_and_phones(store: Store, clock: TestClock, sql: Sql) -> None:
     await store.messages.accept(message(clock, "bounced@simulator.test", "delivered+x@simulator.test"))
     await deliver(store, clock, "bounced", "sent")
     await store.messages.accept(message(clock, PHONE, channel="sms"))
@@ -108,9 +108,9 @@ async def test_neither_magic_recipients_nor_phones_count(store: Store, clock: Te
     assert await sql(COUNTS) == []
 
 
-async def test_counts_are_kept_for_eight_days(store: Store, clock: TestClock, sql: Sql) -> None:
+async def test_reputation_counts_are_deleted_after_eight_days(store: Store, clock: TestClock, sql: Sql) -> None:
     await counted(store, clock, (0, 1, 0, 0), (8 * 24 - 1, 1, 0, 0), (8 * 24, 1, 0, 0))
-    await store.upkeep.purge()
+    await store.maintenance.purge()
     assert await sql(COUNTS) == [(1, 2, 0, 0)]
 
 
@@ -128,82 +128,84 @@ async def test_counts_are_kept_for_eight_days(store: Store, clock: TestClock, sq
         ([(7 * 24 - 1, 10, 1, 1), (7 * 24, 10, 1, 1)], (10, 1, 1)),
     ],
 )
-async def test_the_newest_hours(store: Store, clock: TestClock, hours: Any, expected: Any) -> None:
+async def test_reputation_uses_the_newest_hours(store: Store, clock: TestClock, hours: Any, expected: Any) -> None:
     await counted(store, clock, *hours)
-    assert await store.reputation.counts() == ({1: expected} if expected else {})
+    assert await store.reputations.read_counts() == ({1: expected} if expected else {})
 
 
-async def test_teams_are_apart(store: Store, clock: TestClock) -> None:
+async def test_reputation_of_teams_is_separate(store: Store, clock: TestClock) -> None:
     rows = [(ref, clock.now() - ago * HOUR_MS, 600 * ref, ref, ago) for ref in (1, 2) for ago in range(3)]
     await store.database.write(lambda tx: tx.run("count_reputation", counts=rows))
-    assert await store.reputation.counts() == {1: (1200, 2, 1), 2: (1200, 2, 0)}
+    assert await store.reputations.read_counts() == {1: (1200, 2, 1), 2: (1200, 2, 0)}
 
 
 # -- judging -----------------------------------------------------------------------------------------------
 
 
-async def test_a_warning_comes_and_goes_by_itself(teams: Store, other: Store, clock: TestClock) -> None:
-    assert await teams.reputation.judge() == []
+async def test_reputation_warning_is_set_and_cleared_automatically(
+    teams: Store, other: Store, clock: TestClock
+) -> None:
+    assert await teams.reputations.update_all() == []
     seen = teams.setup.current.version
     await counted(teams, clock, (0, 1000, 50, 0))
-    (judged,) = await teams.reputation.judge()
+    (judged,) = await teams.reputations.update_all()
     assert (judged.team, judged.state, judged.sends, judged.bounces) == ("team_1", "warn", 1000, 50)
-    version = teams.reputation.version
-    assert await teams.reputation.judge() == []
-    assert (teams.reputation.version, teams.setup.current.version) == (version, seen)  # nothing new to follow
+    version = teams.reputations.version
+    assert await teams.reputations.update_all() == []
+    assert (teams.reputations.version, teams.setup.current.version) == (version, seen)  # nothing new to follow
     await other.refresh()
     assert state(other) == "warn"
-    assert "team_2" not in other.reputation.current
+    assert "team_2" not in other.reputations.current
     clock.forward(7 * DAY_MS)
-    assert [judged.state for judged in await other.reputation.judge()] == ["ok"]
+    assert [judged.state for judged in await other.reputations.update_all()] == ["ok"]
 
 
-async def test_a_pause_stays_until_an_operator_ends_it(teams: Store, other: Store, clock: TestClock) -> None:
+async def test_reputation_pause_stays_until_an_operator_resumes(teams: Store, other: Store, clock: TestClock) -> None:
     await counted(teams, clock, (0, 200, 0, 1))
-    await teams.reputation.judge()
+    await teams.reputations.update_all()
     assert state(teams) == "paused"
     clock.forward(7 * DAY_MS)
-    assert await teams.reputation.judge() == []
+    assert await teams.reputations.update_all() == []
     await other.refresh()
     at = clock.now()
-    assert await other.reputation.resume("team_1", ENTRY)
-    assert not await other.reputation.resume("team_1", ENTRY)
-    assert not await other.reputation.resume("team_2", ENTRY)
+    assert await other.reputations.resume("team_1", ENTRY)
+    assert not await other.reputations.resume("team_1", ENTRY)
+    assert not await other.reputations.resume("team_2", ENTRY)
     await teams.refresh()
     assert state(teams) == "ok"
-    assert at <= (teams.reputation.current["team_1"].resumed_at or 0) <= clock.now()
+    assert at <= (teams.reputations.current["team_1"].resumed_at or 0) <= clock.now()
 
 
-async def test_nothing_before_the_resume_counts_after_it(teams: Store, clock: TestClock) -> None:
+async def test_reputation_after_a_resume_ignores_earlier_counts(teams: Store, clock: TestClock) -> None:
     await counted(teams, clock, (0, 1000, 500, 0), (1, 1000, 500, 0))
-    await teams.reputation.judge()
-    await teams.reputation.resume("team_1", ENTRY)
-    assert await teams.reputation.judge() == []
+    await teams.reputations.update_all()
+    await teams.reputations.resume("team_1", ENTRY)
+    assert await teams.reputations.update_all() == []
     await counted(teams, clock, (0, 199, 199, 0))
-    assert await teams.reputation.judge() == []
+    assert await teams.reputations.update_all() == []
     await counted(teams, clock, (0, 1, 1, 0))
-    assert [judged.state for judged in await teams.reputation.judge()] == ["paused"]
+    assert [judged.state for judged in await teams.reputations.update_all()] == ["paused"]
 
 
-async def test_a_resume_during_the_judging_holds(teams: Store, other: Store, clock: TestClock) -> None:
+async def test_resume_during_an_evaluation_is_kept(teams: Store, other: Store, clock: TestClock) -> None:
     """This process has not heard of the pause and its end, and brings counts from before."""
     await counted(teams, clock, (0, 1000, 500, 0))
     await other.refresh()
-    await teams.reputation.judge()
-    await teams.reputation.resume("team_1", ENTRY)
+    await teams.reputations.update_all()
+    await teams.reputations.resume("team_1", ENTRY)
     await counted(teams, clock, (0, 1000, 500, 0))  # as it read them
-    assert await other.reputation.judge() == []
+    assert await other.reputations.update_all() == []
     assert state(other) == "ok"
-    assert [judged.state for judged in await other.reputation.judge()] == ["paused"]  # by what it knows now
+    assert [judged.state for judged in await other.reputations.update_all()] == ["paused"]  # by what it knows now
 
 
-async def test_a_judgement_leaves_an_entry_of_the_service(teams: Store, clock: TestClock) -> None:
+async def test_reputation_decision_writes_an_audit_entry_of_the_service(teams: Store, clock: TestClock) -> None:
     await counted(teams, clock, (0, 1000, 50, 0))
-    await teams.reputation.judge()
+    await teams.reputations.update_all()
     await counted(teams, clock, (0, 0, 100, 0))
-    await teams.reputation.judge()
-    await teams.reputation.judge()  # finds nothing new
-    assert [(one.actor, one.action, one.subject, one.detail) for one in await teams.audit.lines("team_1")] == [
-        ("service", "reputation.pause", "team_1", "of 1000 emails 15.0 % bounced and 0.00 % were complained about"),
-        ("service", "reputation.warn", "team_1", "of 1000 emails 5.0 % bounced and 0.00 % were complained about"),
+    await teams.reputations.update_all()
+    await teams.reputations.update_all()  # finds nothing new
+    assert [(item.actor, item.action, item.subject, item.detail) for item in await teams.audit.list_rows("team_1")] == [
+        ("service", "reputation.pause", "team_1", "of 1000 emails 15.0 % bounced and 0.00 % got complaints"),
+        ("service", "reputation.warn", "team_1", "of 1000 emails 5.0 % bounced and 0.00 % got complaints"),
     ]

@@ -9,17 +9,17 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from heliograph.app import bring_attachment
-from heliograph.bootstrap import make_objects, open_store, own_attachments
+from heliograph.app import fetch_attachment
+from heliograph.bootstrap import claim_attachments, make_objects, open_store
 from heliograph.carriers.contract import NotReady
 from heliograph.domain.setup.records import Platform
 from heliograph.domain.setup.snapshot import PLATFORM_ID, to_row
 from heliograph.settings import BadSetting, Settings
-from heliograph.storage.attachments import OWNER, OtherOwner
+from heliograph.storage.attachments import OWNER_OBJECT, BucketInUse
 from heliograph.storage.engine import s3 as engine
 from heliograph.storage.engine.database import StoreUnavailable
 from heliograph.storage.engine.local_files import FRESH_MS
-from heliograph.storage.engine.s3 import Objects
+from heliograph.storage.engine.s3 import ObjectStore
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
 from tests.s3 import S3Server
@@ -48,7 +48,7 @@ def settings(settings: Settings, server: S3Server, tmp_path: Path) -> Settings:
 
 
 @pytest.fixture
-def objects(settings: Settings) -> Objects:
+def objects(settings: Settings) -> ObjectStore:
     objects = make_objects(settings)
     assert objects
     return objects
@@ -62,17 +62,17 @@ async def elsewhere(store: Store, settings: Settings, clock: TestClock, tmp_path
         yield other
 
 
-async def names(objects: Objects) -> list[str]:
-    return [one.name async for portion in objects.listed() for one in portion if one.name != OWNER]
+async def names(objects: ObjectStore) -> list[str]:
+    return [item.name async for portion in objects.list_batches() for item in portion if item.name != OWNER_OBJECT]
 
 
-async def test_another_machine_reads_what_one_has_taken(
-    store: Store, elsewhere: Store, objects: Objects, sql: Sql
+async def test_s3_file_stored_by_one_machine_is_readable_by_another(
+    store: Store, elsewhere: Store, objects: ObjectStore, sql: Sql
 ) -> None:
     hash_ = await store.attachments.put(FILE)
     assert await elsewhere.attachments.size(hash_) == len(FILE)
-    await asyncio.gather(*(elsewhere.attachments.bring(hash_) for _ in range(3)))
-    with elsewhere.blobs.open(hash_) as file:
+    await asyncio.gather(*(elsewhere.attachments.fetch(hash_) for _ in range(3)))
+    with elsewhere.local_files.open(hash_) as file:
         assert file.read() == FILE
     assert await elsewhere.attachments.get(hash_) == FILE
     assert await sql(ROWS) == [(hash_, len(FILE))]
@@ -80,139 +80,143 @@ async def test_another_machine_reads_what_one_has_taken(
     assert [name.partition("/")[0] for name in await names(objects)] == [hash_]
 
 
-async def test_each_is_stored_once(store: Store, elsewhere: Store, objects: Objects) -> None:
+async def test_s3_file_with_same_content_is_stored_once(store: Store, elsewhere: Store, objects: ObjectStore) -> None:
     puts = [place.attachments.put(FILE) for place in (store, elsewhere) for _ in range(3)]
     assert len(set(await asyncio.gather(*puts))) == 1
     assert len(await names(objects)) == 1
 
 
-async def test_one_that_is_not_kept(elsewhere: Store, objects: Objects) -> None:
+async def test_s3_file_that_is_not_stored_raises_an_error(elsewhere: Store, objects: ObjectStore) -> None:
     assert await elsewhere.attachments.size("00" * 32) == 0
     with pytest.raises(FileNotFoundError):
         await elsewhere.attachments.get("00" * 32)
 
 
-async def test_one_that_others_removed_from_the_store(store: Store, elsewhere: Store, objects: Objects) -> None:
+async def test_s3_file_removed_by_others_raises_an_error(store: Store, elsewhere: Store, objects: ObjectStore) -> None:
     hash_ = await store.attachments.put(FILE)
-    await objects.drop(await names(objects))
+    await objects.delete(await names(objects))
     with pytest.raises(FileNotFoundError):
         await elsewhere.attachments.get(hash_)
 
 
-async def test_what_was_damaged_there_is_not_sent(
-    store: Store, elsewhere: Store, objects: Objects, tmp_path: Path
+async def test_s3_file_that_was_damaged_is_not_sent(
+    store: Store, elsewhere: Store, objects: ObjectStore, tmp_path: Path
 ) -> None:
     hash_ = await store.attachments.put(FILE)
     (name,) = await names(objects)
     await objects.put(name, FILE[:-1])
-    with pytest.raises(StoreUnavailable, match="not what was put"):
-        await elsewhere.attachments.bring(hash_)
-    assert elsewhere.blobs.size(hash_) == 0
+    with pytest.raises(StoreUnavailable, match="does not match its hash"):
+        await elsewhere.attachments.fetch(hash_)
+    assert elsewhere.local_files.size(hash_) == 0
 
 
-async def lose(objects: Objects, left: bytes | None) -> str:
+async def lose(objects: ObjectStore, left: bytes | None) -> str:
     """The name of the one object, of which the store has only this left."""
     (lost,) = await names(objects)
-    await objects.drop([lost])
+    await objects.delete([lost])
     if left is not None:
         await objects.put(lost, left)
     return lost
 
 
 @pytest.mark.parametrize("left", [None, b"", FILE[:-1], FILE + b"x"])
-async def test_one_that_the_store_lost_is_put_again_with_its_next_message(
-    store: Store, elsewhere: Store, objects: Objects, sql: Sql, left: bytes | None
+async def test_s3_file_that_was_lost_is_uploaded_with_the_next_message(
+    store: Store, elsewhere: Store, objects: ObjectStore, sql: Sql, left: bytes | None
 ) -> None:
     hash_ = await store.attachments.put(FILE)
     lost = await lose(objects, left)
     puts = [place.attachments.put(FILE) for place in (store, elsewhere) for _ in range(2)]
     assert set(await asyncio.gather(*puts)) == {hash_}
-    elsewhere.blobs.drop(hash_, elsewhere.clock.now() + 2 * FRESH_MS)
+    elsewhere.local_files.delete(hash_, elsewhere.clock.now() + 2 * FRESH_MS)
     assert await elsewhere.attachments.get(hash_) == FILE
     assert await sql(ROWS) == [(hash_, len(FILE))]
     assert [name for name in await names(objects) if name != lost] == [name for (name,) in await sql(NAMES)]
 
 
-async def test_one_that_is_there_is_not_put_again(
-    store: Store, elsewhere: Store, objects: Objects, monkeypatch: pytest.MonkeyPatch
+async def test_s3_file_that_exists_is_not_uploaded_again(
+    store: Store, elsewhere: Store, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await store.attachments.put(FILE)
-    monkeypatch.setattr(Objects, "put", None)
+    monkeypatch.setattr(ObjectStore, "put", None)
     await elsewhere.attachments.put(FILE)
 
 
 @pytest.mark.parametrize("left", [None, FILE[:-1]])
-async def test_a_lost_one_defers_its_message_and_no_carrier_is_blamed(
-    store: Store, elsewhere: Store, objects: Objects, left: bytes | None
+async def test_s3_file_that_was_lost_defers_its_message_without_carrier_failure(
+    store: Store, elsewhere: Store, objects: ObjectStore, left: bytes | None
 ) -> None:
     hash_ = await store.attachments.put(FILE)
     await lose(objects, left)
     with pytest.raises(NotReady, match="attachment"):
-        await bring_attachment(elsewhere, hash_)
+        await fetch_attachment(elsewhere, hash_)
 
 
 # -- what goes -----------------------------------------------------------------------------------------------------
 
 
-async def test_it_goes_with_the_last_message_that_needs_it(
-    store: Store, elsewhere: Store, clock: TestClock, objects: Objects, sql: Sql
+async def test_s3_file_is_deleted_with_the_last_message_that_uses_it(
+    store: Store, elsewhere: Store, clock: TestClock, objects: ObjectStore, sql: Sql
 ) -> None:
     hash_ = await store.attachments.put(FILE)
     await store.messages.accept(message(clock, blobs=[hash_]))
-    clock.later += FRESH_MS + 1
-    await store.attachments.sweep()
-    assert store.blobs.size(hash_) == 0  # this machine needs no disk for all of them
+    clock.forwarded_ms += FRESH_MS + 1
+    await store.attachments.delete_unused()
+    assert store.local_files.size(hash_) == 0  # this machine needs no disk for all of them
     assert await elsewhere.attachments.get(hash_) == FILE
     await sql("DELETE FROM blob")
     await elsewhere.attachments.put(FILE)  # again, by a message that is about to be written
-    await store.attachments.sweep()
+    await store.attachments.delete_unused()
     assert len(await names(objects)) == 1
-    clock.later += FRESH_MS + 1
-    await store.attachments.sweep()
+    clock.forwarded_ms += FRESH_MS + 1
+    await store.attachments.delete_unused()
     assert (await sql(ROWS), await names(objects)) == ([], [])
 
 
-async def test_one_that_is_put_again_while_it_is_removed_stays(
-    store: Store, elsewhere: Store, clock: TestClock, objects: Objects, monkeypatch: pytest.MonkeyPatch
+async def test_s3_file_uploaded_again_during_its_removal_is_kept(
+    store: Store, elsewhere: Store, clock: TestClock, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hash_ = await store.attachments.put(FILE)
-    clock.later += FRESH_MS + 1
-    drop = Objects.drop
+    clock.forwarded_ms += FRESH_MS + 1
+    drop = ObjectStore.delete
 
-    async def late(self: Objects, gone: list[str]) -> None:
+    async def late(self: ObjectStore, gone: list[str]) -> None:
         if gone:
             await elsewhere.attachments.put(FILE)
         await drop(self, gone)
 
-    monkeypatch.setattr(Objects, "drop", late)
-    await store.attachments.sweep()
+    monkeypatch.setattr(ObjectStore, "delete", late)
+    await store.attachments.delete_unused()
     monkeypatch.undo()
-    elsewhere.blobs.drop(hash_, clock.now() + 2 * FRESH_MS)
+    elsewhere.local_files.delete(hash_, clock.now() + 2 * FRESH_MS)
     assert await elsewhere.attachments.get(hash_) == FILE
 
 
-async def test_strays_go_and_what_is_not_ours_stays(store: Store, clock: TestClock, objects: Objects) -> None:
+async def test_s3_cleanup_deletes_unused_files_and_keeps_foreign_objects(
+    store: Store, clock: TestClock, objects: ObjectStore
+) -> None:
     """A process ended between the store and the database; others use the same bucket."""
     hash_ = await store.attachments.put(FILE)
     await store.messages.accept(message(clock, blobs=[hash_]))
     stray, foreign = f"{hashlib.sha256(b'x').hexdigest()}/{'0' * 16}", "others/photo.jpg"
     for name in (stray, foreign):
         await objects.put(name, b"x")
-    await store.attachments.sweep()
+    await store.attachments.delete_unused()
     assert len(await names(objects)) == 3  # it may belong to a message that is about to be written
-    clock.later += FRESH_MS + 60_000
-    await store.attachments.sweep()
+    clock.forwarded_ms += FRESH_MS + 60_000
+    await store.attachments.delete_unused()
     left = await names(objects)
     assert stray not in left and foreign in left and len(left) == 2
 
 
-async def test_a_paused_copy_removes_nothing(store: Store, clock: TestClock, objects: Objects, sql: Sql) -> None:
+async def test_s3_cleanup_of_a_paused_copy_deletes_nothing(
+    store: Store, clock: TestClock, objects: ObjectStore, sql: Sql
+) -> None:
     """A backup that was restored beside the service has its settings, and starts paused."""
     await store.attachments.put(FILE)
     await objects.put(f"{hashlib.sha256(b'newer').hexdigest()}/{'0' * 16}", b"newer")
     await set_up(store, rows=[to_row("platform", PLATFORM_ID, Platform(paused=True), None)])
-    clock.later += FRESH_MS + 60_000
-    await store.attachments.sweep()
+    clock.forwarded_ms += FRESH_MS + 60_000
+    await store.attachments.delete_unused()
     assert (len(await sql(ROWS)), len(await names(objects))) == (1, 2)
 
 
@@ -228,43 +232,43 @@ async def stranger(settings: Settings, clock: TestClock, tmp_path: Path) -> Asyn
         yield stranger
 
 
-async def test_two_services_in_one_place_do_not_remove_each_others_files(
-    store: Store, elsewhere: Store, stranger: Store, clock: TestClock, objects: Objects
+async def test_s3_prefix_of_another_instance_keeps_its_files(
+    store: Store, elsewhere: Store, stranger: Store, clock: TestClock, objects: ObjectStore
 ) -> None:
     hash_ = await store.attachments.put(FILE)
     await store.messages.accept(message(clock, blobs=[hash_]))
-    with pytest.raises(OtherOwner):
+    with pytest.raises(BucketInUse):
         await stranger.attachments.put(b"another's")
     with pytest.raises(BadSetting, match=r"s3://.*another prefix.*remove the object 'owner'"):
-        await own_attachments(stranger)
-    clock.later += FRESH_MS + 60_000
-    with pytest.raises(OtherOwner):
-        await stranger.attachments.sweep()
+        await claim_attachments(stranger)
+    clock.forwarded_ms += FRESH_MS + 60_000
+    with pytest.raises(BucketInUse):
+        await stranger.attachments.delete_unused()
     assert [name.partition("/")[0] for name in await names(objects)] == [hash_]
     for place in (store, elsewhere):  # of one service
-        await own_attachments(place)
-        await place.attachments.sweep()
+        await claim_attachments(place)
+        await place.attachments.delete_unused()
     assert len(await names(objects)) == 1
 
 
-async def test_a_place_that_was_taken_over_is_left_alone(
-    store: Store, stranger: Store, clock: TestClock, objects: Objects
+async def test_s3_prefix_taken_over_by_another_instance_is_left_unchanged(
+    store: Store, stranger: Store, clock: TestClock, objects: ObjectStore
 ) -> None:
     await store.attachments.put(FILE)
-    await objects.drop([OWNER])
+    await objects.delete([OWNER_OBJECT])
     await stranger.attachments.put(b"another's")
-    clock.later += FRESH_MS + 60_000
-    with pytest.raises(OtherOwner):
-        await store.attachments.sweep()
+    clock.forwarded_ms += FRESH_MS + 60_000
+    with pytest.raises(BucketInUse):
+        await store.attachments.delete_unused()
     assert len(await names(objects)) == 2
-    with pytest.raises(OtherOwner):
+    with pytest.raises(BucketInUse):
         await store.attachments.put(b"more")
 
 
-async def test_a_store_that_is_away_holds_up_no_start(store: Store, server: S3Server) -> None:
+async def test_s3_unavailable_does_not_block_the_start(store: Store, server: S3Server) -> None:
     server.stop()
     try:
-        await own_attachments(store)
+        await claim_attachments(store)
     finally:
         server.start()
     await store.attachments.put(FILE)
@@ -273,27 +277,27 @@ async def test_a_store_that_is_away_holds_up_no_start(store: Store, server: S3Se
 # -- outages -------------------------------------------------------------------------------------------------------
 
 
-async def test_while_the_store_is_away_nothing_is_taken_and_nothing_lost(
+async def test_s3_unavailable_refuses_attachments_and_loses_nothing(
     store: Store, elsewhere: Store, server: S3Server, sql: Sql
 ) -> None:
-    kept = await store.attachments.put(FILE)
+    retained = await store.attachments.put(FILE)
     server.stop()
     try:
         with pytest.raises(StoreUnavailable, match="s3://"):
             await store.attachments.put(b"other")
         with pytest.raises(NotReady):  # not the carrier's fault: its circuit stays closed
-            await bring_attachment(elsewhere, kept)
-        assert await sql(ROWS) == [(kept, len(FILE))]
+            await fetch_attachment(elsewhere, retained)
+        assert await sql(ROWS) == [(retained, len(FILE))]
     finally:
         server.start()
-    await bring_attachment(elsewhere, kept)
+    await fetch_attachment(elsewhere, retained)
     assert await elsewhere.attachments.get(await store.attachments.put(b"other")) == b"other"
 
 
-async def test_a_store_that_hangs_is_away(
+async def test_s3_that_hangs_is_unavailable(
     store: Store, settings: Settings, clock: TestClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine, "ANSWER_S", 0.3)
+    monkeypatch.setattr(engine, "TIMEOUT_S", 0.3)
     hanging = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
     where = f"http://127.0.0.1:{hanging.sockets[0].getsockname()[1]}"
     async with open_store(msgspec.structs.replace(settings, s3_endpoint=where), clock, "seat/2") as there:
@@ -324,37 +328,37 @@ AT = "Generic S3 error: Error performing PUT http://s3/b/x in 262ms, after 2 ret
         ("TimeoutError", "TimeoutError"),
     ],
 )
-def test_what_a_store_says_is_told_in_a_sentence(said: str, told: str) -> None:
-    assert engine.plain(said) == told
+def test_s3_error_response_is_reported_as_a_sentence(said: str, told: str) -> None:
+    assert engine.plain_error(said) == told
 
 
-async def test_a_bucket_that_is_not_there_is_an_outage(store: Store, settings: Settings, clock: TestClock) -> None:
+async def test_s3_missing_bucket_is_an_outage(store: Store, settings: Settings, clock: TestClock) -> None:
     hash_ = await store.attachments.put(FILE)
     no_bucket = msgspec.structs.replace(settings, attachments="s3://no-such-bucket", data=settings.data / "x")
     async with open_store(no_bucket, clock, "seat/2") as there:
         with pytest.raises(StoreUnavailable):
             await there.attachments.put(b"other")
         with pytest.raises(StoreUnavailable):
-            await there.attachments.bring(hash_)
+            await there.attachments.fetch(hash_)
 
 
 # -- another setting -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
-async def test_files_stay_where_they_are_when_the_setting_changes(
+async def test_files_stay_readable_after_the_storage_setting_changes(
     store: Store, settings: Settings, clock: TestClock, sql: Sql, tmp_path: Path
 ) -> None:
     in_objects = await store.attachments.put(FILE)
     without = msgspec.structs.replace(settings, attachments="", data=tmp_path / "without")
     async with open_store(without, clock, "seat/2") as there:
         in_database = await there.attachments.put(b"in the database")
-        store.blobs.drop(in_database, clock.now() + 2 * FRESH_MS)
+        store.local_files.delete(in_database, clock.now() + 2 * FRESH_MS)
         assert await store.attachments.get(in_database) == b"in the database"
-        with pytest.raises(StoreUnavailable, match="name none"):
-            await there.attachments.bring(in_objects)
-        clock.later += FRESH_MS + 1
-        await there.attachments.sweep()
+        with pytest.raises(StoreUnavailable, match="none is configured"):
+            await there.attachments.fetch(in_objects)
+        clock.forwarded_ms += FRESH_MS + 1
+        await there.attachments.delete_unused()
         assert await sql(ROWS) == [(in_objects, len(FILE))]  # it cannot remove the object
         await there.attachments.put(FILE)
         assert await sql("SELECT count(*) FROM blob_chunk") == [(5,)]

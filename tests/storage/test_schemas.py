@@ -12,12 +12,12 @@ import pytest
 from heliograph.bootstrap import open_store
 from heliograph.settings import Settings
 from heliograph.storage.engine.database import Tx
-from heliograph.storage.engine.migrate import LOCK, migrate_postgres
+from heliograph.storage.engine.migrate import LOCK_CALL, migrate_postgres
 from heliograph.storage.setup import NewTeam
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
 from tests.conftest import fresh_database
-from tests.deliver.test_worker import until
+from tests.deliver.test_worker import wait_until
 from tests.setup_helpers import set_up
 from tests.storage.samples import message
 from tests.storage.test_feed import event, publish
@@ -51,18 +51,18 @@ async def stores(urls: list[str], tmp_path: Path, clock: TestClock) -> AsyncIter
             settings = Settings(database=url, data=tmp_path / str(number))
             store = await stack.enter_async_context(open_store(settings, clock, seat))
             await stack.enter_async_context(listening(store.listen))
-            await until(lambda: store.hints.hears)  # noqa: B023
+            await wait_until(lambda: store.wakeups.subscribed)  # noqa: B023
             stores.append(store)
         for store in (stores[0], stores[2]):
             await set_up(store, new_teams=[NewTeam(1, 1_000_000)])
         for store in stores:
-            for bell in store.hints.bells.values():
+            for bell in store.wakeups.by_kind.values():
                 await bell.wait(0)
         yield stores
 
 
-async def test_notifications_of_one_schema_are_not_heard_in_another(stores: list[Store], clock: TestClock) -> None:
-    same, foreign = waiter(stores[1].hints.bells["email"]), waiter(stores[2].hints.bells["email"])
+async def test_notifications_of_one_schema_are_not_received_in_another(stores: list[Store], clock: TestClock) -> None:
+    same, foreign = waiter(stores[1].wakeups.by_kind["email"]), waiter(stores[2].wakeups.by_kind["email"])
     await stores[0].messages.accept(message(clock))
     await rings(same)
     await stores[2].database.read(_nothing)  # its connections have answered since
@@ -71,7 +71,7 @@ async def test_notifications_of_one_schema_are_not_heard_in_another(stores: list
     await rings(foreign)
 
 
-async def test_locks_of_one_schema_do_not_hold_up_another(stores: list[Store], urls: list[str]) -> None:
+async def test_locks_of_one_schema_do_not_block_another(stores: list[Store], urls: list[str]) -> None:
     taken, end = asyncio.Event(), asyncio.Event()
 
     async def hold(tx: Tx) -> None:
@@ -89,9 +89,9 @@ async def test_locks_of_one_schema_do_not_hold_up_another(stores: list[Store], u
     await holding
 
 
-async def test_migration_of_one_schema_does_not_hold_up_another(urls: list[str]) -> None:
+async def test_migration_of_one_schema_does_not_block_another(urls: list[str]) -> None:
     guard: Any = await asyncpg.connect(urls[0])
-    await guard.execute(f"BEGIN; SELECT {LOCK}")
+    await guard.execute(f"BEGIN; SELECT {LOCK_CALL}")
     same = asyncio.ensure_future(migrate_postgres(urls[0]))
     assert await migrate_postgres(urls[1])
     assert not same.done()

@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from heliograph.domain.ids import ulid_ms
 from heliograph.domain.limits import DAY_MS
-from heliograph.storage.outcomes import Change
-from heliograph.storage.search.message_search import MessageLine, Search, SearchPage
+from heliograph.storage.outcomes import RecipientUpdate
+from heliograph.storage.search.message_search import MessageListRow, Search, SearchPage
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
 from tests.fake_budget import room
@@ -32,12 +32,12 @@ async def send(store: Store, clock: TestClock, prefix: str, address: str, team: 
 async def hand_over(store: Store, clock: TestClock, status: str | None = "delivered") -> None:
     for lane in ("email", "phone"):
         for claim in await store.outbox.claim(lane, 100):
-            change = Change(
+            change = RecipientUpdate(
                 message=claim.message,
                 position=claim.position,
-                claim=claim.held,
+                claim=claim.token,
                 at=clock.now(),
-                wanted=status,
+                target_status=status,
                 carrier="sim",
             )
             await store.outbox.record(change)
@@ -46,22 +46,22 @@ async def hand_over(store: Store, clock: TestClock, status: str | None = "delive
 @pytest.fixture
 async def sent(store: Store, clock: TestClock) -> list[str]:
     """Oldest first: the two first are delivered, the third waits; the last belongs to team 2."""
-    made = [
+    created = [
         await send(store, clock, "eml_", "ada@example.com", template_id="tpl_x", decide=None),
         await send(store, clock, "sms_", PHONE),
     ]
     await hand_over(store, clock)
-    made.append(await send(store, clock, "wam_", PHONE))
+    created.append(await send(store, clock, "wam_", PHONE))
     await send(store, clock, "eml_", "ada@example.com", team=2)
-    return made
+    return created
 
 
-async def find(store: Store, team: int = 1, **more: Any) -> SearchPage[MessageLine]:
+async def find(store: Store, team: int = 1, **more: Any) -> SearchPage[MessageListRow]:
     return await store.messages.search(team, Search(**{"limit": 100} | more))
 
 
-def ids(found: SearchPage[Any]) -> list[str]:
-    return [line.id for line in found.lines]
+def ids(result: SearchPage[Any]) -> list[str]:
+    return [line.id for line in result.rows]
 
 
 @pytest.mark.parametrize(
@@ -80,71 +80,79 @@ def ids(found: SearchPage[Any]) -> list[str]:
         ({"address": "nobody@example.com"}, []),
     ],
 )
-async def test_filters(store: Store, sent: list[str], more: dict[str, Any], expected: list[int]) -> None:
-    found = await find(store, **more)
-    assert ids(found) == [sent[i] for i in expected]
-    assert found.after is None
+async def test_message_search_filters_select_matching_messages(
+    store: Store, sent: list[str], more: dict[str, Any], expected: list[int]
+) -> None:
+    result = await find(store, **more)
+    assert ids(result) == [sent[i] for i in expected]
+    assert result.after is None
 
 
 @pytest.mark.parametrize("more", [{}, {"address": "ada@example.com"}])
-async def test_times_leave_out_their_ends(store: Store, clock: TestClock, more: dict[str, Any]) -> None:
-    made = [await send(store, clock, "eml_", "ada@example.com") for _ in range(3)]
+async def test_message_search_times_exclude_their_bounds(store: Store, clock: TestClock, more: dict[str, Any]) -> None:
+    created = [await send(store, clock, "eml_", "ada@example.com") for _ in range(3)]
     await hand_over(store, clock)
-    first = (await find(store)).lines[-1].created_at
-    last = ulid_ms(made[2].removeprefix("eml_"))  # an id is made before its message
-    assert ids(await find(store, created_after=first, created_before=last, **more)) == [made[1]]
+    first = (await find(store)).rows[-1].created_at
+    last = ulid_ms(created[2].removeprefix("eml_"))  # an id is made before its message
+    assert ids(await find(store, created_after=first, created_before=last, **more)) == [created[1]]
 
 
 @pytest.mark.parametrize("more", [{}, {"address": "ada@example.com"}, {"status": "delivered"}])
-async def test_pages_show_everything_once(store: Store, clock: TestClock, more: dict[str, Any]) -> None:
-    made = [await send(store, clock, prefix, "ada@example.com") for prefix in [*CHANNEL] * 3]
+async def test_message_search_pages_list_every_message_once(
+    store: Store, clock: TestClock, more: dict[str, Any]
+) -> None:
+    created = [await send(store, clock, prefix, "ada@example.com") for prefix in [*CHANNEL] * 3]
     await hand_over(store, clock)
     seen: list[str] = []
     after = None
     for _ in range(5):
-        found = await find(store, limit=2, before=after, **more)
-        seen += ids(found)
-        after = found.after
-    assert seen == made[::-1]
+        result = await find(store, limit=2, before=after, **more)
+        seen += ids(result)
+        after = result.after
+    assert seen == created[::-1]
     assert after is None
 
 
-async def test_one_message_with_all_that_became_of_it(store: Store, clock: TestClock, sent: list[str]) -> None:
+async def test_message_detail_includes_its_recipients_and_timeline(
+    store: Store, clock: TestClock, sent: list[str]
+) -> None:
     stored = await store.messages.get(1, sent[0])
     assert stored
     event = stored.events[0].id
-    told = [("whk_x", 1, event, sent[0], clock.now())]
-    await store.database.write(lambda tx: tx.run("insert_deliveries", deliveries=told))
-    found = await store.messages.whole(1, sent[0], ["whk_x"], room)
-    assert found is not None
-    assert found.facts.content == '{"text":"hello"}'
-    assert [event.status for event in found.events] == ["sent", "delivered"]
-    assert found.recipients[0].carrier == "sim"
-    (delivery,) = found.deliveries[event]
+    events = [("whk_x", 1, event, sent[0], clock.now())]
+    await store.database.write(lambda tx: tx.run("insert_deliveries", deliveries=events))
+    result = await store.messages.get_details(1, sent[0], ["whk_x"], room)
+    assert result is not None
+    assert result.row.content == '{"text":"hello"}'
+    assert [event.status for event in result.events] == ["sent", "delivered"]
+    assert result.recipients[0].carrier == "sim"
+    (delivery,) = result.deliveries[event]
     assert (delivery.webhook, delivery.state, delivery.attempts) == ("whk_x", "waiting", [])
-    assert await store.messages.whole(2, sent[0], [], room) is None
+    assert await store.messages.get_details(2, sent[0], [], room) is None
 
 
-async def test_the_pulse_changes_with_the_timeline(store: Store, clock: TestClock) -> None:
+async def test_message_page_version_changes_with_its_timeline(store: Store, clock: TestClock) -> None:
     id_ = await send(store, clock, "eml_", "ada@example.com")
 
-    before = await store.pulses.message(1, id_)
+    before = await store.page_versions.message(1, id_)
     await hand_over(store, clock)
-    after = await store.pulses.message(1, id_)
-    assert before and after and before.word != after.word
+    after = await store.page_versions.message(1, id_)
+    assert before and after and before.version != after.version
     assert (before.has_ended, after.has_ended) == (False, True)
 
 
-async def test_what_was_seen_goes_with_its_message(store: Store, clock: TestClock, sent: list[str], sql: Sql) -> None:
+async def test_seen_recipients_are_deleted_with_their_message(
+    store: Store, clock: TestClock, sent: list[str], sql: Sql
+) -> None:
     assert await sql("SELECT count(*) FROM seen_recipient") == [(2,)]
     clock.forward(91 * DAY_MS)
-    await store.upkeep.purge()
+    await store.maintenance.purge()
     assert await sql("SELECT count(*) FROM seen_recipient") == [(0,)]
 
 
-async def test_verifications(store: Store, clock: TestClock) -> None:
-    begun = [start(clock), start(clock, phone="+14155550101"), start(clock, team=2)]
-    for item in begun:
+async def test_verification_search_returns_matching_verifications(store: Store, clock: TestClock) -> None:
+    started = [start(clock), start(clock, phone="+14155550101"), start(clock, team=2)]
+    for item in started:
         await store.verifications.start(item)
         await store.verifications.finish(finish(item, clock))
         clock.forward(1000)
@@ -152,10 +160,10 @@ async def test_verifications(store: Store, clock: TestClock) -> None:
     async def listed(**more: Any) -> list[str]:
         return ids(await store.verifications.search(1, Search(limit=10, **more)))
 
-    assert await listed() == [begun[1].id, begun[0].id]
-    assert await listed(address=PHONE) == [begun[0].id]
+    assert await listed() == [started[1].id, started[0].id]
+    assert await listed(address=PHONE) == [started[0].id]
     assert await listed(status="verified") == []
-    assert await listed(status="pending", before=begun[1].id) == [begun[0].id]
+    assert await listed(status="pending", before=started[1].id) == [started[0].id]
     clock.forward(DAY_MS)
-    assert await listed(status="expired", address=PHONE) == [begun[0].id]
-    assert await store.verifications.get(2, begun[0].id) is None
+    assert await listed(status="expired", address=PHONE) == [started[0].id]
+    assert await store.verifications.get(2, started[0].id) is None

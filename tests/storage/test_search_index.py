@@ -8,10 +8,10 @@ import pytest
 
 from heliograph.domain.audit.actor import COMMAND_LINE
 from heliograph.domain.limits import DAY_MS
-from heliograph.domain.operations.erasure import forms_of
-from heliograph.domain.search.trigrams import SPAN, read_search_text, text_marks
-from heliograph.storage.erase import Wanted
-from heliograph.storage.outcomes import Change
+from heliograph.domain.operations.erasure import address_variants
+from heliograph.domain.search.trigrams import BLOCK_SIZE, parse_query, text_terms
+from heliograph.storage.erase import ErasureTarget
+from heliograph.storage.outcomes import RecipientUpdate
 from heliograph.storage.search import index
 from heliograph.storage.search import query as finding
 from heliograph.storage.search.message_search import Search
@@ -31,7 +31,7 @@ FILLER = (
 async def close_span(store: Store, clock: TestClock, sql: Sql) -> None:
     """What was sent is in a span of its own now, which no message comes to any more."""
     ((newest,),) = await sql("SELECT max(key) FROM message")
-    key = (newest // SPAN + 1) * SPAN
+    key = (newest // BLOCK_SIZE + 1) * BLOCK_SIZE
     await sql(FILLER.format(key=key))
     if "postgres" in type(store.database).__module__:
         await sql(f"SELECT setval('message_key_seq', {key})")
@@ -40,32 +40,32 @@ async def close_span(store: Store, clock: TestClock, sql: Sql) -> None:
 
 async def build(store: Store) -> None:
     for _ in range(20):
-        await store.grams.build_next()
+        await store.search_index.build_next()
 
 
 async def found(store: Store, typed: str = "", team: int = 1, **more: Any) -> list[str]:
-    page = await store.messages.search(team, Search(**{"limit": 100, "needle": read_search_text(typed)} | more))
-    assert not page.is_cut
-    return [line.id for line in page.lines]
+    page = await store.messages.search(team, Search(**{"limit": 100, "needle": parse_query(typed)} | more))
+    assert not page.is_incomplete
+    return [line.id for line in page.rows]
 
 
 @pytest.fixture
 async def sent(store: Store, clock: TestClock, sql: Sql) -> list[str]:
     """Three spans: two messages in the first two, one in the last."""
-    made = [
+    created = [
         await send_email(store, clock, "Your parcel 4711", "ada@example.com", key_id="k1", template_id="tpl_a"),
         await send_email(store, clock, "Receipt %_'", "bob@example.com", "cleo@shop.test", sender="a@other.test"),
     ]
     await send_email(store, clock, "Your parcel", "ada@example.com", team=2)
     await close_span(store, clock, sql)
-    made.append(await send_email(store, clock, "Über 订单", "ada.lovelace@example.com", key_id="k1"))
-    made.append(await send_email(store, clock, "your PARCEL 4712", "dan@example.org"))
+    created.append(await send_email(store, clock, "Über 订单", "ada.lovelace@example.com", key_id="k1"))
+    created.append(await send_email(store, clock, "your PARCEL 4712", "dan@example.org"))
     await close_span(store, clock, sql)
-    made.append(await send_email(store, clock, "The newest parcel", "ada@example.com", template_id="tpl_a"))
-    return made
+    created.append(await send_email(store, clock, "The newest parcel", "ada@example.com", template_id="tpl_a"))
+    return created
 
 
-async def test_the_newest_span_may_be_unlike_the_others(
+async def test_search_with_an_unusual_newest_block_uses_the_most_selective_term(
     store: Store, clock: TestClock, sql: Sql, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in (1, 2, 17):
@@ -75,7 +75,7 @@ async def test_the_newest_span_may_be_unlike_the_others(
     await close_span(store, clock, sql)
     await build(store)
     monkeypatch.setattr(finding, "MARKS_MAX", 1)
-    rarest = partial(finding._rarest, marks=["ada", " 17"], made={0, 1})
+    rarest = partial(finding._most_selective, marks=["ada", " 17"], built={0, 1})
     assert await store.database.read(rarest) == [" 17"]
 
 
@@ -105,7 +105,7 @@ FILTERS: list[tuple[str, dict[str, Any], list[int]]] = [
 
 
 @pytest.mark.parametrize("built", [False, True], ids=["before", "after"])
-async def test_parts_and_facts(store: Store, sql: Sql, sent: list[str], built: bool) -> None:
+async def test_search_matches_parts_of_words_and_fields(store: Store, sql: Sql, sent: list[str], built: bool) -> None:
     if built:
         await build(store)
         assert await sql("SELECT span, gone FROM gram_span ORDER BY span") == [(0, 0), (1, 0)]
@@ -121,34 +121,36 @@ async def test_parts_and_facts(store: Store, sql: Sql, sent: list[str], built: b
 
 @pytest.mark.parametrize("built", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("oldest_first", [False, True], ids=["newest", "oldest"])
-async def test_pages_show_everything_once(store: Store, sent: list[str], built: bool, oldest_first: bool) -> None:
+async def test_indexed_search_pages_list_every_message_once(
+    store: Store, sent: list[str], built: bool, oldest_first: bool
+) -> None:
     if built:
         await build(store)
     seen: list[str] = []
     after = None
     for _ in range(3):
-        wanted = Search(limit=2, needle=read_search_text("a"), before=after, oldest_first=oldest_first)
-        page = await store.messages.search(1, wanted)
-        seen += [line.id for line in page.lines]
+        expected = Search(limit=2, needle=parse_query("a"), before=after, oldest_first=oldest_first)
+        page = await store.messages.search(1, expected)
+        seen += [line.id for line in page.rows]
         after = page.after
     assert seen == (sent if oldest_first else sent[::-1])
     assert after is None
 
 
 @pytest.mark.parametrize("built", [False, True], ids=["before", "after"])
-async def test_a_walk_is_bounded_and_goes_on(
+async def test_indexed_search_scan_is_bounded_and_continues_from_a_cursor(
     store: Store, sent: list[str], monkeypatch: pytest.MonkeyPatch, built: bool
 ) -> None:
-    monkeypatch.setattr(finding, "WALK", 1)
-    monkeypatch.setattr(finding, "FEW", 1)
+    monkeypatch.setattr(finding, "READ_MAX", 1)
+    monkeypatch.setattr(finding, "FIRST_BATCH", 1)
     if built:
         await build(store)
     seen: list[str] = []
     after, steps = None, 0
     while steps < 10:
-        wanted = Search(limit=1, needle=read_search_text("4"), status="sending", before=after)
-        page = await store.messages.search(1, wanted)
-        seen += [line.id for line in page.lines]
+        expected = Search(limit=1, needle=parse_query("4"), status="sending", before=after)
+        page = await store.messages.search(1, expected)
+        seen += [line.id for line in page.rows]
         after, steps = page.after, steps + 1
         if after is None:
             break
@@ -156,69 +158,79 @@ async def test_a_walk_is_bounded_and_goes_on(
     assert 2 < steps < 10
 
 
-async def test_times(store: Store, sent: list[str]) -> None:
+async def test_indexed_search_respects_time_bounds(store: Store, sent: list[str]) -> None:
     await build(store)
-    lines = (await store.messages.search(1, Search(limit=9))).lines
+    lines = (await store.messages.search(1, Search(limit=9))).rows
     at = {line.id: line.created_at for line in lines}
     for typed in ("a", "ada"):
         inside = await found(store, typed, created_after=at[sent[0]], created_before=at[sent[4]])
         assert inside == [id_ for id_ in await found(store, typed) if id_ in sent[1:4]]
 
 
-async def test_counts_are_bounded(store: Store, sent: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_indexed_search_counts_up_to_a_limit(
+    store: Store, sent: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     await build(store)
     cases: list[tuple[dict[str, Any], int]] = [({}, 5), ({"status": "sending"}, 5), ({"template_id": "tpl_a"}, 2)]
     for more, expected in cases:
         assert await store.messages.count(1, Search(limit=1, **more)) == (expected, False)
-        assert await store.messages.count(1, Search(limit=1, **more), most=1) == (1, True)
-    assert await store.messages.count(1, Search(limit=1, needle=read_search_text("parcel"))) == (3, False)
-    assert await store.messages.count(3, Search(limit=1, needle=read_search_text("parcel"))) == (0, False)
-    monkeypatch.setattr(finding, "COUNT_SPANS", 1)
-    assert await store.messages.count(1, Search(limit=1, needle=read_search_text("parcel"))) == (1, True)
+        assert await store.messages.count(1, Search(limit=1, **more), limit=1) == (1, True)
+    assert await store.messages.count(1, Search(limit=1, needle=parse_query("parcel"))) == (3, False)
+    assert await store.messages.count(3, Search(limit=1, needle=parse_query("parcel"))) == (0, False)
+    monkeypatch.setattr(finding, "COUNT_BLOCKS_MAX", 1)
+    assert await store.messages.count(1, Search(limit=1, needle=parse_query("parcel"))) == (1, True)
 
 
 @pytest.mark.parametrize("oldest_first", [False, True], ids=["newest", "oldest"])
-async def test_what_any_recipient_came_to(store: Store, clock: TestClock, sent: list[str], oldest_first: bool) -> None:
+async def test_indexed_search_matches_the_state_of_any_recipient(
+    store: Store, clock: TestClock, sent: list[str], oldest_first: bool
+) -> None:
     for claim in await store.outbox.claim("email", 100):
         ends = "bounced" if claim.position else "delivered"
-        change = Change(message=claim.message, position=claim.position, claim=claim.held, at=clock.now(), wanted=ends)
+        change = RecipientUpdate(
+            message=claim.message, position=claim.position, claim=claim.token, at=clock.now(), target_status=ends
+        )
         await store.outbox.record(change)
-    assert await found(store, wrong="bounced", oldest_first=oldest_first) == [sent[1]]
-    assert await found(store, "receipt", wrong="bounced", oldest_first=oldest_first) == [sent[1]]
-    assert await found(store, "parcel", wrong="bounced", oldest_first=oldest_first) == []
-    assert await found(store, wrong="failed", oldest_first=oldest_first) == []
-    assert await found(store, wrong="bounced", team=2, oldest_first=oldest_first) == []
+    assert await found(store, failure="bounced", oldest_first=oldest_first) == [sent[1]]
+    assert await found(store, "receipt", failure="bounced", oldest_first=oldest_first) == [sent[1]]
+    assert await found(store, "parcel", failure="bounced", oldest_first=oldest_first) == []
+    assert await found(store, failure="failed", oldest_first=oldest_first) == []
+    assert await found(store, failure="bounced", team=2, oldest_first=oldest_first) == []
     assert await found(store, status="bounced") == []  # the message as a whole was delivered
-    ((key,),) = [(line.key,) for line in (await store.messages.search(1, Search(limit=9, wrong="bounced"))).lines]
+    ((key,),) = [(line.key,) for line in (await store.messages.search(1, Search(limit=9, failure="bounced"))).rows]
     assert await store.messages.outcomes([key]) == {key: {"delivered": 1, "bounced": 1}}
 
 
 # -- what leaves it ----------------------------------------------------------------------------------------------------
 
 
-def erasing(address: str) -> Wanted:
-    return Wanted(ref=1, team="team_a", forms=forms_of(address, address), name="hash", webhooks=(), keys=())
+def erasing(address: str) -> ErasureTarget:
+    return ErasureTarget(
+        ref=1, team="team_a", variants=address_variants(address, address), address_hash="hash", webhooks=(), keys=()
+    )
 
 
 async def deliver(store: Store, clock: TestClock) -> None:
     for claim in await store.outbox.claim("email", 100):
-        change = Change(
-            message=claim.message, position=claim.position, claim=claim.held, at=clock.now(), wanted="delivered"
+        change = RecipientUpdate(
+            message=claim.message, position=claim.position, claim=claim.token, at=clock.now(), target_status="delivered"
         )
         await store.outbox.record(change)
 
 
-async def test_an_erased_address_leaves_it_at_once(store: Store, clock: TestClock, sql: Sql, sent: list[str]) -> None:
+async def test_erased_address_is_removed_from_the_index_at_once(
+    store: Store, clock: TestClock, sql: Sql, sent: list[str]
+) -> None:
     await deliver(store, clock)
     await build(store)
-    ada = text_marks('{"to":"ada.lovelace@example.com"}')
-    others = text_marks('{"to":"dan@example.org","subject":"your PARCEL 4712"}')
-    alone = sorted(ada - others - text_marks('{"to":"erased@erased.invalid","subject":"[erased]"}'))
+    ada = text_terms('{"to":"ada.lovelace@example.com"}')
+    others = text_terms('{"to":"dan@example.org","subject":"your PARCEL 4712"}')
+    alone = sorted(ada - others - text_terms('{"to":"erased@erased.invalid","subject":"[erased]"}'))
     marks = ", ".join(f"'{mark}'" for mark in alone)
     assert await sql(f"SELECT count(*) FROM gram WHERE span = 1 AND mark IN ({marks})") == [(len(alone),)]
-    wanted = erasing("ada.lovelace@example.com")
-    await store.erasures.begin(wanted, COMMAND_LINE.did(clock.now(), "test", ""))
-    assert await store.erasures.sweep(wanted, clock.now(), lambda what, done: None) == 1
+    expected = erasing("ada.lovelace@example.com")
+    await store.erasures.begin(expected, COMMAND_LINE.audit_entry(clock.now(), "test", ""))
+    assert await store.erasures.erase(expected, clock.now(), lambda what, done: None) == 1
     assert await sql(f"SELECT count(*) FROM gram WHERE span = 1 AND mark IN ({marks})") == [(0,)]
     assert await found(store, "lovelace") == []
     assert await found(store, "订单") == []  # the subject went too
@@ -226,89 +238,93 @@ async def test_an_erased_address_leaves_it_at_once(store: Store, clock: TestCloc
     assert await found(store, key_id="k1") == [sent[2], sent[0]]
 
 
-async def test_what_is_erased_while_a_span_is_built_does_not_come_back(
+async def test_address_erased_during_indexing_stays_removed(
     store: Store, clock: TestClock, sent: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await deliver(store, clock)
-    wanted = erasing("ada.lovelace@example.com")
-    packed, erased = index._packed, list[int]()
+    expected = erasing("ada.lovelace@example.com")
+    packed, erased = index._index_rows, list[int]()
 
     async def slowly(span: int, marks: Any) -> Any:
         lists = await packed(span, marks)
         if not erased:
             erased.append(span)
-            await store.erasures.begin(wanted, COMMAND_LINE.did(clock.now(), "test", ""))
-            await store.erasures.sweep(wanted, clock.now(), lambda what, done: None)
+            await store.erasures.begin(expected, COMMAND_LINE.audit_entry(clock.now(), "test", ""))
+            await store.erasures.erase(expected, clock.now(), lambda what, done: None)
         return lists
 
-    monkeypatch.setattr(index, "_packed", slowly)
+    monkeypatch.setattr(index, "_index_rows", slowly)
     await build(store)
     assert erased
     assert await found(store, "lovelace") == []
     assert await found(store, "4711") == [sent[0]]
 
 
-async def test_deleted_messages_leave_it(store: Store, clock: TestClock, sql: Sql, sent: list[str]) -> None:
+async def test_deleted_messages_are_removed_from_the_index(
+    store: Store, clock: TestClock, sql: Sql, sent: list[str]
+) -> None:
     await deliver(store, clock)
     await build(store)
     clock.forward(91 * DAY_MS)
     newest = await send_email(store, clock, "Your parcel 4713", "ada@example.com")
     await sql("UPDATE message SET ended_at = NULL WHERE team = 9")
     await sql("UPDATE message SET ended_at = NULL WHERE key = 1")
-    await store.upkeep.purge()
+    await store.maintenance.purge()
     assert await sql("SELECT span, gone FROM gram_span ORDER BY span") == [(0, 2), (1, 2)]
     assert await found(store, "parcel") == [newest, sent[0]]
-    clock.forward(index.WORN_MS + 1)
+    clock.forward(index.STALE_MS + 1)
     await build(store)
     assert await sql("SELECT span, gone FROM gram_span ORDER BY span") == [(0, 0), (1, 0)]
     assert await sql("SELECT count(*) FROM gram WHERE mark IN ('471', 'rec', 'lov')") == [(1,)]
     assert await found(store, "parcel") == [newest, sent[0]]
 
 
-async def test_spans_before_the_first_message_are_dropped(
+async def test_index_blocks_before_the_first_message_are_deleted(
     store: Store, clock: TestClock, sql: Sql, sent: list[str]
 ) -> None:
     await deliver(store, clock)
     await build(store)
     clock.forward(91 * DAY_MS)
-    await sql(f"DELETE FROM message WHERE team = 9 AND key < {2 * SPAN}")
-    await store.upkeep.purge()
+    await sql(f"DELETE FROM message WHERE team = 9 AND key < {2 * BLOCK_SIZE}")
+    await store.maintenance.purge()
     assert await sql("SELECT count(*) FROM gram_span") == [(0,)]
     assert await sql("SELECT count(*) FROM gram") == [(0,)]
 
 
-async def test_two_processes_build_the_same_span_once(store: Store, other: Store, sql: Sql, sent: list[str]) -> None:
+async def test_index_block_is_built_once_by_two_processes(
+    store: Store, other: Store, sql: Sql, sent: list[str]
+) -> None:
     for _ in range(10):
-        await store.grams.build_next()
-        await other.grams.build_next()
-    assert not await store.grams.build_next()
+        await store.search_index.build_next()
+        await other.search_index.build_next()
+    assert not await store.search_index.build_next()
     assert await found(other, "4711") == [sent[0]]
 
 
-async def test_a_span_waits_for_messages_on_their_way(store: Store, clock: TestClock, sql: Sql) -> None:
+async def test_index_block_waits_for_uncommitted_messages(store: Store, clock: TestClock, sql: Sql) -> None:
     await send_email(store, clock, "Your parcel", "ada@example.com")
-    await sql(FILLER.format(key=SPAN))
-    assert not await store.grams.build_next()
+    await sql(FILLER.format(key=BLOCK_SIZE))
+    assert not await store.search_index.build_next()
     clock.forward(index.SETTLED_MS + 1)
-    assert await store.grams.build_next()
+    assert await store.search_index.build_next()
     assert await sql("SELECT span FROM gram_span") == [(0,)]
 
 
 @pytest.mark.parametrize("oldest_first", [False, True], ids=["newest", "oldest"])
-async def test_search_across_a_gap_between_keys_reads_only_what_is_there(
+async def test_search_across_a_gap_between_keys_reads_only_existing_rows(
     store: Store, clock: TestClock, sql: Sql, monkeypatch: pytest.MonkeyPatch, oldest_first: bool
 ) -> None:
     """As after a move between nodes, whose sequences are far apart."""
     addresses = [f"{name}@example.com" for name in ("ada", "bob", "cleo")]
     sent = [await send_email(store, clock, "Your parcel", addresses[0])]
-    for place, address in ((2**48, addresses[1]), (2**48 + 5 * SPAN, addresses[2])):
+    for place, address in ((2**48, addresses[1]), (2**48 + 5 * BLOCK_SIZE, addresses[2])):
         await sql(FILLER.format(key=place))
         if "postgres" in type(store.database).__module__:
             await sql(f"SELECT setval('message_key_seq', {place})")
         sent.append(await send_email(store, clock, "Your parcel", address))
     for claim in await store.outbox.claim("email", 100):
-        held = {"message": claim.message, "position": claim.position, "claim": claim.held}
-        assert await store.outbox.record(Change(at=clock.now(), wanted="sent", accepted=True, **held))  # type: ignore[arg-type]
+        held = {"message": claim.message, "position": claim.position, "claim": claim.token}
+        assert await store.outbox.record(RecipientUpdate(at=clock.now(), target_status="sent", accepted=True, **held))  # type: ignore[arg-type]
     await close_span(store, clock, sql)
     counts = Counter[str]()
     kind: Any = type(await store.database.read(_own))
@@ -326,7 +342,7 @@ async def test_search_across_a_gap_between_keys_reads_only_what_is_there(
         await build(store)
     assert max(counts.values()) < 100
     assert [span for (span,) in await sql("SELECT span FROM gram_span ORDER BY span")] == [
-        *(key // SPAN for key in (0, 2**48, 2**48 + 5 * SPAN))
+        *(key // BLOCK_SIZE for key in (0, 2**48, 2**48 + 5 * BLOCK_SIZE))
     ]
 
 

@@ -10,9 +10,9 @@ import asyncpg
 import pytest
 
 from heliograph.domain.audit.actor import COMMAND_LINE
-from heliograph.runtime.fair_limiter import WAITING_MAX
+from heliograph.runtime.fair_limiter import WAITERS_MAX
 from heliograph.settings import Settings
-from heliograph.storage.engine.database import SERIALIZED_MAX, TooManyChanges, Tx
+from heliograph.storage.engine.database import CONCURRENT_SERIALIZED_MAX, TooManyChanges, Tx
 from heliograph.storage.engine.postgres import POOL_MAX
 from heliograph.storage.setup import SetupChange
 from heliograph.storage.store import Store
@@ -62,7 +62,7 @@ def unserialized_writes(file: str) -> list[str]:
 
 
 def test_change_that_locks_a_shared_row_waits_for_a_slot_first() -> None:
-    assert [one for file in FILES for one in unserialized_writes(file)] == []
+    assert [item for file in FILES for item in unserialized_writes(file)] == []
 
 
 # -- at work ---------------------------------------------------------------------------------------------------
@@ -77,7 +77,7 @@ async def change_setup(store: Store, number: int) -> None:
 
 
 async def add_audit_entry(store: Store, number: int) -> None:
-    await store.audit.add(COMMAND_LINE.did(0, "test.entry", str(number), team="flooding"))
+    await store.audit.add(COMMAND_LINE.audit_entry(0, "test.entry", str(number), team="flooding"))
 
 
 CHANGES = {"setting": change_setup, "audit_head": add_audit_entry}
@@ -90,7 +90,7 @@ WAITING = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_databas
 
 @pytest.mark.parametrize("row", LOCKS)
 @pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
-async def test_changes_waiting_for_a_shared_row_take_two_connections_and_others_write(
+async def test_changes_waiting_for_a_shared_row_use_two_connections_and_others_write(
     store: Store, settings: Settings, sql: Sql, row: str
 ) -> None:
     holder: Any = await asyncpg.connect(settings.database)
@@ -98,11 +98,11 @@ async def test_changes_waiting_for_a_shared_row_take_two_connections_and_others_
         async with holder.transaction():
             await holder.execute(LOCKS[row])
             changes = [asyncio.create_task(CHANGES[row](store, number)) for number in range(40)]
-            while (await sql(WAITING))[0][0] < SERIALIZED_MAX:
+            while (await sql(WAITING))[0][0] < CONCURRENT_SERIALIZED_MAX:
                 await asyncio.sleep(0.01)
             for _ in range(POOL_MAX):
-                await asyncio.gather(*(store.ledger.count_spend(2) for _ in range(3)))
-                assert await sql(WAITING) == [(SERIALIZED_MAX,)]
+                await asyncio.gather(*(store.ledger.update_spend(2) for _ in range(3)))
+                assert await sql(WAITING) == [(CONCURRENT_SERIALIZED_MAX,)]
         await asyncio.gather(*changes)
     finally:
         await holder.close()
@@ -128,7 +128,7 @@ async def test_changes_waiting_for_the_writer_thread_let_others_write_between_th
     await asyncio.sleep(0)
     go_on.set()
     await asyncio.gather(other, *changes)
-    assert order.index("write") <= SERIALIZED_MAX
+    assert order.index("write") <= CONCURRENT_SERIALIZED_MAX
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)  # its writer thread keeps the order
@@ -142,8 +142,8 @@ async def test_changes_of_two_teams_alternate(store: Store) -> None:
     assert order == [*"aaabababa", *"a" * 14]
 
 
-async def test_changes_far_too_many_are_refused_with_when_to_come_back(store: Store) -> None:
-    results = await asyncio.gather(*(change_setup(store, n) for n in range(WAITING_MAX + 10)), return_exceptions=True)
+async def test_changes_beyond_the_queue_limit_are_refused_with_a_retry_time(store: Store) -> None:
+    results = await asyncio.gather(*(change_setup(store, n) for n in range(WAITERS_MAX + 10)), return_exceptions=True)
     refused = [error for error in results if error is not None]
-    assert len(refused) == 10 - SERIALIZED_MAX
+    assert len(refused) == 10 - CONCURRENT_SERIALIZED_MAX
     assert all(isinstance(error, TooManyChanges) and error.retry_after >= 1 for error in refused)

@@ -23,18 +23,18 @@ def team_row(id_: str, ref: int) -> Row:
     return to_row("team", id_, TeamRecord(ref=ref, id=id_, name=id_), id_)
 
 
-async def test_nothing_new_is_the_same_object(store: Store) -> None:
+async def test_setup_without_changes_is_the_same_object(store: Store) -> None:
     seen = store.setup.current
     assert await store.setup.refresh() is seen
 
 
-async def test_a_slow_look_does_not_bring_back_what_was(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_slow_setup_read_does_not_restore_an_older_setup(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     read, changed = store.setup._database.read, asyncio.Event()
 
-    async def slow(story: Any) -> Any:
-        found = await read(story)
+    async def slow(function: Any) -> Any:
+        result = await read(function)
         await changed.wait()
-        return found
+        return result
 
     monkeypatch.setattr(store.setup._database, "read", slow)
     look = asyncio.create_task(store.setup.refresh())
@@ -46,22 +46,22 @@ async def test_a_slow_look_does_not_bring_back_what_was(store: Store, monkeypatc
     assert store.setup.current.platform.brand == "New"
 
 
-async def test_teams_that_did_not_change_keep_their_objects(store: Store, other: Store) -> None:
+async def test_setup_change_keeps_the_objects_of_unchanged_teams(store: Store, other: Store) -> None:
     await store.setup.change(
         lambda _, __: SetupChange(rows=[team_row("team_a", 11), team_row("team_b", 12)], audit=SET_UP)
     )
     await other.setup.refresh()
-    kept = other.setup.current.teams["team_a"]
+    retained = other.setup.current.teams["team_a"]
     template = Template(id="tpl_x", team="team_b", channel="sms", name="x", body="x")
     await store.setup.change(
         lambda _, __: SetupChange(rows=[to_row("template", "tpl_x", template, "team_b")], audit=SET_UP)
     )
     await other.setup.refresh()
-    assert other.setup.current.teams["team_a"] is kept
+    assert other.setup.current.teams["team_a"] is retained
     assert other.setup.current.teams["team_b"].templates == {"tpl_x": template}
 
 
-async def test_a_deleted_record_is_gone_everywhere(store: Store, other: Store) -> None:
+async def test_deleted_setup_record_is_removed_in_all_processes(store: Store, other: Store) -> None:
     await store.setup.change(lambda _, __: SetupChange(rows=[team_row("team_a", 11)], audit=SET_UP))
     await other.setup.refresh()
     await store.setup.change(lambda _, __: SetupChange(rows=[to_row("team", "team_a", None, "team_a")], audit=SET_UP))
@@ -70,7 +70,7 @@ async def test_a_deleted_record_is_gone_everywhere(store: Store, other: Store) -
     assert "team_a" not in other.setup.current.teams
 
 
-async def test_a_change_that_raises_changes_nothing(store: Store, sql: Sql) -> None:
+async def test_setup_change_that_raises_changes_nothing(store: Store, sql: Sql) -> None:
     before = store.setup.current.version
 
     def decide(_: Setup, __: int) -> SetupChange:
@@ -82,7 +82,7 @@ async def test_a_change_that_raises_changes_nothing(store: Store, sql: Sql) -> N
     assert await sql("SELECT count(*) FROM setting") == [(0,)]
 
 
-async def test_changes_at_once_happen_one_after_the_other(store: Store, other: Store, sql: Sql) -> None:
+async def test_concurrent_setup_changes_run_one_after_the_other(store: Store, other: Store, sql: Sql) -> None:
     """Each decides on the newest setup and gets a team number of its own."""
 
     def add(name: str) -> object:
@@ -101,17 +101,17 @@ async def test_changes_at_once_happen_one_after_the_other(store: Store, other: S
     assert await sql("SELECT count(*) FROM account") == [(12,)]
 
 
-async def test_the_opening_balance_is_booked(store: Store, sql: Sql) -> None:
+async def test_opening_balance_of_a_new_team_is_in_the_ledger(store: Store, sql: Sql) -> None:
     await store.setup.change(
         lambda _, ref: SetupChange(new_teams=[NewTeam(ref, 77), NewTeam(ref + 1, 0)], audit=SET_UP)
     )
-    assert (await store.ledger.account(3)).available == 77
+    assert (await store.ledger.get_account(3)).available == 77
     assert await sql("SELECT kind, amount FROM ledger WHERE team IN (3, 4)") == [("topup", 77)]
 
 
-async def test_suppressions_come_with_the_setup(store: Store) -> None:
-    given = [NewSuppression(1, "a@example.com", "A@example.com", "bounce")] * 2  # twice in one file
-    await store.setup.change(lambda _, __: SetupChange(suppressions=given, audit=SET_UP))
-    found = await store.suppressions.get(1, "a@example.com")
-    assert found
-    assert (found.email, found.reason) == ("A@example.com", "bounce")
+async def test_setup_change_adds_its_suppressions(store: Store) -> None:
+    values = [NewSuppression(1, "a@example.com", "A@example.com", "bounce")] * 2  # twice in one file
+    await store.setup.change(lambda _, __: SetupChange(suppressions=values, audit=SET_UP))
+    result = await store.suppressions.get(1, "a@example.com")
+    assert result
+    assert (result.email, result.reason) == ("A@example.com", "bounce")

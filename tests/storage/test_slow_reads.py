@@ -53,12 +53,12 @@ async def slow(store: Store, settings: Settings) -> AsyncIterator[Slow]:
     await slow.end()
 
 
-async def test_a_look_up_does_not_wait_for_slow_reads(store: Store, slow: Slow) -> None:
+async def test_lookup_does_not_wait_for_slow_reads(store: Store, slow: Slow) -> None:
     await slow.begin(slow.most)
-    assert await asyncio.wait_for(store.messages.remembered("key", "hash"), PATIENCE_S) is None
+    assert await asyncio.wait_for(store.messages.find_stored_response("key", "hash"), PATIENCE_S) is None
 
 
-async def test_what_is_written_does_not_wait_for_any_number_of_slow_reads(store: Store, slow: Slow) -> None:
+async def test_write_does_not_wait_for_many_slow_reads(store: Store, slow: Slow) -> None:
     await slow.begin(POOL_MAX + READERS)
     writes = (store.database.write(lambda tx: tx.run("bump_attested")) for _ in range(POOL_MAX))
     await asyncio.wait_for(asyncio.gather(*writes), PATIENCE_S)

@@ -9,7 +9,7 @@ import pytest
 from heliograph.bootstrap import migrate, open_store
 from heliograph.settings import Settings
 from heliograph.storage import retention
-from heliograph.storage.engine.database import Story
+from heliograph.storage.engine.database import TxFunction
 from heliograph.storage.engine.sqlite import open_sqlite, vacuum
 from heliograph.storage.store import Store
 
@@ -42,21 +42,23 @@ def path(settings: Settings) -> Path:
     return Path(settings.database.removeprefix("sqlite:///"))
 
 
-async def test_free_space_is_given_back(store: Store, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_sqlite_free_space_is_returned_to_the_file_system(
+    store: Store, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     empty(path, "message > 500")
     pages, free = space(path)
     assert free > pages * 0.8
     writes: list[int] = []
     write = store.database.write
 
-    async def noted(story: Story[Any]) -> Any:
+    async def noted(function: TxFunction[Any]) -> Any:
         before = space(path)[1]
-        done = await write(story)
+        done = await write(function)
         writes.append(before - space(path)[1])
         return done
 
     monkeypatch.setattr(store.database, "write", noted)
-    await store.upkeep.purge()
+    await store.maintenance.purge()
     left, still_free = space(path)
     assert still_free <= max(left // retention.FREE_SHARE, retention.FREE_PAGES) and left < pages / 2
     assert max(writes) <= 100  # pages, as `free_pages` says: the writer is never held for long
@@ -64,14 +66,14 @@ async def test_free_space_is_given_back(store: Store, path: Path, monkeypatch: p
     assert path.stat().st_size == space(path)[0] * 4096
 
 
-async def test_a_little_free_space_is_kept_for_what_comes(store: Store, path: Path) -> None:
+async def test_sqlite_keeps_a_little_free_space_for_new_rows(store: Store, path: Path) -> None:
     empty(path, "message % 20 = 0")
     before = space(path)
-    await store.upkeep.purge()
+    await store.maintenance.purge()
     assert space(path) == before
 
 
-async def test_a_file_of_before_can_from_its_next_vacuum_on(tmp_path: Path, settings: Settings) -> None:
+async def test_older_sqlite_file_returns_space_after_its_next_vacuum(tmp_path: Path, settings: Settings) -> None:
     path = tmp_path / "old.db"
     old = apsw.Connection(str(path))
     old.execute("PRAGMA auto_vacuum = NONE; CREATE TABLE x (y)")
@@ -81,7 +83,7 @@ async def test_a_file_of_before_can_from_its_next_vacuum_on(tmp_path: Path, sett
     empty(path, "message > 500")
     before = space(path)
     async with open_store(there) as store:
-        await store.upkeep.purge()
+        await store.maintenance.purge()
         assert space(path)[0] >= before[0]  # it cannot, and does not try for ever
     vacuum(path)
     connection = open_sqlite(path)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from heliograph.domain.limits import DAY_MS, HOUR_MS
-from heliograph.storage.stats import Overview, Reached, tally
+from heliograph.storage.stats import Overview, StateCounts, count_transition
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
 from tests.storage.conftest import Sql
@@ -18,29 +18,29 @@ COUNTS = "SELECT team, channel, sent, delivered, bounced, complained, failed, re
 
 
 async def look(store: Store, since: int = 0, width: int = DAY_MS) -> Overview:
-    return await store.figures.overview(1, since, width, ["wh_1", "wh_2"])
+    return await store.stats.overview(1, since, width, ["wh_1", "wh_2"])
 
 
 @pytest.mark.parametrize(
     ("before", "path", "expected"),
     [
-        ("queued", (), Reached()),
-        ("queued", ("sending",), Reached()),
-        ("sending", ("sent",), Reached(sent=1)),
-        ("queued", ("sending", "sent", "delivered"), Reached(sent=1, delivered=1)),
-        ("sending", ("bounced",), Reached(sent=1, bounced=1)),
-        ("sending", ("failed",), Reached(sent=1, failed=1)),
-        ("sent", ("failed",), Reached(failed=1)),
-        ("sent", ("delivered", "read"), Reached(delivered=1, read=1)),
-        ("failed", ("delivered",), Reached(delivered=1)),  # a late receipt
-        ("delivered", ("complained",), Reached(complained=1)),
+        ("queued", (), StateCounts()),
+        ("queued", ("sending",), StateCounts()),
+        ("sending", ("sent",), StateCounts(sent=1)),
+        ("queued", ("sending", "sent", "delivered"), StateCounts(sent=1, delivered=1)),
+        ("sending", ("bounced",), StateCounts(sent=1, bounced=1)),
+        ("sending", ("failed",), StateCounts(sent=1, failed=1)),
+        ("sent", ("failed",), StateCounts(failed=1)),
+        ("sent", ("delivered", "read"), StateCounts(delivered=1, read=1)),
+        ("failed", ("delivered",), StateCounts(delivered=1)),  # a late receipt
+        ("delivered", ("complained",), StateCounts(complained=1)),
     ],
 )
-def test_what_a_way_counts_as(before: str, path: tuple[str, ...], expected: Reached) -> None:
-    assert tally(before, path) == expected
+def test_state_transition_counts_as_its_outcome(before: str, path: tuple[str, ...], expected: StateCounts) -> None:
+    assert count_transition(before, path) == expected
 
 
-async def test_each_outcome_is_counted_once(store: Store, clock: TestClock, sql: Sql) -> None:
+async def test_stats_count_each_outcome_once(store: Store, clock: TestClock, sql: Sql) -> None:
     item = message(clock, "ada@example.com")
     await store.messages.accept(item)
     await deliver(store, clock, None)  # put off
@@ -50,7 +50,7 @@ async def test_each_outcome_is_counted_once(store: Store, clock: TestClock, sql:
     assert await sql(COUNTS) == [(1, "email", 1, 1, 0, 1, 0, 0)]
 
 
-async def test_a_batch_is_one_row_a_team_channel_and_hour(store: Store, clock: TestClock, sql: Sql) -> None:
+async def test_stats_of_a_batch_are_one_row_per_team_channel_and_hour(store: Store, clock: TestClock, sql: Sql) -> None:
     await store.messages.accept(message(clock, *(f"a{n}@example.com" for n in range(20))))
     await deliver(store, clock, *["bounced", "delivered"] * 10)
     await store.messages.accept(message(clock, "delivered@simulator.test", team=2))  # magic recipients count too
@@ -71,27 +71,27 @@ async def counted(store: Store, *rows: Any) -> None:
     await store.database.write(lambda tx: tx.run("count_figures", counts=whole))
 
 
-async def test_a_day_begins_when_the_readers_does(store: Store, clock: TestClock) -> None:
+async def test_stats_days_begin_in_the_time_zone_of_the_reader(store: Store, clock: TestClock) -> None:
     await counted(store, *((1, hour * HOUR_MS, "email", 1, 1) for hour in range(24)))
     seen = await look(store, since=5 * HOUR_MS)  # midnight in New York
-    assert {start: one.sent for (start, _), one in seen.figures.items()} == {5 * HOUR_MS: 19}
+    assert {start: item.sent for (start, _), item in seen.counts.items()} == {5 * HOUR_MS: 19}
     seen = await look(store, since=-2 * HOUR_MS)  # … in Vienna
-    assert {start: one.sent for (start, _), one in seen.figures.items()} == {-2 * HOUR_MS: 22, 22 * HOUR_MS: 2}
+    assert {start: item.sent for (start, _), item in seen.counts.items()} == {-2 * HOUR_MS: 22, 22 * HOUR_MS: 2}
 
 
-async def test_sums_by_day_and_by_hour(store: Store, clock: TestClock) -> None:
+async def test_stats_are_summed_by_day_and_by_hour(store: Store, clock: TestClock) -> None:
     await counted(store, *((1, hour * HOUR_MS, "email", 1, 1) for hour in range(48)), (1, 0, "sms", 7, 0))
     await counted(store, (2, 0, "email", 99, 99), (1, 0, "sms", 1, 1))
-    assert (await look(store)).figures == {
-        (0, "email"): Reached(24, 24),
-        (0, "sms"): Reached(8, 1),
-        (DAY_MS, "email"): Reached(24, 24),
+    assert (await look(store)).counts == {
+        (0, "email"): StateCounts(24, 24),
+        (0, "sms"): StateCounts(8, 1),
+        (DAY_MS, "email"): StateCounts(24, 24),
     }
     seen = await look(store, 46 * HOUR_MS, HOUR_MS)
-    assert seen.figures == {(hour * HOUR_MS, "email"): Reached(1, 1) for hour in (46, 47)}
+    assert seen.counts == {(hour * HOUR_MS, "email"): StateCounts(1, 1) for hour in (46, 47)}
 
 
-async def test_the_queue_of_a_team(store: Store, clock: TestClock) -> None:
+async def test_stats_show_the_queue_of_a_team(store: Store, clock: TestClock) -> None:
     at = clock.now()
     await store.messages.accept(message(clock, "ada@example.com", created_at=at))
     await store.messages.accept(message(clock, PHONE, channel="sms"))
@@ -105,15 +105,15 @@ async def test_the_queue_of_a_team(store: Store, clock: TestClock) -> None:
     assert (seen.waiting, seen.oldest_due) == (0, None)
 
 
-async def test_endpoints_that_fail(store: Store, clock: TestClock) -> None:
+async def test_stats_show_failing_endpoints(store: Store, clock: TestClock) -> None:
     await store.deliveries.claim(["wh_1", "wh_2", "wh_3"])
     failing = [("wh_2", 5), ("wh_3", 6)]
     await store.database.write(lambda tx: tx.run("update_endpoints", endpoints=failing))
     assert (await look(store)).failing == {"wh_2": 5}
 
 
-async def test_figures_are_kept_for_400_days(store: Store, clock: TestClock, sql: Sql) -> None:
+async def test_stats_are_deleted_after_400_days(store: Store, clock: TestClock, sql: Sql) -> None:
     old = clock.now() - 400 * DAY_MS
     await counted(store, (1, old, "email", 1, 0), (1, old + HOUR_MS, "email", 2, 0))
-    await store.upkeep.purge()
+    await store.maintenance.purge()
     assert await sql("SELECT sent FROM figure") == [(2,)]

@@ -11,7 +11,7 @@ from heliograph.domain.limits import DAY_MS, HOUR_MS, IDEMPOTENCY_LEASE_MS, VERI
 from heliograph.domain.refusals import InsufficientCredit, VerificationNotFound, VerifyRateLimited
 from heliograph.settings import Settings
 from heliograph.storage.store import Store
-from heliograph.storage.verifications import Recent, Start
+from heliograph.storage.verifications import Start, VelocityWindow
 from tests.clocks import TestClock
 from tests.storage.conftest import CREDIT, Sql
 from tests.storage.samples import PHONE, RIGHT, WRONG, check, finish, let_leases_end, start
@@ -20,26 +20,26 @@ pytestmark = pytest.mark.anyio
 
 
 async def begin(store: Store, clock: TestClock, **more: Any) -> Start:
-    begun = start(clock, **more)
-    assert await store.verifications.start(begun) is None
-    await store.verifications.finish(finish(begun, clock))
-    return begun
+    started = start(clock, **more)
+    assert await store.verifications.start(started) is None
+    await store.verifications.finish(finish(started, clock))
+    return started
 
 
-async def test_a_hundred_wrong_codes_at_once_count_five(store: Store, other: Store, clock: TestClock) -> None:
-    begun = await begin(store, clock)
-    tries = [check(begun, WRONG, clock.now()) for _ in range(100)]
+async def test_hundred_concurrent_wrong_codes_count_five(store: Store, other: Store, clock: TestClock) -> None:
+    started = await begin(store, clock)
+    tries = [check(started, WRONG, clock.now()) for _ in range(100)]
     results = await asyncio.gather(*((store, other)[i % 2].verifications.check(t) for i, t in enumerate(tries)))
     assert Counter(r.status for r in results) == {"pending": 4, "exhausted": 96}
-    stored = await store.verifications.get(1, begun.id)
+    stored = await store.verifications.get(1, started.id)
     assert stored
     assert (stored.status, stored.wrong) == ("exhausted", 5)
-    assert not (await store.verifications.check(check(begun, RIGHT, clock.now()))).verified
+    assert not (await store.verifications.check(check(started, RIGHT, clock.now()))).verified
 
 
-async def test_fifty_right_codes_at_once_verify_once(store: Store, other: Store, clock: TestClock, sql: Sql) -> None:
-    begun = await begin(store, clock)
-    tries = [check(begun, RIGHT, clock.now()) for _ in range(50)]
+async def test_fifty_concurrent_right_codes_verify_once(store: Store, other: Store, clock: TestClock, sql: Sql) -> None:
+    started = await begin(store, clock)
+    tries = [check(started, RIGHT, clock.now()) for _ in range(50)]
     results = await asyncio.gather(*((store, other)[i % 2].verifications.check(t) for i, t in enumerate(tries)))
     assert Counter((r.verified, r.status) for r in results) == {(True, "verified"): 1, (False, "verified"): 49}
     assert await sql("SELECT type, count(*) FROM event GROUP BY type") == [("verification.verified", 1)]
@@ -48,33 +48,33 @@ async def test_fifty_right_codes_at_once_verify_once(store: Store, other: Store,
 @pytest.mark.parametrize(
     ("after_ms", "expected"), [(VERIFICATION_MS - 1, (True, "verified")), (VERIFICATION_MS, (False, "expired"))]
 )
-async def test_a_code_lives_ten_minutes(
+async def test_code_expires_after_ten_minutes(
     store: Store, clock: TestClock, after_ms: int, expected: tuple[bool, str]
 ) -> None:
-    begun = await begin(store, clock)
-    result = await store.verifications.check(check(begun, RIGHT, begun.created_at + after_ms))
+    started = await begin(store, clock)
+    result = await store.verifications.check(check(started, RIGHT, started.created_at + after_ms))
     assert (result.verified, result.status) == expected
 
 
-async def test_four_wrong_codes_leave_one_guess(store: Store, clock: TestClock) -> None:
-    begun = await begin(store, clock)
+async def test_four_wrong_codes_leave_one_attempt(store: Store, clock: TestClock) -> None:
+    started = await begin(store, clock)
     for _ in range(4):
-        await store.verifications.check(check(begun, WRONG, clock.now()))
-    assert (await store.verifications.check(check(begun, RIGHT, clock.now()))).verified
+        await store.verifications.check(check(started, WRONG, clock.now()))
+    assert (await store.verifications.check(check(started, RIGHT, clock.now()))).verified
 
 
-async def test_another_teams_verification_is_not_there(store: Store, clock: TestClock) -> None:
-    begun = await begin(store, clock)
+async def test_verification_of_another_team_is_not_found(store: Store, clock: TestClock) -> None:
+    started = await begin(store, clock)
     with pytest.raises(VerificationNotFound):
-        await store.verifications.check(check(start(clock, id=begun.id, team=2), RIGHT, clock.now()))
+        await store.verifications.check(check(start(clock, id=started.id, team=2), RIGHT, clock.now()))
 
 
-async def test_an_unknown_id_is_not_its_neighbours_trouble(store: Store, clock: TestClock) -> None:
-    begun = await begin(store, clock)
+async def test_unknown_verification_id_in_a_group_fails_alone(store: Store, clock: TestClock) -> None:
+    started = await begin(store, clock)
     unknown = check(start(clock), RIGHT, clock.now())
     results = await asyncio.gather(
         store.verifications.check(unknown),
-        store.verifications.check(check(begun, RIGHT, clock.now())),
+        store.verifications.check(check(started, RIGHT, clock.now())),
         return_exceptions=True,
     )
     assert isinstance(results[0], VerificationNotFound)
@@ -86,14 +86,16 @@ async def test_an_unknown_id_is_not_its_neighbours_trouble(store: Store, clock: 
 
 
 def at_most(count: int) -> Any:
-    def look(recent: Recent) -> None:
+    def look(recent: VelocityWindow) -> None:
         if len(recent.phone_starts) >= count:
             raise VerifyRateLimited(retry_after=1)
 
     return look
 
 
-async def test_limits_hold_over_two_processes(store: Store, other: Store, clock: TestClock, sql: Sql) -> None:
+async def test_verification_limits_hold_over_two_processes(
+    store: Store, other: Store, clock: TestClock, sql: Sql
+) -> None:
     starts = [start(clock, check=at_most(5), owner=f"seat/{i % 2}") for i in range(40)]
     results = await asyncio.gather(
         *((store, other)[i % 2].verifications.start(item) for i, item in enumerate(starts)), return_exceptions=True
@@ -102,10 +104,10 @@ async def test_limits_hold_over_two_processes(store: Store, other: Store, clock:
     assert await sql("SELECT count(*) FROM verification") == [(5,)]
 
 
-async def test_what_a_limit_sees(store: Store, clock: TestClock) -> None:
+async def test_verification_limit_counts_the_matching_starts(store: Store, clock: TestClock) -> None:
     seen: list[tuple[int, int, int]] = []
 
-    def look(recent: Recent) -> None:
+    def look(recent: VelocityWindow) -> None:
         seen.append((len(recent.phone_starts), len(recent.prefix_starts), recent.wrong_today))
 
     clock.forward(DAY_MS - clock.now() % DAY_MS)  # midnight: all that follows is the same day
@@ -117,14 +119,14 @@ async def test_what_a_limit_sees(store: Store, clock: TestClock) -> None:
     await begin(store, clock, check=look)
     clock.forward(VERIFICATION_MS)
     await begin(store, clock, check=look)
-    await begin(store, clock, check=look, magic=True)  # simulator numbers have no limits
+    await begin(store, clock, check=look, is_magic=True)  # simulator numbers have no limits
     assert seen == [(1, 2, 3), (2, 0, 3)]
 
 
-async def test_wrong_codes_are_counted_by_the_utc_day(store: Store, clock: TestClock) -> None:
+async def test_wrong_codes_are_counted_per_utc_day(store: Store, clock: TestClock) -> None:
     seen: list[tuple[int, int]] = []
 
-    def look(recent: Recent) -> None:
+    def look(recent: VelocityWindow) -> None:
         seen.append((len(recent.phone_starts), recent.wrong_today))
 
     clock.forward(DAY_MS - clock.now() % DAY_MS + DAY_MS - 60_000)  # a minute before midnight
@@ -151,7 +153,7 @@ async def counted(sql: Sql, team: int = 1) -> dict[str, tuple[int, int]]:
     return sums
 
 
-async def test_starts_and_the_first_right_code_are_counted(
+async def test_starts_and_the_first_right_code_are_counted_per_range(
     store: Store, other: Store, clock: TestClock, sql: Sql
 ) -> None:
     first, second = await begin(store, clock), await begin(other, clock)
@@ -163,7 +165,7 @@ async def test_starts_and_the_first_right_code_are_counted(
     assert await counted(sql, team=2) == dict.fromkeys(PLACES, (1, 0))
 
 
-async def test_what_no_carrier_took_is_taken_back(store: Store, clock: TestClock, sql: Sql) -> None:
+async def test_start_that_no_carrier_accepted_is_not_counted(store: Store, clock: TestClock, sql: Sql) -> None:
     refused = start(clock)
     await store.verifications.start(refused)
     assert await counted(sql) == dict.fromkeys(PLACES, (1, 0))
@@ -172,18 +174,18 @@ async def test_what_no_carrier_took_is_taken_back(store: Store, clock: TestClock
     assert await sql("SELECT DISTINCT starts, verified FROM conversion") == [(0, 0)]
 
 
-async def test_magic_numbers_are_not_counted(store: Store, clock: TestClock, sql: Sql) -> None:
-    begun = await begin(store, clock, phone="+15005550006", magic=True)
-    await store.verifications.check(check(begun, RIGHT, clock.now()))
+async def test_starts_of_magic_numbers_are_not_counted(store: Store, clock: TestClock, sql: Sql) -> None:
+    started = await begin(store, clock, phone="+15005550006", is_magic=True)
+    await store.verifications.check(check(started, RIGHT, clock.now()))
     assert await counted(sql) == {}
 
 
-async def test_what_the_guard_sees(store: Store, clock: TestClock) -> None:
+async def test_conversion_check_gets_the_counters_of_the_last_day(store: Store, clock: TestClock) -> None:
     seen: list[tuple[list[list[int]], bool]] = []
 
-    def look(recent: Recent) -> None:
-        sums = [[sum(column) for column in zip(*tally.values(), strict=True)] for tally in recent.tallies]
-        seen.append((sums, recent.known))
+    def look(recent: VelocityWindow) -> None:
+        sums = [[sum(column) for column in zip(*tally.values(), strict=True)] for tally in recent.area_tallies]
+        seen.append((sums, recent.is_known_phone))
 
     clock.forward(DAY_MS - clock.now() % DAY_MS)
     first = await begin(store, clock, check=look)
@@ -210,9 +212,11 @@ async def test_what_the_guard_sees(store: Store, clock: TestClock) -> None:
     ]
 
 
-async def test_starts_of_one_batch_see_each_other(store: Store, other: Store, clock: TestClock, sql: Sql) -> None:
-    def look(recent: Recent) -> None:
-        if sum(starts for starts, _ in recent.tallies[0].values()) >= 10:
+async def test_starts_of_one_batch_count_against_each_other(
+    store: Store, other: Store, clock: TestClock, sql: Sql
+) -> None:
+    def look(recent: VelocityWindow) -> None:
+        if sum(starts for starts, _ in recent.area_tallies[0].values()) >= 10:
             raise VerifyRateLimited(retry_after=1)
 
     phones = [f"+1{area}5550100" for area in range(200, 264)]  # nothing but the team is the same
@@ -227,26 +231,26 @@ async def test_starts_of_one_batch_see_each_other(store: Store, other: Store, cl
     assert (await counted(sql))["*"] == (10, 0)
 
 
-async def test_a_rehearsal_decides_and_writes_nothing(store: Store, clock: TestClock, sql: Sql) -> None:
-    await store.verifications.rehearse(start(clock, price=50, check=at_most(1)))
+async def test_verification_dry_run_decides_and_writes_nothing(store: Store, clock: TestClock, sql: Sql) -> None:
+    await store.verifications.dry_run(start(clock, price=50, check=at_most(1)))
     await begin(store, clock)
     with pytest.raises(VerifyRateLimited):
-        await store.verifications.rehearse(start(clock, check=at_most(1)))
+        await store.verifications.dry_run(start(clock, check=at_most(1)))
     with pytest.raises(InsufficientCredit):
-        await store.verifications.rehearse(start(clock, price=CREDIT + 1))
+        await store.verifications.dry_run(start(clock, price=CREDIT + 1))
     assert (await sql("SELECT count(*) FROM verification"), await counted(sql)) == (
         [(1,)],
         dict.fromkeys(PLACES, (1, 0)),
     )
 
 
-async def test_old_counts_are_put_away(store: Store, clock: TestClock, sql: Sql) -> None:
+async def test_old_verification_counts_are_deleted(store: Store, clock: TestClock, sql: Sql) -> None:
     await begin(store, clock)
     clock.forward(7 * DAY_MS)
-    await store.upkeep.purge()
+    await store.maintenance.purge()
     assert await counted(sql) == dict.fromkeys(PLACES, (1, 0))
     clock.forward(2 * DAY_MS)
-    await store.upkeep.purge()
+    await store.maintenance.purge()
     assert await counted(sql) == {}
 
 
@@ -254,66 +258,66 @@ async def test_old_counts_are_put_away(store: Store, clock: TestClock, sql: Sql)
 
 
 @pytest.mark.parametrize(("status", "available"), [("pending", CREDIT - 50), ("failed", CREDIT)])
-async def test_a_start_is_charged_when_the_carrier_took_it(
+async def test_start_is_charged_when_the_carrier_accepted_it(
     store: Store, clock: TestClock, status: str, available: int
 ) -> None:
-    begun = start(clock, price=50)
-    await store.verifications.start(begun)
-    assert (await store.ledger.account(1)).held == 50
-    await store.verifications.finish(finish(begun, clock, status))
-    account = await store.ledger.account(1)
+    started = start(clock, price=50)
+    await store.verifications.start(started)
+    assert (await store.ledger.get_account(1)).held == 50
+    await store.verifications.finish(finish(started, clock, status))
+    account = await store.ledger.get_account(1)
     assert (account.available, account.held) == (available, 0)
 
 
-async def test_racers_for_credit(store: Store, other: Store, clock: TestClock) -> None:
+async def test_concurrent_starts_never_exceed_the_credit(store: Store, other: Store, clock: TestClock) -> None:
     starts = [start(clock, price=CREDIT // 10, owner=f"seat/{i % 2}") for i in range(64)]
     results = await asyncio.gather(
         *((store, other)[i % 2].verifications.start(item) for i, item in enumerate(starts)), return_exceptions=True
     )
     assert results.count(None) == 10
-    assert (await store.ledger.account(1)).available == 0
+    assert (await store.ledger.get_account(1)).available == 0
 
 
 @pytest.mark.parametrize("how", ["its process starts again", "its lease runs out"])
-async def test_an_abandoned_start_is_given_up_and_its_hold_released(
+async def test_abandoned_start_fails_and_its_hold_is_released(
     store: Store, other: Store, clock: TestClock, sql: Sql, how: str
 ) -> None:
-    begun = start(clock, price=50)
-    await store.verifications.start(begun)
-    await other.outbox.reclaim()  # too early: it may be at work
-    assert (await store.ledger.account(1)).held == 50
+    started = start(clock, price=50)
+    await store.verifications.start(started)
+    await other.outbox.reclaim_abandoned()  # too early: it may be at work
+    assert (await store.ledger.get_account(1)).held == 50
     if how == "its process starts again":
-        await store.outbox.take_back()
+        await store.outbox.release_own()
     else:
         await let_leases_end(other, clock, IDEMPOTENCY_LEASE_MS)
-    stored = await store.verifications.get(1, begun.id)
+    stored = await store.verifications.get(1, started.id)
     assert stored
     assert (stored.status, stored.error_message) == ("failed", "interrupted")
-    assert (await store.ledger.account(1)).available == CREDIT
-    await store.verifications.finish(finish(begun, clock))  # the dead come back
-    assert (await store.ledger.account(1)).available == CREDIT
+    assert (await store.ledger.get_account(1)).available == CREDIT
+    await store.verifications.finish(finish(started, clock))  # the dead come back
+    assert (await store.ledger.get_account(1)).available == CREDIT
     assert await sql("SELECT kind FROM ledger WHERE subject IS NOT NULL ORDER BY key") == [("hold",), ("release",)]
 
 
-async def test_housekeeping_writes_down_what_expired(store: Store, clock: TestClock, sql: Sql) -> None:
+async def test_maintenance_records_expired_verifications(store: Store, clock: TestClock, sql: Sql) -> None:
     await begin(store, clock)
     clock.forward(VERIFICATION_MS)
-    await store.outbox.reclaim()
+    await store.outbox.reclaim_abandoned()
     assert await sql("SELECT status FROM verification") == [("expired",)]
 
 
 @pytest.mark.parametrize("database_url", ["postgres"], indirect=True)  # SQLite has one writer at a time
-async def test_housekeeping_does_not_undo_a_check_that_it_waited_for(
+async def test_maintenance_keeps_the_result_of_a_concurrent_check(
     store: Store, settings: Settings, clock: TestClock, sql: Sql
 ) -> None:
     """A check in the last millisecond and housekeeping in the next: what is verified stays verified."""
-    begun = await begin(store, clock)
+    started = await begin(store, clock)
     clock.forward(VERIFICATION_MS)
     checking: Any = await asyncpg.connect(settings.database)
     transaction = checking.transaction()
     await transaction.start()
-    await checking.execute(f"UPDATE verification SET status = 'verified' WHERE id = '{begun.id}'")
-    expiring = asyncio.create_task(store.outbox.reclaim())
+    await checking.execute(f"UPDATE verification SET status = 'verified' WHERE id = '{started.id}'")
+    expiring = asyncio.create_task(store.outbox.reclaim_abandoned())
     waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
     while not await sql(waiting):
         await asyncio.sleep(0.01)
@@ -324,16 +328,16 @@ async def test_housekeeping_does_not_undo_a_check_that_it_waited_for(
 
 
 async def test_finish_of_a_deleted_verification_changes_nothing(store: Store, clock: TestClock, sql: Sql) -> None:
-    begun = start(clock)
-    await store.verifications.start(begun)
-    await sql(f"DELETE FROM verification WHERE id = '{begun.id}'")
-    await store.verifications.finish(finish(begun, clock))
-    assert await store.verifications.get(begun.team, begun.id) is None
+    started = start(clock)
+    await store.verifications.start(started)
+    await sql(f"DELETE FROM verification WHERE id = '{started.id}'")
+    await store.verifications.finish(finish(started, clock))
+    assert await store.verifications.get(started.team, started.id) is None
 
 
-async def test_verification_whose_code_is_being_sent_outlives_the_test_clock(store: Store, clock: TestClock) -> None:
-    begun = start(clock)
-    await store.verifications.start(begun)
-    await store.database.write(lambda tx: tx.run("forget_verifications", team=begun.team))
-    await store.verifications.finish(finish(begun, clock))
-    assert await store.verifications.get(begun.team, begun.id)
+async def test_verification_with_a_code_in_progress_outlives_the_test_clock(store: Store, clock: TestClock) -> None:
+    started = start(clock)
+    await store.verifications.start(started)
+    await store.database.write(lambda tx: tx.run("forget_verifications", team=started.team))
+    await store.verifications.finish(finish(started, clock))
+    assert await store.verifications.get(started.team, started.id)

@@ -26,7 +26,7 @@ def free_port() -> int:
         return port
 
 
-class Post:
+class SubmissionClient:
     """The service, and clients of it."""
 
     def __init__(self, folder: Path, sink: Sink) -> None:
@@ -65,36 +65,36 @@ class Post:
         """The id of the message, or smtplib's error."""
         with self.client(key, user) as client:
             client.ehlo_or_helo_if_needed()
-            code, said = deliver(client, mail, to)
+            code, reply = deliver(client, mail, to)
         if code != 250:
-            raise smtplib.SMTPDataError(code, said)
-        return said.decode().removeprefix("2.0.0 Ok: ")
+            raise smtplib.SMTPDataError(code, reply)
+        return reply.decode().removeprefix("2.0.0 Ok: ")
 
     def sent(self, id_: str) -> Any:
         return self.service.get(f"/v1/emails/{id_}").json
 
-    def delivered(self, id_: str, to: str) -> EmailMessage:
+    def received_mail(self, id_: str, to: str) -> EmailMessage:
         """The mail that the sink got for this recipient."""
 
-        def found() -> list[bytes]:
-            wanted = f"Message-ID: <{id_}@".encode()
-            return [raw for _, recipients, raw in self.sink.mails if to in recipients and wanted in raw]
+        def matching() -> list[bytes]:
+            message_id_line = f"Message-ID: <{id_}@".encode()
+            return [raw for _, recipients, raw in self.sink.mails if to in recipients and message_id_line in raw]
 
-        mail = message_from_bytes(until(found)[0], policy=policy.default)
+        mail = message_from_bytes(until(matching)[0], policy=policy.default)
         assert isinstance(mail, EmailMessage)
         return mail
 
 
 def deliver(client: smtplib.SMTP, mail: EmailMessage, to: list[str] | None = None) -> tuple[int, bytes]:
     """What the server says to the mail: smtplib's own functions keep that for themselves."""
-    named = [field for name in ("To", "Cc") for field in mail.get_all(name, [])]
-    code, said = client.mail("bounce@acme.test", ["SMTPUTF8"])
-    for recipient in to or [address.addr_spec for field in named for address in field.addresses]:
+    headers = [field for name in ("To", "Cc") for field in mail.get_all(name, [])]
+    code, reply = client.mail("bounce@acme.test", ["SMTPUTF8"])
+    for recipient in to or [address.addr_spec for field in headers for address in field.addresses]:
         if code == 250:
             client.putcmd("RCPT", f"TO:<{recipient}>")
-            code, said = client.getreply()
+            code, reply = client.getreply()
     try:
-        return client.data(mail.as_bytes(policy=policy.SMTPUTF8)) if code == 250 else (code, said)
+        return client.data(mail.as_bytes(policy=policy.SMTPUTF8)) if code == 250 else (code, reply)
     except smtplib.SMTPDataError as error:  # before the mail was sent
         return error.smtp_code, bytes(error.smtp_error)  # type: ignore[arg-type]
 
@@ -102,18 +102,18 @@ def deliver(client: smtplib.SMTP, mail: EmailMessage, to: list[str] | None = Non
 def mail(**fields: str) -> EmailMessage:
     """Underscores in names mean dashes."""
     message = EmailMessage()
-    given = {"From": "hi@acme.test", "To": "ada@example.com", "Subject": "Hello"} | fields
-    for name, value in given.items():
+    values = {"From": "hi@acme.test", "To": "ada@example.com", "Subject": "Hello"} | fields
+    for name, value in values.items():
         message[name.replace("_", "-")] = value
     message.set_content("It works.\n")
     return message
 
 
 @pytest.fixture(scope="session")
-def post(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Post]:
+def post(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SubmissionClient]:
     folder = tmp_path_factory.mktemp("submission")
     with Sink() as sink:
-        post = Post(folder, sink)
+        post = SubmissionClient(folder, sink)
         with post.service as service:
             service.apply()
             (folder / "carrier.toml").write_text(CARRIER.format(port=sink.port))

@@ -13,44 +13,44 @@ from django.core.mail import EmailMultiAlternatives, get_connection
 
 from tests.npm import install, miss
 from tests.service import PATIENCE_S, TOKENS
-from tests.submission.conftest import HOST, Post, mail
+from tests.submission.conftest import HOST, SubmissionClient, mail
 
 KEY = TOKENS["ACME"]
 PHPMAILER = Path("/usr/share/php/libphp-phpmailer/src")
 
 
 def program(name: str) -> str:
-    found = shutil.which(name)
-    if found is None:
+    path = shutil.which(name)
+    if path is None:
         miss(name, f"{name} is not installed")
-    return found or ""
+    return path or ""
 
 
-def ran(*command: str, given: str = "", folder: Path | None = None) -> str:
+def run_program(*command: str, stdin: str = "", folder: Path | None = None) -> str:
     done = subprocess.run(
-        command, input=given, capture_output=True, text=True, timeout=PATIENCE_S, cwd=folder, check=False
+        command, input=stdin, capture_output=True, text=True, timeout=PATIENCE_S, cwd=folder, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
-def arrived(post: Post, subject: str, to: str) -> EmailMessage:
+def received_mail(post: SubmissionClient, subject: str, to: str) -> EmailMessage:
     """The newest message of this subject, as the recipient got it."""
     sent = post.service.get("/v1/emails").json["data"]
-    return post.delivered(next(one["id"] for one in sent if one["subject"] == subject), to)
+    return post.received_mail(next(message["id"] for message in sent if message["subject"] == subject), to)
 
 
-def texts(got: EmailMessage) -> dict[str, Any]:
-    return {part.get_content_type(): part.get_payload(decode=True) for part in got.walk() if not part.is_multipart()}
+def texts(mail: EmailMessage) -> dict[str, Any]:
+    return {part.get_content_type(): part.get_payload(decode=True) for part in mail.walk() if not part.is_multipart()}
 
 
-def test_smtplib(post: Post) -> None:
+def test_smtplib_submits_a_mail(post: SubmissionClient) -> None:
     with post.client() as client:
         assert client.send_message(mail(Subject="smtplib ü"), to_addrs=["ada@example.com", "blind@example.com"]) == {}
-    assert arrived(post, "smtplib ü", "blind@example.com")["To"] == "ada@example.com"
+    assert received_mail(post, "smtplib ü", "blind@example.com")["To"] == "ada@example.com"
 
 
-def test_django(post: Post, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_django_submits_a_mail(post: SubmissionClient, monkeypatch: pytest.MonkeyPatch) -> None:
     if not django_settings.configured:
         django_settings.configure(DEFAULT_CHARSET="utf-8", EMAIL_USE_LOCALTIME=False, USE_I18N=False)
     connection = get_connection(
@@ -63,12 +63,12 @@ def test_django(post: Post, monkeypatch: pytest.MonkeyPatch) -> None:
     message.attach_alternative("<p>HTML ü</p>", "text/html")
     message.attach("a.csv", "a,ü\n", "text/csv")
     assert message.send() == 1
-    got = arrived(post, "Django ü", "blind@example.com")
-    assert (got["To"], got["Cc"], got["Reply-To"], got["X-Own"]) == (
+    mail = received_mail(post, "Django ü", "blind@example.com")
+    assert (mail["To"], mail["Cc"], mail["Reply-To"], mail["X-Own"]) == (
         "Ada <ada@example.com>", "cc@example.com", "help@acme.test", "kept",
     )  # fmt: skip
-    assert texts(got)["text/html"] == "<p>HTML ü</p>".encode()
-    assert texts(got)["text/csv"].decode().strip() == "a,ü"
+    assert texts(mail)["text/html"] == "<p>HTML ü</p>".encode()
+    assert texts(mail)["text/csv"].decode().strip() == "a,ü"
 
 
 NODEMAILER = """
@@ -93,38 +93,38 @@ const auth = {user: "heliograph", pass}, tls = {rejectUnauthorized: false};
 """  # noqa: E501
 
 
-def test_nodemailer(post: Post, tmp_path: Path) -> None:
+def test_nodemailer_submits_a_mail(post: SubmissionClient, tmp_path: Path) -> None:
     install(tmp_path, "nodemailer")
     (tmp_path / "send.js").write_text(NODEMAILER)
     ports = (str(post.port), str(post.tls_port))
-    told = json.loads(ran(program("node"), "send.js", HOST, *ports, KEY, folder=tmp_path))
-    assert told["response"].startswith("250 2.0.0 Ok: eml_")
-    assert told["again"].startswith("250 2.0.0 Ok: eml_")
-    assert (told["code"], told["said"][:34]) == (550, "550 5.7.1 from_domain_unverified: ")
-    got = arrived(post, "nodemailer ü", "blind@example.com")
-    assert texts(got)["text/html"] == b'<img src="cid:logo">'
-    assert {part.get_filename(): part["Content-ID"] for part in got.walk() if part.get_filename()} == {
+    output = json.loads(run_program(program("node"), "send.js", HOST, *ports, KEY, folder=tmp_path))
+    assert output["response"].startswith("250 2.0.0 Ok: eml_")
+    assert output["again"].startswith("250 2.0.0 Ok: eml_")
+    assert (output["code"], output["said"][:34]) == (550, "550 5.7.1 from_domain_unverified: ")
+    mail = received_mail(post, "nodemailer ü", "blind@example.com")
+    assert texts(mail)["text/html"] == b'<img src="cid:logo">'
+    assert {part.get_filename(): part["Content-ID"] for part in mail.walk() if part.get_filename()} == {
         "logo.png": "<logo>",
         "ü.txt": None,
     }
 
 
-def test_swaks(post: Post) -> None:
-    said = ran(
+def test_swaks_submits_a_mail(post: SubmissionClient) -> None:
+    output = run_program(
         program("swaks"), "--server", f"{HOST}:{post.port}", "--tls", "--auth", "LOGIN", "--auth-user", "apikey",
         "--auth-password", KEY, "--from", "hi@acme.test", "--to", "ada@example.com,bob@example.com",
         "--header", "Subject: swaks", "--body", "Hello\n.dot\n",
         "--attach-type", "text/plain", "--attach-name", "a.txt", "--attach", "the file",
     )  # fmt: skip
-    assert "250 2.0.0 Ok: eml_" in said
-    got = arrived(post, "swaks", "bob@example.com")
-    assert [part.get_payload(decode=True) for part in got.walk() if not part.is_multipart()] == [
+    assert "250 2.0.0 Ok: eml_" in output
+    mail = received_mail(post, "swaks", "bob@example.com")
+    assert [part.get_payload(decode=True) for part in mail.walk() if not part.is_multipart()] == [
         b"Hello\r\n.dot",
         b"the file",
     ]
 
 
-def test_msmtp(post: Post, tmp_path: Path) -> None:
+def test_msmtp_submits_a_mail(post: SubmissionClient, tmp_path: Path) -> None:
     config = tmp_path / "msmtprc"
     config.write_text(
         f"account default\nhost {HOST}\nport {post.port}\ntls on\ntls_starttls on\ntls_certcheck off\n"
@@ -132,8 +132,8 @@ def test_msmtp(post: Post, tmp_path: Path) -> None:
     )
     config.chmod(0o600)
     letter = "From: hi@acme.test\nTo: ada@example.com\nSubject: msmtp\n\nHello\n"
-    ran(program("msmtp"), "-C", str(config), "-t", given=letter)
-    assert texts(arrived(post, "msmtp", "ada@example.com"))["text/plain"].strip() == b"Hello"
+    run_program(program("msmtp"), "-C", str(config), "-t", stdin=letter)
+    assert texts(received_mail(post, "msmtp", "ada@example.com"))["text/plain"].strip() == b"Hello"
 
 
 PHP = """<?php
@@ -151,12 +151,12 @@ $mail->send();
 """
 
 
-def test_phpmailer(post: Post, tmp_path: Path) -> None:
+def test_phpmailer_submits_a_mail(post: SubmissionClient, tmp_path: Path) -> None:
     if not PHPMAILER.exists():
         miss("PHPMailer", "the package libphp-phpmailer is not installed")
     (tmp_path / "send.php").write_text(PHP)
-    ran(program("php"), str(tmp_path / "send.php"), str(PHPMAILER), HOST, str(post.port), KEY)
-    got = arrived(post, "PHPMailer ü", "blind@example.com")
-    assert got["To"] == "Ada Ü <ada@example.com>"
-    assert texts(got)["text/html"].decode() == '<img src="cid:logo"> ü'
-    assert [part.get_filename() for part in got.walk() if part.get_filename()] == ["logo.png", "ü.pdf"]
+    run_program(program("php"), str(tmp_path / "send.php"), str(PHPMAILER), HOST, str(post.port), KEY)
+    mail = received_mail(post, "PHPMailer ü", "blind@example.com")
+    assert mail["To"] == "Ada Ü <ada@example.com>"
+    assert texts(mail)["text/html"].decode() == '<img src="cid:logo"> ü'
+    assert [part.get_filename() for part in mail.walk() if part.get_filename()] == ["logo.png", "ü.pdf"]

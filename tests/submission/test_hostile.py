@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 from tests.service import PATIENCE_S, TOKENS
-from tests.submission.conftest import HOST, Post, mail
+from tests.submission.conftest import HOST, SubmissionClient, mail
 
 AUTH = b"EHLO x\r\nAUTH PLAIN " + base64.b64encode(b"\0u\0" + TOKENS["OTHER"].encode()) + b"\r\n"
 GOOD = b"EHLO x\r\nAUTH PLAIN " + base64.b64encode(b"\0u\0" + TOKENS["ACME"].encode()) + b"\r\n"
@@ -58,7 +58,7 @@ def mails() -> Iterator[Session]:
     """Malformed ones behind a good beginning."""
     deep = b"".join(b"Content-Type: multipart/mixed; boundary=b%d\r\n\r\n--b%d\r\n" % (n, n) for n in range(200))
     multipart = HEAD + b"Content-Type: multipart/mixed; boundary=b\r\n\r\n"
-    for body, taken in [
+    for body, accepted in [
         (b"", 0),
         (b"\r\n", 0),
         (HEAD + b"\r\n\0", 0),
@@ -87,7 +87,7 @@ def mails() -> Iterator[Session]:
         (HEAD + b"\r\n" + b"x" * 200_000, 1),
         (HEAD + b"\r\n" + b".\r\n.." * 50_000, 1),
     ]:
-        yield [BEGIN, body + END], taken
+        yield [BEGIN, body + END], accepted
 
 
 def bursts() -> Iterator[Session]:
@@ -120,36 +120,36 @@ def bursts() -> Iterator[Session]:
 SESSIONS = list(itertools.chain(commands(), smuggling(), mails(), bursts()))
 
 
-def hold(post: Post, sent: list[bytes]) -> bytes:
+def run_session(post: SubmissionClient, sent: list[bytes]) -> bytes:
     """Everything that is answered, to its end."""
-    heard = b""
-    with socket.create_connection((HOST, post.port), timeout=PATIENCE_S) as made, suppress(ConnectionError):
+    replies = b""
+    with socket.create_connection((HOST, post.port), timeout=PATIENCE_S) as connection, suppress(ConnectionError):
         for piece in sent:
-            made.sendall(piece)
-        made.shutdown(socket.SHUT_WR)
-        while piece := made.recv(65536):
-            heard += piece
-    return heard
+            connection.sendall(piece)
+        connection.shutdown(socket.SHUT_WR)
+        while piece := connection.recv(65536):
+            replies += piece
+    return replies
 
 
-def test_two_hundred_hostile_sessions(post: Post) -> None:
+def test_service_survives_two_hundred_hostile_sessions(post: SubmissionClient) -> None:
     assert len(SESSIONS) >= 200
     with ThreadPoolExecutor(8) as pool:
-        heard = list(pool.map(lambda session: hold(post, session[0]), SESSIONS))
+        replies = list(pool.map(lambda session: run_session(post, session[0]), SESSIONS))
     wrong = [
         (sent, answers[-500:])
-        for (sent, taken), answers in zip(SESSIONS, heard, strict=True)
-        if answers.count(b"250 2.0.0 Ok: eml_") != taken
+        for (sent, accepted), answers in zip(SESSIONS, replies, strict=True)
+        if answers.count(b"250 2.0.0 Ok: eml_") != accepted
     ]
     assert not wrong
     assert post.send(mail())
     sent = post.service.get("/v1/emails?limit=100").json["data"]
-    assert not [one for one in sent if "smuggled" in str(one)]
+    assert not [message for message in sent if "smuggled" in str(message)]
 
 
-def test_every_reply_has_an_enhanced_code(post: Post) -> None:
+def test_every_reply_has_an_enhanced_code(post: SubmissionClient) -> None:
     """But for the greeting, the answer to EHLO, and those that ask for more."""
     for sent, _ in SESSIONS[:60]:
-        for line in hold(post, sent).split(b"\r\n")[1:-1]:
+        for line in run_session(post, sent).split(b"\r\n")[1:-1]:
             if line[:3] not in (b"334", b"354") and b"mail.heliograph.test" not in line and line[3:4] != b"-":
                 assert line[4:6] == line[:1] + b"." or line.startswith(b"250 AUTH"), line

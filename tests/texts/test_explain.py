@@ -11,14 +11,21 @@ from heliograph.carriers.sms.simulator import SmsSimulator
 from heliograph.carriers.sms.smpp import receipt, status
 from heliograph.carriers.whatsapp import cloud_api
 from heliograph.carriers.whatsapp.simulator import WhatsappSimulator
-from heliograph.domain.delivery.message_states import MOVES
-from heliograph.domain.delivery.outcome import FORWARDING_FAILED, PROVIDER_SUPPRESSED, Own, Trouble
+from heliograph.domain.delivery.message_states import TRANSITIONS
+from heliograph.domain.delivery.outcome import FORWARDING_FAILED, PROVIDER_SUPPRESSED, ConnectionFailure, LocalReason
 from heliograph.domain.events import StoredEvent, event_data
-from heliograph.domain.phones.carrier_codes import CODES, STATES
+from heliograph.domain.phones.carrier_codes import CAUSE_BY_CODE, CAUSE_BY_RECEIPT_STATE
 from heliograph.domain.setup.records import Channel
 from heliograph.inbound.policy import bounce_classifier
 from heliograph.texts import explain
-from heliograph.texts.explain import CAUSES, ENHANCED, MEANINGS, NARROW, TITLES, cause_of
+from heliograph.texts.explain import (
+    CAUSES,
+    GENERAL_ENHANCED_CODES,
+    SPECIFIC_ENHANCED_CODES,
+    STATUS_TEXTS,
+    STATUS_TITLES,
+    cause_of,
+)
 
 SENTENCE = re.compile(r"[A-Z].*[.]")
 
@@ -26,32 +33,45 @@ SENTENCE = re.compile(r"[A-Z].*[.]")
 @pytest.mark.parametrize("name", CAUSES)
 def test_a_cause_is_two_short_sentences(name: str) -> None:
     cause = CAUSES[name]
-    assert cause.category in get_args(explain.Category) and cause.side in explain.SIDES
-    assert SENTENCE.fullmatch(cause.what) and SENTENCE.fullmatch(cause.cure)
-    assert len(cause.what) <= 120 and len(cause.cure) <= 120
+    assert cause.category in get_args(explain.Category) and cause.side in explain.SIDE_LABELS
+    assert SENTENCE.fullmatch(cause.text) and SENTENCE.fullmatch(cause.advice)
+    assert len(cause.text) <= 120 and len(cause.advice) <= 120
 
 
 def test_all_reasons_have_a_cause() -> None:
     """Of mail servers' words, of enhanced codes, of ours, and of every carrier's codes."""
-    said = {explain._RENAMED.get(reason.name, reason.name) for _, reason in bounce_classifier._REASONS}
-    said |= {*explain.RELAYED.values(), "complained", FORWARDING_FAILED, PROVIDER_SUPPRESSED}
-    ours = {*get_args(Own), *get_args(Trouble), *(name for name, _ in explain._POLICIES)}
-    codes = {cause for table in CODES.values() for cause in table.values()}
-    led_to = said | ours | codes | {*NARROW.values(), *ENHANCED.values(), *STATES.values(), "unexplained", "policy"}
+    said = {explain._CAUSE_BY_REASON.get(reason.name, reason.name) for _, reason in bounce_classifier._REASONS}
+    said |= {*explain.RELAY_CAUSES.values(), "complained", FORWARDING_FAILED, PROVIDER_SUPPRESSED}
+    ours = {*get_args(LocalReason), *get_args(ConnectionFailure), *(name for name, _ in explain._POLICY_PATTERNS)}
+    codes = {cause for table in CAUSE_BY_CODE.values() for cause in table.values()}
+    led_to = (
+        said
+        | ours
+        | codes
+        | {
+            *SPECIFIC_ENHANCED_CODES.values(),
+            *GENERAL_ENHANCED_CODES.values(),
+            *CAUSE_BY_RECEIPT_STATE.values(),
+            "unexplained",
+            "policy",
+        }
+    )
     assert led_to == CAUSES.keys()  # nothing without a sentence, and no sentence that nothing leads to
 
 
 def test_all_codes_of_carriers_are_known() -> None:
-    assert CODES["smpp"].keys() == {status.code(one) for one in status.STATUSES if one != status.ROK}
-    words = {state for state, ours in twilio.STATES.items() if ours == "failed"}
-    assert CODES["twilio"].keys() == {*map(str, twilio.CODES), *words}
-    assert CODES["cloud_api"].keys() == {*map(str, cloud_api.CODES), "failed"}
-    assert STATES.keys() == {state for state, (ours, _) in receipt.STATES.items() if ours == "failed"}
+    assert CAUSE_BY_CODE["smpp"].keys() == {status.format_code(one) for one in status.STATUS_TABLE if one != status.ROK}
+    words = {state for state, ours in twilio.STATE_BY_STATUS.items() if ours == "failed"}
+    assert CAUSE_BY_CODE["twilio"].keys() == {*map(str, twilio.VERDICT_BY_CODE), *words}
+    assert CAUSE_BY_CODE["cloud_api"].keys() == {*map(str, cloud_api.VERDICT_BY_CODE), "failed"}
+    assert CAUSE_BY_RECEIPT_STATE.keys() == {
+        state for state, (ours, _) in receipt.STATUS_BY_STATE_PREFIX.items() if ours == "failed"
+    }
     scripts = (SmsSimulator.script, WhatsappSimulator.script)
-    refused = [one.detail for script in scripts for one in script.refused.values()]
-    reports = [one.detail for script in scripts for all_ in script.later.values() for one in all_]
+    refused = [one.detail for script in scripts for one in script.refusals.values()]
+    reports = [one.detail for script in scripts for all_ in script.reports_by_behaviour.values() for one in all_]
     said = [*refused, *(one for one in reports if one["code"] not in ("delivered", "read", "DELIVRD"))]
-    assert CODES["simulator"].keys() == {one["code"] for one in said}
+    assert CAUSE_BY_CODE["simulator"].keys() == {one["code"] for one in said}
 
 
 @pytest.mark.parametrize(
@@ -71,7 +91,7 @@ def test_all_codes_of_carriers_are_known() -> None:
         ("550 5.2.2", "5.2.2", "mailbox_full"),
         ("550 5.1.99", "5.1.99", "address_rejected"),
         ("552 5.3.4 too big", "5.3.4", "too_large"),
-        ("mx.test takes at most 100 octets, the mail has 200", "5.3.4", "too_large"),
+        ("mx.test accepts at most 100 bytes, and the mail has 200", "5.3.4", "too_large"),
         ("550", "", "unexplained"),
         ("571 no", "5.7", "policy"),
     ],
@@ -83,9 +103,9 @@ def test_a_reply_has_a_cause(text: str, enhanced: str, cause: str) -> None:
 @pytest.mark.parametrize(
     ("text", "enhanced", "cause"),
     [
-        ("there is no domain a.test that takes mail", "5.1.2", "unknown_host"),
-        ("a.test takes no mail (null MX)", "5.1.10", "unknown_host"),
-        ("mx.test does not take international addresses: it does not offer SMTPUTF8", "5.6.7", "utf8"),
+        ("the domain a.test does not exist or accepts no mail", "5.1.2", "unknown_host"),
+        ("a.test accepts no mail (null MX)", "5.1.10", "unknown_host"),
+        ("mx.test does not accept international addresses: it does not offer SMTPUTF8", "5.6.7", "utf8"),
         ("the address cannot be used in an SMTP command", "5.1.3", "bad_address"),
     ],
 )
@@ -148,7 +168,7 @@ def test_a_relay_is_our_carrier_and_an_exchanger_theirs(code: str | None, text: 
         ("not_ready", "not_ready"),
     ],
 )
-def test_what_kept_a_server_from_replying_is_a_cause(trouble: Trouble, relayed: str) -> None:
+def test_what_kept_a_server_from_replying_is_a_cause(trouble: ConnectionFailure, relayed: str) -> None:
     assert cause_of("email", {"carrier": "mx", "code": None, "trouble": trouble}) == trouble
     assert cause_of("email", {"carrier": "smtp", "code": None, "trouble": trouble}) == relayed
 
@@ -163,43 +183,45 @@ def test_what_kept_a_server_from_replying_is_a_cause(trouble: Trouble, relayed: 
     ],
 )
 def test_pause_after_421_is_explained_by_its_reply(reply: str, enhanced: str | None, cause: str) -> None:
-    text = f"mx.test was not asked: it asked for a pause: {reply}"
+    text = f"mx.test was not contacted: it asked for a pause: {reply}"
     assert cause_of("email", {"carrier": "mx", "code": None, "enhanced": enhanced, "text": text}) == cause
 
 
 def test_a_dead_relay_is_not_the_recipients_server() -> None:
     refused = {"carrier": "smtp", "host": "relay.test", "code": None, "trouble": "unreachable"}
     found = explain.explain("email", "sending", refused, deferred=True)
-    assert found.side == "Our carrier's side" and "recipient" not in found.text
-    assert found.see == "carriers" and found.cure != explain.NOTHING
+    assert found.side_label == "Our carrier's side" and "recipient" not in found.text
+    assert found.fix_page == "carriers" and found.advice != explain.NO_ACTION_NEEDED
 
 
 @pytest.mark.parametrize("name", [name for name, cause in CAUSES.items() if cause.side == "carrier"])
 def test_what_is_our_carriers_says_so_and_what_to_do(name: str) -> None:
     cause = CAUSES[name]
-    assert "recipient's" not in cause.what
-    assert not cause.waits or cause.cure == explain._MAYBE_SENT  # nobody is told that nothing has to be done
+    assert "recipient's" not in cause.text
+    assert (
+        not cause.needs_no_action or cause.advice == explain._MAY_ARRIVE_TWICE
+    )  # nobody is told that nothing has to be done
 
 
 @pytest.mark.parametrize(
     ("channel", "detail", "words"),
     [
-        ("email", {"carrier": "smtp", "trouble": "unreachable"}, "Check its host, port"),
-        ("email", {"carrier": "smtp", "code": "535", "text": "535 5.7.8 bad credentials"}, "user name and password"),
-        ("email", {"carrier": "smtp", "trouble": "encryption"}, "encryption that it has"),
-        ("email", {"carrier": "smtp", "code": "554", "text": "554 5.7.1 Relaying denied"}, "Log in"),
+        ("email", {"carrier": "smtp", "trouble": "unreachable"}, "Check host, port"),
+        ("email", {"carrier": "smtp", "code": "535", "text": "535 5.7.8 bad credentials"}, "Check the credentials"),
+        ("email", {"carrier": "smtp", "trouble": "encryption"}, "Choose the encryption"),
+        ("email", {"carrier": "smtp", "code": "554", "text": "554 5.7.1 Relaying denied"}, "Set a user name"),
         ("email", {"carrier": "mx", "trouble": "unreachable"}, "port 25"),
-        ("sms", {"carrier": "smpp", "text": "closed"}, "Check its host, port"),
-        ("sms", {"carrier": "http", "code": "401"}, "the token"),
-        ("sms", {"carrier": "twilio", "code": "21211"}, explain._NUMBER),
+        ("sms", {"carrier": "smpp", "text": "closed"}, "Check host, port"),
+        ("sms", {"carrier": "http", "code": "401"}, "Check the credentials"),
+        ("sms", {"carrier": "twilio", "code": "21211"}, explain._CHECK_NUMBER),
     ],
 )
 def test_an_operator_is_told_what_to_do_about_a_carrier(channel: Channel, detail: dict[str, Any], words: str) -> None:
-    assert words in explain.cure_of_carrier(channel, detail)
+    assert words in explain.carrier_advice(channel, detail)
 
 
 def test_the_cures_of_carriers_are_of_causes() -> None:
-    assert explain._CARRIER_CURES.keys() <= CAUSES.keys()
+    assert explain._CARRIER_ADVICE.keys() <= CAUSES.keys()
 
 
 @pytest.mark.parametrize(
@@ -220,37 +242,37 @@ def test_bad_news_is_told_with_its_explanation(
     news: dict[str, Any] = {"type": "email.bounced", "status": "bounced", "detail": None, "record": '{"id":"x"}'}
     facts: dict[str, Any] = {"id": "evt_1", "sequence": 1, "created_at": 0, "recipient": "a@b.test", "kind": "to"}
     event = StoredEvent(**facts | news | changes, previous_status=None, message_status=None, sandbox=0)
-    own = event_data(explain.explained(event)).get("explanation")
+    own = event_data(explain.with_explanation(event)).get("explanation")
     assert (own and (own["cause"], own["category"])) == (cause and (cause, category))
     if own:
         assert own.keys() == {"cause", "category", "text", "advice", "retry_helps"}
 
 
 @pytest.mark.parametrize(
-    ("channel", "state"), [(channel, state) for channel, moves in MOVES.items() for state in moves]
+    ("channel", "state"), [(channel, state) for channel, moves in TRANSITIONS.items() for state in moves]
 )
 @pytest.mark.parametrize("deferred", [False, True])
 @pytest.mark.parametrize("paused", [False, True])
 def test_every_state_is_explained(channel: Channel, state: str, deferred: bool, paused: bool) -> None:
     found = explain.explain(channel, state, {}, deferred=deferred, paused=paused)
     assert found.title and SENTENCE.fullmatch(found.text)
-    assert found.title in {title for _, title in TITLES.values()}
+    assert found.title in {title for _, title in STATUS_TITLES.values()}
 
 
 def test_what_waits_is_tried_again_by_itself() -> None:
     busy = {"code": "451", "enhanced": "4.7.1", "text": "451 4.7.1 Greylisted"}
     found = explain.explain("email", "sending", busy, deferred=True)
-    assert (found.kind, found.cure) == ("wait", explain.NOTHING)
-    assert explain.explain("email", "sending", busy, deferred=True, paused=True).cure == explain.PAUSED
+    assert (found.style, found.advice) == ("wait", explain.NO_ACTION_NEEDED)
+    assert explain.explain("email", "sending", busy, deferred=True, paused=True).advice == explain.PAUSED_TEXT
     lacking = explain.explain("sms", "sending", {"reason": "no_carrier"}, deferred=True)
-    assert lacking.see == "carriers" and lacking.cure != explain.NOTHING  # waiting alone does not help
+    assert lacking.fix_page == "carriers" and lacking.advice != explain.NO_ACTION_NEEDED  # waiting alone does not help
 
 
 def test_given_up_says_for_how_long_and_why() -> None:
     full = {"code": "452", "enhanced": "4.2.2", "text": "452 4.2.2 over quota", "expired": True}
     found = explain.explain("email", "failed", full)
-    assert found.title == "Not delivered: given up"
-    assert found.text == "The mailbox is full. It was tried for 5 days, and then given up."
+    assert found.title == "Not delivered: retries exhausted"
+    assert found.text == "The mailbox is full. We stopped retrying after 5 days."
     assert (
         "15 minutes"
         in explain.explain("sms", "failed", {"carrier": "smpp", "code": "0x00000014", "expired": True}).text
@@ -258,14 +280,14 @@ def test_given_up_says_for_how_long_and_why() -> None:
 
 
 def test_what_would_bounce_again_is_known() -> None:
-    gone = explain.explain("email", "bounced", email_simulator.NO_SUCH_USER)
-    assert (gone.cause, gone.again) == ("unknown_user", False)
-    assert explain.explain("sms", "failed", {"carrier": "smpp", "state": "UNDELIV"}).again
-    assert not explain.explain("email", "complained", email_simulator.ABUSE).again
+    gone = explain.explain("email", "bounced", email_simulator.NO_SUCH_USER_DETAIL)
+    assert (gone.cause, gone.retry_helps) == ("unknown_user", False)
+    assert explain.explain("sms", "failed", {"carrier": "smpp", "state": "UNDELIV"}).retry_helps
+    assert not explain.explain("email", "complained", email_simulator.COMPLAINT_DETAIL).retry_helps
 
 
 def test_no_meaning_is_left_over() -> None:
-    told = {(channel, state) for channel, moves in MOVES.items() for state in moves} | {
+    told = {(channel, state) for channel, moves in TRANSITIONS.items() for state in moves} | {
         (None, state) for state in ("queued", "sending")
     }
-    assert MEANINGS.keys() <= told
+    assert STATUS_TEXTS.keys() <= told

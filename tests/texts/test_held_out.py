@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from heliograph.inbound.policy.smtp_reply import read_reply, verdict
+from heliograph.inbound.policy.smtp_reply import classify_reply, read_reply
 from heliograph.texts.explain import cause_of
 
 REPLIES = Path(__file__).parent / "held_out.txt"
@@ -55,5 +55,5 @@ def test_no_address_is_silenced_for_anything_else() -> None:
     for causes, text in [*((causes, text) for _, causes, text in replies()), *both]:
         reply = read_reply([text.encode()])
         assert reply
-        silenced = verdict(reply, "rcpt") in ("bounced", "absent")
+        silenced = classify_reply(reply, "rcpt") in ("bounced", "absent")
         assert not silenced or causes <= ABOUT_THE_ADDRESS, text

@@ -105,33 +105,33 @@ def mutations(seed: int) -> Iterator[bytes]:
     return (mutated(rng, rng.choice(BODIES)) for _ in range(CASES))
 
 
-def test_mutated_bodies() -> None:
+def test_mutated_body_has_the_same_outcome_in_both_parsers() -> None:
     quick = 0
     for raw in mutations(seed=13):
-        assert outcome(bodies.read_quickly, raw) == outcome(bodies.read_strictly, raw), raw
-        quick += "invalid_json" not in outcome(bodies.read_quickly, raw)
+        assert outcome(bodies.parse_fast, raw) == outcome(bodies.parse_strict, raw), raw
+        quick += "invalid_json" not in outcome(bodies.parse_fast, raw)
     assert CASES / 10 < quick < CASES  # both kinds are among them
 
 
 @pytest.mark.parametrize("step", [9, 10, 11, 12, 64])
-def test_in_steps_as_in_one_piece(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_body_parsed_in_steps_equals_body_parsed_at_once(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wherever a large body is cut. One with two faults may be refused for the other one."""
     monkeypatch.setattr(incremental_json, "STEP", step)
-    monkeypatch.setattr(idempotency, "STEP", step)
+    monkeypatch.setattr(idempotency, "STRING_CHUNK", step)
 
     def read(raw: bytes) -> object:
-        return incremental_json.read_in_steps(raw, bodies.read_strictly)
+        return incremental_json.parse_in_steps(raw, bodies.parse_strict)
 
     edges = [*NOT_JSON.values(), nested(32), nested(32, lists=True), *ORDINARY]
     for raw in (*edges, *islice(mutations(seed=step), CASES // 5)):
-        assert outcome(read, raw, words=False) == outcome(bodies.read_strictly, raw, words=False), raw
+        assert outcome(read, raw, words=False) == outcome(bodies.parse_strict, raw, words=False), raw
 
 
 @pytest.mark.parametrize(
     ("body", "param"),
     [
         ({"text": "a\0"}, "text"),
-        ({"text": "x" * bodies.LARGE + "\0"}, "text"),
+        ({"text": "x" * bodies.LARGE_BODY + "\0"}, "text"),
         ({"a\0": 1}, None),
         (["\0"], "[0]"),
         ({"to": "a@x.io", "variables": {"customer": {"to": "\0"}}}, "variables.customer.to"),
@@ -145,7 +145,7 @@ def test_in_steps_as_in_one_piece(step: int, monkeypatch: pytest.MonkeyPatch) ->
         ({"k" * 2000: ["\0"]}, "k" * 1000),
     ],
 )
-def test_null_characters(body: object, param: str | None) -> None:
+def test_null_character_in_a_body_is_refused(body: object, param: str | None) -> None:
     with pytest.raises(InvalidRequest) as refused:
         bodies.parse_json(json.dumps(body).encode())
     assert refused.value.param == param
@@ -178,17 +178,17 @@ VALUES = st.recursive(
 
 @settings(max_examples=drawn(100))
 @given(VALUES, st.booleans(), st.sampled_from([None, 0, 2]))
-def test_any_value(value: object, ascii_: bool, indent: int | None) -> None:
+def test_any_json_value_has_the_same_outcome_in_both_parsers(value: object, ascii_: bool, indent: int | None) -> None:
     raw = json.dumps(value, ensure_ascii=ascii_, indent=indent).encode("utf-8", "surrogatepass")
-    assert outcome(bodies.read_quickly, raw) == outcome(bodies.read_strictly, raw)
+    assert outcome(bodies.parse_fast, raw) == outcome(bodies.parse_strict, raw)
 
 
 @pytest.mark.parametrize("raw", [*NOT_JSON.values(), nested(32), nested(32, lists=True)])
-def test_edges(raw: bytes) -> None:
-    assert outcome(bodies.parse_json, raw) == outcome(bodies.read_strictly, raw)
+def test_json_edge_case_has_the_same_outcome_in_both_parsers(raw: bytes) -> None:
+    assert outcome(bodies.parse_json, raw) == outcome(bodies.parse_strict, raw)
 
 
 @pytest.mark.parametrize("raw", ORDINARY)
 def test_ordinary_bodies_need_no_strict_reader(raw: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(bodies, "read_strictly")
+    monkeypatch.delattr(bodies, "parse_strict")
     assert bodies.parse_json(raw) == json.loads(raw)

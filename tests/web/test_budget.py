@@ -6,7 +6,7 @@ import pytest
 
 from heliograph.domain.limits import KIB, MIB
 from heliograph.domain.refusals import PayloadTooLarge, ServiceUnavailable
-from heliograph.web.budget import RESERVE, WAIT_S, WAITING_MAX, ByteBudget, HeldBody
+from heliograph.web.budget import SMALL_BODY_RESERVE, WAIT_S, WAITING_MAX, ByteBudget, Reservation
 from heliograph.web.request import Request
 
 pytestmark = pytest.mark.anyio
@@ -14,9 +14,9 @@ pytestmark = pytest.mark.anyio
 BIG = 40 * MIB
 
 
-async def begun(budget: ByteBudget, holder: HeldBody, size: int) -> "asyncio.Task[None]":
+async def begun(budget: ByteBudget, holder: Reservation, size: int) -> "asyncio.Task[None]":
     """Tried once: done when there was room."""
-    task = asyncio.ensure_future(budget.take(holder, size))
+    task = asyncio.ensure_future(budget.reserve(holder, size))
     await asyncio.sleep(0)
     return task
 
@@ -27,50 +27,50 @@ async def granted(tasks: "list[asyncio.Task[None]]") -> list[bool]:
     return [task.done() for task in tasks]
 
 
-async def test_what_is_announced_takes_nothing() -> None:
+async def test_announced_length_reserves_no_bytes() -> None:
     budget = ByteBudget()
     for _ in range(100):
-        await budget.take(HeldBody("greedy", BIG), 1)
-    await asyncio.wait_for(budget.take(HeldBody("greedy", 100 * KIB), 100 * KIB), 60)
-    await asyncio.wait_for(budget.take(HeldBody("other", BIG), BIG), 60)
+        await budget.reserve(Reservation("greedy", BIG), 1)
+    await asyncio.wait_for(budget.reserve(Reservation("greedy", 100 * KIB), 100 * KIB), 60)
+    await asyncio.wait_for(budget.reserve(Reservation("other", BIG), BIG), 60)
 
 
 async def test_a_team_has_its_share_and_no_more() -> None:
     budget = ByteBudget()
-    first, second = HeldBody("greedy", BIG), HeldBody("greedy", BIG)
-    await budget.take(first, BIG)
+    first, second = Reservation("greedy", BIG), Reservation("greedy", BIG)
+    await budget.reserve(first, BIG)
     waiting = await begun(budget, second, 20 * MIB)
     assert not waiting.done()
-    await asyncio.wait_for(budget.take(HeldBody("other", BIG), BIG), 60)
-    budget.give_back(first)
+    await asyncio.wait_for(budget.reserve(Reservation("other", BIG), BIG), 60)
+    budget.release(first)
     assert await granted([waiting]) == [True]
 
 
 async def test_a_body_waits_so_long_over_all_its_parts() -> None:
     """Parts that were let through one by one, each in time, kept it without an answer for minutes."""
     budget = ByteBudget()
-    first, late = HeldBody("greedy", BIG), HeldBody("greedy", BIG, waited_s=WAIT_S)
-    await budget.take(first, BIG)
+    first, late = Reservation("greedy", BIG), Reservation("greedy", BIG, waited_s=WAIT_S)
+    await budget.reserve(first, BIG)
     with pytest.raises(ServiceUnavailable):
-        await asyncio.wait_for(budget.take(late, 20 * MIB), 60)
-    waiting = await begun(budget, other := HeldBody("greedy", BIG), 20 * MIB)
-    budget.give_back(first)
+        await asyncio.wait_for(budget.reserve(late, 20 * MIB), 60)
+    waiting = await begun(budget, other := Reservation("greedy", BIG), 20 * MIB)
+    budget.release(first)
     await waiting
     assert other.waited_s > 0
 
 
-async def test_whoever_came_first_can_finish() -> None:
+async def test_large_bodies_in_parallel_all_finish() -> None:
     """Twenty bodies of 25 MiB at once, each taken as it arrives: all of them end, one after the other."""
     budget = ByteBudget()
     ended = []
 
     async def read(number: int) -> None:
-        holder = HeldBody("team", 25 * MIB)
+        holder = Reservation("team", 25 * MIB)
         for _ in range(100):
-            await budget.take(holder, MIB // 4)
+            await budget.reserve(holder, MIB // 4)
             await asyncio.sleep(0)
         ended.append(number)
-        budget.give_back(holder)
+        budget.release(holder)
 
     await asyncio.wait_for(asyncio.gather(*map(read, range(20))), 60)
     assert sorted(ended) == list(range(20)) and ended[0] == 0
@@ -78,10 +78,12 @@ async def test_whoever_came_first_can_finish() -> None:
 
 async def test_small_bodies_pass_large_ones() -> None:
     budget = ByteBudget()
-    await budget.take(HeldBody("a", BIG), BIG)
-    await budget.take(HeldBody("b", BIG), BIG)
-    large = await begun(budget, HeldBody("c", BIG), RESERVE + MIB)
-    small = [await begun(budget, HeldBody("c", 100 * KIB), 100 * KIB) for _ in range(RESERVE // (100 * KIB))]
+    await budget.reserve(Reservation("a", BIG), BIG)
+    await budget.reserve(Reservation("b", BIG), BIG)
+    large = await begun(budget, Reservation("c", BIG), SMALL_BODY_RESERVE + MIB)
+    small = [
+        await begun(budget, Reservation("c", 100 * KIB), 100 * KIB) for _ in range(SMALL_BODY_RESERVE // (100 * KIB))
+    ]
     assert (large.done(), all(task.done() for task in small)) == (False, True)
     large.cancel()
 
@@ -93,38 +95,38 @@ async def test_a_small_budget_refuses_what_could_never_fit_and_nothing_else() ->
         await request(b"", length=16 * MIB + 1).read_body(BIG, budget, "team")
 
 
-async def test_who_is_served_next() -> None:
+async def test_waiting_reservations_are_served_in_the_documented_order() -> None:
     """Small before large, then the team that holds least, then who waits longest."""
     budget = ByteBudget(total=20 * MIB)
-    all_of_it = HeldBody("x", 19 * MIB)
-    await budget.take(all_of_it, 19 * MIB)
-    await budget.take(HeldBody("rich", MIB), MIB)
+    all_of_it = Reservation("x", 19 * MIB)
+    await budget.reserve(all_of_it, 19 * MIB)
+    await budget.reserve(Reservation("rich", MIB), MIB)
     wanted = [("rich", 4 * MIB), ("rich", 4 * MIB), ("poor", 4 * MIB), ("poor", 4 * MIB), ("small", MIB)]
-    tasks = [await begun(budget, HeldBody(team, size), size) for team, size in wanted]
+    tasks = [await begun(budget, Reservation(team, size), size) for team, size in wanted]
     assert await granted(tasks) == [False] * 5
-    budget.give_back(all_of_it)
+    budget.release(all_of_it)
     assert await granted(tasks) == [False, False, True, True, True]
     for task in tasks:
         task.cancel()
 
 
-async def test_whoever_waits_long_is_told_to_come_back() -> None:
+async def test_reservation_that_waits_too_long_is_refused_with_retry() -> None:
     budget = ByteBudget(wait_s=0.01)
-    await budget.take(HeldBody("team", BIG), BIG)
-    late = HeldBody("team", BIG)
+    await budget.reserve(Reservation("team", BIG), BIG)
+    late = Reservation("team", BIG)
     with pytest.raises(ServiceUnavailable) as refused:
-        await budget.take(late, 20 * MIB)
+        await budget.reserve(late, 20 * MIB)
     assert refused.value.retry_after == 5
-    budget.give_back(late)  # it holds nothing
+    budget.release(late)  # it holds nothing
 
 
-async def test_only_so_many_of_a_team_wait() -> None:
+async def test_waiting_reservations_per_team_are_limited() -> None:
     budget = ByteBudget()
-    await budget.take(HeldBody("team", BIG), BIG)
-    waiting = [await begun(budget, HeldBody("team", BIG), 20 * MIB) for _ in range(WAITING_MAX)]
+    await budget.reserve(Reservation("team", BIG), BIG)
+    waiting = [await begun(budget, Reservation("team", BIG), 20 * MIB) for _ in range(WAITING_MAX)]
     with pytest.raises(ServiceUnavailable):
-        await budget.take(HeldBody("team", BIG), 20 * MIB)
-    await budget.take(HeldBody("other", BIG), 20 * MIB)
+        await budget.reserve(Reservation("team", BIG), 20 * MIB)
+    await budget.reserve(Reservation("other", BIG), 20 * MIB)
     assert not any(await granted(waiting))
     for task in waiting:
         task.cancel()
@@ -142,7 +144,7 @@ def request(*parts: bytes, length: int | None) -> Request:
         if not left:
             asyncio.get_running_loop().call_soon(made.end)
 
-    made = Request("POST", "/", [] if length is None else [(b"content-length", b"%d" % length)], want=come)
+    made = Request("POST", "/", [] if length is None else [(b"content-length", b"%d" % length)], need_more=come)
     return made
 
 
@@ -150,17 +152,20 @@ def request(*parts: bytes, length: int | None) -> Request:
 async def test_a_body_holds_what_has_arrived(length: int | None) -> None:
     asked = request(*[b"x" * 100 * KIB] * 3, length=length)
     assert len(await asked.read_body(MIB, ByteBudget(), "team")) == 300 * KIB
-    assert asked.holder and (asked.holder.held, asked.holder.length) == (300 * KIB, length or MIB)
+    assert asked.body_reservation and (asked.body_reservation.reserved, asked.body_reservation.expected_size) == (
+        300 * KIB,
+        length or MIB,
+    )
 
 
 @pytest.mark.parametrize("size", [0, 1, 64 * KIB])
 async def test_a_small_body_holds_nothing(size: int) -> None:
     asked = request(b"x" * size, length=size)
     assert len(await asked.read_body(64 * KIB, ByteBudget(), "team")) == size
-    assert asked.holder is None
+    assert asked.body_reservation is None
 
 
 @pytest.mark.parametrize("length", [MIB + 1, None, 5])
-async def test_a_body_beyond_its_limit(length: int | None) -> None:
+async def test_body_above_its_limit_is_refused(length: int | None) -> None:
     with pytest.raises(PayloadTooLarge):
         await request(b"x" * MIB, b"x", length=length).read_body(MIB, ByteBudget(), "team")

@@ -18,14 +18,14 @@ from heliograph.web.connection import (
     HEADERS_MAX,
     HEADERS_S,
     KEEP_ALIVE_S,
-    READ_S,
-    SLOWEST,
+    MIN_BODY_RATE,
+    RESPONSE_READ_S,
     SWEEP_S,
     UNREAD_MAX,
     Connection,
     Connections,
 )
-from heliograph.web.dispatcher import Front
+from heliograph.web.dispatcher import Dispatcher
 from heliograph.web.request import Headers, Request, Response
 from heliograph.web.status import status_of
 
@@ -104,16 +104,16 @@ class Echo:
         finally:
             self.streams_ended += 1
 
-    def refused(self, refusal: Refusal, request: Request | None = None) -> Response:
+    def refusal_response(self, refusal: Refusal, request: Request | None = None) -> Response:
         return Response(status_of(type(refusal)), b"{}")
 
-    async def no_room(self, request: Request) -> Response:
+    async def reject_overload(self, request: Request) -> Response:
         request.keep_alive = False
         return Response(503, b"{}")
 
 
 def connect(headers: Headers | None = None, echo: Echo | None = None, most: int = 9) -> tuple[Connection, Wire]:
-    made, wire = Connection(Connections(cast(Front, echo or Echo(headers)), most)), Wire()
+    made, wire = Connection(Connections(cast(Dispatcher, echo or Echo(headers)), most)), Wire()
     made.connection_made(wire)
     return made, wire
 
@@ -193,7 +193,7 @@ async def test_blanks_around_a_value_are_not_part_of_it() -> None:
     assert echo.seen[0].headers[b"idempotency-key"] == b"one two"
 
 
-async def test_a_head_has_no_body() -> None:
+async def test_response_to_head_has_no_body() -> None:
     made, wire = connect()
     await ask(made, "HEAD /a HTTP/1.1")
     assert b"content-length: 2\r\n" in wire.all and wire.all.endswith(b"\r\n\r\n")
@@ -210,7 +210,7 @@ async def test_a_head_has_no_body() -> None:
         "GET /a HTTP/1.1\r\nConnection: upgrade\r\nUpgrade: websocket",
     ],
 )
-async def test_the_last_answer_closes(request_line: str) -> None:
+async def test_last_response_closes_the_connection(request_line: str) -> None:
     """Whatever comes behind it."""
     echo = Echo()
     made, wire = connect(echo=echo)
@@ -314,9 +314,9 @@ async def test_a_client_that_reads_nothing_of_its_answer_is_cut_off(path: str) -
     wire.unread = 1  # also when it is too little to pause for, and the connection is to be closed
     now = asyncio.get_running_loop().time()
     made.sweep(now)
-    made.sweep(now + READ_S - 1)
+    made.sweep(now + RESPONSE_READ_S - 1)
     assert not wire.aborted
-    made.sweep(now + READ_S + 1)
+    made.sweep(now + RESPONSE_READ_S + 1)
     assert wire.aborted
     await gone(made)
 
@@ -327,7 +327,7 @@ async def test_a_client_that_reads_slowly_is_waited_for() -> None:
     made.pause_writing()
     now = asyncio.get_running_loop().time()
     for wire.unread in (3, 2, 1):
-        made.sweep(now := now + READ_S - 1)
+        made.sweep(now := now + RESPONSE_READ_S - 1)
     assert not wire.aborted
 
 
@@ -515,13 +515,13 @@ async def test_headers_have_their_limit_however_they_arrive(size: int, before: b
     ],
     ids=["address", "value", "blanks", "empty lines", "trailer", "trailers", "chunk extension"],
 )
-async def test_what_never_ends_is_cut_off(start: bytes, size: int) -> None:
+async def test_request_head_without_end_is_refused(start: bytes, size: int) -> None:
     made, wire = connect()
     await arrive(made, start, size)
     assert b"HTTP/1.1 400 " in b"".join(wire.written) and wire.closed
 
 
-async def test_what_strangers_send_fills_no_log(caplog: pytest.LogCaptureFixture) -> None:
+async def test_malformed_requests_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     for request in (
         b"hello\r\n\r\n",
         b"GET /a HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n",
@@ -570,13 +570,13 @@ async def test_a_body_has_a_slowest_rate_from_its_first_second(length: bytes) ->
     made, _ = connect()
     made.data_received(b"POST /a HTTP/1.1\r\nHost: x\r\n%s\r\n\r\n" % length)
     for _ in range(100):
-        made.on_body(b"x" * SLOWEST)
+        made.on_body(b"x" * MIN_BODY_RATE)
         await settle()  # the application reads it
         assert not swept(made, 1)
     assert swept(made, BODY_S + 1)
 
 
-async def test_what_came_fast_buys_no_rest() -> None:
+async def test_fast_start_of_a_body_does_not_excuse_a_stall() -> None:
     made, _ = connect()
     made.data_received(b"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 40000000\r\n\r\n")
     made.on_body(b"x" * 39_000_000)
@@ -608,7 +608,7 @@ async def test_a_body_that_nobody_reads_is_dropped() -> None:
 
 
 @pytest.mark.parametrize("path", ["/a", "/nobody"])
-async def test_a_client_that_waits_to_be_asked_for_its_body(path: str) -> None:
+async def test_client_expecting_100_continue_gets_it(path: str) -> None:
     made, wire = connect()
     made.data_received(
         b"POST %s HTTP/1.1\r\nHost: x\r\nExpect: 100-Continue\r\nContent-Length: 3\r\n\r\n" % path.encode()
@@ -620,7 +620,7 @@ async def test_a_client_that_waits_to_be_asked_for_its_body(path: str) -> None:
     assert wire.statuses == ([100, 200] if path == "/a" else [404])
 
 
-async def test_chunks_and_trailers() -> None:
+async def test_chunked_body_and_trailers_are_parsed() -> None:
     echo = Echo()
     made, wire = connect(echo=echo)
     start = b"POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;x=y\r\nde\r\n0\r\n"
@@ -669,7 +669,7 @@ async def test_a_body_that_breaks_is_refused_at_once() -> None:
         b"POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nzz\r\n",
     ],
 )
-async def test_what_is_no_request_is_refused(sent: bytes) -> None:
+async def test_malformed_request_is_refused_and_closes_the_connection(sent: bytes) -> None:
     """After the one before it; nothing behind it is read."""
     for before in (b"", b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n"):
         echo = Echo()
@@ -705,7 +705,7 @@ async def test_a_host_may_have_a_port_and_be_an_address(host: bytes) -> None:
         b"GET /a HTTP/0.9\r\nHost: x\r\n\r\n",
     ],
 )
-async def test_what_is_no_request_of_ours_is_400(request_: bytes) -> None:
+async def test_unsupported_request_line_is_400(request_: bytes) -> None:
     made, wire = connect()
     made.data_received(request_)
     await settle()

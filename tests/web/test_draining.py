@@ -11,7 +11,7 @@ import pytest
 from heliograph.domain.limits import KIB, MIB
 from heliograph.runtime import listening
 from heliograph.web.connection import Connections
-from heliograph.web.dispatcher import Front
+from heliograph.web.dispatcher import Dispatcher
 from heliograph.web.request import Request, Response
 from tests.web.test_connection import Echo
 
@@ -25,7 +25,7 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 class Open:
     def __init__(self, echo: Echo) -> None:
         self.echo = echo
-        self.connections = Connections(cast(Front, echo))
+        self.connections = Connections(cast(Dispatcher, echo))
         self.bound = listening.listen("127.0.0.1", 0)
         self.port = self.bound.getsockname()[1]
 
@@ -59,7 +59,7 @@ async def read(streams: Streams) -> bytes:
     return came
 
 
-async def test_what_is_under_way_is_answered_and_what_is_idle_is_closed() -> None:
+async def test_draining_answers_running_requests_and_closes_idle_connections() -> None:
     async with listening_for(Echo()) as door:
         silent = await door.ask(b"")
         idle = await door.ask(b"GET /idle HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -86,8 +86,8 @@ async def test_what_is_under_way_is_answered_and_what_is_idle_is_closed() -> Non
 
 
 @pytest.mark.parametrize("turns", range(4))
-@pytest.mark.parametrize("ends", ["leave", "drain"])
-async def test_who_was_just_taken_is_not_reset(turns: int, ends: str) -> None:
+@pytest.mark.parametrize("ends", ["drain_after_last_request", "drain"])
+async def test_draining_does_not_reset_a_new_connection(turns: int, ends: str) -> None:
     """Another process listens at the same socket: who is not taken by us is taken by it, and all others are ours.
 
     asyncio drops a connection that it accepted in the turn in which its server is closed.
@@ -119,7 +119,7 @@ async def test_a_stream_that_ends_while_draining_is_the_last_answer() -> None:
         await draining
 
 
-async def test_what_takes_too_long_is_given_up() -> None:
+async def test_draining_aborts_requests_after_the_timeout() -> None:
     async with listening_for(Echo()) as door:
         slow = await door.ask(b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n")
         gone = await door.ask(b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -164,7 +164,7 @@ class Large(Echo):
 
 
 @pytest.mark.parametrize("path", [b"/whole", b"/parts"])
-async def test_a_client_that_stops_reading(path: bytes) -> None:
+async def test_draining_does_not_wait_for_a_client_that_stops_reading(path: bytes) -> None:
     """It gets everything once it reads on; until then no more is made of a stream, and of what is behind it."""
     async with listening_for(Large()) as door:
         echo = cast(Large, door.echo)

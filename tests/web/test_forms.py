@@ -11,12 +11,12 @@ import pytest
 from heliograph.dashboard import app
 from heliograph.dashboard.app import Dashboard
 from heliograph.dashboard.page_request import PageTools
-from heliograph.dashboard.pages import IMPORT_MAX, PAGES
+from heliograph.dashboard.pages import IMPORT_FORM_MAX, PAGES
 from heliograph.domain.limits import BODY_MAX, MIB
 from heliograph.domain.refusals import InvalidRequest, UnsupportedMediaType
-from heliograph.storage.sessions import SignedIn
+from heliograph.storage.sessions import SignedInSession
 from heliograph.web.budget import ByteBudget
-from heliograph.web.forms import PARTS_MAX, check_kind, read_form
+from heliograph.web.forms import PARTS_MAX, check_content_type, read_form
 from heliograph.web.request import Request
 
 FORM = "application/x-www-form-urlencoded"
@@ -44,7 +44,7 @@ def parts(*each: bytes, end: bytes = b"--line--\r\n") -> bytes:
         (FILES, parts(b"Content-Type: text/plain\r\n\r\nnameless"), {"": "nameless"}, {}),
     ],
 )  # fmt: skip
-def test_what_browsers_send(kind: str, body: bytes, fields: dict[str, str], files: dict[str, bytes]) -> None:
+def test_form_of_a_browser_is_parsed(kind: str, body: bytes, fields: dict[str, str], files: dict[str, bytes]) -> None:
     assert read_form(kind, body) == (fields, files)
 
 
@@ -69,23 +69,23 @@ def test_what_browsers_send(kind: str, body: bytes, fields: dict[str, str], file
         *("too many parts", "a long header", "many headers", "no boundary"),
     ],
 )
-def test_what_cannot_be_read(kind: str, body: bytes) -> None:
+def test_form_malformed_is_refused(kind: str, body: bytes) -> None:
     with pytest.raises(InvalidRequest):
         read_form(kind, body)
 
 
 @pytest.mark.parametrize(("kind", "files"), [("", False), (FORM, False), (FORM + ";a=b", True), (FILES, True)])
-def test_kinds_that_a_page_takes(kind: str, files: bool) -> None:
-    check_kind(kind, files)
+def test_form_content_types_of_pages_are_accepted(kind: str, files: bool) -> None:
+    check_content_type(kind, files)
 
 
 @pytest.mark.parametrize(
     ("kind", "files"),
     [(FILES, False), ("text/plain", True), ("multipart/mixed; boundary=x", True), (FILES + ";" * 200, True)],
 )
-def test_kinds_that_it_does_not(kind: str, files: bool) -> None:
+def test_form_other_content_types_are_refused(kind: str, files: bool) -> None:
     with pytest.raises(UnsupportedMediaType):
-        check_kind(kind, files)
+        check_content_type(kind, files)
 
 
 HOSTILE: dict[str, Callable[[int], bytes]] = {
@@ -99,7 +99,7 @@ HOSTILE: dict[str, Callable[[int], bytes]] = {
 
 
 @pytest.mark.parametrize("shape", HOSTILE)
-def test_reading_grows_with_the_body(shape: str) -> None:
+def test_form_parsing_time_is_linear_in_the_body(shape: str) -> None:
     def cost(n: int) -> float:
         body, began = HOSTILE[shape](n), time.thread_time()
         try:
@@ -117,7 +117,7 @@ def test_reading_grows_with_the_body(shape: str) -> None:
 class Sessions:
     """The token is a name."""
 
-    async def find(self, token: str) -> SignedIn | None:
+    async def find(self, token: str) -> SignedInSession | None:
         return ADA if token == "ada" else None
 
 
@@ -127,11 +127,11 @@ class People:
     def __init__(self, role: str) -> None:
         self.role = role
 
-    async def roles(self, person: str) -> dict[str, str]:
+    async def get_roles(self, person: str) -> dict[str, str]:
         return {"team_acme": self.role}
 
 
-ADA = SignedIn("ses_1", "token", 0, "per_ada", "ada@example.com", "Ada", operator=0)
+ADA = SignedInSession("ses_1", "token", 0, "per_ada", "ada@example.com", "Ada", operator=0)
 
 
 class Sent:
@@ -140,7 +140,7 @@ class Sent:
     def __init__(self, path: str, *, cookie: str = "", length: int = 0, kind: str = FORM, body: bytes = b"") -> None:
         headers = [(b"content-type", kind.encode()), (b"content-length", b"%d" % (length or len(body)))]
         headers.append((b"cookie", f"heliograph_session={cookie}".encode()))
-        self.request = Request("POST", path, headers, raw_path=path.encode(), want=self.want)
+        self.request = Request("POST", path, headers, raw_path=path.encode(), need_more=self.want)
         self.body = body
         self.asked = False
         self.status = 0
@@ -161,14 +161,14 @@ def _no_pages(monkeypatch: pytest.MonkeyPatch) -> None:
         return answer
 
     monkeypatch.setattr(app, "render", lambda template, values, reader: b"")
-    monkeypatch.setattr(Dashboard, "_noticed", nothing_to_say)
+    monkeypatch.setattr(Dashboard, "_add_alerts", nothing_to_say)
 
 
 def post(sent: Sent, role: str = "owner") -> Sent:
     team = SimpleNamespace(record=SimpleNamespace(id="team_acme", ref=1))
     setup = SimpleNamespace(teams={"team_acme": team})
     context = SimpleNamespace(
-        clock=SimpleNamespace(new_id=lambda prefix: prefix + "1", now=lambda: 0, of=lambda team: 0),
+        clock=SimpleNamespace(new_id=lambda prefix: prefix + "1", now=lambda: 0, team_now=lambda team: 0),
         base_url="",
         store=SimpleNamespace(setup=SimpleNamespace(current=setup), people=People(role), sessions=Sessions()),
     )
@@ -191,7 +191,7 @@ IMPORT = "/dashboard/teams/team_acme/suppressions/import"
         (IMPORT, {"length": MIB}, "owner", 303),
         (IMPORT, {"length": MIB, "cookie": "mallory"}, "owner", 303),
         (IMPORT, {"length": MIB, "cookie": "ada"}, "viewer", 403),
-        (IMPORT, {"length": IMPORT_MAX + 1, "cookie": "ada", "kind": FILES}, "owner", 413),
+        (IMPORT, {"length": IMPORT_FORM_MAX + 1, "cookie": "ada", "kind": FILES}, "owner", 413),
         (IMPORT, {"length": MIB, "cookie": "ada", "kind": "text/csv"}, "owner", 415),
         ("/dashboard/teams/team_acme/suppressions", {"length": BODY_MAX + 1, "cookie": "ada"}, "owner", 413),
         ("/dashboard/teams/team_acme/suppressions", {"length": 9, "cookie": "ada", "kind": FILES}, "owner", 415),
@@ -201,7 +201,7 @@ IMPORT = "/dashboard/teams/team_acme/suppressions/import"
         ("/dashboard/nowhere", {"length": 9}, "owner", 404),
     ],
 )
-def test_the_first_answer_needs_no_body(path: str, options: dict[str, Any], role: str, status: int) -> None:
+def test_first_response_is_sent_without_a_body(path: str, options: dict[str, Any], role: str, status: int) -> None:
     sent = post(Sent(path, **options), role)
     assert (sent.status, sent.asked) == (status, False)
 
@@ -211,11 +211,11 @@ def test_a_body_that_is_larger_than_it_said() -> None:
     assert post(sent).status == 413
 
 
-def test_its_task_has_the_name_of_the_route() -> None:
+def test_request_task_is_named_after_the_route() -> None:
     sent = post(Sent(IMPORT, cookie="ada"), "viewer")
     assert sent.task and sent.task.get_name() == "POST " + IMPORT.replace("team_acme", "{team}")
 
 
-def test_only_the_import_takes_files() -> None:
-    assert [route.path for route in PAGES if route.files] == [IMPORT.replace("team_acme", "{team}")]
-    assert all(route.form_max == BODY_MAX for route in PAGES if route.need in ("anyone", "person", "viewer"))
+def test_only_the_import_form_accepts_files() -> None:
+    assert [route.path for route in PAGES if route.accepts_files] == [IMPORT.replace("team_acme", "{team}")]
+    assert all(route.form_max == BODY_MAX for route in PAGES if route.required_role in ("anyone", "person", "viewer"))

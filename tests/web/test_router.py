@@ -33,7 +33,7 @@ ROUTES = [
         ("GET", "/emails/receiving/attachments", "/emails/receiving/{id}"),
     ],
 )
-def test_the_first_word_decides(routes: list[Route], method: str, path: str, found: str | None) -> None:
+def test_route_is_found_by_method_and_path(routes: list[Route], method: str, path: str, found: str | None) -> None:
     router = Router(routes)
     if found:
         assert router.find(method, path, path.encode())[0].path == found

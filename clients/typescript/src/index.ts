@@ -270,10 +270,10 @@ export class Heliograph {
       return { data: null, error: new HeliographError(0, { code: "connection_failed", message }, cause), wait: 0 };
     }
     if (response.ok) return { data: body, error: null, wait: null };
-    const told = body?.error ?? { code: "internal_error", message: `The answer was ${response.status}.` };
+    const failure = body?.error ?? { code: "internal_error", message: `The answer was ${response.status}.` };
     const again = response.headers.get("heliograph-should-retry") ?? String(response.status >= 500);
     const wait = Number(response.headers.get("retry-after")) * 1000 || 0;
-    return { data: null, error: new HeliographError(response.status, told), wait: again === "true" ? wait : null };
+    return { data: null, error: new HeliographError(response.status, failure), wait: again === "true" ? wait : null };
   }
 }
 

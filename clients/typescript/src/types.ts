@@ -3,22 +3,22 @@
 export type ErrorCode = "missing_api_key" | "invalid_api_key" | "invalid_signature" | "callback_not_verified" | "team_suspended" | "insufficient_scope" | "rate_limit_exceeded" | "not_found" | "method_not_allowed" | "payload_too_large" | "unsupported_media_type" | "invalid_json" | "invalid_request" | "invalid_idempotency_key" | "idempotency_key_reused" | "idempotency_request_in_progress" | "invalid_email" | "missing_body" | "mixed_send_mode" | "too_many_recipients" | "subject_too_long" | "invalid_subject" | "invalid_tags" | "invalid_metadata" | "invalid_schedule" | "already_sending" | "invalid_header" | "too_many_attachments" | "invalid_attachment" | "unsupported_attachment_type" | "attachment_too_large" | "attachments_too_large" | "direct_sends_paused" | "invalid_from_address" | "sandbox_from_locked" | "no_approved_brand_domain" | "from_domain_unverified" | "key_domain_scope" | "display_name_id_not_found" | "display_name_id_wrong_domain" | "display_name_id_not_approved" | "display_name_not_approved" | "recipient_not_allowed" | "recipient_suppressed" | "recipient_opted_out" | "template_id_required" | "template_not_found" | "layout_not_found" | "invalid_template" | "wrong_template_channel" | "template_unavailable" | "missing_variable" | "unknown_variable" | "list_too_long" | "invalid_variable" | "invalid_phone" | "brand_domain_not_found" | "body_too_long" | "no_carrier_available" | "marketing_limit_reached" | "sandbox_limit_reached" | "storage_limit_reached" | "insufficient_credit" | "unsupported_channel" | "feature_not_on_plan" | "verify_rate_limited" | "invalid_code_format" | "verification_not_found" | "verification_ended" | "message_not_found" | "batch_not_found" | "received_not_found" | "suppression_not_found" | "opt_out_not_found" | "test_clock_not_found" | "webhook_not_found" | "team_not_found" | "internal_error" | "service_unavailable";
 
 export interface AdvanceRequest {
-  /** By how many seconds; 60 days in all. */
+  /** Seconds to advance; at most 60 days in total. */
   advance_s: number;
 }
 
 export interface Alignment {
-  /** DKIM proves the From domain. */
+  /** Whether DKIM authenticates the From domain. */
   dkim: boolean;
-  /** SPF proves the From domain. */
+  /** Whether SPF authenticates the From domain. */
   spf: boolean;
-  /** One of the two is enough. */
+  /** Whether DMARC passes: DKIM or SPF is sufficient. */
   passes: boolean;
-  /** How DMARC compares for DKIM. */
+  /** DMARC alignment mode for DKIM. */
   adkim: "relaxed" | "strict";
-  /** How DMARC compares for SPF. */
+  /** DMARC alignment mode for SPF. */
   aspf: "relaxed" | "strict";
-  /** What receivers do with mail that fails; null without a policy. */
+  /** DMARC policy for mail that fails; null without a policy. */
   policy: string | null;
 }
 
@@ -27,51 +27,51 @@ export interface Attachment {
   filename: string;
   /** The file as standard base64, padded, without white space. */
   content: string | Uint8Array;
-  /** Its type; parameters such as `; charset=utf-8` may follow. May be absent when the filename's ending says it. Operators may allow others (`attachment_types`). */
+  /** Media type; parameters such as `; charset=utf-8` are allowed. Optional if the filename extension implies it. Operators can allow more types (`attachment_types`). */
   content_type?: "application/json" | "application/msword" | "application/pdf" | "application/vnd.ms-excel" | "application/vnd.ms-powerpoint" | "application/vnd.openxmlformats-officedocument.presentationml.presentation" | "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet" | "application/vnd.openxmlformats-officedocument.wordprocessingml.document" | "application/x-zip-compressed" | "application/zip" | "image/gif" | "image/jpeg" | "image/png" | "image/svg+xml" | "image/webp" | "text/calendar" | "text/csv" | "text/plain";
-  /** Makes it an inline part that the HTML names as `cid:…`; unique in its message. */
+  /** Makes the file an inline part, `cid:…` in the HTML; unique within the message. */
   content_id?: string;
 }
 
 export interface AttachmentRecord {
   /** For `GET /v1/received/:id/attachments/:id`; unique within the mail. */
   id: string;
-  /** As the sender named it, without folders. */
+  /** File name given by the sender, without folders. */
   filename: string;
-  /** What the sender says that it is. */
+  /** Content type as declared by the sender. */
   content_type: string;
   /** Bytes, decoded. */
   size: number;
-  /** What `cid:` in the HTML names it by. */
+  /** Content-ID that `cid:` URLs in the HTML refer to. */
   content_id: string | null;
 }
 
 export interface AttemptRecord {
-  /** Counts from 1. */
+  /** Number of the attempt, from 1. */
   number: number;
-  /** When. */
+  /** When the attempt was made. */
   at: string;
-  /** The status that came back; null without an answer. */
+  /** HTTP status of the response; null if there was none. */
   status: number | null;
-  /** Why there was no answer. */
+  /** Why there was no response; null if there was one. */
   error: string | null;
-  /** How long it took. */
+  /** Duration in milliseconds. */
   duration_ms: number;
-  /** The first KB of the answer. */
+  /** The first KB of the response body. */
   answer: string;
 }
 
 export interface AuditList {
-  /** The kind of this object. */
+  /** Type of this object. */
   object: "list";
-  /** `true` when there is a next page: get it with `after` = the last id of this one. */
+  /** Whether there is a next page, to request with `after` set to the last id of this page. */
   has_more: boolean;
   /** The records of this page. */
   data: Array<AuditRecord>;
 }
 
 export interface AuditRecord {
-  /** The kind of this object. */
+  /** Type of this object. */
   object: "audit_entry";
   /** Its number: higher ones were written later. */
   id: number;
@@ -94,54 +94,54 @@ export interface AuditRecord {
 }
 
 export interface Authentication {
-  /** Whether the envelope's sender allows that server. */
+  /** SPF: whether the envelope sender's domain authorizes the sending server. */
   spf: "fail" | "none" | "pass" | "permerror" | "temperror";
-  /** Whether a signature of a domain holds. */
+  /** DKIM: whether a signature is valid. */
   dkim: "fail" | "none" | "pass" | "permerror" | "temperror";
-  /** Whether one of these is by the domain in From. */
+  /** DMARC: whether SPF or DKIM passed for the domain in From. */
   dmarc: "fail" | "none" | "pass" | "permerror" | "temperror";
 }
 
-export interface BatchAnswer {
-  /** The kind of this object. */
-  object: "batch";
-  /** Public id. */
-  id: string;
-  /** An entry for each send, in the order given. */
-  data: Array<BatchEntry>;
-}
-
 export interface BatchEntry {
-  /** Public id of the message. */
+  /** Public id of the message; absent if it was refused. */
   id?: string | null;
-  /** Why there is none. */
+  /** Why the message was refused; absent if it was accepted. */
   error?: ErrorBody | null;
 }
 
 export interface BatchRecord {
-  /** The kind of this object. */
+  /** Type of this object. */
   object: "batch";
   /** Public id. */
   id: string;
-  /** Messages that were accepted; refused ones are not counted. */
+  /** Number of accepted messages; rejected ones are not counted. */
   total: number;
-  /** How many of them are in which state. */
+  /** Number of messages by status. */
   counts: Record<string, number>;
 }
 
+export interface BatchResponse {
+  /** Type of this object. */
+  object: "batch";
+  /** Public id. */
+  id: string;
+  /** One result per message, in request order. */
+  data: Array<BatchEntry>;
+}
+
 export interface BoundsView {
-  /** Octets of all its parts together. */
+  /** Maximum bytes of all parts together. */
   octets_max: number;
-  /** SMS segments; null on other channels. */
+  /** Maximum SMS segments; null on other channels. */
   segments_max: number | null;
-  /** Price of one send, in the dearest country. */
+  /** Maximum price of one message, in the most expensive country. */
   price_max: string;
 }
 
 export interface CauseList {
-  /** The kind of this object. */
+  /** Type of this object. */
   object: "list";
-  /** `true` when there is a next page: get it with `after` = the last id of this one. */
+  /** Whether there is a next page, to request with `after` set to the last id of this page. */
   has_more: boolean;
   /** The records of this page. */
   data: Array<ExplanationRecord>;
@@ -152,7 +152,7 @@ export interface CheckRecord {
   id: string;
   /** `true` on the one call that brought the right code. */
   verified: boolean;
-  /** The state of the verification. */
+  /** Status of the verification. */
   status: "pending" | "verified" | "expired" | "exhausted" | "failed";
   /** Wrong codes left before exhaustion. */
   remaining_attempts: number;
@@ -164,18 +164,18 @@ export interface CheckRequest {
 }
 
 export interface DeletedOptOut {
-  /** The kind of this object. */
+  /** Type of this object. */
   object: "opt_out";
   /** The phone number, in E.164. */
   phone: string;
-  /** The channel that was asked for; null: both. */
+  /** The channel given in the request; null for both. */
   channel: "sms" | "whatsapp" | null;
   /** Always `true`. */
   deleted: true;
 }
 
 export interface DeletedSuppression {
-  /** The kind of this object. */
+  /** Type of this object. */
   object: "suppression";
   /** The email address. */
   email: string;
@@ -184,7 +184,7 @@ export interface DeletedSuppression {
 }
 
 export interface DeletedWebhook {
-  /** The kind of this object. */
+  /** Type of this object. */
   object: "webhook";
   /** Public id. */
   id: string;
@@ -193,33 +193,33 @@ export interface DeletedWebhook {
 }
 
 export interface DeliveryList {
-  /** The kind of this object. */
+  /** Type of this object. */
   object: "list";
-  /** `true` when there is a next page: get it with `after` = the last id of this one. */
+  /** Whether there is a next page, to request with `after` set to the last id of this page. */
   has_more: boolean;
   /** The records of this page. */
   data: Array<DeliveryRecord>;
 }
 
 export interface DeliveryRecord {
-  /** The event. */
+  /** Id of the event. */
   event_id: string;
   /** The event's type. */
   type: "email.sending" | "email.sent" | "email.delivered" | "email.bounced" | "email.complained" | "email.failed" | "sms.sending" | "sms.sent" | "sms.delivered" | "sms.failed" | "whatsapp.sending" | "whatsapp.sent" | "whatsapp.delivered" | "whatsapp.read" | "whatsapp.failed" | "email.delayed" | "email.received" | "verification.verified" | "verification.failed" | "verification.exhausted" | "suppression.created" | "suppression.deleted" | "sms.received" | "whatsapp.received" | "opt_out.created" | "opt_out.deleted" | "domain.verified" | "domain.failed" | "template.status_changed" | "credit.low" | "batch.done" | "webhook.test";
-  /** `delivered`, still `waiting`, or given up. */
+  /** `delivered`; `waiting` for the next attempt; or `exhausted`: all attempts failed. */
   state: "waiting" | "delivered" | "exhausted";
-  /** When it is tried next; null after the last attempt. */
+  /** When the next attempt is made; null after the last one. */
   next_attempt_at: string | null;
-  /** When it was made, ISO 8601 in UTC with milliseconds. */
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
   created_at: string;
   /** Every attempt; kept for 30 days. */
   attempts: Array<AttemptRecord>;
 }
 
 export interface DomainList {
-  /** The kind of this object. */
+  /** Type of this object. */
   object: "list";
-  /** `true` when there is a next page: get it with `after` = the last id of this one. */
+  /** Whether there is a next page, to request with `after` set to the last id of this page. */
   has_more: boolean;
   /** The records of this page. */
   data: Array<DomainView>;
@@ -228,26 +228,26 @@ export interface DomainList {
 export interface DomainRequest {
   /** The domain, such as `acme.test`. */
   name: string;
-  /** The display name of its mail; default the team's name. */
+  /** Display name of mail from this domain. Default: the team's name. */
   brand?: string | null;
 }
 
 export interface DomainView {
   /** Public id. */
   id: string;
-  /** The domain, in A-labels. */
+  /** The domain name, in A-labels (punycode). */
   name: string;
-  /** The display name of its mail. */
+  /** Display name of mail from this domain. */
   brand: string;
-  /** DNS, or an operator, confirms that the team may send from it. */
+  /** Whether the team may send from the domain, confirmed by DNS or by an operator. */
   verified: boolean;
-  /** An operator approved it. */
+  /** Whether an operator approved the domain. */
   approved: boolean;
   /** When DNS was last checked; null before the first check. */
   checked_at: string | null;
   /** The DNS records to set. */
   records: Array<RecordView>;
-  /** Whether its mail passes DMARC; null before a check. */
+  /** Whether mail from this domain passes DMARC alignment; null before the first check. */
   alignment: Alignment | null;
 }
 
@@ -258,56 +258,13 @@ export interface EmailBatchRequest {
   messages: Array<EmailRequest>;
 }
 
-export interface EmailLine {
-  /** Public id. */
-  id: string;
-  /** The recipient: for email the first To address, else a phone in E.164 form. */
-  to: string;
-  /** The whole To list; its first entry equals `to`. */
-  to_addresses: Array<string>;
-  /** Cc recipients; empty when none. */
-  cc: Array<string>;
-  /** Bcc recipients without suppressed ones; empty when none. */
-  bcc: Array<string>;
-  /** Reply-To address. */
-  reply_to: string | null;
-  /** The sender's bare address. */
-  from: string;
-  /** Subject as delivered. */
-  subject: string;
-  /** Recipients in To, Cc and Bcc, without suppressed ones in Bcc: what the quota counts. */
-  recipient_count: number;
-  /** Number of attachments. */
-  attachments_count: number;
-  /** The state of the message. */
-  status: "queued" | "sending" | "sent" | "delivered" | "bounced" | "complained" | "failed";
-  /** `true` for a sandbox team. */
-  sandbox: boolean;
-  /** When it was made, ISO 8601 in UTC with milliseconds. */
-  created_at: string;
-  /** All Reply-To addresses. */
-  reply_to_addresses?: Array<string>;
-  /** The caller's own header fields. */
-  headers?: Record<string, string>;
-  /** The caller's tags. */
-  tags?: Record<string, string>;
-  /** The caller's metadata. */
-  metadata?: Record<string, unknown>;
-  /** When it is to be sent; null: at once. */
-  scheduled_at?: string | null;
-  /** When it is too late to be sent; null: never. */
-  expires_at?: string | null;
-  /** What goes first of what is due. */
-  priority?: "critical" | "normal" | "bulk";
-}
-
 export interface EmailList {
-  /** The kind of this object. */
+  /** Type of this object. */
   object: "list";
-  /** `true` when there is a next page: get it with `after` = the last id of this one. */
+  /** Whether there is a next page, to request with `after` set to the last id of this page. */
   has_more: boolean;
   /** The records of this page. */
-  data: Array<EmailLine>;
+  data: Array<EmailSummary>;
 }
 
 export interface EmailPreview {
@@ -317,15 +274,15 @@ export interface EmailPreview {
   from: string;
   /** To recipients. */
   to: Array<string>;
-  /** Cc recipients; empty when none. */
+  /** Cc recipients; empty if there are none. */
   cc: Array<string>;
-  /** Bcc recipients without suppressed ones; empty when none. */
+  /** Bcc recipients, without suppressed ones; empty if there are none. */
   bcc: Array<string>;
   /** Reply-To address. */
   reply_to: string | null;
-  /** Recipients in To, Cc and Bcc, without suppressed ones in Bcc: what the quota counts. */
+  /** Number of To, Cc and Bcc recipients, without suppressed Bcc ones. Counts against the quota. */
   recipient_count: number;
-  /** Subject as delivered. */
+  /** Rendered subject. */
   subject: string;
   /** HTML body. */
   html: string | null;
@@ -333,13 +290,13 @@ export interface EmailPreview {
   text: string | null;
   /** Number of attachments. */
   attachments_count: number;
-  /** The version that was rendered; null without a template. */
+  /** Version of the rendered template; null without a template. */
   template_version: number | null;
-  /** The version of the layout around it; null without one. */
+  /** Version of the layout used; null without a layout. */
   layout_version: number | null;
-  /** The language that it is written in, as a tag such as `de-AT`; null without a template. */
+  /** Language of the rendered content, as a tag such as `de-AT`; null without a template. */
   locale: string | null;
-  /** What it would cost now, in the team's currency. */
+  /** Price if sent now, in the team's currency. */
   price: string;
   /** `true` for a sandbox team. */
   sandbox: boolean;
@@ -348,21 +305,21 @@ export interface EmailPreview {
 export interface EmailRecord {
   /** Public id. */
   id: string;
-  /** The recipient: for email the first To address, else a phone in E.164 form. */
+  /** Recipient: for email the first To address, otherwise a phone number in E.164 format. */
   to: string;
   /** The whole To list; its first entry equals `to`. */
   to_addresses: Array<string>;
-  /** Cc recipients; empty when none. */
+  /** Cc recipients; empty if there are none. */
   cc: Array<string>;
-  /** Bcc recipients without suppressed ones; empty when none. */
+  /** Bcc recipients, without suppressed ones; empty if there are none. */
   bcc: Array<string>;
   /** Reply-To address. */
   reply_to: string | null;
   /** The sender's bare address. */
   from: string;
-  /** Subject as delivered. */
+  /** Rendered subject. */
   subject: string;
-  /** Recipients in To, Cc and Bcc, without suppressed ones in Bcc: what the quota counts. */
+  /** Number of To, Cc and Bcc recipients, without suppressed Bcc ones. Counts against the quota. */
   recipient_count: number;
   /** Number of attachments. */
   attachments_count: number;
@@ -370,22 +327,22 @@ export interface EmailRecord {
   status: "queued" | "sending" | "sent" | "delivered" | "bounced" | "complained" | "failed";
   /** `true` for a sandbox team. */
   sandbox: boolean;
-  /** When it was made, ISO 8601 in UTC with milliseconds. */
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
   created_at: string;
 }
 
 export interface EmailRequest {
-  /** Up to 10 names with values, to find and count messages by. */
+  /** Up to 10 name-value pairs for finding and counting messages. */
   tags?: Record<string, string> | null;
-  /** Any JSON object of up to 4 KiB; it comes back in reads and events, and is never searched. */
+  /** Any JSON object of up to 4 KiB. Returned in reads and events, but not searchable. */
   metadata?: Record<string, unknown> | null;
-  /** When to send it: a time with an offset, up to 60 days ahead; a past one means now. */
+  /** When to send the message: a time with an offset, up to 60 days ahead. A past time means now. */
   scheduled_at?: string | null;
-  /** When it is too late: what was not handed over by then fails with the reason `expired`. */
+  /** Deadline: a message not sent by then fails with the reason `expired`. */
   expires_at?: string | null;
-  /** Of what is due, `critical` goes before `normal` and `bulk` last; by default the template's, else `normal`. */
+  /** Sending order of due messages: `critical`, `normal`, `bulk`. Default: the template's, otherwise `normal`. */
   priority?: "bulk" | "critical" | "normal" | null;
-  /** Language tag (BCP 47): the nearest language that the template has, `de-AT`, `de`, then its own. */
+  /** Language tag (BCP 47), such as `de-AT`. Falls back to `de`, then to the template's default. */
   locale?: string | null;
   /** One address or a list. To, Cc and Bcc together have at most 50. */
   to: string | Array<string>;
@@ -395,9 +352,9 @@ export interface EmailRequest {
   bcc?: Array<string> | null;
   /** Sets the Reply-To header: one address, or a list of up to 10. */
   reply_to?: string | Array<string> | null;
-  /** `true` sets a signed Reply-To: what comes to it is told as `email.received` with this mail's id in `in_reply_to`. The team has an inbound address on a wildcard. Not together with `reply_to`. */
+  /** `true` sets a signed Reply-To: replies are reported as `email.received` with this mail's id in `in_reply_to`. The team has an inbound address on a wildcard. Not together with `reply_to`. */
   replies?: boolean | null;
-  /** Own header fields, up to 25 with 8 KiB together: `X-…`, `List-Unsubscribe`, `List-Unsubscribe-Post`, `List-Id`, `In-Reply-To`, `References`, `Auto-Submitted`, `Feedback-ID`, `Importance`, `Priority`. */
+  /** Custom headers, up to 25 and 8 KiB in total: `X-…`, `List-Unsubscribe`, `List-Unsubscribe-Post`, `List-Id`, `In-Reply-To`, `References`, `Auto-Submitted`, `Feedback-ID`, `Importance`, `Priority`. */
   headers?: Record<string, string> | null;
   /** Up to 20 files, 10 MiB each, 25 MiB together. */
   attachments?: Array<Attachment> | null;
@@ -417,24 +374,24 @@ export interface EmailRequest {
   variables?: Variables | null;
 }
 
-export interface EmailView {
+export interface EmailSummary {
   /** Public id. */
   id: string;
-  /** The recipient: for email the first To address, else a phone in E.164 form. */
+  /** Recipient: for email the first To address, otherwise a phone number in E.164 format. */
   to: string;
   /** The whole To list; its first entry equals `to`. */
   to_addresses: Array<string>;
-  /** Cc recipients; empty when none. */
+  /** Cc recipients; empty if there are none. */
   cc: Array<string>;
-  /** Bcc recipients without suppressed ones; empty when none. */
+  /** Bcc recipients, without suppressed ones; empty if there are none. */
   bcc: Array<string>;
   /** Reply-To address. */
   reply_to: string | null;
   /** The sender's bare address. */
   from: string;
-  /** Subject as delivered. */
+  /** Rendered subject. */
   subject: string;
-  /** Recipients in To, Cc and Bcc, without suppressed ones in Bcc: what the quota counts. */
+  /** Number of To, Cc and Bcc recipients, without suppressed Bcc ones. Counts against the quota. */
   recipient_count: number;
   /** Number of attachments. */
   attachments_count: number;
@@ -442,29 +399,72 @@ export interface EmailView {
   status: "queued" | "sending" | "sent" | "delivered" | "bounced" | "complained" | "failed";
   /** `true` for a sandbox team. */
   sandbox: boolean;
-  /** When it was made, ISO 8601 in UTC with milliseconds. */
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
   created_at: string;
   /** All Reply-To addresses. */
   reply_to_addresses?: Array<string>;
-  /** The caller's own header fields. */
+  /** Custom header fields of the request. */
   headers?: Record<string, string>;
   /** The caller's tags. */
   tags?: Record<string, string>;
   /** The caller's metadata. */
   metadata?: Record<string, unknown>;
-  /** When it is to be sent; null: at once. */
+  /** When the message is scheduled to be sent; null: at once. */
   scheduled_at?: string | null;
-  /** When it is too late to be sent; null: never. */
+  /** When an unsent message expires; null: never. */
   expires_at?: string | null;
-  /** What goes first of what is due. */
+  /** Order in the queue: due messages with higher priority are sent first. */
   priority?: "critical" | "normal" | "bulk";
-  /** The version that was rendered; null without a template. */
+}
+
+export interface EmailView {
+  /** Public id. */
+  id: string;
+  /** Recipient: for email the first To address, otherwise a phone number in E.164 format. */
+  to: string;
+  /** The whole To list; its first entry equals `to`. */
+  to_addresses: Array<string>;
+  /** Cc recipients; empty if there are none. */
+  cc: Array<string>;
+  /** Bcc recipients, without suppressed ones; empty if there are none. */
+  bcc: Array<string>;
+  /** Reply-To address. */
+  reply_to: string | null;
+  /** The sender's bare address. */
+  from: string;
+  /** Rendered subject. */
+  subject: string;
+  /** Number of To, Cc and Bcc recipients, without suppressed Bcc ones. Counts against the quota. */
+  recipient_count: number;
+  /** Number of attachments. */
+  attachments_count: number;
+  /** The state of the message. */
+  status: "queued" | "sending" | "sent" | "delivered" | "bounced" | "complained" | "failed";
+  /** `true` for a sandbox team. */
+  sandbox: boolean;
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
+  created_at: string;
+  /** All Reply-To addresses. */
+  reply_to_addresses?: Array<string>;
+  /** Custom header fields of the request. */
+  headers?: Record<string, string>;
+  /** The caller's tags. */
+  tags?: Record<string, string>;
+  /** The caller's metadata. */
+  metadata?: Record<string, unknown>;
+  /** When the message is scheduled to be sent; null: at once. */
+  scheduled_at?: string | null;
+  /** When an unsent message expires; null: never. */
+  expires_at?: string | null;
+  /** Order in the queue: due messages with higher priority are sent first. */
+  priority?: "critical" | "normal" | "bulk";
+  /** Version of the rendered template; null without a template. */
   template_version: number | null;
-  /** The version of the layout around it; null without one. */
+  /** Version of the layout used; null without a layout. */
   layout_version: number | null;
-  /** The language that it is written in, as a tag such as `de-AT`; null without a template. */
+  /** Language of the rendered content, as a tag such as `de-AT`; null without a template. */
   locale: string | null;
-  /** `true`: a simulator took it, so nobody received it, whatever its state says. */
+  /** `true` if a simulator handled the message: nobody received it, whatever the status. */
   simulated: boolean;
   /** Each distinct recipient with its own state. */
   recipients: Array<RecipientView>;
@@ -473,44 +473,44 @@ export interface EmailView {
 }
 
 export interface Error {
-  /** What went wrong. */
+  /** The error. */
   error: ErrorBody;
 }
 
 export interface ErrorBody {
-  /** The kind of error. */
+  /** Kind of error, derived from the status and code. */
   type: "api_error" | "authentication_error" | "conflict_error" | "idempotency_error" | "invalid_request_error" | "not_found_error" | "permission_error" | "rate_limit_error";
-  /** The code to branch on. */
+  /** Stable error code for programs to compare. */
   code: "missing_api_key" | "invalid_api_key" | "invalid_signature" | "callback_not_verified" | "team_suspended" | "insufficient_scope" | "rate_limit_exceeded" | "not_found" | "method_not_allowed" | "payload_too_large" | "unsupported_media_type" | "invalid_json" | "invalid_request" | "invalid_idempotency_key" | "idempotency_key_reused" | "idempotency_request_in_progress" | "invalid_email" | "missing_body" | "mixed_send_mode" | "too_many_recipients" | "subject_too_long" | "invalid_subject" | "invalid_tags" | "invalid_metadata" | "invalid_schedule" | "already_sending" | "invalid_header" | "too_many_attachments" | "invalid_attachment" | "unsupported_attachment_type" | "attachment_too_large" | "attachments_too_large" | "direct_sends_paused" | "invalid_from_address" | "sandbox_from_locked" | "no_approved_brand_domain" | "from_domain_unverified" | "key_domain_scope" | "display_name_id_not_found" | "display_name_id_wrong_domain" | "display_name_id_not_approved" | "display_name_not_approved" | "recipient_not_allowed" | "recipient_suppressed" | "recipient_opted_out" | "template_id_required" | "template_not_found" | "layout_not_found" | "invalid_template" | "wrong_template_channel" | "template_unavailable" | "missing_variable" | "unknown_variable" | "list_too_long" | "invalid_variable" | "invalid_phone" | "brand_domain_not_found" | "body_too_long" | "no_carrier_available" | "marketing_limit_reached" | "sandbox_limit_reached" | "storage_limit_reached" | "insufficient_credit" | "unsupported_channel" | "feature_not_on_plan" | "verify_rate_limited" | "invalid_code_format" | "verification_not_found" | "verification_ended" | "message_not_found" | "batch_not_found" | "received_not_found" | "suppression_not_found" | "opt_out_not_found" | "test_clock_not_found" | "webhook_not_found" | "team_not_found" | "internal_error" | "service_unavailable";
-  /** What is wrong and what to do about it. */
+  /** What is wrong and how to fix it. */
   message: string;
-  /** The field or header at fault. */
+  /** The invalid field or header; null if the error concerns the whole request. */
   param: string | null;
-  /** More, where a code has it. */
+  /** Further data that some codes have. */
   details: Record<string, unknown> | null;
-  /** Equals X-Request-Id. */
+  /** Id of the request, as in X-Request-Id. */
   request_id: string;
-  /** Where the code is explained. */
+  /** URL of the documentation of this code. */
   doc_url: string;
 }
 
 export interface ErrorEntry {
-  /** The code. */
+  /** The error code. */
   code: string;
-  /** Its HTTP status. */
+  /** HTTP status of the response. */
   status: number;
-  /** Its kind. */
+  /** Error type. */
   type: string;
   /** What is wrong. */
   meaning: string;
-  /** What to do about it. */
+  /** How to fix it. */
   fix: string;
 }
 
 export interface ErrorList {
-  /** The kind of this object. */
+  /** Type of this object. */
   object: "list";
-  /** `true` when there is a next page: get it with `after` = the last id of this one. */
+  /** Whether there is a next page, to request with `after` set to the last id of this page. */
   has_more: boolean;
   /** The records of this page. */
   data: Array<ErrorEntry>;
@@ -521,34 +521,34 @@ export interface EventView {
   id: string;
   /** What happened, for example `email.delivered`. */
   type: string;
-  /** Whose state changed. */
+  /** The recipient whose state changed. */
   recipient: string | null;
-  /** The state since then. */
+  /** The recipient's new state. */
   status: string | null;
-  /** The state before. */
+  /** The recipient's previous state. */
   previous_status: string | null;
-  /** The state of the whole message then. */
+  /** The state of the message after this event. */
   message_status: string | null;
-  /** Counts the message's events from 1; null for what was not published. */
+  /** Number of the event within its message, starting at 1; null if it was not published. */
   sequence: number | null;
-  /** What the carrier or the report said: any JSON, or null. */
+  /** Response of the carrier or content of the report: any JSON, or null. */
   detail: unknown | null;
-  /** When it was made, ISO 8601 in UTC with milliseconds. */
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
   created_at: string;
-  /** `true`: a simulator took it, so nobody received it, whatever its state says. */
+  /** `true` if a simulator handled the message: nobody received it, whatever the status. */
   simulated: boolean;
 }
 
 export interface ExplanationRecord {
-  /** The name to branch on: one of `GET /v1/causes`. */
+  /** Stable name of the cause: one of `GET /v1/causes`. */
   cause: string;
-  /** What it is about. */
+  /** What the cause relates to. */
   category: "recipient" | "content" | "policy" | "infrastructure" | "sender" | "carrier" | "limit";
-  /** What happened, for people. */
+  /** What happened, in plain English. */
   text: string;
   /** What to do about it. */
   advice: string;
-  /** Whether the same message may get through when it is sent again. */
+  /** Whether resending the same message may succeed. */
   retry_helps: boolean;
 }
 
@@ -558,9 +558,9 @@ export interface Health {
 }
 
 export interface InboxList {
-  /** The kind of this object. */
+  /** Type of this object. */
   object: "list";
-  /** `true` when there is more: get it with `before` = the last id of this page. */
+  /** `true` if there is a next page: get it with `before` = the last id of this page. */
   has_more: boolean;
   /** The records of this page. */
   data: Array<InboxView>;
@@ -569,30 +569,30 @@ export interface InboxList {
 export interface InboxView {
   /** Public id. */
   id: string;
-  /** The channel; `verification` for a code of Verify. */
+  /** The channel; `verification` for a one-time code. */
   channel: "email" | "sms" | "whatsapp" | "verification";
-  /** To whom a simulator delivered it. */
+  /** The recipients. */
   to: Array<string>;
-  /** The sender; null where the carrier chooses it. */
+  /** The sender; null if the carrier chooses it. */
   from: string | null;
   /** The subject of an email. */
   subject: string | null;
-  /** The plain text; null when there is none, or when it is no longer kept. */
+  /** The plain text; null if there is none or it is no longer stored. */
   text: string | null;
   /** The HTML of an email. */
   html: string | null;
-  /** The one-time code in it, if one was found. */
+  /** The one-time code found in the message, if any. */
   code: string | null;
-  /** The links in it, in their order. */
+  /** The links in the message, in order. */
   links: Array<string>;
-  /** When it was made, ISO 8601 in UTC with milliseconds. */
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
   created_at: string;
 }
 
 export interface KeyList {
-  /** The kind of this object. */
+  /** Type of this object. */
   object: "list";
-  /** `true` when there is a next page: get it with `after` = the last id of this one. */
+  /** Whether there is a next page, to request with `after` set to the last id of this page. */
   has_more: boolean;
   /** The records of this page. */
   data: Array<KeyRecord>;
@@ -622,122 +622,122 @@ export interface KeyRecord {
 }
 
 export interface KeyRequest {
-  /** What the key is for: one line of at most 200 characters, once in the team. */
+  /** What the key is for: one line of up to 200 characters, unique in the team. */
   name: string;
-  /** What it may do. Default: `send`. */
+  /** What the key can do. Default: `send`. */
   scopes?: Array<"manage" | "send"> | null;
-  /** Pins it to one of the team's domains. */
+  /** Restricts the key to one of the team's domains. */
   domain?: string | null;
-  /** Until when it works. Default: until it is revoked. */
+  /** When the key expires. Default: never. */
   expires_at?: string | null;
-  /** Make a key that signs hooks, such as Supabase's. Default: false. */
+  /** Create a key that signs hooks, such as Supabase's. Default: false. */
   hook?: boolean | null;
-  /** Addresses or ranges that it may be used from. Default: any. */
+  /** IP addresses or ranges that can use the key. Default: any. */
   networks?: Array<string> | null;
-  /** `tpl_…` of one variable for the free text of Twilio's programs. */
+  /** Id (`tpl_…`) of a template with one variable, which receives the free text sent by Twilio clients. */
   passthrough?: string | null;
 }
 
 export interface LayoutChange {
-  /** One line of at most 200 characters. */
+  /** Name: one line of up to 200 characters. */
   name?: string | null;
-  /** Has `{{content}}` once, and `{{brand.name}}` and `{{brand.domain}}` where they are wanted. */
+  /** Contains `{{content}}` once; may use `{{brand.name}}` and `{{brand.domain}}`. */
   html?: string | null;
-  /** Has `{{content}}` once, and `{{brand.name}}` and `{{brand.domain}}` where they are wanted. */
+  /** Contains `{{content}}` once; may use `{{brand.name}}` and `{{brand.domain}}`. */
   text?: string | null;
 }
 
-export interface LayoutLine {
-  /** One line. */
+export interface LayoutContent {
+  /** Name of the layout. */
   name: string;
-  /** Has `{{content}}` once, and `{{brand.name}}` and `{{brand.domain}}` where they are wanted. */
+  /** Contains `{{content}}` once; may use `{{brand.name}}` and `{{brand.domain}}`. */
   html: string | null;
-  /** Has `{{content}}` once, and `{{brand.name}}` and `{{brand.domain}}` where they are wanted. */
+  /** Contains `{{content}}` once; may use `{{brand.name}}` and `{{brand.domain}}`. */
+  text: string | null;
+}
+
+export interface LayoutList {
+  /** Type of this object. */
+  object: "list";
+  /** Whether there is a next page, to request with `after` set to the last id of this page. */
+  has_more: boolean;
+  /** The records of this page. */
+  data: Array<LayoutSummary>;
+}
+
+export interface LayoutRequest {
+  /** Name: one line of up to 200 characters. */
+  name?: string | null;
+  /** Contains `{{content}}` once; may use `{{brand.name}}` and `{{brand.domain}}`. */
+  html?: string | null;
+  /** Contains `{{content}}` once; may use `{{brand.name}}` and `{{brand.domain}}`. */
+  text?: string | null;
+}
+
+export interface LayoutSummary {
+  /** Name of the layout. */
+  name: string;
+  /** Contains `{{content}}` once; may use `{{brand.name}}` and `{{brand.domain}}`. */
+  html: string | null;
+  /** Contains `{{content}}` once; may use `{{brand.name}}` and `{{brand.domain}}`. */
   text: string | null;
   /** Public id. */
   id: string;
-  /** A template takes an approved one. */
+  /** Templates can use approved layouts only. */
   status: "approved" | "draft" | "archived";
-  /** Counts from 1, and on with each approved change. */
+  /** Version number, starting at 1 and incremented by each approved change. */
   version: number;
-  /** The words that are not approved; null: there are none. */
-  draft: LayoutWords | null;
-  /** Since when the draft waits for approval; null: it does not. */
+  /** Content that is not approved yet; null without a draft. */
+  draft: LayoutContent | null;
+  /** When the draft was submitted for approval; null if it is not submitted. */
   submitted_at: string | null;
   /** Why an operator did not approve the draft. */
   refused_reason: string | null;
 }
 
-export interface LayoutList {
-  /** The kind of this object. */
-  object: "list";
-  /** `true` when there is a next page: get it with `after` = the last id of this one. */
-  has_more: boolean;
-  /** The records of this page. */
-  data: Array<LayoutLine>;
-}
-
-export interface LayoutRequest {
-  /** One line of at most 200 characters. */
-  name?: string | null;
-  /** Has `{{content}}` once, and `{{brand.name}}` and `{{brand.domain}}` where they are wanted. */
-  html?: string | null;
-  /** Has `{{content}}` once, and `{{brand.name}}` and `{{brand.domain}}` where they are wanted. */
-  text?: string | null;
-}
-
 export interface LayoutVersion {
-  /** One line. */
+  /** Name of the layout. */
   name: string;
-  /** Has `{{content}}` once, and `{{brand.name}}` and `{{brand.domain}}` where they are wanted. */
+  /** Contains `{{content}}` once; may use `{{brand.name}}` and `{{brand.domain}}`. */
   html: string | null;
-  /** Has `{{content}}` once, and `{{brand.name}}` and `{{brand.domain}}` where they are wanted. */
+  /** Contains `{{content}}` once; may use `{{brand.name}}` and `{{brand.domain}}`. */
   text: string | null;
-  /** Counts from 1. */
+  /** Version number, starting at 1. */
   version: number;
-  /** When it was made; null before that was kept. */
+  /** When this version was created; null for versions older than this field. */
   created_at: string | null;
 }
 
 export interface LayoutVersionList {
-  /** The kind of this object. */
+  /** Type of this object. */
   object: "list";
-  /** `true` when there is a next page: get it with `after` = the last id of this one. */
+  /** Whether there is a next page, to request with `after` set to the last id of this page. */
   has_more: boolean;
   /** The records of this page. */
   data: Array<LayoutVersion>;
 }
 
 export interface LayoutView {
-  /** One line. */
+  /** Name of the layout. */
   name: string;
-  /** Has `{{content}}` once, and `{{brand.name}}` and `{{brand.domain}}` where they are wanted. */
+  /** Contains `{{content}}` once; may use `{{brand.name}}` and `{{brand.domain}}`. */
   html: string | null;
-  /** Has `{{content}}` once, and `{{brand.name}}` and `{{brand.domain}}` where they are wanted. */
+  /** Contains `{{content}}` once; may use `{{brand.name}}` and `{{brand.domain}}`. */
   text: string | null;
   /** Public id. */
   id: string;
-  /** A template takes an approved one. */
+  /** Templates can use approved layouts only. */
   status: "approved" | "draft" | "archived";
-  /** Counts from 1, and on with each approved change. */
+  /** Version number, starting at 1 and incremented by each approved change. */
   version: number;
-  /** The words that are not approved; null: there are none. */
-  draft: LayoutWords | null;
-  /** Since when the draft waits for approval; null: it does not. */
+  /** Content that is not approved yet; null without a draft. */
+  draft: LayoutContent | null;
+  /** When the draft was submitted for approval; null if it is not submitted. */
   submitted_at: string | null;
   /** Why an operator did not approve the draft. */
   refused_reason: string | null;
-  /** What should be looked at in its newest words. */
+  /** Problems found in the newest version or draft. */
   problems: Array<ProblemView>;
-}
-
-export interface LayoutWords {
-  /** One line. */
-  name: string;
-  /** Has `{{content}}` once, and `{{brand.name}}` and `{{brand.domain}}` where they are wanted. */
-  html: string | null;
-  /** Has `{{content}}` once, and `{{brand.name}}` and `{{brand.domain}}` where they are wanted. */
-  text: string | null;
 }
 
 export interface Me {
@@ -753,9 +753,9 @@ export interface Me {
   email_quota: QuotaView;
   /** ISO code of the billing currency. */
   currency: string;
-  /** What can be spent now; holds are already taken off. */
+  /** Available credit, without amounts on hold. */
   credit: string;
-  /** What messages under way hold. */
+  /** Credit on hold for messages being sent. */
   held: string;
 }
 
@@ -780,7 +780,7 @@ export interface NewKeyRecord {
   hook: boolean;
   /** Its last use, within a minute; null: never. */
   last_used_at: string | null;
-  /** The key itself, `hk_…`, or a hook's secret, `v1,whsec_…`. Shown this once. */
+  /** The key, `hk_…`, or a hook's secret, `v1,whsec_…`. Shown only in this response. */
   token: string;
 }
 
@@ -789,54 +789,54 @@ export interface NewWebhookRecord {
   id: string;
   /** Where events are sent. */
   url: string;
-  /** The events that it receives. */
+  /** Event types, groups or `*` that the webhook subscribes to. */
   events: Array<"*" | "email.*" | "sms.*" | "whatsapp.*" | "verification.*" | "suppression.*" | "opt_out.*" | "domain.*" | "template.*" | "credit.*" | "batch.*" | "webhook.*" | "email.sending" | "email.sent" | "email.delivered" | "email.bounced" | "email.complained" | "email.failed" | "sms.sending" | "sms.sent" | "sms.delivered" | "sms.failed" | "whatsapp.sending" | "whatsapp.sent" | "whatsapp.delivered" | "whatsapp.read" | "whatsapp.failed" | "email.delayed" | "email.received" | "verification.verified" | "verification.failed" | "verification.exhausted" | "suppression.created" | "suppression.deleted" | "sms.received" | "whatsapp.received" | "opt_out.created" | "opt_out.deleted" | "domain.verified" | "domain.failed" | "template.status_changed" | "credit.low" | "batch.done" | "webhook.test">;
-  /** Whether it receives events. */
+  /** Whether events are delivered. */
   enabled: boolean;
-  /** A note for people. */
+  /** A free-text note. */
   description: string | null;
-  /** When it was made, ISO 8601 in UTC with milliseconds. */
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
   created_at: string;
-  /** Why the service itself disabled it. */
+  /** Why Heliograph disabled the webhook automatically; null otherwise. */
   disabled_reason: string | null;
-  /** Until then the previous secret signs, too. */
+  /** Until when the previous secret also signs; null outside a rotation. */
   secret_rotates_until: string | null;
-  /** Whose body, headers and signature its events have. */
+  /** Format of body, headers and signature. */
   format: "heliograph" | "postal" | "postmark" | "resend" | "twilio";
-  /** Verifies what the format `postal` signs; null with any other. */
+  /** Public key that verifies signatures of the `postal` format; null for other formats. */
   public_key: string | null;
-  /** Signs its events; `whsec_…`. Shown only now. */
+  /** Signing secret, `whsec_…`. Shown only once. */
   secret: string;
 }
 
 export interface OptOutList {
-  /** The kind of this object. */
+  /** Type of this object. */
   object: "list";
-  /** `true` when there is a next page: get it with `after` = the last id of this one. */
+  /** Whether there is a next page, to request with `after` set to the last id of this page. */
   has_more: boolean;
   /** The records of this page. */
   data: Array<OptOutRecord>;
 }
 
 export interface OptOutRecord {
-  /** The kind of this object. */
+  /** Type of this object. */
   object: "opt_out";
-  /** Channel and phone, for `after`. */
+  /** Channel and phone number; the cursor for `after`. */
   id: string;
   /** The phone number, in E.164. */
   phone: string;
-  /** The channel that it opted out of. */
+  /** The channel that the number opted out of. */
   channel: "sms" | "whatsapp";
-  /** How: by a text, learned from a carrier, or by hand. */
+  /** How the number opted out: by a text message, reported by a carrier, or manually. */
   reason: "text" | "carrier" | "manual" | "marketing";
-  /** When it was made, ISO 8601 in UTC with milliseconds. */
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
   created_at: string;
 }
 
 export interface OptOutRequest {
   /** The phone number, in E.164. */
   phone: string;
-  /** The channel that it opted out of. */
+  /** The channel that the number opted out of. */
   channel: "sms" | "whatsapp";
 }
 
@@ -847,65 +847,42 @@ export interface PhoneBatchRequest {
   messages: Array<PhoneRequest>;
 }
 
-export interface PhoneLine {
-  /** Public id. */
-  id: string;
-  /** The recipient: for email the first To address, else a phone in E.164 form. */
-  to: string;
-  /** The state of the message; only WhatsApp has `read`. */
-  status: "queued" | "sending" | "sent" | "delivered" | "read" | "failed";
-  /** `true` for a sandbox team. */
-  sandbox: boolean;
-  /** When it was made, ISO 8601 in UTC with milliseconds. */
-  created_at: string;
-  /** The caller's tags. */
-  tags?: Record<string, string>;
-  /** The caller's metadata. */
-  metadata?: Record<string, unknown>;
-  /** When it is to be sent; null: at once. */
-  scheduled_at?: string | null;
-  /** When it is too late to be sent; null: never. */
-  expires_at?: string | null;
-  /** What goes first of what is due. */
-  priority?: "critical" | "normal" | "bulk";
-}
-
 export interface PhoneList {
-  /** The kind of this object. */
+  /** Type of this object. */
   object: "list";
-  /** `true` when there is a next page: get it with `after` = the last id of this one. */
+  /** Whether there is a next page, to request with `after` set to the last id of this page. */
   has_more: boolean;
   /** The records of this page. */
-  data: Array<PhoneLine>;
+  data: Array<PhoneSummary>;
 }
 
 export interface PhoneRecord {
   /** Public id. */
   id: string;
-  /** The recipient: for email the first To address, else a phone in E.164 form. */
+  /** Recipient: for email the first To address, otherwise a phone number in E.164 format. */
   to: string;
   /** The state of the message; only WhatsApp has `read`. */
   status: "queued" | "sending" | "sent" | "delivered" | "read" | "failed";
   /** `true` for a sandbox team. */
   sandbox: boolean;
-  /** When it was made, ISO 8601 in UTC with milliseconds. */
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
   created_at: string;
 }
 
 export interface PhoneRequest {
-  /** Up to 10 names with values, to find and count messages by. */
+  /** Up to 10 name-value pairs for finding and counting messages. */
   tags?: Record<string, string> | null;
-  /** Any JSON object of up to 4 KiB; it comes back in reads and events, and is never searched. */
+  /** Any JSON object of up to 4 KiB. Returned in reads and events, but not searchable. */
   metadata?: Record<string, unknown> | null;
-  /** When to send it: a time with an offset, up to 60 days ahead; a past one means now. */
+  /** When to send the message: a time with an offset, up to 60 days ahead. A past time means now. */
   scheduled_at?: string | null;
-  /** When it is too late: what was not handed over by then fails with the reason `expired`. */
+  /** Deadline: a message not sent by then fails with the reason `expired`. */
   expires_at?: string | null;
-  /** Of what is due, `critical` goes before `normal` and `bulk` last; by default the template's, else `normal`. */
+  /** Sending order of due messages: `critical`, `normal`, `bulk`. Default: the template's, otherwise `normal`. */
   priority?: "bulk" | "critical" | "normal" | null;
-  /** Language tag (BCP 47): the nearest language that the template has, `de-AT`, `de`, then its own. */
+  /** Language tag (BCP 47), such as `de-AT`. Falls back to `de`, then to the template's default. */
   locale?: string | null;
-  /** Phone in E.164 form, for example `+14155550123`. */
+  /** Phone number in E.164 format, for example `+14155550123`. */
   to: string;
   /** `tpl_` id of an approved template of this channel. */
   template_id: string;
@@ -915,32 +892,55 @@ export interface PhoneRequest {
   brand_domain_id?: string | null;
 }
 
-export interface PhoneView {
+export interface PhoneSummary {
   /** Public id. */
   id: string;
-  /** The recipient: for email the first To address, else a phone in E.164 form. */
+  /** Recipient: for email the first To address, otherwise a phone number in E.164 format. */
   to: string;
   /** The state of the message; only WhatsApp has `read`. */
   status: "queued" | "sending" | "sent" | "delivered" | "read" | "failed";
   /** `true` for a sandbox team. */
   sandbox: boolean;
-  /** When it was made, ISO 8601 in UTC with milliseconds. */
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
   created_at: string;
   /** The caller's tags. */
   tags?: Record<string, string>;
   /** The caller's metadata. */
   metadata?: Record<string, unknown>;
-  /** When it is to be sent; null: at once. */
+  /** When the message is scheduled to be sent; null: at once. */
   scheduled_at?: string | null;
-  /** When it is too late to be sent; null: never. */
+  /** When an unsent message expires; null: never. */
   expires_at?: string | null;
-  /** What goes first of what is due. */
+  /** Order in the queue: due messages with higher priority are sent first. */
   priority?: "critical" | "normal" | "bulk";
-  /** The version that was rendered; null without a template. */
+}
+
+export interface PhoneView {
+  /** Public id. */
+  id: string;
+  /** Recipient: for email the first To address, otherwise a phone number in E.164 format. */
+  to: string;
+  /** The state of the message; only WhatsApp has `read`. */
+  status: "queued" | "sending" | "sent" | "delivered" | "read" | "failed";
+  /** `true` for a sandbox team. */
+  sandbox: boolean;
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
+  created_at: string;
+  /** The caller's tags. */
+  tags?: Record<string, string>;
+  /** The caller's metadata. */
+  metadata?: Record<string, unknown>;
+  /** When the message is scheduled to be sent; null: at once. */
+  scheduled_at?: string | null;
+  /** When an unsent message expires; null: never. */
+  expires_at?: string | null;
+  /** Order in the queue: due messages with higher priority are sent first. */
+  priority?: "critical" | "normal" | "bulk";
+  /** Version of the rendered template; null without a template. */
   template_version: number | null;
-  /** The language that it is written in, as a tag such as `de-AT`; null without a template. */
+  /** Language of the rendered content, as a tag such as `de-AT`; null without a template. */
   locale: string | null;
-  /** `true`: a simulator took it, so nobody received it, whatever its state says. */
+  /** `true` if a simulator handled the message: nobody received it, whatever the status. */
   simulated: boolean;
   /** Each distinct recipient with its own state. */
   recipients: Array<RecipientView>;
@@ -956,36 +956,36 @@ export interface PlatformMe {
 }
 
 export interface Problem {
-  /** Where the code is explained. */
+  /** URL of the documentation of this code. */
   type: string;
-  /** What the code means. */
+  /** Meaning of the code. */
   title: string;
   /** The HTTP status. */
   status: number;
-  /** What is wrong and what to do about it. */
+  /** What is wrong and how to fix it. */
   detail: string;
   /** This request, as a URN. */
   instance: string;
-  /** The code to branch on. */
+  /** Stable error code for programs to compare. */
   code: "missing_api_key" | "invalid_api_key" | "invalid_signature" | "callback_not_verified" | "team_suspended" | "insufficient_scope" | "rate_limit_exceeded" | "not_found" | "method_not_allowed" | "payload_too_large" | "unsupported_media_type" | "invalid_json" | "invalid_request" | "invalid_idempotency_key" | "idempotency_key_reused" | "idempotency_request_in_progress" | "invalid_email" | "missing_body" | "mixed_send_mode" | "too_many_recipients" | "subject_too_long" | "invalid_subject" | "invalid_tags" | "invalid_metadata" | "invalid_schedule" | "already_sending" | "invalid_header" | "too_many_attachments" | "invalid_attachment" | "unsupported_attachment_type" | "attachment_too_large" | "attachments_too_large" | "direct_sends_paused" | "invalid_from_address" | "sandbox_from_locked" | "no_approved_brand_domain" | "from_domain_unverified" | "key_domain_scope" | "display_name_id_not_found" | "display_name_id_wrong_domain" | "display_name_id_not_approved" | "display_name_not_approved" | "recipient_not_allowed" | "recipient_suppressed" | "recipient_opted_out" | "template_id_required" | "template_not_found" | "layout_not_found" | "invalid_template" | "wrong_template_channel" | "template_unavailable" | "missing_variable" | "unknown_variable" | "list_too_long" | "invalid_variable" | "invalid_phone" | "brand_domain_not_found" | "body_too_long" | "no_carrier_available" | "marketing_limit_reached" | "sandbox_limit_reached" | "storage_limit_reached" | "insufficient_credit" | "unsupported_channel" | "feature_not_on_plan" | "verify_rate_limited" | "invalid_code_format" | "verification_not_found" | "verification_ended" | "message_not_found" | "batch_not_found" | "received_not_found" | "suppression_not_found" | "opt_out_not_found" | "test_clock_not_found" | "webhook_not_found" | "team_not_found" | "internal_error" | "service_unavailable";
-  /** The field or header at fault. */
+  /** The invalid field or header; null if the error concerns the whole request. */
   param: string | null;
-  /** Equals X-Request-Id. */
+  /** Id of the request, as in X-Request-Id. */
   request_id: string;
 }
 
 export interface ProblemView {
-  /** An error refuses a save, a warning does not. */
+  /** Severity: an error prevents saving, a warning does not. */
   level: "error" | "warning";
-  /** What is wrong, for programs. */
+  /** Machine-readable problem code. */
   code: string;
-  /** The field it is in. */
+  /** The template field with the problem. */
   part: string;
-  /** Of another language's part; null: the template's own. */
+  /** Language of the part; null for the default language. */
   locale: string | null;
-  /** Of the part, from 1; null where it is about the whole. */
+  /** Line of the part, starting at 1; null if the problem concerns the whole part. */
   line: number | null;
-  /** What is wrong, for people. */
+  /** Description of the problem. */
   text: string;
 }
 
@@ -994,127 +994,125 @@ export interface PublishedEvent {
   id: string;
   /** What happened, for example `email.delivered`. */
   type: "email.sending" | "email.sent" | "email.delivered" | "email.bounced" | "email.complained" | "email.failed" | "sms.sending" | "sms.sent" | "sms.delivered" | "sms.failed" | "whatsapp.sending" | "whatsapp.sent" | "whatsapp.delivered" | "whatsapp.read" | "whatsapp.failed" | "email.delayed" | "email.received" | "verification.verified" | "verification.failed" | "verification.exhausted" | "suppression.created" | "suppression.deleted" | "sms.received" | "whatsapp.received" | "opt_out.created" | "opt_out.deleted" | "domain.verified" | "domain.failed" | "template.status_changed" | "credit.low" | "batch.done" | "webhook.test";
-  /** When it was made, ISO 8601 in UTC with milliseconds. */
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
   created_at: string;
   /** The team. */
   team_id: string;
   /** `true` for a sandbox team. */
   sandbox: boolean;
-  /** Counts a message's events from 1. */
+  /** Number of the event within its message, starting at 1. */
   sequence: number;
-  /** The record of what changed, with its new `status`. */
+  /** The changed record, with its new `status`. */
   data: Record<string, unknown>;
 }
 
 export interface PublishedEventList {
-  /** The kind of this object. */
+  /** Type of this object. */
   object: "list";
-  /** `true` when there is a next page: get it with `after` = the last id of this one. */
+  /** Whether there is a next page, to request with `after` set to the last id of this page. */
   has_more: boolean;
   /** The records of this page. */
   data: Array<PublishedEvent>;
 }
 
 export interface QuotaView {
-  /** How many the plan includes. */
+  /** Emails included in the plan. */
   limit: number;
-  /** How many were used. */
+  /** Emails used. */
   used: number;
 }
 
 export interface ReceivedList {
-  /** The kind of this object. */
+  /** Type of this object. */
   object: "list";
-  /** `true` when there is a next page: get it with `after` = the last id of this one. */
+  /** Whether there is a next page, to request with `after` set to the last id of this page. */
   has_more: boolean;
   /** The records of this page. */
   data: Array<ReceivedRecord>;
 }
 
 export interface ReceivedRecord {
-  /** The kind of this object. */
+  /** Type of this object. */
   object: "received";
   /** Public id. */
   id: string;
-  /** The address in From, bare. */
+  /** The address in From, without a display name. */
   from: string;
   /** The addresses in To. */
   to: Array<string>;
   /** The addresses in Cc. */
   cc: Array<string>;
-  /** The team's own addresses that it came to. */
+  /** The team's addresses that received the mail. */
   recipients: Array<string>;
   /** The subject. */
   subject: string;
-  /** The plain text; null when there is none, or when it is no longer kept. */
+  /** The plain text; null if the mail has none or its content was deleted by retention. */
   text: string | null;
-  /** The HTML. It is the sender's: never show it without cleaning it. */
+  /** The HTML. It is untrusted: sanitize it before showing it. */
   html: string | null;
-  /** What the sender wrote, without the mail that is quoted. */
+  /** The sender's own text, without quoted mail. */
   reply_text: string | null;
-  /** The Message-ID header; empty: there is none. */
+  /** The Message-ID header; empty if missing. */
   message_id: string;
-  /** The `eml_` id of the mail that this answers, by its signed Reply-To. */
+  /** The `eml_` id of the email that this mail replies to, from its signed Reply-To address. */
   in_reply_to: string | null;
-  /** `true`: no person wrote it: an auto-reply, a bounce, a list or a loop. */
+  /** `true` if the mail was sent automatically: an auto-reply, a bounce, list mail or a mail loop. */
   automatic: boolean;
-  /** All headers in their order, as name and value. */
+  /** All headers in order, as pairs of name and value. */
   headers: Array<Array<unknown>>;
-  /** All parts that are not its text or HTML. */
+  /** All parts other than the text and the HTML. */
   attachments: Array<AttachmentRecord>;
-  /** Whether the sender is who it says. */
+  /** Results of SPF, DKIM and DMARC. */
   authentication: Authentication;
-  /** `true`: something was cut; the whole is at `GET /v1/received/:id` and `/raw`. */
+  /** `true` if content was truncated; the full mail is at `GET /v1/received/:id` and `/raw`. */
   truncated: boolean;
 }
 
 export interface RecipientView {
   /** Email address or phone. */
   address: string;
-  /** How it was addressed. */
+  /** Header in which the recipient was addressed. */
   kind: "to" | "cc" | "bcc";
   /** The state of this recipient. */
   status: string;
   /** When the state last changed. */
   updated_at: string;
-  /** What the carrier or the report said: any JSON, or null. */
+  /** Response of the carrier or content of the report: any JSON, or null. */
   detail: unknown | null;
-  /** Why it did not arrive, or not yet; null: no such news. */
+  /** Why the message was not delivered, or is delayed; null otherwise. */
   explanation: ExplanationRecord | null;
-  /** `true`: a simulator took it, so nobody received it, whatever its state says. */
+  /** `true` if a simulator handled the message: nobody received it, whatever the status. */
   simulated: boolean;
 }
 
 export interface RecordView {
-  /** TXT or MX. */
+  /** Record type: TXT or MX. */
   type: string;
-  /** The name to set it for. */
+  /** Record name. */
   name: string;
-  /** The value to set. */
+  /** Record value. */
   value: string;
-  /** ownership, dkim, return_path, spf or dmarc. */
+  /** What the record is for: ownership, dkim, return_path, spf or dmarc. */
   purpose: string;
-  /** Whether DNS had it at the last check; null before one or unanswered. */
+  /** Whether the record was found at the last check; null if it was not checked or DNS did not answer. */
   ok: boolean | null;
-  /** What DNS said. */
+  /** Values found in DNS. */
   found: Array<string>;
-  /** What to do about it; empty when nothing is wrong. */
+  /** How to fix the record; empty if nothing is wrong. */
   fix: string;
-  /** The first name of `fix`, for programs that know it. */
-  mend: string;
 }
 
 export interface RenderRequest {
   /** Values of the template's `customer.*` variables, by name. */
   variables?: Variables | null;
-  /** Language tag (BCP 47): the nearest language that the template has, `de-AT`, `de`, then its own. */
+  /** Language tag (BCP 47), such as `de-AT`. Falls back to `de`, then to the template's default. */
   locale?: string | null;
-  /** A phone, for the price in its country. SMS and WhatsApp templates only. */
+  /** Phone number whose country determines the price. SMS and WhatsApp templates only. */
   to?: string | null;
 }
 
 export interface RenderView {
-  /** The channel. */
+  /** Channel. */
   channel: "email" | "sms" | "whatsapp";
   /** Subject as delivered. */
   subject: string | null;
@@ -1122,30 +1120,30 @@ export interface RenderView {
   html: string | null;
   /** Plain-text body. */
   text: string | null;
-  /** The rendered text. */
+  /** Rendered text. */
   body: string | null;
-  /** Billed segments of the SMS; null for other channels. */
+  /** Number of billed segments of the SMS; null for other channels. */
   segments: number | null;
-  /** How the SMS is encoded; null for other channels. */
+  /** Encoding of the SMS; null for other channels. */
   encoding: "gsm7" | "ucs2" | null;
-  /** What it would cost now, in the team's currency. */
+  /** Price if sent now, in the team's currency. */
   price: string;
   /** Required variables that were not given. */
   missing: Array<string>;
   /** Given variables that the template does not declare. */
   unknown: Array<string>;
-  /** What no values that are allowed exceed; null unless each variable declares its `max_length`. */
+  /** Upper limits for any allowed values; null unless every variable declares a `max_length`. */
   bounds: BoundsView | null;
 }
 
 export interface Replay {
-  /** The kind of this object. */
+  /** Type of this object. */
   object: "replay";
-  /** How many are sent again. */
+  /** Number of events that are replayed. */
   count: number;
 }
 
-export type ReplayRequest = { /** An event to send again. */ event_id: string; } | { event_ids: Array<string>; } | { /** All its events of a span of time: after this moment */ created_after: string; /** and before this one. */ created_before: string; /** Only events that were not delivered. */ failed_only?: boolean | null; };
+export type ReplayRequest = { /** Id of an event to replay. */ event_id: string; } | { event_ids: Array<string>; } | { /** Start of the time range, exclusive. */ created_after: string; /** End of the time range, exclusive. */ created_before: string; /** Only events that were not delivered. */ failed_only?: boolean | null; };
 
 export interface RescheduleRequest {
   /** The new time, up to 60 days ahead; a past one means now. */
@@ -1155,32 +1153,32 @@ export interface RescheduleRequest {
 export interface SmsPreview {
   /** Always `true`: nothing was sent or written. */
   dry_run: true;
-  /** The recipient: for email the first To address, else a phone in E.164 form. */
+  /** Recipient: for email the first To address, otherwise a phone number in E.164 format. */
   to: string;
-  /** ISO code of the phone's country; null when no country has the prefix. */
+  /** ISO code of the phone number's country; null if no country uses the prefix. */
   country: string | null;
   /** The sender that the phone shows. */
   sender_id: string;
-  /** The rendered text. */
+  /** Rendered text. */
   body: string;
-  /** How the SMS is encoded; null for other channels. */
+  /** Encoding of the SMS; null for other channels. */
   encoding: "gsm7" | "ucs2";
-  /** Billed segments of the SMS; null for other channels. */
+  /** Number of billed segments of the SMS; null for other channels. */
   segments: number;
-  /** The version that was rendered; null without a template. */
+  /** Version of the rendered template; null without a template. */
   template_version: number;
-  /** The language that it is written in, as a tag such as `de-AT`; null without a template. */
+  /** Language of the rendered content, as a tag such as `de-AT`; null without a template. */
   locale: string | null;
-  /** What it would cost now, in the team's currency. */
+  /** Price if sent now, in the team's currency. */
   price: string;
   /** `true` for a sandbox team. */
   sandbox: boolean;
 }
 
 export interface SuppressionList {
-  /** The kind of this object. */
+  /** Type of this object. */
   object: "list";
-  /** `true` when there is a next page: get it with `after` = the last id of this one. */
+  /** Whether there is a next page, to request with `after` set to the last id of this page. */
   has_more: boolean;
   /** The records of this page. */
   data: Array<SuppressionRecord>;
@@ -1191,265 +1189,265 @@ export interface SuppressionRecord {
   email: string;
   /** Why it is suppressed. */
   reason: "bounce" | "complaint" | "manual";
-  /** The message that bounced or was complained about. */
+  /** The message that bounced or caused the complaint. */
   source_message_id: string | null;
-  /** What the carrier or the report said: any JSON, or null. */
+  /** Response of the carrier or content of the report: any JSON, or null. */
   detail: unknown | null;
-  /** When it was made, ISO 8601 in UTC with milliseconds. */
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
   created_at: string;
 }
 
 export interface SuppressionRequest {
   /** The address to suppress. */
   email: string;
-  /** Why; default `manual`. */
+  /** Why the address is suppressed. Default: `manual`. */
   reason?: "bounce" | "complaint" | "manual" | null;
 }
 
 export interface TeamView {
   /** Public id. */
   id: string;
-  /** Its name. */
+  /** Name of the team. */
   name: string;
 }
 
 export interface TemplateChange {
-  /** One line of at most 200 characters. */
+  /** Name: one line of up to 200 characters. */
   name?: string | null;
-  /** Of an email. */
+  /** Email subject. */
   subject?: string | null;
-  /** Of an email. */
+  /** Email HTML body. */
   html?: string | null;
-  /** Of an email. */
+  /** Email plain-text body. */
   text?: string | null;
-  /** Of an SMS or WhatsApp message. */
+  /** Text of an SMS or WhatsApp message. */
   body?: string | null;
-  /** Of a WhatsApp template. */
+  /** Category of a WhatsApp template. */
   category?: "AUTHENTICATION" | "UTILITY" | "MARKETING" | null;
-  /** Of a WhatsApp template, as Meta names it. */
+  /** Language of a WhatsApp template, as Meta's language code. */
   language?: string | null;
-  /** Of a WhatsApp template: its name at Meta. Default: `name`. */
+  /** Name of a WhatsApp template at Meta. Default: `name`. */
   upstream_name?: string | null;
-  /** Names, or objects `{"name", "list", "max", "max_length"}`, in their order. */
+  /** Variable names, or objects `{"name", "list", "max", "max_length"}`, in order. */
   variables?: Array<string | Record<string, unknown>> | null;
-  /** Variables that may be absent. */
+  /** Variables that can be omitted. */
   optional?: Array<string> | null;
-  /** The language of its parts. Default: `en`. */
+  /** Language of the main parts. Default: `en`. */
   locale?: string | null;
-  /** The parts in other languages, by their BCP 47 tag. */
+  /** Parts in other languages, by BCP 47 tag. */
   locales?: Record<string, Record<string, string>> | null;
-  /** Of the times that it writes, such as `Europe/Vienna`. Default: `UTC`. */
+  /** Time zone used to format dates and times, such as `Europe/Vienna`. Default: `UTC`. */
   timezone?: string | null;
-  /** A layout's id, around its html and text. */
+  /** Id of the layout around html and text. */
   layout?: string | null;
-  /** Values to preview it with. */
+  /** Example values for previews. */
   examples?: Record<string, string> | null;
 }
 
-export interface TemplateLine {
-  /** One line. */
+export interface TemplateContent {
+  /** Name of the template. */
   name: string;
-  /** Of an email. */
+  /** Email subject. */
   subject: string | null;
-  /** Of an email. */
+  /** Email HTML body. */
   html: string | null;
-  /** Of an email. */
+  /** Email plain-text body. */
   text: string | null;
-  /** Of an SMS or WhatsApp message. */
+  /** Text of an SMS or WhatsApp message. */
   body: string | null;
-  /** Of a WhatsApp template. */
+  /** Category of a WhatsApp template. */
   category: string | null;
-  /** Of a WhatsApp template. */
+  /** Language of a WhatsApp template. */
   language: string | null;
-  /** Of a WhatsApp template; null: `name`. */
+  /** Name of a WhatsApp template at Meta; null if it equals `name`. */
   upstream_name: string | null;
-  /** Names, or objects `{"name", "list", "max", "max_length"}`, in their order. */
+  /** Variable names, or objects `{"name", "list", "max", "max_length"}`, in order. */
   variables: Array<string | Record<string, unknown>>;
-  /** Variables that may be absent. */
+  /** Variables that can be omitted. */
   optional: Array<string>;
-  /** The language of its parts. */
+  /** Language of the main parts. */
   locale: string;
-  /** The parts in other languages, by their BCP 47 tag. */
+  /** Parts in other languages, by BCP 47 tag. */
   locales: Record<string, Record<string, string>>;
-  /** Of the times that it writes. */
+  /** Time zone used to format dates and times. */
   timezone: string;
-  /** The layout around its html and text. */
+  /** Id of the layout around html and text. */
   layout: string | null;
-  /** Public id. */
-  id: string;
-  /** The channel. */
-  channel: "email" | "sms" | "whatsapp";
-  /** Only an approved one is sent. */
-  status: "approved" | "draft" | "archived";
-  /** Counts from 1, and on with each approved change. */
-  version: number;
-  /** Of one message, or of one segment of an SMS. */
-  price: string;
-  /** By ISO country. */
-  prices: Record<string, string>;
-  /** What Meta last told of a WhatsApp template; null: nothing. */
-  upstream_status: "approved" | "pending" | "rejected" | "paused" | "disabled" | null | null;
-  /** Why, in Meta's words. */
-  upstream_reason: string | null;
-  /** How its recipients like it, in Meta's words: `green`, `red`. */
-  upstream_quality: string | null;
-  /** The words that are not approved; null: there are none. */
-  draft: TemplateWords | null;
-  /** Since when the draft waits for approval; null: it does not. */
-  submitted_at: string | null;
-  /** Why an operator did not approve the draft. */
-  refused_reason: string | null;
 }
 
 export interface TemplateList {
-  /** The kind of this object. */
+  /** Type of this object. */
   object: "list";
-  /** `true` when there is a next page: get it with `after` = the last id of this one. */
+  /** Whether there is a next page, to request with `after` set to the last id of this page. */
   has_more: boolean;
   /** The records of this page. */
-  data: Array<TemplateLine>;
+  data: Array<TemplateSummary>;
 }
 
 export interface TemplateRequest {
-  /** One line of at most 200 characters. */
+  /** Name: one line of up to 200 characters. */
   name?: string | null;
-  /** Of an email. */
+  /** Email subject. */
   subject?: string | null;
-  /** Of an email. */
+  /** Email HTML body. */
   html?: string | null;
-  /** Of an email. */
+  /** Email plain-text body. */
   text?: string | null;
-  /** Of an SMS or WhatsApp message. */
+  /** Text of an SMS or WhatsApp message. */
   body?: string | null;
-  /** Of a WhatsApp template. */
+  /** Category of a WhatsApp template. */
   category?: "AUTHENTICATION" | "UTILITY" | "MARKETING" | null;
-  /** Of a WhatsApp template, as Meta names it. */
+  /** Language of a WhatsApp template, as Meta's language code. */
   language?: string | null;
-  /** Of a WhatsApp template: its name at Meta. Default: `name`. */
+  /** Name of a WhatsApp template at Meta. Default: `name`. */
   upstream_name?: string | null;
-  /** Names, or objects `{"name", "list", "max", "max_length"}`, in their order. */
+  /** Variable names, or objects `{"name", "list", "max", "max_length"}`, in order. */
   variables?: Array<string | Record<string, unknown>> | null;
-  /** Variables that may be absent. */
+  /** Variables that can be omitted. */
   optional?: Array<string> | null;
-  /** The language of its parts. Default: `en`. */
+  /** Language of the main parts. Default: `en`. */
   locale?: string | null;
-  /** The parts in other languages, by their BCP 47 tag. */
+  /** Parts in other languages, by BCP 47 tag. */
   locales?: Record<string, Record<string, string>> | null;
-  /** Of the times that it writes, such as `Europe/Vienna`. Default: `UTC`. */
+  /** Time zone used to format dates and times, such as `Europe/Vienna`. Default: `UTC`. */
   timezone?: string | null;
-  /** A layout's id, around its html and text. */
+  /** Id of the layout around html and text. */
   layout?: string | null;
-  /** Values to preview it with. */
+  /** Example values for previews. */
   examples?: Record<string, string> | null;
   /** The channel. */
   channel: "email" | "sms" | "whatsapp";
 }
 
-export interface TemplateView {
-  /** One line. */
+export interface TemplateSummary {
+  /** Name of the template. */
   name: string;
-  /** Of an email. */
+  /** Email subject. */
   subject: string | null;
-  /** Of an email. */
+  /** Email HTML body. */
   html: string | null;
-  /** Of an email. */
+  /** Email plain-text body. */
   text: string | null;
-  /** Of an SMS or WhatsApp message. */
+  /** Text of an SMS or WhatsApp message. */
   body: string | null;
-  /** Of a WhatsApp template. */
+  /** Category of a WhatsApp template. */
   category: string | null;
-  /** Of a WhatsApp template. */
+  /** Language of a WhatsApp template. */
   language: string | null;
-  /** Of a WhatsApp template; null: `name`. */
+  /** Name of a WhatsApp template at Meta; null if it equals `name`. */
   upstream_name: string | null;
-  /** Names, or objects `{"name", "list", "max", "max_length"}`, in their order. */
+  /** Variable names, or objects `{"name", "list", "max", "max_length"}`, in order. */
   variables: Array<string | Record<string, unknown>>;
-  /** Variables that may be absent. */
+  /** Variables that can be omitted. */
   optional: Array<string>;
-  /** The language of its parts. */
+  /** Language of the main parts. */
   locale: string;
-  /** The parts in other languages, by their BCP 47 tag. */
+  /** Parts in other languages, by BCP 47 tag. */
   locales: Record<string, Record<string, string>>;
-  /** Of the times that it writes. */
+  /** Time zone used to format dates and times. */
   timezone: string;
-  /** The layout around its html and text. */
+  /** Id of the layout around html and text. */
   layout: string | null;
   /** Public id. */
   id: string;
-  /** The channel. */
+  /** Channel. */
   channel: "email" | "sms" | "whatsapp";
-  /** Only an approved one is sent. */
+  /** Only approved templates can be sent. */
   status: "approved" | "draft" | "archived";
-  /** Counts from 1, and on with each approved change. */
+  /** Version number, starting at 1 and incremented by each approved change. */
   version: number;
-  /** Of one message, or of one segment of an SMS. */
+  /** Price of one message, or of one SMS segment. */
   price: string;
-  /** By ISO country. */
+  /** Prices by ISO country code. */
   prices: Record<string, string>;
-  /** What Meta last told of a WhatsApp template; null: nothing. */
+  /** Approval status last reported by Meta for a WhatsApp template; null if none was reported. */
   upstream_status: "approved" | "pending" | "rejected" | "paused" | "disabled" | null | null;
-  /** Why, in Meta's words. */
+  /** Reason given by Meta. */
   upstream_reason: string | null;
-  /** How its recipients like it, in Meta's words: `green`, `red`. */
+  /** Quality rating given by Meta, such as `green` or `red`. */
   upstream_quality: string | null;
-  /** The words that are not approved; null: there are none. */
-  draft: TemplateWords | null;
-  /** Since when the draft waits for approval; null: it does not. */
+  /** Content that is not approved yet; null without a draft. */
+  draft: TemplateContent | null;
+  /** When the draft was submitted for approval; null if it is not submitted. */
   submitted_at: string | null;
   /** Why an operator did not approve the draft. */
   refused_reason: string | null;
-  /** What should be looked at in its newest words. */
+}
+
+export interface TemplateView {
+  /** Name of the template. */
+  name: string;
+  /** Email subject. */
+  subject: string | null;
+  /** Email HTML body. */
+  html: string | null;
+  /** Email plain-text body. */
+  text: string | null;
+  /** Text of an SMS or WhatsApp message. */
+  body: string | null;
+  /** Category of a WhatsApp template. */
+  category: string | null;
+  /** Language of a WhatsApp template. */
+  language: string | null;
+  /** Name of a WhatsApp template at Meta; null if it equals `name`. */
+  upstream_name: string | null;
+  /** Variable names, or objects `{"name", "list", "max", "max_length"}`, in order. */
+  variables: Array<string | Record<string, unknown>>;
+  /** Variables that can be omitted. */
+  optional: Array<string>;
+  /** Language of the main parts. */
+  locale: string;
+  /** Parts in other languages, by BCP 47 tag. */
+  locales: Record<string, Record<string, string>>;
+  /** Time zone used to format dates and times. */
+  timezone: string;
+  /** Id of the layout around html and text. */
+  layout: string | null;
+  /** Public id. */
+  id: string;
+  /** Channel. */
+  channel: "email" | "sms" | "whatsapp";
+  /** Only approved templates can be sent. */
+  status: "approved" | "draft" | "archived";
+  /** Version number, starting at 1 and incremented by each approved change. */
+  version: number;
+  /** Price of one message, or of one SMS segment. */
+  price: string;
+  /** Prices by ISO country code. */
+  prices: Record<string, string>;
+  /** Approval status last reported by Meta for a WhatsApp template; null if none was reported. */
+  upstream_status: "approved" | "pending" | "rejected" | "paused" | "disabled" | null | null;
+  /** Reason given by Meta. */
+  upstream_reason: string | null;
+  /** Quality rating given by Meta, such as `green` or `red`. */
+  upstream_quality: string | null;
+  /** Content that is not approved yet; null without a draft. */
+  draft: TemplateContent | null;
+  /** When the draft was submitted for approval; null if it is not submitted. */
+  submitted_at: string | null;
+  /** Why an operator did not approve the draft. */
+  refused_reason: string | null;
+  /** Problems found in the newest version or draft. */
   problems: Array<ProblemView>;
 }
 
-export interface TemplateWords {
-  /** One line. */
-  name: string;
-  /** Of an email. */
-  subject: string | null;
-  /** Of an email. */
-  html: string | null;
-  /** Of an email. */
-  text: string | null;
-  /** Of an SMS or WhatsApp message. */
-  body: string | null;
-  /** Of a WhatsApp template. */
-  category: string | null;
-  /** Of a WhatsApp template. */
-  language: string | null;
-  /** Of a WhatsApp template; null: `name`. */
-  upstream_name: string | null;
-  /** Names, or objects `{"name", "list", "max", "max_length"}`, in their order. */
-  variables: Array<string | Record<string, unknown>>;
-  /** Variables that may be absent. */
-  optional: Array<string>;
-  /** The language of its parts. */
-  locale: string;
-  /** The parts in other languages, by their BCP 47 tag. */
-  locales: Record<string, Record<string, string>>;
-  /** Of the times that it writes. */
-  timezone: string;
-  /** The layout around its html and text. */
-  layout: string | null;
-}
-
 export interface TestClockRecord {
-  /** The kind of this object. */
+  /** Type of this object. */
   object: "test_clock";
   /** The team's time. */
   now: string;
-  /** How far it is ahead of real time, in seconds. */
+  /** Seconds ahead of real time. */
   offset_s: number;
-  /** `false`: something that became due is not done yet. Absent: all of it is. */
+  /** `false` if work that became due is still in progress; absent when everything is done. */
   settled: boolean;
 }
 
 export interface TestEvent {
-  /** The kind of this object. */
+  /** Type of this object. */
   object: "event";
-  /** The event's id. */
+  /** Id of the event. */
   id: string;
-  /** Its type. */
+  /** Type of the event. */
   type: "webhook.test";
 }
 
@@ -1458,9 +1456,9 @@ export interface Variables {
 }
 
 export interface VerificationList {
-  /** The kind of this object. */
+  /** Type of this object. */
   object: "list";
-  /** `true` when there is a next page: get it with `after` = the last id of this one. */
+  /** Whether there is a next page, to request with `after` set to the last id of this page. */
   has_more: boolean;
   /** The records of this page. */
   data: Array<VerificationView>;
@@ -1469,11 +1467,11 @@ export interface VerificationList {
 export interface VerificationRecord {
   /** Public id. */
   id: string;
-  /** The channel. */
+  /** Channel. */
   channel: "email" | "sms" | "whatsapp";
-  /** The recipient: for email the first To address, else a phone in E.164 form. */
+  /** Recipient: for email the first To address, otherwise a phone number in E.164 format. */
   to: string;
-  /** The state of the verification. */
+  /** Status of the verification. */
   status: "pending" | "verified" | "expired" | "exhausted" | "failed";
   /** `true` for a sandbox team. */
   sandbox: boolean;
@@ -1486,11 +1484,11 @@ export interface VerificationRecord {
 export interface VerificationView {
   /** Public id. */
   id: string;
-  /** The channel. */
+  /** Channel. */
   channel: "email" | "sms" | "whatsapp";
-  /** The recipient: for email the first To address, else a phone in E.164 form. */
+  /** Recipient: for email the first To address, otherwise a phone number in E.164 format. */
   to: string;
-  /** The state of the verification. */
+  /** Status of the verification. */
   status: "pending" | "verified" | "expired" | "exhausted" | "failed";
   /** `true` for a sandbox team. */
   sandbox: boolean;
@@ -1502,22 +1500,22 @@ export interface VerificationView {
   tags?: Record<string, string>;
   /** The caller's metadata. */
   metadata?: Record<string, unknown>;
-  /** The language of its text, where one was asked for. */
+  /** The language requested for the text, if any. */
   locale?: string | null;
 }
 
 export interface VerifyPreview {
   /** Always `true`: nothing was sent or written. */
   dry_run: true;
-  /** The recipient: for email the first To address, else a phone in E.164 form. */
+  /** Recipient: for email the first To address, otherwise a phone number in E.164 format. */
   to: string;
-  /** The channel. */
+  /** Channel. */
   channel: "email" | "sms" | "whatsapp";
-  /** ISO code of the phone's country; null when no country has the prefix. */
+  /** ISO code of the phone number's country; null if no country uses the prefix. */
   country: string | null;
   /** The language of its text, as a tag such as `de-AT`. */
   locale: string;
-  /** What it would cost now, in the team's currency. */
+  /** Price if sent now, in the team's currency. */
   price: string;
   /** `true` for a sandbox team. */
   sandbox: boolean;
@@ -1526,77 +1524,77 @@ export interface VerifyPreview {
 export interface VerifyRequest {
   /** Phone in E.164 form, for example `+14155550123`; by `email`, an email address. */
   to: string;
-  /** `sms`, the default; `whatsapp` or `email` where the team's `verify.channels` names it. A list: the same code goes by the next one when the one before refuses it, or tells no receipt within 20 seconds. */
+  /** `sms`, the default; `whatsapp` or `email` where the team's `verify.channels` names it. A list: if a channel refuses the code or reports no receipt within 20 seconds, the same code is sent by the next channel. */
   channel?: "email" | "sms" | "whatsapp" | Array<"email" | "sms" | "whatsapp"> | null;
-  /** Up to 10 names with values, to find and count messages by. */
+  /** Up to 10 name-value pairs for finding and counting messages. */
   tags?: Record<string, string> | null;
-  /** Any JSON object of up to 4 KiB; it comes back in reads and events, and is never searched. */
+  /** Any JSON object of up to 4 KiB. Returned in reads and events, but not searchable. */
   metadata?: Record<string, unknown> | null;
-  /** Language tag (BCP 47): the nearest language that the template has, `de-AT`, `de`, then its own. */
+  /** Language tag (BCP 47), such as `de-AT`. Falls back to `de`, then to the template's default. */
   locale?: string | null;
 }
 
 export interface VersionList {
-  /** The kind of this object. */
+  /** Type of this object. */
   object: "list";
-  /** `true` when there is a next page: get it with `after` = the last id of this one. */
+  /** Whether there is a next page, to request with `after` set to the last id of this page. */
   has_more: boolean;
   /** The records of this page. */
   data: Array<VersionView>;
 }
 
 export interface VersionView {
-  /** One line. */
+  /** Name of the template. */
   name: string;
-  /** Of an email. */
+  /** Email subject. */
   subject: string | null;
-  /** Of an email. */
+  /** Email HTML body. */
   html: string | null;
-  /** Of an email. */
+  /** Email plain-text body. */
   text: string | null;
-  /** Of an SMS or WhatsApp message. */
+  /** Text of an SMS or WhatsApp message. */
   body: string | null;
-  /** Of a WhatsApp template. */
+  /** Category of a WhatsApp template. */
   category: string | null;
-  /** Of a WhatsApp template. */
+  /** Language of a WhatsApp template. */
   language: string | null;
-  /** Of a WhatsApp template; null: `name`. */
+  /** Name of a WhatsApp template at Meta; null if it equals `name`. */
   upstream_name: string | null;
-  /** Names, or objects `{"name", "list", "max", "max_length"}`, in their order. */
+  /** Variable names, or objects `{"name", "list", "max", "max_length"}`, in order. */
   variables: Array<string | Record<string, unknown>>;
-  /** Variables that may be absent. */
+  /** Variables that can be omitted. */
   optional: Array<string>;
-  /** The language of its parts. */
+  /** Language of the main parts. */
   locale: string;
-  /** The parts in other languages, by their BCP 47 tag. */
+  /** Parts in other languages, by BCP 47 tag. */
   locales: Record<string, Record<string, string>>;
-  /** Of the times that it writes. */
+  /** Time zone used to format dates and times. */
   timezone: string;
-  /** The layout around its html and text. */
+  /** Id of the layout around html and text. */
   layout: string | null;
-  /** Counts from 1. */
+  /** Version number, starting at 1. */
   version: number;
-  /** When it was made; null before that was kept. */
+  /** When this version was created; null for versions older than this field. */
   created_at: string | null;
 }
 
 export interface WebhookChange {
-  /** Where events are sent: http or https, without a fragment. `user:password@` before the host is sent as Basic authorization, and not shown again. */
+  /** Where events are sent: http or https, without a fragment. `user:password@` before the host is sent as Basic authentication and never shown again. */
   url?: string | null;
   /** Event types, groups such as `email.*`, or `*`. */
   events?: Array<"*" | "email.*" | "sms.*" | "whatsapp.*" | "verification.*" | "suppression.*" | "opt_out.*" | "domain.*" | "template.*" | "credit.*" | "batch.*" | "webhook.*" | "email.sending" | "email.sent" | "email.delivered" | "email.bounced" | "email.complained" | "email.failed" | "sms.sending" | "sms.sent" | "sms.delivered" | "sms.failed" | "whatsapp.sending" | "whatsapp.sent" | "whatsapp.delivered" | "whatsapp.read" | "whatsapp.failed" | "email.delayed" | "email.received" | "verification.verified" | "verification.failed" | "verification.exhausted" | "suppression.created" | "suppression.deleted" | "sms.received" | "whatsapp.received" | "opt_out.created" | "opt_out.deleted" | "domain.verified" | "domain.failed" | "template.status_changed" | "credit.low" | "batch.done" | "webhook.test"> | null;
   /** `true` also clears `disabled_reason`. */
   enabled?: boolean | null;
-  /** A note for people. */
+  /** A free-text note. */
   description?: string | null;
-  /** Whose body, headers and signature its events have: ours, or another service's. */
+  /** Format of body, headers and signature: Heliograph's own or another service's. */
   format?: "heliograph" | "postal" | "postmark" | "resend" | "twilio" | null;
 }
 
 export interface WebhookList {
-  /** The kind of this object. */
+  /** Type of this object. */
   object: "list";
-  /** `true` when there is a next page: get it with `after` = the last id of this one. */
+  /** Whether there is a next page, to request with `after` set to the last id of this page. */
   has_more: boolean;
   /** The records of this page. */
   data: Array<WebhookRecord>;
@@ -1607,43 +1605,43 @@ export interface WebhookRecord {
   id: string;
   /** Where events are sent. */
   url: string;
-  /** The events that it receives. */
+  /** Event types, groups or `*` that the webhook subscribes to. */
   events: Array<"*" | "email.*" | "sms.*" | "whatsapp.*" | "verification.*" | "suppression.*" | "opt_out.*" | "domain.*" | "template.*" | "credit.*" | "batch.*" | "webhook.*" | "email.sending" | "email.sent" | "email.delivered" | "email.bounced" | "email.complained" | "email.failed" | "sms.sending" | "sms.sent" | "sms.delivered" | "sms.failed" | "whatsapp.sending" | "whatsapp.sent" | "whatsapp.delivered" | "whatsapp.read" | "whatsapp.failed" | "email.delayed" | "email.received" | "verification.verified" | "verification.failed" | "verification.exhausted" | "suppression.created" | "suppression.deleted" | "sms.received" | "whatsapp.received" | "opt_out.created" | "opt_out.deleted" | "domain.verified" | "domain.failed" | "template.status_changed" | "credit.low" | "batch.done" | "webhook.test">;
-  /** Whether it receives events. */
+  /** Whether events are delivered. */
   enabled: boolean;
-  /** A note for people. */
+  /** A free-text note. */
   description: string | null;
-  /** When it was made, ISO 8601 in UTC with milliseconds. */
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
   created_at: string;
-  /** Why the service itself disabled it. */
+  /** Why Heliograph disabled the webhook automatically; null otherwise. */
   disabled_reason: string | null;
-  /** Until then the previous secret signs, too. */
+  /** Until when the previous secret also signs; null outside a rotation. */
   secret_rotates_until: string | null;
-  /** Whose body, headers and signature its events have. */
+  /** Format of body, headers and signature. */
   format: "heliograph" | "postal" | "postmark" | "resend" | "twilio";
-  /** Verifies what the format `postal` signs; null with any other. */
+  /** Public key that verifies signatures of the `postal` format; null for other formats. */
   public_key: string | null;
 }
 
 export interface WebhookRequest {
-  /** Where events are sent: http or https, without a fragment. `user:password@` before the host is sent as Basic authorization, and not shown again. */
+  /** Where events are sent: http or https, without a fragment. `user:password@` before the host is sent as Basic authentication and never shown again. */
   url: string;
   /** Event types, groups such as `email.*`, or `*`. */
   events: Array<"*" | "email.*" | "sms.*" | "whatsapp.*" | "verification.*" | "suppression.*" | "opt_out.*" | "domain.*" | "template.*" | "credit.*" | "batch.*" | "webhook.*" | "email.sending" | "email.sent" | "email.delivered" | "email.bounced" | "email.complained" | "email.failed" | "sms.sending" | "sms.sent" | "sms.delivered" | "sms.failed" | "whatsapp.sending" | "whatsapp.sent" | "whatsapp.delivered" | "whatsapp.read" | "whatsapp.failed" | "email.delayed" | "email.received" | "verification.verified" | "verification.failed" | "verification.exhausted" | "suppression.created" | "suppression.deleted" | "sms.received" | "whatsapp.received" | "opt_out.created" | "opt_out.deleted" | "domain.verified" | "domain.failed" | "template.status_changed" | "credit.low" | "batch.done" | "webhook.test">;
-  /** A secret of your own: `whsec_` and the base64 of 24 to 64 bytes. Without it, one is generated. */
+  /** Your own signing secret: `whsec_` and the base64 of 24 to 64 bytes. Default: a generated secret. */
   secret?: string | null;
-  /** A note for people. */
+  /** A free-text note. */
   description?: string | null;
-  /** Whose body, headers and signature its events have: ours, or another service's. */
+  /** Format of body, headers and signature: Heliograph's own or another service's. */
   format?: "heliograph" | "postal" | "postmark" | "resend" | "twilio" | null;
 }
 
 export interface WhatsappPreview {
   /** Always `true`: nothing was sent or written. */
   dry_run: true;
-  /** The recipient: for email the first To address, else a phone in E.164 form. */
+  /** Recipient: for email the first To address, otherwise a phone number in E.164 format. */
   to: string;
-  /** ISO code of the phone's country; null when no country has the prefix. */
+  /** ISO code of the phone number's country; null if no country uses the prefix. */
   country: string | null;
   /** The template's name upstream. */
   template: string;
@@ -1651,13 +1649,13 @@ export interface WhatsappPreview {
   language: string;
   /** The values in the order of the template's manifest. */
   parameters: Array<string>;
-  /** The rendered text. */
+  /** Rendered text. */
   body: string;
-  /** The version that was rendered; null without a template. */
+  /** Version of the rendered template; null without a template. */
   template_version: number;
-  /** The language that it is written in, as a tag such as `de-AT`; null without a template. */
+  /** Language of the rendered content, as a tag such as `de-AT`; null without a template. */
   locale: string | null;
-  /** What it would cost now, in the team's currency. */
+  /** Price if sent now, in the team's currency. */
   price: string;
   /** `true` for a sandbox team. */
   sandbox: boolean;
@@ -1670,9 +1668,9 @@ export interface Operations {
   "GET /v1/sms": { query: { limit?: number; after?: string; status?: "queued" | "sending" | "sent" | "delivered" | "failed"; to?: string; created_after?: string; created_before?: string; tag?: string; template_id?: string }; answer: PhoneList };
   "POST /v1/whatsapp": { body: PhoneRequest; query: { dry_run?: boolean }; answer: PhoneRecord };
   "GET /v1/whatsapp": { query: { limit?: number; after?: string; status?: "queued" | "sending" | "sent" | "delivered" | "read" | "failed"; to?: string; created_after?: string; created_before?: string; tag?: string; template_id?: string }; answer: PhoneList };
-  "POST /v1/emails/batch": { body: EmailBatchRequest; answer: BatchAnswer };
-  "POST /v1/sms/batch": { body: PhoneBatchRequest; answer: BatchAnswer };
-  "POST /v1/whatsapp/batch": { body: PhoneBatchRequest; answer: BatchAnswer };
+  "POST /v1/emails/batch": { body: EmailBatchRequest; answer: BatchResponse };
+  "POST /v1/sms/batch": { body: PhoneBatchRequest; answer: BatchResponse };
+  "POST /v1/whatsapp/batch": { body: PhoneBatchRequest; answer: BatchResponse };
   "GET /v1/received": { query: { limit?: number; after?: string }; answer: ReceivedList };
   "GET /v1/received/{id}": { answer: ReceivedRecord };
   "GET /v1/received/{id}/raw": { answer: ArrayBuffer };
@@ -1685,15 +1683,15 @@ export interface Operations {
   "POST /v1/verify/{id}/cancel": { answer: VerificationRecord };
   "DELETE /v1/suppressions/{email}": { answer: DeletedSuppression };
   "GET /v1/suppressions/{email}": { answer: SuppressionRecord };
-  "PATCH /v1/emails/{id}": { body: RescheduleRequest; answer: EmailLine };
+  "PATCH /v1/emails/{id}": { body: RescheduleRequest; answer: EmailSummary };
   "GET /v1/emails/{id}": { answer: EmailView };
-  "POST /v1/emails/{id}/cancel": { answer: EmailLine };
-  "PATCH /v1/sms/{id}": { body: RescheduleRequest; answer: PhoneLine };
+  "POST /v1/emails/{id}/cancel": { answer: EmailSummary };
+  "PATCH /v1/sms/{id}": { body: RescheduleRequest; answer: PhoneSummary };
   "GET /v1/sms/{id}": { answer: PhoneView };
-  "POST /v1/sms/{id}/cancel": { answer: PhoneLine };
-  "PATCH /v1/whatsapp/{id}": { body: RescheduleRequest; answer: PhoneLine };
+  "POST /v1/sms/{id}/cancel": { answer: PhoneSummary };
+  "PATCH /v1/whatsapp/{id}": { body: RescheduleRequest; answer: PhoneSummary };
   "GET /v1/whatsapp/{id}": { answer: PhoneView };
-  "POST /v1/whatsapp/{id}/cancel": { answer: PhoneLine };
+  "POST /v1/whatsapp/{id}/cancel": { answer: PhoneSummary };
   "GET /v1/verify/{id}": { answer: VerificationView };
   "POST /v1/templates/{id}/render": { body: RenderRequest; answer: RenderView };
   "GET /v1/inbox": { query: { limit?: number; to?: string; channel?: "email" | "sms" | "whatsapp" | "verification"; after?: string; before?: string; wait?: number }; answer: InboxList };

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from heliograph.accept.context import Context
-from heliograph.accept.rate import RateLimits, Turn
+from heliograph.accept.rate import RateDecision, RateLimits
 from heliograph.domain.limits import SECOND_MS
-from heliograph.domain.operations.request_log import took_ms
+from heliograph.domain.operations.request_log import duration_ms
 from heliograph.domain.refusals import (
-    OF_SETUP,
+    SETUP_DEPENDENT_REFUSALS,
     InsufficientScope,
     InvalidApiKey,
     RateLimitExceeded,
@@ -24,7 +24,7 @@ from heliograph.domain.setup.snapshot import Setup
 from heliograph.storage.requests import LoggedRequest
 from heliograph.webhooks.policy.signature import is_signed
 
-MESSAGE_MAX = 500  # longest refusal message in the request log, in characters
+LOGGED_MESSAGE_MAX = 500  # longest refusal message in the request log, in characters
 
 
 class Admission:
@@ -38,40 +38,40 @@ class Admission:
         """Return the caller that owns the API key `token`; raise InvalidApiKey if the key is unknown or invalid."""
         context = self._context
         try:
-            given = token.decode("ascii").strip()
+            decoded = token.decode("ascii").strip()
         except UnicodeDecodeError:
             raise InvalidApiKey() from None
-        return keys.find_caller(given, context.store.setup.current.callers, context.clock.now())
+        return keys.authenticate(decoded, context.store.setup.current.callers, context.clock.now())
 
-    async def signer(self, team: str, given: Mapping[str, str], body: bytes) -> Caller:
-        """Return the caller whose hook key of `team` signed the request.
+    async def authenticate_hook(self, team: str, headers: Mapping[str, str], body: bytes) -> Caller:
+        """Return the caller whose hook key (which only verifies signatures) signed the request of `team`.
 
-        Reloads the setup once if no key matches. `given`: the request's headers.
+        Reloads the setup once if no key matches.
         """
-        setup, seen = self._context.store.setup, self._context.store.setup.current
+        setup, setup_before = self._context.store.setup, self._context.store.setup.current
         try:
-            return self._find_signer(team, given, body)
+            return self._find_signer(team, headers, body)
         except InvalidApiKey:
-            if not given.get("webhook-signature") or not await setup.learned_since(seen):
+            if not headers.get("webhook-signature") or not await setup.refresh_if_newer(setup_before):
                 raise
-            return self._find_signer(team, given, body)
+            return self._find_signer(team, headers, body)
 
-    def _find_signer(self, team: str, given: Mapping[str, str], body: bytes) -> Caller:
+    def _find_signer(self, team: str, headers: Mapping[str, str], body: bytes) -> Caller:
         setup, now = self._context.store.setup.current, self._context.clock.now()
         for key in setup.teams[team].hook_keys if team in setup.teams else ():
             with suppress(ValueError):  # skip a key that cannot be decrypted: the master secret was changed
-                if keys.works(key, now) and is_signed([self._secret(key)], given, body, now // SECOND_MS):
+                if keys.is_valid(key, now) and is_signed([self._secret(key)], headers, body, now // SECOND_MS):
                     return setup.callers[key.id]
         raise InvalidApiKey("The signature does not match a hook's key of this team that works.")
 
     def _secret(self, key: Key) -> str:
-        return self._context.unseal(key.secret, f"hook/{key.id}").decode().removeprefix(keys.HOOK)
+        return self._context.decrypt(key.secret, f"hook/{key.id}").decode().removeprefix(keys.HOOK_SECRET_PREFIX)
 
-    def admit(self, caller: Caller, scopes: tuple[str, ...], address: str) -> Turn:
+    def admit(self, caller: Caller, scopes: tuple[str, ...], address: str) -> RateDecision:
         """Count the request against the key's rate limit and return the decision; raise a Refusal if not allowed."""
         key, record = caller.key, caller.team.record
-        now = self._context.clock.of(record.ref)
-        self._context.state.used[key.id] = now
+        now = self._context.clock.team_now(record.ref)
+        self._context.state.last_used[key.id] = now
         if record.suspended:
             raise TeamSuspended()
         if scopes != key.scopes and set(scopes).isdisjoint(key.scopes):
@@ -81,61 +81,65 @@ class Admission:
             )
         if key.networks:
             keys.check_network(key, address)
-        turn = self._rates.take(key.id, record.rate_limit, now)
-        if not turn.allowed and not turn.asks:
+        decision = self._rates.take(key.id, record.rate_limit, now)
+        if not decision.allowed and not decision.needs_sync:
             raise RateLimitExceeded(
                 f"This key may make {record.rate_limit} requests a second. {RateLimitExceeded.fix}",
-                retry_after=turn.wait_s,
+                retry_after=decision.wait_s,
             )
-        return turn
+        return decision
 
-    async def enter(self, token: bytes, scopes: tuple[str, ...], address: str) -> tuple[Caller, Turn]:
+    async def authenticate_and_admit(
+        self, token: bytes, scopes: tuple[str, ...], address: str
+    ) -> tuple[Caller, RateDecision]:
         """Authenticate and admit a request; return its caller and rate-limit decision.
 
         Before a refusal is raised, the setup is refreshed and the request is decided again.
         """
-        seen = self._context.store.setup.current
+        setup_before = self._context.store.setup.current
         try:
             caller = self.find(token)
-            turn = self.admit(caller, scopes, address)
+            decision = self.admit(caller, scopes, address)
         except Refusal as refusal:
-            if not await self.learned(refusal, token, seen):
+            if not await self.refreshed(refusal, token, setup_before):
                 raise
             caller = self.find(token)
-            turn = self.admit(caller, scopes, address)
-        return caller, await self.agreed(turn, caller, scopes, address) if turn.asks else turn
+            decision = self.admit(caller, scopes, address)
+        return caller, await self.wait_for_sync(decision, caller, scopes, address) if decision.needs_sync else decision
 
-    async def agreed(self, turn: Turn, caller: Caller, scopes: tuple[str, ...], address: str) -> Turn:
+    async def wait_for_sync(
+        self, decision: RateDecision, caller: Caller, scopes: tuple[str, ...], address: str
+    ) -> RateDecision:
         """Sync rate-limit counts with the other processes and decide again, until the decision needs no sync."""
-        while turn.asks:
-            await self._rates.agree()
-            turn = self.admit(caller, scopes, address)
-        return turn
+        while decision.needs_sync:
+            await self._rates.sync()
+            decision = self.admit(caller, scopes, address)
+        return decision
 
-    async def learned(self, refusal: Refusal, token: bytes, seen: Setup) -> bool:
-        """Return whether the setup has changed since `seen`, so that a refused request must be decided again."""
+    async def refreshed(self, refusal: Refusal, token: bytes, setup_before: Setup) -> bool:
+        """Return whether the setup changed since `setup_before`: then a refused request must be decided again."""
         setup = self._context.store.setup
         if isinstance(refusal, InvalidApiKey):  # no newer setup helps if the key is malformed or already known
             public = keys.parse_token(token.decode("ascii", "replace").strip())
-            if public is None or public in seen.callers:
+            if public is None or public in setup_before.callers:
                 return False
-        return isinstance(refusal, OF_SETUP) and await setup.learned_since(seen)
+        return isinstance(refusal, SETUP_DEPENDENT_REFUSALS) and await setup.refresh_if_newer(setup_before)
 
-    def newest(self, caller: Caller) -> Caller:
-        """Return the caller with the same key from the newest setup."""
+    def newest_caller(self, caller: Caller) -> Caller:
+        """Return the caller with this API key and the team's current settings."""
         return self._context.store.setup.current.callers.get(caller.key.id, caller)
 
-    def look(self, caller: Caller) -> Turn:
+    def peek(self, caller: Caller) -> RateDecision:
         """Return the key's rate-limit status without taking a token."""
         record = caller.team.record
-        return self._rates.take(caller.key.id, record.rate_limit, self._context.clock.of(record.ref), cost=0)
+        return self._rates.take(caller.key.id, record.rate_limit, self._context.clock.team_now(record.ref), cost=0)
 
-    def keeps(self, caller: Caller) -> bool:
+    def should_log(self, caller: Caller) -> bool:
         """Return whether to log this request; at most `log_requests_per_second` per team are logged."""
-        most = self._context.store.setup.current.platform.log_requests_per_second
-        return self._context.state.requests.keeps(caller.team.record.ref, most)
+        limit = self._context.store.setup.current.platform.log_requests_per_second
+        return self._context.state.request_log.should_log(caller.team.record.ref, limit)
 
-    def note(
+    def log_request(
         self,
         id_: str,
         caller: Caller,
@@ -146,29 +150,29 @@ class Admission:
         replayed: bool = False,
         refusal: Refusal | None = None,
     ) -> None:
-        """Log a request of a team: every refusal, and the successful requests that `keeps` has selected.
+        """Log a request of a team: every refusal, and the successful requests that `should_log` has selected.
 
         Requests with a platform key belong to no team and are not logged.
         """
-        clock, requests, team = self._context.clock, self._context.state.requests, caller.team.record.ref
+        clock, request_log, team = self._context.clock, self._context.state.request_log, caller.team.record.ref
         if not team:
             return
         now = clock.now()
         logged = LoggedRequest(
             id=id_,
-            at=now + clock.moved.get(team, 0),
+            at=now + clock.offsets.get(team, 0),
             team=team,
             key=caller.key.id,
             route=route,
             status=status,
             code=refusal.code if refusal else "",
-            message=refusal.message[:MESSAGE_MAX] if refusal else "",
-            took_ms=took_ms(id_, now),
+            message=refusal.message[:LOGGED_MESSAGE_MAX] if refusal else "",
+            took_ms=duration_ms(id_, now),
             replayed=int(replayed),
             subject=subject,
             refused=int(status >= 400),
         )
         if refusal:
-            requests.waiting.append(logged)
+            request_log.buffer.append(logged)
         else:
-            requests.note(logged)
+            request_log.add(logged)

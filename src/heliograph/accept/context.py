@@ -6,26 +6,28 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from heliograph.carrier_failover import Handover
+from heliograph.carrier_failover import CarrierFailover
 from heliograph.domain.sending.send_options import Timing
 from heliograph.runtime.clock import Clock
 from heliograph.storage.requests import RequestLog
 from heliograph.storage.store import Store
 
 
-class State(msgspec.Struct):
-    """Mutable state of the process."""
+class ProcessState(msgspec.Struct):
+    """Mutable state of this process that is not stored in the database."""
 
-    leaving: bool = False  # shutdown announced: reports not ready, still answers every request
+    not_ready: bool = False  # shutdown announced: reports not ready, still answers every request
     draining: bool = False  # shutting down: rejects new requests
-    # API key → number of requests that wait for the test inbox
-    waits: Counter[str] = msgspec.field(default_factory=Counter)
-    measuring: asyncio.Future[bytes] | None = None  # metrics collection in progress, shared by concurrent readers
-    used: dict[str, int] = {}  # API key → time of its last request, until written to the database
-    requests: RequestLog = msgspec.field(default_factory=RequestLog)  # logged requests, until written to the database
+    # API key → number of its requests that are waiting for a message in the test inbox
+    inbox_waits: Counter[str] = msgspec.field(default_factory=Counter)
+    metrics_future: asyncio.Future[bytes] | None = None  # metrics collection in progress, shared by concurrent readers
+    last_used: dict[str, int] = {}  # API key → time of its last request, until written to the database
+    request_log: RequestLog = msgspec.field(
+        default_factory=RequestLog
+    )  # logged requests, until written to the database
 
 
-class Machine(msgspec.Struct, frozen=True, kw_only=True):
+class HostMetrics(msgspec.Struct, frozen=True, kw_only=True):
     """Host figures for the metrics; None if absent or unknown."""
 
     disk_free: Callable[[], int] = lambda: 0  # free bytes on the disk that holds attachments
@@ -33,8 +35,8 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     backup_at: Callable[[], int | None] = lambda: None  # time of the last backup
 
 
-def _unseal(_sealed: str, _context: str) -> bytes:
-    raise ValueError("nothing can be opened here")
+def _cannot_decrypt(_ciphertext: str, _context: str) -> bytes:
+    raise ValueError("there is no key to decrypt with")
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,26 +44,26 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
 
     store: Store
     clock: Clock
-    handover: Handover  # carrier failover; Verify sends through it inside the request
+    failover: CarrierFailover  # Verify sends through it inside the request
     base_url: str  # public URL of the service
     code_key: bytes  # HMAC key of the code digests, stored outside the database
     reply_key: bytes = b""  # signs Reply-To addresses of mails with `replies`, and links to attachments
-    # (ciphertext, context) → plaintext; ValueError if it cannot be decrypted
-    unseal: Callable[[str, str], bytes] = _unseal
+    # (ciphertext, context) → plaintext; raises ValueError if decryption fails
+    decrypt: Callable[[str, str], bytes] = _cannot_decrypt
     # API key used for the well-known test token of a foreign API (POSTMARK_API_TEST); empty if disabled
     test_token: bytes = b""
     # (API key, hash of Idempotency-Key) → fingerprint of the request in progress
-    running: dict[tuple[str, str], str] = {}
+    running_requests: dict[tuple[str, str], str] = {}
     process: int | None = None  # number of this process among the children of one parent
-    about: Mapping[str, str] = {}  # version, Python version and database kind, for the metrics
-    machine: Machine = Machine()
+    build_info: Mapping[str, str] = {}  # version, Python version and database kind, for the metrics
+    host_metrics: HostMetrics = HostMetrics()
     is_worker: bool = False  # delivers messages; answers only health checks
     metrics_allow: tuple[str, ...] = ()  # IP ranges besides loopback that may read the metrics
     metrics_token: str = ""  # bearer token that also permits reading the metrics; empty if disabled
-    state: State = msgspec.field(default_factory=State)
+    state: ProcessState = msgspec.field(default_factory=ProcessState)
 
 
-def first_status(context: Context, timing: Timing, now: int) -> str:
+def initial_status(context: Context, timing: Timing, now: int) -> str:
     """Return the status in the response: "queued" if scheduled for later or the platform is paused, else "sending"."""
-    waits = (timing.due_at or 0) > now or context.store.setup.current.platform.paused
-    return "queued" if waits else "sending"
+    is_queued = (timing.due_at or 0) > now or context.store.setup.current.platform.paused
+    return "queued" if is_queued else "sending"

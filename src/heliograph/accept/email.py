@@ -7,15 +7,15 @@ import msgspec
 import pybase64
 from msgspec.structs import replace
 
-from heliograph.accept.context import Context, first_status
+from heliograph.accept.context import Context, initial_status
 from heliograph.domain.delivery import lanes, magic_recipients
-from heliograph.domain.delivery.content import EmailContent, File, split_mail
-from heliograph.domain.delivery.message_states import STATES
+from heliograph.domain.delivery.content import EmailContent, File, split_email_content
+from heliograph.domain.delivery.message_states import STATES_BY_CHANNEL
 from heliograph.domain.field_docs import (
-    LANGUAGE,
-    LAYOUT_VERSION,
-    REF,
-    VERSION,
+    LANGUAGE_DOC,
+    LAYOUT_VERSION_DOC,
+    SCHEMA_REF_PREFIX,
+    VERSION_DOC,
     Addresses,
     AttachmentsCount,
     Bcc,
@@ -34,99 +34,99 @@ from heliograph.domain.field_docs import (
     Text,
     To,
     Variables,
-    limited,
-    says,
-    such_as,
+    describe,
+    schema_limits,
+    with_example,
 )
 from heliograph.domain.ids import id_pattern, timestamp
 from heliograph.domain.limits import (
     ATTACHMENTS_MAX,
     BLOB_MIN,
-    IN_THREAD,
+    PARSE_IN_THREAD_MIN,
     REPLY_TO_MAX,
-    SHARED_MIN,
+    SHARED_CONTENT_MIN,
     SUBJECT_MAX,
 )
 from heliograph.domain.mail import verp
 from heliograph.domain.mail.attachments import (
     Attachment,
-    check_shape,
-    more_types,
-    read_attachments,
-    weigh_files,
+    check_items,
+    configured_extra_types,
+    parse_attachments,
+    total_content_length,
 )
-from heliograph.domain.mail.recipients import Recipients, check_allowed, read_recipients, split_suppressed
-from heliograph.domain.mail.reputation import check_direct
-from heliograph.domain.mail.sender import Sender, brand_domain, brand_of, resolve_sender
+from heliograph.domain.mail.recipients import Recipients, check_allowed, parse_recipients, remove_suppressed
+from heliograph.domain.mail.reputation import check_direct_sends
+from heliograph.domain.mail.sender import Sender, brand_values, resolve_brand_domain, resolve_sender
 from heliograph.domain.refusals import InvalidRequest, MissingBody, MixedSendMode, SubjectTooLong
 from heliograph.domain.sending import pricing
 from heliograph.domain.sending.acceptance import (
     Acceptance,
     AcceptedRecipient,
+    AcceptState,
     Decision,
-    Found,
     IdempotencyKey,
-    Sent,
+    SendResult,
     SharedText,
 )
 from heliograph.domain.sending.send_options import (
-    Added,
+    ExtraFields,
     MailHeaders,
-    Options,
+    SendOptions,
     Timing,
-    added_of,
+    build_extra_fields,
     check_mail_headers,
-    read_options,
+    parse_options,
 )
 from heliograph.domain.setup.records import Caller, Layout, Platform, Team, Template
-from heliograph.domain.setup.snapshot import Setup, verified_by
-from heliograph.runtime.threads import ACCEPTING, LOOKING
+from heliograph.domain.setup.snapshot import Setup, verifying_team
+from heliograph.runtime.threads import ACCEPT_POOL, READ_POOL
 from heliograph.templates.policy.check import find_template
-from heliograph.templates.policy.locales import in_locale, read_locale
-from heliograph.templates.policy.render import Rendered, check_subject, most_octets, octets, render
+from heliograph.templates.policy.locales import localize, read_locale
+from heliograph.templates.policy.render import Rendered, check_subject, estimate_octets, octets, render
 from heliograph.templates.policy.values import (
     Values,
     check_size,
-    check_size_of_variables,
     check_variables,
-    leaf_texts,
+    check_variables_size,
+    iterate_texts,
     read_variables,
 )
 
-Files = Annotated[list[Any], limited(items={"$ref": f"{REF}Attachment"}, maxItems=ATTACHMENTS_MAX)]
-OneLine = Annotated[str, limited(maxLength=SUBJECT_MAX, pattern=r"^[^\u0000-\u001f\u007f-\u009f\u2028\u2029]*$")]
-DisplayNameId = Annotated[str, limited(pattern=id_pattern("display_name"))]
-TO = says("One address or a list. To, Cc and Bcc together have at most 50.", needed=True)
-BCC = says("Bcc addresses, up to 50; they are in no header, and suppressed ones are dropped.")
-REPLIES = limited(minItems=1, maxItems=REPLY_TO_MAX)
-REPLY_TO = says("Sets the Reply-To header: one address, or a list of up to 10.")
-ANSWERS = says(
-    "`true` sets a signed Reply-To: what comes to it is told as `email.received` with this mail's id in `in_reply_to`. "
+Files = Annotated[list[Any], schema_limits(items={"$ref": f"{SCHEMA_REF_PREFIX}Attachment"}, maxItems=ATTACHMENTS_MAX)]
+OneLine = Annotated[str, schema_limits(maxLength=SUBJECT_MAX, pattern=r"^[^\u0000-\u001f\u007f-\u009f\u2028\u2029]*$")]
+DisplayNameId = Annotated[str, schema_limits(pattern=id_pattern("display_name"))]
+TO_DOC = describe("One address or a list. To, Cc and Bcc together have at most 50.", needed=True)
+BCC_DOC = describe("Bcc addresses, up to 50; they are in no header, and suppressed ones are dropped.")
+REPLY_TO_LIMITS = schema_limits(minItems=1, maxItems=REPLY_TO_MAX)
+REPLY_TO_DOC = describe("Sets the Reply-To header: one address, or a list of up to 10.")
+REPLIES_DOC = describe(
+    "`true` sets a signed Reply-To: replies are reported as `email.received` with this mail's id in `in_reply_to`. "
     "The team has an inbound address on a wildcard. Not together with `reply_to`."
 )
-FROM = says(
+FROM_DOC = describe(
     "`you@your-domain` or `Name <you@your-domain>`. Needed in live mode; a sandbox team leaves it out or sends the "
     "platform sender."
 )
-DISPLAY_NAME = says("`dn_` id of an approved display name of the sending domain.")
-TEMPLATE = says("`tpl_` id of an email template, in place of `subject`, `html` and `text`.")
+DISPLAY_NAME_DOC = describe("`dn_` id of an approved display name of the sending domain.")
+TEMPLATE_DOC = describe("`tpl_` id of an email template, in place of `subject`, `html` and `text`.")
 
 
-class EmailRequest(Options, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class EmailRequest(SendOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
     # Optional in the schema: a missing `to` is rejected with `invalid_email` in the documented order of checks.
-    to: Annotated[EmailAddress | Annotated[Addresses, limited(minItems=1)] | None, TO] = None
-    cc: Annotated[Addresses | None, says("Cc addresses, up to 50.")] = None
-    bcc: Annotated[Addresses | None, BCC] = None
-    reply_to: Annotated[EmailAddress | Annotated[Addresses, REPLIES] | None, REPLY_TO] = None
-    replies: Annotated[bool | None, ANSWERS] = None
+    to: Annotated[EmailAddress | Annotated[Addresses, schema_limits(minItems=1)] | None, TO_DOC] = None
+    cc: Annotated[Addresses | None, describe("Cc addresses, up to 50.")] = None
+    bcc: Annotated[Addresses | None, BCC_DOC] = None
+    reply_to: Annotated[EmailAddress | Annotated[Addresses, REPLY_TO_LIMITS] | None, REPLY_TO_DOC] = None
+    replies: Annotated[bool | None, REPLIES_DOC] = None
     headers: MailHeaders = None
-    attachments: Annotated[Files | None, says("Up to 20 files, 10 MiB each, 25 MiB together.")] = None
-    from_: Annotated[str | None, FROM] = msgspec.field(default=None, name="from")
-    from_display_id: Annotated[DisplayNameId | None, DISPLAY_NAME] = None
-    subject: Annotated[OneLine | None, says("One line of up to 200 characters. Direct mode only.")] = None
-    html: Annotated[str | None, says("HTML body. Direct mode needs `html`, `text` or both.")] = None
-    text: Annotated[str | None, says("Plain-text body. Direct mode only.")] = None
-    template_id: Annotated[TemplateId | None, TEMPLATE] = None
+    attachments: Annotated[Files | None, describe("Up to 20 files, 10 MiB each, 25 MiB together.")] = None
+    from_: Annotated[str | None, FROM_DOC] = msgspec.field(default=None, name="from")
+    from_display_id: Annotated[DisplayNameId | None, DISPLAY_NAME_DOC] = None
+    subject: Annotated[OneLine | None, describe("One line of up to 200 characters. Direct mode only.")] = None
+    html: Annotated[str | None, describe("HTML body. Direct mode needs `html`, `text` or both.")] = None
+    text: Annotated[str | None, describe("Plain-text body. Direct mode only.")] = None
+    template_id: Annotated[TemplateId | None, TEMPLATE_DOC] = None
     variables: Variables = None
 
 
@@ -136,42 +136,46 @@ class EmailRecord(msgspec.Struct, frozen=True, kw_only=True):
     id: Id
     to: To
     to_addresses: Annotated[
-        list[str], says("The whole To list; its first entry equals `to`.", example=["delivered@simulator.test"])
+        list[str], describe("The whole To list; its first entry equals `to`.", example=["delivered@simulator.test"])
     ]
     cc: Cc
     bcc: Bcc
     reply_to: ReplyTo
-    from_: Annotated[str, says("The sender's bare address.", example="hello@demo.test")] = msgspec.field(name="from")
+    from_: Annotated[str, describe("The sender's bare address.", example="hello@demo.test")] = msgspec.field(
+        name="from"
+    )
     subject: Subject
     recipient_count: RecipientCount
     attachments_count: AttachmentsCount
-    status: Annotated[str, says("The state of the message.", example="delivered", enum=list(STATES["email"]))]
+    status: Annotated[
+        str, describe("The state of the message.", example="delivered", enum=list(STATES_BY_CHANNEL["email"]))
+    ]
     sandbox: Sandbox
     created_at: CreatedAt
 
 
 class EmailPreview(msgspec.Struct, frozen=True, kw_only=True):
-    """What a dry run answers: what would be sent to whom, and what it would cost."""
+    """Response of a dry run: the message that would be sent, its recipients and its price."""
 
     dry_run: DryRun = True
-    from_: Annotated[str, says("The From header.", example="hello@demo.test")] = msgspec.field(name="from")
-    to: Annotated[list[str], says("To recipients.", example=["delivered@simulator.test"])]
+    from_: Annotated[str, describe("The From header.", example="hello@demo.test")] = msgspec.field(name="from")
+    to: Annotated[list[str], describe("To recipients.", example=["delivered@simulator.test"])]
     cc: Cc
     bcc: Bcc
     reply_to: ReplyTo
     recipient_count: RecipientCount
     subject: Subject
     html: Html
-    text: Annotated[Text, such_as("It works.")]
+    text: Annotated[Text, with_example("It works.")]
     attachments_count: AttachmentsCount
-    template_version: Annotated[int | None, VERSION]
-    layout_version: Annotated[int | None, LAYOUT_VERSION]
-    locale: Annotated[str | None, LANGUAGE]
-    price: Annotated[Price, such_as("0.0000")]
+    template_version: Annotated[int | None, VERSION_DOC]
+    layout_version: Annotated[int | None, LAYOUT_VERSION_DOC]
+    locale: Annotated[str | None, LANGUAGE_DOC]
+    price: Annotated[Price, with_example("0.0000")]
     sandbox: Sandbox
 
 
-class Shown(msgspec.Struct, frozen=True, kw_only=True):
+class HeaderRecipients(msgspec.Struct, frozen=True, kw_only=True):
     """Header values of a mail that differ from its recipients, as foreign APIs and resends need them.
 
     To and Cc may contain display names, and addresses that do not receive this message.
@@ -180,7 +184,7 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     to: list[str]
     cc: list[str]
     subject: str | None = None  # replaces the template's subject
-    sender: str | None = None  # From header as the caller wrote it, with the display name
+    sender: str | None = None  # From header exactly as in the request, with its display name
     named: list[str] = []  # To and Cc addresses with a display name, as RFC 5322 name-addrs
     drop_suppressed: bool = False  # drop suppressed To and Cc recipients, as is done for Bcc
     alternatives: tuple[int, ...] = ()  # indexes of attachments that are alternatives to the text
@@ -194,8 +198,8 @@ class EmailDraft(msgspec.Struct, frozen=True, kw_only=True):
     template: Template | None
     content: Rendered
     attachments: tuple[Attachment, ...]
-    replies_to: str = ""  # domain that receives the replies; empty if replies are not received here
-    added: Added = Added()
+    reply_domain: str = ""  # domain that receives the replies; empty if replies are not received here
+    added: ExtraFields = ExtraFields()
     timing: Timing = Timing()
 
 
@@ -203,56 +207,64 @@ async def send_email(
     context: Context,
     caller: Caller,
     request: EmailRequest,
-    retry_key: IdempotencyKey | None,
-    shown: Shown | None = None,
-) -> Sent[EmailRecord]:
-    return await context.store.messages.accept(await prepare_email(context, caller, request, retry_key, shown))
+    idempotency_key: IdempotencyKey | None,
+    header_recipients: HeaderRecipients | None = None,
+) -> SendResult[EmailRecord]:
+    return await context.store.messages.accept(
+        await prepare_email(context, caller, request, idempotency_key, header_recipients)
+    )
 
 
 async def prepare_email(
     context: Context,
     caller: Caller,
     request: EmailRequest,
-    retry_key: IdempotencyKey | None = None,
-    shown: Shown | None = None,
+    idempotency_key: IdempotencyKey | None = None,
+    header_recipients: HeaderRecipients | None = None,
 ) -> Acceptance:
-    large = weigh_email(caller, request) > IN_THREAD
+    is_large = estimate_size(caller, request) > PARSE_IN_THREAD_MIN
     draft = (
-        await ACCEPTING.run(draft_email, context, caller, request) if large else draft_email(context, caller, request)
+        await ACCEPT_POOL.run(draft_email, context, caller, request)
+        if is_large
+        else draft_email(context, caller, request)
     )
-    if shown and shown.subject is not None:
-        _check_subject(shown.subject)
-        draft = replace(draft, content=replace(draft.content, subject=shown.subject))
-    if shown and (shown.sender or shown.named):
-        draft = replace(draft, added=replace(draft.added, sender_id=shown.sender, named=shown.named))
-    files = await _keep_files(context, draft.attachments) if draft.attachments else []
-    for number in shown.alternatives if shown and files else ():
-        files[number] = replace(files[number], alternative=True)
-    if large:
+    if header_recipients and header_recipients.subject is not None:
+        _check_subject(header_recipients.subject)
+        draft = replace(draft, content=replace(draft.content, subject=header_recipients.subject))
+    if header_recipients and (header_recipients.sender or header_recipients.named):
+        draft = replace(
+            draft, added=replace(draft.added, sender_id=header_recipients.sender, named=header_recipients.named)
+        )
+    files = await _store_files(context, draft.attachments) if draft.attachments else []
+    for index in header_recipients.alternatives if header_recipients and files else ():
+        files[index] = replace(files[index], alternative=True)
+    if is_large:
         id_ = context.clock.new_id("eml_")
-        return await ACCEPTING.run(email_acceptance, context, caller, draft, files, retry_key, shown, id_)
-    return email_acceptance(context, caller, draft, files, retry_key, shown)
+        return await ACCEPT_POOL.run(
+            email_acceptance, context, caller, draft, files, idempotency_key, header_recipients, id_
+        )
+    return email_acceptance(context, caller, draft, files, idempotency_key, header_recipients)
 
 
-def weigh_email(caller: Caller, request: EmailRequest) -> int:
+def estimate_size(caller: Caller, request: EmailRequest) -> int:
     """Estimate the maximum size of the mail's text and files in bytes, before rendering and decoding."""
     size = len(request.html or "") + len(request.text or "")
     if request.attachments:
-        size += weigh_files(request.attachments)
+        size += total_content_length(request.attachments)
     template = caller.team.templates.get(request.template_id) if request.template_id else None
     if template is None:
         return size
     if template.locales:
-        template = in_locale(template, request.locale)
+        template = localize(template, request.locale)
     layout = caller.team.layouts.get(template.layout) if template.layout else None
-    return size + most_octets(template, leaf_texts(request.variables), layout)
+    return size + estimate_octets(template, iterate_texts(request.variables), layout)
 
 
 async def preview_email(context: Context, caller: Caller, request: EmailRequest) -> EmailPreview:
-    size, id_ = weigh_email(caller, request), context.clock.new_id("eml_")
-    draft = await LOOKING.run_large(size, draft_email, context, caller, request)
-    acceptance = await LOOKING.run_large(size, email_acceptance, context, caller, draft, [], None, None, id_)
-    accepted = await context.store.messages.rehearse(acceptance)
+    size, id_ = estimate_size(caller, request), context.clock.new_id("eml_")
+    draft = await READ_POOL.run_large(size, draft_email, context, caller, request)
+    acceptance = await READ_POOL.run_large(size, email_acceptance, context, caller, draft, [], None, None, id_)
+    accepted = await context.store.messages.dry_run(acceptance)
     record: EmailRecord = accepted.record
     return EmailPreview(
         from_=draft.sender.header,
@@ -277,39 +289,41 @@ def draft_email(context: Context, caller: Caller, request: EmailRequest) -> Emai
     """Run every check that needs no database query, in the order of contract 2."""
     setup = context.store.setup.current
     if request.attachments:
-        check_shape(request.attachments)
+        check_items(request.attachments)
     variables = read_variables(request.variables)
     locale = read_locale(request.locale) if request.locale is not None else None
     _check_mode(request)
-    recipients = read_recipients(request.to, request.cc, request.bcc, request.reply_to)
-    replies_to = _replies_to(setup, caller.team, request) if request.replies else ""
-    timing = read_options(request, context.clock.of(caller.team.record.ref))
+    recipients = parse_recipients(request.to, request.cc, request.bcc, request.reply_to)
+    reply_domain = _find_reply_domain(setup, caller.team, request) if request.replies else ""
+    timing = parse_options(request, context.clock.team_now(caller.team.record.ref))
     _check_subject(request.subject)
     if request.headers:
         check_mail_headers(request.headers)
     attachments: tuple[Attachment, ...] = ()
     if request.attachments:
-        attachments = read_attachments(request.attachments, more_types(setup.platform, caller.team))
+        attachments = parse_attachments(request.attachments, configured_extra_types(setup.platform, caller.team))
     if request.template_id is None:
-        check_direct(context.store.reputation.current.get(caller.team.record.id))
+        check_direct_sends(context.store.reputations.current.get(caller.team.record.id))
     sender = resolve_sender(caller, setup.platform, request.from_, request.from_display_id)
-    template, layout, content = _content(request, variables, locale, caller, sender, setup.platform)
-    if not caller.caught:
+    template, layout, content = _render_content(request, variables, locale, caller, sender, setup.platform)
+    if not caller.captured:
         check_allowed(recipients, caller.team)
-    several = [address.given for address in recipients.reply_to] if len(recipients.reply_to) > 1 else None
+    reply_to_addresses = [address.original for address in recipients.reply_to] if len(recipients.reply_to) > 1 else None
     return EmailDraft(
         recipients=recipients,
         sender=sender,
         template=template,
         content=content,
         attachments=attachments,
-        replies_to=replies_to,
-        added=added_of(request, timing, template, layout=layout, reply_to_addresses=several, headers=request.headers),
+        reply_domain=reply_domain,
+        added=build_extra_fields(
+            request, timing, template, layout=layout, reply_to_addresses=reply_to_addresses, headers=request.headers
+        ),
         timing=timing,
     )
 
 
-def _content(
+def _render_content(
     request: EmailRequest, variables: Values, locale: str | None, caller: Caller, sender: Sender, platform: Platform
 ) -> tuple[Template | None, Layout | None, Rendered]:
     """Return the template and layout, if any, and the rendered content."""
@@ -319,36 +333,36 @@ def _content(
     team = caller.team
     template = find_template(team, request.template_id, "email")
     if locale is not None:
-        template = in_locale(template, locale)
+        template = localize(template, locale)
     layout = team.layouts.get(template.layout) if template.layout is not None else None
     check_variables(template, variables)
-    check_size_of_variables(request.variables)
-    domain = sender.domain or brand_domain(team, caller.key, None)  # the platform sender has no team domain
-    content = render(template, variables, brand_of(domain, platform), layout)
+    check_variables_size(request.variables)
+    domain = sender.domain or resolve_brand_domain(team, caller.key, None)  # the platform sender has no team domain
+    content = render(template, variables, brand_values(domain, platform), layout)
     check_subject(content.subject or "")
     return template, layout, content
 
 
-def _replies_to(setup: Setup, team: Team, request: EmailRequest) -> str:
+def _find_reply_domain(setup: Setup, team: Team, request: EmailRequest) -> str:
     """Return a verified wildcard inbound domain of the team for replies; one of the sender's domain is preferred."""
     if request.reply_to:
         raise InvalidRequest("replies sets the Reply-To: remove reply_to, or replies.", param="replies")
-    domains = sorted(one.removeprefix("*@") for one in team.inbound if one.startswith("*@"))
-    ours = [name for name in domains if verified_by(setup.verified, name) == team.record.id]
-    if not ours:
+    domains = sorted(inbound.removeprefix("*@") for inbound in team.inbound if inbound.startswith("*@"))
+    verified_domains = [name for name in domains if verifying_team(setup.verified, name) == team.record.id]
+    if not verified_domains:
         raise InvalidRequest(
             "replies needs an inbound address on a wildcard, such as *@in.acme.test ([[teams.inbound]]), of a domain "
             "that the team has verified.",
             param="replies",
         )
-    sender = (request.from_ or "").rpartition("@")[2].rstrip("> ").lower()
-    return next((name for name in ours if f".{name}".endswith(f".{sender}")), ours[0])
+    sender_domain = (request.from_ or "").rpartition("@")[2].rstrip("> ").lower()
+    return next((name for name in verified_domains if f".{name}".endswith(f".{sender_domain}")), verified_domains[0])
 
 
 def _check_mode(request: EmailRequest) -> None:
-    direct = (request.subject, request.html, request.text)
+    direct_fields = (request.subject, request.html, request.text)
     if request.template_id is not None:
-        if any(field is not None for field in direct):
+        if any(field is not None for field in direct_fields):
             raise MixedSendMode(param="template_id")
         return
     if not (request.subject or "").strip():
@@ -366,13 +380,13 @@ def _check_subject(subject: str | None) -> None:
         return
     if len(subject) > SUBJECT_MAX:
         raise SubjectTooLong(
-            f"The subject has {len(subject)} characters, {SUBJECT_MAX} is the most. {SubjectTooLong.fix}",
+            f"The subject has {len(subject)} characters, the maximum is {SUBJECT_MAX}. {SubjectTooLong.fix}",
             param="subject",
         )
     check_subject(subject)
 
 
-async def _keep_files(context: Context, attachments: tuple[Attachment, ...]) -> list[File]:
+async def _store_files(context: Context, attachments: tuple[Attachment, ...]) -> list[File]:
     """Store large attachments as blobs, durably before the transaction that refers to them."""
     files = []
     for attachment in attachments:
@@ -400,58 +414,58 @@ def email_acceptance(
     caller: Caller,
     draft: EmailDraft,
     files: list[File],
-    retry_key: IdempotencyKey | None,
-    shown: Shown | None = None,
+    idempotency_key: IdempotencyKey | None,
+    header_recipients: HeaderRecipients | None = None,
     id_: str = "",
 ) -> Acceptance:
     """Build the acceptance of an email.
 
     A thread must pass `id_`, because ids are generated on the event loop only.
     """
-    team, now, id_ = caller.team, context.clock.of(caller.team.record.ref), id_ or context.clock.new_id("eml_")
-    template, status = draft.template, first_status(context, draft.timing, now)
-    reply_to = [address.given for address in draft.recipients.reply_to] if draft.recipients.reply_to else []
-    if draft.replies_to:
-        reply_to = [verp.sign_reply(context.reply_key, id_, team.record.id, draft.replies_to)]
-    stored, shared = _stored(draft, files, reply_to, shown, may_share=team.sandbox)
-    undecided = Undecided(
+    team, now, id_ = caller.team, context.clock.team_now(caller.team.record.ref), id_ or context.clock.new_id("eml_")
+    template, status = draft.template, initial_status(context, draft.timing, now)
+    reply_to = [address.original for address in draft.recipients.reply_to] if draft.recipients.reply_to else []
+    if draft.reply_domain:
+        reply_to = [verp.sign_reply_address(context.reply_key, id_, team.record.id, draft.reply_domain)]
+    stored, shared = _encode_content(draft, files, reply_to, header_recipients, may_share=team.sandbox)
+    pending = PendingEmail(
         id=id_,
         created_at=now,
         status=status,
         team=team,
         draft=draft,
         reply_to=reply_to,
-        files=len(files),
-        drops_suppressed=shown is not None and shown.drop_suppressed,
+        file_count=len(files),
+        drop_suppressed=header_recipients is not None and header_recipients.drop_suppressed,
     )
     return Acceptance(
         id=id_,
         team=team.record.ref,
         channel="email",
-        lane=lanes.LANE["email"],
+        lane=lanes.LANE_BY_CHANNEL["email"],
         status=status,
         sandbox=team.sandbox,
-        caught=caller.caught or team.simulated,
+        captured=caller.captured or team.simulated,
         key_id=caller.key.id,
         created_at=now,
         credit_low=team.record.credit_low,
         content=stored,
         shared=shared,
-        decide=undecided.decide,
+        decide=pending.decide,
         template_id=template.id if template else None,
         template_version=template.version if template else None,
-        watch=[address.normal for address, _ in draft.recipients.distinct],
+        suppression_addresses=[address.normal for address, _ in draft.recipients.distinct],
         blobs=sorted({file.blob for file in files if file.blob}) if files else (),
-        file_octets=sum(file.size for file in files if file.blob) if files else 0,
-        octets_most=team.record.octets_most,
-        retry_key=retry_key,
+        file_bytes=sum(file.size for file in files if file.blob) if files else 0,
+        daily_bytes_limit=team.record.daily_bytes_limit,
+        idempotency_key=idempotency_key,
         audit=caller.entry(id_) if caller.entry else None,
         timing=draft.timing,
-        added=draft.added,
+        extra_fields=draft.added,
     )
 
 
-class Undecided(msgspec.Struct, frozen=True, kw_only=True):
+class PendingEmail(msgspec.Struct, frozen=True, kw_only=True):
     """An email that awaits the store's decision on suppressions, quota and credit."""
 
     id: str
@@ -460,45 +474,56 @@ class Undecided(msgspec.Struct, frozen=True, kw_only=True):
     team: Team
     draft: EmailDraft
     reply_to: list[str]
-    files: int
-    drops_suppressed: bool
+    file_count: int
+    drop_suppressed: bool
 
-    def decide(self, found: Found) -> Decision:
+    def decide(self, state: AcceptState) -> Decision:
         draft, team = self.draft, self.team
-        kept = split_suppressed(draft.recipients, found.suppressed, drop=self.drops_suppressed)
-        price = _take_money(team, draft.template, kept, found, self.created_at)
+        deliverable = remove_suppressed(draft.recipients, state.suppressed, drop=self.drop_suppressed)
+        price = _charge(team, draft.template, deliverable, state, self.created_at)
         record = EmailRecord(
             id=self.id,
-            to=kept.to[0].given,
-            to_addresses=[a.given for a in kept.to],
-            cc=[a.given for a in kept.cc] if kept.cc else [],
-            bcc=[a.given for a in kept.bcc] if kept.bcc else [],
+            to=deliverable.to[0].original,
+            to_addresses=[address.original for address in deliverable.to],
+            cc=[address.original for address in deliverable.cc] if deliverable.cc else [],
+            bcc=[address.original for address in deliverable.bcc] if deliverable.bcc else [],
             reply_to=self.reply_to[0] if self.reply_to else None,
-            from_=draft.sender.address.given,
+            from_=draft.sender.address.original,
             subject=draft.content.subject or "",
-            recipient_count=kept.count,
-            attachments_count=self.files,
+            recipient_count=deliverable.count,
+            attachments_count=self.file_count,
             status=self.status,
             sandbox=team.sandbox,
             created_at=timestamp(self.created_at),
         )
-        recipients = [AcceptedRecipient(address.normal, address.given, kind) for address, kind in kept.distinct]
+        recipients = [
+            AcceptedRecipient(address.normal, address.original, kind) for address, kind in deliverable.distinct
+        ]
         return Decision(msgspec.json.encode(record), recipients, record=record, price=price)
 
 
-def _stored(
-    draft: EmailDraft, files: list[File], reply_to: list[str], shown: Shown | None, *, may_share: bool
+def _encode_content(
+    draft: EmailDraft,
+    files: list[File],
+    reply_to: list[str],
+    header_recipients: HeaderRecipients | None,
+    *,
+    may_share: bool,
 ) -> tuple[bytes, SharedText | None]:
     """Encode the content to store.
 
-    With `may_share`, a body above SHARED_MIN is returned separately, so that equal bodies are stored once.
+    With `may_share`, a body above SHARED_CONTENT_MIN is returned separately, so that equal bodies are stored once.
     """
     recipients, content = draft.recipients, draft.content
     mail = EmailContent(
         from_name=draft.sender.name,
-        from_address=draft.sender.address.given,
-        to=shown.to if shown else [a.given for a in recipients.to],
-        cc=shown.cc if shown else [a.given for a in recipients.cc] if recipients.cc else [],
+        from_address=draft.sender.address.original,
+        to=header_recipients.to if header_recipients else [address.original for address in recipients.to],
+        cc=header_recipients.cc
+        if header_recipients
+        else [address.original for address in recipients.cc]
+        if recipients.cc
+        else [],
         reply_to=reply_to or None,
         headers=draft.added.headers,
         subject=content.subject or "",
@@ -507,23 +532,25 @@ def _stored(
         attachments=files,
     )
     stored = msgspec.json.encode(mail)
-    if not may_share or len(stored) <= SHARED_MIN:
+    if not may_share or len(stored) <= SHARED_CONTENT_MIN:
         return stored, None
-    stored, body = split_mail(mail)
+    stored, body = split_email_content(mail)
     return stored, SharedText(hashlib.blake2b(body, digest_size=16).digest(), body)
 
 
-def _take_money(team: Team, template: Template | None, kept: Recipients, found: Found, now: int) -> int:
+def _charge(team: Team, template: Template | None, recipients: Recipients, state: AcceptState, now: int) -> int:
     """Count billable recipients against the monthly quota; past the quota, hold and return the price (contract 7)."""
     if team.sandbox:
         return 0
-    billed = 0
-    for address in (*kept.to, *kept.cc, *kept.bcc):
-        billed += not (address.domain == magic_recipients.DOMAIN and magic_recipients.is_magic_email(address.normal))
-    if not billed:
+    billable = 0
+    for address in (*recipients.to, *recipients.cc, *recipients.bcc):
+        billable += not (
+            address.domain == magic_recipients.SIMULATOR_DOMAIN and magic_recipients.is_magic_email(address.normal)
+        )
+    if not billable:
         return 0
-    if pricing.take_quota(found.account, billed, team.record.email_quota, pricing.month_of(now)):
+    if pricing.use_quota(state.account, billable, team.record.email_quota, pricing.month_of(now)):
         return 0
     price = pricing.price_for(template, None) if template else 0
-    pricing.hold(found.account, price)
+    pricing.hold(state.account, price)
     return price

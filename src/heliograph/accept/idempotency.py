@@ -5,52 +5,55 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from heliograph.accept.context import Context
-from heliograph.domain.limits import IN_THREAD
+from heliograph.domain.limits import PARSE_IN_THREAD_MIN
 from heliograph.domain.refusals import IdempotencyKeyReused, IdempotencyRequestInProgress
 from heliograph.domain.sending import idempotency
-from heliograph.domain.sending.acceptance import IdempotencyKey, Sent
-from heliograph.domain.sending.idempotency import Retry
+from heliograph.domain.sending.acceptance import IdempotencyKey, SendResult
+from heliograph.domain.sending.idempotency import KeyedRequest
 
 R = TypeVar("R")
 
 
 async def send_once(
-    context: Context, key_id: str, retry: Retry | None, send: Callable[[IdempotencyKey | None], Awaitable[Sent[R]]]
-) -> Sent[R]:
+    context: Context,
+    key_id: str,
+    keyed_request: KeyedRequest | None,
+    send: Callable[[IdempotencyKey | None], Awaitable[SendResult[R]]],
+) -> SendResult[R]:
     """Run `send`, or replay the stored response of its Idempotency-Key."""
-    if retry is None:
+    if keyed_request is None:
         return await send(None)
-    retry_key = IdempotencyKey(idempotency.key_hash(retry.key), await _fingerprint(retry))
-    return await run_idempotent(context, key_id, retry_key, lambda: send(retry_key))
+    idempotency_key = IdempotencyKey(idempotency.key_hash(keyed_request.key), await _fingerprint(keyed_request))
+    return await run_idempotent(context, key_id, idempotency_key, lambda: send(idempotency_key))
 
 
-async def _fingerprint(retry: Retry) -> str:
-    if retry.size > IN_THREAD:
-        return await asyncio.to_thread(idempotency.fingerprint_in_steps, retry.path, retry.body)
-    return idempotency.fingerprint(retry.path, retry.body)
+async def _fingerprint(keyed_request: KeyedRequest) -> str:
+    if keyed_request.size > PARSE_IN_THREAD_MIN:
+        return await asyncio.to_thread(idempotency.fingerprint_in_steps, keyed_request.path, keyed_request.body)
+    return idempotency.fingerprint(keyed_request.path, keyed_request.body)
 
 
 async def run_idempotent(
-    context: Context, key_id: str, retry_key: IdempotencyKey, run: Callable[[], Awaitable[Sent[R]]]
-) -> Sent[R]:
+    context: Context, key_id: str, idempotency_key: IdempotencyKey, run: Callable[[], Awaitable[SendResult[R]]]
+) -> SendResult[R]:
     """Replay the stored response, or call `run`, whose accept transaction stores the key.
 
     Concurrent requests are detected here within this process, and in the transaction between processes.
     """
-    request = (key_id, retry_key.hash)
-    running = context.running.get(request)
-    if running is not None:
-        if running != retry_key.fingerprint:
+    running_key = (key_id, idempotency_key.hash)
+    running_fingerprint = context.running_requests.get(running_key)
+    if running_fingerprint is not None:
+        if running_fingerprint != idempotency_key.fingerprint:
             raise IdempotencyKeyReused(param=idempotency.HEADER)
         raise IdempotencyRequestInProgress(param=idempotency.HEADER, retry_after=1)
-    context.running[request] = retry_key.fingerprint
+    context.running_requests[running_key] = idempotency_key.fingerprint
     try:
-        row = await context.store.messages.remembered(key_id, retry_key.hash)
+        row = await context.store.messages.find_stored_response(key_id, idempotency_key.hash)
         caller = context.store.setup.current.callers.get(key_id)
-        now = context.clock.of(caller.team.record.ref if caller else 0)
-        found = idempotency.decide(row, retry_key.fingerprint, now)
-        if found is not None and found.response is not None:
-            return Sent(found.made, None, found.response, replayed=True)
+        now = context.clock.team_now(caller.team.record.ref if caller else 0)
+        stored = idempotency.select_replay(row, idempotency_key.fingerprint, now)
+        if stored is not None and stored.response is not None:
+            return SendResult(stored.object_id, None, stored.response, replayed=True)
         return await run()
     finally:
-        del context.running[request]
+        del context.running_requests[running_key]

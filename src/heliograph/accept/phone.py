@@ -6,10 +6,10 @@ from typing import Annotated, Any, Generic, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from heliograph.accept.context import Context, first_status
+from heliograph.accept.context import Context, initial_status
 from heliograph.domain.delivery import lanes, magic_recipients, routing
 from heliograph.domain.delivery.content import SmsContent, WhatsappContent
-from heliograph.domain.delivery.message_states import STATES
+from heliograph.domain.delivery.message_states import STATES_BY_CHANNEL
 from heliograph.domain.field_docs import (
     CreatedAt,
     DomainId,
@@ -19,12 +19,12 @@ from heliograph.domain.field_docs import (
     TemplateId,
     To,
     Variables,
-    says,
+    describe,
 )
 from heliograph.domain.ids import PREFIXES, timestamp
-from heliograph.domain.mail.sender import brand_domain, brand_of
-from heliograph.domain.phones.opt_out import bars
-from heliograph.domain.phones.phone import country_of, read_phone
+from heliograph.domain.mail.sender import brand_values, resolve_brand_domain
+from heliograph.domain.phones.opt_out import blocks_message
+from heliograph.domain.phones.phone import country_of, parse_phone
 from heliograph.domain.refusals import (
     NoCarrierAvailable,
     RecipientNotAllowed,
@@ -35,37 +35,37 @@ from heliograph.domain.sending import pricing
 from heliograph.domain.sending.acceptance import (
     Acceptance,
     AcceptedRecipient,
+    AcceptState,
     Decision,
-    Found,
     IdempotencyKey,
-    Sent,
+    SendResult,
 )
-from heliograph.domain.sending.send_options import Added, Options, Timing, added_of, read_options
+from heliograph.domain.sending.send_options import ExtraFields, SendOptions, Timing, build_extra_fields, parse_options
 from heliograph.domain.setup.records import Caller, CarrierRecord, Channel, Team, Template
 from heliograph.templates.policy.check import find_template
-from heliograph.templates.policy.locales import in_locale, read_locale
+from heliograph.templates.policy.locales import localize, read_locale
 from heliograph.templates.policy.meta_status import check_available
 from heliograph.templates.policy.render import render_body
 from heliograph.templates.policy.values import (
-    check_size_of_variables,
+    body_values,
     check_variables,
+    check_variables_size,
     read_variables,
-    with_brand,
 )
 
 C = TypeVar("C", bound=SmsContent | WhatsappContent)
-LastCheck = Callable[[Found, int], None]  # (state from the store, now); raises a Refusal
+StoreCheck = Callable[[AcceptState, int], None]  # (state from the store, now); raises a Refusal
 
 
-TEMPLATE = says("`tpl_` id of an approved template of this channel.", needed=True)
-BRAND = says("`dom_` id of the verified domain whose brand the template shows.")
+TEMPLATE_DOC = describe("`tpl_` id of an approved template of this channel.", needed=True)
+BRAND_DOC = describe("`dom_` id of the verified domain whose brand the template shows.")
 
 
-class PhoneRequest(Options, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PhoneRequest(SendOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
     to: Phone = None  # optional here: a missing `to` is rejected with `invalid_phone` in the documented order
-    template_id: Annotated[TemplateId | None, TEMPLATE] = None
+    template_id: Annotated[TemplateId | None, TEMPLATE_DOC] = None
     variables: Variables = None
-    brand_domain_id: Annotated[DomainId | None, BRAND] = None
+    brand_domain_id: Annotated[DomainId | None, BRAND_DOC] = None
 
 
 class FreeText(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,7 +82,11 @@ class PhoneRecord(msgspec.Struct, frozen=True, kw_only=True):
     to: To
     status: Annotated[
         str,
-        says("The state of the message; only WhatsApp has `read`.", example="delivered", enum=list(STATES["whatsapp"])),
+        describe(
+            "The state of the message; only WhatsApp has `read`.",
+            example="delivered",
+            enum=list(STATES_BY_CHANNEL["whatsapp"]),
+        ),
     ]
     sandbox: Sandbox
     created_at: CreatedAt
@@ -96,68 +100,68 @@ class PhoneDraft(msgspec.Struct, frozen=True, kw_only=True):
     template: Template
     variables: dict[str, str]
     body: str
-    added: Added = Added()
+    added: ExtraFields = ExtraFields()
     timing: Timing = Timing()
 
 
-def draft_message(
+def draft_phone_message(
     context: Context,
     caller: Caller,
     channel: Channel,
     request: PhoneRequest,
-    free: FreeText | None = None,
+    free_text: FreeText | None = None,
     origin: dict[str, str] | None = None,
 ) -> PhoneDraft:
     """Run the checks of contract 2 up to the rendered body.
 
     `origin`: fields of the foreign API that only its own responses show.
     """
-    if free and caller.caught:
-        return _draft_free(context, caller, channel, request, free, origin)
+    if free_text and caller.captured:
+        return _draft_free_text(context, caller, channel, request, free_text, origin)
     variables = read_variables(request.variables)
     locale = read_locale(request.locale) if request.locale is not None else None
-    to = read_phone(request.to)
-    timing = read_options(request, context.clock.of(caller.team.record.ref))
+    to = parse_phone(request.to)
+    timing = parse_options(request, context.clock.team_now(caller.team.record.ref))
     if not request.template_id:
         raise TemplateIdRequired(param="template_id")
     template = find_template(caller.team, request.template_id, channel)
     if locale is not None:
-        template = in_locale(template, locale)
+        template = localize(template, locale)
     if caller.team.upstream:
         check_available(caller.team, template)
     check_variables(template, variables)
-    domain = brand_domain(caller.team, caller.key, request.brand_domain_id)
-    brand = brand_of(domain, context.store.setup.current.platform)
-    check_size_of_variables(request.variables)
-    values = with_brand(template, variables, brand)
+    domain = resolve_brand_domain(caller.team, caller.key, request.brand_domain_id)
+    brand = brand_values(domain, context.store.setup.current.platform)
+    check_variables_size(request.variables)
+    values = body_values(template, variables, brand)
     return PhoneDraft(
         to=to,
         country=country_of(to),
         template=template,
         variables=values,
         body=render_body(template, variables, brand),
-        added=added_of(request, timing, template, sender_id=brand["name"], origin=origin),
+        added=build_extra_fields(request, timing, template, sender_id=brand["name"], origin=origin),
         timing=timing,
     )
 
 
-def _draft_free(
+def _draft_free_text(
     context: Context,
     caller: Caller,
     channel: Channel,
     request: PhoneRequest,
-    free: FreeText,
+    free_text: FreeText,
     origin: dict[str, str] | None,
 ) -> PhoneDraft:
-    to, timing = read_phone(request.to), read_options(request, context.clock.of(caller.team.record.ref))
-    sender_id = free.sender_id or context.store.setup.current.platform.brand
+    to, timing = parse_phone(request.to), parse_options(request, context.clock.team_now(caller.team.record.ref))
+    sender_id = free_text.sender_id or context.store.setup.current.platform.brand
     return PhoneDraft(
         to=to,
         country=country_of(to),
         template=Template(id="", team=caller.team.record.id, channel=channel, name=""),
         variables={},
-        body=free.body,
-        added=added_of(request, timing, None, sender_id=sender_id, origin=origin),
+        body=free_text.body,
+        added=build_extra_fields(request, timing, None, sender_id=sender_id, origin=origin),
         timing=timing,
     )
 
@@ -166,7 +170,7 @@ def check_phone_allowed(caller: Caller, phone: str) -> None:
     team = caller.team
     if (
         team.sandbox
-        and not caller.caught
+        and not caller.captured
         and phone not in team.recipients
         and not magic_recipients.is_magic_phone(phone)
     ):
@@ -175,7 +179,7 @@ def check_phone_allowed(caller: Caller, phone: str) -> None:
         )
 
 
-def carriers_for(
+def available_carriers(
     context: Context, caller: Caller, channel: Channel, phone: str, country: str | None
 ) -> list[CarrierRecord]:
     """Return the available carriers in order of preference.
@@ -185,40 +189,40 @@ def carriers_for(
     if magic_recipients.is_magic_phone(phone):
         no_carrier = magic_recipients.phone_behaviour(phone) == "no_carrier"
         return [] if no_carrier else [routing.builtin_simulator(channel)]
-    if caller.caught or caller.team.simulated:
+    if caller.captured or caller.team.simulated:
         return [routing.builtin_simulator(channel)]
-    return context.handover.reachable(channel, country)
+    return context.failover.eligible_carriers(channel, country)
 
 
-def check_destination(context: Context, caller: Caller, channel: Channel, draft: PhoneDraft) -> LastCheck:
-    """Check that the phone may be sent to, and return the checks that the transaction must run.
+def check_destination(context: Context, caller: Caller, channel: Channel, draft: PhoneDraft) -> StoreCheck:
+    """Check that the team may send to the phone, and return the checks that the transaction must run.
 
     Those are, in order: opt-outs, the sandbox's daily quota, and whether a carrier is available.
     """
     check_phone_allowed(caller, draft.to)
-    unserved = None
-    if not carriers_for(context, caller, channel, draft.to, draft.country):
-        unserved = NoCarrierAvailable(
+    no_carrier = None
+    if not available_carriers(context, caller, channel, draft.to, draft.country):
+        no_carrier = NoCarrierAvailable(
             f"No enabled {channel} carrier serves {draft.country or 'this destination'} now. {NoCarrierAvailable.fix}",
             param="to",
             retry_after=30,
         )
     setup = context.store.setup.current
     is_counted = caller.team.sandbox and not (
-        caller.caught or caller.team.simulated or magic_recipients.is_magic_phone(draft.to)
+        caller.captured or caller.team.simulated or magic_recipients.is_magic_phone(draft.to)
     )
     if is_counted:
-        is_counted = routing.leaves(setup.routes[channel, draft.country])
+        is_counted = routing.leaves_platform(setup.routes[channel, draft.country])
 
-    def check(found: Found, now: int) -> None:
-        if found.opted_out and bars(found.opted_out, draft.template.category):
+    def check(state: AcceptState, now: int) -> None:
+        if state.opted_out and blocks_message(state.opted_out, draft.template.category):
             raise RecipientOptedOut(
                 f"{draft.to} has opted out of this team's {channel} messages. {RecipientOptedOut.fix}", param="to"
             )
         if is_counted:
-            pricing.take_sandbox(found.account, setup.platform.sandbox_per_day, now)
-        if unserved:
-            raise unserved
+            pricing.count_sandbox_send(state.account, setup.platform.sandbox_per_day, now)
+        if no_carrier:
+            raise no_carrier
 
     return check
 
@@ -235,32 +239,32 @@ def phone_acceptance(
     *,
     content: msgspec.Struct,
     price: int,
-    retry_key: IdempotencyKey | None,
-    added: Added,
-    marketing_to: str | None = None,
-    check: LastCheck,
+    idempotency_key: IdempotencyKey | None,
+    added: ExtraFields,
+    marketing_recipient: str | None = None,
+    check: StoreCheck,
 ) -> Acceptance:
     """Build the acceptance of a message; `check` runs the channel's last checks before the price is held."""
     team, id_ = caller.team, context.clock.new_id(PREFIXES[channel])
-    now = context.clock.of(team.record.ref)
-    status = first_status(context, draft.timing, now)
+    now = context.clock.team_now(team.record.ref)
+    status = initial_status(context, draft.timing, now)
     record = PhoneRecord(id=id_, to=draft.to, status=status, sandbox=team.sandbox, created_at=timestamp(now))
 
-    def decide(found: Found) -> Decision:
-        check(found, now)
-        pricing.hold(found.account, price)
-        to = AcceptedRecipient(draft.to, draft.to, "to")
-        return Decision(msgspec.json.encode(record), [to], record=record, price=price)
+    def decide(state: AcceptState) -> Decision:
+        check(state, now)
+        pricing.hold(state.account, price)
+        recipient = AcceptedRecipient(draft.to, draft.to, "to")
+        return Decision(msgspec.json.encode(record), [recipient], record=record, price=price)
 
     return Acceptance(
         id=id_,
         team=team.record.ref,
         channel=channel,
-        lane=lanes.LANE[channel],
+        lane=lanes.LANE_BY_CHANNEL[channel],
         status=status,
         sandbox=team.sandbox,
-        caught=caller.caught or team.simulated,
-        octets_most=team.record.octets_most,
+        captured=caller.captured or team.simulated,
+        daily_bytes_limit=team.record.daily_bytes_limit,
         key_id=caller.key.id,
         created_at=now,
         content=msgspec.json.encode(content),
@@ -269,56 +273,56 @@ def phone_acceptance(
         template_version=draft.template.version if draft.template.id else None,
         country=draft.country,
         credit_low=team.record.credit_low,
-        marketing_to=marketing_to,
-        phone=draft.to,
-        retry_key=retry_key,
+        marketing_to=marketing_recipient,
+        opt_out_phone=draft.to,
+        idempotency_key=idempotency_key,
         audit=caller.entry(id_) if caller.entry else None,
         timing=draft.timing,
-        added=added,
+        extra_fields=added,
     )
 
 
-class PhoneSends(msgspec.Struct, Generic[C], frozen=True):
-    """Send, prepare and dry-run operations of a phone channel, built on the channel's `accept` function."""
+class PhoneChannel(msgspec.Struct, Generic[C], frozen=True):
+    """Send, prepare and dry-run operations of a phone channel, built on the channel's `build_acceptance` function."""
 
     channel: Channel
-    accept: Callable[[Context, Caller, PhoneDraft, IdempotencyKey | None], tuple[Acceptance, C]]
+    build_acceptance: Callable[[Context, Caller, PhoneDraft, IdempotencyKey | None], tuple[Acceptance, C]]
 
     async def send(
         self,
         context: Context,
         caller: Caller,
         request: PhoneRequest,
-        retry_key: IdempotencyKey | None,
-        callback: str | None = None,
-        free: FreeText | None = None,
+        idempotency_key: IdempotencyKey | None,
+        callback_url: str | None = None,
+        free_text: FreeText | None = None,
         origin: dict[str, str] | None = None,
-    ) -> Sent[PhoneRecord]:
+    ) -> SendResult[PhoneRecord]:
         """Accept a message.
 
-        `callback`: URL that receives the events of this message. `free`: text used instead of a template if the message
-        is captured.
+        `callback_url`: receives the events of this message. `free_text`: used instead of a template if the message is
+        captured.
         """
-        item = await self.prepare(context, caller, request, retry_key, free, origin)
-        return await context.store.messages.accept(replace(item, callback=callback) if callback else item)
+        item = await self.prepare(context, caller, request, idempotency_key, free_text, origin)
+        return await context.store.messages.accept(replace(item, callback=callback_url) if callback_url else item)
 
     async def prepare(
         self,
         context: Context,
         caller: Caller,
         request: PhoneRequest,
-        retry_key: IdempotencyKey | None = None,
-        free: FreeText | None = None,
+        idempotency_key: IdempotencyKey | None = None,
+        free_text: FreeText | None = None,
         origin: dict[str, str] | None = None,
     ) -> Acceptance:
-        draft = draft_message(context, caller, self.channel, request, free, origin)
-        return self.accept(context, caller, draft, retry_key)[0]
+        draft = draft_phone_message(context, caller, self.channel, request, free_text, origin)
+        return self.build_acceptance(context, caller, draft, idempotency_key)[0]
 
-    async def rehearse(self, context: Context, caller: Caller, request: PhoneRequest) -> tuple[C, dict[str, Any]]:
+    async def dry_run(self, context: Context, caller: Caller, request: PhoneRequest) -> tuple[C, dict[str, Any]]:
         """Return the content of a dry run, and the fields common to all previews."""
-        draft = draft_message(context, caller, self.channel, request)
-        item, content = self.accept(context, caller, draft, None)
-        accepted = await context.store.messages.rehearse(item)
+        draft = draft_phone_message(context, caller, self.channel, request)
+        item, content = self.build_acceptance(context, caller, draft, None)
+        accepted = await context.store.messages.dry_run(item)
         return content, {
             "to": draft.to,
             "country": draft.country,

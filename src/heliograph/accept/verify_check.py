@@ -5,38 +5,38 @@ from typing import Annotated, Any
 import msgspec
 
 from heliograph.accept.context import Context
-from heliograph.domain.field_docs import Id, VerificationStatus, limited, says, such_as
+from heliograph.domain.field_docs import Id, VerificationStatus, describe, schema_limits, with_example
 from heliograph.domain.limits import CODE_MAX, CODE_MIN, WRONG_CODES_MAX
 from heliograph.domain.setup.records import Caller
-from heliograph.domain.verify.verification import code_digest, read_code, remaining
+from heliograph.domain.verify.verification import attempts_left, code_digest, parse_code
 from heliograph.storage.verifications import Check
 
-CODE = says("The code as the user typed it, 4 to 10 characters.", needed=True)
+CODE_DOC = describe("The code as the user typed it, 4 to 10 characters.", needed=True)
 
 
 class CheckRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    code: Annotated[Any, limited(type="string", minLength=CODE_MIN, maxLength=CODE_MAX), CODE] = None
+    code: Annotated[Any, schema_limits(type="string", minLength=CODE_MIN, maxLength=CODE_MAX), CODE_DOC] = None
 
 
 class CheckRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The verification check result of spec 2.6."""
 
     id: Id
-    verified: Annotated[bool, says("`true` on the one call that brought the right code.", example=True)]
-    status: Annotated[VerificationStatus, such_as("verified")]
+    verified: Annotated[bool, describe("`true` on the one call that brought the right code.", example=True)]
+    status: Annotated[VerificationStatus, with_example("verified")]
     remaining_attempts: Annotated[
-        int, says("Wrong codes left before exhaustion.", example=4, minimum=0, maximum=WRONG_CODES_MAX)
+        int, describe("Wrong codes left before exhaustion.", example=4, minimum=0, maximum=WRONG_CODES_MAX)
     ]
 
 
 async def check_verification(context: Context, caller: Caller, id_: str, request: CheckRequest) -> CheckRecord:
-    code = read_code(request.code)
+    code = parse_code(request.code)
 
     def digest(salt: str) -> str:
         return code_digest(context.code_key, bytes.fromhex(salt), code).hex()
 
-    item = Check(id=id_, team=caller.team.record.ref, at=context.clock.of(caller.team.record.ref), digest=digest)
+    item = Check(id=id_, team=caller.team.record.ref, at=context.clock.team_now(caller.team.record.ref), digest=digest)
     result = await context.store.verifications.check(item)
     return CheckRecord(
-        id=id_, verified=result.verified, status=result.status, remaining_attempts=remaining(result.wrong)
+        id=id_, verified=result.verified, status=result.status, remaining_attempts=attempts_left(result.wrong_codes)
     )

@@ -1,6 +1,6 @@
 """Sends one-time codes inside the request: chooses channel, sender and text (contract 8 and 16).
 
-A code that was accepted and has a further channel waits for a receipt; `send_due` uses the next channel if none came.
+If a carrier accepted the code and another channel is left, `send_due_codes` uses that channel unless a receipt arrives.
 """
 
 import asyncio
@@ -11,61 +11,61 @@ import msgspec
 from msgspec.structs import replace
 
 from heliograph.accept.context import Context
-from heliograph.accept.phone import carriers_for
+from heliograph.accept.phone import available_carriers
 from heliograph.accept.whatsapp import whatsapp_content
-from heliograph.carriers.contract import Parcel, left_s
+from heliograph.carriers.contract import OutboundMessage, seconds_until
 from heliograph.domain.delivery import magic_recipients
-from heliograph.domain.delivery.outcome import Accepted, Asked, Deferred
+from heliograph.domain.delivery.outcome import Accepted, CarrierAttempt, Deferred
 from heliograph.domain.delivery.routing import builtin_simulator, sender_id
 from heliograph.domain.ids import PREFIXES
-from heliograph.domain.mail.sender import brand_domain, usual_brand
-from heliograph.domain.mail.system_mail import to_content
+from heliograph.domain.mail.sender import default_brand_values, resolve_brand_domain
+from heliograph.domain.mail.system_mail import build_content
 from heliograph.domain.phones.phone import country_of
 from heliograph.domain.phones.sms import sms_content
-from heliograph.domain.sending.acceptance import CAUGHT
-from heliograph.domain.sending.send_options import Added
+from heliograph.domain.sending.acceptance import CAPTURED
+from heliograph.domain.sending.send_options import ExtraFields
 from heliograph.domain.setup.records import Caller, CarrierRecord, Channel, Platform
-from heliograph.domain.verify.verification import RECEIPT_MS, channels_from, code_template, derived_code
+from heliograph.domain.verify.verification import RECEIPT_TIMEOUT_MS, channels_still_to_try, code_template, derive_code
 from heliograph.domain.verify.verify_text import languages, verify_mail, verify_text
-from heliograph.storage.verifications import Claimed, Finish
-from heliograph.templates.policy.locales import in_locale, language_used
+from heliograph.storage.verifications import DueCode, Finish
+from heliograph.templates.policy.locales import localize, match_language
 from heliograph.templates.policy.render import render_body
-from heliograph.templates.policy.values import Values, asked_names, with_brand
+from heliograph.templates.policy.values import Values, body_values, required_names
 
-CARRIERS_S = 8.0  # timeout for all carriers of a channel together (contract 8)
+CARRIERS_TIMEOUT_S = 8.0  # timeout for all carriers of a channel together (contract 8)
 CARRIERS_MAX = 2
-AT_ONCE = 20  # codes sent per round by `send_due`
-SENDER = "no-reply"  # local part of the sender address of codes by email
-NO_CARRIER = "No carrier serves this destination now."
-MAGIC_OFF = (
+CODES_PER_ROUND = 20  # codes sent per round by `send_due_codes`
+SENDER_LOCAL_PART = "no-reply"  # local part of the sender address of codes by email
+NO_CARRIER_MESSAGE = "No carrier serves this destination now."
+MAGIC_DISABLED_MESSAGE = (
     "This is a magic number or address, and this live team does not verify those. Use a real one, or ask the operator "
     "to set verify.magic for the team."
 )
-NO_CODE = "no code matches"  # longer than any code that a user can submit
+UNMATCHABLE_CODE = "no code matches"  # sent instead of a code; longer than any code that a user can submit
 
 CarriersByChannel = dict[Channel, list[CarrierRecord]]
 
 
-class CodeTo(msgspec.Struct, frozen=True, kw_only=True):
+class CodeRecipient(msgspec.Struct, frozen=True, kw_only=True):
     """The recipient of a code, and the channels that may be used."""
 
     given: str
-    normal: str
+    normalized: str
     channels: list[Channel]
     locale: str | None  # None for the team's default
 
 
-class Dispatched(msgspec.Struct, frozen=True, kw_only=True):
+class DispatchResult(msgspec.Struct, frozen=True, kw_only=True):
     """Result of sending a code."""
 
     channel: Channel  # the last channel used
-    asked: Sequence[Asked]
+    attempts: Sequence[CarrierAttempt]
     error: str | None  # None if sent or possibly sent; the code must then be valid
-    next_at: int | None  # time to use the next channel, unless a receipt arrives first
+    next_channel_at: int | None  # time to use the next channel, unless a receipt arrives first
 
-    def finish(self, id_: str, team: int, key_id: str, at: int, owner: str, response: bytes = b"") -> Finish:
-        last = self.asked[-1] if self.asked else None
-        taken = last.outcome if last and isinstance(last.outcome, Accepted) else Accepted()
+    def to_finish(self, id_: str, team: int, key_id: str, at: int, owner: str, response: bytes = b"") -> Finish:
+        last = self.attempts[-1] if self.attempts else None
+        accepted = last.outcome if last and isinstance(last.outcome, Accepted) else Accepted()
         return Finish(
             id=id_,
             team=team,
@@ -75,70 +75,86 @@ class Dispatched(msgspec.Struct, frozen=True, kw_only=True):
             response=response,
             at=at,
             owner=owner,
-            simulated=any(isinstance(one.outcome, Accepted) and is_simulator(one.carrier) for one in self.asked),
-            asked=self.asked,
+            is_simulated=any(
+                isinstance(attempt.outcome, Accepted) and is_simulator(attempt.carrier) for attempt in self.attempts
+            ),
+            attempts=self.attempts,
             channel=self.channel,
-            next_at=self.next_at,
+            next_at=self.next_channel_at,
             carrier=last.carrier.id if last else None,
-            carrier_id=taken.carrier_id or next(iter(taken.parts), None),
+            carrier_id=accepted.carrier_id or next(iter(accepted.parts), None),
         )
 
 
 async def send_code(
-    context: Context, caller: Caller, id_: str, to: CodeTo, carriers: CarriersByChannel, expires_at: int
-) -> Dispatched:
+    context: Context, caller: Caller, id_: str, to: CodeRecipient, carriers: CarriersByChannel, expires_at: int
+) -> DispatchResult:
     """Send the code by the first channel whose carriers do not refuse the message."""
-    code, left, asked, error = code_of(context, id_, to.normal), list(carriers), list[Asked](), None
-    while left:
-        channel = left.pop(0)
+    code, remaining, attempts, error = (
+        get_code(context, id_, to.normalized),
+        list(carriers),
+        list[CarrierAttempt](),
+        None,
+    )
+    while remaining:
+        channel = remaining.pop(0)
         # Each mail needs a new id: bounces refer to it, and a mail with a known id is dropped as a duplicate.
-        named = context.clock.new_id(PREFIXES["email"]) if channel == "email" else id_
-        build = partial(_parcel, context, caller, named, to, channel, code, expires_at)
-        choose = context.handover.first_of_current(carriers[channel][:CARRIERS_MAX])
-        said = await context.handover.in_turn(choose, build, may_wait=False, within_s=CARRIERS_S)
-        asked += said
-        error = _error(said, MAGIC_OFF if is_shut(caller, to.normal) else NO_CARRIER)
+        message_id = context.clock.new_id(PREFIXES["email"]) if channel == "email" else id_
+        build_message = partial(_build_message, context, caller, message_id, to, channel, code, expires_at)
+        choose_carrier = context.failover.choose_in_order_from_setup(carriers[channel][:CARRIERS_MAX])
+        channel_attempts = await context.failover.send_with_failover(
+            choose_carrier, build_message, stop_unless_unreachable=False, timeout_s=CARRIERS_TIMEOUT_S
+        )
+        attempts += channel_attempts
+        error = _dispatch_error(
+            channel_attempts,
+            MAGIC_DISABLED_MESSAGE if is_magic_forbidden(caller, to.normalized) else NO_CARRIER_MESSAGE,
+        )
         if error is None:
             break
     error = error and error.replace(code, "…")  # some carriers quote the refused message
-    next_at = _next_at(context.clock.of(caller.team.record.ref), asked[-1]) if left else None
-    return Dispatched(channel=channel, asked=asked, error=error, next_at=next_at)
+    next_channel_at = (
+        _next_channel_time(context.clock.team_now(caller.team.record.ref), attempts[-1]) if remaining else None
+    )
+    return DispatchResult(channel=channel, attempts=attempts, error=error, next_channel_at=next_channel_at)
 
 
-async def send_due(context: Context) -> None:
+async def send_due_codes(context: Context) -> None:
     """Send codes by their next channel if the last one reported a failure or no receipt in time."""
     store, clock = context.store, context.clock
 
-    async def send(due: Claimed) -> None:
+    async def send_next(due: DueCode) -> None:
         caller = store.setup.current.callers.get(due.key_id)
-        sent = Dispatched(channel=due.channel, asked=(), error=None, next_at=None)
-        if caller and due.sandbox == CAUGHT:
-            caller = replace(caller, caught=True)
-        # Otherwise the key was deleted or the code expired: leave the status unchanged
-        if caller and clock.of(due.team) < due.expires_at:
-            channels = channels_from(due.channels, due.channel)[1:]
-            to = CodeTo(given=due.to, normal=due.phone, channels=channels, locale=locale_in(due.added))
-            carriers = carriers_by_channel(context, caller, to)
+        sent = DispatchResult(channel=due.channel, attempts=(), error=None, next_channel_at=None)
+        if caller and due.sandbox == CAPTURED:
+            caller = replace(caller, captured=True)
+        # If the key was deleted or the code has expired, the status stays unchanged
+        if caller and clock.team_now(due.team) < due.expires_at:
+            channels = channels_still_to_try(due.channels, due.channel)[1:]
+            to = CodeRecipient(given=due.to, normalized=due.phone, channels=channels, locale=stored_locale(due.added))
+            carriers = candidate_carriers(context, caller, to)
             sent = await send_code(context, caller, due.id, to, carriers, due.expires_at)
-        await store.verifications.finish(sent.finish(due.id, due.team, due.key_id, clock.of(due.team), store.owner))
+        await store.verifications.finish(
+            sent.to_finish(due.id, due.team, due.key_id, clock.team_now(due.team), store.owner)
+        )
 
-    await asyncio.gather(*map(send, await store.verifications.claim_codes(store.owner, AT_ONCE)))
+    await asyncio.gather(*map(send_next, await store.verifications.claim_codes(store.owner, CODES_PER_ROUND)))
 
 
-def is_shut(caller: Caller, normal: str) -> bool:
+def is_magic_forbidden(caller: Caller, normalized: str) -> bool:
     """Return whether verifying this magic recipient is forbidden.
 
     The codes of magic recipients are public, so a live team verifies them only if an operator enabled that.
     """
-    return magic_recipients.is_magic(normal) and not caller.team.sandbox and not caller.team.record.verify.magic
+    return magic_recipients.is_magic(normalized) and not caller.team.sandbox and not caller.team.record.verify.magic
 
 
-def carriers_by_channel(context: Context, caller: Caller, to: CodeTo) -> CarriersByChannel:
+def candidate_carriers(context: Context, caller: Caller, to: CodeRecipient) -> CarriersByChannel:
     """Return the candidate carriers of each channel.
 
-    The code of a sandbox team uses only simulators or only real carriers, as the first candidate decides.
+    For a sandbox team, all candidates are simulators if the first one is a simulator; otherwise all are real carriers.
     """
-    reachable = {channel: _carriers(context, caller, to.normal, channel) for channel in to.channels}
+    reachable = {channel: _carriers_of_channel(context, caller, to.normalized, channel) for channel in to.channels}
     first = next((carrier for carriers in reachable.values() for carrier in carriers), None)
     if not caller.team.sandbox or first is None:
         return reachable
@@ -148,108 +164,112 @@ def carriers_by_channel(context: Context, caller: Caller, to: CodeTo) -> Carrier
     }
 
 
-def _carriers(context: Context, caller: Caller, normal: str, channel: Channel) -> list[CarrierRecord]:
-    if is_shut(caller, normal) or (channel == "whatsapp" and code_template(caller.team) is None):
+def _carriers_of_channel(context: Context, caller: Caller, normalized: str, channel: Channel) -> list[CarrierRecord]:
+    if is_magic_forbidden(caller, normalized) or (channel == "whatsapp" and code_template(caller.team) is None):
         return []
     if channel != "email":
-        return carriers_for(context, caller, channel, normal, country_of(normal))
-    simulated = caller.caught or caller.team.simulated or magic_recipients.is_magic_email(normal)
-    return [builtin_simulator("email")] if simulated else context.handover.reachable("email", None)
+        return available_carriers(context, caller, channel, normalized, country_of(normalized))
+    simulated = caller.captured or caller.team.simulated or magic_recipients.is_magic_email(normalized)
+    return [builtin_simulator("email")] if simulated else context.failover.eligible_carriers("email", None)
 
 
 def is_simulator(carrier: CarrierRecord) -> bool:
     return carrier.kind == "simulator"
 
 
-def code_of(context: Context, id_: str, normal: str) -> str:
+def get_code(context: Context, id_: str, normalized: str) -> str:
     """Return the code. A code is derived from the id, because a resend repeats it and only its hash is stored."""
-    if magic_recipients.no_code_matches(normal):
-        return NO_CODE
-    return magic_recipients.magic_code(normal) or derived_code(context.code_key, id_)
+    if magic_recipients.rejects_every_code(normalized):
+        return UNMATCHABLE_CODE
+    return magic_recipients.magic_code(normalized) or derive_code(context.code_key, id_)
 
 
 def code_text(caller: Caller, platform: Platform, code: str, locale: str | None) -> str:
     """Return the text of the SMS; the test inbox shows the same text."""
-    chosen, brand = caller.team.record.verify, usual_brand(caller.team, platform)["name"]
-    return verify_text(platform.verify_text, locale or chosen.language, brand, code, chosen.webotp)
+    verify_settings, brand = caller.team.record.verify, default_brand_values(caller.team, platform)["name"]
+    return verify_text(platform.verify_text, locale or verify_settings.language, brand, code, verify_settings.webotp)
 
 
-def locale_in(added: str) -> str | None:
+def stored_locale(added: str) -> str | None:
     """Return the locale requested when the verification was started."""
-    return msgspec.json.decode(added, type=Added).locale
+    return msgspec.json.decode(added, type=ExtraFields).locale
 
 
-def locale_used(context: Context, caller: Caller, channels: Sequence[Channel], locale: str | None) -> str | None:
+def supported_locale(context: Context, caller: Caller, channels: Sequence[Channel], locale: str | None) -> str | None:
     """Return the best supported locale for these channels; None if none was requested (the team's default applies)."""
     if locale is None:
         return None
     template = code_template(caller.team) if "whatsapp" in channels else None
     if template and len(channels) == 1:
-        return in_locale(template, locale).locale
-    known = languages(context.store.setup.current.platform.verify_text) | {*(template.locales if template else ())}
-    return language_used(known, locale, caller.team.record.verify.language)
+        return localize(template, locale).locale
+    languages_known = languages(context.store.setup.current.platform.verify_text) | {
+        *(template.locales if template else ())
+    }
+    return match_language(languages_known, locale, caller.team.record.verify.language)
 
 
-def _parcel(
+def _build_message(
     context: Context,
     caller: Caller,
     id_: str,
-    to: CodeTo,
+    to: CodeRecipient,
     channel: Channel,
     code: str,
     expires_at: int,
     _: CarrierRecord,
-) -> Parcel:
+) -> OutboundMessage:
     team, platform = caller.team, context.store.setup.current.platform
-    country, content = country_of(to.normal), msgspec.Struct()
+    country, content = country_of(to.normalized), msgspec.Struct()
     if channel == "sms":
         text = code_text(caller, platform, code, to.locale)
         content = sms_content(team, platform, sender_id(team, country), text)
     elif channel == "email":
-        language, brand = to.locale or team.record.verify.language, usual_brand(caller.team, platform)
+        language, brand = to.locale or team.record.verify.language, default_brand_values(caller.team, platform)
         mail = verify_mail(platform.verify_text, language, brand["name"], code)
-        content = to_content(mail, mail_sender(caller, platform), to.given)
+        content = build_content(mail, mail_sender(caller, platform), to.given)
     elif template := code_template(team):
-        template, brand = in_locale(template, to.locale), usual_brand(caller.team, platform)
-        values = Values(dict.fromkeys(asked_names(template), code))
-        content = whatsapp_content(template, with_brand(template, values, brand), render_body(template, values, brand))
-    return Parcel(
+        template, brand = localize(template, to.locale), default_brand_values(caller.team, platform)
+        values = Values(dict.fromkeys(required_names(template), code))
+        content = whatsapp_content(template, body_values(template, values, brand), render_body(template, values, brand))
+    return OutboundMessage(
         message_id=id_,
-        address=to.normal,
-        given=to.given,
+        address=to.normalized,
+        original_address=to.given,
         content=msgspec.json.encode(content),
         attempt=0,
         country=country,
-        left_s=left_s(expires_at, context.clock.of(team.record.ref)),
+        seconds_left=seconds_until(expires_at, context.clock.team_now(team.record.ref)),
         priority="critical",
     )
 
 
 def mail_sender(caller: Caller, platform: Platform) -> Platform:
     """Return the sender of code mails: the team's own domain, or the platform for sandbox teams."""
-    domain = None if caller.team.sandbox else brand_domain(caller.team, caller.key, None)
+    domain = None if caller.team.sandbox else resolve_brand_domain(caller.team, caller.key, None)
     if domain is None:
         return platform
-    return msgspec.structs.replace(platform, brand=domain.brand, sender=f"{SENDER}@{domain.name}")
+    return msgspec.structs.replace(platform, brand=domain.brand, sender=f"{SENDER_LOCAL_PART}@{domain.name}")
 
 
-def _error(asked: Sequence[Asked], nobody: str) -> str | None:
+def _dispatch_error(attempts: Sequence[CarrierAttempt], no_attempt_error: str) -> str | None:
     """Return why the code was not sent; None if sent or possibly sent, as the code must then be valid."""
-    if not asked:
-        return nobody
-    said = asked[-1].outcome
-    if isinstance(said, Accepted) or any(isinstance(o := one.outcome, Deferred) and o.uncertain for one in asked):
+    if not attempts:
+        return no_attempt_error
+    outcome = attempts[-1].outcome
+    if isinstance(outcome, Accepted) or any(
+        isinstance(deferred := attempt.outcome, Deferred) and deferred.uncertain for attempt in attempts
+    ):
         return None
-    return str(said.detail.get("text") or "The carrier refused the message.")
+    return str(outcome.detail.get("text") or "The carrier refused the message.")
 
 
-def _next_at(now: int, last: Asked) -> int | None:
+def _next_channel_time(now: int, attempt: CarrierAttempt) -> int | None:
     """Return when the next channel is due.
 
     A carrier that already reports a later failure (a simulator) sets that time; None if delivery is certain.
     """
-    taken = last.outcome if isinstance(last.outcome, Accepted) else Accepted()
-    for after_ms, report in taken.reports:
+    accepted = attempt.outcome if isinstance(attempt.outcome, Accepted) else Accepted()
+    for after_ms, report in accepted.reports:
         if report.status == "failed":
             return now + after_ms
-    return None if taken.delivered or taken.reports else now + RECEIPT_MS
+    return None if accepted.delivered or accepted.reports else now + RECEIPT_TIMEOUT_MS

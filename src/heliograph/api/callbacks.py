@@ -11,12 +11,12 @@ from heliograph.domain.refusals import (
     Refusal,
     ServiceUnavailable,
 )
-from heliograph.inbound.report_service import take_callback
+from heliograph.inbound.report_service import handle_callback
 from heliograph.web.request import Response
 
 CALLBACK_MAX = MIB  # Meta batches many statuses into one request
 
-REFUSALS: dict[int, type[Refusal]] = {
+REFUSAL_BY_STATUS: dict[int, type[Refusal]] = {
     401: InvalidSignature,
     403: CallbackNotVerified,
     413: PayloadTooLarge,
@@ -31,22 +31,22 @@ async def callback(call: Call) -> Response:
     """
     context, request = call.context, call.request
 
-    async def body() -> bytes:
-        return await call.read() if call.read and request.method == "POST" else b""
+    async def read_body() -> bytes:
+        return await call.read_body() if call.read_body and request.method == "POST" else b""
 
     query = request.query_string.decode("latin-1")
-    asked = Callback(
+    incoming = Callback(
         method=request.method,
         url=context.base_url + request.path + ("?" + query if query else ""),
-        query=request.loose_query(),
+        query=request.unchecked_query(),
         headers={name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers.items()},
         body=b"",
         now=context.clock.now(),
         client=request.address,
     )
-    answer = await take_callback(context.store, context.handover.carriers, call.params["id"], asked, body)
-    if answer is None:
-        raise NotFound(f"There is nothing at {request.path}. {NotFound.fix}")
-    if answer.status >= 400:
-        raise REFUSALS[answer.status]()
-    return Response(answer.status, answer.body, content_type=answer.content_type)
+    reply = await handle_callback(context.store, context.failover.carriers, call.params["id"], incoming, read_body)
+    if reply is None:
+        raise NotFound(f"Nothing is served at {request.path}. {NotFound.fix}")
+    if reply.status >= 400:
+        raise REFUSAL_BY_STATUS[reply.status]()
+    return Response(reply.status, reply.body, content_type=reply.content_type)

@@ -11,165 +11,180 @@ from msgspec.structs import asdict, replace
 
 from heliograph.api.call import Call
 from heliograph.domain.audit.actor import Actor
-from heliograph.domain.field_docs import TIME, says
+from heliograph.domain.field_docs import TIME, describe
 from heliograph.domain.ids import PREFIXES, timestamp
-from heliograph.domain.limits import MIB, PARSED
+from heliograph.domain.limits import MIB, SCAN_COST_FACTOR
 from heliograph.domain.refusals import InvalidRequest
 from heliograph.domain.setup.records import Layout, Team, Template
 from heliograph.domain.setup.snapshot import Setup
-from heliograph.domain.text import quoted, whole_number
+from heliograph.domain.text import parse_int, quoted
 from heliograph.storage.store import Store
 from heliograph.templates.policy.check import TemplateProblem
-from heliograph.templates.store import Versions
+from heliograph.templates.store import VersionReader
 from heliograph.web.bodies import to_request
 from heliograph.web.paging import read_after, read_limit
 from heliograph.web.request import Response
-from heliograph.web.route import Query, answer_of
+from heliograph.web.route import QueryParam, large_json_response
 
 R = TypeVar("R", Template, Layout)
 
-PAGE_OCTETS = 4 * MIB  # a page ends after this many bytes of content
-BEFORE = Query("after", "The last version of the previous page.", {"type": "integer", "minimum": 1})
+PAGE_BYTES_MAX = 4 * MIB  # a page ends after this many bytes of content
+VERSIONS_AFTER = QueryParam("after", "The last version of the previous page.", {"type": "integer", "minimum": 1})
 
 
-VersionNumber = Annotated[int, says("Counts from 1, and on with each approved change.")]
-RefusedReason = Annotated[str | None, says("Why an operator did not approve the draft.")]
-SubmittedAt = Annotated[str | None, says("Since when the draft waits for approval; null: it does not.", **TIME)]
-MadeAt = Annotated[
-    str | None, says("When it was made; null before that was kept.", example="2026-11-15T09:30:00.000Z", **TIME)
+VersionNumber = Annotated[int, describe("Version number, starting at 1 and incremented by each approved change.")]
+RefusedReason = Annotated[str | None, describe("Why an operator did not approve the draft.")]
+SubmittedAt = Annotated[
+    str | None, describe("When the draft was submitted for approval; null if it is not submitted.", **TIME)
+]
+VersionCreatedAt = Annotated[
+    str | None,
+    describe(
+        "When this version was created; null for versions older than this field.",
+        example="2026-11-15T09:30:00.000Z",
+        **TIME,
+    ),
 ]
 
 
 class ProblemView(msgspec.Struct, frozen=True, kw_only=True):
     level: Annotated[
-        str, says("An error refuses a save, a warning does not.", example="warning", enum=["error", "warning"])
+        str,
+        describe(
+            "Severity: an error prevents saving, a warning does not.", example="warning", enum=["error", "warning"]
+        ),
     ]
-    code: Annotated[str, says("What is wrong, for programs.", example="no_text_part")]
-    part: Annotated[str, says("The field it is in.", example="text")]
-    locale: Annotated[str | None, says("Of another language's part; null: the template's own.")]
-    line: Annotated[int | None, says("Of the part, from 1; null where it is about the whole.")]
+    code: Annotated[str, describe("Machine-readable problem code.", example="no_text_part")]
+    part: Annotated[str, describe("The template field with the problem.", example="text")]
+    locale: Annotated[str | None, describe("Language of the part; null for the default language.")]
+    line: Annotated[
+        int | None, describe("Line of the part, starting at 1; null if the problem concerns the whole part.")
+    ]
     text: Annotated[
         str,
-        says(
-            "What is wrong, for people.",
+        describe(
+            "Description of the problem.",
             example="there is no text part: some people read mail as text, and some filters distrust mail without one",
         ),
     ]
 
 
-Problems = Annotated[list[ProblemView], says("What should be looked at in its newest words.")]
+Problems = Annotated[list[ProblemView], describe("Problems found in the newest version or draft.")]
 
 
-class Managed(Protocol[R]):
+class DraftUseCases(Protocol[R]):
     """The use cases that `templates/service.py` and `templates/layout_service.py` implement."""
 
-    def find(self, setup: Setup, team: str | None, id_: str, /) -> R: ...
-    def proposed(self, setup: Setup, record: R, /) -> R: ...
+    def get(self, setup: Setup, team: str | None, id_: str, /) -> R: ...
+    def draft_or_current(self, setup: Setup, record: R, /) -> R: ...
     async def submit(self, store: Store, actor: Actor, team: str, id_: str, /) -> bool: ...
     async def archive(self, store: Store, actor: Actor, team: str | None, id_: str, /) -> bool: ...
 
 
-class Drafts(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
+class DraftEndpoints(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
     """The endpoints of one kind of record; the fields supply what differs between templates and layouts."""
 
     kind: Literal["template", "layout"]
-    manage: Managed[R]
-    new: type[msgspec.Struct]  # request body of POST; `part` is that of PATCH
-    part: type[msgspec.Struct]
+    use_cases: DraftUseCases[R]
+    create_request: type[msgspec.Struct]  # request body of POST; `change_request` is that of PATCH
+    change_request: type[msgspec.Struct]
     view: type[msgspec.Struct]  # response; `version_view` is that of a version
     version_view: type[msgspec.Struct]
     removable: Collection[str]  # fields that null removes
-    of: Callable[[Team], Mapping[str, R]]
-    base: Callable[[str, str, str], R]  # (id, team, name) → empty record to which the request is applied
-    write: Callable[[Call, R, dict[str, Any], bool], Awaitable[bool]]  # (call, base, fields, is_new)
-    version: Callable[[Versions, str, int], Awaitable[R | None]]
-    octets: Callable[[R], int]
-    words: Callable[[R], dict[str, Any]]
-    line: Callable[[Setup, R], msgspec.Struct]
-    problems: Callable[[Setup, R], Sequence[TemplateProblem]]
+    records_of: Callable[[Team], Mapping[str, R]]
+    make_base: Callable[[str, str, str], R]  # (id, team, name) → empty record to which the request is applied
+    save: Callable[[Call, R, dict[str, Any], bool], Awaitable[bool]]  # (call, base, fields, is_new)
+    find_version: Callable[[VersionReader, str, int], Awaitable[R | None]]
+    size_of: Callable[[R], int]
+    content_fields: Callable[[R], dict[str, Any]]
+    to_summary: Callable[[Setup, R], msgspec.Struct]
+    find_problems: Callable[[Setup, R], Sequence[TemplateProblem]]
 
     async def list_all(self, call: Call) -> Response:
         query, setup = call.query(), call.context.store.setup.current
         limit, after = read_limit(query), read_after(query, self.kind) or ""
-        own = sorted(self.of(call.caller.team).values(), key=lambda one: one.id)
-        found: list[R] = []
-        octets, more = 0, False
-        for record in (one for one in own if one.id > after):
-            if more := len(found) == limit or octets > PAGE_OCTETS:
+        records = sorted(self.records_of(call.caller.team).values(), key=lambda item: item.id)
+        selected: list[R] = []
+        octets, has_more = 0, False
+        for record in (item for item in records if item.id > after):
+            if has_more := len(selected) == limit or octets > PAGE_BYTES_MAX:
                 break
-            octets += self._octets(call, record)
-            found.append(record)
-        return await _page(call, octets, more, lambda: [self.line(setup, one) for one in found])
+            octets += self._total_size(call, record)
+            selected.append(record)
+        return await _list_response(call, octets, has_more, lambda: [self.to_summary(setup, item) for item in selected])
 
     async def read(self, call: Call) -> Response:
-        return await self._answer(call, self._own(call))
+        return await self._respond(call, self._find_record(call))
 
     async def create(self, call: Call) -> Response:
-        to_request(call.json, self.new)
-        id_, given = call.context.clock.new_id(PREFIXES[self.kind]), self._given(call)
-        await self.write(call, self.base(id_, _team(call), given.get("name") or id_), given, True)
-        return await self._answer(call, self._own(call, id_), 201)
+        to_request(call.json, self.create_request)
+        id_, fields = call.context.clock.new_id(PREFIXES[self.kind]), self._request_fields(call)
+        await self.save(call, self.make_base(id_, _team_id(call), fields.get("name") or id_), fields, True)
+        return await self._respond(call, self._find_record(call, id_), 201)
 
     async def change(self, call: Call) -> Response:
-        to_request(call.json, self.part)
-        base = self.manage.proposed(call.context.store.setup.current, self._own(call))
-        await self.write(call, base, self._given(call), False)
-        return await self._answer(call, self._own(call))
+        to_request(call.json, self.change_request)
+        base = self.use_cases.draft_or_current(call.context.store.setup.current, self._find_record(call))
+        await self.save(call, base, self._request_fields(call), False)
+        return await self._respond(call, self._find_record(call))
 
     async def submit(self, call: Call) -> Response:
-        await self.manage.submit(call.context.store, call.actor, _team(call), call.params["id"])
-        return await self._answer(call, self._own(call))
+        await self.use_cases.submit(call.context.store, call.actor, _team_id(call), call.params["id"])
+        return await self._respond(call, self._find_record(call))
 
     async def archive(self, call: Call) -> Response:
         """Archive a record. A record that was never approved is deleted; the response is its last state."""
-        record = self._own(call)
-        await self.manage.archive(call.context.store, call.actor, record.team, record.id)
-        return await self._answer(call, replace(record, status="archived"))
+        record = self._find_record(call)
+        await self.use_cases.archive(call.context.store, call.actor, record.team, record.id)
+        return await self._respond(call, replace(record, status="archived"))
 
     async def list_versions(self, call: Call) -> Response:
-        query, id_, versions = call.query(), self._own(call).id, call.context.store.versions
-        limit, before = read_limit(query), whole_number(query.get("after", "0"), 9)
+        query, id_, versions = call.query(), self._find_record(call).id, call.context.store.versions
+        limit, before = read_limit(query), parse_int(query.get("after", "0"), 9)
         if before is None:
-            raise InvalidRequest(f"after is the number of a version, not {quoted(query['after'])}.", param="after")
-        lines = await versions.of(id_, before)
-        found: list[msgspec.Struct] = []
+            raise InvalidRequest(f"after must be a version number, not {quoted(query['after'])}.", param="after")
+        rows = await versions.list(id_, before)
+        views: list[msgspec.Struct] = []
         octets = 0
-        for line in lines[:limit]:
-            words = await self.version(versions, id_, line.version)
-            if words is None or octets > PAGE_OCTETS:
+        for row in rows[:limit]:
+            content = await self.find_version(versions, id_, row.version)
+            if content is None or octets > PAGE_BYTES_MAX:
                 break
-            octets += self.octets(words)
-            made_at = None if line.at is None else timestamp(line.at)
-            found.append(self.version_view(**self.words(words), version=line.version, created_at=made_at))
-        return await _page(call, octets, len(lines) > len(found), lambda: found)
+            octets += self.size_of(content)
+            created_at = None if row.at is None else timestamp(row.at)
+            views.append(self.version_view(**self.content_fields(content), version=row.version, created_at=created_at))
+        return await _list_response(call, octets, len(rows) > len(views), lambda: views)
 
-    def _given(self, call: Call) -> dict[str, Any]:
+    def _request_fields(self, call: Call) -> dict[str, Any]:
         """Return the request's fields, without those that are null unless null removes them."""
         assert isinstance(call.json, dict)
         return {name: value for name, value in call.json.items() if value is not None or name in self.removable}
 
-    def _own(self, call: Call, id_: str | None = None) -> R:
-        return self.manage.find(call.context.store.setup.current, _team(call), id_ or call.params["id"])
+    def _find_record(self, call: Call, id_: str | None = None) -> R:
+        return self.use_cases.get(call.context.store.setup.current, _team_id(call), id_ or call.params["id"])
 
-    def _octets(self, call: Call, record: R) -> int:
-        newest = self.manage.proposed(call.context.store.setup.current, record)
-        return self.octets(record) + (self.octets(newest) if newest is not record else 0)
+    def _total_size(self, call: Call, record: R) -> int:
+        proposed = self.use_cases.draft_or_current(call.context.store.setup.current, record)
+        return self.size_of(record) + (self.size_of(proposed) if proposed is not record else 0)
 
-    async def _answer(self, call: Call, record: R, status: int = 200) -> Response:
-        octets = self._octets(call, record)
-        await call.hold(octets)
-        return await answer_of(PARSED * octets, lambda: self._view(call, record), status)
+    async def _respond(self, call: Call, record: R, status: int = 200) -> Response:
+        octets = self._total_size(call, record)
+        await call.reserve_memory(octets)
+        return await large_json_response(SCAN_COST_FACTOR * octets, lambda: self._view(call, record), status)
 
     def _view(self, call: Call, record: R) -> msgspec.Struct:
         setup = call.context.store.setup.current
-        problems = [ProblemView(**asdict(one)) for one in self.problems(setup, self.manage.proposed(setup, record))]
-        return self.view(**asdict(self.line(setup, record)), problems=problems)
+        problems = [
+            ProblemView(**asdict(problem))
+            for problem in self.find_problems(setup, self.use_cases.draft_or_current(setup, record))
+        ]
+        return self.view(**asdict(self.to_summary(setup, record)), problems=problems)
 
 
-async def _page(call: Call, octets: int, more: bool, records: Callable[[], list[Any]]) -> Response:
-    await call.hold(octets)
-    return await answer_of(octets, lambda: {"object": "list", "has_more": more, "data": records()})
+async def _list_response(call: Call, octets: int, has_more: bool, records: Callable[[], list[Any]]) -> Response:
+    await call.reserve_memory(octets)
+    return await large_json_response(octets, lambda: {"object": "list", "has_more": has_more, "data": records()})
 
 
-def _team(call: Call) -> str:
+def _team_id(call: Call) -> str:
     return call.caller.team.record.id

@@ -6,8 +6,8 @@ Requests run unchanged against `heliograph demo`. A field of a response has the 
 
 from typing import Any
 
-from heliograph.api.openapi import RESOURCES, resource_of
-from heliograph.domain.field_docs import ULID, Schema
+from heliograph.api.openapi import ID_KIND_BY_RESOURCE, resource_of
+from heliograph.domain.field_docs import EXAMPLE_ULID, Schema
 from heliograph.domain.ids import PREFIXES
 from heliograph.web.route import Route
 from heliograph.web.snippets import LANGUAGES, snippet
@@ -18,23 +18,23 @@ PHONE = "+15005550006"
 def request_examples(route: Route, base_url: str, operation: Schema) -> dict[str, str]:
     """Return the example request as source code, by language."""
     path = route.path
-    for one in operation["parameters"]:
-        path = path.replace(f"{{{one['name']}}}", one.get("example", ""))
+    for parameter in operation["parameters"]:
+        path = path.replace(f"{{{parameter['name']}}}", parameter.get("example", ""))
     return {
-        language: snippet(language, route.method, base_url + path, route.example, keyed=route.scopes is not None)
+        language: snippet(language, route.method, base_url + path, route.example, with_key=route.scopes is not None)
         for language in LANGUAGES
     }
 
 
-def answer_example(route: Route, kind: Any, schemas: dict[str, Schema]) -> Any:
-    """Return an example response; `kind` is the struct of the route's response or of its dry run."""
+def response_example(route: Route, struct: Any, schemas: dict[str, Schema]) -> Any:
+    """Return an example response; `struct` is that of the route's response or of its dry run."""
     resource = resource_of(route)
-    values = {"id": PREFIXES[RESOURCES[resource]] + ULID} if resource in RESOURCES else {}
+    values = {"id": PREFIXES[ID_KIND_BY_RESOURCE[resource]] + EXAMPLE_ULID} if resource in ID_KIND_BY_RESOURCE else {}
     phones: dict[str, Any] = {}
     if resource in ("sms", "whatsapp", "verify"):
         phones = {"to": PHONE, "recipient": PHONE, "address": PHONE, "type": f"{resource}.delivered"}
-    return _object(kind.__name__, schemas, values, phones) | {
-        field: value for field, value in route.shows.items() if field in schemas[kind.__name__]["properties"]
+    return _object(struct.__name__, schemas, values, phones) | {
+        field: value for field, value in route.example_values.items() if field in schemas[struct.__name__]["properties"]
     }
 
 
@@ -50,23 +50,23 @@ def _value(
 ) -> Any:
     if "const" in schema:
         return schema["const"]
-    held = _held(schema, schemas)
-    if held is not None and "examples" not in schema:
-        inner = _object(held, schemas, values, phones)
+    nested = _nested_schema_name(schema, schemas)
+    if nested is not None and "examples" not in schema:
+        inner = _object(nested, schemas, values, phones)
         return [inner] if schema.get("type") == "array" else inner
-    own = {field: schema["examples"][0]} if "examples" in schema else {}
-    known = values | own | phones
-    if field in known and known[field] in schema.get("enum", [known[field]]):
-        return known[field]
+    documented = {field: schema["examples"][0]} if "examples" in schema else {}
+    candidates = values | documented | phones
+    if field in candidates and candidates[field] in schema.get("enum", [candidates[field]]):
+        return candidates[field]
     if "anyOf" in schema:
         return None if {"type": "null"} in schema["anyOf"] else _value(field, schema["anyOf"][0], schemas, {}, {})
-    return schema["enum"][0] if "enum" in schema else EMPTY.get(schema.get("type", ""))
+    return schema["enum"][0] if "enum" in schema else EMPTY_BY_TYPE.get(schema.get("type", ""))
 
 
-EMPTY: dict[str, Any] = {"string": "", "integer": 0, "number": 0, "boolean": False, "array": [], "object": {}}
+EMPTY_BY_TYPE: dict[str, Any] = {"string": "", "integer": 0, "number": 0, "boolean": False, "array": [], "object": {}}
 
 
-def _held(schema: Schema, schemas: dict[str, Schema]) -> str | None:
+def _nested_schema_name(schema: Schema, schemas: dict[str, Schema]) -> str | None:
     """Return the schema name of a field's object, or of its list items; None if they are not objects."""
     for branch in schema.get("anyOf", [schema]):
         name = str(branch.get("items", branch).get("$ref", "")).rpartition("/")[2]

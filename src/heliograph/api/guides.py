@@ -9,45 +9,45 @@ from typing import Any
 import msgspec
 from markupsafe import Markup, escape
 
-from heliograph.web.html import coloured
+from heliograph.web.html import colour_values
 
-PACKED = Path(__file__).parent / "guides"  # location of docs/ in the wheel (pyproject.toml)
-FOLDER = PACKED if PACKED.exists() else Path(__file__).parents[3] / "docs"
+PACKED_FOLDER = Path(__file__).parent / "guides"  # location of docs/ in the wheel (pyproject.toml)
+FOLDER = PACKED_FOLDER if PACKED_FOLDER.exists() else Path(__file__).parents[3] / "docs"
 
 # Group → guide (file name without .md) → description in lists.
 GUIDES: dict[str, dict[str, str]] = {
     "Start": {
-        "dashboard": "People, roles, pages.",
-        "test-recipients": "Addresses and numbers that deliver, bounce or fail on purpose.",
-        "test-clock": "Move a sandbox team's own time: days of retries, schedules and expiries pass in seconds.",
-        "glossary": "The terms used in the product and the docs.",
+        "dashboard": "Users, roles and pages.",
+        "test-recipients": "Addresses and numbers with a simulated result: delivered, bounced, failed.",
+        "test-clock": "Advance a sandbox team's clock to test retries, schedules and expiry in seconds.",
+        "glossary": "Terms used in the product and the docs.",
     },
     "Send": {
-        "templates": "Lists, conditions, formats, languages and layouts; what is refused.",
-        "verify": "One-time codes: the text, who sends it, the guard against fraud.",
-        "webhooks": "Receive events, check their signature, replay what you missed.",
-        "states": "What each status of a message means, and which follows which.",
-        "idempotency": "Retry a send without sending twice.",
+        "templates": "Variables, lists, conditions, formats, languages and layouts.",
+        "verify": "One-time codes: texts, senders and fraud protection.",
+        "webhooks": "Receive events, verify signatures, replay missed events.",
+        "states": "What each message status means, and how statuses change.",
+        "idempotency": "Retry requests without sending twice.",
         "pagination": "Read long lists page by page.",
-        "rate-limits": "How many requests a key may make, and what to do at the limit.",
-        "compat": "Programs written for Resend, Twilio, Postmark or Postal work unchanged: calls, refusals, webhooks.",
-        "smtp": "Send from programs that speak only SMTP.",
-        "domains": "DNS records of a sending domain, and how they are checked.",
+        "rate-limits": "Request limits per key, and what to do when you reach one.",
+        "compat": "Use code written for Resend, Twilio, Postmark or Postal: calls, errors and webhooks.",
+        "smtp": "Send from software that only supports SMTP.",
+        "domains": "DNS records of sending domains and how they are checked.",
     },
     "Operate": {
-        "deploy": "Install it: one machine, containers, Kubernetes.",
+        "deploy": "Install on one machine, in containers or on Kubernetes.",
         "configuration": "Settings and the setup file.",
         "carriers": "Connect SMS and WhatsApp carriers.",
-        "operations": "Start, back up, watch, upgrade.",
-        "threats": "Whom the service defends against, where, and what it leaves to you.",
-        "known-issues": "What does not work, or not yet as you may expect.",
+        "operations": "Start, back up, monitor and upgrade.",
+        "threats": "Threat model: what the service protects against and what is up to you.",
+        "known-issues": "Known limitations and bugs.",
     },
     "Extend": {
-        "adding-a-carrier": "One file and one line: a carrier of your own.",
+        "adding-a-carrier": "Write your own carrier.",
     },
 }
-NAMES = [name for group in GUIDES.values() for name in group]
-ELSEWHERE = {"contract.md#contract-13": "/docs/guides/test-recipients", "errors.md": "/docs/errors"}
+GUIDE_NAMES = [name for group in GUIDES.values() for name in group]
+URL_BY_LINK = {"contract.md#contract-13": "/docs/guides/test-recipients", "errors.md": "/docs/errors"}
 
 
 class Heading(msgspec.Struct, frozen=True):
@@ -81,18 +81,18 @@ def to_html(markdown: str) -> tuple[Markup, list[Heading]]:
     parser = MarkdownIt("commonmark", {"html": False}).enable("table")
     renderer: Any = parser.renderer
     rules = renderer.rules
-    rules["fence"] = lambda tokens, at, *_: _block(tokens[at].content)
+    rules["fence"] = lambda tokens, index, *_: _code_block(tokens[index].content)
     rules["table_open"] = lambda *_: '<div class="scroll" tabindex="0"><table>'
     rules["table_close"] = lambda *_: "</table></div>"
-    rules["code_inline"] = lambda tokens, at, *_: f"<code>{soft(tokens[at].content)}</code>"
+    rules["code_inline"] = lambda tokens, index, *_: f"<code>{soft_wrap(tokens[index].content)}</code>"
     tokens = parser.parse(markdown)
     headings = []
-    for before, inline in pairwise(tokens):
-        if before.type == "heading_open":
+    for opening, inline in pairwise(tokens):
+        if opening.type == "heading_open":
             text = re.sub(r"[`*]", "", inline.content)
-            headings.append(Heading(int(before.tag[1]), anchor(text), text))
-            before.attrs["id"] = headings[-1].id
-        before.children = _with_links(before.children) if before.children else before.children
+            headings.append(Heading(int(opening.tag[1]), anchor(text), text))
+            opening.attrs["id"] = headings[-1].id
+        opening.children = _rewrite_links(opening.children) if opening.children else opening.children
     return Markup(renderer.render(tokens, parser.options, {})), headings
 
 
@@ -101,36 +101,36 @@ def anchor(heading: str) -> str:
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
-def link(target: str) -> str | None:
+def guide_url(target: str) -> str | None:
     """Map a link target of docs/ to its URL in this service; None if the page is not served."""
-    if target in ELSEWHERE:
-        return ELSEWHERE[target]
-    file, hash_, part = target.partition("#")
+    if target in URL_BY_LINK:
+        return URL_BY_LINK[target]
+    file, hash_, fragment = target.partition("#")
     if not file or "://" in file:
         return target
     name = file.removesuffix(".md")
-    return f"/docs/guides/{name}{hash_}{part}" if name in NAMES else ELSEWHERE.get(file)
+    return f"/docs/guides/{name}{hash_}{fragment}" if name in GUIDE_NAMES else URL_BY_LINK.get(file)
 
 
-def _with_links(tokens: list[Any]) -> list[Any]:
+def _rewrite_links(tokens: list[Any]) -> list[Any]:
     """Rewrite links to /docs URLs; replace links to pages that are not served by their text."""
-    kept, lost = [], False
+    result, is_unserved = [], False
     for token in tokens:
         if token.type == "link_open":
-            target = link(str(token.attrs["href"]))
+            target = guide_url(str(token.attrs["href"]))
             token.attrs["href"] = target
-            lost = target is None
-        if not (lost and token.type.startswith("link_")):
-            kept.append(token)
+            is_unserved = target is None
+        if not (is_unserved and token.type.startswith("link_")):
+            result.append(token)
         if token.type == "link_close":
-            lost = False
-    return kept
+            is_unserved = False
+    return result
 
 
-def soft(text: str) -> Markup:
+def soft_wrap(text: str) -> Markup:
     """Escape code and allow line breaks only after separators, so that words are not split."""
     return Markup(re.sub(r"([_./]|\[\])(?=\w)", r"\1<wbr>", str(escape(text))))
 
 
-def _block(code: str) -> str:
-    return f'<div class="copyable block"><pre tabindex="0"><code>{coloured(code.rstrip())}</code></pre></div>\n'
+def _code_block(code: str) -> str:
+    return f'<div class="copyable block"><pre tabindex="0"><code>{colour_values(code.rstrip())}</code></pre></div>\n'

@@ -5,39 +5,46 @@ from typing import Annotated
 import msgspec
 
 from heliograph.api.call import Call
-from heliograph.domain.field_docs import TIME, Records, says
-from heliograph.domain.mail.address import normal_domain
+from heliograph.domain.field_docs import TIME, Records, describe
+from heliograph.domain.mail.address import normalize_domain
 from heliograph.domain.refusals import InvalidRequest
 from heliograph.domain.setup.keys import PUBLIC_ID
 from heliograph.domain.setup.records import Key, Scope
 from heliograph.manage import keys
-from heliograph.manage.keys import KeyLine, KeyRecord, MadeKey, WantedKey, state_of, to_record
+from heliograph.manage.keys import CreatedKey, KeyRecord, KeySummary, NewKey, state_of, to_record
 from heliograph.web.bodies import to_request
-from heliograph.web.paging import Listed, page, read_limit, read_time
+from heliograph.web.paging import ListPage, page_response, read_limit, read_time
 from heliograph.web.request import Response
-from heliograph.web.route import Query, answer
+from heliograph.web.route import QueryParam, json_response
 
-AFTER = Query("after", "The last id of the previous page.", {"type": "string", "pattern": f"^{PUBLIC_ID.pattern}$"})
+AFTER = QueryParam(
+    "after", "The last id of the previous page.", {"type": "string", "pattern": f"^{PUBLIC_ID.pattern}$"}
+)
 
 
 class KeyRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    name: Annotated[str, says("What the key is for: one line of at most 200 characters, once in the team.")]
-    scopes: Annotated[list[Scope] | None, says("What it may do. Default: `send`.", minItems=1)] = None
-    domain: Annotated[str | None, says("Pins it to one of the team's domains.")] = None
-    expires_at: Annotated[str | None, says("Until when it works. Default: until it is revoked.", **TIME)] = None
-    hook: Annotated[bool | None, says("Make a key that signs hooks, such as Supabase's. Default: false.")] = None
-    networks: Annotated[list[str] | None, says("Addresses or ranges that it may be used from. Default: any.")] = None
-    passthrough: Annotated[str | None, says("`tpl_…` of one variable for the free text of Twilio's programs.")] = None
+    name: Annotated[str, describe("What the key is for: one line of up to 200 characters, unique in the team.")]
+    scopes: Annotated[list[Scope] | None, describe("What the key can do. Default: `send`.", minItems=1)] = None
+    domain: Annotated[str | None, describe("Restricts the key to one of the team's domains.")] = None
+    expires_at: Annotated[str | None, describe("When the key expires. Default: never.", **TIME)] = None
+    hook: Annotated[bool | None, describe("Create a key that signs hooks, such as Supabase's. Default: false.")] = None
+    networks: Annotated[list[str] | None, describe("IP addresses or ranges that can use the key. Default: any.")] = None
+    passthrough: Annotated[
+        str | None,
+        describe("Id (`tpl_…`) of a template with one variable, which receives the free text sent by Twilio clients."),
+    ] = None
 
 
 class NewKeyRecord(KeyRecord, frozen=True, kw_only=True):
     token: Annotated[
         str,
-        says("The key itself, `hk_…`, or a hook's secret, `v1,whsec_…`. Shown this once.", example="hk_4fTzQ8kW1b_…"),
+        describe(
+            "The key, `hk_…`, or a hook's secret, `v1,whsec_…`. Shown only in this response.", example="hk_4fTzQ8kW1b_…"
+        ),
     ]
 
 
-class KeyList(Listed, frozen=True, kw_only=True):
+class KeyList(ListPage, frozen=True, kw_only=True):
     data: Records[KeyRecord]
 
 
@@ -45,43 +52,43 @@ async def list_all(call: Call) -> Response:
     query = call.query()
     limit, after = read_limit(query), query.get("after")
     if after is not None and not PUBLIC_ID.fullmatch(after):
-        raise InvalidRequest("after is the id of a key: 10 letters and digits.", param="after")
-    found = await keys.lines(call.context.store, call.caller.team.record.id, call.context.state.used)
-    found.sort(key=lambda line: line.record.id)
-    return page([to_record(line) for line in found if line.record.id > (after or "")], limit)
+        raise InvalidRequest("after must be a key id: 10 letters and digits.", param="after")
+    rows = await keys.list_keys(call.context.store, call.caller.team.record.id, call.context.state.last_used)
+    rows.sort(key=lambda row: row.record.id)
+    return page_response([to_record(row) for row in rows if row.record.id > (after or "")], limit)
 
 
 async def create(call: Call) -> Response:
     request = to_request(call.json, KeyRequest)
-    wanted = WantedKey(
+    new_key = NewKey(
         team=call.caller.team.record.id,
         name=request.name,
         scopes=("send",) if request.scopes is None else tuple(dict.fromkeys(request.scopes)),
-        domain=request.domain if request.domain is None else normal_domain(request.domain) or request.domain,
+        domain=request.domain if request.domain is None else normalize_domain(request.domain) or request.domain,
         expires_at=None if request.expires_at is None else read_time("expires_at", request.expires_at),
         networks=tuple(request.networks or ()),
         passthrough=request.passthrough or "",
         hook=bool(request.hook),
     )
-    made = await keys.create(call.context.store, call.actor, wanted, call.management.seal)
-    return answer(_new(call, made), 201)
+    created = await keys.create(call.context.store, call.actor, new_key, call.management.encrypt)
+    return json_response(_to_new_record(call, created), 201)
 
 
 async def rotate(call: Call) -> Response:
     team = call.caller.team.record.id
-    made = await keys.rotate(call.context.store, call.actor, call.params["id"], team, call.management.seal)
-    return answer(_new(call, made))
+    created = await keys.rotate(call.context.store, call.actor, call.params["id"], team, call.management.encrypt)
+    return json_response(_to_new_record(call, created))
 
 
 async def revoke(call: Call) -> Response:
     key = await keys.revoke(call.context.store, call.actor, call.params["id"], call.caller.team.record.id)
-    return answer(_record(call, msgspec.structs.replace(key, revoked=True)))
+    return json_response(_to_key_record(call, msgspec.structs.replace(key, revoked=True)))
 
 
-def _record(call: Call, key: Key) -> KeyRecord:
-    used = call.context.state.used.get(key.id)
-    return to_record(KeyLine(record=key, state=state_of(key, call.context.clock.now()), used_at=used))
+def _to_key_record(call: Call, key: Key) -> KeyRecord:
+    used = call.context.state.last_used.get(key.id)
+    return to_record(KeySummary(record=key, state=state_of(key, call.context.clock.now()), used_at=used))
 
 
-def _new(call: Call, made: MadeKey) -> NewKeyRecord:
-    return NewKeyRecord(**msgspec.structs.asdict(_record(call, made.key)), token=made.token)
+def _to_new_record(call: Call, created: CreatedKey) -> NewKeyRecord:
+    return NewKeyRecord(**msgspec.structs.asdict(_to_key_record(call, created.key)), token=created.token)

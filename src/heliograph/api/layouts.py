@@ -4,93 +4,93 @@ from typing import Annotated, Any
 
 import msgspec
 
-from heliograph.api.drafts import Drafts, MadeAt, Problems, RefusedReason, SubmittedAt, VersionNumber
-from heliograph.domain.field_docs import Id, Records, says
+from heliograph.api.drafts import DraftEndpoints, Problems, RefusedReason, SubmittedAt, VersionCreatedAt, VersionNumber
+from heliograph.domain.field_docs import Id, Records, describe
 from heliograph.domain.ids import timestamp
 from heliograph.domain.setup.records import Layout
 from heliograph.domain.setup.snapshot import Setup
 from heliograph.templates import layout_service as layouts
 from heliograph.templates.policy.layout_drafts import find_draft
-from heliograph.templates.policy.lint import problems_of_layout
+from heliograph.templates.policy.lint import find_layout_problems
 from heliograph.templates.policy.render import octets as octets_of
-from heliograph.web.paging import Listed
+from heliograph.web.paging import ListPage
 
-CONTENT = "Has `{{content}}` once, and `{{brand.name}}` and `{{brand.domain}}` where they are wanted."
+CONTENT_DOC = "Contains `{{content}}` once; may use `{{brand.name}}` and `{{brand.domain}}`."
 
 
 class LayoutChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    name: Annotated[str | None, says("One line of at most 200 characters.")] = None
-    html: Annotated[str | None, says(CONTENT)] = None
-    text: Annotated[str | None, says(CONTENT)] = None
+    name: Annotated[str | None, describe("Name: one line of up to 200 characters.")] = None
+    html: Annotated[str | None, describe(CONTENT_DOC)] = None
+    text: Annotated[str | None, describe(CONTENT_DOC)] = None
 
 
 class LayoutRequest(LayoutChange, frozen=True, kw_only=True, forbid_unknown_fields=True):
     pass
 
 
-class LayoutWords(msgspec.Struct, frozen=True, kw_only=True):
-    name: Annotated[str, says("One line.")]
-    html: Annotated[str | None, says(CONTENT)]
-    text: Annotated[str | None, says(CONTENT, example="It works.")]
+class LayoutContent(msgspec.Struct, frozen=True, kw_only=True):
+    name: Annotated[str, describe("Name of the layout.")]
+    html: Annotated[str | None, describe(CONTENT_DOC)]
+    text: Annotated[str | None, describe(CONTENT_DOC, example="It works.")]
 
 
-class LayoutLine(LayoutWords, frozen=True, kw_only=True):
+class LayoutSummary(LayoutContent, frozen=True, kw_only=True):
     id: Id
-    status: Annotated[str, says("A template takes an approved one.", enum=["approved", "draft", "archived"])]
+    status: Annotated[str, describe("Templates can use approved layouts only.", enum=["approved", "draft", "archived"])]
     version: VersionNumber
-    draft: Annotated[LayoutWords | None, says("The words that are not approved; null: there are none.")]
+    draft: Annotated[LayoutContent | None, describe("Content that is not approved yet; null without a draft.")]
     submitted_at: SubmittedAt
     refused_reason: RefusedReason
 
 
-class LayoutView(LayoutLine, frozen=True, kw_only=True):
+class LayoutView(LayoutSummary, frozen=True, kw_only=True):
     problems: Problems
 
 
-class LayoutList(Listed, frozen=True, kw_only=True):
-    data: Records[LayoutLine]
+class LayoutList(ListPage, frozen=True, kw_only=True):
+    data: Records[LayoutSummary]
 
 
-class LayoutVersion(LayoutWords, frozen=True, kw_only=True):
-    version: Annotated[int, says("Counts from 1.")]
-    created_at: MadeAt
+class LayoutVersion(LayoutContent, frozen=True, kw_only=True):
+    version: Annotated[int, describe("Version number, starting at 1.")]
+    created_at: VersionCreatedAt
 
 
-class LayoutVersionList(Listed, frozen=True, kw_only=True):
+class LayoutVersionList(ListPage, frozen=True, kw_only=True):
     data: Records[LayoutVersion]
 
 
-def _words(layout: Layout) -> dict[str, Any]:
+def _content_fields(layout: Layout) -> dict[str, Any]:
     return {"name": layout.name, "html": layout.html, "text": layout.text}
 
 
-def _line(setup: Setup, layout: Layout) -> LayoutLine:
+def _to_summary(setup: Setup, layout: Layout) -> LayoutSummary:
     draft = find_draft(setup, layout.id)
-    return LayoutLine(
-        **_words(layout),
+    return LayoutSummary(
+        **_content_fields(layout),
         id=layout.id,
         status=layout.status,
         version=layout.version,
-        draft=LayoutWords(**_words(draft)) if draft else None,
+        draft=LayoutContent(**_content_fields(draft)) if draft else None,
         submitted_at=timestamp(draft.submitted_at) if draft and draft.submitted_at else None,
         refused_reason=draft.refused_reason or None if draft else None,
     )
 
 
-LAYOUTS = Drafts[Layout](
+LAYOUTS = DraftEndpoints[Layout](
     kind="layout",
-    manage=layouts,
-    new=LayoutRequest,
-    part=LayoutChange,
+    use_cases=layouts,
+    create_request=LayoutRequest,
+    change_request=LayoutChange,
     view=LayoutView,
     version_view=LayoutVersion,
     removable=("html", "text"),
-    of=lambda team: team.layouts,
-    base=lambda id_, team, name: Layout(id=id_, team=team, name=name, status="draft"),
-    write=lambda call, base, given, _: layouts.write(call.context.store, call.actor, base, given),
-    version=lambda versions, id_, number: versions.find_layout(id_, number),
-    octets=lambda layout: octets_of(layout.html) + octets_of(layout.text),
-    words=_words,
-    line=_line,
-    problems=lambda _, layout: problems_of_layout(layout),
+    records_of=lambda team: team.layouts,
+    make_base=lambda id_, team, name: Layout(id=id_, team=team, name=name, status="draft"),
+    save=lambda call, base, fields, _: layouts.save(call.context.store, call.actor, base, fields),
+    find_version=lambda versions, id_, number: versions.find_layout(id_, number),
+    size_of=lambda layout: octets_of(layout.html) + octets_of(layout.text),
+    content_fields=_content_fields,
+    to_summary=_to_summary,
+    find_problems=lambda _, layout: find_layout_problems(layout),
 )

@@ -11,7 +11,7 @@ import msgspec
 from heliograph import __version__
 from heliograph.api.webhooks import EVENT_IDS_MAX
 from heliograph.domain import refusals as r
-from heliograph.domain.field_docs import EMAIL, REF, TIME, ULID, Schema
+from heliograph.domain.field_docs import EMAIL, EXAMPLE_ULID, SCHEMA_REF_PREFIX, TIME, Schema
 from heliograph.domain.ids import PREFIXES, id_pattern
 from heliograph.domain.limits import IDEMPOTENCY_KEY_MAX
 from heliograph.domain.mail.attachments import ALLOWED_TYPES
@@ -21,11 +21,11 @@ from heliograph.web.route import Route
 from heliograph.web.status import status_of
 
 NULL: Schema = {"type": "null"}
-OCTETS = "application/octet-stream"  # responses without a response struct
+OCTET_STREAM = "application/octet-stream"  # responses without a response struct
 NO_NULL = r"^[^\u0000]*$"  # strings of a request must not contain U+0000
 
 # First path segment after /v1/ → kind of its ids.
-RESOURCES = {
+ID_KIND_BY_RESOURCE = {
     "emails": "email",
     "sms": "sms",
     "whatsapp": "whatsapp",
@@ -38,7 +38,7 @@ RESOURCES = {
     "events": "event",
     "received": "received",
 }
-OTHER_IDS: dict[str, Schema] = {
+PATH_PARAMETERS: dict[str, Schema] = {
     "suppressions": {
         "schema": {"type": "string", **EMAIL},
         "description": "The email address.",
@@ -57,16 +57,24 @@ OTHER_IDS: dict[str, Schema] = {
     "inbox": {
         "schema": {"type": "string", "pattern": "^(eml|sms|wam|vrf)_[0-9A-Z]{26}$"},
         "description": "Id of a message or verification.",
-        "example": f"eml_{ULID}",
+        "example": f"eml_{EXAMPLE_ULID}",
     },
     "attachment": {
         "schema": {"type": "string", "pattern": "^att_[0-9]{1,3}$"},
-        "description": "Id of an attachment of the mail.",
+        "description": "Id of an attachment of the email.",
         "example": "att_1",
     },
 }
-SAID = ("anyOf", "default", "description", "example", "fixed", "needed", "maybe")  # keys of a field other than limits
-TAGS = {
+ANNOTATION_KEYS = (
+    "anyOf",
+    "default",
+    "description",
+    "example",
+    "fixed",
+    "needed",
+    "maybe",
+)  # keys of a field other than limits
+TAG_BY_RESOURCE = {
     "sms": "SMS",
     "inbox": "Test inbox",
     "whatsapp": "WhatsApp",
@@ -74,31 +82,31 @@ TAGS = {
     "healthz": "Health",
     "readyz": "Health",
 }
-SET_UP = {
+EXAMPLE_ID_BY_KIND = {
     "template": "tpl_demo_welcome",
     "layout": "lay_letter",
     "domain": "dom_demo",
 }  # example ids of kinds whose ids an operator may choose
 
 EVENT_ID: Schema = {
-    "description": "An event to send again.",
+    "description": "Id of an event to replay.",
     "type": "string",
     "pattern": id_pattern("event"),
 }
 
 
-def _form(title: str, needed: dict[str, Schema], **more: Schema) -> Schema:
+def _request_alternative(title: str, required: dict[str, Schema], **optional: Schema) -> Schema:
     """Return the schema of one alternative of a request body."""
     return {
         "title": title,
         "type": "object",
-        "required": list(needed),
+        "required": list(required),
         "additionalProperties": False,
-        "properties": needed | more,
+        "properties": required | optional,
     }
 
 
-WRITTEN_OUT: dict[str, Schema] = {
+WRITTEN_SCHEMAS: dict[str, Schema] = {
     "Attachment": {
         "type": "object",
         "required": ["filename", "content"],
@@ -112,13 +120,13 @@ WRITTEN_OUT: dict[str, Schema] = {
                 "contentEncoding": "base64",
             },
             "content_type": {
-                "description": "Its type; parameters such as `; charset=utf-8` may follow. May be absent when the "
-                "filename's ending says it. Operators may allow others (`attachment_types`).",
+                "description": "Media type; parameters such as `; charset=utf-8` are allowed. Optional if the "
+                "filename extension implies it. Operators can allow more types (`attachment_types`).",
                 "type": "string",
                 "enum": sorted(ALLOWED_TYPES),
             },
             "content_id": {
-                "description": "Makes it an inline part that the HTML names as `cid:…`; unique in its message.",
+                "description": "Makes the file an inline part, `cid:…` in the HTML; unique within the message.",
                 "type": "string",
                 "pattern": "^[A-Za-z0-9._@-]{1,128}$",
             },
@@ -130,39 +138,40 @@ WRITTEN_OUT: dict[str, Schema] = {
         "additionalProperties": {
             "anyOf": [
                 {"type": ["string", "number", "boolean", "null"], "pattern": NO_NULL},
-                {"type": "array", "items": {"$ref": f"{REF}Variables"}},
-                {"$ref": f"{REF}Variables"},
+                {"type": "array", "items": {"$ref": f"{SCHEMA_REF_PREFIX}Variables"}},
+                {"$ref": f"{SCHEMA_REF_PREFIX}Variables"},
             ]
         },
     },
     "ReplayRequest": {
-        "description": "One of three forms: an event, a list of events, a span of time.",
+        "description": "One of three forms: one event, a list of events, or a time range.",
         "oneOf": [
-            _form("An event", {"event_id": EVENT_ID}),
-            _form(
-                "Events", {"event_ids": {"type": "array", "items": EVENT_ID, "minItems": 1, "maxItems": EVENT_IDS_MAX}}
+            _request_alternative("One event", {"event_id": EVENT_ID}),
+            _request_alternative(
+                "List of events",
+                {"event_ids": {"type": "array", "items": EVENT_ID, "minItems": 1, "maxItems": EVENT_IDS_MAX}},
             ),
-            _form(
-                "A span of time",
+            _request_alternative(
+                "Time range",
                 {
                     "created_after": {
-                        "description": "All its events of a span of time: after this moment",
+                        "description": "Start of the time range, exclusive.",
                         "type": "string",
                         **TIME,
                     },
-                    "created_before": {"description": "and before this one.", "type": "string", **TIME},
+                    "created_before": {"description": "End of the time range, exclusive.", "type": "string", **TIME},
                 },
                 failed_only={"description": "Only events that were not delivered.", "type": ["boolean", "null"]},
             ),
         ],
     },
 }
-HEADERS: dict[str, Schema] = {
+RESPONSE_HEADERS: dict[str, Schema] = {
     "X-Request-Id": {"description": "The request's id.", "required": True, "schema": {"type": "string"}},
     "RateLimit-Limit": {"description": "The key's burst.", "schema": {"type": "integer"}},
     "RateLimit-Remaining": {"description": "Requests left at this moment.", "schema": {"type": "integer"}},
     "RateLimit-Reset": {
-        "description": "Seconds until the whole burst is available again.",
+        "description": "Seconds until the full burst is available again.",
         "schema": {"type": "integer"},
     },
     "Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer"}},
@@ -171,7 +180,7 @@ HEADERS: dict[str, Schema] = {
         "schema": {"type": "string", "enum": ["true", "false"]},
     },
     "Idempotency-Replayed": {
-        "description": "`true` when this is the answer to an earlier request with the same key.",
+        "description": "`true` if this is the stored response to an earlier request with the same key.",
         "schema": {"const": "true"},
     },
     "WWW-Authenticate": {"description": "How to authenticate.", "schema": {"const": "Bearer"}},
@@ -180,12 +189,12 @@ HEADERS: dict[str, Schema] = {
 KEY_HEADER: Schema = {
     "name": HEADER,
     "in": "header",
-    "description": "Makes a retry safe: for 24 hours, the same key and body get the first answer.",
+    "description": "Makes retries safe: for 24 hours, the same key and body return the first response.",
     "schema": {"type": "string", "minLength": 1, "maxLength": IDEMPOTENCY_KEY_MAX, "pattern": "^[ -~]+$"},
 }
 
-EVERY = (r.InternalError,)
-KEYED = (
+COMMON_ERRORS = (r.InternalError,)
+KEY_ERRORS = (
     r.MissingApiKey,
     r.InvalidApiKey,
     r.TeamSuspended,
@@ -194,7 +203,7 @@ KEYED = (
     r.InvalidRequest,  # at least for an unknown query parameter
     r.ServiceUnavailable,
 )
-BODY = (r.UnsupportedMediaType, r.PayloadTooLarge, r.InvalidJson)
+BODY_ERRORS = (r.UnsupportedMediaType, r.PayloadTooLarge, r.InvalidJson)
 
 
 def openapi_document(routes: list[Route], base_url: str) -> dict[str, Any]:
@@ -214,7 +223,7 @@ def openapi_document(routes: list[Route], base_url: str) -> dict[str, Any]:
         "paths": paths,
         "components": {
             "schemas": _schemas(routes),
-            "headers": HEADERS,
+            "headers": RESPONSE_HEADERS,
             "securitySchemes": {
                 "bearer": {
                     "type": "http",
@@ -228,24 +237,24 @@ def openapi_document(routes: list[Route], base_url: str) -> dict[str, Any]:
 
 def operation_id(route: Route) -> str:
     """Return a name like `post_emails` or `get_emails_id`, unique because method and path are."""
-    words = route.path.removeprefix("/v1/").strip("/").translate({ord("/"): "_", ord("{"): None, ord("}"): None})
-    return f"{route.method.lower()}_{words}"
+    name = route.path.removeprefix("/v1/").strip("/").translate({ord("/"): "_", ord("{"): None, ord("}"): None})
+    return f"{route.method.lower()}_{name}"
 
 
 def tag(route: Route) -> str:
     name = resource_of(route)
-    return TAGS.get(name, name.capitalize())
+    return TAG_BY_RESOURCE.get(name, name.capitalize())
 
 
 def refusals_of(route: Route) -> dict[int, list[type[r.Refusal]]]:
     """Return all refusals that the route can respond with, by status."""
-    possible = [*(KEYED if route.scopes is not None else ()), *(BODY if route.body else ())]
+    possible = [*(KEY_ERRORS if route.scopes is not None else ()), *(BODY_ERRORS if route.body else ())]
     if "{" in route.path:
         possible.append(r.NotFound)
-    found: dict[int, list[type[r.Refusal]]] = {}
-    for refusal in dict.fromkeys((*possible, *route.refusals, *EVERY)):
-        found.setdefault(status_of(refusal), []).append(refusal)
-    return dict(sorted(found.items()))
+    by_status: dict[int, list[type[r.Refusal]]] = {}
+    for refusal in dict.fromkeys((*possible, *route.refusals, *COMMON_ERRORS)):
+        by_status.setdefault(status_of(refusal), []).append(refusal)
+    return dict(sorted(by_status.items()))
 
 
 def resource_of(route: Route) -> str:
@@ -271,49 +280,57 @@ def _operation(route: Route, routes: list[Route]) -> Schema:
 
 def _parameters(route: Route) -> list[Schema]:
     names = [part[1:-1] for part in route.path.split("/") if part.startswith("{")]
-    found = [{"name": name, "in": "path", "required": True, **_path_value(route, name)} for name in names]
+    parameters = [{"name": name, "in": "path", "required": True, **_path_value(route, name)} for name in names]
     for query in route.query:
-        found.append({"name": query.name, "in": "query", "description": query.meaning, "schema": query.schema})
-    return [*found, KEY_HEADER] if route.idempotent else found
+        parameters.append({"name": query.name, "in": "query", "description": query.meaning, "schema": query.schema})
+    return [*parameters, KEY_HEADER] if route.idempotent else parameters
 
 
 def _path_value(route: Route, name: str) -> Schema:
-    if name in OTHER_IDS:
-        return OTHER_IDS[name]
-    if resource_of(route) not in RESOURCES:
-        return OTHER_IDS[resource_of(route)]
-    kind = RESOURCES[resource_of(route)]
+    if name in PATH_PARAMETERS:
+        return PATH_PARAMETERS[name]
+    if resource_of(route) not in ID_KIND_BY_RESOURCE:
+        return PATH_PARAMETERS[resource_of(route)]
+    kind = ID_KIND_BY_RESOURCE[resource_of(route)]
     prefix = PREFIXES[kind]
     schema = {"type": "string", "pattern": id_pattern(kind)}
-    words = f"Its id, which begins with `{prefix}`."
-    return {"schema": schema, "description": words, "example": SET_UP.get(kind, prefix + ULID)}
+    description = f"Id, beginning with `{prefix}`."
+    return {
+        "schema": schema,
+        "description": description,
+        "example": EXAMPLE_ID_BY_KIND.get(kind, prefix + EXAMPLE_ULID),
+    }
 
 
 def _responses(route: Route, routes: list[Route]) -> Schema:
-    told: dict[str, Schema] = {OCTETS: {"type": "string"}}
+    success_content: dict[str, Schema] = {OCTET_STREAM: {"type": "string"}}
     if route.answer:
-        several = {"anyOf": [_ref(route.answer), _ref(route.several)]} if route.several else _ref(route.answer)
-        told = {"application/json": several}
-    done = _response(route, route.status, route.summary, told)
+        schema = (
+            {"anyOf": [_ref(route.answer), _ref(route.alternative_answer)]}
+            if route.alternative_answer
+            else _ref(route.answer)
+        )
+        success_content = {"application/json": schema}
+    success = _response(route, route.status, route.summary, success_content)
     links = _links(route, routes)
     if links:
-        done["links"] = links
-    responses = {str(route.status): done}
+        success["links"] = links
+    responses = {str(route.status): success}
     if route.preview is not None:
         content = {"application/json": _ref(route.preview)}
-        responses["200"] = _response(route, 200, "A dry run: what would happen.", content)
+        responses["200"] = _response(route, 200, "Dry run: what would be sent.", content)
     for status, refusals in refusals_of(route).items():
-        words = "\n".join(f"- `{refusal.code}`: {refusal.meaning()}" for refusal in refusals)
+        description = "\n".join(f"- `{refusal.code}`: {refusal.meaning()}" for refusal in refusals)
         code: Schema = {"properties": {"code": {"enum": [refusal.code for refusal in refusals]}}}
         content = {
             "application/json": {"allOf": [_ref(Error), {"properties": {"error": code}}]},
             "application/problem+json": {"allOf": [_ref(Problem), code]},
         }
-        responses[str(status)] = _response(route, status, words, content)
+        responses[str(status)] = _response(route, status, description, content)
     return responses
 
 
-def _response(route: Route, status: int, words: str, content: dict[str, Schema]) -> Schema:
+def _response(route: Route, status: int, description: str, content: dict[str, Schema]) -> Schema:
     names = ["X-Request-Id"]
     if route.scopes is not None and status != 401:
         names += ["RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset"]
@@ -326,9 +343,9 @@ def _response(route: Route, status: int, words: str, content: dict[str, Schema])
     if route.idempotent and status == route.status:
         names.append("Idempotency-Replayed")
     return {
-        "description": words,
+        "description": description,
         "headers": {name: {"$ref": f"#/components/headers/{name}"} for name in names},
-        "content": {kind: {"schema": schema} for kind, schema in content.items()},
+        "content": {media_type: {"schema": schema} for media_type, schema in content.items()},
     }
 
 
@@ -338,9 +355,9 @@ def _links(route: Route, routes: list[Route]) -> Schema:
         return {}
     links = {}
     for other in routes:
-        rest = other.path.removeprefix(f"{route.path}/").split("/")[0]
-        if rest.startswith("{"):
-            name = rest[1:-1]
+        segment = other.path.removeprefix(f"{route.path}/").split("/")[0]
+        if segment.startswith("{"):
+            name = segment[1:-1]
             links[operation_id(other)] = {
                 "operationId": operation_id(other),
                 "parameters": {name: f"$response.body#/{name}"},
@@ -348,41 +365,49 @@ def _links(route: Route, routes: list[Route]) -> Schema:
     return links
 
 
-def _ref(kind: Any) -> Schema:
-    return {"$ref": REF + kind.__name__}
+def _ref(struct: Any) -> Schema:
+    return {"$ref": SCHEMA_REF_PREFIX + struct.__name__}
 
 
 def _schemas(routes: list[Route]) -> dict[str, Schema]:
-    requests = {route.body for route in routes} - {None}
-    answers = {kind for route in routes for kind in (route.answer, route.several, route.preview)} - {None}
-    answers |= {Error, Problem}
-    schemas = dict(WRITTEN_OUT)
-    for kinds, answered in ((requests, False), (answers, True)):
-        _, found = msgspec.json.schema_components(kinds, ref_template=f"{REF}{{name}}")
-        schemas |= {name: _refined(schema, answered) for name, schema in found.items() if name not in schemas}
+    request_types = {route.body for route in routes} - {None}
+    response_types = {
+        struct for route in routes for struct in (route.answer, route.alternative_answer, route.preview)
+    } - {None}
+    response_types |= {Error, Problem}
+    schemas = dict(WRITTEN_SCHEMAS)
+    for types, is_response in ((request_types, False), (response_types, True)):
+        _, components = msgspec.json.schema_components(types, ref_template=f"{SCHEMA_REF_PREFIX}{{name}}")
+        schemas |= {
+            name: _refine_schema(schema, is_response) for name, schema in components.items() if name not in schemas
+        }
     return dict(sorted(schemas.items()))
 
 
-def _refined(schema: Schema, answered: bool) -> Schema:
-    properties = {name: _property(base, answered) for name, base in schema["properties"].items()}
-    needed = [name for name, base in schema["properties"].items() if base.get("needed")]
+def _refine_schema(schema: Schema, is_response: bool) -> Schema:
+    properties = {name: _refine_property(base, is_response) for name, base in schema["properties"].items()}
+    explicitly_required = [name for name, base in schema["properties"].items() if base.get("needed")]
     # A response has all fields except those that only some records have (`maybe`).
-    every = [name for name, base in schema["properties"].items() if not base.get("maybe")]
-    required = every if answered else [*schema["required"], *needed]
+    always_present = [name for name, base in schema["properties"].items() if not base.get("maybe")]
+    required = always_present if is_response else [*schema["required"], *explicitly_required]
     return {**schema, "properties": properties, "required": required}
 
 
-def _property(base: Schema, answered: bool) -> Schema:
+def _refine_property(base: Schema, is_response: bool) -> Schema:
     """Return the schema of a field, with its limits in each non-null alternative."""
-    limits = {key: value for key, value in base.items() if key not in SAID}
+    limits = {key: value for key, value in base.items() if key not in ANNOTATION_KEYS}
     if base.get("fixed"):
         limits["const"] = base["default"]
-    forms = base.get("anyOf", [{}])
-    kinds = [form | limits for form in forms if form != NULL]
-    for kind in kinds if not answered else ():
-        if kind.get("type") == "string" and kind.keys().isdisjoint(("pattern", "enum", "format")):
-            kind["pattern"] = NO_NULL
-    if NULL in forms and not base.get("needed"):
-        kinds.append(NULL)
-    shown = {"examples": [base["example"]]} if "example" in base else {}
-    return {**(kinds[0] if len(kinds) == 1 else {"anyOf": kinds}), "description": base["description"], **shown}
+    alternatives = base.get("anyOf", [{}])
+    variants = [alternative | limits for alternative in alternatives if alternative != NULL]
+    for variant in variants if not is_response else ():
+        if variant.get("type") == "string" and variant.keys().isdisjoint(("pattern", "enum", "format")):
+            variant["pattern"] = NO_NULL
+    if NULL in alternatives and not base.get("needed"):
+        variants.append(NULL)
+    examples = {"examples": [base["example"]]} if "example" in base else {}
+    return {
+        **(variants[0] if len(variants) == 1 else {"anyOf": variants}),
+        "description": base["description"],
+        **examples,
+    }

@@ -13,20 +13,20 @@ import msgspec
 from jinja2 import Environment
 from markupsafe import Markup, escape
 
-from heliograph.api.examples import answer_example, request_examples
-from heliograph.api.guides import GUIDES, NAMES, read_guide, soft
-from heliograph.api.openapi import EVERY, KEYED, operation_id, refusals_of, tag
+from heliograph.api.examples import request_examples, response_example
+from heliograph.api.guides import GUIDE_NAMES, GUIDES, read_guide, soft_wrap
+from heliograph.api.openapi import COMMON_ERRORS, KEY_ERRORS, operation_id, refusals_of, tag
 from heliograph.domain.field_docs import Schema
 from heliograph.web.errors import error_list
-from heliograph.web.html import environment
+from heliograph.web.html import create_environment
 from heliograph.web.route import Route
 from heliograph.web.snippets import LANGUAGES
 
-FOUND_MAX = 50  # maximum results of a search
+RESULTS_MAX = 50  # maximum results of a search
 # Body fields listed directly after the required ones, in this order; all others are listed as optional.
-FIRST = ("from", "subject", "html", "text", "body", "template_id", "variables")
-ASKED = ("Body", "Optional", "Query parameters", "Headers")  # titles of tables that describe requests
-RANKS = {"API": 0, "Field": 1}  # order of search results by kind; other kinds follow
+IMPORTANT_FIELDS = ("from", "subject", "html", "text", "body", "template_id", "variables")
+REQUEST_TABLES = ("Body", "Optional", "Query parameters", "Headers")  # titles of tables that describe requests
+RANK_BY_KIND = {"API": 0, "Field": 1}  # order of search results by kind; other kinds follow
 NULL: Schema = {"type": "null"}
 
 
@@ -83,8 +83,8 @@ class Docs:
         first = next(iter(self._routes.values()))
         return self._page("home.html", "Docs", "/docs", example=self._examples(first), groups=self._groups())
 
-    def found(self, words: str) -> str:
-        return self._page("search.html", f"Search: {words}", "", q=words, found=self.search(words))
+    def search_page(self, query: str) -> str:
+        return self._page("search.html", f"Search: {query}", "", q=query, found=self.search(query))
 
     def endpoint(self, id_: str) -> str | None:
         route = self._routes.get(id_)
@@ -101,14 +101,18 @@ class Docs:
             errors=[*_errors_of(route, shared=False)],
             shared=[*_errors_of(route, shared=True)],
             example=self._examples(route),
-            answers=self._answers(route),
-            asked=ASKED,
+            answers=self._response_examples(route),
+            asked=REQUEST_TABLES,
         )
 
-    def errors(self, words: str = "") -> str:
-        wanted = words.lower().split()
-        found = [one for one in self._errors.values() if _has(wanted, one["code"], one["meaning"], one["fix"])]
-        return self._page("errors.html", "Error codes", "/docs/errors", errors=found, q=words)
+    def errors(self, query: str = "") -> str:
+        terms = query.lower().split()
+        matching = [
+            entry
+            for entry in self._errors.values()
+            if _contains_all(terms, entry["code"], entry["meaning"], entry["fix"])
+        ]
+        return self._page("errors.html", "Error codes", "/docs/errors", errors=matching, q=query)
 
     def error(self, code: str) -> str | None:
         error = self._errors.get(code)
@@ -123,15 +127,15 @@ class Docs:
             "request_id": "req_01JCQ8Z6V3M2N7T0K4H9R5B1XA",
             "doc_url": f"{self._base_url}/docs/errors#{code}",
         }
-        by = [(id_, route) for id_, route in self._routes.items() if code in _codes(route)]
-        shared = code in {refusal.code for refusal in (*KEYED, *EVERY)}
-        answer = _pretty({"error": body})
+        routes = [(id_, route) for id_, route in self._routes.items() if code in _error_codes(route)]
+        shared = code in {refusal.code for refusal in (*KEY_ERRORS, *COMMON_ERRORS)}
+        example = _pretty({"error": body})
         return self._page(
-            "error.html", code, f"/docs/errors/{code}", error=error, answer=answer, by=[] if shared else by
+            "error.html", code, f"/docs/errors/{code}", error=error, answer=example, by=[] if shared else routes
         )
 
     def guide(self, name: str) -> str | None:
-        if name not in NAMES:
+        if name not in GUIDE_NAMES:
             return None
         guide = read_guide(name)
         return self._page("guide.html", guide.title, f"/docs/guides/{name}", guide=guide)
@@ -139,23 +143,27 @@ class Docs:
     def missing(self) -> str:
         return self._page("missing.html", "Page not found", "")
 
-    def search(self, words: str) -> list[DocsHit]:
+    def search(self, query: str) -> list[DocsHit]:
         """Return the pages and fields that contain all words.
 
         Order: exact title first, then words in title or description, then in the text; within each, endpoints,
         fields, then guides and errors.
         """
-        wanted, name = words.lower().split(), words.lower().strip()
+        terms, exact = query.lower().split(), query.lower().strip()
 
         def rank(hit: DocsHit) -> tuple[bool, bool, int]:
-            return hit.title.lower() != name, not _has(wanted, hit.title, hit.about), RANKS.get(hit.kind, 2)
+            return (
+                hit.title.lower() != exact,
+                not _contains_all(terms, hit.title, hit.about),
+                RANK_BY_KIND.get(hit.kind, 2),
+            )
 
-        found = [
+        hits = [
             hit
-            for hit, more in self._findable()
-            if _has(wanted, hit.title, *([] if hit.kind == "Field" else (hit.about, more)))
+            for hit, extra_text in self._searchable()
+            if _contains_all(terms, hit.title, *([] if hit.kind == "Field" else (hit.about, extra_text)))
         ]
-        return sorted(found, key=rank)[:FOUND_MAX]
+        return sorted(hits, key=rank)[:RESULTS_MAX]
 
     # -- parts of pages --------------------------------------------------------------------------------------
 
@@ -192,66 +200,75 @@ class Docs:
         return groups
 
     def _operation(self, route: Route) -> Schema:
-        found: Schema = self._document["paths"][route.path][route.method.lower()]
-        return found
+        operation: Schema = self._document["paths"][route.path][route.method.lower()]
+        return operation
 
     def _examples(self, route: Route) -> dict[str, str]:
         return request_examples(route, self._base_url, self._operation(route))
 
-    def _answers(self, route: Route) -> list[tuple[str, str]]:
-        kinds = [(f"{route.status}", route.answer), ("200, dry run", route.preview)]
-        return [(name, _pretty(answer_example(route, kind, self._schemas))) for name, kind in kinds if kind is not None]
+    def _response_examples(self, route: Route) -> list[tuple[str, str]]:
+        structs = [(f"{route.status}", route.answer), ("200, dry run", route.preview)]
+        return [
+            (name, _pretty(response_example(route, struct, self._schemas)))
+            for name, struct in structs
+            if struct is not None
+        ]
 
     def _tables(self, route: Route, operation: Schema) -> Iterator[tuple[str, list[FieldRow]]]:
-        first, others = _by_need(self._rows(route.body, asked=True))
-        yield "Body", first or others
-        yield "Optional", others if first else []
-        named = {"path": "Path", "query": "Query parameters", "header": "Headers"}
-        for place, title in named.items():
-            yield title, [_parameter(one) for one in operation["parameters"] if one["in"] == place]
+        important, optional = _split_by_importance(self._rows(route.body, is_request=True))
+        yield "Body", important or optional
+        yield "Optional", optional if important else []
+        titles = {"path": "Path", "query": "Query parameters", "header": "Headers"}
+        for location, title in titles.items():
+            yield (
+                title,
+                [_parameter_row(parameter) for parameter in operation["parameters"] if parameter["in"] == location],
+            )
         yield f"Response ({route.status})", self._rows(route.answer)
         yield "Response of a dry run (200)", self._rows(route.preview)
 
-    def _rows(self, kind: Any, *, asked: bool = False) -> list[FieldRow]:
-        if kind is None:
+    def _rows(self, struct: Any, *, is_request: bool = False) -> list[FieldRow]:
+        if struct is None:
             return []
         return [
             FieldRow(
                 name=name,
-                type=_type(schema, null=not asked),
-                needed=asked and needed,
-                **_said(schema.get("description", ""), *_limits(schema)),
+                type=_type_text(schema, null=not is_request),
+                needed=is_request and needed,
+                **_split_description(schema.get("description", ""), *_limit_sentences(schema)),
             )
-            for name, schema, needed in self._fields(self._schemas[kind.__name__], "")
+            for name, schema, needed in self._fields(self._schemas[struct.__name__], "")
         ]
 
     def _fields(self, schema: Schema, prefix: str) -> list[tuple[str, Schema, bool]]:
         """Return (name, schema, required) of the fields of all alternatives, each followed by its nested fields."""
-        found = []
-        forms = schema.get("oneOf", [schema])
-        for name, inner in {name: inner for form in forms for name, inner in form["properties"].items()}.items():
-            found.append((prefix + name, inner, all(name in form["required"] for form in forms)))
+        fields = []
+        alternatives = schema.get("oneOf", [schema])
+        for name, inner in {
+            name: inner for alternative in alternatives for name, inner in alternative["properties"].items()
+        }.items():
+            fields.append((prefix + name, inner, all(name in alternative["required"] for alternative in alternatives)))
             for branch in inner.get("anyOf", [inner]):
                 item = branch.get("items", branch)
-                held = self._schemas.get(item.get("$ref", "").rpartition("/")[2], {})
-                if "properties" in held:
-                    found += self._fields(held, f"{prefix}{name}{'[]' if 'items' in branch else ''}.")
-        return found
+                nested = self._schemas.get(item.get("$ref", "").rpartition("/")[2], {})
+                if "properties" in nested:
+                    fields += self._fields(nested, f"{prefix}{name}{'[]' if 'items' in branch else ''}.")
+        return fields
 
-    def _findable(self) -> Iterator[tuple[DocsHit, str]]:
+    def _searchable(self) -> Iterator[tuple[DocsHit, str]]:
         """Yield every possible search result with additional text to search."""
         for id_, route in self._routes.items():
-            fields = [row.name for kind in (route.body, route.answer) for row in self._rows(kind)]
+            fields = [row.name for struct in (route.body, route.answer) for row in self._rows(struct)]
             yield DocsHit("API", route.summary, route.name, f"/docs/api/{id_}"), " ".join(fields)
-        seen = set[str]()
+        listed = set[str]()
         for id_, route in self._routes.items():
             for title, rows in self._tables(route, self._operation(route)):
                 for row in rows:
-                    if title in ASKED and row.name not in seen:
-                        seen.add(row.name)
+                    if title in REQUEST_TABLES and row.name not in listed:
+                        listed.add(row.name)
                         about = f"{route.name}: {row.meaning}"
                         yield DocsHit("Field", row.name, about, f"/docs/api/{id_}#field-{row.name}"), ""
-        for name in NAMES:
+        for name in GUIDE_NAMES:
             guide = read_guide(name)
             yield DocsHit("Guide", guide.title, guide.about, f"/docs/guides/{name}"), guide.text
         for code, error in self._errors.items():
@@ -276,26 +293,26 @@ def errors_markdown() -> str:
 
 @cache
 def _environment() -> Environment:
-    made = environment("heliograph.api")
-    made.filters |= {"prose": prose, "soft": soft, "operation_id": operation_id}
-    return made
+    env = create_environment("heliograph.api")
+    env.filters |= {"prose": prose, "soft": soft_wrap, "operation_id": operation_id}
+    return env
 
 
 def prose(text: str) -> Markup:
     """Return a text as HTML, with backticks converted to <code>."""
-    return Markup(re.sub(r"`([^`]+)`", lambda found: f"<code>{soft(Markup(found[1]))}</code>", str(escape(text))))
+    return Markup(re.sub(r"`([^`]+)`", lambda match: f"<code>{soft_wrap(Markup(match[1]))}</code>", str(escape(text))))
 
 
 def _pretty(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, indent=2)
 
 
-def _has(wanted: list[str], *texts: str) -> bool:
+def _contains_all(terms: list[str], *texts: str) -> bool:
     text = " ".join(texts).lower()
-    return all(word in text for word in wanted)
+    return all(word in text for word in terms)
 
 
-def _codes(route: Route) -> set[str]:
+def _error_codes(route: Route) -> set[str]:
     return {refusal.code for refusals in refusals_of(route).values() for refusal in refusals}
 
 
@@ -303,67 +320,71 @@ def _errors_of(route: Route, *, shared: bool) -> Iterator[tuple[int, str, str]]:
     """Yield status, code and meaning of the route's errors: those common to all routes (`shared`), or the others."""
     for status, refusals in refusals_of(route).items():
         for refusal in refusals:
-            if (refusal in (*KEYED, *EVERY)) == shared:
+            if (refusal in (*KEY_ERRORS, *COMMON_ERRORS)) == shared:
                 yield status, refusal.code, refusal.meaning()
 
 
-def _parameter(one: Schema) -> FieldRow:
-    schema = one["schema"]
+def _parameter_row(parameter: Schema) -> FieldRow:
+    schema = parameter["schema"]
     return FieldRow(
-        name=one["name"],
-        type=_type(schema),
-        needed=one.get("required", False),
-        **_said(one["description"], *_limits(schema)),
+        name=parameter["name"],
+        type=_type_text(schema),
+        needed=parameter.get("required", False),
+        **_split_description(parameter["description"], *_limit_sentences(schema)),
     )
 
 
-def _type(schema: Schema, *, null: bool = True) -> str:
+def _type_text(schema: Schema, *, null: bool = True) -> str:
     if "anyOf" in schema:
         branches = [branch for branch in schema["anyOf"] if null or branch != NULL]
-        return " or ".join(filter(None, (_type(branch) for branch in branches))) or "any"
+        return " or ".join(filter(None, (_type_text(branch) for branch in branches))) or "any"
     kind = schema.get("type", "object" if "$ref" in schema else "string" if "enum" in schema else "")
     if isinstance(kind, list):
-        return " or ".join(one for one in kind if null or one != "null")
+        return " or ".join(variant for variant in kind if null or variant != "null")
     items = schema.get("items", {})
     if kind == "array":
-        return f"list of {_type(items)}s" if items else "list"
+        return f"list of {_type_text(items)}s" if items else "list"
     return str(kind or "any")
 
 
-def _limits(schema: Schema) -> Iterator[str]:
+def _limit_sentences(schema: Schema) -> Iterator[str]:
     """Yield the limits of a field as sentences."""
-    for one in schema.get("anyOf", [schema]):
-        items = one.get("items", {})
-        if "maxLength" in one:
-            least = one.get("minLength", 0)
-            yield f"{least} to {one['maxLength']} characters." if least else f"At most {one['maxLength']} characters."
-        if "maxItems" in one:
-            yield f"At most {one['maxItems']}."
-        if "minimum" in one and "maximum" in one:
-            yield f"{one['minimum']} to {one['maximum']}."
-        if "default" in one:
-            yield f"Default: `{one['default']}`."
-        if one.get("format") == "date-time":
+    for variant in schema.get("anyOf", [schema]):
+        items = variant.get("items", {})
+        if "maxLength" in variant:
+            minimum = variant.get("minLength", 0)
+            yield (
+                f"{minimum} to {variant['maxLength']} characters."
+                if minimum
+                else f"At most {variant['maxLength']} characters."
+            )
+        if "maxItems" in variant:
+            yield f"At most {variant['maxItems']}."
+        if "minimum" in variant and "maximum" in variant:
+            yield f"{variant['minimum']} to {variant['maximum']}."
+        if "default" in variant:
+            yield f"Default: `{variant['default']}`."
+        if variant.get("format") == "date-time":
             yield "ISO 8601."
-        if values := one.get("enum", items.get("enum", [])):
+        if values := variant.get("enum", items.get("enum", [])):
             yield f"One of {', '.join(f'`{value}`' for value in values)}."
 
 
-def _by_need(rows: list[FieldRow]) -> tuple[list[FieldRow], list[FieldRow]]:
+def _split_by_importance(rows: list[FieldRow]) -> tuple[list[FieldRow], list[FieldRow]]:
     """Split rows into required and important ones, in display order, and optional ones."""
-    first = [*(row.name for row in rows if row.needed and row.name == row.root), *FIRST]
-    known = sorted((row for row in rows if row.root in first), key=lambda row: first.index(row.root))
-    return known, [row for row in rows if row.root not in first]
+    order = [*(row.name for row in rows if row.needed and row.name == row.root), *IMPORTANT_FIELDS]
+    important = sorted((row for row in rows if row.root in order), key=lambda row: order.index(row.root))
+    return important, [row for row in rows if row.root not in order]
 
 
-def _said(*parts: str) -> dict[str, str]:
+def _split_description(*parts: str) -> dict[str, str]:
     """Join sentences and split the result after the first one; skip sentences whose number already occurs."""
-    said = ""
+    description = ""
     for part in parts:
         number = re.search(r"\d+(?=\W|$)", part.removeprefix("ISO 8601"))
-        if part not in said and not (said and number and number[0] in said):
-            said = f"{said} {part}".strip()
-    meaning, more = re.fullmatch(r"(.*?[.](?=\s|$)|.*)\s*(.*)", said, re.S).groups()  # type: ignore[union-attr]
+        if part not in description and not (description and number and number[0] in description):
+            description = f"{description} {part}".strip()
+    meaning, more = re.fullmatch(r"(.*?[.](?=\s|$)|.*)\s*(.*)", description, re.S).groups()  # type: ignore[union-attr]
     return {"meaning": meaning, "more": more}
 
 

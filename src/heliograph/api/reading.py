@@ -13,105 +13,115 @@ from heliograph.domain.delivery import message_states
 from heliograph.domain.delivery.lanes import PRIORITIES
 from heliograph.domain.events import is_simulated
 from heliograph.domain.field_docs import (
-    LANGUAGE,
-    LAYOUT_VERSION,
+    LANGUAGE_DOC,
+    LAYOUT_VERSION_DOC,
     MONEY,
     TIME,
-    VERSION,
+    VERSION_DOC,
     CreatedAt,
     Detail,
     Id,
     Records,
     Sandbox,
     Simulated,
-    limited,
-    says,
-    such_as,
+    describe,
+    schema_limits,
+    with_example,
 )
 from heliograph.domain.ids import PREFIXES, id_pattern, timestamp
 from heliograph.domain.mail.address import parse_address
 from heliograph.domain.phones.phone import is_phone
 from heliograph.domain.refusals import InvalidRequest, MessageNotFound
 from heliograph.domain.sending.pricing import format_money, month_of
-from heliograph.domain.sending.send_options import shown, split_tag
+from heliograph.domain.sending.send_options import public_record, split_tag
 from heliograph.domain.setup.records import Channel, Mode, Scope
 from heliograph.domain.text import quoted
 from heliograph.domain.verify.verification import VERIFICATION_STATES
 from heliograph.storage.search.message_search import (
-    RecipientLine,
+    RecipientDetails,
     Search,
     SearchPage,
     TimelineEvent,
-    VerificationLine,
+    VerificationRow,
 )
-from heliograph.texts.explain import BAD_NEWS, ExplanationRecord, explain, explanation_record, last_words
-from heliograph.web.paging import LIMIT, Listed, after, read_after, read_id, read_limit, read_time
-from heliograph.web.read_budget import work
+from heliograph.texts.explain import FAILURE_STATUSES, ExplanationRecord, deciding_detail, explain, explanation_record
+from heliograph.web.paging import LIMIT, ListPage, after_param, read_after, read_id, read_limit, read_time
+from heliograph.web.read_budget import run_large
 from heliograph.web.request import Response
-from heliograph.web.route import Query, answer
+from heliograph.web.route import QueryParam, json_response
 
-TEMPLATE = Query(
-    "template_id", "Only messages made from this template.", {"type": "string", "pattern": id_pattern("template")}
+TEMPLATE = QueryParam(
+    "template_id", "Only messages sent with this template.", {"type": "string", "pattern": id_pattern("template")}
 )
-TAG = Query("tag", "Only records with this tag, as `name:value`.")
+TAG = QueryParam("tag", "Only records with this tag, as `name:value`.")
 
 
-def filters(kind: Channel | Literal["verification"]) -> tuple[Query, ...]:
-    states = VERIFICATION_STATES if kind == "verification" else message_states.STATES[kind]
-    time = {"type": "string", "format": "date-time"}
+def filters(kind: Channel | Literal["verification"]) -> tuple[QueryParam, ...]:
+    states = VERIFICATION_STATES if kind == "verification" else message_states.STATES_BY_CHANNEL[kind]
+    time_schema = {"type": "string", "format": "date-time"}
     return (
         LIMIT,
-        after(kind),
-        Query("status", "Only records in this state.", {"type": "string", "enum": list(states)}),
-        Query("to", "Only records for this address or phone."),
-        Query("created_after", "Only records made after this time.", time),
-        Query("created_before", "Only records made before this time.", time),
+        after_param(kind),
+        QueryParam("status", "Only records in this state.", {"type": "string", "enum": list(states)}),
+        QueryParam("to", "Only records for this address or phone."),
+        QueryParam("created_after", "Only records created after this time.", time_schema),
+        QueryParam("created_before", "Only records created before this time.", time_schema),
         TAG,
         *(() if kind == "verification" else (TEMPLATE,)),
     )
 
 
 class RecipientView(msgspec.Struct, frozen=True, kw_only=True):
-    address: Annotated[str, says("Email address or phone.", example="delivered@simulator.test")]
-    kind: Annotated[str, says("How it was addressed.", enum=["to", "cc", "bcc"])]
-    status: Annotated[str, says("The state of this recipient.", example="delivered")]
-    updated_at: Annotated[str, says("When the state last changed.", example="2026-11-15T09:30:00.000Z", **TIME)]
+    address: Annotated[str, describe("Email address or phone.", example="delivered@simulator.test")]
+    kind: Annotated[str, describe("Header in which the recipient was addressed.", enum=["to", "cc", "bcc"])]
+    status: Annotated[str, describe("The state of this recipient.", example="delivered")]
+    updated_at: Annotated[str, describe("When the state last changed.", example="2026-11-15T09:30:00.000Z", **TIME)]
     detail: Detail
-    explanation: Annotated[ExplanationRecord | None, says("Why it did not arrive, or not yet; null: no such news.")]
+    explanation: Annotated[
+        ExplanationRecord | None, describe("Why the message was not delivered, or is delayed; null otherwise.")
+    ]
     simulated: Simulated
 
 
 class EventView(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of the timeline; `sequence` is null for what was noted and not published."""
+    """A timeline entry; `sequence` is null for entries that were not published as events."""
 
-    id: Annotated[Id, such_as("evt_01JCQ8Z6V3M2N7T0K4H9R5B1XA")]
-    type: Annotated[str, says("What happened, for example `email.delivered`.", example="email.delivered")]
-    recipient: Annotated[str | None, says("Whose state changed.", example="delivered@simulator.test")]
-    status: Annotated[str | None, says("The state since then.", example="delivered")]
-    previous_status: Annotated[str | None, says("The state before.", example="sent")]
-    message_status: Annotated[str | None, says("The state of the whole message then.", example="delivered")]
+    id: Annotated[Id, with_example("evt_01JCQ8Z6V3M2N7T0K4H9R5B1XA")]
+    type: Annotated[str, describe("What happened, for example `email.delivered`.", example="email.delivered")]
+    recipient: Annotated[str | None, describe("The recipient whose state changed.", example="delivered@simulator.test")]
+    status: Annotated[str | None, describe("The recipient's new state.", example="delivered")]
+    previous_status: Annotated[str | None, describe("The recipient's previous state.", example="sent")]
+    message_status: Annotated[str | None, describe("The state of the message after this event.", example="delivered")]
     sequence: Annotated[
-        int | None, says("Counts the message's events from 1; null for what was not published.", example=2)
+        int | None,
+        describe("Number of the event within its message, starting at 1; null if it was not published.", example=2),
     ]
     detail: Detail
     created_at: CreatedAt
     simulated: Simulated
 
 
-TagsView = Annotated[dict[str, str], says("The caller's tags.", maybe=True)]
-MetadataView = Annotated[dict[str, Any], says("The caller's metadata.", maybe=True)]
-ReplyToView = Annotated[list[str], says("All Reply-To addresses.", maybe=True)]
-HeadersView = Annotated[dict[str, str], says("The caller's own header fields.", maybe=True)]
-ScheduledView = Annotated[str | None, says("When it is to be sent; null: at once.", maybe=True, **TIME)]
-ExpiresView = Annotated[str | None, says("When it is too late to be sent; null: never.", maybe=True, **TIME)]
-PriorityView = Annotated[str, says("What goes first of what is due.", maybe=True, enum=list(PRIORITIES))]
-LocaleView = Annotated[str | None, says("The language of its text, where one was asked for.", maybe=True)]
-RecipientViews = Annotated[list[RecipientView], says("Each distinct recipient with its own state.")]
-EventViews = Annotated[list[EventView], says("The timeline.")]
+TagsView = Annotated[dict[str, str], describe("The caller's tags.", maybe=True)]
+MetadataView = Annotated[dict[str, Any], describe("The caller's metadata.", maybe=True)]
+ReplyToView = Annotated[list[str], describe("All Reply-To addresses.", maybe=True)]
+HeadersView = Annotated[dict[str, str], describe("Custom header fields of the request.", maybe=True)]
+ScheduledView = Annotated[
+    str | None, describe("When the message is scheduled to be sent; null: at once.", maybe=True, **TIME)
+]
+ExpiresView = Annotated[str | None, describe("When an unsent message expires; null: never.", maybe=True, **TIME)]
+PriorityView = Annotated[
+    str,
+    describe(
+        "Order in the queue: due messages with higher priority are sent first.", maybe=True, enum=list(PRIORITIES)
+    ),
+]
+LocaleView = Annotated[str | None, describe("The language requested for the text, if any.", maybe=True)]
+RecipientViews = Annotated[list[RecipientView], describe("Each distinct recipient with its own state.")]
+EventViews = Annotated[list[EventView], describe("The timeline.")]
 
 
-class EmailLine(EmailRecord, frozen=True, kw_only=True):
-    """Of a list: with what the caller added, where there is some."""
+class EmailSummary(EmailRecord, frozen=True, kw_only=True):
+    """A list item, with the optional fields that the caller set."""
 
     reply_to_addresses: ReplyToView = msgspec.field(default_factory=list)
     headers: HeadersView = msgspec.field(default_factory=dict)
@@ -122,8 +132,8 @@ class EmailLine(EmailRecord, frozen=True, kw_only=True):
     priority: PriorityView = "normal"
 
 
-class PhoneLine(PhoneRecord, frozen=True, kw_only=True):
-    """Of a list: with what the caller added, where there is some."""
+class PhoneSummary(PhoneRecord, frozen=True, kw_only=True):
+    """A list item, with the optional fields that the caller set."""
 
     tags: TagsView = msgspec.field(default_factory=dict)
     metadata: MetadataView = msgspec.field(default_factory=dict)
@@ -132,77 +142,79 @@ class PhoneLine(PhoneRecord, frozen=True, kw_only=True):
     priority: PriorityView = "normal"
 
 
-class EmailView(EmailLine, frozen=True, kw_only=True):
-    template_version: Annotated[int | None, VERSION, such_as(1)]
-    layout_version: Annotated[int | None, LAYOUT_VERSION]
-    locale: Annotated[str | None, LANGUAGE]
+class EmailView(EmailSummary, frozen=True, kw_only=True):
+    template_version: Annotated[int | None, VERSION_DOC, with_example(1)]
+    layout_version: Annotated[int | None, LAYOUT_VERSION_DOC]
+    locale: Annotated[str | None, LANGUAGE_DOC]
     simulated: Simulated
     recipients: RecipientViews
     events: EventViews
 
 
-class PhoneView(PhoneLine, frozen=True, kw_only=True):
-    template_version: Annotated[int | None, VERSION, such_as(1)]
-    locale: Annotated[str | None, LANGUAGE]
+class PhoneView(PhoneSummary, frozen=True, kw_only=True):
+    template_version: Annotated[int | None, VERSION_DOC, with_example(1)]
+    locale: Annotated[str | None, LANGUAGE_DOC]
     simulated: Simulated
     recipients: RecipientViews
     events: EventViews
 
 
-class EmailList(Listed, frozen=True, kw_only=True):
-    data: Records[EmailLine]
+class EmailList(ListPage, frozen=True, kw_only=True):
+    data: Records[EmailSummary]
 
 
-class PhoneList(Listed, frozen=True, kw_only=True):
-    data: Records[PhoneLine]
+class PhoneList(ListPage, frozen=True, kw_only=True):
+    data: Records[PhoneSummary]
 
 
 class VerificationView(VerificationRecord, frozen=True, kw_only=True, omit_defaults=True):
-    """With what the caller added, where there is some."""
+    """A verification with the optional fields that the caller set."""
 
     tags: TagsView = msgspec.field(default_factory=dict)
     metadata: MetadataView = msgspec.field(default_factory=dict)
     locale: LocaleView = None
 
 
-class VerificationList(Listed, frozen=True, kw_only=True):
+class VerificationList(ListPage, frozen=True, kw_only=True):
     data: Records[VerificationView]
 
 
 class TeamView(msgspec.Struct, frozen=True, kw_only=True):
-    id: Annotated[Id, such_as("team_demo")]
-    name: Annotated[str, says("Its name.", example="Demo")]
+    id: Annotated[Id, with_example("team_demo")]
+    name: Annotated[str, describe("Name of the team.", example="Demo")]
 
 
 class QuotaView(msgspec.Struct, frozen=True, kw_only=True):
-    limit: Annotated[int, says("How many the plan includes.", example=10000)]
-    used: Annotated[int, says("How many were used.", example=412)]
+    limit: Annotated[int, describe("Emails included in the plan.", example=10000)]
+    used: Annotated[int, describe("Emails used.", example=412)]
 
 
 class Me(msgspec.Struct, frozen=True, kw_only=True):
-    team: Annotated[TeamView, says("The key's team.")]
-    mode: Annotated[str, says("The team's mode.", example="live", enum=list(get_args(Mode)))]
+    team: Annotated[TeamView, describe("The key's team.")]
+    mode: Annotated[str, describe("The team's mode.", example="live", enum=list(get_args(Mode)))]
     sandbox: Sandbox
     scopes: Annotated[
-        tuple[Annotated[str, limited(enum=list(get_args(Scope)))], ...], says("What the key may do.", example=["send"])
+        tuple[Annotated[str, schema_limits(enum=list(get_args(Scope)))], ...],
+        describe("What the key may do.", example=["send"]),
     ]
-    email_quota: Annotated[QuotaView, says("Recipients of this UTC month.")]
-    currency: Annotated[str, says("ISO code of the billing currency.", example="USD")]
-    credit: Annotated[str, says("What can be spent now; holds are already taken off.", example="99.8650", **MONEY)]
-    held: Annotated[str, says("What messages under way hold.", example="0.0000", **MONEY)]
+    email_quota: Annotated[QuotaView, describe("Recipients of this UTC month.")]
+    currency: Annotated[str, describe("ISO code of the billing currency.", example="USD")]
+    credit: Annotated[str, describe("Available credit, without amounts on hold.", example="99.8650", **MONEY)]
+    held: Annotated[str, describe("Credit on hold for messages being sent.", example="0.0000", **MONEY)]
 
 
 class PlatformMe(msgspec.Struct, frozen=True, kw_only=True):
-    """What `GET /v1/me` answers to a platform key."""
+    """The response of `GET /v1/me` to a platform key."""
 
-    team: Annotated[None, says("A platform key belongs to no team.")] = None
+    team: Annotated[None, describe("A platform key belongs to no team.")] = None
     scopes: Annotated[
-        tuple[Annotated[str, limited(enum=["operate"])], ...], says("What the key may do.", example=["operate"])
+        tuple[Annotated[str, schema_limits(enum=["operate"])], ...],
+        describe("What the key may do.", example=["operate"]),
     ]
 
 
 # Defaults of optional send fields that stored records omit.
-_ADDED: dict[str, Any] = {
+_COMMON_DEFAULTS: dict[str, Any] = {
     "tags": {},
     "metadata": {},
     "scheduled_at": None,
@@ -211,67 +223,72 @@ _ADDED: dict[str, Any] = {
     "template_version": None,
     "locale": None,
 }
-ADDED: dict[Channel, dict[str, Any]] = {
-    "email": {**_ADDED, "headers": {}, "layout_version": None},
-    "sms": _ADDED,
-    "whatsapp": _ADDED,
+DEFAULTS_BY_CHANNEL: dict[Channel, dict[str, Any]] = {
+    "email": {**_COMMON_DEFAULTS, "headers": {}, "layout_version": None},
+    "sms": _COMMON_DEFAULTS,
+    "whatsapp": _COMMON_DEFAULTS,
 }
 
 
 def read_message(channel: Channel) -> Callable[[Call], Awaitable[Response]]:
     async def endpoint(call: Call) -> Response:
         id_ = call.params["id"]
-        found = await call.context.store.messages.get(call.team, id_) if id_.startswith(PREFIXES[channel]) else None
-        if found is None:
+        message = await call.context.store.messages.get(call.team, id_) if id_.startswith(PREFIXES[channel]) else None
+        if message is None:
             raise MessageNotFound(f"No {channel} message {id_[:80]!r}. {MessageNotFound.fix}", param="id")
-        events, simulated, said = list[EventView](), set[str | None](), dict[str | None, TimelineEvent]()
-        for event in found.events:
-            events.append(view := _event(event))
+        events, simulated, last_events = list[EventView](), set[str | None](), dict[str | None, TimelineEvent]()
+        for event in message.events:
+            events.append(view := _event_view(event))
             if view.simulated:
                 simulated.add(event.recipient)
             if event.type != "ignored":
-                said[event.recipient] = event  # the last event wins
-        recipients = [_recipient(channel, one, said.get(one.given), simulated) for one in found.recipients]
-        record = shown(found.record, found.status, whole=True)
-        for name, value in ADDED[channel].items():
+                last_events[event.recipient] = event  # the last event wins
+        recipients = [
+            _recipient_view(channel, recipient, last_events.get(recipient.given), simulated)
+            for recipient in message.recipients
+        ]
+        record = public_record(message.record, message.status, with_render_fields=True)
+        for name, value in DEFAULTS_BY_CHANNEL[channel].items():
             record.setdefault(name, value)
         if channel == "email":
             record.setdefault("reply_to_addresses", [record["reply_to"]] if record["reply_to"] else [])
         record["simulated"] = bool(simulated) and all(
-            one.simulated for one in recipients if one.status not in ("queued", "sending")
+            recipient.simulated for recipient in recipients if recipient.status not in ("queued", "sending")
         )
         record |= {"recipients": recipients, "events": events}
-        return Response(200, msgspec.json.encode(record), made=id_)
+        return Response(200, msgspec.json.encode(record), record_id=id_)
 
     return endpoint
 
 
 def list_messages(channel: Channel) -> Callable[[Call], Awaitable[Response]]:
     async def endpoint(call: Call) -> Response:
-        wanted = _search(call, channel, message_states.STATES[channel])
-        found = await call.context.store.messages.search(call.team, wanted)
-        octets = sum(len(line.record) for line in found.lines)
-        await call.hold(octets)
-        return await work(octets, lambda: _found(found, [shown(line.record, line.status) for line in found.lines]))
+        search = _parse_search(call, channel, message_states.STATES_BY_CHANNEL[channel])
+        result = await call.context.store.messages.search(call.team, search)
+        octets = sum(len(row.record) for row in result.rows)
+        await call.reserve_memory(octets)
+        return await run_large(
+            octets, lambda: _list_response(result, [public_record(row.record, row.status) for row in result.rows])
+        )
 
     return endpoint
 
 
 async def read_verification(call: Call) -> Response:
-    return answer(_verification(await find_verification(call.context, call.caller, call.params["id"])))
+    return json_response(_verification_view(await find_verification(call.context, call.caller, call.params["id"])))
 
 
 async def list_verifications(call: Call) -> Response:
-    found = await call.context.store.verifications.search(call.team, _search(call, None, VERIFICATION_STATES))
-    return _found(found, [_verification(line) for line in found.lines])
+    result = await call.context.store.verifications.search(call.team, _parse_search(call, None, VERIFICATION_STATES))
+    return _list_response(result, [_verification_view(row) for row in result.rows])
 
 
 async def read_me(call: Call) -> Response:
     if "operate" in call.caller.key.scopes:
-        return answer(PlatformMe(scopes=call.caller.key.scopes))
-    record, account = call.caller.team.record, await call.context.store.ledger.account(call.team)
-    used = account.used if account.month == month_of(call.context.clock.of(call.team)) else 0
-    return answer(
+        return json_response(PlatformMe(scopes=call.caller.key.scopes))
+    record, account = call.caller.team.record, await call.context.store.ledger.get_account(call.team)
+    used = account.used if account.month == month_of(call.context.clock.team_now(call.team)) else 0
+    return json_response(
         Me(
             team=TeamView(id=record.id, name=record.name),
             mode=record.mode,
@@ -285,35 +302,35 @@ async def read_me(call: Call) -> Response:
     )
 
 
-def _found(found: SearchPage[Any], records: list[Any]) -> Response:
-    return answer({"object": "list", "has_more": found.after is not None, "data": records})
+def _list_response(result: SearchPage[Any], records: list[Any]) -> Response:
+    return json_response({"object": "list", "has_more": result.after is not None, "data": records})
 
 
-def read_to(query: dict[str, str], channel: Channel | None) -> str | None:
+def parse_to(query: dict[str, str], channel: Channel | None) -> str | None:
     """Return query parameter `to`, normalized; None if absent. `channel` None allows an address or a phone number."""
     if "to" not in query:
         return None
     to = query["to"].replace(" ", "+")  # an unencoded plus; addresses and phone numbers have no spaces
     address = parse_address(to) if channel in ("email", None) else None
     if address is None and (channel == "email" or not is_phone(to)):
-        wanted = {"email": "an email address", None: "an email address or a phone"}.get(channel, "a phone number")
-        raise InvalidRequest(f"to is {wanted}, not {quoted(query['to'])}.", param="to")
+        expected = {"email": "an email address", None: "an email address or a phone"}.get(channel, "a phone number")
+        raise InvalidRequest(f"to must be {expected}, not {quoted(query['to'])}.", param="to")
     return address.normal if address else to
 
 
-def _search(call: Call, channel: Channel | None, states: tuple[str, ...]) -> Search:
+def _parse_search(call: Call, channel: Channel | None, states: tuple[str, ...]) -> Search:
     """Parse the query parameters of a message list, or of a verification list if `channel` is None."""
     query = call.query()
     status = query.get("status")
     if status is not None and status not in states:
-        raise InvalidRequest(f"status is one of {', '.join(states)}.", param="status")
-    address = read_to(query, channel)
+        raise InvalidRequest(f"status must be one of {', '.join(states)}.", param="status")
+    address = parse_to(query, channel)
     times: dict[str, Any] = {
         name: read_time(name, query[name]) for name in ("created_after", "created_before") if name in query
     }
     tag = split_tag(query["tag"]) if "tag" in query else None
     if "tag" in query and tag is None:
-        raise InvalidRequest("tag is a name and a value, such as kind:receipt.", param="tag")
+        raise InvalidRequest("tag must be a name and a value, such as kind:receipt.", param="tag")
     return Search(
         tag=tag,
         limit=read_limit(query),
@@ -326,33 +343,37 @@ def _search(call: Call, channel: Channel | None, states: tuple[str, ...]) -> Sea
     )
 
 
-def _verification(found: VerificationLine) -> VerificationView:
-    return VerificationView(**msgspec.structs.asdict(to_record(found)), **msgspec.json.decode(found.added))
+def _verification_view(row: VerificationRow) -> VerificationView:
+    return VerificationView(**msgspec.structs.asdict(to_record(row)), **msgspec.json.decode(row.added))
 
 
-def _recipient(
-    channel: Channel, found: RecipientLine, last: TimelineEvent | None, simulated: Collection[str | None]
+def _recipient_view(
+    channel: Channel, row: RecipientDetails, last_event: TimelineEvent | None, simulated: Collection[str | None]
 ) -> RecipientView:
     return RecipientView(
-        address=found.given,
-        kind=found.kind,
-        status=found.status,
-        updated_at=timestamp(found.updated_at),
-        detail=msgspec.Raw(found.detail) if found.detail else None,
-        explanation=_explanation(channel, found, last) if last or found.detail or found.status in BAD_NEWS else None,
-        simulated=found.given in simulated,
+        address=row.given,
+        kind=row.kind,
+        status=row.status,
+        updated_at=timestamp(row.updated_at),
+        detail=msgspec.Raw(row.detail) if row.detail else None,
+        explanation=_recipient_explanation(channel, row, last_event)
+        if last_event or row.detail or row.status in FAILURE_STATUSES
+        else None,
+        simulated=row.given in simulated,
     )
 
 
-def _explanation(channel: Channel, found: RecipientLine, last: TimelineEvent | None) -> ExplanationRecord | None:
-    own = msgspec.json.decode(found.detail) if found.detail else {}
-    said = msgspec.json.decode(last.detail) if last and last.detail else {}
-    detail, deferred = last_words(own, last.type if last else "", said)
-    return explanation_record(explain(channel, found.status, detail, deferred=deferred))
+def _recipient_explanation(
+    channel: Channel, row: RecipientDetails, last_event: TimelineEvent | None
+) -> ExplanationRecord | None:
+    stored_detail = msgspec.json.decode(row.detail) if row.detail else {}
+    event_detail = msgspec.json.decode(last_event.detail) if last_event and last_event.detail else {}
+    detail, deferred = deciding_detail(stored_detail, last_event.type if last_event else "", event_detail)
+    return explanation_record(explain(channel, row.status, detail, deferred=deferred))
 
 
-def _event(found: TimelineEvent) -> EventView:
-    own = msgspec.structs.asdict(found)
-    detail = msgspec.Raw(found.detail) if found.detail else None
-    read = {"detail": detail, "created_at": timestamp(found.created_at)}
-    return EventView(**own | read, simulated=is_simulated(found.detail))
+def _event_view(event: TimelineEvent) -> EventView:
+    fields = msgspec.structs.asdict(event)
+    detail = msgspec.Raw(event.detail) if event.detail else None
+    converted = {"detail": detail, "created_at": timestamp(event.created_at)}
+    return EventView(**fields | converted, simulated=is_simulated(event.detail))

@@ -6,67 +6,71 @@ import msgspec
 
 from heliograph.api.call import Call
 from heliograph.domain.field_docs import (
-    BODY,
-    ENCODING,
-    SEGMENTS,
+    BODY_DOC,
+    ENCODING_DOC,
+    SEGMENTS_DOC,
     ChannelName,
     Html,
     Locale,
     Price,
     Text,
     Variables,
-    says,
-    such_as,
+    describe,
+    with_example,
 )
-from heliograph.domain.mail.sender import brands_of, usual_brand
-from heliograph.domain.phones.gsm import segment
-from heliograph.domain.phones.phone import country_of, read_phone
+from heliograph.domain.mail.sender import default_brand_values, possible_brand_values
+from heliograph.domain.phones.gsm import count_segments
+from heliograph.domain.phones.phone import country_of, parse_phone
 from heliograph.domain.refusals import TemplateNotFound
 from heliograph.domain.sending.pricing import format_money, price_for
 from heliograph.domain.setup.records import Layout, Team, Template
 from heliograph.templates.policy.bounds import bounds_of
-from heliograph.templates.policy.locales import in_locale, read_locale
-from heliograph.templates.policy.render import most_octets, render
+from heliograph.templates.policy.locales import localize, read_locale
+from heliograph.templates.policy.render import estimate_octets, render
 from heliograph.templates.policy.values import (
     Values,
     check_bounds,
-    check_size_of_variables,
     check_types,
-    leaf_texts,
+    check_variables_size,
+    iterate_texts,
     missing_and_unknown,
     read_variables,
 )
 from heliograph.web.bodies import to_request
 from heliograph.web.request import Response
-from heliograph.web.route import answer_of
+from heliograph.web.route import large_json_response
 
 
 class RenderRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     variables: Variables = None
     locale: Locale = None
-    to: Annotated[str | None, says("A phone, for the price in its country. SMS and WhatsApp templates only.")] = None
+    to: Annotated[
+        str | None, describe("Phone number whose country determines the price. SMS and WhatsApp templates only.")
+    ] = None
 
 
 class BoundsView(msgspec.Struct, frozen=True, kw_only=True):
-    octets_max: Annotated[int, says("Octets of all its parts together.")]
-    segments_max: Annotated[int | None, says("SMS segments; null on other channels.")]
-    price_max: Annotated[str, says("Price of one send, in the dearest country.", example="0.1350")]
+    octets_max: Annotated[int, describe("Maximum bytes of all parts together.")]
+    segments_max: Annotated[int | None, describe("Maximum SMS segments; null on other channels.")]
+    price_max: Annotated[
+        str, describe("Maximum price of one message, in the most expensive country.", example="0.1350")
+    ]
 
 
 class RenderView(msgspec.Struct, frozen=True, kw_only=True):
     channel: ChannelName
-    subject: Annotated[str | None, says("Subject as delivered.", example="Welcome, Ada")]
-    html: Annotated[Html, such_as("<p>Hi Ada, Demo here.</p>")]
-    text: Annotated[Text, such_as("Hi Ada, Demo here.")]
-    body: Annotated[str | None, BODY]
-    segments: Annotated[int | None, SEGMENTS]
-    encoding: Annotated[str | None, ENCODING]
-    price: Annotated[Price, such_as("0.0000")]
-    missing: Annotated[list[str], says("Required variables that were not given.")]
-    unknown: Annotated[list[str], says("Given variables that the template does not declare.")]
+    subject: Annotated[str | None, describe("Subject as delivered.", example="Welcome, Ada")]
+    html: Annotated[Html, with_example("<p>Hi Ada, Demo here.</p>")]
+    text: Annotated[Text, with_example("Hi Ada, Demo here.")]
+    body: Annotated[str | None, BODY_DOC]
+    segments: Annotated[int | None, SEGMENTS_DOC]
+    encoding: Annotated[str | None, ENCODING_DOC]
+    price: Annotated[Price, with_example("0.0000")]
+    missing: Annotated[list[str], describe("Required variables that were not given.")]
+    unknown: Annotated[list[str], describe("Given variables that the template does not declare.")]
     bounds: Annotated[
         BoundsView | None,
-        says("What no values that are allowed exceed; null unless each variable declares its `max_length`."),
+        describe("Upper limits for any allowed values; null unless every variable declares a `max_length`."),
     ]
 
 
@@ -77,19 +81,19 @@ async def render_template(call: Call) -> Response:
     template = team.templates.get(call.params["id"])
     if template is None or template.status != "approved":
         raise TemplateNotFound(f"The team has no approved template with this id. {TemplateNotFound.fix}", param="id")
-    template = in_locale(template, read_locale(request.locale))
+    template = localize(template, read_locale(request.locale))
     layout = team.layouts.get(template.layout) if template.layout else None
     check_types(template, values)
     check_bounds(template, values)
     country = None
     if request.to is not None and template.channel != "email":
-        country = country_of(read_phone(request.to))
-    check_size_of_variables(request.variables)
-    octets = most_octets(template, leaf_texts(request.variables), layout)
-    await call.hold(octets)
-    brand = usual_brand(team, call.context.store.setup.current.platform)
-    brands = brands_of(team, call.context.store.setup.current.platform)
-    return await answer_of(octets, lambda: _view(template, layout, values, brand, team, country, brands))
+        country = country_of(parse_phone(request.to))
+    check_variables_size(request.variables)
+    octets = estimate_octets(template, iterate_texts(request.variables), layout)
+    await call.reserve_memory(octets)
+    brand = default_brand_values(team, call.context.store.setup.current.platform)
+    brands = possible_brand_values(team, call.context.store.setup.current.platform)
+    return await large_json_response(octets, lambda: _view(template, layout, values, brand, team, country, brands))
 
 
 def _view(
@@ -103,7 +107,7 @@ def _view(
 ) -> RenderView:
     rendered = render(template, values, brand, layout)
     missing, unknown = missing_and_unknown(template, values)
-    segments = segment(rendered.body or "") if template.channel == "sms" else None
+    segments = count_segments(rendered.body or "") if template.channel == "sms" else None
     count = segments.billed(team.record.segmenting) if segments else 1
     return RenderView(
         channel=template.channel,
@@ -121,7 +125,7 @@ def _view(
 
 
 def _bounds(template: Template, team: Team, brands: list[dict[str, str]]) -> BoundsView | None:
-    found = bounds_of(template, brands, team.layouts.get(template.layout or ""), team.record.segmenting)
-    if found is None:
+    bounds = bounds_of(template, brands, team.layouts.get(template.layout or ""), team.record.segmenting)
+    if bounds is None:
         return None
-    return BoundsView(octets_max=found.octets, segments_max=found.segments, price_max=format_money(found.price))
+    return BoundsView(octets_max=bounds.octets, segments_max=bounds.segments, price_max=format_money(bounds.price))

@@ -6,25 +6,25 @@ import msgspec
 
 from heliograph.api.call import Call
 from heliograph.domain.events import TEST
-from heliograph.domain.field_docs import Deleted, Id, ObjectName, Records, says
+from heliograph.domain.field_docs import Deleted, Id, ObjectName, Records, describe
 from heliograph.domain.ids import id_pattern
 from heliograph.domain.refusals import InvalidRequest
 from heliograph.web.bodies import to_request
-from heliograph.web.paging import Listed, page, read_after, read_limit, read_time
+from heliograph.web.paging import ListPage, page_response, read_after, read_limit, read_time
 from heliograph.web.request import Response
-from heliograph.web.route import Query, answer
+from heliograph.web.route import QueryParam, json_response
 from heliograph.webhooks.policy.webhook import WebhookRecord, to_new_record, to_record
 from heliograph.webhooks.service import DeliveryRecord, WebhookChange, WebhookRequest
-from heliograph.webhooks.store import WantedEvents
+from heliograph.webhooks.store import ReplaySelection
 
 EVENT_IDS_MAX = 1000
-DELIVERIES_AFTER = Query(
+DELIVERIES_AFTER = QueryParam(
     "after", "The last `event_id` of the previous page.", {"type": "string", "pattern": id_pattern("event")}
 )
 
 
 class ReplayRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One of three forms: an event, a list of events, a span of time."""
+    """One of three forms: one event, a list of events, or a time range."""
 
     event_id: str | None = None
     event_ids: list[str] | None = None
@@ -33,7 +33,7 @@ class ReplayRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     failed_only: bool | None = None
 
 
-class WebhookList(Listed, frozen=True, kw_only=True):
+class WebhookList(ListPage, frozen=True, kw_only=True):
     data: Records[WebhookRecord]
 
 
@@ -45,88 +45,92 @@ class DeletedWebhook(msgspec.Struct, frozen=True, kw_only=True):
 
 class TestEvent(msgspec.Struct, frozen=True, kw_only=True):
     object: ObjectName = "event"
-    id: Annotated[str, says("The event's id.", example="evt_01JCQ8Z6V3M2N7T0K4H9R5B1XA")]
-    type: Annotated[str, says("Its type.", fixed=True)] = TEST
+    id: Annotated[str, describe("Id of the event.", example="evt_01JCQ8Z6V3M2N7T0K4H9R5B1XA")]
+    type: Annotated[str, describe("Type of the event.", fixed=True)] = TEST
 
 
 class Replay(msgspec.Struct, frozen=True, kw_only=True):
     object: ObjectName = "replay"
-    count: Annotated[int, says("How many are sent again.", example=1)]
+    count: Annotated[int, describe("Number of events that are replayed.", example=1)]
 
 
-class DeliveryList(Listed, frozen=True, kw_only=True):
+class DeliveryList(ListPage, frozen=True, kw_only=True):
     data: Records[DeliveryRecord]
 
 
 async def create(call: Call) -> Response:
-    made = await call.management.webhooks.create(call.actor, _team(call), to_request(call.json, WebhookRequest))
-    return answer(to_new_record(made.webhook, made.secret, call.context.clock.of(call.team)), 201)
+    created = await call.management.webhooks.create(call.actor, _team_id(call), to_request(call.json, WebhookRequest))
+    return json_response(to_new_record(created.webhook, created.secret, call.context.clock.team_now(call.team)), 201)
 
 
 async def list_all(call: Call) -> Response:
     query = call.query()
     limit, after = read_limit(query), read_after(query, "webhook")
     newest_first = sorted(call.caller.team.webhooks, key=lambda hook: hook.id, reverse=True)
-    found = [hook for hook in newest_first if after is None or hook.id < after]
-    return page([to_record(hook, call.context.clock.of(call.team)) for hook in found], limit)
+    rows = [hook for hook in newest_first if after is None or hook.id < after]
+    return page_response([to_record(hook, call.context.clock.team_now(call.team)) for hook in rows], limit)
 
 
 async def read(call: Call) -> Response:
-    return answer(
-        to_record(call.management.webhooks.find(_team(call), call.params["id"]), call.context.clock.of(call.team))
+    return json_response(
+        to_record(
+            call.management.webhooks.find(_team_id(call), call.params["id"]), call.context.clock.team_now(call.team)
+        )
     )
 
 
 async def change(call: Call) -> Response:
-    wanted = to_request(call.json, WebhookChange)
-    hook = await call.management.webhooks.change(call.actor, _team(call), call.params["id"], wanted)
-    return answer(to_record(hook, call.context.clock.of(call.team)))
+    changes = to_request(call.json, WebhookChange)
+    hook = await call.management.webhooks.change(call.actor, _team_id(call), call.params["id"], changes)
+    return json_response(to_record(hook, call.context.clock.team_now(call.team)))
 
 
 async def delete(call: Call) -> Response:
-    await call.management.webhooks.remove(call.actor, _team(call), call.params["id"])
-    return answer(DeletedWebhook(id=call.params["id"]))
+    await call.management.webhooks.remove(call.actor, _team_id(call), call.params["id"])
+    return json_response(DeletedWebhook(id=call.params["id"]))
 
 
 async def rotate(call: Call) -> Response:
-    made = await call.management.webhooks.rotate(call.actor, _team(call), call.params["id"])
-    return answer(to_new_record(made.webhook, made.secret, call.context.clock.of(call.team)))
+    created = await call.management.webhooks.rotate(call.actor, _team_id(call), call.params["id"])
+    return json_response(to_new_record(created.webhook, created.secret, call.context.clock.team_now(call.team)))
 
 
 async def test(call: Call) -> Response:
-    event = await call.management.webhooks.test(call.actor, _team(call), call.params["id"])
-    return answer(TestEvent(id=event), 202)
+    event = await call.management.webhooks.test(call.actor, _team_id(call), call.params["id"])
+    return json_response(TestEvent(id=event), 202)
 
 
 async def replay(call: Call) -> Response:
     request = to_request(call.json, ReplayRequest)
-    wanted, param = _wanted(request), "event_ids" if request.event_id is None else "event_id"
-    count = await call.management.webhooks.replay(call.actor, _team(call), call.params["id"], wanted, param)
-    return answer(Replay(count=count), 202)
+    selection, param = _parse_selection(request), "event_ids" if request.event_id is None else "event_id"
+    count = await call.management.webhooks.replay(call.actor, _team_id(call), call.params["id"], selection, param)
+    return json_response(Replay(count=count), 202)
 
 
 async def list_deliveries(call: Call) -> Response:
     query = call.query()
     limit, after = read_limit(query), read_after(query, "event")
-    return page(await call.management.webhooks.deliveries(_team(call), call.params["id"], after, limit), limit)
+    return page_response(
+        await call.management.webhooks.deliveries(_team_id(call), call.params["id"], after, limit), limit
+    )
 
 
-def _team(call: Call) -> str:
+def _team_id(call: Call) -> str:
     return call.caller.team.record.id
 
 
-def _wanted(request: ReplayRequest) -> WantedEvents:
-    span = (request.created_after, request.created_before, request.failed_only)
-    if [request.event_id is None, request.event_ids is None, span == (None, None, None)].count(False) != 1:
+def _parse_selection(request: ReplayRequest) -> ReplaySelection:
+    time_fields = (request.created_after, request.created_before, request.failed_only)
+    if [request.event_id is None, request.event_ids is None, time_fields == (None, None, None)].count(False) != 1:
         raise InvalidRequest("Give event_id, or event_ids, or created_after and created_before.", param="event_id")
     if request.event_id is not None:
-        return WantedEvents(event_ids=[request.event_id])
+        return ReplaySelection(event_ids=[request.event_id])
     if request.event_ids is None:
-        return WantedEvents(
+        return ReplaySelection(
             created_after=read_time("created_after", request.created_after or ""),
             created_before=read_time("created_before", request.created_before or ""),
             failed_only=bool(request.failed_only),
         )
     if not 1 <= len(request.event_ids) <= EVENT_IDS_MAX:
-        raise InvalidRequest(f"event_ids is a list of 1 to {EVENT_IDS_MAX} ids.", param="event_ids")
-    return WantedEvents(event_ids=list(dict.fromkeys(request.event_ids)))
+        raise InvalidRequest(f"event_ids must be a list of 1 to {EVENT_IDS_MAX} ids.", param="event_ids")
+    return ReplaySelection(event_ids=list(dict.fromkeys(request.event_ids)))

@@ -1,4 +1,4 @@
-"""The interface between delivery and carriers: `hand_over` sends one message and returns one of three outcomes."""
+"""The interface between delivery and carriers: `send_message` sends one message and returns one of three outcomes."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -16,63 +16,63 @@ from heliograph.domain.delivery.outcome import (
     Outcome,
     ProviderReport,
     Refused,
-    own,
+    local_failure,
 )
-from heliograph.domain.limits import CALLBACK_USUAL, SECOND_MS
+from heliograph.domain.limits import CALLBACK_INLINE_MAX, SECOND_MS
 from heliograph.domain.setup import records
-from heliograph.templates.policy.meta_status import UpstreamNews
+from heliograph.templates.policy.meta_status import UpstreamUpdate
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-GZIP = b"\x1f\x8b"
-# Maximum number of large, still unverified callbacks in progress or queued, per carrier and per client address.
-LARGE_OF_CARRIER, LARGE_OF_CLIENT = 32, 8
+GZIP_MAGIC = b"\x1f\x8b"
+# Maximum number of large, unverified callbacks in progress or queued, per carrier and per client address.
+LARGE_CALLBACKS_PER_CARRIER, LARGE_CALLBACKS_PER_CLIENT = 32, 8
 
 
-class Barred(Exception):
-    """Raised by `Passage.admit` if a message must no longer be sent; `refusal` is the outcome to record."""
+class SendCancelled(Exception):
+    """Raised by `SendHooks.before_send` if a message must no longer be sent; `refusal` is the outcome to record."""
 
     def __init__(self, refusal: Refused) -> None:
         super().__init__(refusal.detail.get("reason"))
         self.refusal = refusal
 
 
-class Passage:
-    """Callbacks that a carrier calls while it sends a message. The methods here do nothing."""
+class SendHooks:
+    """Callbacks that a carrier calls while it sends a message. This base class does nothing."""
 
-    def waited(self, seconds: float) -> None:
+    def on_queued(self, seconds: float) -> None:
         """Record how long the message waited for a connection or another limited resource of the carrier."""
 
-    async def admit(self) -> None:
-        """Check that the message may still be sent, or raise Barred. Called once connected, before the first byte."""
+    async def before_send(self) -> None:
+        """Raise SendCancelled if the message must not be sent any more. Called just before the first byte is sent."""
 
 
-FREE = Passage()
+NO_HOOKS = SendHooks()
 
 
-class Parcel(msgspec.Struct, frozen=True, kw_only=True):
+class OutboundMessage(msgspec.Struct, frozen=True, kw_only=True):
     """One message for one recipient, ready to send."""
 
     message_id: str
     position: int = 0  # index of the recipient in the message
     address: str  # normal form of an email address, or E.164
-    given: str = ""  # the email address as the caller wrote it
+    original_address: str = ""  # the email address as the caller wrote it
     content: bytes  # JSON of the channel's content struct from domain/delivery/content.py
-    attempt: int  # number of outcomes recorded before this attempt
+    attempt: int  # number of outcomes recorded before this attempt; 0 for the first
     country: str | None = None
     uncertain: bool = False  # an earlier attempt with this carrier may have succeeded
-    left_s: int | None = None  # seconds until the message expires
+    seconds_left: int | None = None  # seconds until the message expires
     priority: records.Priority = "normal"
-    passage: Passage = FREE
+    hooks: SendHooks = NO_HOOKS
 
     @property
-    def mailbox(self) -> str:
+    def envelope_address(self) -> str:
         """Return the envelope address: the local part as the caller wrote it, the domain in A-labels."""
-        return (self.given or self.address).rpartition("@")[0] + "@" + self.address.rpartition("@")[2]
+        return (self.original_address or self.address).rpartition("@")[0] + "@" + self.address.rpartition("@")[2]
 
 
-def left_s(expires_at: int, now: int) -> int:
+def seconds_until(expires_at: int, now: int) -> int:
     """Return the seconds until `expires_at`, rounded up and at least 1."""
     return max(1, -(-(expires_at - now) // SECOND_MS))
 
@@ -90,55 +90,57 @@ class Callback(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_large(self) -> bool:
-        """Return whether the body exceeds CALLBACK_USUAL or is gzipped, so that it may exceed the limit unpacked."""
-        return len(self.body) > CALLBACK_USUAL or self.body.startswith(GZIP)
+        """Return whether the body exceeds CALLBACK_INLINE_MAX, or may exceed it once decompressed."""
+        return len(self.body) > CALLBACK_INLINE_MAX or self.body.startswith(GZIP_MAGIC)
 
 
 class CallbackTooLarge(Exception):
     """Raised for a callback with more values or events than any provider sends."""
 
 
-class CallbackAnswer(msgspec.Struct, frozen=True, kw_only=True):
+class CallbackResult(msgspec.Struct, frozen=True, kw_only=True):
     """The parsed contents of a callback, and the HTTP response to send."""
 
     status: int = 200
     body: bytes = b""
     content_type: bytes = b"text/plain; charset=utf-8"
     reports: Sequence[CarrierReport] = ()
-    texts: Sequence[IncomingText] = ()
-    told: Sequence[ProviderReport] = ()  # events reported by a mail provider
-    templates: Sequence[UpstreamNews] = ()
+    incoming_texts: Sequence[IncomingText] = ()
+    provider_reports: Sequence[ProviderReport] = ()  # events reported by a mail provider
+    template_updates: Sequence[UpstreamUpdate] = ()
     replay_id: str = ""  # identifies the callback, so that a repeated delivery has no effect
 
 
 class Carrier(ABC):
     """Sends messages through one external system, and parses its callbacks."""
 
-    _large: asyncio.Lock | None = None  # held while a large callback is parsed
+    _large_callback_lock: asyncio.Lock | None = None  # held while a large callback is parsed
 
     @abstractmethod
-    async def hand_over(self, parcel: Parcel) -> Outcome:
+    async def send_message(self, message: OutboundMessage) -> Outcome:
         """Attempt to send the message once. Callers treat an exception as Deferred, a temporary failure."""
 
     def open(self) -> None:  # noqa: B027
         """Connect before the first message, for carriers that receive reports on a persistent connection."""
 
-    def read_callback(self, callback: Callback) -> CallbackAnswer | None:
+    def parse_callback(self, callback: Callback) -> CallbackResult | None:
         """Verify and parse a callback. None if this carrier has no callbacks, or no secret to verify them with."""
         return None
 
-    async def hear(self, callback: Callback) -> CallbackAnswer | None:
+    async def parse_callback_async(self, callback: Callback) -> CallbackResult | None:
         """Verify and parse a callback; a large one is processed in a thread."""
-        return await self.run_for(callback, self.read_callback, callback)
+        return await self.run_in_thread_if_large(callback, self.parse_callback, callback)
 
-    async def run_for(self, callback: Callback, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call `work` and return its result. For a large callback, run in a thread, one at a time per carrier."""
+    async def run_in_thread_if_large(
+        self, callback: Callback, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Call `function` and return its result. For a large callback, run in a thread, one at a time per carrier."""
         if not callback.is_large:
-            return work(*args, **kwargs)
-        if self._large is None:
-            self._large = asyncio.Lock()
-        async with self._large:
-            return await asyncio.to_thread(work, *args, **kwargs)
+            return function(*args, **kwargs)
+        if self._large_callback_lock is None:
+            self._large_callback_lock = asyncio.Lock()
+        async with self._large_callback_lock:
+            return await asyncio.to_thread(function, *args, **kwargs)
 
     async def close(self) -> None:  # noqa: B027
         """Close all connections of the carrier."""
@@ -148,75 +150,80 @@ class NotReady(Exception):
     """Raised if a message cannot be sent now for a reason other than the carrier; the text states the reason."""
 
 
-class Unusable(Carrier):
+class InvalidCarrier(Carrier):
     """Placeholder for a carrier with invalid settings; defers every message, so that the next carrier is tried."""
 
-    def __init__(self, why: str) -> None:
-        self._why = why
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
 
-    async def hand_over(self, parcel: Parcel) -> Outcome:
-        return Deferred(detail=own("out_of_reach", self._why), unreachable=True)
+    async def send_message(self, message: OutboundMessage) -> Outcome:
+        return Deferred(detail=local_failure("out_of_reach", self._reason), unreachable=True)
 
 
 class Carriers:
     """Cache of carrier instances, built on first use and rebuilt when their settings change."""
 
-    def __init__(self, make: Callable[[records.CarrierRecord], Carrier]) -> None:
-        self._make = make
-        self._live: dict[str, tuple[records.CarrierRecord, Carrier]] = {}
-        self._kept: set[str] = set()
-        self._large: Counter[tuple[str, str]] = Counter()  # large callbacks by ("carrier", id) and ("client", address)
+    def __init__(self, build: Callable[[records.CarrierRecord], Carrier]) -> None:
+        self._build = build
+        self._instances: dict[str, tuple[records.CarrierRecord, Carrier]] = {}
+        self._open_ids: set[str] = set()
+        self._large_callbacks: Counter[tuple[str, str]] = (
+            Counter()
+        )  # large callbacks by ("carrier", id) and ("client", address)
 
     @contextmanager
-    def admit_large(self, carrier: str, client: str) -> Iterator[bool]:
+    def reserve_large_callback(self, carrier_id: str, client_address: str) -> Iterator[bool]:
         """Count a large callback while the context is open; yield False if the carrier or client is at its limit."""
-        counted = ("carrier", carrier), ("client", client)
-        is_admitted = self._large[counted[0]] < LARGE_OF_CARRIER and self._large[counted[1]] < LARGE_OF_CLIENT
-        self._large.update(counted if is_admitted else ())
+        keys = ("carrier", carrier_id), ("client", client_address)
+        is_admitted = (
+            self._large_callbacks[keys[0]] < LARGE_CALLBACKS_PER_CARRIER
+            and self._large_callbacks[keys[1]] < LARGE_CALLBACKS_PER_CLIENT
+        )
+        self._large_callbacks.update(keys if is_admitted else ())
         try:
             yield is_admitted
         finally:
-            self._large.subtract(counted if is_admitted else ())
-            self._large += Counter()  # removes zero counts
+            self._large_callbacks.subtract(keys if is_admitted else ())
+            self._large_callbacks += Counter()  # removes zero counts
 
     async def get(self, record: records.CarrierRecord) -> Carrier:
         """Return the carrier for these settings; build it, and close its predecessor, if the settings changed."""
-        if replaced := self._renew(record):
+        if replaced := self._rebuild_if_changed(record):
             await replaced.close()
-        return self._live[record.id][1]
+        return self._instances[record.id][1]
 
-    def _renew(self, record: records.CarrierRecord) -> Carrier | None:
+    def _rebuild_if_changed(self, record: records.CarrierRecord) -> Carrier | None:
         """Build the carrier if it is new or its settings changed; return the replaced instance, or None."""
-        known = self._live.get(record.id)
-        if known is not None and (known[0] is record or known[0] == record):
+        cached = self._instances.get(record.id)
+        if cached is not None and (cached[0] is record or cached[0] == record):
             return None
-        self._live[record.id] = (record, self._make(record))
-        return known[1] if known else None
+        self._instances[record.id] = (record, self._build(record))
+        return cached[1] if cached else None
 
-    def wrong_with(self, record: records.CarrierRecord) -> str:
+    def settings_error(self, record: records.CarrierRecord) -> str:
         """Return why no carrier can be built from these settings; empty if one can."""
         try:
-            self._make(record)
+            self._build(record)
         except (ValueError, msgspec.ValidationError) as error:
             return str(error)
         return ""
 
-    async def keep(self, records: Iterable[records.CarrierRecord]) -> None:
+    async def sync(self, carrier_records: Iterable[records.CarrierRecord]) -> None:
         """Open all enabled carriers, and close those that were removed or disabled.
 
-        All instances are replaced before the first await, because `records` may be outdated after an await.
+        All instances are replaced before the first await, because `carrier_records` may be outdated after an await.
         """
-        wanted = {record.id: record for record in records if record.enabled}
-        ended = [self._live.pop(id_)[1] for id_ in self._kept - wanted.keys()]
-        self._kept = set(wanted)
-        for record in wanted.values():
-            if replaced := self._renew(record):
-                ended.append(replaced)
-            self._live[record.id][1].open()
-        for carrier in ended:
+        enabled = {record.id: record for record in carrier_records if record.enabled}
+        obsolete = [self._instances.pop(id_)[1] for id_ in self._open_ids - enabled.keys()]
+        self._open_ids = set(enabled)
+        for record in enabled.values():
+            if replaced := self._rebuild_if_changed(record):
+                obsolete.append(replaced)
+            self._instances[record.id][1].open()
+        for carrier in obsolete:
             await carrier.close()
 
     async def close(self) -> None:
-        for _, carrier in self._live.values():
+        for _, carrier in self._instances.values():
             await carrier.close()
-        self._live.clear()
+        self._instances.clear()

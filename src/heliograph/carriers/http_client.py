@@ -16,56 +16,56 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from heliograph.carriers.connection_queue import Line
-from heliograph.carriers.contract import FREE, CallbackAnswer, CallbackTooLarge, Parcel
+from heliograph.carriers.connection_queue import PrioritySemaphore
+from heliograph.carriers.contract import NO_HOOKS, CallbackResult, CallbackTooLarge, OutboundMessage
 from heliograph.domain.delivery.outcome import Deferred, Refused
 from heliograph.domain.limits import CALLBACK_VALUES_MAX, SECOND_MS
-from heliograph.domain.text import CONTROLS
+from heliograph.domain.text import CONTROL_CHARACTER
 
 if TYPE_CHECKING:
     import aiohttp
     from aiohttp.abc import ResolveResult
 
-ANSWER_S = 10.0  # timeout for connecting and the complete response
-CONNECT_S = 3.0  # share of ANSWER_S for connecting; leaves time to try another carrier
-PER_HOST = 64  # concurrent connections per host
-IDLE_S = 10.0  # shorter than most servers' keep-alive, so that servers rarely close a connection while we write
-ANSWER_MAX = 64 * 1024  # bytes of a response; longer ones are truncated
-WORDS_MAX = 300  # characters of a carrier's text that are kept
-FIELDS_MAX = 200  # fields of a form
-HIDDEN_MIN = 4  # minimum length of a secret to mask; masking shorter ones would damage ordinary words
+RESPONSE_TIMEOUT_S = 10.0  # timeout for connecting and the complete response
+CONNECT_TIMEOUT_S = 3.0  # share of RESPONSE_TIMEOUT_S for connecting; leaves time to try another carrier
+CONNECTIONS_PER_HOST = 64  # concurrent connections per host
+KEEP_ALIVE_S = 10.0  # shorter than most servers' keep-alive, so that servers rarely close a connection while we write
+RESPONSE_BYTES_MAX = 64 * 1024  # bytes of a response; longer ones are truncated
+CARRIER_TEXT_MAX = 300  # characters of a carrier's text that are kept
+FORM_FIELDS_MAX = 200  # fields of a form
+MASKED_LENGTH_MIN = 4  # minimum length of a secret to mask; masking shorter ones would damage ordinary words
 
-FORBIDDEN = CallbackAnswer(status=403)
-UNSIGNED = CallbackAnswer(status=401)
+FORBIDDEN = CallbackResult(status=403)
+UNSIGNED = CallbackResult(status=401)
 
 Verdict = Literal["refused", "deferred", "unreachable"]
 
-_STEP = re.compile(r"\.([A-Za-z0-9_-]+)|\[([0-9]{1,6})\]")
-_SECONDS = re.compile("[0-9]{1,6}")
-_WORD = re.compile("[A-Za-z0-9]+")
+_PATH_STEP = re.compile(r"\.([A-Za-z0-9_-]+)|\[([0-9]{1,6})\]")
+_RETRY_AFTER_SECONDS = re.compile("[0-9]{1,6}")
+_ALPHANUMERIC_WORD = re.compile("[A-Za-z0-9]+")
 
 
 class Unreachable(Exception):
     """Raised if no connection was made, so nothing was sent. The text states the reason."""
 
 
-class NoAnswer(Exception):
+class NoResponse(Exception):
     """Raised if the request was sent but no complete response arrived; the message may have been sent."""
 
 
-class WebAnswer(msgspec.Struct, frozen=True, kw_only=True):
+class HttpResponse(msgspec.Struct, frozen=True, kw_only=True):
     status: int
     headers: Mapping[str, str] = {}  # keyed by lower-case name
-    body: bytes = b""  # at most ANSWER_MAX
+    body: bytes = b""  # at most RESPONSE_BYTES_MAX
 
     @property
     def json(self) -> Any:
-        return read_json(self.body)
+        return decode_json(self.body)
 
     @property
     def retry_after_ms(self) -> int | None:
-        wish = self.headers.get("retry-after", "")
-        return int(wish) * SECOND_MS if _SECONDS.fullmatch(wish) else None
+        value = self.headers.get("retry-after", "")
+        return int(value) * SECOND_MS if _RETRY_AFTER_SECONDS.fullmatch(value) else None
 
 
 class CheckedAddresses:
@@ -92,14 +92,14 @@ class CheckedAddresses:
     async def close(self) -> None: ...
 
 
-class Web:
+class CarrierHttp:
     """HTTP client with one aiohttp session, created on first use; no cookies, redirects or proxies."""
 
     def __init__(
         self,
         roots: ssl.SSLContext | None = None,
-        connect_s: float = CONNECT_S,
-        per_host: int = PER_HOST,
+        connect_s: float = CONNECT_TIMEOUT_S,
+        per_host: int = CONNECTIONS_PER_HOST,
         resolver: CheckedAddresses | None = None,
     ) -> None:
         """Create the client.
@@ -107,41 +107,46 @@ class Web:
         `roots` verifies certificates, by default with the system's roots. `resolver` restricts the addresses that
         names resolve to; None allows all.
         """
-        self._lines: defaultdict[str, Line] = defaultdict(lambda: Line(per_host))  # keyed by scheme, host and port
+        self._host_slots: defaultdict[str, PrioritySemaphore] = defaultdict(
+            lambda: PrioritySemaphore(per_host)
+        )  # keyed by scheme, host and port
         self._resolver = resolver
         self._roots = roots
         self._connect_s = connect_s
         self._session: aiohttp.ClientSession | None = None
 
-    async def ask_in_turn(
-        self, parcel: Parcel, method: str, url: str, *, headers: Mapping[str, str], body: bytes = b""
-    ) -> WebAnswer:
-        """Send the parcel's request as `ask` does, after waiting in the host's priority queue.
+    async def request_for(
+        self, message: OutboundMessage, method: str, url: str, *, headers: Mapping[str, str], body: bytes = b""
+    ) -> HttpResponse:
+        """Send the request of `message` as `request` does, after waiting in the host's priority queue.
 
-        Raises Barred if the parcel must no longer be sent once the connection exists.
+        Raises SendCancelled if the message must no longer be sent once the connection exists.
         """
-        line = self._lines["/".join(url.split("/", 3)[:3])]
-        await line.take(parcel)
+        slots = self._host_slots["/".join(url.split("/", 3)[:3])]
+        await slots.acquire(message)
         try:
-            return await self.ask(method, url, headers=headers, body=body, admit=parcel.passage.admit)
+            return await self.request(method, url, headers=headers, body=body, before_send=message.hooks.before_send)
         finally:
-            line.give_back()
+            slots.release()
 
-    async def ask(
+    async def request(
         self,
         method: str,
         url: str,
         *,
         headers: Mapping[str, str],
         body: bytes = b"",
-        timeout_s: float = ANSWER_S,
-        admit: Callable[[], Awaitable[None]] = FREE.admit,
-    ) -> WebAnswer:
+        timeout_s: float = RESPONSE_TIMEOUT_S,
+        before_send: Callable[[], Awaitable[None]] = NO_HOOKS.before_send,
+    ) -> HttpResponse:
         """Send a request and return the response. `url` must be percent-encoded.
 
-        `admit` is awaited just before the first byte is sent. Raises Unreachable or NoAnswer.
+        `before_send` is awaited just before the first byte is sent. Raises Unreachable or NoResponse.
         """
-        session, written = self._session or await self._open(), SimpleNamespace(begun=False, admit=admit)
+        session, request_state = (
+            self._session or await self._open_session(),
+            SimpleNamespace(has_begun=False, before_send=before_send),
+        )
         import aiohttp
         from yarl import URL
 
@@ -153,37 +158,37 @@ class Web:
                 data=body or None,
                 allow_redirects=False,
                 timeout=aiohttp.ClientTimeout(total=timeout_s, connect=self._connect_s),
-                trace_request_ctx=written,
+                trace_request_ctx=request_state,
             ) as response:
-                octets = await _read(response)
-                names = {name.lower(): value for name, value in response.headers.items()}
-                return WebAnswer(status=response.status, headers=names, body=octets)
+                content = await _read_body(response)
+                response_headers = {name.lower(): value for name, value in response.headers.items()}
+                return HttpResponse(status=response.status, headers=response_headers, body=content)
         # TimeoutError is an OSError. ValueError: invalid URL.
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            if written.begun:
-                raise NoAnswer from None
-            raise Unreachable(_why(error)) from None
+            if request_state.has_begun:
+                raise NoResponse from None
+            raise Unreachable(_describe_error(error)) from None
 
     async def close(self) -> None:
         if self._session:
             await self._session.close()
 
-    async def _open(self) -> "aiohttp.ClientSession":
+    async def _open_session(self) -> "aiohttp.ClientSession":
         """Create the session. aiohttp is imported in a thread because the import takes 0.2 s and 8 MB."""
         if not hasattr(sys.modules.get("aiohttp"), "ClientSession"):
             try:
                 await asyncio.to_thread(import_module, "aiohttp")
             except (RuntimeError, ImportError, OSError) as error:  # no thread can be started, or no file opened
-                raise Unreachable(f"{type(error).__name__} before anybody was asked") from error
+                raise Unreachable(f"{type(error).__name__} before the request was sent") from error
         import aiohttp
 
         if self._session is None:
             trace = aiohttp.TraceConfig()
-            trace.on_request_headers_sent.append(_begin)
+            trace.on_request_headers_sent.append(_run_before_send)
             resolver: Any = self._resolver
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(
-                    limit=0, keepalive_timeout=IDLE_S, ssl=self._roots or True, resolver=resolver
+                    limit=0, keepalive_timeout=KEEP_ALIVE_S, ssl=self._roots or True, resolver=resolver
                 ),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 headers={"User-Agent": "Heliograph"},
@@ -193,28 +198,28 @@ class Web:
         return self._session
 
 
-async def _begin(_: "aiohttp.ClientSession", context: SimpleNamespace, __: Any) -> None:
-    """Call the request's `admit` just before the first byte is sent.
+async def _run_before_send(_: "aiohttp.ClientSession", context: SimpleNamespace, __: Any) -> None:
+    """Call the request's `before_send` just before the first byte is sent.
 
-    Raises NoAnswer at a second call: aiohttp would otherwise automatically retry a GET or PUT without a response.
+    Raises NoResponse at a second call: aiohttp would otherwise automatically retry a GET or PUT without a response.
     """
-    if context.trace_request_ctx.begun:
-        raise NoAnswer
-    await context.trace_request_ctx.admit()
-    context.trace_request_ctx.begun = True
+    if context.trace_request_ctx.has_begun:
+        raise NoResponse
+    await context.trace_request_ctx.before_send()
+    context.trace_request_ctx.has_begun = True
 
 
-async def _read(response: "aiohttp.ClientResponse") -> bytes:
-    octets = bytearray()
+async def _read_body(response: "aiohttp.ClientResponse") -> bytes:
+    body = bytearray()
     async for chunk in response.content.iter_any():
-        octets += chunk
-        if len(octets) > ANSWER_MAX:
+        body += chunk
+        if len(body) > RESPONSE_BYTES_MAX:
             response.close()
             break
-    return bytes(octets[:ANSWER_MAX])
+    return bytes(body[:RESPONSE_BYTES_MAX])
 
 
-def _why(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     """Describe the error without its own text, which may contain a URL with a secret."""
     import aiohttp
 
@@ -236,34 +241,36 @@ def _why(error: Exception) -> str:
 # -- outcomes ----------------------------------------------------------------------------------------------
 
 
-def reply(carrier: str, code: object, text: str, **more: Any) -> dict[str, Any]:
+def build_detail(carrier: str, code: object, text: str, **extra: Any) -> dict[str, Any]:
     """Build the `detail` of an outcome or report."""
-    return {"carrier": carrier, "code": None if code is None else str(code), "text": text, **more}
+    return {"carrier": carrier, "code": None if code is None else str(code), "text": text, **extra}
 
 
-def silent(carrier: str, error: Unreachable | NoAnswer) -> Deferred:
+def deferred_without_response(carrier: str, error: Unreachable | NoResponse) -> Deferred:
     """Return the outcome of a request without a response."""
     if isinstance(error, Unreachable):
-        detail = reply(carrier, None, f"the carrier cannot be reached: {error}", reason="out_of_reach")
+        detail = build_detail(carrier, None, f"the carrier cannot be reached: {error}", reason="out_of_reach")
         return Deferred(detail=detail, unreachable=True)
-    detail = reply(carrier, None, "the carrier gave no answer: maybe it was sent", reason="no_answer")
+    detail = build_detail(
+        carrier, None, "the carrier did not respond: the message may have been sent", reason="no_answer"
+    )
     return Deferred(detail=detail, uncertain=True)
 
 
-def stopped(carrier: str) -> Refused:
+def refused_after_uncertain(carrier: str) -> Refused:
     """Return the outcome of a message that is not retried because an earlier attempt may have succeeded."""
     return Refused(
-        detail=reply(
+        detail=build_detail(
             carrier,
             None,
-            "an earlier hand-over got no answer, so the message may have been sent; it is not sent again, "
+            "an earlier attempt got no response, so the message may have been sent; it is not sent again, "
             'because this carrier is set to uncertain = "stop"',
             reason="uncertain",
         )
     )
 
 
-def verdict_of(status: int) -> Verdict:
+def verdict_for_status(status: int) -> Verdict:
     """Return the verdict for an HTTP error status.
 
     401, 403 and 404 mean that this carrier rejects every message, so that another carrier should be tried.
@@ -273,48 +280,48 @@ def verdict_of(status: int) -> Verdict:
     return "refused" if 400 <= status < 500 and status not in (408, 425, 429) else "deferred"
 
 
-def judged(verdict: Verdict, detail: dict[str, Any], answer: WebAnswer) -> Refused | Deferred:
+def outcome_for_verdict(verdict: Verdict, detail: dict[str, Any], response: HttpResponse) -> Refused | Deferred:
     """Return the outcome for a verdict on a carrier's response."""
     if verdict == "refused":
         return Refused(detail=detail)
     return Deferred(
         detail=detail,
-        retry_after_ms=answer.retry_after_ms,
+        retry_after_ms=response.retry_after_ms,
         unreachable=verdict == "unreachable",
-        uncertain=answer.status == 504,  # the gateway's upstream may have received the message
+        uncertain=response.status == 504,  # the gateway's upstream may have received the message
     )
 
 
-def put_off(detail: dict[str, Any], answer: WebAnswer) -> Refused | Deferred:
+def outcome_for_unknown_status(detail: dict[str, Any], response: HttpResponse) -> Refused | Deferred:
     """Return the outcome for a status that no rule of the carrier classifies; never Refused."""
-    verdict = verdict_of(answer.status)
-    return judged("deferred" if verdict == "refused" else verdict, detail, answer)
+    verdict = verdict_for_status(response.status)
+    return outcome_for_verdict("deferred" if verdict == "refused" else verdict, detail, response)
 
 
 # -- reading -----------------------------------------------------------------------------------------------
 
 
-def read_json(octets: bytes) -> Any:
+def decode_json(data: bytes) -> Any:
     """Decode JSON; None if invalid. Raises CallbackTooLarge if the document has too many values."""
-    if len(octets) > CALLBACK_VALUES_MAX and sum(map(octets.count, b",[{")) > CALLBACK_VALUES_MAX:
+    if len(data) > CALLBACK_VALUES_MAX and sum(map(data.count, b",[{")) > CALLBACK_VALUES_MAX:
         raise CallbackTooLarge
     try:
-        return msgspec.json.decode(octets)
+        return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
 
-def read_form(octets: bytes) -> list[tuple[str, str]]:
+def decode_form(data: bytes) -> list[tuple[str, str]]:
     """Decode an urlencoded form; empty if it has more than FIELDS_MAX fields."""
     try:
-        return parse_qsl(octets.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=FIELDS_MAX)
+        return parse_qsl(data.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=FORM_FIELDS_MAX)
     except ValueError:  # more than FIELDS_MAX fields
         return []
 
 
-def pick(document: Any, path: str) -> Any:
+def value_at(document: Any, path: str) -> Any:
     """Return the value at a path such as `$.a.b[0].c`; None if not found."""
-    for name, index in _STEP.findall(path):
+    for name, index in _PATH_STEP.findall(path):
         if name:
             document = document.get(name) if isinstance(document, dict) else None
         else:
@@ -322,26 +329,26 @@ def pick(document: Any, path: str) -> Any:
     return document
 
 
-def said(words: object, hidden: Iterable[str]) -> str:
-    """Return a carrier's text for the timeline: on one line, truncated, with the `hidden` values masked."""
-    text = str(words) if isinstance(words, str | int) else ""
-    for secret in sorted(hidden, key=len, reverse=True):
-        if len(secret) >= HIDDEN_MIN:
+def clean_text(value: object, secrets: Iterable[str]) -> str:
+    """Return a carrier's text for the timeline: on one line, truncated, with the `secrets` values masked."""
+    text = str(value) if isinstance(value, str | int) else ""
+    for secret in sorted(secrets, key=len, reverse=True):
+        if len(secret) >= MASKED_LENGTH_MIN:
             text = text.replace(secret, "…")
-    return CONTROLS.sub(" ", text).strip()[:WORDS_MAX]
+    return CONTROL_CHARACTER.sub(" ", text).strip()[:CARRIER_TEXT_MAX]
 
 
-def codes_in(body: str) -> list[str]:
-    """Return the message body and every word with a digit, which may be a code, for `said` to mask."""
-    return [body, *(word for word in _WORD.findall(body) if not word.isalpha())]
+def possible_codes(body: str) -> list[str]:
+    """Return the message body and every word with a digit, which may be a code, for `clean_text` to mask."""
+    return [body, *(word for word in _ALPHANUMERIC_WORD.findall(body) if not word.isalpha())]
 
 
 def is_signed(signature: str, key: str, body: bytes) -> bool:
     """Return whether `signature` is the hex HMAC-SHA256 of the body."""
     expected = hmac.new(key.encode(), body, hashlib.sha256).hexdigest()
-    return same(signature.lower(), expected)
+    return equal_constant_time(signature.lower(), expected)
 
 
-def same(given: str, expected: str) -> bool:
+def equal_constant_time(actual: str, expected: str) -> bool:
     """Compare two strings in constant time."""
-    return hmac.compare_digest(given.encode(), expected.encode())
+    return hmac.compare_digest(actual.encode(), expected.encode())

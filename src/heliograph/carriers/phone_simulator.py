@@ -4,13 +4,13 @@ from typing import Any
 
 import msgspec
 
-from heliograph.carriers.contract import Carrier, Parcel
+from heliograph.carriers.contract import Carrier, OutboundMessage
 from heliograph.domain.delivery.content import SmsContent, WhatsappContent
-from heliograph.domain.delivery.magic_recipients import ANSWERS, PhoneBehaviour, phone_behaviour
+from heliograph.domain.delivery.magic_recipients import REPLY_BY_PHONE, PhoneBehaviour, phone_behaviour
 from heliograph.domain.delivery.outcome import Accepted, DueReport, IncomingText, Outcome, Refused, Report
 
 
-def simulated(code: str, text: str) -> dict[str, Any]:
+def simulated_detail(code: str, text: str) -> dict[str, Any]:
     """Build the `detail` of a simulated outcome or report."""
     return {"carrier": "simulator", "code": code, "text": f"{text} (simulator)"}
 
@@ -19,9 +19,9 @@ class PhoneScript(msgspec.Struct, frozen=True, kw_only=True):
     """The outcomes and reports that a channel's simulator returns for each behaviour."""
 
     content: type[SmsContent] | type[WhatsappContent]
-    taken: dict[str, Any]
-    refused: dict[PhoneBehaviour, Refused]
-    later: dict[PhoneBehaviour, tuple[Report, ...]]  # a behaviour without an entry uses `delivered`
+    accepted_detail: dict[str, Any]
+    refusals: dict[PhoneBehaviour, Refused]
+    reports_by_behaviour: dict[PhoneBehaviour, tuple[Report, ...]]  # a behaviour without an entry uses `delivered`
 
 
 class PhoneSimulator(Carrier):
@@ -32,25 +32,32 @@ class PhoneSimulator(Carrier):
     def __init__(self, step_ms: int) -> None:
         self._step_ms = step_ms
 
-    async def hand_over(self, parcel: Parcel) -> Outcome:
-        behaviour = phone_behaviour(parcel.address)
-        if refused := self.script.refused.get(behaviour):
+    async def send_message(self, message: OutboundMessage) -> Outcome:
+        behaviour = phone_behaviour(message.address)
+        if refused := self.script.refusals.get(behaviour):
             return refused
-        reports = self.script.later.get(behaviour, self.script.later["delivered"])
+        reports = self.script.reports_by_behaviour.get(behaviour, self.script.reports_by_behaviour["delivered"])
         if behaviour == "answers":
-            reports += self._answers(parcel)
+            reports += self._report_with_reply(message)
         return Accepted(
-            carrier_id=f"sim-{parcel.message_id}-{parcel.address}",
-            detail=self.script.taken,
+            carrier_id=f"sim-{message.message_id}-{message.address}",
+            detail=self.script.accepted_detail,
             reports=[DueReport(self._step_ms, report) for report in reports],
         )
 
-    def _answers(self, parcel: Parcel) -> tuple[Report, ...]:
+    def _report_with_reply(self, message: OutboundMessage) -> tuple[Report, ...]:
         """Return the report with the recipient's simulated reply; empty if the message is itself a reply."""
-        content, words = msgspec.json.decode(parcel.content, type=self.script.content), ANSWERS[parcel.address]
+        content, reply_text = (
+            msgspec.json.decode(message.content, type=self.script.content),
+            REPLY_BY_PHONE[message.address],
+        )
         if content.is_answer:
             return ()
         to = content.sender_id if isinstance(content, SmsContent) else "simulator"
-        text = IncomingText(id=f"sim-{parcel.message_id}", sender=parcel.address, to=to, text=words)
-        last = self.script.later["delivered"][-1]
-        return (Report(status=last.status, detail=simulated("answer", f"answers: {words}"), text=text),)
+        incoming = IncomingText(id=f"sim-{message.message_id}", sender=message.address, to=to, text=reply_text)
+        last_report = self.script.reports_by_behaviour["delivered"][-1]
+        return (
+            Report(
+                status=last_report.status, detail=simulated_detail("answer", f"answers: {reply_text}"), text=incoming
+            ),
+        )

@@ -1,1 +1,1 @@
-"""Steps shared by all use cases that change the setup."""
+"""Steps shared by all use cases that change the setup: validation, quotas, audited writes, and decision notices."""

@@ -4,20 +4,23 @@ from collections.abc import Mapping
 
 from heliograph.domain.audit.actor import COMMAND_LINE, Actor
 from heliograph.domain.refusals import InvalidRequest
-from heliograph.domain.text import line
+from heliograph.domain.text import check_line
 
-RECORDS_MAX = 500  # default limit per kind that a team can create; every process has all of them in memory
-ONE_LINE = "Write one line of up to 200 characters."
+RECORDS_MAX = 500  # default limit per kind and team; every process holds all records in memory
+ONE_LINE_ERROR = "Enter one line of up to 200 characters."
 
 
-def check_room(
-    actor: Actor, param: str, many: int, what: str, most: int = 0, cure: str = "Remove one that is not needed"
+def check_quota(
+    actor: Actor, param: str, count: int, noun: str, limit: int = 0, fix: str = "Remove one you don't need"
 ) -> None:
-    """Raise InvalidRequest if the team has reached its limit for a kind; the command line is exempt."""
-    most = most or RECORDS_MAX
-    if many >= most and actor != COMMAND_LINE:
-        why = f"A team has at most {most} {what}. {cure}, or ask the operator."
-        raise InvalidRequest(why, param=param)
+    """Raise InvalidRequest if `count` existing records reach the limit (RECORDS_MAX by default).
+
+    The command line is exempt. `noun` and `fix` are parts of the error message: the plural of the kind, and what to do.
+    """
+    limit = limit or RECORDS_MAX
+    if count >= limit and actor != COMMAND_LINE:
+        message = f"A team has at most {limit} {noun}. {fix}, or ask the operator."
+        raise InvalidRequest(message, param=param)
 
 
 def check_fields(errors: Mapping[str, str]) -> None:
@@ -27,9 +30,9 @@ def check_fields(errors: Mapping[str, str]) -> None:
         raise InvalidRequest(" ".join(errors.values()), param=next(iter(errors)), details=fields)
 
 
-def is_line(text: str) -> bool:
+def is_single_line(text: str) -> bool:
     try:
-        line(text)
+        check_line(text)
     except ValueError:
         return False
     return True

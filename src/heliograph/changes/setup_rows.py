@@ -1,4 +1,4 @@
-"""Changes rows of the setup together with an audit entry."""
+"""Writes changed setup rows and the audit entry of the change in one transaction."""
 
 from collections.abc import Callable
 
@@ -14,17 +14,18 @@ async def change_rows(
     team: str | None,
     action: str | Callable[[Setup], str],
     subject: str,
-    rows_of: Callable[[Setup], list[Row]],
+    make_rows: Callable[[Setup], list[Row]],
     detail: str = "",
 ) -> bool:
-    """Change rows of the setup; return whether any changed.
+    """Write the rows that `make_rows` returns for the current setup; return whether any changed.
 
-    Without rows, no audit entry is written. If `team` is None, the entry belongs to the instance.
+    Without rows, no audit entry is written. `action`: audit action, or a function that returns it for the setup.
+    `subject`: name or id of the changed object. If `team` is None, the entry belongs to the instance.
     """
 
-    def decide(setup: Setup, _: int) -> SetupChange:
-        named = action if isinstance(action, str) else action(setup)
-        entry = actor.did(store.clock.now(), named, subject, detail, team=team)
-        return SetupChange(rows=rows_of(setup), audit=entry)
+    def build_change(setup: Setup, _: int) -> SetupChange:
+        action_name = action if isinstance(action, str) else action(setup)
+        entry = actor.audit_entry(store.clock.now(), action_name, subject, detail, team=team)
+        return SetupChange(rows=make_rows(setup), audit=entry)
 
-    return bool((await store.setup.change(decide, team)).rows)
+    return bool((await store.setup.change(build_change, team)).rows)

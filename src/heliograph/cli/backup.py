@@ -7,21 +7,21 @@ from pathlib import Path
 
 import click
 
-from heliograph.bootstrap import SQLITE, open_store, sqlite_path
-from heliograph.cli.options import STORE_FLAGS, clear_mistakes, progress, shown, with_settings
+from heliograph.bootstrap import SQLITE_PREFIX, open_store, sqlite_path
+from heliograph.cli.options import STORE_FLAGS, progress, readable_errors, with_settings, without_password
 from heliograph.data_folder import mark_backup
 from heliograph.domain.audit.actor import COMMAND_LINE
 from heliograph.domain.ids import timestamp
 from heliograph.manage.pause import set_paused
 from heliograph.runtime.clock import Clock
 from heliograph.settings import Settings
-from heliograph.storage.engine.local_files import Blobs, sync_folder
+from heliograph.storage.engine.local_files import LocalFiles, sync_folder
 from heliograph.storage.engine.sqlite import copy_sqlite
 
-DATABASE = "heliograph.db"
-POSTGRES = (
-    "a PostgreSQL database is copied with pg_dump. Restore it with delivery paused: pg_restore, then "
-    "heliograph pause --database URL, then start."
+DATABASE_FILE = "heliograph.db"
+POSTGRES_HINT = (
+    "back up PostgreSQL with pg_dump. To restore with delivery paused: pg_restore, then "
+    "heliograph pause --database URL, then start the service."
 )
 
 
@@ -29,10 +29,10 @@ POSTGRES = (
 @click.argument("folder", type=click.Path(path_type=Path))
 @with_settings(*STORE_FLAGS)
 def backup(settings: Settings, folder: Path) -> None:
-    """Copy the database and the attachments into FOLDER, which must not exist yet; the service may run.
+    """Copy the database and the attachments to FOLDER, which must not exist yet. The service can keep running.
 
-    A service started on the copy has delivery paused, because what was sent since is due in it again. The secret is
-    not copied: keep it elsewhere.
+    Delivery is paused in the copy, because messages sent after the backup would be sent again. The secret is not
+    copied: back it up separately.
 
     \b
     heliograph backup /backups/monday
@@ -42,15 +42,15 @@ def backup(settings: Settings, folder: Path) -> None:
     """
     path = sqlite_path(settings)
     if path is None:
-        raise click.ClickException(POSTGRES)
+        raise click.ClickException(POSTGRES_HINT)
     if not path.exists():
-        raise click.ClickException(f"there is no database {shown(settings.database)}. Check --database.")
+        raise click.ClickException(f"there is no database {without_password(settings.database)}. Check --database.")
     if folder.exists():
-        raise click.ClickException(f"{folder} exists already. Name a new folder.")
-    with progress("Copying"), clear_mistakes(settings):
+        raise click.ClickException(f"{folder} already exists. Choose a new folder.")
+    with progress("Copying"), readable_errors(settings):
         copy(path, settings.data, folder)
         mark_backup(settings.data)
-    click.echo(f"{folder} is a backup. A service started on it has delivery paused until: heliograph resume")
+    click.echo(f"{folder} is the backup. Delivery is paused in it until you run: heliograph resume")
 
 
 def copy(database: Path, data: Path, folder: Path) -> None:
@@ -61,12 +61,12 @@ def copy(database: Path, data: Path, folder: Path) -> None:
     temporary = folder.with_name(f"{folder.name}.{os.getpid()}.new")
     temporary.mkdir(0o700, parents=True)
     try:
-        at = Clock().now()
-        copy_sqlite(database, temporary / DATABASE)
+        copied_at = Clock().now()
+        copy_sqlite(database, temporary / DATABASE_FILE)
         # Copied after the database, so that every attachment the copied database refers to is included.
-        Blobs(data / "blobs").copy_to(Blobs(temporary / "blobs"))
-        asyncio.run(_pause(temporary, f"restored from a backup of {timestamp(at)}"))
-        with open(temporary / DATABASE, "rb") as file:
+        LocalFiles(data / "blobs").copy_to(LocalFiles(temporary / "blobs"))
+        asyncio.run(_pause(temporary, f"restored from a backup of {timestamp(copied_at)}"))
+        with open(temporary / DATABASE_FILE, "rb") as file:
             os.fsync(file.fileno())
         sync_folder(temporary)
         temporary.rename(folder)
@@ -77,6 +77,6 @@ def copy(database: Path, data: Path, folder: Path) -> None:
 
 
 async def _pause(folder: Path, reason: str) -> None:
-    settings = Settings(database=f"{SQLITE}{folder / DATABASE}", data=folder)
+    settings = Settings(database=f"{SQLITE_PREFIX}{folder / DATABASE_FILE}", data=folder)
     async with open_store(settings) as store:
         await set_paused(store, COMMAND_LINE, True, reason)

@@ -3,42 +3,42 @@
 import click
 import msgspec
 
-from heliograph.cli.options import AS_JSON, SERVE_FLAGS, shown, with_settings
-from heliograph.cli.printing import show
-from heliograph.settings import SECRETS, Origin, Settings, write_settings
+from heliograph.cli.options import JSON_OPTION, SERVE_FLAGS, with_settings, without_password
+from heliograph.cli.printing import print_list
+from heliograph.settings import SECRET_NAMES, Settings, SettingSource, write_settings
 
 HIDDEN = "********"
-DEFAULT = Origin("default")
+DEFAULT = SettingSource("default")
 
 
-class SettingLine(msgspec.Struct, frozen=True):
+class SettingRow(msgspec.Struct, frozen=True):
     name: str
     value: str | None
-    source: Origin
+    source: SettingSource
 
 
 @click.command()
 @with_settings(*SERVE_FLAGS)
-@AS_JSON
+@JSON_OPTION
 def config(settings: Settings, as_json: bool) -> None:
-    """Print every setting, its value, and where it came from; secrets are hidden.
+    """Print every setting with its value and source; secrets are hidden.
 
     \b
     heliograph config
     heliograph config --config heliograph.toml --json
     """
-    lines = [
-        SettingLine(name, _shown(name, value), settings.sources.get(name, DEFAULT))
+    rows = [
+        SettingRow(name, _display_value(name, value), settings.sources.get(name, DEFAULT))
         for name, value in write_settings(settings).items()
     ]
-    show(as_json, lines, _text)
+    print_list(as_json, rows, _format_row)
 
 
-def _text(line: SettingLine) -> str:
-    return f"{line.name:<22} {line.value or '–':<34} {line.source.kind} {line.source.name}".rstrip()
+def _format_row(row: SettingRow) -> str:
+    return f"{row.name:<22} {row.value or '–':<34} {row.source.kind} {row.source.name}".rstrip()
 
 
-def _shown(name: str, value: str) -> str | None:
-    if name in SECRETS and value:
+def _display_value(name: str, value: str) -> str | None:
+    if name in SECRET_NAMES and value:
         return HIDDEN
-    return shown(value) if name == "database" else value or None
+    return without_password(value) if name == "database" else value or None

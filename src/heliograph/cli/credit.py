@@ -5,7 +5,7 @@ import click
 from heliograph.cli.options import STORE_FLAGS, with_settings, with_store
 from heliograph.domain.audit.actor import COMMAND_LINE
 from heliograph.domain.sending.pricing import format_money
-from heliograph.manage.credit import Booking, book
+from heliograph.manage.credit import CreditAdjustment, adjust_credit
 from heliograph.settings import Settings
 from heliograph.storage.store import Store
 
@@ -14,19 +14,19 @@ from heliograph.storage.store import Store
 @with_settings(*STORE_FLAGS)
 @click.argument("team")
 @click.argument("amount")
-@click.option("--note", metavar="TEXT", help="What it is for: an invoice's number, a reason.")
+@click.option("--note", metavar="TEXT", help="Note, such as an invoice number or a reason.")
 def credit(settings: Settings, team: str, amount: str, note: str | None) -> None:
-    """Add AMOUNT to the credit of TEAM, or subtract it when it is negative.
+    """Add AMOUNT to the credit of TEAM; a negative amount is subtracted.
 
     \b
     heliograph credit team_acme 25.00 --note "invoice 1042"
-    heliograph credit team_acme -5.00 --note "booked twice"
+    heliograph credit team_acme -5.00 --note "charged twice"
     """
-    wanted = Booking(team=team, amount=amount, note=note or "")
+    adjustment = CreditAdjustment(team=team, amount=amount, note=note or "")
 
-    async def story(store: Store) -> str:
-        account = await book(store, COMMAND_LINE, wanted)
+    async def adjust(store: Store) -> str:
+        account = await adjust_credit(store, COMMAND_LINE, adjustment)
         currency = store.setup.current.teams[team].record.currency
         return f"{team} has a credit of {format_money(account.available)} {currency}"
 
-    click.echo(with_store(settings, "Booking", story))
+    click.echo(with_store(settings, "Booking", adjust))

@@ -3,19 +3,19 @@
 import click
 import msgspec
 
-from heliograph.cli.options import AS_JSON, STORE_FLAGS, with_settings, with_store
-from heliograph.cli.printing import show
+from heliograph.cli.options import JSON_OPTION, STORE_FLAGS, with_settings, with_store
+from heliograph.cli.printing import print_list
 from heliograph.domain.audit.actor import COMMAND_LINE
 from heliograph.domain.ids import timestamp
 from heliograph.manage import dead_letters
 from heliograph.settings import Settings
-from heliograph.storage.dead_letters import PAGE, LetterKey, Retried
+from heliograph.storage.dead_letters import PAGE_SIZE, DeadLetterKey, RetryResult
 from heliograph.storage.store import Store
 
-NO_LETTER = "That is no dead letter any more, or its content is no longer kept."
+NOT_FOUND = "This message is no longer in the dead-letter queue, or its content is no longer stored."
 
 
-class LetterLine(msgspec.Struct, frozen=True, kw_only=True):
+class LetterSummary(msgspec.Struct, frozen=True, kw_only=True):
     key: str
     message: str
     team: str
@@ -23,100 +23,106 @@ class LetterLine(msgspec.Struct, frozen=True, kw_only=True):
     at: str
 
 
-def _key(given: str) -> LetterKey:
-    key = LetterKey.parse(given)
+def _parse_key(text: str) -> DeadLetterKey:
+    key = DeadLetterKey.parse(text)
     if key is None:
-        raise click.BadParameter(f"{given!r} is no key such as 12-0 of heliograph deadletter list.")
+        raise click.BadParameter(f"{text!r} is not a key such as 12-0. See: heliograph deadletter list")
     return key
 
 
-KEY = click.argument("letter", metavar="[KEY]", type=_key, required=False)
-ALL = click.option("--all", "everything", is_flag=True, help=f"All of them, {dead_letters.ALL_MOST} at a time.")
+KEY_ARGUMENT = click.argument("letter", metavar="[KEY]", type=_parse_key, required=False)
+ALL_OPTION = click.option(
+    "--all", "select_all", is_flag=True, help=f"All messages in the queue, up to {dead_letters.LETTERS_MAX} at a time."
+)
 
 
 @click.group()
 def deadletter() -> None:
-    """Messages that were put aside because three workers died with them: list, retry, drop."""
+    """List, retry or drop messages in the dead-letter queue: three workers crashed while processing them."""
 
 
 @deadletter.command("list")
 @with_settings(*STORE_FLAGS)
-@AS_JSON
+@JSON_OPTION
 def list_(settings: Settings, as_json: bool) -> None:
-    """List the newest dead letters with their keys. Example: heliograph deadletter list"""
+    """List the newest messages in the dead-letter queue.
 
-    async def story(store: Store) -> list[LetterLine]:
+    Example: heliograph deadletter list
+    """
+
+    async def read_summaries(store: Store) -> list[LetterSummary]:
         teams = store.setup.current.teams_by_ref
         return [
-            LetterLine(
-                key=str(one.key),
-                message=one.id,
-                team=teams[one.team].record.id if one.team in teams else str(one.team),
-                address=one.address,
-                at=timestamp(one.at),
+            LetterSummary(
+                key=str(letter.key),
+                message=letter.id,
+                team=teams[letter.team].record.id if letter.team in teams else str(letter.team),
+                address=letter.address,
+                at=timestamp(letter.at),
             )
-            for one in (await store.dead_letters.page())[:PAGE]
+            for letter in (await store.dead_letters.list_page())[:PAGE_SIZE]
         ]
 
-    lines = with_store(settings, "Reading", story)
-    show(
+    summaries = with_store(settings, "Reading", read_summaries)
+    print_list(
         as_json,
-        lines,
-        lambda line: f"{line.key:<12} {line.at}  {line.team}  {line.message}  {line.address}",
-        none="There are no dead letters.",
+        summaries,
+        lambda summary: f"{summary.key:<12} {summary.at}  {summary.team}  {summary.message}  {summary.address}",
+        empty_text="The dead-letter queue is empty.",
     )
 
 
 @deadletter.command()
 @with_settings(*STORE_FLAGS)
-@KEY
-@ALL
-def retry(settings: Settings, letter: LetterKey | None, everything: bool) -> None:
-    """Put the dead letter KEY into the queue again, holding its price again.
+@KEY_ARGUMENT
+@ALL_OPTION
+def retry(settings: Settings, letter: DeadLetterKey | None, select_all: bool) -> None:
+    """Queue the message KEY for delivery again; its price is put on hold again.
 
     \b
     heliograph deadletter retry 12-0
     heliograph deadletter retry --all
     """
-    _check(letter, everything)
+    _check_selection(letter, select_all)
 
-    async def story(store: Store) -> Retried:
+    async def run_retry(store: Store) -> RetryResult:
         if letter:
             return await dead_letters.retry(store, COMMAND_LINE, letter)
         return await dead_letters.retry_all(store, COMMAND_LINE)
 
-    done = with_store(settings, "Retrying", story)
-    if done.unpaid:
-        click.echo(f"{len(done.unpaid)} not retried: {done.unpaid[0]}", err=True)
-    if letter and done.gone:
-        raise click.ClickException(NO_LETTER)
-    click.echo(f"{done.done} in the queue again")
+    result = with_store(settings, "Retrying", run_retry)
+    if result.unpaid:
+        click.echo(f"{len(result.unpaid)} not retried: {result.unpaid[0]}", err=True)
+    if letter and result.missing:
+        raise click.ClickException(NOT_FOUND)
+    click.echo(f"{result.requeued} queued again")
 
 
 @deadletter.command()
 @with_settings(*STORE_FLAGS)
-@KEY
-@ALL
-def drop(settings: Settings, letter: LetterKey | None, everything: bool) -> None:
-    """Give the dead letter KEY up: it stays failed.
+@KEY_ARGUMENT
+@ALL_OPTION
+def drop(settings: Settings, letter: DeadLetterKey | None, select_all: bool) -> None:
+    """Remove the message KEY from the dead-letter queue; it stays failed.
 
     \b
     heliograph deadletter drop 12-0
     heliograph deadletter drop --all
     """
-    _check(letter, everything)
+    _check_selection(letter, select_all)
 
-    async def story(store: Store) -> int:
+    async def run_drop(store: Store) -> int:
         if letter:
             return await dead_letters.drop(store, COMMAND_LINE, letter)
         return await dead_letters.drop_all(store, COMMAND_LINE)
 
-    done = with_store(settings, "Dropping", story)
-    if letter and not done:
-        raise click.ClickException(NO_LETTER)
-    click.echo(f"{done} dropped")
+    dropped = with_store(settings, "Dropping", run_drop)
+    if letter and not dropped:
+        raise click.ClickException(NOT_FOUND)
+    click.echo(f"{dropped} dropped")
 
 
-def _check(letter: LetterKey | None, everything: bool) -> None:
-    if everything is (letter is not None):
-        raise click.UsageError("Give a key of heliograph deadletter list, or --all.")
+def _check_selection(letter: DeadLetterKey | None, select_all: bool) -> None:
+    """Require exactly one of KEY and --all."""
+    if select_all is (letter is not None):
+        raise click.UsageError("Give a key from heliograph deadletter list, or --all.")

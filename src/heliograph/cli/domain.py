@@ -8,67 +8,67 @@ import msgspec
 
 from heliograph.app import make_domains
 from heliograph.bootstrap import make_secrets
-from heliograph.cli.options import AS_JSON, OF_TEAM, STORE_FLAGS, read_setup, with_settings, with_store
-from heliograph.cli.printing import show, tell
+from heliograph.cli.options import JSON_OPTION, STORE_FLAGS, TEAM_OPTION, read_setup, with_settings, with_store
+from heliograph.cli.printing import print_list, print_result
 from heliograph.domain.audit.actor import COMMAND_LINE
 from heliograph.domain.setup.domain_records import Record
 from heliograph.domain.setup.records import Domain
-from heliograph.manage.domains import Checked, Domains
+from heliograph.manage.domains import DomainCheckResult, Domains
 from heliograph.runtime.clock import Clock
 from heliograph.settings import Settings
 from heliograph.storage.store import Store
 
 T = TypeVar("T")
 
-RESOLVER = click.option("--resolver", metavar="HOST:PORT", help="Ask this DNS server alone.")
+RESOLVER_OPTION = click.option("--resolver", metavar="HOST:PORT", help="Query only this DNS server.")
 
 
 @click.group()
 def domain() -> None:
-    """Sending domains: what to set in DNS, and whether it is there."""
+    """Manage sending domains and check their DNS records."""
 
 
 @domain.command()
 @with_settings(*STORE_FLAGS, "public_url")
 @click.argument("name")
-@click.option("--team", required=True, help="The team that sends from it.")
-@click.option("--brand", help="The display name of its mail. Default: the team's name.")
-@AS_JSON
+@click.option("--team", required=True, help="The team that sends from the domain.")
+@click.option("--brand", help="Display name of mail from the domain. Default: the team's name.")
+@JSON_OPTION
 def add(settings: Settings, name: str, team: str, brand: str | None, as_json: bool) -> None:
-    """Give a team the domain NAME and print the records to set.
+    """Add the domain NAME to a team and print the DNS records to set.
 
     \b
     heliograph domain add acme.test --team team_acme --brand Acme
     """
 
-    async def story(domains: Domains) -> list[Record]:
-        made = await domains.add(COMMAND_LINE, team, name, brand or "")
+    async def add_domain(domains: Domains) -> list[Record]:
+        created = await domains.add(COMMAND_LINE, team, name, brand or "")
         if brand:
-            await domains.set_brand(COMMAND_LINE, made, brand, by_operator=True)  # also if the domain existed
-        return await domains.records(made.id)
+            await domains.set_brand(COMMAND_LINE, created, brand, by_operator=True)  # also if the domain existed
+        return await domains.required_records(created.id)
 
-    show_records(_with_domains(settings, f"Adding {name}", story), as_json)
+    print_records(_with_domains(settings, f"Adding {name}", add_domain), as_json)
 
 
 @domain.command("list")
 @with_settings(*STORE_FLAGS)
-@OF_TEAM
-@AS_JSON
+@TEAM_OPTION
+@JSON_OPTION
 def list_(settings: Settings, team: str | None, as_json: bool) -> None:
-    """List the domains of all teams, or of one.
+    """List the domains of all teams, or of one team.
 
     \b
     heliograph domain list --team team_acme
     """
     teams = read_setup(settings).teams.values()
-    found = [one for own in teams for one in own.domains.values() if team in (None, one.team)]
+    domains = [item for team_setup in teams for item in team_setup.domains.values() if team in (None, item.team)]
     fields = ("id", "team", "name", "brand", "verified", "approved")
-    show(as_json, found, _text, fields=lambda one: {field: getattr(one, field) for field in fields})
+    print_list(as_json, domains, _format_domain, fields=lambda item: {field: getattr(item, field) for field in fields})
 
 
-def _text(one: Domain) -> str:
-    states = f"{'' if one.verified else 'not '}verified, {'' if one.approved else 'not '}approved"
-    return f"{one.id}  {one.team}  {one.name}  {one.brand}  {states}"
+def _format_domain(item: Domain) -> str:
+    states = f"{'' if item.verified else 'not '}verified, {'' if item.approved else 'not '}approved"
+    return f"{item.id}  {item.team}  {item.name}  {item.brand}  {states}"
 
 
 @domain.command()
@@ -76,42 +76,42 @@ def _text(one: Domain) -> str:
 @click.argument("name")
 @click.argument("brand")
 def brand(settings: Settings, name: str, brand: str) -> None:
-    """Send mail from the domain NAME (or of this id) as BRAND, at once.
+    """Change the display name of mail from the domain NAME (name or id) to BRAND.
 
     \b
     heliograph domain brand acme.test "Acme Shop"
     """
 
-    async def story(domains: Domains) -> Domain:
-        return await domains.set_brand(COMMAND_LINE, domains.find(name), brand, by_operator=True)
+    async def set_brand(domains: Domains) -> Domain:
+        return await domains.set_brand(COMMAND_LINE, domains.get(name), brand, by_operator=True)
 
-    done = _with_domains(settings, f"Changing {name}", story)
-    click.echo(f"mail from {done.name} is sent as {done.brand}")
+    changed = _with_domains(settings, f"Changing {name}", set_brand)
+    click.echo(f"mail from {changed.name} is sent as {changed.brand}")
 
 
 @domain.command()
 @with_settings(*STORE_FLAGS, "public_url")
 @click.argument("name")
 def remove(settings: Settings, name: str) -> None:
-    """Remove the domain NAME (or of this id) and its keys. One that may send is kept.
+    """Remove the domain NAME (name or id) and its DKIM keys. A domain that can send is not removed.
 
     \b
     heliograph domain remove acme.test
     """
 
-    async def story(domains: Domains) -> Domain:
-        found = domains.find(name)
-        await domains.remove(COMMAND_LINE, found)
-        return found
+    async def remove_domain(domains: Domains) -> Domain:
+        item = domains.get(name)
+        await domains.remove(COMMAND_LINE, item)
+        return item
 
-    gone = _with_domains(settings, f"Removing {name}", story)
-    click.echo(f"{gone.name} of {gone.team} is removed")
+    removed = _with_domains(settings, f"Removing {name}", remove_domain)
+    click.echo(f"{removed.name} of {removed.team} removed")
 
 
 @domain.command()
 @with_settings(*STORE_FLAGS, "public_url")
 @click.argument("name")
-@AS_JSON
+@JSON_OPTION
 def dns(settings: Settings, name: str, as_json: bool) -> None:
     """Print the DNS records to set for the domain NAME.
 
@@ -120,87 +120,91 @@ def dns(settings: Settings, name: str, as_json: bool) -> None:
     heliograph domain dns acme.test --json
     """
 
-    async def story(domains: Domains) -> tuple[list[Record], bool]:
-        return await domains.records(name), domains.is_public
+    async def read_records(domains: Domains) -> tuple[list[Record], bool]:
+        return await domains.required_records(name), domains.has_public_mail_host
 
-    records, is_public = _with_domains(settings, f"Reading {name}", story)
-    show_records(records, as_json)
+    records, is_public = _with_domains(settings, f"Reading {name}", read_records)
+    print_records(records, as_json)
     if not is_public:
-        click.echo("Bounces cannot reach this service: set mail_host or the public URL to a public name.", err=True)
+        click.echo(
+            "Bounces cannot reach this service: set mail_host or the public URL to a public host name.", err=True
+        )
 
 
 @domain.command()
 @with_settings(*STORE_FLAGS, "public_url")
 @click.argument("name")
-@RESOLVER
-@AS_JSON
+@RESOLVER_OPTION
+@JSON_OPTION
 def check(settings: Settings, name: str, resolver: str | None, as_json: bool) -> None:
-    """Ask DNS for every record of the domain NAME, and say how to fix what is wrong.
+    """Check every DNS record of the domain NAME, and print how to fix problems.
 
     \b
     heliograph domain check acme.test
     """
-    done = _with_domains(
-        settings, f"Asking DNS about {name}", lambda domains: domains.check(COMMAND_LINE, name), resolver
+    result = _with_domains(
+        settings, f"Checking DNS of {name}", lambda domains: domains.check(COMMAND_LINE, name), resolver
     )
     lines = [
         f"{'ok  ' if verdict.ok else 'FAIL'}  {record.type:3}  {record.name}  {verdict.fix}".rstrip()
-        for record, verdict in done.records
+        for record, verdict in result.records
     ]
-    passes = "passes" if done.alignment.passes else "does not pass"
-    lines.append(f"{name} is {'' if done.domain.verified else 'not '}verified; its mail {passes} DMARC alignment")
-    tell(as_json, view(done), "\n".join(lines))
-    if not all(verdict.ok for _, verdict in done.records):
+    passes = "passes" if result.alignment.passes else "does not pass"
+    lines.append(f"{name} is {'' if result.domain.verified else 'not '}verified; its mail {passes} DMARC alignment")
+    print_result(as_json, check_json(result), "\n".join(lines))
+    if not all(verdict.ok for _, verdict in result.records):
         raise SystemExit(1)
 
 
 @domain.command()
 @with_settings(*STORE_FLAGS, "public_url")
 @click.argument("name")
-@AS_JSON
+@JSON_OPTION
 def rotate(settings: Settings, name: str, as_json: bool) -> None:
-    """Make a second pair of DKIM keys for the domain NAME and print its records.
+    """Create new DKIM keys for the domain NAME and print their DNS records.
 
-    The new keys sign once a check finds both records; the old records may go a week later.
+    The new keys are used once a check finds both records. You can delete the old records a week later.
 
     \b
     heliograph domain rotate acme.test
     """
-    show_records(
+    print_records(
         _with_domains(settings, f"Rotating {name}", lambda domains: domains.rotate(COMMAND_LINE, name)), as_json
     )
 
 
-def view(done: Checked) -> dict[str, object]:
+def check_json(result: DomainCheckResult) -> dict[str, object]:
     return {
-        "domain": done.domain.name,
-        "verified": done.domain.verified,
-        "alignment": done.alignment,
+        "domain": result.domain.name,
+        "verified": result.domain.verified,
+        "alignment": result.alignment,
         "records": [
-            {**msgspec.to_builtins(record), **msgspec.to_builtins(verdict)} for record, verdict in done.records
+            {**msgspec.to_builtins(record), **msgspec.to_builtins(verdict)} for record, verdict in result.records
         ],
     }
 
 
-def show_records(records: list[Record], as_json: bool) -> None:
+def print_records(records: list[Record], as_json: bool) -> None:
     """Print DNS records as text, or as JSON in the format of contract 14."""
     lines = [f"{record.purpose:12}{record.type:5}{record.name}\n{'':17}{record.value}" for record in records]
-    tell(as_json, {"records": records}, "\n".join(lines))
+    print_result(as_json, {"records": records}, "\n".join(lines))
 
 
 def _with_domains(
     settings: Settings,
-    doing: str,
-    story: Callable[[Domains], Awaitable[T]],
+    progress_text: str,
+    action: Callable[[Domains], Awaitable[T]],
     resolver: str | None = None,
 ) -> T:
     async def run(store: Store) -> T:
-        return await story(make_domains(settings, make_secrets(settings, store), store, Clock(), _address(resolver)))
+        return await action(
+            make_domains(settings, make_secrets(settings, store), store, Clock(), _parse_address(resolver))
+        )
 
-    return with_store(settings, doing, run, seals=True)
+    return with_store(settings, progress_text, run, checks_secret=True)
 
 
-def _address(resolver: str | None) -> tuple[str, int] | None:
+def _parse_address(resolver: str | None) -> tuple[str, int] | None:
     if resolver is None:
         return None
     host, _, port = resolver.rpartition(":")

@@ -7,75 +7,77 @@ import click
 import msgspec
 
 from heliograph.bootstrap import make_secrets
-from heliograph.cli.options import AS_JSON, OF_TEAM, STORE_FLAGS, with_settings, with_store
-from heliograph.cli.printing import show, tell
+from heliograph.cli.options import JSON_OPTION, STORE_FLAGS, TEAM_OPTION, with_settings, with_store
+from heliograph.cli.printing import print_list, print_result
 from heliograph.domain.audit.actor import COMMAND_LINE
-from heliograph.domain.mail.address import normal_domain
+from heliograph.domain.mail.address import normalize_domain
 from heliograph.domain.setup.keys import public_id
 from heliograph.domain.setup.records import Scope
 from heliograph.domain.setup.snapshot import PLATFORM_TEAM
 from heliograph.manage import keys
-from heliograph.manage.keys import MadeKey, WantedKey, end_of, new_token, to_record
+from heliograph.manage.keys import CreatedKey, NewKey, end_of_day, new_token, to_record
 from heliograph.runtime.clock import Clock
 from heliograph.settings import Settings
 from heliograph.storage.store import Store
 
-ID = click.argument("key_or_id", metavar="TOKEN_OR_PUBLIC_ID")
+ID_ARGUMENT = click.argument("key_or_id", metavar="TOKEN_OR_PUBLIC_ID")
 
 
 @click.group()
 def key() -> None:
-    """Make, list, rotate and revoke API keys.
+    """Create, list, rotate and revoke API keys.
 
-    Only a hash of a token is stored, and a hook's secret sealed: each is shown once, when it is made.
+    Only a hash of a token is stored, and a hook's secret is stored encrypted: both are shown only once, at creation.
     """
 
 
 @key.command()
 @click.option("--hook", is_flag=True, help="Print a hook's secret, v1,whsec_….")
 def mint(hook: bool) -> None:
-    """Print a well-formed token without storing it.
+    """Generate a token and print it without storing it.
 
     For a setup file (token = "hk_…") or a secret store. Example: heliograph key mint
     """
-    click.echo(new_token(Clock().entropy, hook=hook))
+    click.echo(new_token(Clock().random_bytes, hook=hook))
 
 
 @key.command()
 @with_settings(*STORE_FLAGS)
 @click.option("--team", metavar="TEAM", help="The team's id, team_….")
 @click.option(
-    "--platform", is_flag=True, help="A platform key: it belongs to no team, cannot send, and reads the audit log."
+    "--platform",
+    is_flag=True,
+    help="Create a platform key: it belongs to no team, cannot send, and can read the audit log.",
 )
-@click.option("--name", help="What the key is for. Default: a name is made.")
+@click.option("--name", help="What the key is for. Default: a generated name.")
 @click.option(
     "--scope",
     "scopes",
     multiple=True,
     type=click.Choice(["send", "manage"]),
-    help="What it may do; can be given twice. Default: send.",
+    help="What the key can do; can be repeated. Default: send.",
 )
-@click.option("--domain", help="Pin the key to one domain.")
+@click.option("--domain", help="Restrict the key to one domain.")
 @click.option(
     "--expires",
     type=click.DateTime(["%Y-%m-%d"]),
     metavar="DAY",
-    help="The last day, in UTC, on which it works, such as 2027-01-31. Default: until it is revoked.",
+    help="Last day (UTC) on which the key works, such as 2027-01-31. Default: never expires.",
 )
 @click.option(
     "--from",
     "networks",
     multiple=True,
     metavar="NETWORK",
-    help="An address or range, such as 192.0.2.0/24, that it may be used from; can be repeated. Default: any.",
+    help="IP address or range that can use the key, such as 192.0.2.0/24; can be repeated. Default: any.",
 )
 @click.option(
     "--passthrough",
     default="",
     metavar="TPL",
-    help="A template of one variable, whose value is the free text (Body) of programs written for Twilio.",
+    help="Template with one variable, which receives the free text (Body) sent by Twilio clients.",
 )
-@click.option("--hook", is_flag=True, help="A key that signs hooks, such as Supabase's, and opens nothing else.")
+@click.option("--hook", is_flag=True, help="Create a key that can only sign hooks, such as Supabase's.")
 @click.option("--json", "as_json", is_flag=True, help="Print team, name and token as JSON.")
 def create(
     settings: Settings,
@@ -90,7 +92,7 @@ def create(
     hook: bool,
     as_json: bool,
 ) -> None:
-    """Make a key for a team, or a platform key, and print its token, shown only once.
+    """Create a key for a team, or a platform key, and print its token, which is shown only once.
 
     \b
     heliograph key create --team team_acme --name server --scope send --scope manage
@@ -99,53 +101,53 @@ def create(
     if platform == bool(team):
         raise click.UsageError("Give either --team TEAM or --platform.")
     if platform and (scopes or domain or passthrough or hook):
-        raise click.UsageError("A platform key has no --scope, --domain, --passthrough or --hook.")
-    if domain is not None and normal_domain(domain) is None:
+        raise click.UsageError("--platform cannot be combined with --scope, --domain, --passthrough or --hook.")
+    if domain is not None and normalize_domain(domain) is None:
         raise click.UsageError(f"--domain {domain!r} is not a domain such as acme.test.")
-    wanted = WantedKey(
+    new_key = NewKey(
         team=team or PLATFORM_TEAM,
         name=name,
         scopes=("operate",) if platform else scopes or ("send",),
-        domain=domain and normal_domain(domain),
-        expires_at=end_of(f"{expires:%Y-%m-%d}") if expires else None,
+        domain=domain and normalize_domain(domain),
+        expires_at=end_of_day(f"{expires:%Y-%m-%d}") if expires else None,
         networks=networks,
         passthrough=passthrough,
         hook=hook,
     )
 
-    async def story(store: Store) -> MadeKey:
-        return await keys.create(store, COMMAND_LINE, wanted, make_secrets(settings, store).sealer.seal)
+    async def create_key(store: Store) -> CreatedKey:
+        return await keys.create(store, COMMAND_LINE, new_key, make_secrets(settings, store).cipher.encrypt)
 
-    made = with_store(settings, "Making the key", story, seals=True)
-    _show(made, as_json)
+    created = with_store(settings, "Creating the key", create_key, checks_secret=True)
+    _print_key(created, as_json)
 
 
 @key.command("list")
 @with_settings(*STORE_FLAGS)
-@OF_TEAM
-@AS_JSON
+@TEAM_OPTION
+@JSON_OPTION
 def list_(settings: Settings, team: str | None, as_json: bool) -> None:
-    """List all keys, or those of one team: what each may do, whether it works, when it was last used.
+    """List all keys, or those of one team, with scopes, state and last use.
 
-    Platform keys are listed with those of all teams. Uses of the last minute may still be missing.
+    Without --team, platform keys are included. Uses within the last minute may be missing.
 
     \b
     heliograph key list --team team_acme
     """
-    found = with_store(settings, "Reading", lambda store: keys.lines(store, team, {}))
-    shown = [{"team": line.record.team or None, **msgspec.structs.asdict(to_record(line))} for line in found]
-    show(as_json, shown, _text)
+    rows = with_store(settings, "Reading", lambda store: keys.list_keys(store, team, {}))
+    records = [{"team": row.record.team or None, **msgspec.structs.asdict(to_record(row))} for row in rows]
+    print_list(as_json, records, _format_key)
 
 
-def _text(one: dict[str, Any]) -> str:
-    name, scopes, domain = one["name"], ",".join(one["scopes"]), one["domain"] or "any domain"
-    used = f"last used {one['last_used_at']}" if one["last_used_at"] else "never used"
-    return f"{one['id']}  {one['team'] or 'platform'}  {name}  {scopes}  {domain}  {one['state']}  {used}"
+def _format_key(record: dict[str, Any]) -> str:
+    name, scopes, domain = record["name"], ",".join(record["scopes"]), record["domain"] or "any domain"
+    used = f"last used {record['last_used_at']}" if record["last_used_at"] else "never used"
+    return f"{record['id']}  {record['team'] or 'platform'}  {name}  {scopes}  {domain}  {record['state']}  {used}"
 
 
 @key.command()
 @with_settings(*STORE_FLAGS)
-@ID
+@ID_ARGUMENT
 @click.option("--json", "as_json", is_flag=True, help="Print team, name and token as JSON.")
 def rotate(settings: Settings, key_or_id: str, as_json: bool) -> None:
     """Replace a key with an equivalent one, and print its token, shown only once. The old key works for 24 more hours.
@@ -153,31 +155,33 @@ def rotate(settings: Settings, key_or_id: str, as_json: bool) -> None:
     \b
     heliograph key rotate 4fTzQ8kW1b
     """
-    public = public_id(key_or_id) or key_or_id
+    id_ = public_id(key_or_id) or key_or_id
 
-    async def story(store: Store) -> MadeKey:
-        seal = make_secrets(settings, store).sealer.seal
-        return await keys.rotate(store, COMMAND_LINE, public, seal=seal)
+    async def rotate_key(store: Store) -> CreatedKey:
+        encrypt = make_secrets(settings, store).cipher.encrypt
+        return await keys.rotate(store, COMMAND_LINE, id_, encrypt=encrypt)
 
-    _show(with_store(settings, "Rotating the key", story, seals=True), as_json)
+    _print_key(with_store(settings, "Rotating the key", rotate_key, checks_secret=True), as_json)
 
 
 @key.command()
 @with_settings(*STORE_FLAGS)
-@ID
+@ID_ARGUMENT
 def revoke(settings: Settings, key_or_id: str) -> None:
-    """Revoke a key for good, by its token or by its public id (the 10 characters after hk_).
+    """Revoke a key permanently, by its token or by its public id (the 10 characters after hk_).
 
     Every process refuses it within 5 seconds.
 
     \b
     heliograph key revoke 4fTzQ8kW1b
     """
-    public = public_id(key_or_id) or key_or_id
-    found = with_store(settings, "Revoking the key", lambda store: keys.revoke(store, COMMAND_LINE, public))
-    owner = found.team or "the platform"
-    click.echo(f"key {found.name} of {owner} {'was revoked already' if found.revoked else 'is revoked'}")
+    id_ = public_id(key_or_id) or key_or_id
+    revoked = with_store(settings, "Revoking the key", lambda store: keys.revoke(store, COMMAND_LINE, id_))
+    owner = revoked.team or "the platform"
+    click.echo(f"key {revoked.name} of {owner} {'was already revoked' if revoked.revoked else 'is revoked'}")
 
 
-def _show(made: MadeKey, as_json: bool) -> None:
-    tell(as_json, {"team": made.key.team or None, "name": made.key.name, "token": made.token}, made.token)
+def _print_key(created: CreatedKey, as_json: bool) -> None:
+    print_result(
+        as_json, {"team": created.key.team or None, "name": created.key.name, "token": created.token}, created.token
+    )

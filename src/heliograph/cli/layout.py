@@ -3,47 +3,49 @@
 import click
 
 from heliograph.cli import drafts
-from heliograph.cli.options import AS_JSON, OF_TEAM, STORE_FLAGS, with_settings
+from heliograph.cli.options import JSON_OPTION, STORE_FLAGS, TEAM_OPTION, with_settings
 from heliograph.domain.audit.actor import COMMAND_LINE
 from heliograph.domain.setup.snapshot import Setup
 from heliograph.settings import Settings
 from heliograph.templates import layout_service as layouts
 from heliograph.templates.policy.layout_drafts import find_draft
 
-ID = click.argument("id_", metavar="LAY_ID")
+ID_ARGUMENT = click.argument("id_", metavar="LAY_ID")
 
 
 @click.group()
 def layout() -> None:
-    """Layouts: list them, approve drafts, archive them.
+    """List layouts, approve drafts, archive layouts.
 
-    Their words are written in a setup file (heliograph apply) or by API. A running service follows within a second.
+    Edit layouts in a setup file (heliograph apply) or with the API. A running service applies changes within a second.
     """
 
 
 @layout.command("list")
 @with_settings(*STORE_FLAGS)
-@OF_TEAM
-@AS_JSON
+@TEAM_OPTION
+@JSON_OPTION
 def list_(settings: Settings, team: str | None, as_json: bool) -> None:
-    """List the layouts of all teams, or of one, and which have a draft that waits.
+    """List the layouts of all teams, or of one team, with drafts awaiting approval.
 
     \b
     heliograph layout list --team team_acme
     """
-    drafts.list_all(settings, lambda own: own.layouts.values(), _waits, team=team, as_json=as_json)
+    drafts.print_records(
+        settings, lambda team_setup: team_setup.layouts.values(), _is_pending, team=team, as_json=as_json
+    )
 
 
-def _waits(setup: Setup, id_: str) -> bool:
+def _is_pending(setup: Setup, id_: str) -> bool:
     draft = find_draft(setup, id_)
     return draft is not None and bool(draft.submitted_at)
 
 
 @layout.command()
 @with_settings(*STORE_FLAGS)
-@ID
+@ID_ARGUMENT
 def approve(settings: Settings, id_: str) -> None:
-    """Approve the draft of a layout as it is now: it is in use at once.
+    """Approve the current draft of a layout; it is used immediately.
 
     \b
     heliograph layout approve lay_letter
@@ -53,9 +55,9 @@ def approve(settings: Settings, id_: str) -> None:
 
 @layout.command()
 @with_settings(*STORE_FLAGS)
-@ID
+@ID_ARGUMENT
 def archive(settings: Settings, id_: str) -> None:
-    """Archive a layout: no new template takes it, those that have it keep it.
+    """Archive a layout: templates that use it keep it, others can no longer select it.
 
     \b
     heliograph layout archive lay_letter

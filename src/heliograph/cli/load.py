@@ -1,7 +1,7 @@
-"""A load generator for `heliograph capacity` and `bench/`; each connection sends its next request when the previous
-one is answered.
+"""A load generator for `heliograph capacity` and `bench/`.
 
-It uses plain sockets and one epoll, about 10 µs per request, so that the client is not the bottleneck.
+Each connection sends its next request when the previous one is answered. It uses plain sockets and one epoll, about
+10 µs per request, so that the client is not the bottleneck.
 """
 
 import os
@@ -18,13 +18,13 @@ END = b"\r\n\r\n"
 STALLED_S = 10.0
 
 
-class LoadCaller:
-    __slots__ = ("came", "sent_at", "socket")
+class LoadClient:
+    __slots__ = ("buffer", "sent_at", "socket")
 
     def __init__(self, port: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.came = b""
+        self.buffer = b""
         self.sent_at = 0.0
 
 
@@ -38,17 +38,17 @@ def request(token: str, mail: object) -> bytes:
     return head.encode() + body
 
 
-def whole(came: bytes) -> bool:
+def is_complete(received: bytes) -> bool:
     """Return whether the bytes received are a complete HTTP response."""
-    head = came.find(END)
+    head = received.find(END)
     if head < 0:
         return False
-    at = came.find(LENGTH, 0, head) + len(LENGTH)
-    length = int(came[at : came.index(b"\r", at)])
-    return len(came) >= head + len(END) + length
+    at = received.find(LENGTH, 0, head) + len(LENGTH)
+    length = int(received[at : received.index(b"\r", at)])
+    return len(received) >= head + len(END) + length
 
 
-class Loaded(msgspec.Struct):
+class LoadTarget(msgspec.Struct):
     """A server under load: its ports, its processes and those of its database, whose CPU time is measured."""
 
     ports: list[int]
@@ -67,52 +67,52 @@ class Load(msgspec.Struct):
     wrong: str = ""  # last response whose status was not 202
 
 
-class Turns:
-    def __init__(self, server: Loaded, connections: int, requests: Sequence[bytes]) -> None:
+class LoadRounds:
+    def __init__(self, server: LoadTarget, connections: int, requests: Sequence[bytes]) -> None:
         self._server, self._requests, self._sent = server, requests, 0
-        self._epoll, self._callers = select.epoll(), dict[int, LoadCaller]()
+        self._epoll, self._clients = select.epoll(), dict[int, LoadClient]()
         for number in range(connections):
-            caller = LoadCaller(server.ports[number % len(server.ports)])
-            self._callers[caller.socket.fileno()] = caller
-            self._epoll.register(caller.socket.fileno(), select.EPOLLIN)
+            client = LoadClient(server.ports[number % len(server.ports)])
+            self._clients[client.socket.fileno()] = client
+            self._epoll.register(client.socket.fileno(), select.EPOLLIN)
 
-    def take(self, seconds: float, into: Load) -> None:
-        """Send requests for `seconds`, wait for the outstanding responses, and add the results to `into`."""
+    def run(self, seconds: float, result: Load) -> None:
+        """Send requests for `seconds`, wait for the outstanding responses, and add the results to `result`."""
         cpu, database = cpu_s(self._server.pids), cpu_s(self._server.database_pids)
-        began = now = time.perf_counter()
+        started = now = time.perf_counter()
         waiting = 0
-        for caller in self._callers.values():
-            self._send(caller)
+        for client in self._clients.values():
+            self._send(client)
             waiting += 1
         while waiting:
             ready = self._epoll.poll(STALLED_S)
             if not ready:
-                raise SystemExit(f"no answer in {STALLED_S} s")
-            for number, _ in ready:
-                caller = self._callers[number]
-                came = caller.socket.recv(65536)
-                if not came:
+                raise SystemExit(f"no response in {STALLED_S} s")
+            for descriptor, _ in ready:
+                client = self._clients[descriptor]
+                received = client.socket.recv(65536)
+                if not received:
                     raise SystemExit("the server closed a connection")
-                caller.came += came
-                if not whole(caller.came):
+                client.buffer += received
+                if not is_complete(client.buffer):
                     continue
                 now = time.perf_counter()
-                into.times.append(now - caller.sent_at)
-                if caller.came[9:12] != b"202":
-                    into.wrong = caller.came.decode()
-                into.answers += 1
+                result.times.append(now - client.sent_at)
+                if client.buffer[9:12] != b"202":
+                    result.wrong = client.buffer.decode()
+                result.answers += 1
                 waiting -= 1
-                caller.came = b""
-                if now < began + seconds:
-                    self._send(caller)
+                client.buffer = b""
+                if now < started + seconds:
+                    self._send(client)
                     waiting += 1
-        into.seconds += now - began
-        into.cpu_s += cpu_s(self._server.pids) - cpu
-        into.database_s += cpu_s(self._server.database_pids) - database
+        result.seconds += now - started
+        result.cpu_s += cpu_s(self._server.pids) - cpu
+        result.database_s += cpu_s(self._server.database_pids) - database
 
-    def _send(self, caller: LoadCaller) -> None:
-        caller.sent_at = time.perf_counter()
-        caller.socket.sendall(self._requests[self._sent % len(self._requests)])
+    def _send(self, client: LoadClient) -> None:
+        client.sent_at = time.perf_counter()
+        client.socket.sendall(self._requests[self._sent % len(self._requests)])
         self._sent += 1
 
 

@@ -12,60 +12,60 @@ from click.exceptions import NoArgsIsHelpError
 
 from heliograph import __version__
 
-INTERRUPTED = 130
-OURS_ALONE = 0o077  # umask: only the owner can read files made here (database, WAL, attachments, backup)
+INTERRUPTED_EXIT_CODE = 130
+OWNER_ONLY_UMASK = 0o077  # umask: only the owner can read files made here (database, WAL, attachments, backup)
 
 # Command → its line in the help. Its module is imported when called, because importing all takes a second.
 COMMANDS = {
     "apply": "Apply a setup file.",
-    "audit": "Export the audit log, print its end, check a noted end.",
-    "backup": "Copy the database and the attachments into a folder.",
-    "capacity": "Measure this machine: messages a day, and what limits it.",
-    "carriers": "Carriers: which can be reached, on and off, and their order.",
-    "config": "Print every setting and where its value came from.",
-    "credit": "Top up a team's credit, or correct it.",
-    "deadletter": "Messages that were put aside: list, retry, drop.",
-    "demo": "Run the service with two teams, and print lines to copy.",
+    "audit": "Export the audit log, print or check its head.",
+    "backup": "Copy the database and the attachments to a folder.",
+    "capacity": "Benchmark this machine: messages a day and bottleneck.",
+    "carriers": "Show carriers; enable, disable and prioritize them.",
+    "config": "Print every setting with its source.",
+    "credit": "Add or subtract a team's credit.",
+    "deadletter": "List, retry or drop messages in the dead-letter queue.",
+    "demo": "Run a demo with two teams, and print example requests.",
     "doctor": "Check database, folders, disk, secret, clock, DNS and port.",
-    "domain": "Sending domains: what to set in DNS, and whether it is there.",
-    "erase": "Erase an address or a number from all records of a team.",
-    "export": "Write down all that a team's records hold about an address.",
-    "import": "Suppressions, domains and templates of another service.",
-    "key": "Make, list, rotate and revoke API keys.",
-    "layout": "Layouts: list, approve or archive them.",
-    "listen": "Forward a team's events to a program on this machine.",
-    "migrate": "Bring the database to the schema of this version.",
-    "pause": "Pause delivery: messages are still accepted, and wait.",
-    "preflight": "Check machine, network and database before setting up.",
-    "reputation": "Bounces and complaints of each team, and the end of a pause.",
-    "resume": "Resume delivery after a pause: what waited is sent.",
+    "domain": "Manage sending domains and check their DNS records.",
+    "erase": "Erase an address or phone number from a team's data.",
+    "export": "Export a team's data about an address or phone number.",
+    "import": "Import data from another service.",
+    "key": "Create, list, rotate and revoke API keys.",
+    "layout": "List, approve and archive layouts.",
+    "listen": "Forward a team's events to a local program.",
+    "migrate": "Migrate the database to this version's schema.",
+    "pause": "Pause delivery; messages are still accepted and queued.",
+    "preflight": "Check machine, network and database before installation.",
+    "reputation": "Show bounce and complaint rates; resume paused teams.",
+    "resume": "Resume delivery; queued messages are sent.",
     "secret": "Show, rotate or replace the master secret.",
     "send": "Send one message through a running service.",
-    "sender": "Domains, names and sender ids that wait for a decision.",
+    "sender": "Approve or refuse domains, display names and sender ids.",
     "serve": "Run the service until SIGTERM or Ctrl-C.",
-    "suppression": "The suppression list of a team: show it, add, remove, import.",
-    "team": "Teams: list, make, suspend, take live.",
-    "template": "Templates: list, archive, approve or refuse them.",
-    "user": "People of the dashboard: list, add, change, let one in.",
-    "webhook": "Webhooks: where events are sent, and how each delivery went.",
+    "suppression": "Manage a team's suppression list.",
+    "team": "List, create and suspend teams, or take them live.",
+    "template": "List, lint, archive, approve and refuse templates.",
+    "user": "Manage dashboard users and sign-in links.",
+    "webhook": "Manage webhooks and show their deliveries.",
 }
-MODULES = {"import": "import_", "resume": "pause"}  # commands whose module has another name
+MODULE_BY_COMMAND = {"import": "import_", "resume": "pause"}  # commands whose module has another name
 
 
 class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        name, listed, rest = super().resolve_command(ctx, args)
-        if listed is None or name is None:
-            return name, listed, rest
+        name, command, rest = super().resolve_command(ctx, args)
+        if command is None or name is None:
+            return name, command, rest
         function = f"{name}_" if iskeyword(name) else name
-        return name, getattr(import_module(f"heliograph.cli.{MODULES.get(name, name)}"), function), rest
+        return name, getattr(import_module(f"heliograph.cli.{MODULE_BY_COMMAND.get(name, name)}"), function), rest
 
 
 @click.group(
     cls=Commands,
-    commands=[click.Command(name, help=line) for name, line in COMMANDS.items()],
+    commands=[click.Command(name, help=summary) for name, summary in COMMANDS.items()],
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, prog_name="heliograph")
@@ -73,21 +73,21 @@ def cli() -> None:
     """Send transactional email, SMS, WhatsApp and one-time codes.
 
     \b
-    Look around:       heliograph demo
+    Try it:            heliograph demo
     Set up and run:    heliograph apply setup.toml && heliograph serve
-    Something wrong?   heliograph doctor
-    A new machine:     heliograph preflight
+    Find problems:     heliograph doctor
+    New machine:       heliograph preflight
 
-    Settings come from flags, then HELIOGRAPH_… variables, then the file of --config.
+    Settings come from flags, then HELIOGRAPH_… variables, then the --config file.
     """
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    before = os.umask(OURS_ALONE)
+    previous_umask = os.umask(OWNER_ONLY_UMASK)
     try:
         code = _exit_code(arguments)
     finally:
-        os.umask(before)
+        os.umask(previous_umask)
     sys.exit(code)
 
 
@@ -99,17 +99,17 @@ def _exit_code(arguments: Sequence[str] | None) -> int:
         return error.exit_code
     except click.UsageError as error:
         path = error.ctx.command_path if error.ctx else "heliograph"
-        _complain(f"{error.format_message()} See: {path} --help")
+        _print_error(f"{error.format_message()} See: {path} --help")
         return error.exit_code
     except click.ClickException as error:
-        _complain(error.format_message())
+        _print_error(error.format_message())
         return error.exit_code
     except click.Abort:
-        return INTERRUPTED
+        return INTERRUPTED_EXIT_CODE
     return code if isinstance(code, int) else 0
 
 
-def _complain(message: str) -> None:
+def _print_error(message: str) -> None:
     click.secho(f"heliograph: {' '.join(message.split())}", fg="red", err=True)
 
 

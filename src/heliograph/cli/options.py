@@ -22,12 +22,12 @@ from heliograph.bootstrap import (
     schema_version,
     sqlite_path,
 )
-from heliograph.data_folder import seen_numbers
+from heliograph.data_folder import read_database_numbers
 from heliograph.domain.refusals import Refusal
 from heliograph.domain.setup.setup_file import SetupError
 from heliograph.domain.setup.snapshot import Setup
-from heliograph.runtime.tracing import NoTraces
-from heliograph.settings import CONFIG, SETTINGS, BadSetting, Settings, read_settings
+from heliograph.runtime.tracing import TracingError
+from heliograph.settings import CONFIG_VARIABLE, SETTINGS, BadSetting, Settings, read_settings
 from heliograph.storage.engine.migrate import ForeignSchema
 from heliograph.storage.engine.postgres import host_urls
 from heliograph.storage.store import Store, StoreUnavailable
@@ -35,25 +35,25 @@ from heliograph.storage.store import Store, StoreUnavailable
 T = TypeVar("T")
 Command = Callable[..., None]
 
-SERVE_FLAGS = {name: one.flag for name, one in SETTINGS.items() if one.flag}
-FLAGS = ("listen", "database", "data", "public_url")
+SERVE_FLAGS = {name: setting.flag for name, setting in SETTINGS.items() if setting.flag}
+BASIC_FLAGS = ("listen", "database", "data", "public_url")
 STORE_FLAGS = ("database", "data")
 SERVICE_FILE = Path("/etc/heliograph/heliograph.toml")  # where docs/deploy.md puts the settings of a service
-OF_TEAM = click.option("--team", metavar="TEAM", help="Only this team's.")
-AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+TEAM_OPTION = click.option("--team", metavar="TEAM", help="Only this team.")
+JSON_OPTION = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
-MISTAKES = (BadSetting, SetupError, ForeignSchema, WrongSecret, NoTraces, Refusal)
+USER_ERRORS = (BadSetting, SetupError, ForeignSchema, WrongSecret, TracingError, Refusal)
 DATABASE_ERRORS = (StoreUnavailable, apsw.Error, asyncpg.PostgresError, asyncpg.InterfaceError)
 
 
-class ShowFirst(click.Group):
+class DefaultShowGroup(click.Group):
     """A click group whose default command is `show`."""
 
-    first = "show"
+    default_command = "show"
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        named = {*self.commands, *ctx.help_option_names}.issuperset(args[:1]) and args
-        return super().parse_args(ctx, args if named else [self.first, *args])
+        has_command = {*self.commands, *ctx.help_option_names}.issuperset(args[:1]) and args
+        return super().parse_args(ctx, args if has_command else [self.default_command, *args])
 
 
 def with_settings(*flags: str, **defaults: str) -> Callable[[Command], Command]:
@@ -64,39 +64,41 @@ def with_settings(*flags: str, **defaults: str) -> Callable[[Command], Command]:
 
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
-        def run(*, config: Path | None, **given: Any) -> None:
-            values = {name: given.pop(name) for name in flags}
+        def run(*, config: Path | None, **arguments: Any) -> None:
+            values = {name: arguments.pop(name) for name in flags}
             try:
-                command(_checked(read_settings(values, file=config)), **given)
-            except MISTAKES as error:
+                command(_check_database_url(read_settings(values, file=config)), **arguments)
+            except USER_ERRORS as error:
                 raise click.ClickException(str(error)) from error
 
         run = click.option(
             "--config",
-            envvar=CONFIG,
+            envvar=CONFIG_VARIABLE,
             type=click.Path(path_type=Path, dir_okay=False),
             metavar="FILE",
-            help=f'Settings as TOML, for example: listen = "0.0.0.0:80". [env: {CONFIG}]',
+            help=f'TOML file with settings, for example: listen = "0.0.0.0:80". [env: {CONFIG_VARIABLE}]',
         )(run)
         for name in reversed(flags):
             flag = SERVE_FLAGS[name]
-            about = f"{flag.about} Default: {defaults.get(name, flag.usual)}. [env: HELIOGRAPH_{name.upper()}]"
-            run = click.option(f"--{name.replace('_', '-')}", metavar=flag.metavar, help=about)(run)
+            help_text = (
+                f"{flag.help_text} Default: {defaults.get(name, flag.default_text)}. [env: HELIOGRAPH_{name.upper()}]"
+            )
+            run = click.option(f"--{name.replace('_', '-')}", metavar=flag.metavar, help=help_text)(run)
         return run
 
     return decorate
 
 
-def _checked(settings: Settings) -> Settings:
+def _check_database_url(settings: Settings) -> Settings:
     try:
         for url in host_urls(settings.database):
             urlsplit(url).port  # noqa: B018  reading it is the check
     except ValueError as error:
-        raise BadSetting(f"database {shown(settings.database)}: {error}") from None
+        raise BadSetting(f"database {without_password(settings.database)}: {error}") from None
     return settings
 
 
-def shown(database: str) -> str:
+def without_password(database: str) -> str:
     """Return the database URL without password, query and fragment."""
     if database.startswith("sqlite:"):
         return database
@@ -106,67 +108,77 @@ def shown(database: str) -> str:
 
 
 def with_store(
-    settings: Settings, doing: str, story: Callable[[Store], Awaitable[T]], *, seals: bool = False, apart: bool = False
+    settings: Settings,
+    progress_text: str,
+    action: Callable[[Store], Awaitable[T]],
+    *,
+    checks_secret: bool = False,
+    allows_second_database: bool = False,
 ) -> T:
-    """Open and migrate the store, run `story` on it and return its result; `doing` is the progress text.
+    """Open and migrate the store, run `action` on it and return its result.
 
-    `seals`: check the master secret first. `apart`: skip the check for a service with another database.
+    `checks_secret`: check the master secret first. `allows_second_database`: skip the check whether a service runs with
+    another database.
     """
 
     async def run() -> T:
-        if not apart:
-            await refuse_second(settings)
+        if not allows_second_database:
+            await refuse_second_database(settings)
         async with open_store(settings) as store:
-            if seals:
+            if checks_secret:
                 await check_secret(store, make_secrets(settings, store))
-            return await story(store)
+            return await action(store)
 
-    with progress(doing), clear_mistakes(settings):
+    with progress(progress_text), readable_errors(settings):
         return asyncio.run(run())
 
 
-async def refuse_second(settings: Settings) -> None:
+async def refuse_second_database(settings: Settings) -> None:
     """Raise if the command would create a database although a service here uses another one."""
-    is_told = "database" in settings.sources or not SERVICE_FILE.exists()
-    if (is_told and not seen_numbers(settings.data)) or not await _is_new(settings):
+    is_configured = "database" in settings.sources or not SERVICE_FILE.exists()
+    if (is_configured and not read_database_numbers(settings.data)) or not await _is_new(settings):
         return
-    beside = f"the service of {settings.data} has another" if is_told else f"{SERVICE_FILE} configures a service here"
+    existing = (
+        f"the service of {settings.data} uses another database"
+        if is_configured
+        else f"{SERVICE_FILE} configures a service here"
+    )
     raise click.ClickException(
-        f"there is no database {shown(settings.database)} yet, and {beside}. Give this command the service's settings "
-        f"(--config {SERVICE_FILE}, or --database). If a new one is meant: heliograph migrate --database URL."
+        f"there is no database {without_password(settings.database)} yet, and {existing}. Use the service's settings "
+        f"(--config {SERVICE_FILE}, or --database). To create a new database: heliograph migrate --database URL."
     )
 
 
 async def _is_new(settings: Settings) -> bool:
     path = sqlite_path(settings)
-    return (path is not None and not path.exists()) or (await schema_version(settings)).found == 0
+    return (path is not None and not path.exists()) or (await schema_version(settings)).current == 0
 
 
 def read_setup(settings: Settings) -> Setup:
-    async def story(store: Store) -> Setup:
+    async def get_setup(store: Store) -> Setup:
         return store.setup.current
 
-    return with_store(settings, "Reading", story)
+    return with_store(settings, "Reading", get_setup)
 
 
 @contextmanager
-def progress(doing: str) -> Iterator[None]:
-    """Show `doing` on a terminal while the block runs."""
-    is_seen = sys.stderr.isatty()
-    click.echo(f"{doing} …" if is_seen else "", nl=False, err=True)
+def progress(text: str) -> Iterator[None]:
+    """Show `text` on a terminal while the block runs."""
+    is_terminal = sys.stderr.isatty()
+    click.echo(f"{text} …" if is_terminal else "", nl=False, err=True)
     try:
         yield
     finally:
-        click.echo("\r\x1b[K" if is_seen else "", nl=False, err=True)
+        click.echo("\r\x1b[K" if is_terminal else "", nl=False, err=True)
 
 
 @contextmanager
-def clear_mistakes(settings: Settings) -> Iterator[None]:
+def readable_errors(settings: Settings) -> Iterator[None]:
     """Turn database and file errors into a one-line ClickException with the reason and a fix."""
     try:
         yield
     except (*DATABASE_ERRORS, OSError) as error:
         reason, fix = database_fault(settings, error)
         if not (isinstance(error, OSError) and error.filename):
-            reason = f"database {shown(settings.database)}: {reason}"
+            reason = f"database {without_password(settings.database)}: {reason}"
         raise click.ClickException(f"{reason}. {fix}.") from error

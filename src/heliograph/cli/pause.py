@@ -11,20 +11,24 @@ from heliograph.settings import Settings
 @click.command()
 @with_settings(*STORE_FLAGS)
 def pause(settings: Settings) -> None:
-    """Pause delivery: messages are still accepted, and wait as `queued`.
+    """Pause delivery: messages are still accepted and stay queued.
 
-    A running service follows within a second. Example: heliograph pause
+    A running service applies the change within a second.
+
+    Example: heliograph pause
     """
     with_store(settings, "Pausing", lambda store: set_paused(store, COMMAND_LINE, True))
-    click.echo("Delivery is paused. Resume with: heliograph resume")
+    click.echo("Delivery is paused. To resume: heliograph resume")
 
 
 @click.command()
 @with_settings(*STORE_FLAGS)
 def resume(settings: Settings) -> None:
-    """Resume delivery after a pause: what waited is sent.
+    """Resume delivery after a pause: queued messages are sent.
 
-    A running service follows within a second. Example: heliograph resume
+    A running service applies the change within a second.
+
+    Example: heliograph resume
     """
     with_store(settings, "Resuming", lambda store: set_paused(store, COMMAND_LINE, False))
     click.echo("Delivery resumed.")

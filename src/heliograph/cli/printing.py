@@ -8,31 +8,30 @@ import click
 import msgspec
 
 T = TypeVar("T")
-_STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # control characters, which could control the terminal
+_CONTROL_CHARACTERS = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f]"
+)  # control characters, which could control the terminal
 
 
-def tell(as_json: bool, record: Any, text: str, *, indented: bool = False) -> None:
+def print_result(as_json: bool, record: Any, text: str, *, indented: bool = False) -> None:
     """Print `record` as JSON, or `text` with control characters escaped; an empty text prints nothing."""
     if as_json:
         encoded = msgspec.json.encode(record)
         click.echo(msgspec.json.format(encoded, indent=2) if indented else encoded)
     elif text:
-        click.echo(_STEERING.sub(lambda found: ascii(found[0])[1:-1], text))
+        click.echo(_CONTROL_CHARACTERS.sub(lambda match: ascii(match[0])[1:-1], text))
 
 
-def show(
+def print_list(
     as_json: bool,
     records: Sequence[T],
-    line: Callable[[T], str],
+    to_line: Callable[[T], str],
     *,
     fields: Callable[[T], Any] = lambda record: record,
-    none: str = "",
+    empty_text: str = "",
     indented: bool = False,
 ) -> None:
-    """Print a list: one line per record, or as JSON in the API's list format.
-
-    `none`: text for an empty list.
-    """
-    found = [fields(record) for record in records] if as_json else []
-    text = "" if as_json else "\n".join(map(line, records)) or none
-    tell(as_json, {"object": "list", "data": found}, text, indented=indented)
+    """Print a list: one line per record, or as JSON in the API's list format."""
+    data = [fields(record) for record in records] if as_json else []
+    text = "" if as_json else "\n".join(map(to_line, records)) or empty_text
+    print_result(as_json, {"object": "list", "data": data}, text, indented=indented)

@@ -1,44 +1,44 @@
-"""`heliograph sender`: lists and decides domains, display names, sender ids and team names awaiting approval."""
+"""`heliograph sender`: lists, approves and refuses requested domains, display names, sender ids and team names."""
 
 import click
 
-from heliograph.cli.options import AS_JSON, STORE_FLAGS, read_setup, with_settings, with_store
-from heliograph.cli.printing import show
+from heliograph.cli.options import JSON_OPTION, STORE_FLAGS, read_setup, with_settings, with_store
+from heliograph.cli.printing import print_list
 from heliograph.domain.audit.actor import COMMAND_LINE
-from heliograph.domain.setup.sender_approvals import pending
+from heliograph.domain.setup.sender_approvals import pending_senders
 from heliograph.manage import senders
 from heliograph.settings import Settings
 from heliograph.storage.store import Store
 
-ID = click.argument("id_", metavar="ID")
+ID_ARGUMENT = click.argument("id_", metavar="ID")
 
 
 @click.group()
 def sender() -> None:
-    """Domains, display names, sender ids and team names that wait for a decision.
+    """Approve or refuse domains, display names, sender ids and team names.
 
-    A running service follows within a second.
+    A running service applies the decision within a second.
     """
 
 
 @sender.command("list")
 @with_settings(*STORE_FLAGS)
-@AS_JSON
+@JSON_OPTION
 def list_(settings: Settings, as_json: bool) -> None:
-    """List what waits: its id, its team, and what is asked for.
+    """List pending requests with id, team and description.
 
     \b
     heliograph sender list
     """
-    found = pending(read_setup(settings))
-    show(as_json, found, lambda item: f"{item.id}  {item.team}  {item.text}")
+    items = pending_senders(read_setup(settings))
+    print_list(as_json, items, lambda item: f"{item.id}  {item.team}  {item.text}")
 
 
 @sender.command()
 @with_settings(*STORE_FLAGS)
-@ID
+@ID_ARGUMENT
 def approve(settings: Settings, id_: str) -> None:
-    """Approve what waits with this ID, as `heliograph sender list` shows it.
+    """Approve the pending request with this ID, as shown by `heliograph sender list`.
 
     \b
     heliograph sender approve dom_01JCQ8Z6V3M2N7T0K4H9R5B1XA
@@ -48,10 +48,10 @@ def approve(settings: Settings, id_: str) -> None:
 
 @sender.command()
 @with_settings(*STORE_FLAGS)
-@ID
-@click.option("--reason", required=True, help="Why, in one line: the team reads it.")
+@ID_ARGUMENT
+@click.option("--reason", required=True, help="Reason in one line, shown to the team.")
 def refuse(settings: Settings, id_: str, reason: str) -> None:
-    """Refuse what waits with this ID; the team sees the reason.
+    """Refuse the pending request with this ID; the team sees the reason.
 
     \b
     heliograph sender refuse team_acme/GB --reason "Show that the name is yours."
@@ -60,10 +60,10 @@ def refuse(settings: Settings, id_: str, reason: str) -> None:
 
 
 def _decide(settings: Settings, id_: str, *, approve: bool, reason: str = "") -> None:
-    async def story(store: Store) -> str:
-        item = senders.waiting(store.setup.current, id_)
+    async def decide_item(store: Store) -> str:
+        item = senders.get_pending(store.setup.current, id_)
         await senders.decide_pending(store, COMMAND_LINE, item, approve, reason)
         return item.text
 
-    text = with_store(settings, f"Deciding about {id_}", story)
+    text = with_store(settings, f"Deciding {id_}", decide_item)
     click.echo(f"{'approved' if approve else 'refused'}: {text}")

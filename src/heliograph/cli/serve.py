@@ -10,13 +10,13 @@ import click
 import msgspec
 
 from heliograph import server
-from heliograph.cli.options import SERVE_FLAGS, clear_mistakes, with_settings
-from heliograph.manage.people import first_link
+from heliograph.cli.options import SERVE_FLAGS, readable_errors, with_settings
+from heliograph.manage.people import make_first_link
 from heliograph.runtime import logs, metrics
-from heliograph.runtime.processes import COMMAND, Parent, Place
+from heliograph.runtime.processes import COMMAND, ChildStart, Parent
 from heliograph.settings import Settings
 from heliograph.storage.store import Store
-from heliograph.texts.dashboard_links import of_link
+from heliograph.texts.dashboard_links import sign_in_link_page
 
 
 @click.command()
@@ -26,41 +26,41 @@ from heliograph.texts.dashboard_links import of_link
     type=click.Choice(["all", "api", "worker"]),
     default="all",
     show_default=True,
-    help="api answers requests, worker delivers, all does both in each process.",
+    help="api serves requests, worker delivers, all does both in each process.",
 )
 @click.option("--among", hidden=True)
 def serve(settings: Settings, role: str, among: str | None) -> None:
     """Run the service until SIGTERM or Ctrl-C.
 
-    It waits for the database and migrates it first. Stopping finishes what is under way; nothing is lost or repeated.
-    On SIGTERM /readyz answers 503 for five seconds before the stop, so that proxies look elsewhere.
+    Waits for the database and migrates it first. On stop, work in progress is finished; nothing is lost or repeated.
+    On SIGTERM, /readyz returns 503 for five seconds before the stop, so that proxies use other instances.
 
-    One process uses one core. --processes N runs several, all on one address, each answering and delivering. One that
-    dies is started again. SIGHUP replaces them one after the other without refusing a request, for example after an
-    upgrade or a change of the --config file.
+    One process uses one core. --processes N runs several processes on the same address. A process that dies is
+    restarted. SIGHUP replaces the processes one by one without refusing requests, for example after an upgrade or a
+    change of the --config file.
 
     \b
     heliograph serve --listen 0.0.0.0:8700 --database postgresql://heliograph@db/heliograph
     heliograph serve --processes 4
     heliograph serve --role worker
     """
-    place = msgspec.json.decode(among, type=Place) if among else None
+    place = msgspec.json.decode(among, type=ChildStart) if among else None
     count = settings.processes
 
     async def ready(settings: Settings, store: Store) -> None:
-        asks = role != "worker" and (place is None or place.greets)
-        link = await first_link(store) if asks else None
+        wants_link = role != "worker" and (place is None or place.greets)
+        link = await make_first_link(store) if wants_link else None
         where = "delivering" if role == "worker" else f"listening on {settings.base_url}"
-        many = f", processes: {count}" if count > 1 else ""
-        said = [f"Heliograph is {where} (role: {role}{many})."]
-        if places := settings.submission():
-            said.append(f"Mail by SMTP: {', '.join(places)}")
+        process_count = f", processes: {count}" if count > 1 else ""
+        lines = [f"Heliograph is {where} (role: {role}{process_count})."]
+        if smtp_addresses := settings.submission():
+            lines.append(f"Mail by SMTP: {', '.join(smtp_addresses)}")
         if link:
-            said.append(f"First operator: {settings.base_url}{of_link(link)}")
+            lines.append(f"First operator: {settings.base_url}{sign_in_link_page(link)}")
         if place is None:
-            click.echo("\n".join(said))
+            click.echo("\n".join(lines))
         else:
-            os.write(place.control, msgspec.json.encode(said) + b"\n")
+            os.write(place.control, msgspec.json.encode(lines) + b"\n")
 
     if place is None and count > 1:
         sys.exit(run_many(settings, role, count))
@@ -68,11 +68,11 @@ def serve(settings: Settings, role: str, among: str | None) -> None:
 
 
 def run(
-    settings: Settings, role: str, ready: server.Ready, place: Place | None = None, *, test_token: str = ""
+    settings: Settings, role: str, ready: server.ReadyCallback, place: ChildStart | None = None, *, test_token: str = ""
 ) -> None:
     """Run the service in this process until stopped; `ready` is called with the bound addresses."""
     try:
-        with clear_mistakes(settings):
+        with readable_errors(settings):
             asyncio.run(server.serve(settings, role, ready, place, test_token=test_token))
     except server.CannotListen as error:
         raise click.ClickException(str(error)) from error
@@ -86,14 +86,14 @@ def run_many(settings: Settings, role: str, count: int) -> int:
         raise click.ClickException(str(error)) from error
 
     async def supervise() -> int:
-        logs.configure(asyncio.get_running_loop().time, form=settings.log_format)
+        logs.configure(asyncio.get_running_loop().time, log_format=settings.log_format)
         command = [*COMMAND, *sys.argv[1:]]
-        return await Parent(count, sockets, greet=_greet, command=command).run()
+        return await Parent(count, sockets, greet=_print_greeting, command=command).run()
 
     with tempfile.TemporaryDirectory(prefix="heliograph-metrics-") as folder:
-        metrics.share(Path(folder))
+        metrics.share_in(Path(folder))
         return asyncio.run(supervise())
 
 
-def _greet(said: str) -> None:
-    click.echo("\n".join(msgspec.json.decode(said, type=list[str])))
+def _print_greeting(encoded: str) -> None:
+    click.echo("\n".join(msgspec.json.decode(encoded, type=list[str])))

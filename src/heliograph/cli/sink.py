@@ -28,15 +28,15 @@ class _Session(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._rest += data
         while True:
-            end = _END if self._in_mail else b"\r\n"
-            line, found, rest = self._rest.partition(end)
-            if not found:
+            terminator = _END if self._in_mail else b"\r\n"
+            line, separator, rest = self._rest.partition(terminator)
+            if not separator:
                 return
             self._rest = rest
             if self._in_mail:
                 self._in_mail = False
                 self._sink.count += 1
-                self._transport.write(b"250 taken\r\n")
+                self._transport.write(b"250 accepted\r\n")
             else:
                 verb = line[:4].upper()
                 self._in_mail = verb == b"DATA"

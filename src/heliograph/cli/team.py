@@ -3,8 +3,8 @@
 import click
 import msgspec
 
-from heliograph.cli.options import AS_JSON, STORE_FLAGS, with_settings, with_store
-from heliograph.cli.printing import show, tell
+from heliograph.cli.options import JSON_OPTION, STORE_FLAGS, with_settings, with_store
+from heliograph.cli.printing import print_list, print_result
 from heliograph.domain.audit.actor import COMMAND_LINE
 from heliograph.domain.sending.pricing import format_money
 from heliograph.manage import teams
@@ -12,7 +12,7 @@ from heliograph.settings import Settings
 from heliograph.storage.store import Store
 
 
-class TeamLine(msgspec.Struct, frozen=True, kw_only=True):
+class TeamSummary(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     name: str
     mode: str
@@ -23,28 +23,28 @@ class TeamLine(msgspec.Struct, frozen=True, kw_only=True):
 
 @click.group()
 def team() -> None:
-    """Teams: list them, make one, suspend it, take it live.
+    """List, create and suspend teams, or take them live.
 
-    Everything else about a team is in the setup file: heliograph apply
+    All other team settings are in the setup file: heliograph apply
     """
 
 
 @team.command("list")
 @with_settings(*STORE_FLAGS)
-@AS_JSON
+@JSON_OPTION
 def list_(settings: Settings, as_json: bool) -> None:
     """List the teams by id.
 
     \b
     heliograph team list
-    heliograph team list --json | jq -r '.teams[].id'
+    heliograph team list --json | jq -r '.data[].id'
     """
 
-    async def story(store: Store) -> list[TeamLine]:
+    async def read_summaries(store: Store) -> list[TeamSummary]:
         records = [team.record for _, team in sorted(store.setup.current.teams.items())]
-        accounts = await store.ledger.accounts(record.ref for record in records)
+        accounts = await store.ledger.find_accounts(record.ref for record in records)
         return [
-            TeamLine(
+            TeamSummary(
                 id=record.id,
                 name=record.name,
                 mode=record.mode,
@@ -55,43 +55,45 @@ def list_(settings: Settings, as_json: bool) -> None:
             for record in records
         ]
 
-    lines = with_store(settings, "Reading", story)
-    none = "There are no teams yet: heliograph team create, or heliograph apply."
-    show(as_json, lines, _text, none=none)
+    summaries = with_store(settings, "Reading", read_summaries)
+    empty_text = "There are no teams yet: heliograph team create, or heliograph apply."
+    print_list(as_json, summaries, _format_team, empty_text=empty_text)
 
 
-def _text(line: TeamLine) -> str:
-    state = "suspended" if line.suspended else line.mode
-    return f"{line.id:<24} {state:<10} {line.credit:>12} {line.currency}  {line.name}"
+def _format_team(summary: TeamSummary) -> str:
+    state = "suspended" if summary.suspended else summary.mode
+    return f"{summary.id:<24} {state:<10} {summary.credit:>12} {summary.currency}  {summary.name}"
 
 
 @team.command()
 @with_settings(*STORE_FLAGS)
 @click.argument("id_", metavar="TEAM")
-@click.option("--name", help="The name people see. Default: the id.")
+@click.option("--name", help="Display name. Default: the id.")
 @click.option("--currency", help="Cannot be changed later. Default: USD.")
-@click.option("--credit", metavar="AMOUNT", help="Its opening credit, such as 25.00.")
-@AS_JSON
-def create(settings: Settings, id_: str, as_json: bool, **given: str | None) -> None:
-    """Make a team with the id TEAM, such as team_acme. It starts in the sandbox.
+@click.option("--credit", metavar="AMOUNT", help="Initial credit, such as 25.00.")
+@JSON_OPTION
+def create(settings: Settings, id_: str, as_json: bool, **options: str | None) -> None:
+    """Create a team with the id TEAM, such as team_acme. It starts in the sandbox.
 
     \b
     heliograph team create team_acme --name Acme --credit 25.00
     heliograph key create --team team_acme
     """
-    wanted = {"id": id_} | {name: value for name, value in given.items() if value is not None}
-    made = with_store(settings, "Making the team", lambda store: teams.create(store, COMMAND_LINE, wanted))
-    shown = {"id": made.id, "name": made.name, "mode": made.mode, "currency": made.currency}
-    tell(as_json, shown, f"{made.id} is made, in the sandbox")
+    fields = {"id": id_} | {name: value for name, value in options.items() if value is not None}
+    created = with_store(settings, "Creating the team", lambda store: teams.create(store, COMMAND_LINE, fields))
+    record = {"id": created.id, "name": created.name, "mode": created.mode, "currency": created.currency}
+    print_result(as_json, record, f"{created.id} created, in the sandbox")
 
 
 @team.command()
 @with_settings(*STORE_FLAGS)
 @click.argument("id_", metavar="TEAM")
 def suspend(settings: Settings, id_: str) -> None:
-    """Suspend TEAM: every request of its keys is refused, and its people can only look.
+    """Suspend TEAM: requests with its keys are refused, and its members have read-only access.
 
-    A running service follows within a second. Example: heliograph team suspend team_acme
+    A running service applies the change within a second.
+
+    Example: heliograph team suspend team_acme
     """
     with_store(settings, "Suspending", lambda store: teams.set_suspended(store, COMMAND_LINE, id_, True))
     click.echo(f"{id_} is suspended")
@@ -101,17 +103,19 @@ def suspend(settings: Settings, id_: str) -> None:
 @with_settings(*STORE_FLAGS)
 @click.argument("id_", metavar="TEAM")
 def resume(settings: Settings, id_: str) -> None:
-    """Let TEAM send again after a suspension. Example: heliograph team resume team_acme"""
+    """Let TEAM send again after a suspension.
+
+    Example: heliograph team resume team_acme
+    """
     with_store(settings, "Resuming", lambda store: teams.set_suspended(store, COMMAND_LINE, id_, False))
-    click.echo(f"{id_} may send again")
+    click.echo(f"{id_} can send again")
 
 
 @team.command()
 @with_settings(*STORE_FLAGS)
 @click.argument("id_", metavar="TEAM")
 def live(settings: Settings, id_: str) -> None:
-    """Take TEAM live: what it sends then reaches people and costs money. It needs a domain that is verified and
-    approved.
+    """Take TEAM live: its messages are delivered for real and charged. Needs a verified and approved domain.
 
     Example: heliograph team live team_acme
     """
@@ -123,9 +127,9 @@ def live(settings: Settings, id_: str) -> None:
 @with_settings(*STORE_FLAGS)
 @click.argument("id_", metavar="TEAM")
 def sandbox(settings: Settings, id_: str) -> None:
-    """Put TEAM back into the sandbox; what was accepted live is still delivered and charged.
+    """Return TEAM to the sandbox; messages accepted while live are still delivered and charged.
 
     Example: heliograph team sandbox team_acme
     """
-    with_store(settings, "Changing", lambda store: teams.leave_live(store, COMMAND_LINE, id_))
+    with_store(settings, "Changing", lambda store: teams.return_to_sandbox(store, COMMAND_LINE, id_))
     click.echo(f"{id_} is in the sandbox")

@@ -5,6 +5,6 @@ from heliograph.compat.postmark.routes import POSTMARK
 from heliograph.compat.resend.routes import RESEND
 from heliograph.compat.supabase import SUPABASE
 from heliograph.compat.twilio.routes import TWILIO
-from heliograph.web.adapter import Surface
+from heliograph.web.adapter import ApiAdapter
 
-SURFACES: tuple[Surface, ...] = (POSTAL, POSTMARK, RESEND, SUPABASE, TWILIO)
+SURFACES: tuple[ApiAdapter, ...] = (POSTAL, POSTMARK, RESEND, SUPABASE, TWILIO)

@@ -4,133 +4,147 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from heliograph.dashboard.render import CHANNEL_NAMES, are, money
+from heliograph.dashboard.render import CHANNEL_NAMES, format_amount, names_with_verb
 from heliograph.domain.accounts.idp_groups import OPERATOR, READ_ONLY
 from heliograph.domain.delivery.circuit import Circuit
 from heliograph.domain.delivery.routing import simulated_channels
-from heliograph.domain.mail.reputation import Reputation, rates
+from heliograph.domain.mail.reputation import Reputation, describe_rates
 from heliograph.domain.sending.pricing import Account, month_of
 from heliograph.domain.setup.records import Team
 from heliograph.domain.setup.snapshot import Setup
 from heliograph.texts.dashboard_links import OPERATOR as HERE
-from heliograph.texts.dashboard_links import below_team
-from heliograph.texts.dashboard_links import of_instance as place_of
+from heliograph.texts.dashboard_links import operator_page as place_of
+from heliograph.texts.dashboard_links import path_in_team
 
 
-class Concern(msgspec.Struct, frozen=True):
+class Alert(msgspec.Struct, frozen=True):
     """An alert with its badge, text and link."""
 
-    word: str  # status label of the badge
-    what: str
-    mend: str  # text of the link
-    to: str  # path relative to the team's pages, or absolute
-    everywhere: bool = False  # True to show the alert on every page, not only on the overview
-    why: str = ""  # explanation appended to `what` where space allows
+    status: str  # status label of the badge
+    title: str
+    link_text: str  # text of the link
+    link: str  # path relative to the team's pages, or absolute
+    on_every_page: bool = False  # True to show the alert on every page, not only on the overview
+    explanation: str = ""  # explanation appended to `title` where space allows
 
     @property
     def text(self) -> str:
-        return f"{self.what}: {self.why}" if self.why else self.what
+        return f"{self.title}: {self.explanation}" if self.explanation else self.title
 
 
 # `role` is the reader's instance role. Alerts link to the page that fixes the problem if the role allows fixing it,
 # otherwise to a page that shows the problem.
 
 
-def of_instance(setup: Setup, circuits: Iterable[Circuit], role: str) -> Iterator[Concern]:
+def instance_alerts(setup: Setup, circuits: Iterable[Circuit], role: str) -> Iterator[Alert]:
     if setup.platform.paused:
-        why, reason = "messages are accepted and wait.", setup.platform.paused_reason
+        explanation, reason = "messages are accepted and queued.", setup.platform.paused_reason
         if role and reason:
-            why = f"{reason}. Messages are accepted and wait."
-        way = {
+            explanation = f"{reason}. Messages are accepted and queued."
+        link_by_role = {
             OPERATOR: ("Resume delivery", place_of("delivery")),
-            READ_ONLY: ("See the queues", place_of("delivery")),
-            "": ("See what waits", below_team("queued")),
+            READ_ONLY: ("View queues", place_of("delivery")),
+            "": ("View queue", path_in_team("queued")),
         }
-        yield Concern("paused", "Delivery is paused", *way[role], everywhere=True, why=why)
+        yield Alert("paused", "Delivery is paused", *link_by_role[role], on_every_page=True, explanation=explanation)
     for circuit in circuits if role else ():
-        text = f"Nothing reaches the carrier {circuit.id}: {circuit.reason or 'no answer'}."
-        yield Concern("failed", text, "Look at the carriers", place_of("carrier"))
+        text = f"The carrier {circuit.id} is unreachable: {circuit.reason or 'no response'}."
+        yield Alert("failed", text, "View carriers", place_of("carrier"))
 
 
-def of_channels(setup: Setup, role: str) -> Iterator[Concern]:
+def channel_alerts(setup: Setup, role: str) -> Iterator[Alert]:
     """Yield an alert if any channel is simulated, so that its messages never leave this instance."""
     if names := [CHANNEL_NAMES[channel] for channel in simulated_channels(setup.carriers)]:
-        why = "messages reach nobody, even those that say delivered."
-        way = {
+        explanation = "no real messages are sent, even if marked Delivered."
+        link_by_role = {
             OPERATOR: ("Add a carrier", place_of("carrier") + "/new"),
-            READ_ONLY: ("Look at the carriers", place_of("carrier")),
-            "": ("See the test inbox", below_team("inbox")),
+            READ_ONLY: ("View carriers", place_of("carrier")),
+            "": ("Open test inbox", path_in_team("inbox")),
         }
-        yield Concern("simulated", f"{are(names)} simulated", *way[role], everywhere=True, why=why)
+        yield Alert(
+            "simulated",
+            f"{names_with_verb(names)} simulated",
+            *link_by_role[role],
+            on_every_page=True,
+            explanation=explanation,
+        )
 
 
-def notices(setup: Setup, team: Team | None, account: Account | None, now: int, role: str) -> list[Concern]:
+def page_alerts(setup: Setup, team: Team | None, account: Account | None, now: int, role: str) -> list[Alert]:
     """Return the alerts for every page of `team`; without a team, those for every operator page."""
-    found = [*of_instance(setup, (), role)]
+    result = [*instance_alerts(setup, (), role)]
     if team and account:
-        found += [*of_channels(setup, role), *of_team(team, None, account, {}, now, role)]
-    return [one for one in found if one.everywhere]
+        result += [*channel_alerts(setup, role), *team_alerts(team, None, account, {}, now, role)]
+    return [alert for alert in result if alert.on_every_page]
 
 
-def of_team(
+def team_alerts(
     team: Team,
     reputation: Reputation | None,
     account: Account,
-    failing: dict[str, int],
+    failing_webhooks: dict[str, int],
     now: int,
     role: str,
-) -> Iterator[Concern]:
-    """Yield the alerts of a team. `failing`: webhooks whose most recent delivery attempts failed."""
+) -> Iterator[Alert]:
+    """Yield the alerts of a team. `failing_webhooks`: webhooks whose most recent delivery attempts failed."""
     if team.record.suspended:
-        way = {
+        link_by_role = {
             OPERATOR: ("Resume team", f"{HERE}/teams/{team.record.id}"),
-            READ_ONLY: ("See the team", f"{HERE}/teams/{team.record.id}"),
-            "": ("Ask an operator", below_team("member")),
+            READ_ONLY: ("View team", f"{HERE}/teams/{team.record.id}"),
+            "": ("Ask an operator", path_in_team("member")),
         }
-        yield Concern("suspended", "The team is suspended", *way[role], everywhere=True, why="nothing can be sent.")
-    yield from _email(team, reputation)
+        yield Alert(
+            "suspended",
+            "This team is suspended",
+            *link_by_role[role],
+            on_every_page=True,
+            explanation="it can't send messages.",
+        )
+    yield from _email_alerts(team, reputation)
     for hook in team.webhooks:
         if not hook.enabled and hook.disabled_reason:
             text = f"The webhook {hook.url} was disabled: {hook.disabled_reason}."
-            yield Concern("failed", text, "See the webhook", below_team("webhook", hook.id))
-        elif hook.id in failing:
+            yield Alert("failed", text, "View webhook", path_in_team("webhook", hook.id))
+        elif hook.id in failing_webhooks:
             text = f"Deliveries to {hook.url} are failing."
-            yield Concern("failed", text, "See its deliveries", below_team("webhook", hook.id))
+            yield Alert("failed", text, "View deliveries", path_in_team("webhook", hook.id))
     if team.sandbox:
-        text = "The team is in the sandbox: only verified and simulated recipients get messages."
-        yield Concern("sandbox", text, "See what going live takes", below_team("team"))
+        text = "This team is in the sandbox. Messages only go to verified and simulated recipients."
+        yield Alert("sandbox", text, "Go live", path_in_team("team"))
     else:
-        yield from _money(team, account, now)
+        yield from _credit_alerts(team, account, now)
 
 
-def _email(team: Team, reputation: Reputation | None) -> Iterator[Concern]:
+def _email_alerts(team: Team, reputation: Reputation | None) -> Iterator[Alert]:
     if reputation and reputation.state != "ok":
-        what = {
+        title = {
             "paused": "Direct emails are paused",
-            "warn": "Direct emails will be paused if this goes on",
+            "warn": "Direct emails will be paused if this continues",
         }[reputation.state]
-        text = f"{what}: {rates(reputation)}."
-        yield Concern(reputation.state, text, "See what bounced", below_team("reputation"))
+        text = f"{title}: {describe_rates(reputation)}."
+        yield Alert(reputation.state, text, "View bounces", path_in_team("reputation"))
     if not team.sandbox and not team.domains:
-        yield Concern("pending", "There is no domain to send from.", "Domains & senders", below_team("domain"))
+        yield Alert("pending", "You have no domain to send from.", "Domains & senders", path_in_team("domain"))
     for domain in team.domains.values():
-        here = below_team("domain", domain.id)
+        domain_link = path_in_team("domain", domain.id)
         if not domain.verified:
-            what, why = f"{domain.name} is not verified", "nothing can be sent from it."
-            yield Concern("unverified", what, "See its records", here, everywhere=True, why=why)
+            title, explanation = f"{domain.name} is not verified", "you can't send from it."
+            yield Alert(
+                "unverified", title, "View DNS records", domain_link, on_every_page=True, explanation=explanation
+            )
         elif not domain.approved:
-            yield Concern("pending", f"{domain.name} waits for an operator's approval.", "See the domain", here)
+            yield Alert("pending", f"{domain.name} is waiting for an operator's approval.", "View domain", domain_link)
 
 
-def _money(team: Team, account: Account, now: int) -> Iterator[Concern]:
+def _credit_alerts(team: Team, account: Account, now: int) -> Iterator[Alert]:
     record = team.record
     if account.available < record.credit_low:
-        text = f"The credit is low, {money(account.available, record.currency)} left."
-        yield Concern("low", text, "Billing", below_team("credit"), everywhere=True)
-    if 0 < record.email_quota <= used_this_month(account, now):
-        text = "This month's email quota is used up: priced templates cost credit now."
-        yield Concern("low", text, "Billing", below_team("credit"))
+        text = f"Credit is low: {format_amount(account.available, record.currency)} left."
+        yield Alert("low", text, "View billing", path_in_team("credit"), on_every_page=True)
+    if 0 < record.email_quota <= emails_used_this_month(account, now):
+        text = "You have used this month's free emails. Templates with a price are now charged."
+        yield Alert("low", text, "View billing", path_in_team("credit"))
 
 
-def used_this_month(account: Account, now: int) -> int:
+def emails_used_this_month(account: Account, now: int) -> int:
     return account.used if account.month == month_of(now) else 0

@@ -13,43 +13,43 @@ from structlog.contextvars import bind_contextvars
 
 from heliograph.dashboard import alerts
 from heliograph.dashboard.page_request import (
-    COOKIE,
-    Answer,
+    SESSION_COOKIE,
     Download,
-    Gone,
     Page,
+    PageNotFound,
+    PageRequest,
+    PageResponse,
     PageTools,
     Redirect,
     Stream,
-    Visit,
-    read_cookies,
+    parse_cookies,
 )
 from heliograph.dashboard.pages import PAGES, PageRoute
-from heliograph.dashboard.render import Reader, render
-from heliograph.domain.limits import IN_THREAD
+from heliograph.dashboard.render import ReaderTime, render
+from heliograph.domain.limits import PARSE_IN_THREAD_MIN
 from heliograph.domain.refusals import MethodNotAllowed, NotFound, Refusal, TeamSuspended
 from heliograph.domain.setup.records import Team
-from heliograph.runtime.threads import LOOKING
-from heliograph.storage.decisions import ToldDecision
-from heliograph.storage.sessions import SignedIn
+from heliograph.runtime.threads import READ_POOL
+from heliograph.storage.decisions import StoredDecision
+from heliograph.storage.sessions import SignedInSession
 from heliograph.storage.store import StoreUnavailable, TooManyChanges
 from heliograph.texts.dashboard_links import HOME, OPERATOR, TEAMS
 from heliograph.web.budget import ByteBudget
-from heliograph.web.forms import FORM_IN_THREAD, check_kind, read_form
-from heliograph.web.request import ClientGone, Headers, Request, Response, call_task, liking
+from heliograph.web.forms import FORM_IN_THREAD, check_content_type, read_form
+from heliograph.web.request import ClientDisconnected, Headers, Request, Response, accept_quality, name_task
 from heliograph.web.router import Router
 from heliograph.web.status import status_of
 
-FLASH = "heliograph_notice"
-NOT_FOUND = "There is no such page, or it is not for you."
-TITLES = {403: "Not allowed", 404: "Not found", 500: "Something broke", 503: "Try again in a moment"}
-IN_TEAM = f"{TEAMS}/"
-HTML = b"text/html; charset=utf-8"
+NOTICE_COOKIE = "heliograph_notice"
+NOT_FOUND = "Page not found, or you don't have access."
+ERROR_TITLES = {403: "Not allowed", 404: "Not found", 500: "Something went wrong", 503: "Temporarily unavailable"}
+TEAM_PREFIX = f"{TEAMS}/"
+HTML_CONTENT_TYPE = b"text/html; charset=utf-8"
 CSP = (
     b"default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; font-src 'self'; "
     b"connect-src 'self'; frame-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
-HEADERS: Headers = [
+SECURITY_HEADERS: Headers = [
     (b"content-security-policy", CSP),
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"same-origin"),
@@ -66,69 +66,77 @@ class Dashboard:
         self._tools = tools
         self._store = tools.context.store
         self._router: Router[PageRoute] = Router(PAGES)
-        self._budget = budget or ByteBudget()
-        self._turn = asyncio.Lock()
-        self._secure = tools.context.base_url.startswith("https://")
+        self._body_budget = budget or ByteBudget()
+        self._render_lock = asyncio.Lock()
+        self._is_https = tools.context.base_url.startswith("https://")
 
     async def __call__(self, request: Request) -> Response:
         request.id = self._tools.context.clock.new_id("req_")
         bind_contextvars(request_id=request.id)
-        seen = self._store.setup.current
+        setup = self._store.setup.current
         try:
-            if FLASH in read_cookies(request):  # the page shows a change just made, possibly by another process
-                await self._store.setup.learned_since(seen)
-            answer, visit = await self._visit(request)
-            is_missing = isinstance(answer, Page) and answer.status == 404 and request.method == "GET"
-            if is_missing and await self._store.setup.learned_since(seen):
-                answer, visit = await self._visit(request)
+            if NOTICE_COOKIE in parse_cookies(
+                request
+            ):  # the page shows a change just made, possibly by another process
+                await self._store.setup.refresh_if_newer(setup)
+            page_response, page_request = await self._handle(request)
+            is_missing = isinstance(page_response, Page) and page_response.status == 404 and request.method == "GET"
+            if is_missing and await self._store.setup.refresh_if_newer(setup):
+                page_response, page_request = await self._handle(request)
         finally:
-            if request.holder:
-                self._budget.give_back(request.holder)
-        told = await self._told(answer, visit)
+            if request.body_reservation:
+                self._body_budget.release(request.body_reservation)
+        decisions = await self._take_unseen_decisions(page_response, page_request)
         try:
-            response = await self._response(await self._noticed(answer, visit), visit, told)
+            response = await self._to_response(
+                await self._add_alerts(page_response, page_request), page_request, decisions
+            )
         except Exception:  # a template fails on its values
             log.exception("page failed", request_id=request.id, address=request.address)
-            response = await self._response(_broken(request), visit)
-        again: Headers = [(b"retry-after", b"2")] if response.status == 503 else []
-        return replace(response, headers=[(b"x-request-id", request.id.encode()), *again, *response.headers])
+            response = await self._to_response(_internal_error_page(request), page_request)
+        retry_headers: Headers = [(b"retry-after", b"2")] if response.status == 503 else []
+        return replace(response, headers=[(b"x-request-id", request.id.encode()), *retry_headers, *response.headers])
 
-    async def _visit(self, request: Request) -> tuple[Answer, Visit | None]:
-        visit: Visit | None = None
+    async def _handle(self, request: Request) -> tuple[PageResponse, PageRequest | None]:
+        page_request: PageRequest | None = None
         try:
             route, params = self._router.find(request.method, request.path, request.raw_path)
-            call_task(f"{route.method} {route.path}")
-            visit = await self._arrive(request, params)
-            if not (visit.sees if route.method == "GET" and not route.form else visit.may)(route.need):
-                return self._turned_away(visit), visit
-            if "team" in params and visit.team_found is None:
-                raise Gone
-            if _is_suspended(route, visit):
+            name_task(f"{route.method} {route.path}")
+            page_request = await self._make_page_request(request, params)
+            if not (page_request.can_view if route.method == "GET" and not route.is_form else page_request.has_role)(
+                route.required_role
+            ):
+                return self._access_denied(page_request), page_request
+            if "team" in params and page_request.team_or_none is None:
+                raise PageNotFound
+            if _is_blocked_by_suspension(route, page_request):
                 raise TeamSuspended
             if request.method == "POST":
-                visit = await self._with_form(route, visit)
-                if not self._is_own_form(visit):
-                    if route.expired and visit.who:
-                        return await route.expired(visit), visit
-                    return _error(403, "This form has expired. Go back, reload the page and send it again."), visit
-            return await route.view(visit), visit
-        except (NotFound, MethodNotAllowed) as missing:
-            if isinstance(missing, MethodNotAllowed) and request.method == "GET":
-                return Redirect(self._page_above(request)), None
-            return _error(404, NOT_FOUND), visit or await self._lost(request)
-        except Gone as gone:
-            return _error(404, str(gone) or NOT_FOUND), visit
+                page_request = await self._read_form(route, page_request)
+                if not self._has_valid_origin(page_request):
+                    if route.expired_view and page_request.signed_in:
+                        return await route.expired_view(page_request), page_request
+                    return _error_page(
+                        403, "This form has expired. Go back, reload the page and try again."
+                    ), page_request
+            return await route.view(page_request), page_request
+        except (NotFound, MethodNotAllowed) as not_found:
+            if isinstance(not_found, MethodNotAllowed) and request.method == "GET":
+                return Redirect(self._nearest_parent_page(request)), None
+            return _error_page(404, NOT_FOUND), page_request or await self._page_request_for_unknown_path(request)
+        except PageNotFound as page_not_found:
+            return _error_page(404, str(page_not_found) or NOT_FOUND), page_request
         except Refusal as refusal:
-            return _error(status_of(type(refusal)), str(refusal)), visit
-        except ClientGone:
+            return _error_page(status_of(type(refusal)), str(refusal)), page_request
+        except ClientDisconnected:
             raise
         except StoreUnavailable as error:
-            return _away(request, error), visit
+            return _store_unavailable_page(request, error), page_request
         except Exception:
             log.exception("page failed", request_id=request.id, address=request.address)
-            return _broken(request), visit
+            return _internal_error_page(request), page_request
 
-    def _page_above(self, request: Request) -> str:
+    def _nearest_parent_page(self, request: Request) -> str:
         """Return the nearest parent path that has a GET page, for a form URL that is opened with GET."""
         path = request.raw_path.decode("ascii")
         while path := path.rpartition("/")[0]:
@@ -137,170 +145,197 @@ class Dashboard:
                 return path
         return HOME
 
-    async def _arrive(self, request: Request, params: dict[str, str]) -> Visit:
+    async def _make_page_request(self, request: Request, params: dict[str, str]) -> PageRequest:
         """Build the page request with session, roles and team; the body is not read yet."""
-        who = await self._signed_in(request)
-        return Visit(
+        signed_in = await self._find_session(request)
+        return PageRequest(
             tools=self._tools,
-            request=request,
+            http=request,
             params=params,
-            query=request.loose_query(),
-            address=request.address,
-            who=who,
-            roles=await self._store.people.roles(who.person) if who else {},
-            team_found=self._team(params),
+            query=request.unchecked_query(),
+            client_ip=request.address,
+            signed_in=signed_in,
+            roles=await self._store.people.get_roles(signed_in.person) if signed_in else {},
+            team_or_none=self._team(params),
         )
 
-    async def _lost(self, request: Request) -> Visit | None:
+    async def _page_request_for_unknown_path(self, request: Request) -> PageRequest | None:
         """Build the page request for an unknown path, so that the 404 page keeps its (team) navigation."""
-        team = request.path.removeprefix(IN_TEAM).partition("/")[0] if request.path.startswith(IN_TEAM) else ""
+        team = request.path.removeprefix(TEAM_PREFIX).partition("/")[0] if request.path.startswith(TEAM_PREFIX) else ""
         try:
-            return await self._arrive(request, {"team": team})
+            return await self._make_page_request(request, {"team": team})
         except StoreUnavailable:
             return None
 
-    async def _with_form(self, route: PageRoute, visit: Visit) -> Visit:
+    async def _read_form(self, route: PageRoute, page_request: PageRequest) -> PageRequest:
         """Read the form, after the role check. Unexpected content types are rejected before reading."""
-        kind = visit.request.headers.get(b"content-type", b"").decode("latin-1")
-        check_kind(kind, route.files)
-        body = await visit.request.read_body(route.form_max, self._budget, visit.params.get("team", ""))
-        large = len(body) > FORM_IN_THREAD
-        form, files = await LOOKING.run(read_form, kind, body) if large else read_form(kind, body)
-        return replace(visit, form=form, files=files)
+        content_type = page_request.http.headers.get(b"content-type", b"").decode("latin-1")
+        check_content_type(content_type, route.accepts_files)
+        body = await page_request.http.read_body(route.form_max, self._body_budget, page_request.params.get("team", ""))
+        is_large = len(body) > FORM_IN_THREAD
+        form, files = await READ_POOL.run(read_form, content_type, body) if is_large else read_form(content_type, body)
+        return replace(page_request, form=form, files=files)
 
-    async def _signed_in(self, request: Request) -> SignedIn | None:
-        token = read_cookies(request).get(COOKIE)
+    async def _find_session(self, request: Request) -> SignedInSession | None:
+        token = parse_cookies(request).get(SESSION_COOKIE)
         return await self._store.sessions.find(token) if token else None
 
     def _team(self, params: dict[str, str]) -> Team | None:
         return self._store.setup.current.teams.get(params.get("team", ""))
 
-    def _turned_away(self, visit: Visit) -> Answer:
-        if visit.who is None:
-            return Redirect(f"/dashboard/sign-in?next={quote(visit.request.path)}")
-        if visit.who.observer:
-            return _error(403, "You are a read-only operator: you see everything here and change nothing.")
+    def _access_denied(self, page_request: PageRequest) -> PageResponse:
+        if page_request.signed_in is None:
+            return Redirect(f"/dashboard/sign-in?next={quote(page_request.http.path)}")
+        if page_request.signed_in.observer:
+            return _error_page(403, "You are a read-only operator and can't change anything here.")
         # the same response whether or not the team exists
-        if "team" in visit.params and visit.params["team"] not in visit.roles:
-            return _error(404, NOT_FOUND)
-        return _error(403, "Your role does not allow this. Ask an owner of the team.")
+        if "team" in page_request.params and page_request.params["team"] not in page_request.roles:
+            return _error_page(404, NOT_FOUND)
+        return _error_page(403, "Your role doesn't allow this. Ask an owner of the team.")
 
-    def _is_own_form(self, visit: Visit) -> bool:
+    def _has_valid_origin(self, page_request: PageRequest) -> bool:
         """Return whether the form came from our pages: by CSRF token, or without a session by the Origin header."""
-        if visit.who is not None:
-            return hmac.compare_digest(visit.form.get("csrf", "").encode(), visit.who.csrf.encode())
-        origin = visit.request.headers.get(b"origin")
-        host = visit.request.headers.get(b"host", b"").decode("latin-1")
+        if page_request.signed_in is not None:
+            return hmac.compare_digest(page_request.form.get("csrf", "").encode(), page_request.signed_in.csrf.encode())
+        origin = page_request.http.headers.get(b"origin")
+        host = page_request.http.headers.get(b"host", b"").decode("latin-1")
         return origin is None or urlsplit(origin.decode("latin-1")).netloc == host
 
-    async def _noticed(self, answer: Answer, visit: Visit | None) -> Answer:
+    async def _add_alerts(self, page_response: PageResponse, page_request: PageRequest | None) -> PageResponse:
         """Add the alerts for every page of the team, or of the operator, to the page."""
-        if not isinstance(answer, Page) or visit is None or visit.who is None or answer.status == 503:
-            return answer
-        team = visit.team_found if visit.may("viewer") else None
-        if visit.request.path.startswith(OPERATOR):
+        if (
+            not isinstance(page_response, Page)
+            or page_request is None
+            or page_request.signed_in is None
+            or page_response.status == 503
+        ):
+            return page_response
+        team = page_request.team_or_none if page_request.has_role("viewer") else None
+        if page_request.http.path.startswith(OPERATOR):
             team = None
         try:
-            account = await self._store.ledger.account(team.record.ref) if team else None
+            account = await self._store.ledger.get_account(team.record.ref) if team else None
         except StoreUnavailable as error:
-            return _away(visit.request, error)
-        now, role = self._tools.context.clock.now(), visit.instance_role
-        notices = alerts.notices(visit.setup, team, account, now, role) if team or role else []
-        return replace(answer, values={"notices": notices} | answer.values)
+            return _store_unavailable_page(page_request.http, error)
+        now, role = self._tools.context.clock.now(), page_request.instance_role
+        page_alerts = alerts.page_alerts(page_request.setup, team, account, now, role) if team or role else []
+        return replace(page_response, values={"page_alerts": page_alerts} | page_response.values)
 
     # -- responses ------------------------------------------------------------------------------------------
 
-    async def _told(self, answer: Answer, visit: Visit | None) -> list[ToldDecision]:
+    async def _take_unseen_decisions(
+        self, page_response: PageResponse, page_request: PageRequest | None
+    ) -> list[StoredDecision]:
         """Return approval decisions not yet shown to the user; empty unless a browser loads a page."""
-        if not isinstance(answer, Page) or visit is None or visit.who is None or visit.request.method != "GET":
+        if (
+            not isinstance(page_response, Page)
+            or page_request is None
+            or page_request.signed_in is None
+            or page_request.http.method != "GET"
+        ):
             return []
-        headers = visit.request.headers  # on plain http, browsers send only Accept
+        headers = page_request.http.headers  # on plain http, browsers send only Accept
         if headers.get(b"sec-fetch-dest", b"document") != b"document":
             return []
-        if not liking(headers.get(b"accept", b"text/html"), b"text/html"):
+        if not accept_quality(headers.get(b"accept", b"text/html"), b"text/html"):
             return []
         try:
-            return await self._store.decisions.take(visit.who.person)
+            return await self._store.decisions.take_unseen(page_request.signed_in.person)
         except StoreUnavailable:
             return []
 
-    async def _response(self, answer: Answer, visit: Visit | None, told: Sequence[ToldDecision] = ()) -> Response:
-        match answer:
+    async def _to_response(
+        self, page_response: PageResponse, page_request: PageRequest | None, decisions: Sequence[StoredDecision] = ()
+    ) -> Response:
+        match page_response:
             case Page(template=template, values=values, status=status, size=size):
-                notice = visit.cookies.get(FLASH, "") if visit else ""
-                shared: dict[str, Any] = {
-                    "visit": visit,
+                notice = page_request.cookies.get(NOTICE_COOKIE, "") if page_request else ""
+                shared_values: dict[str, Any] = {
+                    "request": page_request,
                     "notice": unquote(notice),
-                    "path": visit.request.path if visit else "",
+                    "path": page_request.http.path if page_request else "",
                 }
-                shared["decisions"] = told
-                headers = [*HEADERS]
+                shared_values["decisions"] = decisions
+                headers = [*SECURITY_HEADERS]
                 if notice:
-                    headers.append((b"set-cookie", f"{FLASH}=; Path=/dashboard; Max-Age=0".encode()))
-                reader = Reader(self._now(visit), visit.zone) if visit else None
-                return Response(status, await self._rendered(size, template, shared | values, reader), headers, HTML)
-            case Redirect(to=to, notice=notice, cookies=given):
-                headers = [*HEADERS, (b"location", to.encode("latin-1", "replace"))]
-                headers += [(b"set-cookie", self._cookie(cookie)) for cookie in given]
+                    headers.append((b"set-cookie", f"{NOTICE_COOKIE}=; Path=/dashboard; Max-Age=0".encode()))
+                reader_time = (
+                    ReaderTime(self._current_time(page_request), page_request.time_zone) if page_request else None
+                )
+                return Response(
+                    status,
+                    await self._render_page(size, template, shared_values | values, reader_time),
+                    headers,
+                    HTML_CONTENT_TYPE,
+                )
+            case Redirect(location=location, notice=notice, cookies=cookies):
+                headers = [*SECURITY_HEADERS, (b"location", location.encode("latin-1", "replace"))]
+                headers += [(b"set-cookie", self._cookie_header(cookie)) for cookie in cookies]
                 if notice:
-                    headers.append((b"set-cookie", self._cookie(f"{FLASH}={quote(notice)}; Max-Age=60")))
-                return Response(303, b"", headers, HTML)
-            case Download(body=body, content_type=kind, filename=name, headers=more, cookies=given):
-                headers = [*more] if more else [*HEADERS]
-                headers += [(b"set-cookie", self._cookie(cookie)) for cookie in given]
-                return Response(200, body, headers + saved_as(name), kind.encode())
-            case Stream(chunks=chunks, content_type=kind, filename=name):
-                return Response(200, b"", HEADERS + saved_as(name), kind.encode(), chunks)
-        raise AssertionError(answer)
+                    headers.append((b"set-cookie", self._cookie_header(f"{NOTICE_COOKIE}={quote(notice)}; Max-Age=60")))
+                return Response(303, b"", headers, HTML_CONTENT_TYPE)
+            case Download(
+                body=body, content_type=content_type, filename=filename, headers=extra_headers, cookies=cookies
+            ):
+                headers = [*extra_headers] if extra_headers else [*SECURITY_HEADERS]
+                headers += [(b"set-cookie", self._cookie_header(cookie)) for cookie in cookies]
+                return Response(200, body, headers + content_disposition(filename), content_type.encode())
+            case Stream(chunks=chunks, content_type=content_type, filename=filename):
+                return Response(
+                    200, b"", SECURITY_HEADERS + content_disposition(filename), content_type.encode(), chunks
+                )
+        raise AssertionError(page_response)
 
-    def _now(self, visit: Visit) -> int:
+    def _current_time(self, page_request: PageRequest) -> int:
         """Return the current time; for a team's pages, the time of the team's clock."""
-        clock, team = self._tools.context.clock, visit.team_found
-        return clock.of(team.record.ref) if team else clock.now()
+        clock, team = self._tools.context.clock, page_request.team_or_none
+        return clock.team_now(team.record.ref) if team else clock.now()
 
-    async def _rendered(self, size: int, template: str, values: dict[str, Any], reader: Reader | None) -> bytes:
+    async def _render_page(
+        self, size: int, template: str, values: dict[str, Any], reader_time: ReaderTime | None
+    ) -> bytes:
         """Render the page. Small pages render one at a time and yield to the event loop; large ones use a thread."""
-        if size > IN_THREAD:
-            return await LOOKING.run(render, template, values, reader)
-        async with self._turn:
-            page = render(template, values, reader)
+        if size > PARSE_IN_THREAD_MIN:
+            return await READ_POOL.run(render, template, values, reader_time)
+        async with self._render_lock:
+            page = render(template, values, reader_time)
             await asyncio.sleep(0)
             return page
 
-    def _cookie(self, cookie: str) -> bytes:
-        secure = "; Secure" if self._secure else ""
+    def _cookie_header(self, cookie: str) -> bytes:
+        secure = "; Secure" if self._is_https else ""
         return f"{cookie}; Path=/dashboard; HttpOnly; SameSite=Lax{secure}".encode()
 
 
-def _is_suspended(route: PageRoute, visit: Visit) -> bool:
+def _is_blocked_by_suspension(route: PageRoute, page_request: PageRequest) -> bool:
     """Return whether to reject the form because the team is suspended. Operator forms stay allowed."""
-    if route.method != "POST" or route.need == "operator" or route.suspended:
+    if route.method != "POST" or route.required_role == "operator" or route.allowed_when_suspended:
         return False
-    return visit.team_found is not None and visit.team_found.record.suspended
+    return page_request.team_or_none is not None and page_request.team_or_none.record.suspended
 
 
-def _error(status: int, text: str) -> Page:
+def _error_page(status: int, text: str) -> Page:
     return Page(
-        "error.html", {"text": text, "status": status, "title": TITLES.get(status, "That did not work")}, status
+        "error.html", {"text": text, "status": status, "title": ERROR_TITLES.get(status, "Request failed")}, status
     )
 
 
-def _away(request: Request, error: StoreUnavailable) -> Page:
+def _store_unavailable_page(request: Request, error: StoreUnavailable) -> Page:
     if isinstance(error, TooManyChanges):
-        log.warning("too many changes wait for their turn", request_id=request.id)
-        return _error(503, "Too many changes were made at once. Try again in a moment: nothing was changed.")
+        log.warning("too many setup changes queued", request_id=request.id)
+        return _error_page(503, "Too many changes at once. Nothing was changed. Try again in a moment.")
     log.error("store unavailable", request_id=request.id, error=str(error))
-    return _error(503, "The database is away. Try again in a moment: nothing was changed.")
+    return _error_page(503, "The database is unavailable. Nothing was changed. Try again in a moment.")
 
 
-def _broken(request: Request) -> Page:
-    return _error(500, f"Something went wrong here. The log has it as {request.id}.")
+def _internal_error_page(request: Request) -> Page:
+    return _error_page(500, f"An internal error occurred. Request ID for the server log: {request.id}.")
 
 
-def saved_as(filename: str) -> Headers:
+def content_disposition(filename: str) -> Headers:
     """Return the Content-Disposition header to save the response as `filename`; no header if the name is empty."""
     if not filename:
         return []
-    name = quote(filename, safe="")  # browsers percent-decode only the extended form, `filename*` (RFC 6266)
-    said = f"filename={name}" if name == filename else f"filename*=UTF-8''{name}"
-    return [(b"content-disposition", f"attachment; {said}".encode())]
+    encoded = quote(filename, safe="")  # browsers percent-decode only the extended form, `filename*` (RFC 6266)
+    parameter = f"filename={encoded}" if encoded == filename else f"filename*=UTF-8''{encoded}"
+    return [(b"content-disposition", f"attachment; {parameter}".encode())]

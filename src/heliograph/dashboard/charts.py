@@ -12,16 +12,16 @@ from typing import Literal, NamedTuple
 import msgspec
 from markupsafe import Markup
 
-from heliograph.dashboard.render import number
+from heliograph.dashboard.render import format_number
 from heliograph.domain.limits import HOUR_MS, MINUTE_MS
 
-HEIGHT, TOP, FLOOR = 160, 26, 138  # total height; y of the highest and of the lowest point of bars, in pixels
-Shape = Literal["bars", "steps", "line"]  # steps are bars without gaps; a line chart has one series
+HEIGHT, TOP_Y, BOTTOM_Y = 160, 26, 138  # total height; y of the highest and of the lowest point of bars, in pixels
+ChartShape = Literal["bars", "steps", "line"]  # steps are bars without gaps; a line chart has one series
 # candidate lower ends of a line chart's scale; the first that is not above the lowest value is used
-BASES = (90.0, 50.0, 0.0)
+SCALE_BASES = (90.0, 50.0, 0.0)
 
 # Span → (unit of a bar, format of its label, format of its name, number of bars between two labels).
-SPANS: dict[str, tuple[str, str, str, int]] = {
+BUCKETS_BY_SPAN: dict[str, tuple[str, str, str, int]] = {
     "day": ("hour", "%H:%M", "%-d %b, %H:%M", 6),
     "month": ("day", "%-d %b", "%-d %b", 6),
     "year": ("month", "%b", "%B %Y", 3),
@@ -32,18 +32,22 @@ class Bucket(msgspec.Struct, frozen=True, kw_only=True):
     """Time range of one bar, in ms."""
 
     start: int
-    finish: int
+    end: int
     label: str  # text under the bar; empty for no label
     name: str
 
 
 class Series(msgspec.Struct, frozen=True):
+    """Values of one line or bar colour of a chart."""
+
     name: str
-    kind: str  # CSS class that sets the colour
+    css_class: str  # CSS class that sets the colour
     values: Sequence[float | None]  # one value per bucket; None if there is no data
 
 
 class Chart(msgspec.Struct, frozen=True, kw_only=True):
+    """A rendered chart with its data table."""
+
     title: str
     svg: Markup
     columns: list[tuple[str, str]]  # (name, CSS class) of each series
@@ -51,12 +55,14 @@ class Chart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Scale(NamedTuple):
+    """Lower and upper end of a chart's value axis."""
+
     base: float
     top: float
 
-    def height_of(self, value: float) -> float:
-        within = min(max(value, self.base), self.top)
-        return FLOOR - (FLOOR - TOP) * (within - self.base) / (self.top - self.base)
+    def y_of(self, value: float) -> float:
+        clamped = min(max(value, self.base), self.top)
+        return BOTTOM_Y - (BOTTOM_Y - TOP_Y) * (clamped - self.base) / (self.top - self.base)
 
 
 def buckets(span: str, now: int, zone: tzinfo = UTC) -> list[Bucket]:
@@ -64,198 +70,213 @@ def buckets(span: str, now: int, zone: tzinfo = UTC) -> list[Bucket]:
 
     Hours are UTC hours, as in the stored statistics: in a zone with a half-hour offset they start at half past.
     """
-    unit, label, name, every = SPANS[span]
+    unit, label, name, label_interval = BUCKETS_BY_SPAN[span]
     if unit == "hour":
         last = datetime.fromtimestamp(now // HOUR_MS * HOUR_MS // 1000, UTC)
-        starts = [(last + timedelta(hours=n)).astimezone(zone) for n in range(-23, 2)]
+        starts = [(last + timedelta(hours=offset)).astimezone(zone) for offset in range(-23, 2)]
     else:
         today = datetime.fromtimestamp(now // 1000, zone).replace(hour=0, minute=0, second=0)
-        months = [today.year * 12 + today.month - 1 + n for n in range(-11, 2)]
+        months = [today.year * 12 + today.month - 1 + offset for offset in range(-11, 2)]
         starts = (
-            [today + timedelta(days=n) for n in range(-29, 2)]  # local calendar days: a day may have 23 or 25 hours
+            [
+                today + timedelta(days=offset) for offset in range(-29, 2)
+            ]  # local calendar days: a day may have 23 or 25 hours
             if unit == "day"
             else [datetime(month // 12, month % 12 + 1, 1, tzinfo=zone) for month in months]
         )
     return [
         Bucket(
             start=int(start.timestamp()) * 1000,
-            finish=int(finish.timestamp()) * 1000,
-            label=start.strftime(label) if index % every == 0 else "",
+            end=int(end.timestamp()) * 1000,
+            label=start.strftime(label) if index % label_interval == 0 else "",
             name=start.strftime(name),
         )
-        for index, (start, finish) in enumerate(pairwise(starts))
+        for index, (start, end) in enumerate(pairwise(starts))
     ]
 
 
-def last_hour(now: int, zone: tzinfo = UTC) -> list[Bucket]:
+def last_hour_buckets(now: int, zone: tzinfo = UTC) -> list[Bucket]:
     """Return one bucket per minute for the last 60 minutes in the reader's time zone; the last is incomplete."""
     first = now - now % MINUTE_MS - 59 * MINUTE_MS
-    names = [datetime.fromtimestamp((first + n * MINUTE_MS) // 1000, zone).strftime("%H:%M") for n in range(60)]
+    names = [
+        datetime.fromtimestamp((first + minute * MINUTE_MS) // 1000, zone).strftime("%H:%M") for minute in range(60)
+    ]
     return [
         Bucket(
-            start=first + n * MINUTE_MS,
-            finish=first + (n + 1) * MINUTE_MS,
-            label=name if n % 15 == 0 else "",
+            start=first + minute * MINUTE_MS,
+            end=first + (minute + 1) * MINUTE_MS,
+            label=name if minute % 15 == 0 else "",
             name=name,
         )
-        for n, name in enumerate(names)
+        for minute, name in enumerate(names)
     ]
 
 
-def percent(value: float) -> str:
+def format_percent(value: float) -> str:
     """Format a percentage, with two decimals only below 1: 0.05 %, 4.2 %, 98.7 %, 100 %."""
     return f"{value:.2f}".rstrip("0").rstrip(".") + " %" if value < 1 else f"{value:.1f}".removesuffix(".0") + " %"
 
 
-def count(value: float) -> str:
-    return number(int(value))
+def format_count(value: float) -> str:
+    return format_number(int(value))
 
 
-def ceiling(highest: float, least: float) -> float:
-    """Return the first of 1, 2, 4, 10, 20, 40 …, starting at `least`, that is >= `highest`."""
-    top = least
-    while top < highest:
+def scale_top(highest_value: float, minimum: float) -> float:
+    """Return the first of 1, 2, 4, 10, 20, 40 …, starting at `minimum`, that is >= `highest_value`."""
+    top = minimum
+    while top < highest_value:
         top *= 2.5 if f"{top:e}".startswith("4") else 2
     return round(top, 6)
 
 
-def bars(
+def draw_chart(
     title: str,
-    times: Sequence[Bucket],
+    time_buckets: Sequence[Bucket],
     series: Sequence[Series],
     *,
-    text: Callable[[float], str],
-    least: float,
+    format_value: Callable[[float], str],
+    top_min: float,
     limit: float | None = None,
-    page_of: Callable[[Bucket], str] | None = None,
-    shape: Shape = "bars",
-    few: Collection[int] = (),
+    bucket_url: Callable[[Bucket], str] | None = None,
+    shape: ChartShape = "bars",
+    sparse: Collection[int] = (),
 ) -> Chart:
     """Draw a chart with one bar (or point) per bucket; several series are stacked.
 
-    `text` formats a value. `least` is the minimum upper end of the scale. `limit` draws a threshold line. `page_of`
-    returns the link of a bar. `few` has the indexes of buckets with too little data: they are grey and do not affect
+    `format_value` formats a value. `top_min` is the minimum upper end of the scale. `limit` draws a threshold line.
+    `bucket_url` returns the link of a bar. `sparse` has the indexes of buckets with too little data: they are grey
+    and do not affect
     the scale.
     """
-    columns = list(zip(*(one.values for one in series), strict=True))
-    telling = [column for index, column in enumerate(columns) if index not in few]  # columns that determine the scale
-    top = ceiling(max((sum(value or 0 for value in column) for column in telling), default=0), least)
-    scale = Scale(_base(telling) if shape == "line" else 0.0, top)
-    parts = [_lines(scale)]
-    for index, (bucket, column) in enumerate(zip(times, columns, strict=True)):
-        place, to = (index, len(times)), page_of(bucket) if page_of else ""
-        pieces = [] if shape == "line" else _heights(series, column, top, index in few)
-        parts.append(_bar(place, bucket, _caption(series, column, text), pieces, to))
+    columns = list(zip(*(item.values for item in series), strict=True))
+    scale_columns = [
+        column for index, column in enumerate(columns) if index not in sparse
+    ]  # columns that determine the scale
+    top = scale_top(max((sum(value or 0 for value in column) for column in scale_columns), default=0), top_min)
+    scale = Scale(_scale_base(scale_columns) if shape == "line" else 0.0, top)
+    elements = [_grid_lines(scale)]
+    for index, (bucket, column) in enumerate(zip(time_buckets, columns, strict=True)):
+        position, url = (index, len(time_buckets)), bucket_url(bucket) if bucket_url else ""
+        segments = [] if shape == "line" else _bar_segments(series, column, top, index in sparse)
+        elements.append(_draw_bar(position, bucket, _caption(series, column, format_value), segments, url))
     if shape == "line":
-        parts += _strokes(series[0], scale, few)
-        parts += _below(series[0].values, scale, text)
+        elements += _draw_lines(series[0], scale, sparse)
+        elements += _mark_values_below_scale(series[0].values, scale, format_value)
     if limit is not None and limit <= top:
         limit_line = Markup(
             '<line class="limit" x1="0" x2="100%" y1="{0:.1f}" y2="{0:.1f}"/>'
             '<text class="limit-name" x="100%" y="{1:.1f}" text-anchor="end">limit {2}</text>'
         )
-        parts.append(limit_line.format(scale.height_of(limit), scale.height_of(limit) - 4, text(limit)))
-    parts.append(Markup('<text class="tick" x="0" y="{}">{}</text>').format(TOP - 3, text(top)))
+        elements.append(limit_line.format(scale.y_of(limit), scale.y_of(limit) - 4, format_value(limit)))
+    elements.append(Markup('<text class="tick" x="0" y="{}">{}</text>').format(TOP_Y - 3, format_value(top)))
     if scale.base:
-        parts.append(Markup('<text class="tick" x="0" y="{}">{}</text>').format(FLOOR - 3, text(scale.base)))
+        elements.append(
+            Markup('<text class="tick" x="0" y="{}">{}</text>').format(BOTTOM_Y - 3, format_value(scale.base))
+        )
     svg = Markup('<svg class="chart {}" role="group" aria-label="{}">{}</svg>').format(
-        shape, title, Markup("").join(parts)
+        shape, title, Markup("").join(elements)
     )
     rows = [
-        (bucket.name, ["–" if value is None else text(value) for value in column])
-        for bucket, column in zip(times, columns, strict=True)
+        (bucket.name, ["–" if value is None else format_value(value) for value in column])
+        for bucket, column in zip(time_buckets, columns, strict=True)
     ]
-    return Chart(title=title, svg=svg, columns=[(one.name, one.kind) for one in series], rows=rows[::-1])
+    return Chart(title=title, svg=svg, columns=[(item.name, item.css_class) for item in series], rows=rows[::-1])
 
 
-def spark(values: Sequence[int]) -> Markup:
+def draw_sparkline(values: Sequence[int]) -> Markup:
     """Draw a sparkline without labels, to be shown beside the figure that it illustrates."""
     top, last = max(*values, 1), len(values) - 1
-    points = " ".join(f"{96 * n / last:.0f},{22 - 20 * value / top:.1f}" for n, value in enumerate(values))
+    points = " ".join(f"{96 * index / last:.0f},{22 - 20 * value / top:.1f}" for index, value in enumerate(values))
     return Markup('<svg class="spark" viewBox="0 0 96 24" aria-hidden="true"><polyline points="{}"/></svg>').format(
         points
     )
 
 
-def _caption(series: Sequence[Series], column: Sequence[float | None], text: Callable[[float], str]) -> str:
+def _caption(series: Sequence[Series], column: Sequence[float | None], format_value: Callable[[float], str]) -> str:
     """Return the caption of a bar; empty if the bar has no data."""
-    known = [(one.name, value) for one, value in zip(series, column, strict=True) if value]
+    known = [(item.name, value) for item, value in zip(series, column, strict=True) if value]
     if not known:
-        return text(0) if None not in column and len(series) == 1 else ""
-    return ", ".join(f"{text(value)} {name}" if len(series) > 1 else text(value) for name, value in known)
+        return format_value(0) if None not in column and len(series) == 1 else ""
+    return ", ".join(
+        f"{format_value(value)} {name}" if len(series) > 1 else format_value(value) for name, value in known
+    )
 
 
-def _base(columns: Iterable[Sequence[float | None]]) -> float:
+def _scale_base(columns: Iterable[Sequence[float | None]]) -> float:
     lowest = min((value for column in columns for value in column if value is not None), default=100.0)
-    return next(base for base in BASES if base <= lowest)
+    return next(base for base in SCALE_BASES if base <= lowest)
 
 
-def _strokes(one: Series, scale: Scale, few: Collection[int]) -> Iterable[Markup]:
+def _draw_lines(series: Series, scale: Scale, sparse: Collection[int]) -> Iterable[Markup]:
     """Draw lines between adjacent values, and a dot for a value without neighbours."""
     points = [
-        ("" if value is None else f"{100 * (index + 0.5) / len(one.values):.2f}%", scale.height_of(value or 0))
-        for index, value in enumerate(one.values)
+        ("" if value is None else f"{100 * (index + 0.5) / len(series.values):.2f}%", scale.y_of(value or 0))
+        for index, value in enumerate(series.values)
     ]
     line = Markup('<line class="stroke {}" x1="{}" y1="{:.1f}" x2="{}" y2="{:.1f}"/>')
     for index, (start, end) in enumerate(pairwise(points)):
         if start[0] and end[0]:
-            yield line.format("few" if index in few or index + 1 in few else one.kind, *start, *end)
-    around = [("", 0.0), *points, ("", 0.0)]
+            yield line.format("few" if index in sparse or index + 1 in sparse else series.css_class, *start, *end)
+    padded = [("", 0.0), *points, ("", 0.0)]
     for index, (x, y) in enumerate(points):
-        if x and not around[index][0] and not around[index + 2][0]:
-            kind = "few" if index in few else one.kind
-            yield Markup('<circle class="{}" cx="{}" cy="{:.1f}" r="1.75"/>').format(kind, x, y)
+        if x and not padded[index][0] and not padded[index + 2][0]:
+            css_class = "few" if index in sparse else series.css_class
+            yield Markup('<circle class="{}" cx="{}" cy="{:.1f}" r="1.75"/>').format(css_class, x, y)
 
 
-def _below(values: Sequence[float | None], scale: Scale, text: Callable[[float], str]) -> Iterable[Markup]:
+def _mark_values_below_scale(
+    values: Sequence[float | None], scale: Scale, format_value: Callable[[float], str]
+) -> Iterable[Markup]:
     """Mark each value below the scale with ▼, and label the lowest value."""
     below = [(value, index) for index, value in enumerate(values) if value is not None and value < scale.base]
     for value, index in below:
         anchor = "start" if index < len(values) / 2 else "end"
-        said = f"▼ {text(value)}" if (value, index) == min(below) else "▼"
+        label = f"▼ {format_value(value)}" if (value, index) == min(below) else "▼"
         yield Markup('<text class="tick" x="{:.2f}%" y="{}" text-anchor="{}">{}</text>').format(
-            100 * (index + 0.5) / len(values), FLOOR - 3, anchor, said
+            100 * (index + 0.5) / len(values), BOTTOM_Y - 3, anchor, label
         )
 
 
-def _heights(
-    series: Sequence[Series], column: Sequence[float | None], top: float, is_few: bool = False
+def _bar_segments(
+    series: Sequence[Series], column: Sequence[float | None], top: float, is_sparse: bool = False
 ) -> Iterable[tuple[str, float, float]]:
     """Yield (CSS class, top y, height) of each segment of a bar, from the bottom up."""
-    y = float(FLOOR)
-    for one, value in zip(series, column, strict=True):
+    y = float(BOTTOM_Y)
+    for item, value in zip(series, column, strict=True):
         if value:
-            height = min((FLOOR - TOP) * value / top, y - TOP)
+            height = min((BOTTOM_Y - TOP_Y) * value / top, y - TOP_Y)
             y -= height
-            yield "few" if is_few else one.kind, y, height
+            yield "few" if is_sparse else item.css_class, y, height
 
 
-def _lines(scale: Scale) -> Markup:
-    line = Markup('<line class="grid" x1="0" x2="100%" y1="{0:.1f}" y2="{0:.1f}"/>')
+def _grid_lines(scale: Scale) -> Markup:
+    grid_line = Markup('<line class="grid" x1="0" x2="100%" y1="{0:.1f}" y2="{0:.1f}"/>')
     middle = (scale.base + scale.top) / 2
-    return Markup("").join(line.format(scale.height_of(value)) for value in (scale.top, middle, scale.base))
+    return Markup("").join(grid_line.format(scale.y_of(value)) for value in (scale.top, middle, scale.base))
 
 
-def _bar(
-    place: tuple[int, int],
+def _draw_bar(
+    position: tuple[int, int],
     bucket: Bucket,
     caption: str,
-    pieces: Iterable[tuple[str, float, float]],
-    to: str,
+    segments: Iterable[tuple[str, float, float]],
+    url: str,
 ) -> Markup:
-    index, count = place
+    index, count = position
     width = 100 / count
     x = width * index
     label = Markup('<text x="{:.2f}%" y="{}">{}</text>').format(x, HEIGHT - 6, bucket.label) if bucket.label else ""
     if not caption:
         return Markup(label)
     rect = Markup('<rect class="{}" y="{:.1f}" height="{:.1f}"/>')
-    rects = Markup("").join(rect.format(*piece) for piece in pieces)
-    said = f"{bucket.name}: {caption}"
-    tag = Markup("a") if to else Markup("g")
+    rects = Markup("").join(rect.format(*segment_values) for segment_values in segments)
+    text = f"{bucket.name}: {caption}"
+    tag = Markup("a") if url else Markup("g")
     # A link is named by its content; an image needs an aria-label.
-    about = Markup('href="{}"').format(to) if to else Markup('tabindex="0" role="img" aria-label="{}"').format(said)
+    attributes = (
+        Markup('href="{}"').format(url) if url else Markup('tabindex="0" role="img" aria-label="{}"').format(text)
+    )
     return Markup(
         '{label}<{tag} {about}><svg x="{x:.2f}%" width="{width:.2f}%"><rect class="place"/>{rects}</svg>'
         '<text class="said" x="100%" y="12">{said}</text></{tag}>'
-    ).format(label=label, tag=tag, about=about, said=said, x=x, width=width, rects=rects)
+    ).format(label=label, tag=tag, about=attributes, said=text, x=x, width=width, rects=rects)

@@ -15,51 +15,51 @@ import msgspec
 
 from heliograph.storage.store import StoreUnavailable
 
-MOST = 200  # maximum number of streams per process
-TEAM_MOST = 50  # maximum number of streams per team in a process
-PERSON_MOST = 10  # maximum number of streams per user in a process; hidden pages have no stream
-OPEN_S = 600.0  # maximum lifetime of a stream; the page then opens the next one
-CHECK_S = 5.0  # interval of checks whether the user may still read the page
-EVERY_S = 2.0  # default interval of checks for changes
-GAP_MAX_S = 5.0  # maximum interval between notifications under constant change
-TURN_S = 0.25  # minimum interval between notifications of any two pages
-SETTLE_S = 1.5  # delay of the last notification: webhook events follow the final state shortly after
-STEP_S = 1.0  # a shutdown of the service is noticed within this time
+STREAMS_MAX = 200  # maximum number of streams per process
+TEAM_STREAMS_MAX = 50  # maximum number of streams per team in a process
+USER_STREAMS_MAX = 10  # maximum number of streams per user in a process; hidden pages have no stream
+STREAM_LIFETIME_S = 600.0  # maximum lifetime of a stream; the page then opens the next one
+ACCESS_CHECK_INTERVAL_S = 5.0  # interval of checks whether the user may still read the page
+POLL_INTERVAL_S = 2.0  # default interval of checks for changes
+NOTIFY_INTERVAL_MAX_S = 5.0  # maximum interval between notifications under constant change
+NOTIFY_SPACING_S = 0.25  # minimum interval between notifications of any two pages
+FINAL_DELAY_S = 1.5  # delay of the last notification: webhook events follow the final state shortly after
+SHUTDOWN_CHECK_S = 1.0  # a shutdown of the service is noticed within this time
 
-BEGIN = b"retry: 5000\n\n"
-CHANGED = b"event: changed\ndata: .\n\n"
-AGAIN = b"event: done\ndata: again\n\n"  # the client reconnects shortly
-OVER = b"event: done\ndata: over\n\n"
-FULL = b"event: done\ndata: full\n\n"  # the client retries much later; until then the page does not refresh
+STREAM_START = b"retry: 5000\n\n"
+CHANGED_EVENT = b"event: changed\ndata: .\n\n"
+RECONNECT_EVENT = b"event: done\ndata: again\n\n"  # the client reconnects shortly
+ENDED_EVENT = b"event: done\ndata: over\n\n"
+REJECTED_EVENT = b"event: done\ndata: full\n\n"  # the client retries much later; until then the page does not refresh
 
 Key = tuple[str, ...]
 
 
-class Pulse(msgspec.Struct, frozen=True):
+class PageVersion(msgspec.Struct, frozen=True):
     """Version tokens of the parts of a page; each changes with its content."""
 
-    words: dict[str, str]
-    over: bool = False  # the content is final
+    tokens: dict[str, str]
+    is_final: bool = False  # the content is final
 
 
-class Watch(msgspec.Struct, frozen=True, kw_only=True):
+class Subscription(msgspec.Struct, frozen=True, kw_only=True):
     """Subscription of a page to changes; subscriptions with the same key share one query."""
 
     key: Key
-    read: Callable[[], Awaitable[Pulse | None]]  # returns None if the subject was deleted
+    read_version: Callable[[], Awaitable[PageVersion | None]]  # returns None if the subject was deleted
     parts: tuple[str, ...]  # keys of the version tokens that the page shows
-    every_s: float = EVERY_S
+    interval_s: float = POLL_INTERVAL_S
 
-    def word(self, pulse: Pulse) -> str:
-        return ".".join(pulse.words[part] for part in self.parts)
+    def version(self, page_version: PageVersion) -> str:
+        return ".".join(page_version.tokens[part] for part in self.parts)
 
 
-class Follower(msgspec.Struct, frozen=True, kw_only=True):
+class Subscriber(msgspec.Struct, frozen=True, kw_only=True):
     """Subscriber of a page: user, team, and checks that end the stream."""
 
     key: Key
-    may: Callable[[], Awaitable[bool]]
-    draining: Callable[[], bool]
+    may_read: Callable[[], Awaitable[bool]]
+    is_draining: Callable[[], bool]
     person: str
     team: str  # empty for operator pages
 
@@ -68,80 +68,91 @@ class Live:
     """Open live streams of a process."""
 
     def __init__(self) -> None:
-        self._open: Counter[Key] = Counter()
-        self._looks: dict[Key, tuple[float, asyncio.Future[Any]]] = {}
-        self._turn = 0.0
-        self.streams = 0
+        self._open_streams: Counter[Key] = Counter()
+        self._cached_reads: dict[Key, tuple[float, asyncio.Future[Any]]] = {}
+        self._last_notification_at = 0.0
+        self.stream_count = 0
 
-    async def word(self, watch: Watch) -> str:
+    async def version(self, subscription: Subscription) -> str:
         """Return the page's version token, cached while a stream is open; empty if its subject was deleted."""
-        pulse = await (self._look(watch.key, watch.read, watch.every_s) if watch.key in self._open else watch.read())
-        return watch.word(pulse) if pulse else ""
+        page_version = await (
+            self._read_cached(subscription.key, subscription.read_version, subscription.interval_s)
+            if subscription.key in self._open_streams
+            else subscription.read_version()
+        )
+        return subscription.version(page_version) if page_version else ""
 
-    async def changes(self, watch: Watch, follower: Follower, seen: str) -> AsyncGenerator[bytes, None]:
-        """Yield server-sent events: `changed` when the version differs from `seen`, `done` at the end of the stream."""
-        caps = {("person", follower.person): PERSON_MOST, ("team", follower.team): TEAM_MOST}
-        if self.streams >= MOST or any(self._open[key] >= most for key, most in caps.items()):
-            yield FULL
+    async def stream_changes(
+        self, subscription: Subscription, subscriber: Subscriber, seen_version: str
+    ) -> AsyncGenerator[bytes, None]:
+        """Yield server-sent events: `changed` when the version differs from `seen_version`, `done` at the end."""
+        limits = {("person", subscriber.person): USER_STREAMS_MAX, ("team", subscriber.team): TEAM_STREAMS_MAX}
+        if self.stream_count >= STREAMS_MAX or any(self._open_streams[key] >= limit for key, limit in limits.items()):
+            yield REJECTED_EVENT
             return
-        with self._opened(watch.key, follower.key, *caps):
-            yield BEGIN
-            end, gap = _now() + OPEN_S, watch.every_s
-            while _now() < end and not follower.draining():
+        with self._register_stream(subscription.key, subscriber.key, *limits):
+            yield STREAM_START
+            end, interval = _now() + STREAM_LIFETIME_S, subscription.interval_s
+            while _now() < end and not subscriber.is_draining():
                 try:
-                    may = await self._look(follower.key, follower.may, CHECK_S)
-                    pulse = await self._look(watch.key, watch.read, watch.every_s)
+                    may_read = await self._read_cached(subscriber.key, subscriber.may_read, ACCESS_CHECK_INTERVAL_S)
+                    page_version = await self._read_cached(
+                        subscription.key, subscription.read_version, subscription.interval_s
+                    )
                 except StoreUnavailable:
-                    await self._pause(GAP_MAX_S, follower)
+                    await self._pause(NOTIFY_INTERVAL_MAX_S, subscriber)
                     continue
-                if not may or pulse is None:
-                    yield OVER
+                if not may_read or page_version is None:
+                    yield ENDED_EVENT
                     return
-                if watch.word(pulse) == seen:
-                    gap = watch.every_s
+                if subscription.version(page_version) == seen_version:
+                    interval = subscription.interval_s
                 else:
-                    await self._pause(self._wait_for_turn(), follower)
-                    yield CHANGED
-                    seen, gap = watch.word(pulse), min(1.5 * gap, GAP_MAX_S)
-                if pulse.over:
-                    await asyncio.sleep(SETTLE_S)
-                    yield CHANGED
-                    yield OVER
+                    await self._pause(self._reserve_notification_slot(), subscriber)
+                    yield CHANGED_EVENT
+                    seen_version, interval = (
+                        subscription.version(page_version),
+                        min(1.5 * interval, NOTIFY_INTERVAL_MAX_S),
+                    )
+                if page_version.is_final:
+                    await asyncio.sleep(FINAL_DELAY_S)
+                    yield CHANGED_EVENT
+                    yield ENDED_EVENT
                     return
-                await self._pause(gap, follower)
-            yield AGAIN
+                await self._pause(interval, subscriber)
+            yield RECONNECT_EVENT
 
     @contextmanager
-    def _opened(self, *keys: Key) -> Iterator[None]:
-        self._open.update(keys)
-        self.streams += 1
+    def _register_stream(self, *keys: Key) -> Iterator[None]:
+        self._open_streams.update(keys)
+        self.stream_count += 1
         try:
             yield
         finally:
-            self.streams -= 1
-            self._open.subtract(keys)
+            self.stream_count -= 1
+            self._open_streams.subtract(keys)
             for key in keys:
-                if self._open[key] <= 0:
-                    del self._open[key]
-                    self._looks.pop(key, None)
+                if self._open_streams[key] <= 0:
+                    del self._open_streams[key]
+                    self._cached_reads.pop(key, None)
 
-    async def _look(self, key: Key, read: Callable[[], Awaitable[Any]], fresh_s: float) -> Any:
-        """Return the result of `read`, shared with concurrent callers and cached for `fresh_s` seconds."""
-        at, answer = self._looks.get(key, (0.0, None))
-        if answer is None or _now() - at >= fresh_s:
-            answer = asyncio.ensure_future(read())
-            self._looks[key] = (_now(), answer)
-        return await asyncio.shield(answer)  # the first caller may be cancelled before the result arrives
+    async def _read_cached(self, key: Key, read: Callable[[], Awaitable[Any]], max_age_s: float) -> Any:
+        """Return the result of `read`, shared with concurrent callers and cached for `max_age_s` seconds."""
+        started_at, result = self._cached_reads.get(key, (0.0, None))
+        if result is None or _now() - started_at >= max_age_s:
+            result = asyncio.ensure_future(read())
+            self._cached_reads[key] = (_now(), result)
+        return await asyncio.shield(result)  # the first caller may be cancelled before the result arrives
 
-    def _wait_for_turn(self) -> float:
+    def _reserve_notification_slot(self) -> float:
         now = _now()
-        self._turn = max(self._turn + TURN_S, now)
-        return self._turn - now
+        self._last_notification_at = max(self._last_notification_at + NOTIFY_SPACING_S, now)
+        return self._last_notification_at - now
 
-    async def _pause(self, seconds: float, follower: Follower) -> None:
+    async def _pause(self, seconds: float, subscriber: Subscriber) -> None:
         end = _now() + seconds
-        while (left := end - _now()) > 0 and not follower.draining():
-            await asyncio.sleep(min(left, STEP_S))
+        while (left := end - _now()) > 0 and not subscriber.is_draining():
+            await asyncio.sleep(min(left, SHUTDOWN_CHECK_S))
 
 
 def _now() -> float:

@@ -5,91 +5,97 @@ from typing import Literal
 
 import msgspec
 
-from heliograph.texts.dashboard_links import ACCOUNT, HOME, OPERATOR, OWN_NOTICES
+from heliograph.texts.dashboard_links import ACCOUNT, ACCOUNT_NOTICES, HOME, OPERATOR
 
-Need = Literal["anyone", "person", "viewer", "developer", "owner", "operator"]
+# Role required for a page. Each role includes the previous one; an operator counts as owner of every team. A read-only
+# operator may open every operator page, but submit no forms.
+RequiredRole = Literal["anyone", "person", "viewer", "developer", "owner", "operator"]
 
 
-class MenuPlace(msgspec.Struct, frozen=True):
+class NavItem(msgspec.Struct, frozen=True):
     """A page that the menu or the search links to."""
 
     name: str
     path: str  # relative to the team's pages, unless it begins with /dashboard
     icon: str
-    words: str = ""  # additional search keywords; empty to exclude the page from the search
-    need: Need = "viewer"
-    also: str = ""  # path prefix under which the menu also highlights this item
+    keywords: str = ""  # additional search keywords; empty to exclude the page from the search
+    required_role: RequiredRole = "viewer"
+    also_under: str = ""  # path prefix under which the menu also highlights this item
 
-    def address(self, base: str) -> str:
-        return self.path if self.path.startswith(HOME) else base + self.path
+    def url(self, team_path: str) -> str:
+        return self.path if self.path.startswith(HOME) else team_path + self.path
 
-    def is_here(self, path: str, base: str) -> bool:
-        own = self.address(base)
-        within = own not in (base, OPERATOR) and path.startswith(f"{own}/")
-        return path == own or within or bool(self.also and f"{path}/".startswith(f"{base}{self.also}/"))
+    def is_current(self, path: str, team_path: str) -> bool:
+        item_url = self.url(team_path)
+        is_subpage = item_url not in (team_path, OPERATOR) and path.startswith(f"{item_url}/")
+        return (
+            path == item_url
+            or is_subpage
+            or bool(self.also_under and f"{path}/".startswith(f"{team_path}{self.also_under}/"))
+        )
 
 
 # Menu items by group heading; the first group has no heading.
-MENU: dict[str, tuple[MenuPlace, ...]] = {
+MENU: dict[str, tuple[NavItem, ...]] = {
     "": (
-        MenuPlace("Overview", "", "home", "home dashboard figures charts"),
-        MenuPlace("Messages", "/messages", "messages", "email sms whatsapp sent log"),
-        MenuPlace("Verifications", "/verifications", "verify", "codes otp verify"),
-        MenuPlace("Test inbox", "/inbox", "inbox", "sandbox mails"),
-        MenuPlace("Received", "/received", "inbox", "incoming mail replies texts answers"),
+        NavItem("Overview", "", "home", "home dashboard figures charts"),
+        NavItem("Messages", "/messages", "messages", "email sms whatsapp sent log"),
+        NavItem("Verifications", "/verifications", "verify", "codes otp verify"),
+        NavItem("Test inbox", "/inbox", "inbox", "sandbox mails"),
+        NavItem("Received", "/received", "inbox", "incoming mail replies texts answers"),
     ),
     "Content": (
-        MenuPlace("Templates", "/templates", "template", "content", also="/layouts"),
-        MenuPlace("Domains & senders", "/senders", "domain", "dns dkim spf display name sender id"),
-        MenuPlace("Suppressions", "/suppressions", "suppression", "bounces complaints blocklist unsubscribe"),
-        MenuPlace("Opt-outs", "/opt-outs", "suppression", "stop start phones unsubscribe"),
+        NavItem("Templates", "/templates", "template", "content", also_under="/layouts"),
+        NavItem("Domains & senders", "/senders", "domain", "dns dkim spf display name sender id"),
+        NavItem("Suppressions", "/suppressions", "suppression", "bounces complaints blocklist unsubscribe"),
+        NavItem("Opt-outs", "/opt-outs", "suppression", "stop start phones unsubscribe"),
     ),
     "Developers": (
-        MenuPlace("Quick start", "/start", "start", "first message examples curl python node"),
-        MenuPlace("API keys", "/keys", "key", "token secret", "developer"),
-        MenuPlace("Webhooks", "/webhooks", "webhook", "endpoints callbacks"),
-        MenuPlace("Events", "/events", "event", "feed"),
-        MenuPlace("Request log", "/requests", "log", "errors refused api calls"),
+        NavItem("Quick start", "/start", "start", "first message examples curl python node"),
+        NavItem("API keys", "/keys", "key", "token secret", "developer"),
+        NavItem("Webhooks", "/webhooks", "webhook", "endpoints callbacks"),
+        NavItem("Events", "/events", "event", "feed"),
+        NavItem("Request log", "/requests", "log", "errors refused api calls"),
     ),
     "Team": (
-        MenuPlace("Members", "/team", "people", "people invite roles"),
-        MenuPlace("Billing", "/billing", "billing", "money credit prices ledger"),
-        MenuPlace("Settings", "/settings", "settings", "retention limits", also="/notices"),
-        MenuPlace("Audit log", "/audit", "audit", "changes history who"),
+        NavItem("Members", "/team", "people", "people invite roles"),
+        NavItem("Billing", "/billing", "billing", "money credit prices ledger"),
+        NavItem("Settings", "/settings", "settings", "retention limits", also_under="/notices"),
+        NavItem("Audit log", "/audit", "audit", "changes history who"),
     ),
 }
-OPERATORS: tuple[MenuPlace, ...] = (
-    MenuPlace("Health", OPERATOR, "home", "operator teams status tenants", "operator", "/teams"),
-    MenuPlace("Approvals", f"{OPERATOR}/approvals", "check", "operator domains templates", "operator"),
-    MenuPlace("People", f"{OPERATOR}/people", "people", "operator accounts", "operator"),
-    MenuPlace("Carriers", f"{OPERATOR}/carriers", "carrier", "operator smtp smpp provider", "operator"),
-    MenuPlace("Queues", f"{OPERATOR}/queues", "queue", "operator pause resume dead letters", "operator"),
-    MenuPlace("Platform", f"{OPERATOR}/platform", "settings", "operator instance settings", "operator", "/notices"),
-    MenuPlace("Audit log", f"{OPERATOR}/audit", "audit", need="operator"),
+OPERATOR_MENU: tuple[NavItem, ...] = (
+    NavItem("Health", OPERATOR, "home", "operator teams status tenants", "operator", "/teams"),
+    NavItem("Approvals", f"{OPERATOR}/approvals", "check", "operator domains templates", "operator"),
+    NavItem("People", f"{OPERATOR}/people", "people", "operator accounts", "operator"),
+    NavItem("Carriers", f"{OPERATOR}/carriers", "carrier", "operator smtp smpp provider", "operator"),
+    NavItem("Queues", f"{OPERATOR}/queues", "queue", "operator pause resume dead letters", "operator"),
+    NavItem("Platform", f"{OPERATOR}/platform", "settings", "operator instance settings", "operator", "/notices"),
+    NavItem("Audit log", f"{OPERATOR}/audit", "audit", required_role="operator"),
 )
 # Pages found by the search that are not in the menu.
-OTHERS: tuple[MenuPlace, ...] = (
-    MenuPlace("Layouts", "/layouts", "template", "head foot frame of emails"),
-    MenuPlace("Chat notices", "/notices", "settings", "slack mattermost discord alerts"),
-    MenuPlace("Your account", ACCOUNT, "person", "password two-factor sessions", "person"),
-    MenuPlace("Your email notices", OWN_NOTICES, "email", "alerts mails", "person"),
-    MenuPlace("All teams", HOME, "team", "switch team", "person"),
-    MenuPlace("Instance audit log", f"{OPERATOR}/audit", "audit", "operator changes history who", "operator"),
+SEARCH_ONLY_PAGES: tuple[NavItem, ...] = (
+    NavItem("Layouts", "/layouts", "template", "header footer frame of emails"),
+    NavItem("Chat notices", "/notices", "settings", "slack mattermost discord alerts"),
+    NavItem("Your account", ACCOUNT, "person", "password two-factor sessions", "person"),
+    NavItem("Your email notices", ACCOUNT_NOTICES, "email", "alerts mails", "person"),
+    NavItem("All teams", HOME, "team", "switch team", "person"),
+    NavItem("Instance audit log", f"{OPERATOR}/audit", "audit", "operator changes history who", "operator"),
 )
 # Pages with forms, found only by users who may submit them.
-FORMS: tuple[MenuPlace, ...] = (
-    MenuPlace("Create API key", "/keys/new", "key", "new token secret", "developer"),
-    MenuPlace("Create template", "/templates/new", "template", "new content", "developer"),
-    MenuPlace("Add domain", "/senders/domains/new", "domain", "new sender dns", "developer"),
-    MenuPlace("Add webhook", "/webhooks/new", "webhook", "new endpoint url events", "developer"),
-    MenuPlace("Invite member", "/team/new", "people", "new people role", "owner"),
-    MenuPlace("Add a suppression", "/suppressions/new", "plus", "block address", "developer"),
-    MenuPlace("Import suppressions", "/suppressions/import", "plus", "csv upload", "developer"),
-    MenuPlace("Erase an address", "/suppressions/erase", "suppression", "gdpr privacy delete forget", "owner"),
+FORM_PAGES: tuple[NavItem, ...] = (
+    NavItem("Create API key", "/keys/new", "key", "new token secret", "developer"),
+    NavItem("Create template", "/templates/new", "template", "new content", "developer"),
+    NavItem("Add domain", "/senders/domains/new", "domain", "new sender dns", "developer"),
+    NavItem("Add webhook", "/webhooks/new", "webhook", "new endpoint url events", "developer"),
+    NavItem("Invite member", "/team/new", "people", "new people role", "owner"),
+    NavItem("Add a suppression", "/suppressions/new", "plus", "block address", "developer"),
+    NavItem("Import suppressions", "/suppressions/import", "plus", "csv upload", "developer"),
+    NavItem("Erase an address", "/suppressions/erase", "suppression", "gdpr privacy delete forget", "owner"),
 )
 
 
-def searched() -> Iterator[MenuPlace]:
+def iter_searchable_pages() -> Iterator[NavItem]:
     """Yield the pages that the search finds, except forms."""
-    for places in (*MENU.values(), OTHERS, OPERATORS):
-        yield from (place for place in places if place.words)
+    for items in (*MENU.values(), SEARCH_ONLY_PAGES, OPERATOR_MENU):
+        yield from (item for item in items if item.keywords)

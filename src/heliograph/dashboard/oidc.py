@@ -22,27 +22,27 @@ from heliograph.storage.people import Identity
 if TYPE_CHECKING:
     from joserfc.jwk import Key, KeySet
 
-DISCOVERY = "/.well-known/openid-configuration"
-KEPT_MS = HOUR_MS  # cache lifetime of discovery document and keys
-AWAY_MS = 5 * SECOND_MS  # delay before an unavailable provider is called again
+DISCOVERY_PATH = "/.well-known/openid-configuration"
+CACHE_MS = HOUR_MS  # cache lifetime of discovery document and keys
+RETRY_DELAY_MS = 5 * SECOND_MS  # delay before an unavailable provider is called again
 LEEWAY_S = 60  # allowed difference between the provider's clock and ours
-AGE_S = 600  # maximum age of an ID token
+TOKEN_AGE_MAX_S = 600  # maximum age of an ID token
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519", "EdDSA")
 SUBJECT_MAX = 255  # characters, limit of the OpenID Connect standard
 GROUPS_MAX = 1000
-FEWER = "let it send those of this client alone"
+FEWER_GROUPS_ADVICE = "configure the provider to send only the groups of this client"
 
 T = TypeVar("T")
 
-# (method, URL, headers, body) → (status, body); raises ProviderAway if there is no response.
-Ask = Callable[[str, str, Mapping[str, str], bytes], Awaitable[tuple[int, bytes]]]
+# (method, URL, headers, body) → (status, body); raises ProviderUnavailable if there is no response.
+SendRequest = Callable[[str, str, Mapping[str, str], bytes], Awaitable[tuple[int, bytes]]]
 
 
-class ProviderAway(Exception):
+class ProviderUnavailable(Exception):
     """The provider is unavailable or its response is invalid; retry later."""
 
 
-class NotBelieved(Exception):
+class InvalidProviderResponse(Exception):
     """The provider's response is not valid for this sign-in. The text is for the log."""
 
 
@@ -76,65 +76,74 @@ class Tokens(msgspec.Struct, frozen=True):
     access_token: str = ""
 
 
-class Visitor(msgspec.Struct, frozen=True):
+class ProviderUser(msgspec.Struct, frozen=True):
     """Identity and groups of a user authenticated by the provider."""
 
     identity: Identity
     groups: tuple[str, ...]
-    entered_at: int = 0  # when the user last authenticated at the provider (`auth_time`); 0 if not reported
+    authenticated_at: int = 0  # when the user last authenticated at the provider (`auth_time`); 0 if not reported
 
 
 class Provider:
     """Client of the configured identity provider; caches its discovery document and keys."""
 
-    def __init__(self, options: ProviderOptions, ask: Ask, now: Callable[[], int]) -> None:
+    def __init__(self, options: ProviderOptions, send_request: SendRequest, now: Callable[[], int]) -> None:
         self.options = options
-        self._ask = ask
+        self._send_request = send_request
         self._now = now
         self._discovery: tuple[int, Discovery] | None = None  # (expiry, document)
         self._keys: tuple[int, KeySet] | None = None
-        self._away_until = 0
+        self._unavailable_until = 0
 
-    async def address(self, state: str, nonce: str, verifier: str, *, anew: bool = False) -> str:
-        """Return the authorization URL. `anew` makes the provider ask a signed-in user to authenticate again."""
-        found = await self._discover()
-        asked = {
+    async def authorization_url(self, state: str, nonce: str, verifier: str, *, reauthenticate: bool = False) -> str:
+        """Return the authorization URL.
+
+        `reauthenticate` makes the provider ask a signed-in user to authenticate again.
+        """
+        discovery = await self._discover()
+        params = {
             "response_type": "code",
             "client_id": self.options.client_id,
             "redirect_uri": self.options.callback,
             "scope": self.options.scopes,
             "state": state,
             "nonce": nonce,
-            "code_challenge": base64url(hashlib.sha256(verifier.encode()).digest()),
+            "code_challenge": encode_base64url(hashlib.sha256(verifier.encode()).digest()),
             "code_challenge_method": "S256",
-        } | ({"prompt": "login", "max_age": "0"} if anew else {})
-        return _with_query(found.authorization_endpoint, asked)
+        } | ({"prompt": "login", "max_age": "0"} if reauthenticate else {})
+        return _add_query(discovery.authorization_endpoint, params)
 
-    async def leaving(self, back: str) -> str | None:
+    async def logout_url(self, return_url: str) -> str | None:
         """Return the URL that ends the session at the provider; None if the provider has no logout endpoint."""
-        found = await self._discover()
-        asked = {"client_id": self.options.client_id, "post_logout_redirect_uri": back}
-        return _with_query(found.end_session_endpoint, asked) if found.end_session_endpoint else None
+        discovery = await self._discover()
+        params = {"client_id": self.options.client_id, "post_logout_redirect_uri": return_url}
+        return _add_query(discovery.end_session_endpoint, params) if discovery.end_session_endpoint else None
 
-    async def receive(self, query: Mapping[str, str], nonce: str, verifier: str) -> Visitor:
+    async def authenticate(self, query: Mapping[str, str], nonce: str, verifier: str) -> ProviderUser:
         """Redeem the authorization code and return the authenticated user. The caller must check `state`."""
-        found = await self._discover()
-        said = query.get("iss")  # RFC 9207: issuer of the response
-        if said not in (None, found.issuer) or (said is None and found.authorization_response_iss_parameter_supported):
-            raise NotBelieved("the answer is another provider's")
-        tokens = await self._redeem(found, query.get("code", ""), verifier)
-        claims = await self._verified(found, tokens.id_token, nonce)
-        entered = claims.get("auth_time")
-        if tokens.access_token and found.userinfo_endpoint and not {"email", self.options.groups_claim} <= set(claims):
-            more = await self._more(found, tokens.access_token, claims["sub"])
+        discovery = await self._discover()
+        issuer = query.get("iss")  # RFC 9207: issuer of the response
+        if issuer not in (None, discovery.issuer) or (
+            issuer is None and discovery.authorization_response_iss_parameter_supported
+        ):
+            raise InvalidProviderResponse("the response comes from another issuer")
+        tokens = await self._redeem_code(discovery, query.get("code", ""), verifier)
+        claims = await self._verify_id_token(discovery, tokens.id_token, nonce)
+        auth_time = claims.get("auth_time")
+        if (
+            tokens.access_token
+            and discovery.userinfo_endpoint
+            and not {"email", self.options.groups_claim} <= set(claims)
+        ):
+            userinfo = await self._fetch_userinfo(discovery, tokens.access_token, claims["sub"])
             if "email" not in claims:
                 claims.pop("email_verified", None)  # applies only to the address of the same document
-            claims = more | claims
-        elsewhere = claims.get("_claim_names")
-        if isinstance(elsewhere, dict) and self.options.groups_claim in elsewhere.keys() - claims.keys():
-            raise NotBelieved(f"it leaves out the groups, being too many: {FEWER}")
-        entered_at = entered * SECOND_MS if type(entered) is int else 0
-        return msgspec.structs.replace(self._visitor(claims), entered_at=entered_at)
+            claims = userinfo | claims
+        claim_sources = claims.get("_claim_names")
+        if isinstance(claim_sources, dict) and self.options.groups_claim in claim_sources.keys() - claims.keys():
+            raise InvalidProviderResponse(f"the groups are missing because there are too many: {FEWER_GROUPS_ADVICE}")
+        authenticated_at = auth_time * SECOND_MS if type(auth_time) is int else 0
+        return msgspec.structs.replace(self._to_provider_user(claims), authenticated_at=authenticated_at)
 
     # -- requests to the provider ---------------------------------------------------------------------------
 
@@ -142,24 +151,24 @@ class Provider:
         now = self._now()
         if self._discovery and self._discovery[0] > now:
             return self._discovery[1]
-        if self._away_until > now:
-            raise ProviderAway("it did not answer a moment ago")
+        if self._unavailable_until > now:
+            raise ProviderUnavailable("the provider did not respond a moment ago")
         try:
-            found = await self._get(self.options.issuer.rstrip("/") + DISCOVERY, Discovery)
-            if found.issuer != self.options.issuer:
-                raise ProviderAway(f"it calls itself {found.issuer[:200]!r}, not as oidc_issuer has it")
-            secure = self.options.issuer.startswith("https://")
-            for url in (found.authorization_endpoint, found.token_endpoint, found.jwks_uri):
-                _check_url(url, secure)
-            for url in (found.userinfo_endpoint, found.end_session_endpoint):
-                _check_url(url or found.token_endpoint, secure)
-        except ProviderAway:
-            self._away_until = now + AWAY_MS
+            discovery = await self._fetch(self.options.issuer.rstrip("/") + DISCOVERY_PATH, Discovery)
+            if discovery.issuer != self.options.issuer:
+                raise ProviderUnavailable(f"the provider's issuer is {discovery.issuer[:200]!r}, unlike oidc_issuer")
+            requires_tls = self.options.issuer.startswith("https://")
+            for url in (discovery.authorization_endpoint, discovery.token_endpoint, discovery.jwks_uri):
+                _check_url(url, requires_tls)
+            for url in (discovery.userinfo_endpoint, discovery.end_session_endpoint):
+                _check_url(url or discovery.token_endpoint, requires_tls)
+        except ProviderUnavailable:
+            self._unavailable_until = now + RETRY_DELAY_MS
             raise
-        self._discovery = (now + KEPT_MS, found)
-        return found
+        self._discovery = (now + CACHE_MS, discovery)
+        return discovery
 
-    async def _redeem(self, found: Discovery, code: str, verifier: str) -> Tokens:
+    async def _redeem_code(self, discovery: Discovery, code: str, verifier: str) -> Tokens:
         form = {
             "grant_type": "authorization_code",
             "code": code,
@@ -167,63 +176,63 @@ class Provider:
             "code_verifier": verifier,
         }
         headers = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
-        id_, secret = self.options.client_id, self.options.client_secret
-        if secret and "client_secret_basic" in found.token_endpoint_auth_methods_supported:
-            pair = f"{quote_plus(id_)}:{quote_plus(secret)}".encode()
-            headers["Authorization"] = f"Basic {base64.b64encode(pair).decode()}"
+        client_id, client_secret = self.options.client_id, self.options.client_secret
+        if client_secret and "client_secret_basic" in discovery.token_endpoint_auth_methods_supported:
+            credentials = f"{quote_plus(client_id)}:{quote_plus(client_secret)}".encode()
+            headers["Authorization"] = f"Basic {base64.b64encode(credentials).decode()}"
         else:
-            form |= {"client_id": id_} | ({"client_secret": secret} if secret else {})
-        status, body = await self._ask("POST", found.token_endpoint, headers, urlencode(form).encode())
+            form |= {"client_id": client_id} | ({"client_secret": client_secret} if client_secret else {})
+        status, body = await self._send_request("POST", discovery.token_endpoint, headers, urlencode(form).encode())
         if 400 <= status < 500 and status != 429:
-            raise NotBelieved(f"the provider refuses the code with {status}: {_error_of(body)}")
-        return _read(status, body, Tokens)
+            raise InvalidProviderResponse(f"the provider rejected the code with {status}: {_error_code(body)}")
+        return _decode_response(status, body, Tokens)
 
-    async def _more(self, found: Discovery, token: str, subject: str) -> dict[str, Any]:
+    async def _fetch_userinfo(self, discovery: Discovery, access_token: str, subject: str) -> dict[str, Any]:
         """Return the claims of the userinfo endpoint, for claims that the ID token lacks."""
-        headers = {"Authorization": f"Bearer {token}", "Accept": "application/json"}
-        status, body = await self._ask("GET", found.userinfo_endpoint, headers, b"")
-        claims = _read(status, body, dict[str, Any])
+        headers = {"Authorization": f"Bearer {access_token}", "Accept": "application/json"}
+        status, body = await self._send_request("GET", discovery.userinfo_endpoint, headers, b"")
+        claims = _decode_response(status, body, dict[str, Any])
         if claims.get("sub") != subject:
-            raise NotBelieved("userinfo is about somebody else")
+            raise InvalidProviderResponse("userinfo has another subject than the ID token")
         return claims
 
-    async def _get(self, url: str, kind: type[T]) -> T:
-        status, body = await self._ask("GET", url, {"Accept": "application/json"}, b"")
-        return _read(status, body, kind)
+    async def _fetch(self, url: str, response_type: type[T]) -> T:
+        status, body = await self._send_request("GET", url, {"Accept": "application/json"}, b"")
+        return _decode_response(status, body, response_type)
 
     # -- verification ---------------------------------------------------------------------------------------
 
-    async def _verified(self, found: Discovery, token: str, nonce: str) -> dict[str, Any]:
+    async def _verify_id_token(self, discovery: Discovery, token: str, nonce: str) -> dict[str, Any]:
         """Return the claims of an ID token after checking issuer, audience, nonce, expiry and age."""
         from joserfc import jwt
         from joserfc.errors import JoseError
 
         try:
-            claims = await self._opened(found, token)
-            rules = jwt.JWTClaimsRegistry(
+            claims = await self._decode_token(discovery, token)
+            registry = jwt.JWTClaimsRegistry(
                 now=self._now() // SECOND_MS,
                 leeway=LEEWAY_S,
-                iss={"essential": True, "value": found.issuer},
+                iss={"essential": True, "value": discovery.issuer},
                 aud={"essential": True, "value": self.options.client_id},
                 sub={"essential": True},
                 exp={"essential": True},
                 iat={"essential": True},
                 nonce={"essential": True, "value": nonce},
             )
-            rules.validate(claims)
+            registry.validate(claims)
         except (JoseError, ValueError, TypeError) as error:
-            raise NotBelieved(f"the ID token is refused: {type(error).__name__}: {str(error)[:200]}") from None
-        several = isinstance(claims["aud"], list) and len(claims["aud"]) > 1
-        if claims.get("azp", None if several else self.options.client_id) != self.options.client_id:
-            raise NotBelieved("the ID token was made for another client")
-        if claims["iat"] < self._now() // SECOND_MS - AGE_S:
-            raise NotBelieved("the ID token is old")
+            raise InvalidProviderResponse(f"invalid ID token: {type(error).__name__}: {str(error)[:200]}") from None
+        has_several_audiences = isinstance(claims["aud"], list) and len(claims["aud"]) > 1
+        if claims.get("azp", None if has_several_audiences else self.options.client_id) != self.options.client_id:
+            raise InvalidProviderResponse("the ID token was issued for another client")
+        if claims["iat"] < self._now() // SECOND_MS - TOKEN_AGE_MAX_S:
+            raise InvalidProviderResponse("the ID token is too old")
         subject = claims["sub"]
         if not (isinstance(subject, str) and 0 < len(subject) <= SUBJECT_MAX and subject.isprintable()):
-            raise NotBelieved("the subject is no name")
+            raise InvalidProviderResponse("invalid subject")
         return claims
 
-    async def _opened(self, found: Discovery, token: str) -> dict[str, Any]:
+    async def _decode_token(self, discovery: Discovery, token: str) -> dict[str, Any]:
         """Verify the token with the cached keys; if that fails, with newly fetched keys (key rotation)."""
         from joserfc import jwt
         from joserfc.errors import JoseError
@@ -234,74 +243,76 @@ class Provider:
                 return jwt.decode(token, self._keys[1], algorithms=ALGORITHMS).claims
             except (JoseError, ValueError):
                 pass
-        keys = _key_set(await self._get(found.jwks_uri, dict[str, Any]))
-        self._keys = (now + KEPT_MS, keys)
+        keys = _parse_key_set(await self._fetch(discovery.jwks_uri, dict[str, Any]))
+        self._keys = (now + CACHE_MS, keys)
         return jwt.decode(token, keys, algorithms=ALGORITHMS).claims
 
-    def _visitor(self, claims: Mapping[str, Any]) -> Visitor:
+    def _to_provider_user(self, claims: Mapping[str, Any]) -> ProviderUser:
         email, name, groups = (claims.get(key) for key in ("email", "name", self.options.groups_claim))
         verified = claims.get("email_verified", self.options.email_trusted)
         is_verified = verified is True or verified == "true"  # some providers send a string
         address = parse_address(email) if isinstance(email, str) and is_verified else None
-        called = " ".join(name.split())[:200] if isinstance(name, str) and name.isprintable() else ""
-        listed = [groups] if isinstance(groups, str) else groups if isinstance(groups, list) else []
-        if len(listed) > GROUPS_MAX:
-            raise NotBelieved(f"it names {len(listed)} groups, {GROUPS_MAX} are the most: {FEWER}")
-        return Visitor(
+        display_name = " ".join(name.split())[:200] if isinstance(name, str) and name.isprintable() else ""
+        group_list = [groups] if isinstance(groups, str) else groups if isinstance(groups, list) else []
+        if len(group_list) > GROUPS_MAX:
+            raise InvalidProviderResponse(
+                f"{len(group_list)} groups, at most {GROUPS_MAX} are supported: {FEWER_GROUPS_ADVICE}"
+            )
+        return ProviderUser(
             Identity(
                 issuer=self.options.issuer,
                 subject=claims["sub"],
                 email=address.normal if address else "",
-                name=called or (address.normal if address else ""),
+                name=display_name or (address.normal if address else ""),
             ),
-            tuple(group for group in listed if isinstance(group, str)),
+            tuple(group for group in group_list if isinstance(group, str)),
         )
 
 
-def base64url(octets: bytes) -> str:
+def encode_base64url(octets: bytes) -> str:
     return base64.urlsafe_b64encode(octets).rstrip(b"=").decode()
 
 
-def _key_set(found: Mapping[str, Any]) -> "KeySet":
+def _parse_key_set(jwks: Mapping[str, Any]) -> "KeySet":
     """Return the set of public signing keys; other and unsupported keys are ignored."""
     from joserfc.errors import JoseError
     from joserfc.jwk import ECKey, JWKRegistry, KeySet, OKPKey, RSAKey
 
     keys: list[Key] = []
-    for one in found.get("keys") or ():
+    for raw_key in jwks.get("keys") or ():
         try:
-            key = JWKRegistry.import_key(one)
+            key = JWKRegistry.import_key(raw_key)
         except (JoseError, ValueError, TypeError, KeyError):
             continue
-        if isinstance(key, RSAKey | ECKey | OKPKey) and one.get("use", "sig") == "sig":
+        if isinstance(key, RSAKey | ECKey | OKPKey) and raw_key.get("use", "sig") == "sig":
             keys.append(key)
     return KeySet(keys)
 
 
-def _check_url(url: str, secure: bool) -> None:
+def _check_url(url: str, requires_tls: bool) -> None:
     parts = urlsplit(url)
-    if parts.scheme != "https" and (secure or parts.scheme != "http"):
-        raise ProviderAway("its discovery document has an address without TLS")
+    if parts.scheme != "https" and (requires_tls or parts.scheme != "http"):
+        raise ProviderUnavailable("the discovery document has a URL without TLS")
     if not parts.hostname or not url.isascii() or not url.isprintable() or " " in url:
-        raise ProviderAway("its discovery document has an address that is none")
+        raise ProviderUnavailable("the discovery document has an invalid URL")
 
 
-def _with_query(url: str, query: Mapping[str, str]) -> str:
+def _add_query(url: str, query: Mapping[str, str]) -> str:
     return f"{url}{'&' if urlsplit(url).query else '?'}{urlencode(query)}"
 
 
-def _read(status: int, body: bytes, kind: type[T]) -> T:
+def _decode_response(status: int, body: bytes, response_type: type[T]) -> T:
     if status != 200:
-        raise ProviderAway(f"it answered {status}")
+        raise ProviderUnavailable(f"the provider responded with status {status}")
     try:
-        return msgspec.json.decode(body, type=kind)
+        return msgspec.json.decode(body, type=response_type)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # including a response truncated for its length
-        raise ProviderAway("its answer cannot be read") from None
+        raise ProviderUnavailable("the provider's response cannot be decoded") from None
 
 
-def _error_of(body: bytes) -> str:
+def _error_code(body: bytes) -> str:
     try:
-        said = msgspec.json.decode(body, type=dict[str, Any]).get("error")
+        code = msgspec.json.decode(body, type=dict[str, Any]).get("error")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        said = None
-    return said[:100] if isinstance(said, str) and said.isprintable() else "no reason"
+        code = None
+    return code[:100] if isinstance(code, str) and code.isprintable() else "no reason"

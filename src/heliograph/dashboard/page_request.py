@@ -9,7 +9,7 @@ import msgspec
 
 from heliograph.accept.context import Context
 from heliograph.dashboard.live import Live
-from heliograph.dashboard.navigation import Need
+from heliograph.dashboard.navigation import RequiredRole
 from heliograph.dashboard.oidc import Provider
 from heliograph.dashboard.render import CHANNEL_NAMES
 from heliograph.domain.accounts.idp_groups import OPERATOR, READ_ONLY, ROLES
@@ -17,19 +17,16 @@ from heliograph.domain.audit.actor import Actor, AuditEntry
 from heliograph.domain.delivery.routing import simulated_channels
 from heliograph.domain.refusals import Refusal
 from heliograph.domain.setup.records import Caller, Key, Team
-from heliograph.domain.setup.sender_approvals import pending
+from heliograph.domain.setup.sender_approvals import pending_senders
 from heliograph.domain.setup.snapshot import Setup
 from heliograph.manage.management import Management
-from heliograph.storage.sessions import SignedIn
+from heliograph.storage.sessions import SignedInSession
 from heliograph.storage.store import Store
 from heliograph.templates.policy import layout_drafts
-from heliograph.templates.policy.template_approvals import list_pending, mark_of
+from heliograph.templates.policy.template_approvals import list_pending, revision_of
 from heliograph.texts import dashboard_links
-from heliograph.web.read_budget import Reads
+from heliograph.web.read_budget import ReadBudget
 from heliograph.web.request import Headers, Request
-
-# Role required for a page. Each role includes the previous one; an operator counts as owner of every team. A
-# read-only operator may open every operator page, but submit no forms.
 
 
 class PageTools(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,31 +34,31 @@ class PageTools(msgspec.Struct, frozen=True, kw_only=True):
 
     context: Context
     management: Management
-    seal: Callable[[bytes, str], str]
-    unseal: Callable[[str, str], bytes]
+    encrypt: Callable[[bytes, str], str]
+    decrypt: Callable[[str, str], bytes]
     # (message id, content, callback that reserves memory) → the MIME message, unsigned
-    eml: Callable[[str, str, Callable[[int], Awaitable[None]]], Awaitable[bytes]]
+    render_eml: Callable[[str, str, Callable[[int], Awaitable[None]]], Awaitable[bytes]]
     live: Live = msgspec.field(default_factory=Live)
-    reads: Reads = msgspec.field(default_factory=Reads)
-    routes: tuple[str, ...] = ()  # API routes that need a key, named as in the request log
+    read_budget: ReadBudget = msgspec.field(default_factory=ReadBudget)
+    api_routes: tuple[str, ...] = ()  # API routes that need a key, named as in the request log
     provider: Provider | None = None  # identity provider for sign-in
-    passwords: bool = True  # whether password sign-in is enabled
-    smtp: tuple[str, ...] = ()  # SMTP submission listeners: port and encryption
+    password_sign_in: bool = True  # whether password sign-in is enabled
+    smtp_listeners: tuple[str, ...] = ()  # SMTP submission listeners: port and encryption
 
 
-class Visit(msgspec.Struct, frozen=True, kw_only=True):
+class PageRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One page request with its session, roles, team, query and form."""
 
     tools: PageTools
-    request: Request
+    http: Request  # the HTTP request
     params: dict[str, str]
     query: dict[str, str]
     form: dict[str, str] = {}  # fields of a POST; the last value of a repeated field
     files: dict[str, bytes] = {}  # files of a multipart POST
-    address: str  # IP address of the client
-    who: SignedIn | None
+    client_ip: str  # IP address of the client
+    signed_in: SignedInSession | None  # None if nobody is signed in
     roles: dict[str, str]  # team → role of this user
-    team_found: Team | None  # team named in the path
+    team_or_none: Team | None  # team named in the path
 
     @property
     def context(self) -> Context:
@@ -76,14 +73,16 @@ class Visit(msgspec.Struct, frozen=True, kw_only=True):
         return self.store.setup.current
 
     @property
-    def person(self) -> SignedIn:
-        assert self.who is not None, "the page needs nobody, so it has nobody"
-        return self.who
+    def user(self) -> SignedInSession:
+        """Return the signed-in user; only for pages that require one."""
+        assert self.signed_in is not None, "this page does not require a signed-in user"
+        return self.signed_in
 
     @property
     def team(self) -> Team:
-        assert self.team_found is not None, "the page is about no team"
-        return self.team_found
+        """Return the team named in the path; only for team pages."""
+        assert self.team_or_none is not None, "this page has no team"
+        return self.team_or_none
 
     @property
     def caller(self) -> Caller:
@@ -93,86 +92,91 @@ class Visit(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def cookies(self) -> dict[str, str]:
-        return read_cookies(self.request)
+        return parse_cookies(self.http)
 
     @property
-    def zone(self) -> tzinfo:
+    def time_zone(self) -> tzinfo:
         """Return the reader's time zone from the cookie set by the page script; UTC without the cookie."""
-        return zone_of(self.cookies.get(ZONE, ""))
+        return zone_of(self.cookies.get(TIME_ZONE_COOKIE, ""))
 
     @property
     def teams(self) -> list[Team]:
         """Return the teams that this user may open, sorted by name."""
-        known = self.setup.teams.items()
-        mine = [team for id_, team in known if self.sees("operator") or id_ in self.roles]
-        return sorted(mine, key=lambda team: team.record.name.casefold())
+        all_teams = self.setup.teams.items()
+        visible = [team for id_, team in all_teams if self.can_view("operator") or id_ in self.roles]
+        return sorted(visible, key=lambda team: team.record.name.casefold())
 
     @property
-    def approvals(self) -> int:
+    def pending_approvals(self) -> int:
         """Return the number of items waiting for an operator's approval."""
-        return len(waiting_ids(self.setup))
+        return len(pending_approval_ids(self.setup))
 
     @property
-    def simulated(self) -> list[str]:
+    def simulated_channel_names(self) -> list[str]:
         """Return the display names of simulated channels, whose messages never leave this instance."""
         return [CHANNEL_NAMES[channel] for channel in simulated_channels(self.setup.carriers)]
 
     @property
-    def base(self) -> str:
+    def team_path(self) -> str:
         """Return the path prefix of this team's pages."""
-        assert self.team_found is not None, "the page is about no team"
-        return f"{dashboard_links.TEAMS}/{self.team_found.record.id}"
+        assert self.team_or_none is not None, "this page has no team"
+        return f"{dashboard_links.TEAMS}/{self.team_or_none.record.id}"
 
-    async def hold(self, octets: int) -> None:
+    async def reserve_memory(self, octets: int) -> None:
         """Wait until `octets` bytes may be read within the memory budget."""
-        await self.tools.reads.hold(self.request, self.params.get("team", ""), octets)
+        await self.tools.read_budget.reserve(self.http, self.params.get("team", ""), octets)
 
-    def may(self, need: Need) -> bool:
-        return is_allowed(need, self.who, self.roles, self.team_found)
+    def has_role(self, role: RequiredRole) -> bool:
+        """Return whether this user has the required role, so that forms of such pages are allowed."""
+        return is_role_allowed(role, self.signed_in, self.roles, self.team_or_none)
 
-    def sees(self, need: Need) -> bool:
-        """Return whether this user may view pages that require `need`."""
-        return is_seen(need, self.who, self.roles, self.team_found)
+    def can_view(self, role: RequiredRole) -> bool:
+        """Return whether this user may view pages that require `role`."""
+        return is_view_allowed(role, self.signed_in, self.roles, self.team_or_none)
 
     @property
     def instance_role(self) -> str:
         """Return the user's instance role: operator, read-only operator, or empty."""
-        return OPERATOR if self.may("operator") else READ_ONLY if self.sees("operator") else ""
+        return OPERATOR if self.has_role("operator") else READ_ONLY if self.can_view("operator") else ""
 
     @property
-    def is_watched(self) -> bool:
+    def is_read_only(self) -> bool:
         """Return whether the user sees this page only as a read-only operator, so that the page offers no forms."""
         if self.instance_role != READ_ONLY:
             return False
-        team = self.team_found
-        return self.request.path.startswith(dashboard_links.OPERATOR) or (
+        team = self.team_or_none
+        return self.http.path.startswith(dashboard_links.OPERATOR) or (
             team is not None and team.record.id not in self.roles
         )
 
     @property
     def actor(self) -> Actor:
-        return Actor(kind="person", id=self.person.person, address=self.address)
+        return Actor(kind="person", id=self.user.person, address=self.client_ip)
 
-    def entry(self, action: str, subject: str, detail: str = "") -> AuditEntry:
-        team = self.team_found.record.id if self.team_found else None
-        return self.actor.did(self.context.clock.now(), action, subject, detail, team=team)
+    def audit_entry(self, action: str, subject: str, detail: str = "") -> AuditEntry:
+        team = self.team_or_none.record.id if self.team_or_none else None
+        return self.actor.audit_entry(self.context.clock.now(), action, subject, detail, team=team)
 
 
-def is_allowed(need: Need, who: SignedIn | None, roles: dict[str, str], team: Team | None) -> bool:
-    if need == "anyone":
+def is_role_allowed(
+    required_role: RequiredRole, signed_in: SignedInSession | None, roles: dict[str, str], team: Team | None
+) -> bool:
+    if required_role == "anyone":
         return True
-    if who is None:
+    if signed_in is None:
         return False
-    if need == "person" or who.operator:
+    if required_role == "person" or signed_in.operator:
         return True
-    if need == "viewer" and who.observer:
+    if required_role == "viewer" and signed_in.observer:
         return True
-    role = roles.get(team.record.id) if team else None
-    return need in ROLES and role in ROLES and ROLES.index(role) >= ROLES.index(need)
+    team_role = roles.get(team.record.id) if team else None
+    return required_role in ROLES and team_role in ROLES and ROLES.index(team_role) >= ROLES.index(required_role)
 
 
-def is_seen(need: Need, who: SignedIn | None, roles: dict[str, str], team: Team | None) -> bool:
-    return bool(who and who.observer) or is_allowed(need, who, roles, team)
+def is_view_allowed(
+    required_role: RequiredRole, signed_in: SignedInSession | None, roles: dict[str, str], team: Team | None
+) -> bool:
+    return bool(signed_in and signed_in.observer) or is_role_allowed(required_role, signed_in, roles, team)
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -187,12 +191,14 @@ class Page(msgspec.Struct, frozen=True):
 class Redirect(msgspec.Struct, frozen=True):
     """A 303 redirect; `notice` is shown once on the next page."""
 
-    to: str
+    location: str
     notice: str = ""
     cookies: tuple[str, ...] = ()
 
 
 class Download(msgspec.Struct, frozen=True):
+    """A file or another complete body, such as JSON."""
+
     body: bytes
     content_type: str
     filename: str = ""  # empty to show the file instead of saving it
@@ -208,25 +214,25 @@ class Stream(msgspec.Struct, frozen=True):
     filename: str = ""  # empty to show the content instead of saving it
 
 
-Answer = Page | Redirect | Download | Stream
-View = Callable[[Visit], Awaitable[Answer]]
+PageResponse = Page | Redirect | Download | Stream
+View = Callable[[PageRequest], Awaitable[PageResponse]]
 
 
-_waiting: list[tuple[Setup, list[str]]] = []  # cache for the newest setup: every operator page needs the list
+_pending_ids_cache: list[tuple[Setup, list[str]]] = []  # cache for the newest setup: every operator page needs the list
 
 
-def waiting_ids(setup: Setup) -> list[str]:
+def pending_approval_ids(setup: Setup) -> list[str]:
     """Return a key for each item that waits for an operator's approval."""
-    if not _waiting or _waiting[0][0] is not setup:
-        found = [f"{one.kind} {one.id} {one.text}" for one in pending(setup)]
-        found += [f"template {one.template.id} {one.mark}" for one in list_pending(setup)]
-        found += [f"layout {one.id} {mark_of(one)}" for one in layout_drafts.list_pending(setup)]
-        _waiting[:] = [(setup, found)]
-    return _waiting[0][1]
+    if not _pending_ids_cache or _pending_ids_cache[0][0] is not setup:
+        ids = [f"{item.kind} {item.id} {item.text}" for item in pending_senders(setup)]
+        ids += [f"template {item.template.id} {item.revision}" for item in list_pending(setup)]
+        ids += [f"layout {item.id} {revision_of(item)}" for item in layout_drafts.list_pending(setup)]
+        _pending_ids_cache[:] = [(setup, ids)]
+    return _pending_ids_cache[0][1]
 
 
-COOKIE = "heliograph_session"
-ZONE = "heliograph_zone"
+SESSION_COOKIE = "heliograph_session"
+TIME_ZONE_COOKIE = "heliograph_zone"
 
 
 def zone_of(name: str) -> tzinfo:
@@ -237,21 +243,21 @@ def zone_of(name: str) -> tzinfo:
         return UTC
 
 
-def read_cookies(request: Request) -> dict[str, str]:
+def parse_cookies(request: Request) -> dict[str, str]:
     pairs = request.headers.get(b"cookie", b"").decode("latin-1").split(";")
     return {name.strip(): value.strip() for name, _, value in (pair.partition("=") for pair in pairs)}
 
 
 def session_cookie(token: str) -> str:
     """Return the session cookie for a Redirect; an empty token deletes the cookie."""
-    return f"{COOKIE}={token}" if token else f"{COOKIE}=; Max-Age=0"
+    return f"{SESSION_COOKIE}={token}" if token else f"{SESSION_COOKIE}=; Max-Age=0"
 
 
-def errors_of(refusal: Refusal) -> dict[str, str]:
+def field_errors(refusal: Refusal) -> dict[str, str]:
     """Map each invalid form field to its error message."""
-    fields: dict[str, str] | None = (refusal.details or {}).get("fields")
-    return fields or {refusal.param or "": refusal.message}
+    errors_by_field: dict[str, str] | None = (refusal.details or {}).get("fields")
+    return errors_by_field or {refusal.param or "": refusal.message}
 
 
-class Gone(Exception):
+class PageNotFound(Exception):
     """The object does not exist or this user may not see it: 404."""

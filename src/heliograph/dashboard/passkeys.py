@@ -17,18 +17,18 @@ import msgspec
 from heliograph.domain.limits import MINUTE_MS
 from heliograph.storage.passkeys import Passkey
 
-WAIT_MS = 5 * MINUTE_MS  # lifetime of a challenge
-PORTS = {"https": 443, "http": 80}
+CHALLENGE_LIFETIME_MS = 5 * MINUTE_MS  # lifetime of a challenge
+DEFAULT_PORTS = {"https": 443, "http": 80}
 
 
-ARE_HERE = find_spec("webauthn") is not None
+PASSKEYS_AVAILABLE = find_spec("webauthn") is not None
 
 
-class NotSigned(Exception):
+class InvalidAssertion(Exception):
     """The response is not a valid signature of this passkey for this challenge. The text is for the log."""
 
 
-class Party(msgspec.Struct, frozen=True):
+class RelyingParty(msgspec.Struct, frozen=True):
     """WebAuthn relying party: host name and origin."""
 
     id: str
@@ -43,23 +43,25 @@ class Credential(msgspec.Struct, frozen=True):
 
 
 class NewCredential(msgspec.Struct, frozen=True):
+    """A registered passkey; id and public key are base64url-encoded."""
+
     id: str
     public_key: str
     sign_count: int
 
 
-def party_of(url: str) -> Party | None:
+def relying_party(url: str) -> RelyingParty | None:
     """Return the relying party of the public URL; None if passkeys are unsupported there (no TLS or no host name)."""
     parts = urlsplit(url)
     host = parts.hostname or ""
-    is_here = host == "localhost" or host.endswith(".localhost")
-    if not host or _is_address(host) or not (parts.scheme == "https" or is_here):
+    is_local = host == "localhost" or host.endswith(".localhost")
+    if not host or _is_ip_address(host) or not (parts.scheme == "https" or is_local):
         return None
-    port = f":{parts.port}" if parts.port not in (None, PORTS.get(parts.scheme)) else ""
-    return Party(host, f"{parts.scheme}://{host}{port}")
+    port = f":{parts.port}" if parts.port not in (None, DEFAULT_PORTS.get(parts.scheme)) else ""
+    return RelyingParty(host, f"{parts.scheme}://{host}{port}")
 
 
-def _is_address(host: str) -> bool:
+def _is_ip_address(host: str) -> bool:
     try:
         ipaddress.ip_address(host)
     except ValueError:
@@ -67,7 +69,9 @@ def _is_address(host: str) -> bool:
     return True
 
 
-def to_create(party: Party, person: str, email: str, name: str, challenge: bytes, held: Iterable[Passkey]) -> str:
+def registration_options(
+    party: RelyingParty, person: str, email: str, name: str, challenge: bytes, existing: Iterable[Passkey]
+) -> str:
     """Return the registration options for a new passkey, as JSON."""
     import webauthn
     from webauthn.helpers import base64url_to_bytes, structs
@@ -80,58 +84,66 @@ def to_create(party: Party, person: str, email: str, name: str, challenge: bytes
             user_name=email,
             user_display_name=name,
             challenge=challenge,
-            timeout=WAIT_MS,
+            timeout=CHALLENGE_LIFETIME_MS,
             authenticator_selection=structs.AuthenticatorSelectionCriteria(
                 resident_key=structs.ResidentKeyRequirement.REQUIRED,
                 user_verification=structs.UserVerificationRequirement.REQUIRED,
             ),
-            exclude_credentials=[structs.PublicKeyCredentialDescriptor(id=base64url_to_bytes(one.id)) for one in held],
+            exclude_credentials=[
+                structs.PublicKeyCredentialDescriptor(id=base64url_to_bytes(passkey.id)) for passkey in existing
+            ],
         )
     )
 
 
-def to_sign(party: Party, challenge: bytes) -> str:
+def sign_in_options(party: RelyingParty, challenge: bytes) -> str:
     """Return the sign-in options for any user's passkey, as JSON."""
     import webauthn
     from webauthn.helpers.structs import UserVerificationRequirement
 
     return webauthn.options_to_json(
         webauthn.generate_authentication_options(
-            rp_id=party.id, challenge=challenge, timeout=WAIT_MS, user_verification=UserVerificationRequirement.REQUIRED
+            rp_id=party.id,
+            challenge=challenge,
+            timeout=CHALLENGE_LIFETIME_MS,
+            user_verification=UserVerificationRequirement.REQUIRED,
         )
     )
 
 
-def read_new(party: Party, challenge: bytes, answer: str) -> NewCredential:
+def verify_registration(party: RelyingParty, challenge: bytes, response: str) -> NewCredential:
+    """Verify a registration response and return the new passkey."""
     import webauthn
     from webauthn.helpers import bytes_to_base64url
 
     try:
-        made = webauthn.verify_registration_response(
-            credential=answer,
+        verified = webauthn.verify_registration_response(
+            credential=response,
             expected_challenge=challenge,
             expected_rp_id=party.id,
             expected_origin=party.origin,
             require_user_verification=True,
         )
     except Exception as error:  # the CBOR, COSE and certificate parsers raise various errors for untrusted input
-        raise NotSigned(_why(error)) from None
-    id_ = bytes_to_base64url(made.credential_id)
-    return NewCredential(id_, bytes_to_base64url(made.credential_public_key), made.sign_count)
+        raise InvalidAssertion(_error_text(error)) from None
+    credential_id = bytes_to_base64url(verified.credential_id)
+    return NewCredential(credential_id, bytes_to_base64url(verified.credential_public_key), verified.sign_count)
 
 
-def read_id(answer: str) -> str:
+def parse_credential_id(response: str) -> str:
     """Return the id of the passkey that the response claims to be from."""
     try:
-        said = msgspec.json.decode(answer, type=Credential).id
+        credential_id = msgspec.json.decode(response, type=Credential).id
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise NotSigned(_why(error)) from None
-    if not (said.isascii() and said.isprintable()):  # PostgreSQL rejects NUL, even in a query parameter
-        raise NotSigned("its id is none")
-    return said
+        raise InvalidAssertion(_error_text(error)) from None
+    if not (
+        credential_id.isascii() and credential_id.isprintable()
+    ):  # PostgreSQL rejects NUL, even in a query parameter
+        raise InvalidAssertion("invalid credential id")
+    return credential_id
 
 
-def read_signed(party: Party, challenge: bytes, answer: str, passkey: Passkey) -> int:
+def verify_sign_in(party: RelyingParty, challenge: bytes, response: str, passkey: Passkey) -> int:
     """Verify a sign-in response and return the new signature counter.
 
     The store compares the counter again, because of concurrent sign-ins.
@@ -140,8 +152,8 @@ def read_signed(party: Party, challenge: bytes, answer: str, passkey: Passkey) -
     from webauthn.helpers import base64url_to_bytes
 
     try:
-        signed = webauthn.verify_authentication_response(
-            credential=answer,
+        verified = webauthn.verify_authentication_response(
+            credential=response,
             expected_challenge=challenge,
             expected_rp_id=party.id,
             expected_origin=party.origin,
@@ -149,15 +161,15 @@ def read_signed(party: Party, challenge: bytes, answer: str, passkey: Passkey) -
             credential_current_sign_count=passkey.sign_count,
             require_user_verification=True,
         )
-        handle = msgspec.json.decode(answer, type=Credential).response.get("userHandle")
-        if handle is not None and base64url_to_bytes(handle) != passkey.person.encode():
-            raise NotSigned("it names another person than its owner")
-    except NotSigned:
+        user_handle = msgspec.json.decode(response, type=Credential).response.get("userHandle")
+        if user_handle is not None and base64url_to_bytes(user_handle) != passkey.person.encode():
+            raise InvalidAssertion("the user handle is not that of the passkey's owner")
+    except InvalidAssertion:
         raise
-    except Exception as error:  # see `read_new`
-        raise NotSigned(_why(error)) from None
-    return signed.new_sign_count
+    except Exception as error:  # see `verify_registration`
+        raise InvalidAssertion(_error_text(error)) from None
+    return verified.new_sign_count
 
 
-def _why(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return f"{type(error).__name__}: {str(error)[:200]}"

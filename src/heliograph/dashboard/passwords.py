@@ -7,12 +7,12 @@ from typing import TypeVar
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
-from heliograph.runtime.threads import Threads
+from heliograph.runtime.threads import ThreadPool
 
-SHORTEST = 10
-LONGEST = 200
-TRIES_MAX = 10  # wrong passwords or codes per account in 15 minutes, from unknown clients
-WAITING_MAX = 16  # pending checks for unknown clients; one or two seconds of work
+LENGTH_MIN = 10
+LENGTH_MAX = 200
+ATTEMPTS_MAX = 10  # wrong passwords or codes per account in 15 minutes, from unknown clients
+QUEUE_MAX = 16  # pending checks for unknown clients; one or two seconds of work
 
 T = TypeVar("T")
 
@@ -26,53 +26,53 @@ class Busy(Exception):
 class PasswordQueue:
     """Checks passwords one at a time in one thread, so that password hashing uses at most one core."""
 
-    def __init__(self, longest: int) -> None:
-        self._thread = Threads("passwords", 1)
-        self._longest = longest
+    def __init__(self, max_waiting: int) -> None:
+        self._thread = ThreadPool("passwords", 1)
+        self._max_waiting = max_waiting
         self._waiting = 0
 
-    async def run(self, work: Callable[..., T], *given: str | None) -> T:
-        if self._waiting >= self._longest:
+    async def run(self, function: Callable[..., T], *args: str | None) -> T:
+        if self._waiting >= self._max_waiting:
             raise Busy
         self._waiting += 1
         try:
-            return await self._thread.submit(work, *given)
+            return await self._thread.submit(function, *args)
         finally:
             self._waiting -= 1
 
 
-_strangers = PasswordQueue(WAITING_MAX)
+_unknown_clients = PasswordQueue(QUEUE_MAX)
 # users with a session, a link or a known browser or network: never delayed by unknown clients
-_people = PasswordQueue(1000)
+_known_clients = PasswordQueue(1000)
 
 
 @cache
-def _any() -> str:
+def _dummy_hash() -> str:
     """Return the hash of a password that no account has; cached, and computed on first use to keep startup fast."""
     return _hasher.hash("nobody has this password")
 
 
 async def hash_password(password: str) -> str:
-    return await _people.run(_hasher.hash, password)
+    return await _known_clients.run(_hasher.hash, password)
 
 
-async def is_right(hashed: str | None, password: str, *, is_familiar: bool = True) -> bool:
+async def verify_password(hashed: str | None, password: str, *, is_known_client: bool = True) -> bool:
     """Return whether the password is correct; takes equally long without an account.
 
     Raises Busy if too many checks for unknown clients are pending.
     """
-    return await (_people if is_familiar else _strangers).run(_verify, hashed, password)
+    return await (_known_clients if is_known_client else _unknown_clients).run(_verify, hashed, password)
 
 
 def _verify(hashed: str | None, password: str) -> bool:
     try:
-        return _hasher.verify(hashed or _any(), password) and hashed is not None
+        return _hasher.verify(hashed or _dummy_hash(), password) and hashed is not None
     except (VerificationError, InvalidHashError):
         return False
 
 
-def complaint(password: str) -> str | None:
+def find_password_problem(password: str) -> str | None:
     """Return why the password is not acceptable; None if it is."""
-    if not SHORTEST <= len(password) <= LONGEST:
-        return f"A password has {SHORTEST} to {LONGEST} characters."
+    if not LENGTH_MIN <= len(password) <= LENGTH_MAX:
+        return f"Passwords must have {LENGTH_MIN} to {LENGTH_MAX} characters."
     return None if len(set(password)) > 3 else "Choose a password with more different characters."

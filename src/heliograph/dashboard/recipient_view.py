@@ -6,178 +6,205 @@ from typing import Any
 
 import msgspec
 
-from heliograph.accept.resend import UNREACHED
+from heliograph.accept.resend import UNREACHED_STATUSES
 from heliograph.domain.delivery.magic_recipients import is_magic
 from heliograph.domain.events import EXPIRED, NEXT_AT, SIMULATED, is_simulated
 from heliograph.domain.ids import parse_timestamp
 from heliograph.domain.mail.address import parse_address
-from heliograph.storage.search.message_search import MessageDetails, RecipientLine, TimelineEvent
-from heliograph.storage.suppressions import OnList
-from heliograph.texts.explain import CAUSES, SIDES, Explanation, explain, last_words
+from heliograph.storage.search.message_search import MessageDetails, RecipientDetails, TimelineEvent
+from heliograph.storage.suppressions import SuppressionStatus
+from heliograph.texts.explain import CAUSES, SIDE_LABELS, Explanation, deciding_detail, explain
 
 # Fields of an event's detail that the page shows elsewhere.
-SHOWN = {
+DETAILS_SHOWN_ELSEWHERE = {
     *("host", "address", "carrier", "code", "enhanced", "text", "said", "duration_ms", "reason", "state", "err"),
     *(SIMULATED, NEXT_AT, EXPIRED),
 }
 
-Suppressed = Mapping[str, OnList]  # keyed by normalized address
+SuppressionByAddress = Mapping[str, SuppressionStatus]  # keyed by normalized address
 
 
-class Words(msgspec.Struct, frozen=True, kw_only=True):
+class EventText(msgspec.Struct, frozen=True, kw_only=True):
     """Text of one event: the reply of a remote server, or our own."""
 
     text: str
-    where: str  # host or carrier that was contacted
+    source: str  # host or carrier that was contacted
     address: str
-    replied: bool  # True if the text is the peer's reply, False if ours
+    is_remote_reply: bool  # True if the text is the peer's reply, False if ours
 
 
-class WaitedFor(msgspec.Struct, frozen=True, kw_only=True):
+class BlockedBy(msgspec.Struct, frozen=True, kw_only=True):
     """A carrier that is unreachable, so that messages wait for it."""
 
     id: str
     name: str  # display name of the carrier
     since: int
-    waiting: int  # number of the team's waiting messages, including this one
+    waiting_count: int  # number of the team's waiting messages, including this one
 
 
-class RecipientReading(msgspec.Struct, frozen=True, kw_only=True):
+class RecipientPageView(msgspec.Struct, frozen=True, kw_only=True):
     """Status of one recipient, as shown on the page."""
 
-    line: RecipientLine
-    why: Explanation
-    said: Words | None  # text of the deciding event
+    recipient: RecipientDetails
+    explanation: Explanation
+    reply: EventText | None  # text of the deciding event
     at: int  # time of the deciding event
     next_at: int | None  # time of the next attempt
     simulated: bool
-    suppressed: OnList | None  # current entry on the suppression list
-    waits_for: WaitedFor | None
+    suppression: SuppressionStatus | None  # current entry on the suppression list
+    blocked_by: BlockedBy | None
     steps: list[dict[str, Any]]
 
     @property
     def side(self) -> str:
-        return SIDES["carrier"] if self.waits_for else self.why.side
+        return SIDE_LABELS["carrier"] if self.blocked_by else self.explanation.side_label
 
     @property
     def title(self) -> str:
-        held = self.waits_for
-        return f"Waiting for our {held.name} {held.id}" if held else self.why.title
+        held = self.blocked_by
+        return f"Waiting for our {held.name} {held.id}" if held else self.explanation.title
 
     @property
-    def unreached(self) -> bool:
-        return self.line.status in UNREACHED
+    def is_unreached(self) -> bool:
+        return self.recipient.status in UNREACHED_STATUSES
 
 
-def tell(
-    found: MessageDetails, suppressed: Suppressed, *, paused: bool, waited: WaitedFor | None = None
-) -> list[RecipientReading]:
-    return [_tell(found, line, suppressed, paused, waited) for line in found.recipients]
+def build_recipient_views(
+    message: MessageDetails, suppressions: SuppressionByAddress, *, paused: bool, blocked_by: BlockedBy | None = None
+) -> list[RecipientPageView]:
+    """Return a view of each recipient. `suppressions`: suppression list entries by normalized address."""
+    return [_build_view(message, recipient, suppressions, paused, blocked_by) for recipient in message.recipients]
 
 
-def _tell(
-    found: MessageDetails, line: RecipientLine, suppressed: Suppressed, paused: bool, waited: WaitedFor | None
-) -> RecipientReading:
-    events = [event for event in found.events if event.recipient == line.given]
-    last = next((event for event in reversed(events) if event.type != "ignored"), None)
-    own = _decoded(line.detail)
-    detail, deferred = last_words(own, last.type if last else "", _decoded(last.detail if last else None))
-    why = explain(found.facts.channel, line.status, detail, deferred=deferred, paused=paused)
-    address = parse_address(line.given) if found.facts.channel == "email" else None
-    return RecipientReading(
-        line=line,
-        why=why,
-        said=said(detail) if detail.get("text") else None,
-        at=line.updated_at,
-        next_at=parse_timestamp(str(detail.get(NEXT_AT))) if deferred and NEXT_AT in detail else None,
+def _build_view(
+    message: MessageDetails,
+    recipient: RecipientDetails,
+    suppressions: SuppressionByAddress,
+    paused: bool,
+    blocked_by: BlockedBy | None,
+) -> RecipientPageView:
+    events = [event for event in message.events if event.recipient == recipient.given]
+    last_event = next((event for event in reversed(events) if event.type != "ignored"), None)
+    recipient_detail = _decode_detail(recipient.detail)
+    detail, is_deferred = deciding_detail(
+        recipient_detail,
+        last_event.type if last_event else "",
+        _decode_detail(last_event.detail if last_event else None),
+    )
+    explanation = explain(message.row.channel, recipient.status, detail, deferred=is_deferred, paused=paused)
+    address = parse_address(recipient.given) if message.row.channel == "email" else None
+    return RecipientPageView(
+        recipient=recipient,
+        explanation=explanation,
+        reply=event_text(detail) if detail.get("text") else None,
+        at=recipient.updated_at,
+        next_at=parse_timestamp(str(detail.get(NEXT_AT))) if is_deferred and NEXT_AT in detail else None,
         simulated=any(is_simulated(event.detail) for event in events),
-        suppressed=suppressed.get(address.normal) if address else None,
-        waits_for=None if paused or why.kind != "wait" or is_magic(line.given) or _is_theirs(why) else waited,
-        steps=_steps(found, events),
+        suppression=suppressions.get(address.normal) if address else None,
+        blocked_by=None
+        if paused or explanation.style != "wait" or is_magic(recipient.given) or _is_recipient_side(explanation)
+        else blocked_by,
+        steps=_timeline_steps(message, events),
     )
 
 
-def _is_theirs(why: Explanation) -> bool:
-    return bool(why.cause) and CAUSES[why.cause].side == "theirs"
+def _is_recipient_side(explanation: Explanation) -> bool:
+    return bool(explanation.cause) and CAUSES[explanation.cause].side == "theirs"
 
 
-def normal_addresses(found: MessageDetails) -> list[str]:
+def normalized_addresses(message: MessageDetails) -> list[str]:
     """Return the normalized addresses that may be on the suppression list."""
-    if found.facts.channel != "email":
+    if message.row.channel != "email":
         return []
-    return [address.normal for line in found.recipients if (address := parse_address(line.given))]
+    return [address.normal for recipient in message.recipients if (address := parse_address(recipient.given))]
 
 
-def said(detail: Mapping[str, Any]) -> Words:
+def event_text(detail: Mapping[str, Any]) -> EventText:
     """Return the reply text with its status code; `err` and `state` come from a delivery receipt."""
     text = str(detail.get("said") or detail.get("text") or "")
-    known = [str(detail[name]) for name in ("code", "enhanced", "state") if detail.get(name) is not None]
-    words = " ".join([*(code for code in known if code not in text), text])
+    codes = [str(detail[name]) for name in ("code", "enhanced", "state") if detail.get(name) is not None]
+    reply = " ".join([*(code for code in codes if code not in text), text])
     if detail.get("err"):
-        words = f"{words} (err {detail['err']})"
-    return Words(
-        text=words.strip(),
-        where=str(detail.get("host") or detail.get("carrier") or ""),
+        reply = f"{reply} (err {detail['err']})"
+    return EventText(
+        text=reply.strip(),
+        source=str(detail.get("host") or detail.get("carrier") or ""),
         address=str(detail.get("address") or ""),
-        replied=bool(known) and "reason" not in detail,
+        is_remote_reply=bool(codes) and "reason" not in detail,
     )
 
 
-def _steps(found: MessageDetails, events: Sequence[TimelineEvent]) -> list[dict[str, Any]]:
+def _timeline_steps(message: MessageDetails, events: Sequence[TimelineEvent]) -> list[dict[str, Any]]:
     """Return the timeline steps. If one reply caused several states, only the last step shows its text."""
-    steps = [_step(found, event) for event in events]
-    for step, following in pairwise(steps):
-        step["repeats"] = (step["said"], step["at"]) == (following["said"], following["at"])
+    steps = [_timeline_step(message, event) for event in events]
+    for step, next_step in pairwise(steps):
+        step["repeats"] = (step["reply"], step["at"]) == (next_step["reply"], next_step["at"])
     return steps
 
 
-def _step(found: MessageDetails, event: TimelineEvent) -> dict[str, Any]:
-    detail = _decoded(event.detail)
+def _timeline_step(message: MessageDetails, event: TimelineEvent) -> dict[str, Any]:
+    detail = _decode_detail(event.detail)
     return {
         "id": event.id,
         "at": event.created_at,
-        "word": event.status if event.sequence is not None else event.type,
-        "said_status": event.status if event.type == "ignored" else None,
-        "said": said(detail),
-        "took": detail.get("duration_ms"),
+        "status": event.status if event.sequence is not None else event.type,
+        "reported_status": event.status if event.type == "ignored" else None,
+        "reply": event_text(detail),
+        "duration_ms": detail.get("duration_ms"),
         "next_at": parse_timestamp(str(detail[NEXT_AT])) if NEXT_AT in detail else None,
-        "more": [(name, _text(value)) for name, value in detail.items() if name not in SHOWN and value is not None],
+        "details": [
+            (name, _detail_text(value))
+            for name, value in detail.items()
+            if name not in DETAILS_SHOWN_ELSEWHERE and value is not None
+        ],
         "repeats": False,
-        "deliveries": found.deliveries.get(event.id, []),
+        "deliveries": message.deliveries.get(event.id, []),
     }
 
 
-def _decoded(detail: str | None) -> dict[str, Any]:
+def _decode_detail(detail: str | None) -> dict[str, Any]:
     return msgspec.json.decode(detail, type=dict[str, Any]) if detail else {}
 
 
-def _text(value: Any) -> str:
+def _detail_text(value: Any) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-class Again(msgspec.Struct, frozen=True, kw_only=True):
+class ResendAdvice(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the message can be sent again, and whether resending would help."""
 
-    possible: bool = False
-    helps: bool = False
-    blocked: tuple[str, ...] = ()  # addresses on the suppression list: a send would be refused
-    why: str = ""  # why resending would not help
+    is_possible: bool = False
+    may_succeed: bool = False
+    suppressed_addresses: tuple[str, ...] = ()  # addresses on the suppression list: a send would be refused
+    reason: str = ""  # why resending would not help
 
 
-def again(told: Sequence[RecipientReading]) -> Again:
-    unreached = [one for one in told if one.unreached]
-    if not any(one.line.kind == "to" for one in unreached):
-        return Again()
-    blocked = tuple(one.line.given for one in unreached if one.suppressed and one.line.kind != "bcc")
-    hopeless = [one.why.text for one in unreached if not one.why.again]
-    return Again(possible=True, helps=len(hopeless) < len(unreached), blocked=blocked, why="".join(hopeless[:1]))
+def resend_advice(views: Sequence[RecipientPageView]) -> ResendAdvice:
+    """Return whether to offer resending the message to the recipients that did not get it."""
+    unreached = [view for view in views if view.is_unreached]
+    if not any(view.recipient.kind == "to" for view in unreached):
+        return ResendAdvice()
+    suppressed_addresses = tuple(
+        view.recipient.given for view in unreached if view.suppression and view.recipient.kind != "bcc"
+    )
+    reasons = [view.explanation.text for view in unreached if not view.explanation.retry_helps]
+    return ResendAdvice(
+        is_possible=True,
+        may_succeed=len(reasons) < len(unreached),
+        suppressed_addresses=suppressed_addresses,
+        reason="".join(reasons[:1]),
+    )
 
 
-def summary(told: Sequence[RecipientReading]) -> str:
+def summarize(views: Sequence[RecipientPageView]) -> str:
     """Return one sentence that summarizes several recipients."""
-    count = len(told)
-    missed = sum(one.unreached for one in told)
-    moving = sum(one.why.kind in ("wait", "info") for one in told)
-    if missed:
-        return f"{missed} of {count} recipients did not get it."
-    return f"{moving} of {count} recipients are still open." if moving else f"All {count} recipients got it."
+    count = len(views)
+    unreached = sum(view.is_unreached for view in views)
+    pending = sum(view.explanation.style in ("wait", "info") for view in views)
+    if unreached:
+        return f"{unreached} of {count} recipients did not get this message."
+    return (
+        f"{pending} of {count} recipients are still pending."
+        if pending
+        else f"All {count} recipients got this message."
+    )

@@ -12,57 +12,60 @@ import msgspec
 from jinja2 import Environment
 from markupsafe import Markup
 
-from heliograph.dashboard.navigation import MENU, OPERATORS
-from heliograph.dashboard.states import state_of
+from heliograph.dashboard.navigation import MENU, OPERATOR_MENU
+from heliograph.dashboard.states import state_label
 from heliograph.domain.ids import timestamp
 from heliograph.domain.sending.pricing import format_money
-from heliograph.texts.dashboard_links import below_team
+from heliograph.texts.dashboard_links import path_in_team
 from heliograph.web import html
 
-SPANS = ((86_400_000, "days"), (3_600_000, "h"), (60_000, "min"))
+DURATION_UNITS = ((86_400_000, "days"), (3_600_000, "h"), (60_000, "min"))
 CHANNEL_NAMES: dict[str, str] = {"email": "Email", "sms": "SMS", "whatsapp": "WhatsApp"}
 WEEK_MS = 7 * 86_400_000
-CENT = 10_000  # micro-units in a cent; amounts of money are in millionths
+MICROS_PER_CENT = 10_000  # micro-units in a cent; amounts of money are in millionths
 
 
-class Reader(msgspec.Struct, frozen=True):
+class ReaderTime(msgspec.Struct, frozen=True):
     """Reader of a page: current time and time zone, by which the page formats times."""
 
     now: int = 0  # 0 if unknown; times are then shown as absolute
     zone: tzinfo = UTC
 
 
-_READER: ContextVar[Reader] = ContextVar("reader", default=Reader())  # noqa: B039  it is frozen
+_READER_TIME: ContextVar[ReaderTime] = ContextVar("reader", default=ReaderTime())  # noqa: B039  it is frozen
 
 
 @cache
-def environment() -> Environment:
-    made = html.environment("heliograph.dashboard")
-    made.filters |= {
-        "when": when,
-        "exact": exact,
-        "by_day": by_day,
-        "money": money,
-        "unit_price": unit_price,
+def jinja_environment() -> Environment:
+    env = html.create_environment("heliograph.dashboard")
+    env.filters |= {
+        "when": format_relative_time,
+        "exact": format_exact_time,
+        "by_day": group_by_day,
+        "money": format_amount,
+        "unit_price": format_unit_price,
         "channel_name": channel_name,
-        "number": number,
-        "short": short,
-        "plural": plural,
-        "host": host,
-        "lasted": lasted,
-        "are": are,
+        "number": format_number,
+        "short": format_short_number,
+        "plural": format_count,
+        "host": url_host,
+        "lasted": format_duration,
+        "are": names_with_verb,
     }
-    made.globals |= {"state_of": state_of, "menu": MENU, "operator_menu": OPERATORS, "below_team": below_team}
-    return made
+    env.globals |= {"state_of": state_label, "menu": MENU, "operator_menu": OPERATOR_MENU, "below_team": path_in_team}
+    return env
 
 
-def render(template: str, values: dict[str, Any], reader: Reader | None = None) -> bytes:
-    told, made = _READER.set(reader or Reader()), environment().get_template(template)
-    context = made.new_context(values)
+def render(template: str, values: dict[str, Any], reader_time: ReaderTime | None = None) -> bytes:
+    reset_token, page_template = (
+        _READER_TIME.set(reader_time or ReaderTime()),
+        jinja_environment().get_template(template),
+    )
+    context = page_template.new_context(values)
     try:
-        return made.environment.concat(made.root_render_func(context)).encode()
+        return page_template.environment.concat(page_template.root_render_func(context)).encode()
     finally:
-        _READER.reset(told)
+        _READER_TIME.reset(reset_token)
         # Macros and context form a reference cycle: free the page's data now, not at the next garbage collection.
         context.parent.clear()
         context.vars.clear()
@@ -71,71 +74,73 @@ def render(template: str, values: dict[str, Any], reader: Reader | None = None) 
 # -- times -----------------------------------------------------------------------------------------------------
 
 
-def when(at: int | str | None) -> Markup:
+def format_relative_time(at: int | str | None) -> Markup:
     """Return a time relative to now; the exact time in the reader's zone is the tooltip and the screen reader text.
 
     `at` is in ms or ISO 8601.
     """
     if at is None:
         return Markup('<span class="quiet">never</span>')
-    ms, reader = _ms(at), _READER.get()
-    if not reader.now:
-        return exact(ms)
-    said = _exact(ms, reader.zone)
+    ms, reader_time = _to_ms(at), _READER_TIME.get()
+    if not reader_time.now:
+        return format_exact_time(ms)
+    exact_text = _format_exact(ms, reader_time.zone)
     return Markup(
         '<time datetime="{}" title="{}"><span aria-hidden="true">{}</span><span class="unseen">{}</span></time>'
-    ).format(timestamp(ms), said, ago(ms, reader), said)
+    ).format(timestamp(ms), exact_text, format_ago(ms, reader_time), exact_text)
 
 
-def exact(at: int | str | None) -> Markup:
+def format_exact_time(at: int | str | None) -> Markup:
     """Return the exact time in the reader's zone, for lists in which seconds matter."""
     if at is None:
         return Markup('<span class="quiet">never</span>')
-    ms = _ms(at)
+    ms = _to_ms(at)
     return Markup('<time class="exact" datetime="{}" title="{}">{}</time>').format(
-        timestamp(ms), timestamp(ms), _exact(ms, _READER.get().zone)
+        timestamp(ms), timestamp(ms), _format_exact(ms, _READER_TIME.get().zone)
     )
 
 
-def by_day(lines: Iterable[Any], reader: Reader | None = None) -> list[tuple[date, str, list[Any]]]:
+def group_by_day(items: Iterable[Any], reader_time: ReaderTime | None = None) -> list[tuple[date, str, list[Any]]]:
     """Group lines, sorted by `created_at`, by day in the reader's zone: (date, heading, lines)."""
-    reader = reader or _READER.get()
-    today = _local(reader.now, reader.zone).date()
+    reader_time = reader_time or _READER_TIME.get()
+    today = _to_local_time(reader_time.now, reader_time.zone).date()
 
-    def date_of(line: Any) -> date:
-        return _local(line["created_at"] if isinstance(line, dict) else line.created_at, reader.zone).date()
+    def date_of(item: Any) -> date:
+        return _to_local_time(
+            item["created_at"] if isinstance(item, dict) else item.created_at, reader_time.zone
+        ).date()
 
-    return [(day, _heading(day, today), list(those)) for day, those in groupby(lines, date_of)]
+    return [(day, _day_heading(day, today), list(group)) for day, group in groupby(items, date_of)]
 
 
-def _heading(day: date, today: date) -> str:
+def _day_heading(day: date, today: date) -> str:
     if (today - day).days in (0, 1):
         return "Today" if day == today else "Yesterday"
     return day.strftime("%A, %-d %B" if day.year == today.year else "%A, %-d %B %Y")
 
 
-def ago(ms: int, reader: Reader) -> str:
+def format_ago(ms: int, reader_time: ReaderTime) -> str:
     """Return a relative time within a week, otherwise a date; page.js must use the same wording."""
-    away = abs(reader.now - ms)
-    if away >= WEEK_MS:
-        day, today = (_local(one, reader.zone) for one in (ms, reader.now))
+    distance = abs(reader_time.now - ms)
+    if distance >= WEEK_MS:
+        day, today = (_to_local_time(time_ms, reader_time.zone) for time_ms in (ms, reader_time.now))
         return day.strftime("%-d %b" if day.year == today.year else "%-d %b %Y")
-    if away < 10_000:
+    if distance < 10_000:
         return "just now"
     count, unit = next(
-        (away // size, unit)
+        (distance // size, unit)
         for size, unit in ((86_400_000, "day"), (3_600_000, "h"), (60_000, "min"), (1000, "s"))
-        if away >= size
+        if distance >= size
     )
-    span = f"{count} {unit}" + ("s" if unit == "day" and count > 1 else "")
-    return f"{span} ago" if ms <= reader.now else f"in {span}"
+    duration = f"{count} {unit}" + ("s" if unit == "day" and count > 1 else "")
+    return f"{duration} ago" if ms <= reader_time.now else f"in {duration}"
 
 
-def _exact(ms: int, zone: tzinfo) -> str:
-    return _local(ms, zone).strftime("%-d %b %Y, %H:%M:%S %Z")
+def _format_exact(ms: int, zone: tzinfo) -> str:
+    return _to_local_time(ms, zone).strftime("%-d %b %Y, %H:%M:%S %Z")
 
 
-def _local(ms: int, zone: tzinfo) -> datetime:
+def _to_local_time(ms: int, zone: tzinfo) -> datetime:
     """Convert `ms` to a local time; in UTC if the year is out of range in the zone, as on the last day of 9999."""
     try:
         return datetime.fromtimestamp(ms / 1000, zone)
@@ -143,67 +148,69 @@ def _local(ms: int, zone: tzinfo) -> datetime:
         return datetime.fromtimestamp(ms / 1000, UTC)
 
 
-def _ms(at: int | str) -> int:
+def _to_ms(at: int | str) -> int:
     return at if isinstance(at, int) else round(datetime.fromisoformat(at).timestamp() * 1000)
 
 
 # -- numbers ---------------------------------------------------------------------------------------------------
 
 
-def money(micros: int, currency: str | None = None) -> str:
+def format_amount(micros: int, currency: str | None = None) -> str:
     """Format 125000000 and USD as '125.00 USD'. Without a currency, format the amount as the API does."""
     if currency is None:
         return format_money(micros)
-    cents = (abs(micros) + CENT // 2) // CENT
+    cents = (abs(micros) + MICROS_PER_CENT // 2) // MICROS_PER_CENT
     sign = "−" if micros < 0 and cents else ""
-    return f"{sign}{number(cents // 100)}.{cents % 100:02d}\u00a0{currency}"
+    return f"{sign}{format_number(cents // 100)}.{cents % 100:02d}\u00a0{currency}"
 
 
-def unit_price(micros: int, currency: str = "") -> str:
+def format_unit_price(micros: int, currency: str = "") -> str:
     """Format 45000 and USD as '0.045 USD': a unit price with all its decimals, at least two."""
-    whole, _, part = format_money(abs(micros)).partition(".")
+    units, _, fraction = format_money(abs(micros)).partition(".")
     sign = "−" if micros < 0 else ""
-    return f"{sign}{number(int(whole))}.{part.rstrip('0'):0<2}" + (f"\u00a0{currency}" if currency else "")
+    return f"{sign}{format_number(int(units))}.{fraction.rstrip('0'):0<2}" + (f"\u00a0{currency}" if currency else "")
 
 
-def are(names: list[str]) -> str:
+def names_with_verb(names: list[str]) -> str:
     """Join names and add the verb: ['Email', 'SMS'] becomes 'Email and SMS are'."""
-    *others, last = names
-    return f"{', '.join(others)} and {last} are" if others else f"{last} is"
+    *first_names, last_name = names
+    return f"{', '.join(first_names)} and {last_name} are" if first_names else f"{last_name} is"
 
 
 def channel_name(channel: str) -> str:
     return CHANNEL_NAMES.get(channel) or channel.capitalize()
 
 
-def number(value: int) -> str:
+def format_number(value: int) -> str:
     return f"{value:,}".replace(",", "\u202f")
 
 
-def short(value: int) -> str:
+def format_short_number(value: int) -> str:
     """Format a number for a narrow space: from one million with three significant digits, as '1.23 M'."""
     millions = value / 1_000_000
     if millions < 0.9995:
-        return number(value)
+        return format_number(value)
     unit, name = (1, "M") if millions < 999.5 else (1000, "B")
     return (
-        f"{millions / unit:.3g}\u00a0{name}" if millions < 999_500 else f"{number(round(millions / unit))}\u00a0{name}"
+        f"{millions / unit:.3g}\u00a0{name}"
+        if millions < 999_500
+        else f"{format_number(round(millions / unit))}\u00a0{name}"
     )
 
 
-def host(url: str) -> str:
+def url_host(url: str) -> str:
     return urlsplit(url).hostname or url
 
 
-def plural(count: int, one: str, many: str = "") -> str:
-    return f"{number(count)} {one if count == 1 else many or one + 's'}"
+def format_count(count: int, singular: str, plural_form: str = "") -> str:
+    return f"{format_number(count)} {singular if count == 1 else plural_form or singular + 's'}"
 
 
-def lasted(ms: int) -> str:
+def format_duration(ms: int) -> str:
     """Format a duration in the largest unit of which it has at least two; seconds have one decimal."""
     if ms < 1000:
         return f"{max(ms, 0)} ms"
     if ms < 120_000:
         return f"{ms / 1000:.1f} s"
-    unit, name = next((unit, name) for unit, name in SPANS if ms >= 2 * unit)
-    return f"{number(ms // unit)} {name}"
+    unit, name = next((unit, name) for unit, name in DURATION_UNITS if ms >= 2 * unit)
+    return f"{format_number(ms // unit)} {name}"

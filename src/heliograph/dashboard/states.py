@@ -1,40 +1,46 @@
-"""Label, colour and icon of every state that pages show, of messages, senders, teams and others."""
+"""Label, colour and icon of every state that pages show, for example of a message, a sender or a team."""
 
 import msgspec
 
 
-class Word(msgspec.Struct, frozen=True):
+class StateLabel(msgspec.Struct, frozen=True):
+    """Display of a state: label, colour and icon."""
+
     label: str
     kind: str  # good, info, wait, bad; empty if neutral
     icon: str
 
 
-def _all(kind: str, icon: str, *words: str, **named: str) -> dict[str, Word]:
-    labels = {word: word.replace("_", " ").capitalize() for word in words} | named
-    return {word: Word(label, kind, icon) for word, label in labels.items()}
+def _same_style(kind: str, icon: str, *states: str, **labels_by_state: str) -> dict[str, StateLabel]:
+    labels = {state: state.replace("_", " ").capitalize() for state in states} | labels_by_state
+    return {state: StateLabel(label, kind, icon) for state, label in labels.items()}
 
 
-STATES: dict[str, Word] = {
-    **_all(
+LABEL_BY_STATE: dict[str, StateLabel] = {
+    **_same_style(
         "good", "check", "delivered", "read", "verified", "approved", "live", "enabled", "active", "published", "on"
     ),
-    **_all("good", "check", ok="OK", in_use="In use", works="Active", done="Done", good="Good"),
-    **_all("info", "clock", "queued", "sending", "scheduled", "accepted", "importing", "checking"),
-    **_all("info", "arrow", "sent"),
-    **_all("wait", "clock", "waiting", "deferred", "invited", "expires", pending="Waiting", submitted="Waiting"),
-    **_all("wait", "warning", "unverified", "low", "slow", warn="Warning", simulated="Simulated", failing="Failing"),
-    **_all("wait", "pause", "paused"),
-    **_all("wait", "dot", "draft", "untested"),
-    **_all("wait", "inbox", "sandbox"),
-    **_all(
+    **_same_style("good", "check", ok="OK", in_use="In use", works="Active", done="Done", good="Good"),
+    **_same_style("info", "clock", "queued", "sending", "scheduled", "accepted", "importing", "checking"),
+    **_same_style("info", "arrow", "sent"),
+    **_same_style("wait", "clock", "waiting", "deferred", "invited", "expires", pending="Waiting", submitted="Waiting"),
+    **_same_style(
+        "wait", "warning", "unverified", "low", "slow", warn="Warning", simulated="Simulated", failing="Failing"
+    ),
+    **_same_style("wait", "pause", "paused"),
+    **_same_style("wait", "dot", "draft", "untested"),
+    **_same_style("wait", "inbox", "sandbox"),
+    **_same_style(
         "bad", "error", "bounced", "failed", "complained", "exhausted", "suspended", "refused", "rejected", "stopped"
     ),
-    **_all("bad", "warning", "broken", "error", "out_of_reach"),
-    **_all("", "clock", "expired"),
-    **_all("", "suppression", "suppressed", "disabled", "revoked", "canceled", "cancelled", "archived", "off"),
+    **_same_style("bad", "warning", "broken", "error", "out_of_reach"),
+    **_same_style("", "clock", "expired"),
+    **_same_style("", "suppression", "suppressed", "disabled", "revoked", "canceled", "cancelled", "archived", "off"),
 }
 
 
-def state_of(word: str) -> Word:
+def state_label(state: str) -> StateLabel:
     """Return the label, colour and icon of a state; an unknown state is shown by its capitalized name."""
-    return STATES.get(word) or Word(word.replace("_", " ")[:1].upper() + word.replace("_", " ")[1:], "", "dot")
+    return LABEL_BY_STATE.get(state) or StateLabel(
+        state.replace("_", " ")[:1].upper() + state.replace("_", " ")[1:], "", "dot"
+    )

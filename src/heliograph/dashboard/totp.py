@@ -7,24 +7,25 @@ from urllib.parse import quote
 import segno
 
 SECRET_BYTES = 20
-STEP_MS = 30_000
-DRIFT = 1  # allowed clock error of the phone, in steps
-RECOVERY_CODES = 10
-RECOVERY_BYTES = 10
+TIME_STEP_MS = 30_000
+DRIFT_STEPS = 1  # allowed clock error of the phone, in steps
+RECOVERY_CODE_COUNT = 10
+RECOVERY_CODE_BYTES = 10
 
 
 def code_at(secret: bytes, step: int) -> str:
+    """Return the six-digit code of a time step."""
     mac = hmac.digest(secret, step.to_bytes(8, "big"), "sha1")
     offset = mac[-1] & 15
     number = int.from_bytes(mac[offset : offset + 4], "big") & 0x7FFFFFFF
     return f"{number % 1_000_000:06}"
 
 
-def step_of(secret: bytes, code: str, now: int) -> int | None:
+def find_time_step(secret: bytes, code: str, now: int) -> int | None:
     """Return the time step that this code belongs to; None if the code is wrong."""
-    given, this = code.encode(), now // STEP_MS
-    steps = range(this - DRIFT, this + DRIFT + 1)
-    return next((step for step in steps if hmac.compare_digest(code_at(secret, step).encode(), given)), None)
+    typed, current = code.encode(), now // TIME_STEP_MS
+    steps = range(current - DRIFT_STEPS, current + DRIFT_STEPS + 1)
+    return next((step for step in steps if hmac.compare_digest(code_at(secret, step).encode(), typed)), None)
 
 
 def base32(secret: bytes) -> str:
@@ -39,10 +40,13 @@ def qr_code(secret: bytes, email: str) -> str:
 
 def recovery_codes(entropy: bytes) -> list[str]:
     """Return recovery codes of 80 bits each, in groups of four characters."""
-    texts = (base32(entropy[at : at + RECOVERY_BYTES]).lower() for at in range(0, len(entropy), RECOVERY_BYTES))
-    return ["-".join(text[at : at + 4] for at in range(0, 16, 4)) for text in texts]
+    texts = (
+        base32(entropy[offset : offset + RECOVERY_CODE_BYTES]).lower()
+        for offset in range(0, len(entropy), RECOVERY_CODE_BYTES)
+    )
+    return ["-".join(text[offset : offset + 4] for offset in range(0, 16, 4)) for text in texts]
 
 
-def plain(typed: str) -> str:
+def normalize_code(code: str) -> str:
     """Return a typed or pasted code without whitespace, in lower case."""
-    return "".join(typed.split()).lower()
+    return "".join(code.split()).lower()

@@ -7,67 +7,74 @@ from collections import Counter
 from collections.abc import Callable
 
 from heliograph.domain.delivery.lanes import (
+    CONCURRENCY_START,
+    CONNECTION_WAIT_MAX_S,
+    LANE_AND_PRIORITY_BY_QUEUE,
     PRIORITIES,
-    QUEUE_OF,
-    QUEUES,
-    SLOTS,
-    SOON_S,
-    WINDOW_FIRST,
-    next_window,
+    QUEUE_BY_LANE_AND_PRIORITY,
+    SLOTS_BY_LANE,
+    next_concurrency,
 )
 from heliograph.domain.setup.records import Priority
 
 LEAST_URGENT_FIRST = PRIORITIES[::-1]
 
 
-class Windows:
+class ConcurrencyLimiter:
     """Adaptive concurrency limit of each queue: grows while connections are free, shrinks while sends queue."""
 
-    def __init__(self, ring: Callable[[str], object]) -> None:
-        """`ring`: wakes a lane when one of its full queues has capacity again."""
-        self._ring = ring
-        self._size = {queue: min(WINDOW_FIRST, SLOTS[lane]) for queue, (lane, _) in QUEUES.items()}
-        # Consecutive sends without queueing needed before a queue may use a larger window of a less urgent queue
-        self._wary = dict.fromkeys(QUEUES, 0)
-        self._used: Counter[str] = Counter()
-        self._full: set[str] = set()
+    def __init__(self, wake_lane: Callable[[str], object]) -> None:
+        """`wake_lane`: wakes a lane when one of its full queues has capacity again."""
+        self._wake_lane = wake_lane
+        self._limits = {
+            queue: min(CONCURRENCY_START, SLOTS_BY_LANE[lane])
+            for queue, (lane, _) in LANE_AND_PRIORITY_BY_QUEUE.items()
+        }
+        # Number of consecutive sends without queueing that a queue needs before it may use a larger limit again
+        self._cautious_sends = dict.fromkeys(LANE_AND_PRIORITY_BY_QUEUE, 0)
+        self._in_flight: Counter[str] = Counter()
+        self._full_queues: set[str] = set()
 
-    def room(self, lane: str) -> dict[Priority, int]:
+    def free_slots(self, lane: str) -> dict[Priority, int]:
         """Return how many messages of each priority may be claimed.
 
-        A rarely used queue may use the larger window of a less urgent queue of the same lane.
+        A queue may use the larger limit of a less urgent queue of the same lane, unless its sends had to wait recently.
         """
-        room, least = {}, 0
+        free, shared_limit = {}, 0
         for priority in LEAST_URGENT_FIRST:
-            queue = QUEUE_OF[lane, priority]
-            least = max(least, self._size[queue])
-            room[priority] = max(0, (self._size[queue] if self._wary[queue] else least) - self._used[queue])
-            if not room[priority]:
-                self._full.add(queue)
-        return room
+            queue = QUEUE_BY_LANE_AND_PRIORITY[lane, priority]
+            shared_limit = max(shared_limit, self._limits[queue])
+            free[priority] = max(
+                0, (self._limits[queue] if self._cautious_sends[queue] else shared_limit) - self._in_flight[queue]
+            )
+            if not free[priority]:
+                self._full_queues.add(queue)
+        return free
 
-    def enter(self, queue: str) -> None:
-        self._used[queue] += 1
+    def started(self, queue: str) -> None:
+        self._in_flight[queue] += 1
 
-    def leave(self, queue: str) -> None:
-        self._used[queue] -= 1
-        if queue in self._full:
-            self._look(QUEUES[queue][0])
+    def finished(self, queue: str) -> None:
+        self._in_flight[queue] -= 1
+        if queue in self._full_queues:
+            self._wake_if_free(LANE_AND_PRIORITY_BY_QUEUE[queue][0])
 
-    def waited(self, queue: str, seconds: float) -> None:
-        """Adapt the window of `queue` to how long a send waited for a connection."""
-        lane = QUEUES[queue][0]
-        self._size[queue] = next_window(self._size[queue], SLOTS[lane], seconds)
-        if seconds > SOON_S:
-            self._wary[queue] = WINDOW_FIRST
-        elif self._wary[queue]:
-            self._wary[queue] -= 1
-        if self._full:
-            self._look(lane)
+    def adapt(self, queue: str, seconds: float) -> None:
+        """Adapt the limit of `queue` to how long a send waited for a connection."""
+        lane = LANE_AND_PRIORITY_BY_QUEUE[queue][0]
+        self._limits[queue] = next_concurrency(self._limits[queue], SLOTS_BY_LANE[lane], seconds)
+        if seconds > CONNECTION_WAIT_MAX_S:
+            self._cautious_sends[queue] = CONCURRENCY_START
+        elif self._cautious_sends[queue]:
+            self._cautious_sends[queue] -= 1
+        if self._full_queues:
+            self._wake_if_free(lane)
 
-    def _look(self, lane: str) -> None:
-        """Wake the lane if a full queue has capacity again, in its own window or that of a less urgent queue."""
-        free = {QUEUE_OF[lane, priority] for priority, left in self.room(lane).items() if left}
-        if not self._full.isdisjoint(free):
-            self._full -= free
-            self._ring(lane)
+    def _wake_if_free(self, lane: str) -> None:
+        """Wake the lane if a full queue has capacity again, in its own limit or that of a less urgent queue."""
+        free_queues = {
+            QUEUE_BY_LANE_AND_PRIORITY[lane, priority] for priority, count in self.free_slots(lane).items() if count
+        }
+        if not self._full_queues.isdisjoint(free_queues):
+            self._full_queues -= free_queues
+            self._wake_lane(lane)

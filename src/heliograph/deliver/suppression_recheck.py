@@ -9,61 +9,63 @@ from collections.abc import Sequence
 
 from heliograph.storage.outbox import Claim
 from heliograph.storage.store import Store, StoreUnavailable
-from heliograph.storage.suppressions import Listing
+from heliograph.storage.suppressions import TeamAddress
 
-FRESH_S = 0.1  # maximum age of a result
-AGAIN_S = 0.5  # retry delay while the database is unavailable
+RESULT_MAX_AGE_S = 0.1  # maximum age of a result
+DATABASE_RETRY_S = 0.5  # retry delay while the database is unavailable
 
 
-class Suppressed:
+class SuppressionRecheck:
     """Batched re-check of suppressions for the emails that this process is about to send."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         # Outbox key → (claim still to be sent, time of its last known result)
-        self._waiting: dict[int, tuple[Claim, float]] = {}
-        self._found: set[int] = set()
-        self._looked = 0.0
-        self._looking = asyncio.Lock()
+        self._pending: dict[int, tuple[Claim, float]] = {}
+        self._suppressed_keys: set[int] = set()
+        self._queried_at = 0.0
+        self._query_lock = asyncio.Lock()
 
-    def enter(self, claim: Claim) -> None:
-        self._found.discard(claim.key)  # stale result of a check from the previous attempt
-        self._waiting[claim.key] = (claim, asyncio.get_running_loop().time())
+    def add(self, claim: Claim) -> None:
+        self._suppressed_keys.discard(claim.key)  # stale result of a check from the previous attempt
+        self._pending[claim.key] = (claim, asyncio.get_running_loop().time())
 
-    def leave(self, claim: Claim) -> None:
-        self._waiting.pop(claim.key, None)
-        self._found.discard(claim.key)
+    def remove(self, claim: Claim) -> None:
+        self._pending.pop(claim.key, None)
+        self._suppressed_keys.discard(claim.key)
 
-    async def has(self, claim: Claim) -> bool:
+    async def is_suppressed(self, claim: Claim) -> bool:
         """Return whether the address was suppressed after the claim (the claim itself checked earlier suppressions).
 
         The claim then leaves the batch, however long sending takes; a carrier that checks again causes a query of its
         own.
         """
-        if claim.key not in self._waiting:
-            while await self._look([claim]) is None:
+        if claim.key not in self._pending:
+            while await self._query([claim]) is None:
                 pass
-        elif self._is_old(claim):
-            async with self._looking:
-                while self._is_old(claim):  # claims that arrived during a failed query are part of the next query
-                    self._looked = await self._look([claim for claim, _ in self._waiting.values()]) or self._looked
-        self._waiting.pop(claim.key, None)
-        return claim.key in self._found
+        elif self._is_stale(claim):
+            async with self._query_lock:
+                while self._is_stale(claim):  # claims that arrived during a failed query are part of the next query
+                    self._queried_at = (
+                        await self._query([claim for claim, _ in self._pending.values()]) or self._queried_at
+                    )
+        self._pending.pop(claim.key, None)
+        return claim.key in self._suppressed_keys
 
-    def _is_old(self, claim: Claim) -> bool:
-        seen = max(self._waiting[claim.key][1], self._looked)
-        return asyncio.get_running_loop().time() - seen > FRESH_S
+    def _is_stale(self, claim: Claim) -> bool:
+        known_at = max(self._pending[claim.key][1], self._queried_at)
+        return asyncio.get_running_loop().time() - known_at > RESULT_MAX_AGE_S
 
-    async def _look(self, claims: Sequence[Claim]) -> float | None:
+    async def _query(self, claims: Sequence[Claim]) -> float | None:
         """Query which claims are suppressed; return the query's start time, or None after a delay if it failed."""
-        places = defaultdict[Listing, list[int]](list)
+        keys_by_listing = defaultdict[TeamAddress, list[int]](list)
         for claim in claims:
-            places[Listing(claim.team, claim.address)].append(claim.key)
-        began = asyncio.get_running_loop().time()
+            keys_by_listing[TeamAddress(claim.team, claim.address)].append(claim.key)
+        started_at = asyncio.get_running_loop().time()
         try:
-            for place in await self._store.suppressions.of(places):
-                self._found.update(places[place])
+            for listing in await self._store.suppressions.find_suppressed(keys_by_listing):
+                self._suppressed_keys.update(keys_by_listing[listing])
         except StoreUnavailable:
-            await asyncio.sleep(AGAIN_S)
+            await asyncio.sleep(DATABASE_RETRY_S)
             return None
-        return began
+        return started_at

@@ -6,16 +6,21 @@ from typing import Any
 
 import msgspec
 
-from heliograph.domain.delivery.message_states import STATES, UNSHOWN
+from heliograph.domain.delivery.message_states import HIDDEN_FIELDS, STATES_BY_CHANNEL
 from heliograph.domain.ids import timestamp
 from heliograph.domain.setup.records import Channel, Team
 
-_UNTOLD = "queued"
+_UNPUBLISHED_STATE = "queued"
 
 DELAYED = "email.delayed"  # not a state: published once for an email that is delayed
 TEST = "webhook.test"  # created for one webhook and sent only there
-TYPES: tuple[str, ...] = (
-    *(f"{channel}.{state}" for channel, states in STATES.items() for state in states if state != _UNTOLD),
+EVENT_TYPES: tuple[str, ...] = (
+    *(
+        f"{channel}.{state}"
+        for channel, states in STATES_BY_CHANNEL.items()
+        for state in states
+        if state != _UNPUBLISHED_STATE
+    ),
     DELAYED,
     "email.received",
     "verification.verified",
@@ -34,15 +39,19 @@ TYPES: tuple[str, ...] = (
     "batch.done",
     TEST,
 )
-# Only in formats that have this event; elsewhere the response to the send already says it (contract 10).
+# Published only in webhook formats that have this event; in others the response to the send is enough (contract 10).
 SCHEDULED = "email.scheduled"
 # Names to which a webhook can subscribe.
-NAMES: tuple[str, ...] = ("*", *dict.fromkeys(f"{name.partition('.')[0]}.*" for name in TYPES), *TYPES)
+SUBSCRIPTION_NAMES: tuple[str, ...] = (
+    "*",
+    *dict.fromkeys(f"{name.partition('.')[0]}.*" for name in EVENT_TYPES),
+    *EVENT_TYPES,
+)
 
 # Events grouped by subject, in the order of TYPES.
-GROUPS: dict[str, tuple[str, ...]] = {
-    group: tuple(name for name in TYPES if name.startswith(f"{group}."))
-    for group in dict.fromkeys(name.partition(".")[0] for name in TYPES)
+TYPES_BY_GROUP: dict[str, tuple[str, ...]] = {
+    group: tuple(name for name in EVENT_TYPES if name.startswith(f"{group}."))
+    for group in dict.fromkeys(name.partition(".")[0] for name in EVENT_TYPES)
 }
 
 SIMULATED = "simulated"  # in the detail of a simulator's report
@@ -52,9 +61,9 @@ EXPIRED = "expired"  # in the detail of the last attempt: no time is left for an
 BOUNCE_SUPPRESSED = "suppressed"  # false in the detail of a bounce whose address is not suppressed
 BODY_MAX = 20_000  # bytes; inbound messages may have 256 KiB and are shortened separately (contract 17)
 DETAIL_MAX = 4096  # bytes of a carrier's response
-_LONG = ("to_addresses", "cc")  # truncated to the first item if the body is too large even without headers
+_TRUNCATED_FIELDS = ("to_addresses", "cc")  # truncated to the first item if the body is too large even without headers
 # Event field with the carrier's response, by resulting state.
-_WORDS = {"bounced": "bounce", "failed": "error"}
+_RESPONSE_FIELD_BY_STATUS = {"bounced": "bounce", "failed": "error"}
 
 
 class StoredEvent(msgspec.Struct, frozen=True):
@@ -62,7 +71,7 @@ class StoredEvent(msgspec.Struct, frozen=True):
 
     id: str
     type: str
-    sequence: int | None  # None if in no feed
+    sequence: int | None  # position among the events of the message; None if the event is not published
     created_at: int
     recipient: str | None
     status: str | None
@@ -77,7 +86,7 @@ class StoredEvent(msgspec.Struct, frozen=True):
     explanation: dict[str, Any] | None = None  # plain-text explanation of a failure, added by `texts/explain.py`
 
 
-def marked(detail: dict[str, Any]) -> dict[str, Any]:
+def mark_simulated(detail: dict[str, Any]) -> dict[str, Any]:
     """Return the detail marked as simulated, so that it is not mistaken for a real report."""
     return {**detail, SIMULATED: True}
 
@@ -86,7 +95,7 @@ def is_simulated(detail: str | None) -> bool:
     return detail is not None and SIMULATED in detail and msgspec.json.decode(detail).get(SIMULATED) is True
 
 
-def is_hard(status: str | None, bounce: Mapping[str, Any]) -> bool:
+def is_hard_bounce(status: str | None, bounce: Mapping[str, Any]) -> bool:
     """Return whether the bounce is hard, that is, its address is suppressed."""
     return status == "bounced" and bounce.get(BOUNCE_SUPPRESSED) is not False
 
@@ -94,16 +103,16 @@ def is_hard(status: str | None, bounce: Mapping[str, Any]) -> bool:
 @cache
 def event_type(channel: Channel, status: str) -> str:
     name = f"{channel}.{status}"
-    if name not in TYPES:
+    if name not in EVENT_TYPES:
         raise ValueError(f"{name} is no event")
     return name
 
 
 def scheduled_data(record: str, recipient: str, kind: str) -> str:
     """Return the `email.scheduled` data for one recipient: the message record without bcc."""
-    own: dict[str, Any] = msgspec.json.decode(record)
-    to = {"recipient": None if kind == "bcc" else recipient, "recipient_kind": kind}
-    return msgspec.json.encode(own | {"status": _UNTOLD, "bcc": [], **to}).decode()
+    data: dict[str, Any] = msgspec.json.decode(record)
+    recipient_fields = {"recipient": None if kind == "bcc" else recipient, "recipient_kind": kind}
+    return msgspec.json.encode(data | {"status": _UNPUBLISHED_STATE, "bcc": [], **recipient_fields}).decode()
 
 
 def event_data(event: StoredEvent) -> dict[str, Any]:
@@ -111,7 +120,7 @@ def event_data(event: StoredEvent) -> dict[str, Any]:
     if not event.record:
         return msgspec.json.decode(event.detail or "{}", type=dict[str, Any])
     record: dict[str, Any] = msgspec.json.decode(event.record)
-    own = record | {
+    data = record | {
         "status": event.status,
         "message_status": event.message_status,
         "previous_status": event.previous_status,
@@ -119,42 +128,42 @@ def event_data(event: StoredEvent) -> dict[str, Any]:
         "recipient": None if event.kind == "bcc" else event.recipient,
         "recipient_kind": event.kind,
     }
-    if "bcc" in own:
-        own["bcc"] = []
-    if event.detail and len(event.detail) <= DETAIL_MAX and event.status in _WORDS:
-        own[_WORDS[event.status]] = words = msgspec.json.decode(event.detail)
+    if "bcc" in data:
+        data["bcc"] = []
+    if event.detail and len(event.detail) <= DETAIL_MAX and event.status in _RESPONSE_FIELD_BY_STATUS:
+        data[_RESPONSE_FIELD_BY_STATUS[event.status]] = response = msgspec.json.decode(event.detail)
         # A reason of our own, such as `canceled`: also under the name that reads use (contract 16).
-        if "reason" in words:
-            own["detail"] = words
+        if "reason" in response:
+            data["detail"] = response
     if event.type == DELAYED and event.detail:
-        own[DELAY] = msgspec.json.decode(event.detail)[DELAY]
+        data[DELAY] = msgspec.json.decode(event.detail)[DELAY]
     if event.explanation:
-        own["explanation"] = event.explanation
-    return own
+        data["explanation"] = event.explanation
+    return data
 
 
 def event_body(event: StoredEvent, team: Team) -> bytes:
     """Return the body to sign and send; the bytes are the same on every call."""
-    own = event_data(event)
-    for name in UNSHOWN:
-        own.pop(name, None)
-    sandbox = bool(event.sandbox) if event.sandbox is not None else own.get("sandbox", team.sandbox)
-    whole = {
+    data = event_data(event)
+    for name in HIDDEN_FIELDS:
+        data.pop(name, None)
+    sandbox = bool(event.sandbox) if event.sandbox is not None else data.get("sandbox", team.sandbox)
+    envelope = {
         "id": event.id,
         "type": event.type,
         "created_at": timestamp(event.created_at),
         "team_id": team.record.id,
         "sandbox": sandbox,
         "sequence": event.sequence,
-        "data": own,
+        "data": data,
     }
-    body = msgspec.json.encode(whole)
-    if own.get("object") == "received":
+    body = msgspec.json.encode(envelope)
+    if data.get("object") == "received":
         return body
     if len(body) > BODY_MAX:
-        own.pop("headers", None)
-        body = msgspec.json.encode(whole)
+        data.pop("headers", None)
+        body = msgspec.json.encode(envelope)
     if len(body) > BODY_MAX:
-        own |= {name: own[name][:1] for name in _LONG if name in own}
-        body = msgspec.json.encode(whole)
+        data |= {name: data[name][:1] for name in _TRUNCATED_FIELDS if name in data}
+        body = msgspec.json.encode(envelope)
     return body

@@ -23,26 +23,27 @@ PREFIXES = {
 }
 
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-_NAMED_BY_PEOPLE = ("template", "layout", "domain", "display_name", "team")
-PAIRS = [a + b for a in _CROCKFORD for b in _CROCKFORD]  # two base-32 digits: 10 bits at a time
+_KINDS_WITH_CUSTOM_IDS = ("template", "layout", "domain", "display_name", "team")
+BASE32_PAIRS = [a + b for a in _CROCKFORD for b in _CROCKFORD]  # two base-32 digits: 10 bits at a time
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_ISO = re.compile(
+_RFC3339 = re.compile(
     r"([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.([0-9]{1,9}))?(Z|[+-][0-9]{2}:[0-9]{2})"
 )
 
 
 def ulid(ms: int, random80: int) -> str:
     """Return a ULID of 26 characters: 48 bits of time, 80 bits of randomness."""
-    p, low = PAIRS, random80 & 0xFFFFFFFFFF
-    return f"{ulid_start(ms, random80 >> 40)}{p[low >> 30]}{p[low >> 20 & 1023]}{p[low >> 10 & 1023]}{p[low & 1023]}"
+    pairs, low = BASE32_PAIRS, random80 & 0xFFFFFFFFFF
+    start = ulid_start(ms, random80 >> 40)
+    return f"{start}{pairs[low >> 30]}{pairs[low >> 20 & 1023]}{pairs[low >> 10 & 1023]}{pairs[low & 1023]}"
 
 
-def ulid_start(ms: int, high: int) -> str:
-    """Return the first 18 characters of a ULID: the time and the upper 40 random bits, `high`."""
-    p = PAIRS
+def ulid_start(ms: int, high40: int) -> str:
+    """Return the first 18 characters of a ULID: the time and the upper 40 random bits, `high40`."""
+    p = BASE32_PAIRS
     return (
         f"{p[ms >> 40 & 1023]}{p[ms >> 30 & 1023]}{p[ms >> 20 & 1023]}{p[ms >> 10 & 1023]}{p[ms & 1023]}"
-        f"{p[high >> 30]}{p[high >> 20 & 1023]}{p[high >> 10 & 1023]}{p[high & 1023]}"
+        f"{p[high40 >> 30]}{p[high40 >> 20 & 1023]}{p[high40 >> 10 & 1023]}{p[high40 & 1023]}"
     )
 
 
@@ -53,36 +54,36 @@ def ulid_ms(body: str) -> int:
 
 def id_pattern(kind: str) -> str:
     """Return the regular expression for ids of this kind: a ULID, or a name chosen in a setup file."""
-    return f"^{PREFIXES[kind]}{'[A-Za-z0-9_]{1,64}' if kind in _NAMED_BY_PEOPLE else f'[{_CROCKFORD}]{{26}}'}$"
+    return f"^{PREFIXES[kind]}{'[A-Za-z0-9_]{1,64}' if kind in _KINDS_WITH_CUSTOM_IDS else f'[{_CROCKFORD}]{{26}}'}$"
 
 
 def timestamp(ms: int) -> str:
     """Format a time as `2026-11-15T09:30:00.000Z`."""
-    return f"{_whole_second(ms // 1000)}.{ms % 1000:03d}Z"
+    return f"{_format_seconds(ms // 1000)}.{ms % 1000:03d}Z"
 
 
 @lru_cache(maxsize=1024)
-def _whole_second(seconds: int) -> str:
+def _format_seconds(seconds: int) -> str:
     return (_EPOCH + timedelta(seconds=seconds)).isoformat()[:19]
 
 
 def parse_timestamp(text: str) -> int | None:
     """Parse an RFC 3339 time to ms; `t` and `z` may be lowercase, finer fractions are truncated. None if invalid."""
-    found = _ISO.fullmatch(text.upper())
-    if found is None:
+    match = _RFC3339.fullmatch(text.upper())
+    if match is None:
         return None
-    whole, fraction, zone = found.groups()
+    seconds, fraction, offset = match.groups()
     try:
-        moment = datetime.fromisoformat(whole + zone).astimezone(UTC)
+        time = datetime.fromisoformat(seconds + offset).astimezone(UTC)
     except (ValueError, OverflowError):  # 30 February, hour 25, or a year out of range in UTC
         return None
-    return (moment - _EPOCH) // timedelta(milliseconds=1) + int((fraction or "0")[:3].ljust(3, "0"))
+    return (time - _EPOCH) // timedelta(milliseconds=1) + int((fraction or "0")[:3].ljust(3, "0"))
 
 
 def parse_date_header(text: str) -> int | None:
     """Parse a date header of mail or HTTP to ms; `-0000` means UTC, not the local time zone. None if invalid."""
     try:
-        moment = parsedate_to_datetime(text)
-        return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()) * 1000
+        time = parsedate_to_datetime(text)
+        return int((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()) * 1000
     except (ValueError, OverflowError):
         return None

@@ -29,19 +29,19 @@ BATCH_BODY_MAX = 40 * MIB  # applies to every channel
 TEMPLATE_BODY_MAX = 2 * MIB  # requests with or for templates and layouts, including rendering
 BODY_MAX = 64 * KIB
 HTML_MAX = 512 * KIB  # characters of one part of a template
-IN_THREAD = 256 * KIB  # bodies above this size are parsed outside the event loop
-PARSED = 32  # scanning a character for words, tags or placeholders takes as long as copying this many
+PARSE_IN_THREAD_MIN = 256 * KIB  # bodies above this size are parsed outside the event loop
+SCAN_COST_FACTOR = 32  # scanning a character for words, tags or placeholders takes as long as copying this many
 JSON_DEPTH_MAX = 32
 JSON_VALUES_MAX = 200_000
 
 # Callbacks of carriers (contract 17)
-CALLBACK_USUAL = 16 * KIB  # larger bodies are verified and parsed in a thread
+CALLBACK_INLINE_MAX = 16 * KIB  # larger bodies are verified and parsed in a thread
 CALLBACK_VALUES_MAX = 100_000  # JSON values per callback: msgspec holds the GIL while it decodes
 CALLBACK_EVENTS_MAX = 10_000  # events per callback
-CALLBACK_ID_KEPT_MS = 30 * DAY_MS  # retention of callback ids; longer than any provider retries
+CALLBACK_ID_RETENTION_MS = 30 * DAY_MS  # retention of callback ids; longer than any provider retries
 
 BATCH_MAX = 500  # messages (contract 16)
-SHARED_MIN = 16 * KIB  # sandbox mails above this size store shared content once
+SHARED_CONTENT_MIN = 16 * KIB  # sandbox mails above this size store shared content once
 BATCH_CONTENT_MAX = 64 * MIB  # rendered content of all messages: one transaction, held in memory
 
 # SMS (spec 8)
@@ -65,8 +65,8 @@ IDEMPOTENCY_LEASE_MS = 60 * SECOND_MS
 # Delivery (reliability, choices)
 LEASE_MS = 120 * SECOND_MS
 HEARTBEAT_MS = 40 * SECOND_MS
-CONTACT_MS = 10 * SECOND_MS  # at most this much of a pause between two commits of a process counts as contact
+CONTACT_PAUSE_MAX_MS = 10 * SECOND_MS  # at most this much of a pause between two commits of a process counts as contact
 CLAIMS_MAX = 2  # claims without a recorded outcome, after which a message is retried in isolation
-DEATHS_MAX = 3  # worker crashes during isolated attempts, after which the message counts as poison
-ALONE_AGAIN_MS = 10 * SECOND_MS  # wait after the first crash, doubled after the second: longer than a crash loop
+CRASHES_MAX = 3  # worker crashes during isolated attempts, after which the message counts as poison
+ISOLATED_RETRY_MS = 10 * SECOND_MS  # wait after the first crash, doubled after the second: longer than a crash loop
 BLOB_MIN = 256 * KIB  # attachments above this size are stored as files

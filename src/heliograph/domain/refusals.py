@@ -1,7 +1,7 @@
-"""The error tree: one class for each code that a rule can say no with.
+"""API errors: one exception class per error code.
 
-The class name is the code, the docstring its meaning, `fix` what the caller can do. Which HTTP status a
-code has is known by `web/status.py` alone.
+The class name in snake case is the code, the docstring its meaning, and `fix` what the caller can do about it.
+`web/status.py` assigns the HTTP statuses.
 """
 
 import re
@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 
 
 class Refusal(Exception):
-    """A rule said no; nothing was written."""
+    """Base class of all errors that reject a request; a rejected request has written nothing."""
 
     code: ClassVar[str] = ""
     fix: ClassVar[str] = ""
@@ -31,8 +31,8 @@ class Refusal(Exception):
     def __init_subclass__(cls) -> None:
         cls.code = re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
 
-    def within(self, index: int) -> Self:
-        """Return the refusal as a batch says it of one of its messages."""
+    def for_batch_message(self, index: int) -> Self:
+        """Return this error as reported for message `index` of a batch."""
         return type(self)(
             self.message,
             param=".".join(filter(None, (f"messages[{index}]", self.param))),
@@ -45,7 +45,7 @@ class Refusal(Exception):
         return " ".join((cls.__doc__ or "").split())
 
 
-# -- who is asking -----------------------------------------------------------------------------------------
+# -- authentication and authorization ----------------------------------------------------------------------
 
 
 class MissingApiKey(Refusal):
@@ -57,19 +57,19 @@ class MissingApiKey(Refusal):
 class InvalidApiKey(Refusal):
     """The API key is malformed, unknown, revoked or expired."""
 
-    fix = "Check that the whole token was copied, or make a new key."
+    fix = "Check that the complete token was copied, or create a new key."
 
 
 class InvalidSignature(Refusal):
-    """A mail provider's callback has no signature, or one that does not hold."""
+    """The signature of an email provider's callback is missing or invalid."""
 
-    fix = "Sign it with the secret, key or topic that the carrier is set up with."
+    fix = "Sign the callback with the secret, key or topic from the carrier's configuration."
 
 
 class CallbackNotVerified(Refusal):
-    """A phone carrier's callback is not signed with the carrier's secret, or is too old."""
+    """The signature of a phone carrier's callback is missing or invalid, or the callback is too old."""
 
-    fix = "Sign it anew with the secret that the carrier is set up with."
+    fix = "Sign the callback again with the secret from the carrier's configuration."
 
 
 class TeamSuspended(Refusal):
@@ -79,36 +79,36 @@ class TeamSuspended(Refusal):
 
 
 class InsufficientScope(Refusal):
-    """The key lacks the scope that this endpoint needs, or its team is live and asks for the test inbox."""
+    """The key lacks a scope that this endpoint needs, or a key of a live team requests the test inbox."""
 
-    fix = "Use a key that has the scope named in the message; for the test inbox, one of a sandbox team."
+    fix = "Use a key with the scope named in the message; for the test inbox, a key of a sandbox team."
 
 
 class RateLimitExceeded(Refusal):
-    """The key has used up its requests for this moment."""
+    """The key has exceeded its rate limit."""
 
-    fix = "Wait for the seconds in Retry-After, then send again."
+    fix = "Wait the number of seconds in Retry-After, then retry."
 
 
-# -- the request itself ------------------------------------------------------------------------------------
+# -- request format ----------------------------------------------------------------------------------------
 
 
 class NotFound(Refusal):
-    """There is no such route."""
+    """There is no endpoint with this path."""
 
     fix = "Compare the path with GET /openapi.json."
 
 
 class MethodNotAllowed(Refusal):
-    """The route exists, but not with this method."""
+    """The endpoint exists, but does not support this method."""
 
     fix = "Use one of the methods in the Allow header."
 
 
 class PayloadTooLarge(Refusal):
-    """The body is larger than this endpoint takes: 40 MiB for emails and batches, 64 KiB elsewhere."""
+    """The body is too large: the limit is 40 MiB for emails and batches, 2 MiB for templates, 64 KiB elsewhere."""
 
-    fix = "Send less, for example a link instead of an attachment."
+    fix = "Send a smaller body, for example with a link instead of an attachment."
 
 
 class UnsupportedMediaType(Refusal):
@@ -118,13 +118,13 @@ class UnsupportedMediaType(Refusal):
 
 
 class InvalidJson(Refusal):
-    """The body is not strict JSON."""
+    """The body is not valid JSON."""
 
-    fix = "Send UTF-8 JSON without NaN, repeated keys, lone surrogates or nesting deeper than 32."
+    fix = "Send UTF-8 JSON without NaN, duplicate keys, lone surrogates or more than 32 levels of nesting."
 
 
 class InvalidRequest(Refusal):
-    """A field has the wrong type, is missing, or is not known: `param` names it."""
+    """A field is missing, unknown or invalid; `param` names the field."""
 
     fix = "Correct this field."
 
@@ -138,40 +138,40 @@ class InvalidIdempotencyKey(Refusal):
 class IdempotencyKeyReused(Refusal):
     """The `Idempotency-Key` was used with a different body."""
 
-    fix = "Use a new key for a new message."
+    fix = "Use a new key for each new request."
 
 
 class IdempotencyRequestInProgress(Refusal):
     """An earlier request with this `Idempotency-Key` is still running."""
 
-    fix = "Wait a second and send the same request again."
+    fix = "Wait one second, then send the same request again."
 
 
 # -- email -------------------------------------------------------------------------------------------------
 
 
 class InvalidEmail(Refusal):
-    """A recipient or reply-to address is not a valid email address, or there are none or too many of them."""
+    """A recipient or reply-to address is invalid, or there are no or too many such addresses."""
 
-    fix = "Send bare addresses such as 'ada@example.com'."
+    fix = "Send addresses without display names, such as 'ada@example.com'."
 
 
 class MissingBody(Refusal):
-    """A direct send has no subject or a blank one, or has neither html nor text."""
+    """An email without a template has no subject, a blank subject, or neither html nor text."""
 
-    fix = "Add 'subject' and at least one of 'html' and 'text', or send a 'template_id'."
+    fix = "Send 'subject' and at least one of 'html' and 'text', or a 'template_id'."
 
 
 class MixedSendMode(Refusal):
-    """`template_id` came together with subject, html or text."""
+    """The request has both `template_id` and subject, html or text."""
 
-    fix = "Send either a template or a subject and body."
+    fix = "Send either template_id, or subject with html or text."
 
 
 class TooManyRecipients(Refusal):
-    """There are more than 50 recipients in to, cc or bcc, or in all of them."""
+    """There are more than 50 recipients in to, cc and bcc together."""
 
-    fix = "Split the send."
+    fix = "Split the recipients over several requests."
 
 
 class SubjectTooLong(Refusal):
@@ -181,62 +181,65 @@ class SubjectTooLong(Refusal):
 
 
 class InvalidSubject(Refusal):
-    """The subject has a control character or a line break."""
+    """The subject contains a control character or a line break."""
 
     fix = "Send the subject as one line of text."
 
 
 class InvalidTags(Refusal):
-    """`tags` has more than 10 entries, or a name or value that is not allowed."""
+    """`tags` has more than 10 entries, or an invalid name or value."""
 
-    fix = "Send at most 10: names of A-Z, a-z, 0-9, _ and - up to 64, values of 1 to 256 characters."
+    fix = "Send at most 10 tags: names of up to 64 characters (A-Z, a-z, 0-9, _ and -), values of 1 to 256 characters."
 
 
 class InvalidMetadata(Refusal):
     """`metadata` is larger than 4 KiB of compact JSON."""
 
-    fix = "Keep the data yourself, and send its id."
+    fix = "Store the data in your own system and send its id as metadata."
 
 
 class InvalidSchedule(Refusal):
-    """`scheduled_at` or `expires_at` is malformed, more than 60 days ahead, or too late."""
+    """`scheduled_at` or `expires_at` is malformed, more than 60 days ahead, in the past, or in the wrong order."""
 
     fix = "Send a time with an offset such as 2026-11-15T09:30:00Z, at most 60 days ahead, and expires_at after it."
 
 
 class AlreadySending(Refusal):
-    """The message is on its way or has ended: it can be neither moved nor canceled."""
+    """The message is being sent or has reached a final state, so it can be neither rescheduled nor canceled."""
 
-    fix = "Read its status; what was sent cannot be called back."
+    fix = "Check the status of the message. A message that was sent cannot be recalled."
 
 
 class InvalidHeader(Refusal):
-    """`headers` has a name that is not allowed or is given twice, a control character, or too much."""
+    """`headers` has a disallowed or duplicate name, a control character, too many entries or too much text."""
 
-    fix = "Send at most 25 of X-…, List-…, In-Reply-To, References, Auto-Submitted, Feedback-ID, Importance, Priority."
+    fix = (
+        "Send at most 25 headers, 8 KiB together. Allowed: X-…, List-Unsubscribe, List-Unsubscribe-Post, List-Id, "
+        "In-Reply-To, References, Auto-Submitted, Feedback-ID, Importance, Priority."
+    )
 
 
 class TooManyAttachments(Refusal):
     """There are more than 20 attachments."""
 
-    fix = "Send fewer files, or one archive."
+    fix = "Send fewer files, or combine them into one archive."
 
 
 class InvalidAttachment(Refusal):
-    """An attachment lacks a part, its content is not strict base64, or its content_id is malformed or used twice."""
+    """An attachment lacks a required field, has invalid base64 content, or has a malformed or duplicate content_id."""
 
     fix = (
-        "Send filename, content (padded RFC 4648 base64 without white space) and content_type; a content_id is unique "
-        "and of A-Z, a-z, 0-9, '.', '_', '@' and '-'."
+        "Send filename, content (padded RFC 4648 base64 without whitespace) and content_type. Each content_id must be "
+        "unique, of up to 128 characters: A-Z, a-z, 0-9, '.', '_', '@' and '-'."
     )
 
 
 class UnsupportedAttachmentType(Refusal):
-    """The attachment's content type is outside the allowed list."""
+    """The content type of an attachment is not allowed."""
 
     fix = (
-        "Use one of the types in the documentation, for example application/pdf, or ask an operator to allow it "
-        "(attachment_types of the team or the platform)."
+        "Use one of the types in the documentation, for example application/pdf, or ask an operator to allow this type "
+        "(setting attachment_types of the team or the platform)."
     )
 
 
@@ -253,9 +256,9 @@ class AttachmentsTooLarge(Refusal):
 
 
 class DirectSendsPaused(Refusal):
-    """Direct sends of the team are paused: too many of its emails bounced or were complained about."""
+    """Emails without a template are paused for the team, because too many of its emails bounced or got complaints."""
 
-    fix = "Mend the list of recipients, then ask the operator to resume; sends with a template_id go on."
+    fix = "Clean up your recipient list, then ask the operator to resume. Emails with a template_id are still sent."
 
 
 class InvalidFromAddress(Refusal):
@@ -267,35 +270,35 @@ class InvalidFromAddress(Refusal):
 class SandboxFromLocked(Refusal):
     """A sandbox team can send from the platform sender only."""
 
-    fix = "Leave 'from' out, or ask for live mode."
+    fix = "Omit 'from', or ask the operator for live mode."
 
 
 class NoApprovedBrandDomain(Refusal):
-    """The live team has no approved verified domain."""
+    """The live team has no domain that is both verified and approved."""
 
-    fix = "Add a domain, set its DNS records and have it approved."
+    fix = "Add a domain, publish its DNS records and wait until an operator approves the domain."
 
 
 class FromDomainUnverified(Refusal):
     """`from` is not on a verified and approved domain of the team."""
 
-    fix = "Send from a verified domain, or verify this one."
+    fix = "Send from a verified and approved domain, or get this domain verified and approved."
 
 
 class KeyDomainScope(Refusal):
-    """The key is pinned to another domain."""
+    """The key is restricted to another domain."""
 
-    fix = "Use the pinned domain or another key."
+    fix = "Send from the key's domain, or use another key."
 
 
 class DisplayNameIdNotFound(Refusal):
     """`from_display_id` matches no display name of the team."""
 
-    fix = "Check the dn_ id."
+    fix = "Check the id; it begins with dn_."
 
 
 class DisplayNameIdWrongDomain(Refusal):
-    """The display name belongs to another domain than `from`."""
+    """The display name belongs to a different domain than `from`."""
 
     fix = "Use a display name of the sending domain."
 
@@ -303,31 +306,31 @@ class DisplayNameIdWrongDomain(Refusal):
 class DisplayNameIdNotApproved(Refusal):
     """The display name exists but is not approved yet."""
 
-    fix = "Wait for the approval, or leave from_display_id out."
+    fix = "Wait for approval, or omit from_display_id."
 
 
 class DisplayNameNotApproved(Refusal):
-    """The display name is neither an approved alternate nor the brand name."""
+    """The display name is neither the brand name nor an approved display name."""
 
-    fix = "Use an approved name, or send the bare address to get the brand name."
+    fix = "Use an approved name, or send the address without a name to use the brand name."
 
 
 class RecipientNotAllowed(Refusal):
-    """A sandbox team can send to recipients verified on the team only."""
+    """A sandbox team can send only to recipients that are verified for the team."""
 
-    fix = "Verify the recipient, use a magic recipient, or ask for live mode."
+    fix = "Verify the recipient, use a magic recipient, or ask the operator for live mode."
 
 
 class RecipientSuppressed(Refusal):
     """A To or Cc recipient is on the suppression list."""
 
-    fix = "Remove the recipient, or delete the suppression when the address works again."
+    fix = "Remove the recipient, or delete the suppression if the address works again."
 
 
 class RecipientOptedOut(Refusal):
-    """The phone's owner wants no more messages of the team on this channel."""
+    """The recipient has opted out of the team's messages on this channel."""
 
-    fix = "Send it nothing until its owner answers START; delete the opt-out only when they asked you to."
+    fix = "Stop sending until the recipient replies START. Delete the opt-out only if the recipient asks for that."
 
 
 # -- templates ---------------------------------------------------------------------------------------------
@@ -342,23 +345,23 @@ class TemplateIdRequired(Refusal):
 class TemplateNotFound(Refusal):
     """The team has no approved template with this id."""
 
-    fix = "Check the tpl_ id and the template's status."
+    fix = "Check the template's id, which begins with tpl_, and its status."
 
 
 class LayoutNotFound(Refusal):
     """The team has no layout with this id."""
 
-    fix = "Check the lay_ id."
+    fix = "Check the id; it begins with lay_."
 
 
 class InvalidTemplate(Refusal):
-    """The template or layout has errors, or the team no room for it: `details.problems` names each, part and line."""
+    """The template or layout has errors, or exceeds the team's quota; `details.problems` lists the problems."""
 
-    fix = "Mend each of them, then save it again."
+    fix = "Fix these problems, then save again."
 
 
 class WrongTemplateChannel(Refusal):
-    """The template is for another channel."""
+    """The template belongs to another channel."""
 
     fix = "Use a template of this channel."
 
@@ -366,38 +369,38 @@ class WrongTemplateChannel(Refusal):
 class TemplateUnavailable(Refusal):
     """Meta has rejected, paused or disabled the WhatsApp template."""
 
-    fix = "Change it in WhatsApp Manager, or send by another template; Meta says when it can be sent again."
+    fix = "Correct the template in WhatsApp Manager, or use another template. It works again once Meta approves it."
 
 
 class MissingVariable(Refusal):
-    """A variable that the template requires is missing: `details.variables` names each."""
+    """A variable that the template requires is missing; `details.variables` lists all missing variables."""
 
-    fix = "Send a value for each of them."
+    fix = "Send a value for each missing variable."
 
 
 class UnknownVariable(Refusal):
-    """A passed variable is not declared by the template: `details.variables` names each."""
+    """The request has a variable that the template does not declare; `details.variables` lists all of them."""
 
-    fix = "Leave them out."
+    fix = "Remove the undeclared variables."
 
 
 class ListTooLong(Refusal):
-    """A list has more items than the template takes."""
+    """A list variable has more items than the template allows."""
 
-    fix = "Send fewer items, or have the template's `max` raised."
+    fix = "Send fewer items, or raise the variable's max in the template."
 
 
 class InvalidVariable(Refusal):
-    """A value is longer than the template takes, or its format cannot write it: `details.variables` names each."""
+    """A value is too long, or has the wrong type for its format; `details.variables` lists the variables."""
 
-    fix = "Shorten them, or send a number, a date or a time where the template formats one."
+    fix = "Shorten the value, or send a number, date or time where the template formats one."
 
 
 # -- phones ------------------------------------------------------------------------------------------------
 
 
 class InvalidPhone(Refusal):
-    """`to` is not a phone number in E.164 form."""
+    """`to` is not a phone number in E.164 format."""
 
     fix = "Send '+', country code and number without spaces, for example '+14155550123'."
 
@@ -405,85 +408,85 @@ class InvalidPhone(Refusal):
 class BrandDomainNotFound(Refusal):
     """`brand_domain_id` is not an approved verified domain of the team."""
 
-    fix = "Check the dom_ id."
+    fix = "Check the id; it begins with dom_."
 
 
 class BodyTooLong(Refusal):
-    """A rendered SMS has over 1600 characters, html and text over 5 MiB, a batch over 64, or variables over 256 KiB."""
+    """The content is too long: SMS above 1,600 characters, html and text 5 MiB, batch 64 MiB, variables 256 KiB."""
 
     fix = "Shorten the text, the template or the variables."
 
 
 class NoCarrierAvailable(Refusal):
-    """No enabled carrier serves the destination now."""
+    """No enabled carrier serves the destination."""
 
-    fix = "Try again later, or ask the operator for a carrier that serves this country."
+    fix = "Retry later, or ask the operator for a carrier that serves this country."
 
 
 class MarketingLimitReached(Refusal):
-    """The recipient has had the day's share of MARKETING messages."""
+    """The recipient has received the maximum number of MARKETING messages for the day."""
 
-    fix = "Wait for the seconds in Retry-After."
+    fix = "Wait the number of seconds in Retry-After, then retry."
 
 
 class SandboxLimitReached(Refusal):
-    """The sandbox team has sent the day's share of messages and codes over real carriers."""
+    """The sandbox team has reached its daily limit of messages and codes sent through real carriers."""
 
-    fix = "Wait for the seconds in Retry-After, send to magic recipients, or go live."
+    fix = "Wait the number of seconds in Retry-After, send to magic recipients, or ask the operator for live mode."
 
 
 class StorageLimitReached(Refusal):
-    """The team has stored its day's share of bytes: texts, and attachments."""
+    """The team has reached its daily storage limit for message texts and attachments."""
 
-    fix = "Wait for the seconds in Retry-After, send less at once, or ask an operator for more (octets_per_day)."
+    fix = "Wait the number of seconds in Retry-After, or ask an operator to raise the limit (octets_per_day)."
 
 
-# -- money -------------------------------------------------------------------------------------------------
+# -- billing -----------------------------------------------------------------------------------------------
 
 
 class InsufficientCredit(Refusal):
-    """The credit balance cannot cover the price."""
+    """The credit balance does not cover the price."""
 
-    fix = "Top up the team's credit."
+    fix = "Add credit to the team."
 
 
 # -- verify ------------------------------------------------------------------------------------------------
 
 
 class UnsupportedChannel(Refusal):
-    """Verify sends by `sms`, and by `whatsapp` or `email` where the operator opens them for the team."""
+    """The team cannot use this channel for Verify: `sms` is always enabled, others only by an operator."""
 
-    fix = "Leave 'channel' out, send 'sms', or ask the operator to add the channel to the team's verify.channels."
+    fix = "Omit 'channel' or send 'sms', or ask the operator to add the channel to the team's verify.channels."
 
 
 class FeatureNotOnPlan(Refusal):
-    """The plan does not include Verify."""
+    """Verify is not enabled for the team."""
 
-    fix = "Ask the operator to add the feature 'verify' to the team."
+    fix = "Ask the operator to enable the feature 'verify' for the team."
 
 
 class VerifyRateLimited(Refusal):
-    """Too many verifications for this phone, prefix or country."""
+    """Too many verifications for this phone number, number range or country, or the country is not allowed."""
 
-    fix = "Wait for the seconds in Retry-After."
+    fix = "Wait the number of seconds in Retry-After, then retry."
 
 
 class InvalidCodeFormat(Refusal):
-    """`code` is not a string of 4 to 10 characters; no attempt was consumed."""
+    """`code` is not a string of 4 to 10 characters. The request does not count as an attempt."""
 
-    fix = "Send the code as the user typed it, as a string."
+    fix = "Send the code as a string, exactly as the user entered it."
 
 
 class VerificationNotFound(Refusal):
     """The team has no verification with this id."""
 
-    fix = "Check the vrf_ id that POST /v1/verify answered."
+    fix = "Check the id; it begins with vrf_ and is in the response of POST /v1/verify."
 
 
 class VerificationEnded(Refusal):
-    """The verification is not pending any more, so its code cannot be sent again."""
+    """The verification is no longer pending, so its code cannot be sent again."""
 
-    fix = "Start a new one with POST /v1/verify."
+    fix = "Start a new verification with POST /v1/verify."
 
 
 # -- reading and managing ----------------------------------------------------------------------------------
@@ -502,7 +505,7 @@ class BatchNotFound(Refusal):
 
 
 class ReceivedNotFound(Refusal):
-    """The team has received no mail with this id, or no longer keeps it."""
+    """The team has no inbound message with this id, or its retention period has ended."""
 
     fix = "Check the id; it begins with rcv_."
 
@@ -510,50 +513,50 @@ class ReceivedNotFound(Refusal):
 class SuppressionNotFound(Refusal):
     """The address is not on the team's suppression list."""
 
-    fix = "Check the address; it may have been removed already."
+    fix = "Check the address; the suppression may have been deleted already."
 
 
 class OptOutNotFound(Refusal):
-    """The phone is not on the team's list of opt-outs."""
+    """The phone number is not on the team's opt-out list."""
 
-    fix = "Check the number and the channel; it may have been removed already."
+    fix = "Check the number and the channel; the opt-out may have been deleted already."
 
 
 class TestClockNotFound(Refusal):
-    """The team has no test clock: it is live, or the clock is not turned on."""
+    """The team has no test clock, because the team is live or the test clock is off."""
 
-    fix = "Turn it on in the settings of a sandbox team, or by test_clock = true in its setup file."
+    fix = "Turn on the test clock in the settings of a sandbox team, or with test_clock = true in the setup file."
 
 
 class WebhookNotFound(Refusal):
     """The team has no webhook with this id."""
 
-    fix = "Check the whk_ id."
+    fix = "Check the id; it begins with whk_."
 
 
 class TeamNotFound(Refusal):
     """There is no team with this id."""
 
-    fix = "Check the team_ id; heliograph team list shows those there are."
+    fix = "Check the id; it begins with team_. 'heliograph team list' lists all teams."
 
 
-# -- us ----------------------------------------------------------------------------------------------------
+# -- server errors -----------------------------------------------------------------------------------------
 
 
 class InternalError(Refusal):
-    """Something broke on our side; the request was not carried out."""
+    """An internal error occurred, and the request was not processed."""
 
-    fix = "Try again; if it stays, give the request id to the operator."
+    fix = "Retry. If the error persists, give the request id to the operator."
 
 
 class ServiceUnavailable(Refusal):
-    """The service cannot take the request now."""
+    """The service is temporarily unavailable."""
 
-    fix = "Try again after the seconds in Retry-After."
+    fix = "Wait the number of seconds in Retry-After, then retry."
 
 
-# What a process may say only because it does not know yet what another one has changed.
-OF_SETUP = (
+# Errors that a process may raise only because it has not loaded another process's setup change yet.
+SETUP_DEPENDENT_REFUSALS = (
     InvalidApiKey,
     TeamSuspended,
     InsufficientScope,
@@ -584,5 +587,5 @@ OF_SETUP = (
 
 
 def all_refusals() -> list[type[Refusal]]:
-    """List every code there is, in the order of this page."""
+    """Return all error classes, in the order of this module."""
     return list(Refusal.__subclasses__())

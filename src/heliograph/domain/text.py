@@ -3,22 +3,22 @@
 import re
 
 # C0 and C1 controls, line and paragraph separators, bidi controls, lone surrogates.
-CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+CONTROL_CHARACTER = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 # Unicode whitespace, including tabs and line breaks.
-_WHITE = re.compile("[\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+")
-_ADDRESS = re.compile(r"[@/\\:]|\w[.\u3002\uff0e\uff61]\w|[0-9]{3}")
+_WHITESPACE = re.compile("[\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+")
+_LINKABLE_WORD = re.compile(r"[@/\\:]|\w[.\u3002\uff0e\uff61]\w|[0-9]{3}")
 QUOTED_MAX = 80  # maximum characters of an invalid value quoted in an error message
 LINE_MAX = 200  # maximum characters of a name
 
 
-def single_spaced(text: str) -> str:
+def collapse_spaces(text: str) -> str:
     """Collapse every run of whitespace to one space and strip the ends."""
-    return _WHITE.sub(" ", text).strip(" ")
+    return _WHITESPACE.sub(" ", text).strip(" ")
 
 
-def without_addresses(text: str) -> str:
+def remove_linkable_words(text: str) -> str:
     """Remove words that a mail client would turn into a link or a phone number."""
-    return " ".join(word for word in text.split() if not _ADDRESS.search(word))
+    return " ".join(word for word in text.split() if not _LINKABLE_WORD.search(word))
 
 
 def quoted(value: str) -> str:
@@ -26,15 +26,15 @@ def quoted(value: str) -> str:
     return repr(value if len(value) <= QUOTED_MAX else value[: QUOTED_MAX - 1] + "…")
 
 
-def whole_number(text: str, digits: int) -> int | None:
+def parse_int(text: str, digits: int) -> int | None:
     """Parse an integer of at most `digits` digits; None if invalid."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= digits else None
 
 
-def line(given: str) -> str:
+def check_line(text: str) -> str:
     """Validate a visible name: one line without invisible characters."""
-    if not given.strip() or len(given) > LINE_MAX or CONTROLS.search(given):
+    if not text.strip() or len(text) > LINE_MAX or CONTROL_CHARACTER.search(text):
         raise ValueError(
-            f"expected one line of 1 to {LINE_MAX} characters without control or bidi characters, got {quoted(given)}"
+            f"expected one line of 1 to {LINE_MAX} characters without control or bidi characters, got {quoted(text)}"
         )
-    return given
+    return text

@@ -9,7 +9,7 @@ import msgspec
 
 from heliograph.domain.text import quoted
 
-_NAMES: dict[Any, str] = {
+_TYPE_NAMES: dict[Any, str] = {
     str: "a string",
     bool: "true or false",
     int: "a whole number",
@@ -20,113 +20,120 @@ _NAMES: dict[Any, str] = {
 }
 
 
-class Misfit(ValueError):
+class InvalidValue(ValueError):
     """A value of the wrong type or format. `path` is the part, such as `teams[0].name`; empty for the value itself."""
 
-    def __init__(self, path: str, why: str) -> None:
-        super().__init__(f"{path}: {why}" if path else why)
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path}: {reason}" if path else reason)
         self.path = path
-        self.why = why
+        self.reason = reason
 
 
-def form(read: Callable[[Any], Any]) -> msgspec.Meta:
+def parse_with(parse: Callable[[Any], Any]) -> msgspec.Meta:
     """Return field metadata with a custom parser: `read` converts the value or raises ValueError."""
-    return msgspec.Meta(extra={"read": read})
+    return msgspec.Meta(extra={"read": parse})
 
 
-def read(value: Any, kind: Any) -> Any:
-    """Return the converted value: structs as dictionaries without absent fields, other parts converted by their
-    parsers.
+def convert_value(value: Any, type_: Any) -> Any:
+    """Return the converted value.
+
+    Structs become dictionaries without absent fields; other parts are converted by their parsers.
     """
-    if isinstance(value, list | dict) and _is_plain(kind):
+    if isinstance(value, list | dict) and _is_plain(type_):
         with suppress(msgspec.ValidationError):  # msgspec validates many values much faster than this module
-            msgspec.convert(value, kind)
+            msgspec.convert(value, type_)
             return value
-    metas = [one for one in getattr(kind, "__metadata__", ()) if isinstance(one, msgspec.Meta)]
-    meta = metas[0] if metas else msgspec.Meta()
-    inner = next((one for one in _options(kind) if _base(one) is type(value)), None)
-    if isinstance(inner, type) and issubclass(inner, msgspec.Struct):
-        kinds = _checked_fields(value, inner)
-        value = {name: read_at(name, item, kinds[name]) for name, item in value.items()}
-    elif isinstance(value, dict) and inner:
-        key, part = get_args(inner)
-        value = {read_at(name, name, key): read_at(name, item, part) for name, item in value.items()}
-    elif value and isinstance(value, list) and inner:
-        (part,), misfit = get_args(inner), _first_misfit(value, inner)
-        read_at(f"[{misfit}]", value[misfit], part)
-        value = [read_at(f"[{i}]", item, part) for i, item in enumerate(value)]
+    annotations = [candidate for candidate in getattr(type_, "__metadata__", ()) if isinstance(candidate, msgspec.Meta)]
+    annotation = annotations[0] if annotations else msgspec.Meta()
+    matching_type = next(
+        (candidate for candidate in _member_types(type_) if _json_type(candidate) is type(value)), None
+    )
+    if isinstance(matching_type, type) and issubclass(matching_type, msgspec.Struct):
+        field_types = _check_fields(value, matching_type)
+        value = {name: convert_at(name, item, field_types[name]) for name, item in value.items()}
+    elif isinstance(value, dict) and matching_type:
+        key_type, item_type = get_args(matching_type)
+        value = {convert_at(name, name, key_type): convert_at(name, item, item_type) for name, item in value.items()}
+    elif value and isinstance(value, list) and matching_type:
+        (item_type,), first_invalid = get_args(matching_type), _first_invalid(value, matching_type)
+        convert_at(f"[{first_invalid}]", value[first_invalid], item_type)
+        value = [convert_at(f"[{i}]", item, item_type) for i, item in enumerate(value)]
     else:
         try:
-            msgspec.convert(value, kind)
+            msgspec.convert(value, type_)
         except msgspec.ValidationError:
-            raise Misfit("", _mismatch(value, kind, meta)) from None
-    return meta.extra["read"](value) if meta.extra else value
+            raise InvalidValue("", _mismatch_text(value, type_, annotation)) from None
+    return annotation.extra["read"](value) if annotation.extra else value
 
 
-def read_at(step: str, value: Any, kind: Any, by: Callable[[Any, Any], Any] = read) -> Any:
+def convert_at(path: str, value: Any, type_: Any, convert: Callable[[Any, Any], Any] = convert_value) -> Any:
     try:
-        return by(value, kind)
-    except Misfit as error:
-        raise Misfit(step + ("." if error.path and error.path[0] != "[" else "") + error.path, error.why) from None
+        return convert(value, type_)
+    except InvalidValue as error:
+        raise InvalidValue(
+            path + ("." if error.path and error.path[0] != "[" else "") + error.path, error.reason
+        ) from None
     except ValueError as error:
-        raise Misfit(step, str(error)) from None
+        raise InvalidValue(path, str(error)) from None
 
 
-def _is_plain(kind: Any) -> bool:
+def _is_plain(type_: Any) -> bool:
     """Return whether the type contains no struct and no custom parser."""
-    if isinstance(kind, msgspec.Meta):
-        return not kind.extra
-    return not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)) and all(map(_is_plain, get_args(kind)))
+    if isinstance(type_, msgspec.Meta):
+        return not type_.extra
+    return not (isinstance(type_, type) and issubclass(type_, msgspec.Struct)) and all(map(_is_plain, get_args(type_)))
 
 
-def _checked_fields(value: dict[str, Any], struct: type[msgspec.Struct]) -> dict[str, Any]:
+def _check_fields(value: dict[str, Any], struct: type[msgspec.Struct]) -> dict[str, Any]:
     """Return the types of the struct's fields; raise if a required field is missing or an unknown field is present."""
     fields = {field.encode_name: field for field in msgspec.structs.fields(struct)}
     for name in value:
         if name not in fields:
-            raise Misfit(name, f"is not known here. Known: {', '.join(fields) or 'no fields'}")
+            raise InvalidValue(name, f"is an unknown field. Known fields: {', '.join(fields) or 'none'}")
     for name, field in fields.items():
         if field.required and name not in value:
-            raise Misfit(name, "is missing")
+            raise InvalidValue(name, "is missing")
     return {name: field.type for name, field in fields.items()}
 
 
-def _first_misfit(items: list[Any], kind: Any) -> int:
+def _first_invalid(items: list[Any], type_: Any) -> int:
     """Return the index of the first invalid item by binary search, so that msgspec validates most of a long list."""
-    fit, end = 0, len(items)
-    while end - fit > 1:
-        middle = (fit + end) // 2
+    valid_end, end = 0, len(items)
+    while end - valid_end > 1:
+        middle = (valid_end + end) // 2
         try:
-            msgspec.convert(items[fit:middle], kind)
-            fit = middle
+            msgspec.convert(items[valid_end:middle], type_)
+            valid_end = middle
         except msgspec.ValidationError:
             end = middle
-    return fit
+    return valid_end
 
 
-def _mismatch(value: Any, kind: Any, meta: msgspec.Meta) -> str:
-    if type(value) is int and meta.ge is not None:
-        return f"expected a whole number from {meta.ge} to {meta.le}, got {value}"
-    if type(value) is str and meta.pattern is not None:
-        return f"expected {meta.description}, got {quoted(value)}"
-    words = [word for one in _options(kind) if get_origin(one) is Literal for word in get_args(one)]
-    if type(value) is str and words:
-        return f"expected {' or '.join(map(repr, words))}, got {quoted(value)}"
-    wanted = " or ".join(_NAMES[_base(one)] for one in _options(kind))
-    return f"expected {wanted}, got {_NAMES.get(type(value), type(value).__name__)}"
+def _mismatch_text(value: Any, type_: Any, annotation: msgspec.Meta) -> str:
+    if type(value) is int and annotation.ge is not None:
+        return f"expected a whole number from {annotation.ge} to {annotation.le}, got {value}"
+    if type(value) is str and annotation.pattern is not None:
+        return f"expected {annotation.description}, got {quoted(value)}"
+    choices = [
+        choice for option in _member_types(type_) if get_origin(option) is Literal for choice in get_args(option)
+    ]
+    if type(value) is str and choices:
+        return f"expected {' or '.join(map(repr, choices))}, got {quoted(value)}"
+    expected = " or ".join(_TYPE_NAMES[_json_type(option)] for option in _member_types(type_))
+    return f"expected {expected}, got {_TYPE_NAMES.get(type(value), type(value).__name__)}"
 
 
-def _options(kind: Any) -> tuple[Any, ...]:
+def _member_types(type_: Any) -> tuple[Any, ...]:
     """Return the types that a value may have, without annotations."""
-    bare = get_args(kind)[0] if get_origin(kind) is Annotated else kind
+    bare = get_args(type_)[0] if get_origin(type_) is Annotated else type_
     if get_origin(bare) not in (Union, UnionType):
         return (bare,)
-    return tuple(option for one in get_args(bare) for option in _options(one))
+    return tuple(option for member in get_args(bare) for option in _member_types(member))
 
 
-def _base(kind: Any) -> Any:
+def _json_type(type_: Any) -> Any:
     """Return the JSON type of values of this kind."""
-    bare = get_origin(kind) or kind
+    bare = get_origin(type_) or type_
     if bare is Literal:
         return str
     return dict if isinstance(bare, type) and issubclass(bare, msgspec.Struct) else bare

@@ -11,10 +11,10 @@ from heliograph.domain.setup.setup_file import SetupFile
 from heliograph.domain.setup.snapshot import Setup
 from heliograph.storage.setup import NewSuppression, NewTeam, SetupChange
 from heliograph.storage.store import Store
-from heliograph.webhooks.policy.webhook import MakePair
+from heliograph.webhooks.policy.webhook import MakeKeyPair
 
-DETAIL_MAX = 1000  # longest detail of the audit entry, in characters
-ADDRESSES = ("recipient ", "suppression ")  # prefixes of plan lines that contain an address
+AUDIT_DETAIL_MAX = 1000  # longest detail of the audit entry, in characters
+ADDRESS_LINE_PREFIXES = ("recipient ", "suppression ")  # prefixes of plan lines that contain an address
 
 
 async def preview(
@@ -23,58 +23,70 @@ async def preview(
     *,
     vault: Vault,
     make_secret: Callable[[], str],
-    make_pair: MakePair = lambda: (b"", ""),
+    make_pair: MakeKeyPair = lambda: (b"", ""),
 ) -> Plan:
     """Return the changes that applying the file would make now; writes nothing and generates no webhook keys."""
-    current, suppressed = store.setup.current, await _suppressed(store, file)
+    current, suppressed = store.setup.current, await _existing_suppressions(store, file)
     next_ref = 1 + max(current.teams_by_ref, default=0)
-    return _plan(store, file, current, next_ref, suppressed, vault, make_secret, make_pair)
+    return _make_plan(store, file, current, next_ref, suppressed, vault, make_secret, make_pair)
 
 
 async def apply(
-    store: Store, actor: Actor, file: SetupFile, *, vault: Vault, make_secret: Callable[[], str], make_pair: MakePair
+    store: Store, actor: Actor, file: SetupFile, *, vault: Vault, make_secret: Callable[[], str], make_pair: MakeKeyPair
 ) -> Plan:
-    """Plan the change on the newest setup and write it.
+    """Plan the change of the current setup and write it.
 
     `make_secret` and `make_pair` create the secret and key pair of a new webhook.
     """
-    clock, suppressed = store.clock, await _suppressed(store, file)
-    pairs = await _pairs(store, file, vault, make_secret, make_pair)
-    made: list[Plan] = []
+    clock, suppressed = store.clock, await _existing_suppressions(store, file)
+    key_pairs = await _generate_pairs(store, file, vault, make_secret, make_pair)
+    plans: list[Plan] = []
 
-    def decide(current: Setup, next_ref: int) -> SetupChange:
-        ready = iter(pairs)
-        done = _plan(
-            store, file, current, next_ref, suppressed, vault, make_secret, lambda: next(ready, None) or make_pair()
+    def build_change(current: Setup, next_ref: int) -> SetupChange:
+        remaining_pairs = iter(key_pairs)
+        new_plan = _make_plan(
+            store,
+            file,
+            current,
+            next_ref,
+            suppressed,
+            vault,
+            make_secret,
+            lambda: next(remaining_pairs, None) or make_pair(),
         )
-        made.append(done)
-        entry = actor.did(clock.now(), "setup.apply", file.name, _detail(done.changed), team=_only_team(done, current))
+        plans.append(new_plan)
+        entry = actor.audit_entry(
+            clock.now(), "setup.apply", file.name, _audit_detail(new_plan.changed), team=_single_team(new_plan, current)
+        )
         return SetupChange(
-            rows=done.rows,
-            new_teams=[NewTeam(ref, credit) for ref, credit in done.opened],
-            suppressions=[NewSuppression(ref, a.normal, a.given, why) for ref, a, why in done.suppressions],
+            rows=new_plan.rows,
+            new_teams=[NewTeam(ref, credit) for ref, credit in new_plan.new_teams],
+            suppressions=[
+                NewSuppression(ref, address.normal, address.original, reason)
+                for ref, address, reason in new_plan.suppressions
+            ],
             audit=entry,
         )
 
-    await store.setup.change(decide)
-    return made[-1]  # the store calls `decide` again after a conflict
+    await store.setup.change(build_change)
+    return plans[-1]  # the store calls `build_change` again after a conflict
 
 
-async def _pairs(
-    store: Store, file: SetupFile, vault: Vault, make_secret: Callable[[], str], make_pair: MakePair
+async def _generate_pairs(
+    store: Store, file: SetupFile, vault: Vault, make_secret: Callable[[], str], make_pair: MakeKeyPair
 ) -> list[tuple[bytes, str]]:
     """Generate the key pairs that the plan needs before the transaction, which blocks other writers."""
     needed = list[None]()
 
-    def count() -> tuple[bytes, str]:
+    def count_pair() -> tuple[bytes, str]:
         needed.append(None)
         return b"", ""
 
-    await preview(store, file, vault=vault, make_secret=make_secret, make_pair=count)
+    await preview(store, file, vault=vault, make_secret=make_secret, make_pair=count_pair)
     return await asyncio.to_thread(lambda: [make_pair() for _ in needed]) if needed else []
 
 
-def _plan(
+def _make_plan(
     store: Store,
     file: SetupFile,
     current: Setup,
@@ -82,13 +94,13 @@ def _plan(
     suppressed: set[tuple[int, str]],
     vault: Vault,
     make_secret: Callable[[], str],
-    make_pair: MakePair,
+    make_pair: MakeKeyPair,
 ) -> Plan:
     return plan(
         file,
         current,
         next_ref,
-        mint=lambda: make_token(store.clock.entropy(ENTROPY_BYTES)),
+        make_token=lambda: make_token(store.clock.random_bytes(ENTROPY_BYTES)),
         new_id=store.clock.new_id,
         vault=vault,
         suppressed=suppressed,
@@ -98,30 +110,30 @@ def _plan(
     )
 
 
-async def _suppressed(store: Store, file: SetupFile) -> set[tuple[int, str]]:
+async def _existing_suppressions(store: Store, file: SetupFile) -> set[tuple[int, str]]:
     """Return the file's suppressions that already exist, as (team ref, address)."""
-    found = set()
-    for own in file.teams:
-        if team := store.setup.current.teams.get(own["id"]):
-            for given in own.get("suppressions", []):
-                at = (team.record.ref, given["email"].normal)
-                if await store.suppressions.get(*at):
-                    found.add(at)
-    return found
+    existing = set()
+    for team_fields in file.teams:
+        if team := store.setup.current.teams.get(team_fields["id"]):
+            for fields in team_fields.get("suppressions", []):
+                team_address = (team.record.ref, fields["email"].normal)
+                if await store.suppressions.get(*team_address):
+                    existing.add(team_address)
+    return existing
 
 
-def _only_team(done: Plan, current: Setup) -> str | None:
+def _single_team(applied: Plan, current: Setup) -> str | None:
     """Return the team if the file changes exactly one: its own audit log then shows the entry. Else None."""
-    known = current.teams_by_ref  # a new team has a row of its own in `done.rows`
-    teams = {row.team for row in done.rows}
-    teams |= {known[ref].record.id for ref, _, _ in done.suppressions if ref in known}
+    teams_by_ref = current.teams_by_ref  # a new team has a row of its own in `done.rows`
+    teams = {row.team for row in applied.rows}
+    teams |= {teams_by_ref[ref].record.id for ref, _, _ in applied.suppressions if ref in teams_by_ref}
     return teams.pop() if len(teams) == 1 else None
 
 
-def _detail(changed: Sequence[str]) -> str:
+def _audit_detail(changed: Sequence[str]) -> str:
     """Return the changes in one line without addresses, because erasing an address skips entries of several teams."""
-    shown = [line for line in changed if not line.startswith(ADDRESSES)]
+    shown = [line for line in changed if not line.startswith(ADDRESS_LINE_PREFIXES)]
     if hidden := len(changed) - len(shown):
         shown.append(f"recipients and suppressions: {hidden}")
     text = "; ".join(shown)
-    return text if len(text) <= DETAIL_MAX else f"{len(changed)} changes: {text[:DETAIL_MAX]}…"
+    return text if len(text) <= AUDIT_DETAIL_MAX else f"{len(changed)} changes: {text[:AUDIT_DETAIL_MAX]}…"

@@ -4,34 +4,36 @@ from typing import Annotated
 
 import msgspec
 
-from heliograph.domain.field_docs import TIME, ObjectName, says
+from heliograph.domain.field_docs import TIME, ObjectName, describe
 from heliograph.domain.ids import timestamp
-from heliograph.storage.audit import AuditLine
+from heliograph.storage.audit import AuditRow
 
 
 class AuditRecord(msgspec.Struct, frozen=True, kw_only=True):
     object: ObjectName = "audit_entry"
-    id: Annotated[int, says("Its number: higher ones were written later.", example=1042)]
-    at: Annotated[str, says("When it was written.", example="2026-11-15T09:30:00.000Z", **TIME)]
+    id: Annotated[int, describe("Its number: higher ones were written later.", example=1042)]
+    at: Annotated[str, describe("When it was written.", example="2026-11-15T09:30:00.000Z", **TIME)]
     by: Annotated[
         str,
-        says(
+        describe(
             "Who made the change: a person's id, `key` with a key's id, `command line` or `service`.", example="service"
         ),
     ]
-    email: Annotated[str | None, says("The person's address; null: not a person, or one who was removed.")]
-    team: Annotated[str | None, says("The team that was changed; null: the whole instance.", example="team_demo")]
-    action: Annotated[str, says("What was done, for example `key.create`.", example="key.create")]
-    subject: Annotated[str, says("What was changed.", example="server")]
-    detail: Annotated[str, says("More about it.", example="4fTzQ8kW1b")]
-    address: Annotated[str, says("The IP address that the change came from; empty: not over the network.", example="")]
+    email: Annotated[str | None, describe("The person's address; null: not a person, or one who was removed.")]
+    team: Annotated[str | None, describe("The team that was changed; null: the whole instance.", example="team_demo")]
+    action: Annotated[str, describe("What was done, for example `key.create`.", example="key.create")]
+    subject: Annotated[str, describe("What was changed.", example="server")]
+    detail: Annotated[str, describe("More about it.", example="4fTzQ8kW1b")]
+    address: Annotated[
+        str, describe("The IP address that the change came from; empty: not over the network.", example="")
+    ]
 
 
-def to_record(line: AuditLine) -> AuditRecord:
+def to_record(line: AuditRow) -> AuditRecord:
     return AuditRecord(
         id=line.key,
         at=timestamp(line.at),
-        by=line.by,
+        by=line.actor_name,
         email=line.email,
         team=line.team,
         action=line.action,

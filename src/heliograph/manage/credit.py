@@ -2,28 +2,28 @@
 
 import msgspec
 
-from heliograph.changes.fields import ONE_LINE, is_line
+from heliograph.changes.fields import ONE_LINE_ERROR, is_single_line
 from heliograph.domain.audit.actor import Actor
 from heliograph.domain.refusals import InvalidRequest
-from heliograph.domain.sending.pricing import Account, format_money, parse_booking
-from heliograph.manage.teams import find_team
+from heliograph.domain.sending.pricing import Account, format_money, parse_signed_money
+from heliograph.manage.teams import get_team
 from heliograph.storage.store import Store
 
 
-class Booking(msgspec.Struct, frozen=True, kw_only=True):
+class CreditAdjustment(msgspec.Struct, frozen=True, kw_only=True):
     team: str
     amount: str  # 25.00 adds, -5.00 deducts
     note: str = ""
 
 
-async def book(store: Store, actor: Actor, wanted: Booking) -> Account:
+async def adjust_credit(store: Store, actor: Actor, adjustment: CreditAdjustment) -> Account:
     """Book an amount and return the updated account."""
-    team = find_team(store.setup.current, wanted.team).record
-    if wanted.note and not is_line(wanted.note):
-        raise InvalidRequest(ONE_LINE, param="note")
+    team = get_team(store.setup.current, adjustment.team).record
+    if adjustment.note and not is_single_line(adjustment.note):
+        raise InvalidRequest(ONE_LINE_ERROR, param="note")
     try:
-        amount, note = parse_booking(wanted.amount), wanted.note or None
-        entry = actor.did(store.clock.now(), "credit.book", format_money(amount), wanted.note, team=team.id)
-        return await store.ledger.book(team.ref, amount, note, entry)
+        amount, note = parse_signed_money(adjustment.amount), adjustment.note or None
+        entry = actor.audit_entry(store.clock.now(), "credit.book", format_money(amount), adjustment.note, team=team.id)
+        return await store.ledger.adjust_credit(team.ref, amount, note, entry)
     except ValueError as error:
         raise InvalidRequest(str(error), param="amount") from None

@@ -4,47 +4,47 @@ from collections.abc import AsyncIterator
 
 from heliograph.domain.audit.actor import Actor, AuditEntry
 from heliograph.storage.audit import NEWEST
-from heliograph.storage.dead_letters import FIRST, PORTION, LetterKey, Retried
+from heliograph.storage.dead_letters import BATCH, FIRST_PAGE, DeadLetterKey, RetryResult
 from heliograph.storage.store import Store
 
-ALL_MOST = 1000  # most dead letters that one request processes
+LETTERS_MAX = 1000  # maximum dead letters processed by one request
 
 
-async def retry(store: Store, actor: Actor, letter: LetterKey) -> Retried:
+async def retry(store: Store, actor: Actor, letter: DeadLetterKey) -> RetryResult:
     return await store.dead_letters.retry([letter], _entry(store, actor, "deadletter.retry"))
 
 
-async def drop(store: Store, actor: Actor, letter: LetterKey) -> int:
+async def drop(store: Store, actor: Actor, letter: DeadLetterKey) -> int:
     return await store.dead_letters.drop([letter], _entry(store, actor, "deadletter.drop"))
 
 
-async def retry_all(store: Store, actor: Actor, until: int = NEWEST) -> Retried:
+async def retry_all(store: Store, actor: Actor, until: int = NEWEST) -> RetryResult:
     """Retry all dead letters up to the time `until`."""
-    done, entry = Retried(), _entry(store, actor, "deadletter.retry")
-    async for letters in _portions(store, until):
-        done = done.plus(await store.dead_letters.retry(letters, entry))
-    return done
+    retried, entry = RetryResult(), _entry(store, actor, "deadletter.retry")
+    async for letters in _batches(store, until):
+        retried = retried.plus(await store.dead_letters.retry(letters, entry))
+    return retried
 
 
 async def drop_all(store: Store, actor: Actor, until: int = NEWEST) -> int:
-    done, entry = 0, _entry(store, actor, "deadletter.drop")
-    async for letters in _portions(store, until):
-        done += await store.dead_letters.drop(letters, entry)
-    return done
+    dropped, entry = 0, _entry(store, actor, "deadletter.drop")
+    async for letters in _batches(store, until):
+        dropped += await store.dead_letters.drop(letters, entry)
+    return dropped
 
 
-async def _portions(store: Store, until: int) -> AsyncIterator[list[LetterKey]]:
+async def _batches(store: Store, until: int) -> AsyncIterator[list[DeadLetterKey]]:
     """Yield batches of dead letters, each for its own transaction."""
-    before = FIRST
-    for _ in range(ALL_MOST // PORTION):
-        letters = [letter.key for letter in await store.dead_letters.page(before, PORTION, until)]
+    before = FIRST_PAGE
+    for _ in range(LETTERS_MAX // BATCH):
+        letters = [letter.key for letter in await store.dead_letters.list_page(before, BATCH, until)]
         if letters:
-            yield letters[:PORTION]
-        if len(letters) <= PORTION:
+            yield letters[:BATCH]
+        if len(letters) <= BATCH:
             return
-        before = letters[PORTION - 1]
+        before = letters[BATCH - 1]
 
 
 def _entry(store: Store, actor: Actor, action: str) -> AuditEntry:
-    """Return an audit entry without subject; the store fills in the message."""
-    return actor.did(store.clock.now(), action, "")
+    """Return an audit entry without a subject; the store adds the message id as its subject."""
+    return actor.audit_entry(store.clock.now(), action, "")

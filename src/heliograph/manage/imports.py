@@ -17,26 +17,31 @@ from heliograph.domain.exports.records import (
     ExportedDomain,
     ExportedLayout,
     ExportedTemplate,
-    LeftOut,
+    SkippedRow,
     edit_exported,
 )
-from heliograph.domain.mail.suppression_file import ReadLine, Unreadable, read_lines, to_line
+from heliograph.domain.mail.suppression_file import (
+    SuppressionFileRow,
+    UnreadableFile,
+    parse_row,
+    parse_suppression_file,
+)
 from heliograph.domain.refusals import InvalidRequest, Refusal
 from heliograph.domain.setup.records import Layout, TeamRecord
 from heliograph.domain.setup.snapshot import Setup
 from heliograph.manage.domains import Domains
-from heliograph.manage.teams import find_team
+from heliograph.manage.teams import get_team
 from heliograph.storage.imports import Import
 from heliograph.storage.store import Store
 from heliograph.templates import layout_service as layouts
 from heliograph.templates import service as templates
 from heliograph.templates.policy.check import layout_problems
-from heliograph.templates.policy.lint import problems_of_layout
+from heliograph.templates.policy.lint import find_layout_problems
 
-BUSY_S = 0.05  # delay between polls while the running service processes a batch
+POLL_S = 0.05  # delay between polls while the running service processes a batch
 
 
-class BroughtLine(msgspec.Struct, frozen=True, kw_only=True):
+class ImportedRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Import result of one record of another service's export."""
 
     number: int
@@ -44,123 +49,149 @@ class BroughtLine(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     outcome: str
     notes: Sequence[str] = ()  # what is not imported or has another meaning here, by part and line
-    is_left_out: bool = False
+    is_skipped: bool = False
 
 
-def left_out(line: BroughtLine, why: str, notes: Sequence[str] = ()) -> BroughtLine:
-    return replace(line, outcome=f"left out: {why}", notes=notes, is_left_out=True)
+def skipped(imported: ImportedRecord, reason: str, notes: Sequence[str] = ()) -> ImportedRecord:
+    return replace(imported, outcome=f"left out: {reason}", notes=notes, is_skipped=True)
 
 
-async def begin(store: Store, actor: Actor, team: TeamRecord, file: bytes | TextIO) -> str:
+async def begin_suppression_import(store: Store, actor: Actor, team: TeamRecord, file: bytes | TextIO) -> str:
     """Begin an import and return its id."""
     try:
-        lines = await asyncio.to_thread(read_lines, file)
-    except Unreadable as error:
+        lines = await asyncio.to_thread(parse_suppression_file, file)
+    except UnreadableFile as error:
         raise InvalidRequest(str(error), param="file") from None
-    return await _begin(store, actor, team, lines)
+    return await _begin_import(store, actor, team, lines)
 
 
-async def _begin(store: Store, actor: Actor, team: TeamRecord, lines: Sequence[ReadLine]) -> str:
+async def _begin_import(store: Store, actor: Actor, team: TeamRecord, lines: Sequence[SuppressionFileRow]) -> str:
     id_ = store.clock.new_id("imp_")
-    entry = actor.did(store.clock.now(), "suppression.import", id_, f"{len(lines)} lines", team=team.id)
+    entry = actor.audit_entry(store.clock.now(), "suppression.import", id_, f"{len(lines)} lines", team=team.id)
     await store.imports.begin(id_, team.ref, lines, entry)
     return id_
 
 
-async def finish(store: Store, team: TeamRecord, id_: str) -> Import:
+async def finish_import(store: Store, team: TeamRecord, id_: str) -> Import:
     """Process the import to its end, together with a running service that may process the same import."""
-    while (begun := await store.imports.find(team.ref, id_)) is None or begun.state == "importing":
-        if not await store.imports.do_portion(id_):
-            await asyncio.sleep(BUSY_S)
-    return begun
+    while (import_ := await store.imports.find(team.ref, id_)) is None or import_.state == "importing":
+        if not await store.imports.apply_batch(id_):
+            await asyncio.sleep(POLL_S)
+    return import_
 
 
-async def bring(
+async def import_records(
     store: Store, domains: Domains, actor: Actor, team: str, records: Sequence[tuple[int, Exported]]
-) -> list[BroughtLine]:
+) -> list[ImportedRecord]:
     """Import all supported records of another service's export. Existing records stay unchanged."""
-    done, seen = list[BroughtLine](), dict[str, int]()
-    addresses = [(number, one) for number, one in records if isinstance(one, ExportedAddress)]
-    lines = [to_line(number, one.email, one.reason, seen) for number, one in addresses]
+    results, first_line_by_address = list[ImportedRecord](), dict[str, int]()
+    addresses = [(number, record) for number, record in records if isinstance(record, ExportedAddress)]
+    lines = [parse_row(number, record.email, record.reason, first_line_by_address) for number, record in addresses]
     if lines:
-        done += await _suppress(store, actor, find_team(store.setup.current, team).record, lines)
-    for number, one in sorted(records, key=lambda record: not isinstance(record[1], ExportedLayout)):
-        match one:
+        results += await _import_suppressions(store, actor, get_team(store.setup.current, team).record, lines)
+    for number, record in sorted(records, key=lambda record: not isinstance(record[1], ExportedLayout)):
+        match record:
             case ExportedLayout():
-                done.append(await _add_layout(store, actor, team, number, one))
+                results.append(await _import_layout(store, actor, team, number, record))
             case ExportedDomain():
-                done.append(await _add_domain(store, domains, actor, team, number, one.name))
+                results.append(await _import_domain(store, domains, actor, team, number, record.name))
             case ExportedTemplate():
-                done.append(await _add_template(store, actor, team, number, one))
-            case LeftOut():
-                line = BroughtLine(number=number, kind="", text=one.text, outcome="")
-                done.append(left_out(line, one.why, one.notes))
-    return sorted(done, key=lambda line: line.number)
+                results.append(await _import_template(store, actor, team, number, record))
+            case SkippedRow():
+                result = ImportedRecord(number=number, kind="", text=record.text, outcome="")
+                results.append(skipped(result, record.reason, record.notes))
+    return sorted(results, key=lambda result: result.number)
 
 
-async def _suppress(store: Store, actor: Actor, team: TeamRecord, lines: Sequence[ReadLine]) -> list[BroughtLine]:
-    id_ = await _begin(store, actor, team, lines)
-    await finish(store, team, id_)
-    done, after = list[BroughtLine](), -1
+async def _import_suppressions(
+    store: Store, actor: Actor, team: TeamRecord, lines: Sequence[SuppressionFileRow]
+) -> list[ImportedRecord]:
+    id_ = await _begin_import(store, actor, team, lines)
+    await finish_import(store, team, id_)
+    results, after = list[ImportedRecord](), -1
     while True:
         report = await store.imports.report(id_, after)
-        for one in report.lines:
-            line = BroughtLine(number=one.line.number, kind="suppression", text=one.line.text, outcome=one.outcome)
-            done.append(left_out(line, one.outcome) if one.line.wrong else line)
+        for imported in report.lines:
+            result = ImportedRecord(
+                number=imported.line.number, kind="suppression", text=imported.line.text, outcome=imported.outcome
+            )
+            results.append(skipped(result, imported.outcome) if imported.line.problem else result)
         if report.after is None:
-            return done
+            return results
         after = report.after
 
 
-async def _add_domain(store: Store, domains: Domains, actor: Actor, team: str, number: int, name: str) -> BroughtLine:
-    before = set(find_team(store.setup.current, team).domains)
-    line = BroughtLine(number=number, kind="domain", text=name, outcome="already there")
+async def _import_domain(
+    store: Store, domains: Domains, actor: Actor, team: str, number: int, name: str
+) -> ImportedRecord:
+    before = set(get_team(store.setup.current, team).domains)
+    result = ImportedRecord(number=number, kind="domain", text=name, outcome="already there")
     try:
-        made = await domains.add(actor, team, name)
+        domain = await domains.add(actor, team, name)
     except InvalidRequest as refusal:
-        return left_out(line, refusal.message)
-    return line if made.name in before else replace(line, outcome=f"added as {made.id}")
+        return skipped(result, refusal.message)
+    return result if domain.name in before else replace(result, outcome=f"added as {domain.id}")
 
 
-async def _add_layout(store: Store, actor: Actor, team: str, number: int, given: ExportedLayout) -> BroughtLine:
-    own, id_ = find_team(store.setup.current, team), _layout_id(store.setup.current, team, given.own_id)
-    line = BroughtLine(number=number, kind="layout", text=given.name, outcome=f"it is {id_} now")
-    if id_ in own.layouts:
-        return replace(line, outcome=f"already there as {id_}")
-    base = Layout(id=id_, team=own.record.id, name=given.name, status="draft")
+async def _import_layout(
+    store: Store, actor: Actor, team: str, number: int, exported: ExportedLayout
+) -> ImportedRecord:
+    team_setup, id_ = get_team(store.setup.current, team), _layout_id(store.setup.current, team, exported.local_id)
+    result = ImportedRecord(number=number, kind="layout", text=exported.name, outcome=f"it is {id_} now")
+    if id_ in team_setup.layouts:
+        return replace(result, outcome=f"already there as {id_}")
+    base = Layout(id=id_, team=team_setup.record.id, name=exported.name, status="draft")
     try:
-        await layouts.write(store, actor, base, given.words, publish=True, by_operator=True)
+        await layouts.save(store, actor, base, exported.content, publish=True, by_operator=True)
     except Refusal as refusal:
-        notes = [str(one) for one in problems_of_layout(replace(base, **given.words)) if one.level == "error"]
-        return left_out(line, refusal.message, notes)
-    return line
+        notes = [
+            str(problem)
+            for problem in find_layout_problems(replace(base, **exported.content))
+            if problem.level == "error"
+        ]
+        return skipped(result, refusal.message, notes)
+    return result
 
 
 def _layout_id(setup: Setup, team: str, id_: str) -> str:
     """Return the id of an imported layout; the team's id is appended if another team's layout has the same id."""
-    found = setup.records.get(("layout", id_))
-    return f"{id_}_{team}" if isinstance(found, Layout) and found.team != team else id_
+    existing = setup.records.get(("layout", id_))
+    return f"{id_}_{team}" if isinstance(existing, Layout) and existing.team != team else id_
 
 
-async def _add_template(store: Store, actor: Actor, team: str, number: int, given: ExportedTemplate) -> BroughtLine:
-    own = find_team(store.setup.current, team).templates
-    is_free = given.own_id and ("template", given.own_id) not in store.setup.current.records
-    alike = (one for one in own.values() if (one.channel, one.name) == (given.channel, given.name))
+async def _import_template(
+    store: Store, actor: Actor, team: str, number: int, exported: ExportedTemplate
+) -> ImportedRecord:
+    existing = get_team(store.setup.current, team).templates
+    is_id_free = exported.local_id and ("template", exported.local_id) not in store.setup.current.records
+    same_name = (
+        template
+        for template in existing.values()
+        if (template.channel, template.name) == (exported.channel, exported.name)
+    )
     # Several templates may share a name, for example one per language: the id distinguishes them.
-    if not is_free and (same := own.get(given.own_id) or next(alike, None)):
-        return BroughtLine(number=number, kind="template", text=given.name, outcome=f"already there as {same.id}")
-    id_ = given.own_id if is_free else store.clock.new_id("tpl_")
-    line = BroughtLine(number=number, kind="template", text=given.name, outcome="", notes=given.notes)
-    if layout := given.words.get("layout"):
-        given = replace(given, words={**given.words, "layout": _layout_id(store.setup.current, team, layout)})
-    edited = edit_exported(given, id_, team)
-    wrong = [f"{field}: {one}" for field, error in edited.errors.items() for one in error.splitlines()]
-    wrong += [f"alias: {one.id} has it already" for one in own.values() if one.alias == edited.template.alias != ""]
-    wrong += map(str, layout_problems(edited.template, find_team(store.setup.current, team).layouts))
-    if wrong:
-        return left_out(line, "; ".join(wrong), wrong)
+    if not is_id_free and (same := existing.get(exported.local_id) or next(same_name, None)):
+        return ImportedRecord(number=number, kind="template", text=exported.name, outcome=f"already there as {same.id}")
+    id_ = exported.local_id if is_id_free else store.clock.new_id("tpl_")
+    result = ImportedRecord(number=number, kind="template", text=exported.name, outcome="", notes=exported.notes)
+    if layout := exported.content.get("layout"):
+        exported = replace(
+            exported, content={**exported.content, "layout": _layout_id(store.setup.current, team, layout)}
+        )
+    edited = edit_exported(exported, id_, team)
+    errors = [f"{field}: {template}" for field, error in edited.errors.items() for template in error.splitlines()]
+    errors += [
+        f"alias: {template.id} has it already"
+        for template in existing.values()
+        if template.alias == edited.template.alias != ""
+    ]
+    errors += map(str, layout_problems(edited.template, get_team(store.setup.current, team).layouts))
+    if errors:
+        return skipped(result, "; ".join(errors), errors)
     # Email may be free; an operator must set the price of other channels, unless the team has a similar template.
-    await templates.save(store, actor, edited.template, mark=None, by_operator=given.channel == "email")
-    is_draft = find_team(store.setup.current, team).templates[id_].status == "draft"
-    outcome = f"{given.id} is {id_} now".strip() + (", a draft until it is approved with its price" if is_draft else "")
-    return replace(line, outcome=outcome)
+    await templates.save(store, actor, edited.template, revision=None, by_operator=exported.channel == "email")
+    is_draft = get_team(store.setup.current, team).templates[id_].status == "draft"
+    outcome = f"{exported.id} is {id_} now".strip() + (
+        ", a draft until it is approved with its price" if is_draft else ""
+    )
+    return replace(result, outcome=outcome)

@@ -6,9 +6,11 @@ from heliograph.storage.store import Store
 
 
 async def clear(store: Store, actor: Actor, team: TeamRecord) -> None:
-    await store.inbox.clear(team.ref, actor.did(store.clock.now(), "inbox.clear", team.id, team=team.id))
+    await store.inbox.hide_all(team.ref, actor.audit_entry(store.clock.now(), "inbox.clear", team.id, team=team.id))
 
 
 async def delete(store: Store, actor: Actor, team: TeamRecord, id_: str) -> bool:
     """Delete one message from the inbox; return False if not found."""
-    return await store.inbox.delete(team.ref, id_, actor.did(store.clock.now(), "inbox.delete", id_, team=team.id))
+    return await store.inbox.hide_message(
+        team.ref, id_, actor.audit_entry(store.clock.now(), "inbox.delete", id_, team=team.id)
+    )

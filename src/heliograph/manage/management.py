@@ -2,7 +2,7 @@
 
 import msgspec
 
-from heliograph.domain.setup.secrets import Seal
+from heliograph.domain.setup.secrets import Encrypt
 from heliograph.manage.domains import Domains
 from heliograph.manage.notices import ChatHooks
 from heliograph.webhooks.service import Webhooks
@@ -12,4 +12,4 @@ class Management(msgspec.Struct, frozen=True, kw_only=True):
     domains: Domains
     webhooks: Webhooks
     chats: ChatHooks
-    seal: Seal  # encrypts the secret of a hook key
+    encrypt: Encrypt  # encrypts the secret of a hook key

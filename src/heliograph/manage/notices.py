@@ -3,32 +3,34 @@
 from collections.abc import Collection, Mapping
 
 from heliograph.domain.audit.actor import Actor, AuditEntry
-from heliograph.domain.operations.notices import INSTANCE, NoticeKind
+from heliograph.domain.operations.notices import INSTANCE_TEAM, NoticeKind
 from heliograph.domain.refusals import InvalidRequest
 from heliograph.domain.setup.secrets import Vault
 from heliograph.runtime.clock import Clock
-from heliograph.storage.notices import ChatHook
+from heliograph.storage.notices import ChatWebhook
 from heliograph.storage.store import Store
-from heliograph.texts.notices import host_of, kinds_of
-from heliograph.webhooks.service import RefusalOf
+from heliograph.texts.notices import host_of, notice_kinds
+from heliograph.webhooks.service import FindRefusal
 
 
-async def choose(
-    store: Store, actor: Actor, person: str, email: str, teams: Collection[str], wanted: Collection[str]
+async def set_preferences(
+    store: Store, actor: Actor, person: str, email: str, teams: Collection[str], selected: Collection[str]
 ) -> bool:
     """Set which kinds of notices a person wants, for each of `teams` (and the instance).
 
-    `wanted`: entries of the form `team/kind`.
+    `selected`: entries of the form `team/kind`.
     """
-    choices = {NoticeKind(team, kind): f"{team}/{kind}" in wanted for team in teams for kind in kinds_of(team)}
-    entry = actor.did(store.clock.now(), "account.notices", email)
-    return await store.notices.choose(person, choices, entry)
+    preferences = {
+        NoticeKind(team, kind): f"{team}/{kind}" in selected for team in teams for kind in notice_kinds(team)
+    }
+    entry = actor.audit_entry(store.clock.now(), "account.notices", email)
+    return await store.notices.choose(person, preferences, entry)
 
 
 class ChatHooks:
     """Sets, removes and tests the chat webhook of a team or of the instance."""
 
-    def __init__(self, store: Store, clock: Clock, *, vault: Vault, refusal_of: RefusalOf) -> None:
+    def __init__(self, store: Store, clock: Clock, *, vault: Vault, refusal_of: FindRefusal) -> None:
         self._store = store
         self._clock = clock
         self._vault = vault
@@ -40,27 +42,25 @@ class ChatHooks:
         It is never shown, as it permits posting to the chat.
         """
         if not url.lower().startswith("https://"):
-            raise InvalidRequest(
-                "Write the whole address of the chat's webhook, which begins with https://.", param="url"
-            )
+            raise InvalidRequest("Enter the full webhook URL of your chat, starting with https://.", param="url")
         if refusal := await self._refusal_of(url):
-            raise InvalidRequest(f"This address cannot be used: {refusal}.", param="url")
-        hook = ChatHook(team, self._vault.seal(url.encode(), f"chat/{team}"), host_of(url), self._clock.now())
-        await self._store.notices.set_hook(hook, self._entry(actor, team, "chat.set", hook.host))
+            raise InvalidRequest(f"This URL can't be used: {refusal}.", param="url")
+        hook = ChatWebhook(team, self._vault.encrypt(url.encode(), f"chat/{team}"), host_of(url), self._clock.now())
+        await self._store.notices.set_chat_webhook(hook, self._audit_entry(actor, team, "chat.set", hook.host))
 
     async def remove(self, actor: Actor, team: str) -> None:
-        await self._store.notices.drop_hook(team, self._entry(actor, team, "chat.remove"))
+        await self._store.notices.delete_chat_webhook(team, self._audit_entry(actor, team, "chat.remove"))
 
     async def test(self, actor: Actor, team: str) -> None:
-        if await self._store.notices.hook(team) is None:
-            raise InvalidRequest("There is no chat to test. Save its address first.", param="url")
-        await self._store.notices.test_hook(team, self._entry(actor, team, "chat.test"))
+        if await self._store.notices.get_chat_webhook(team) is None:
+            raise InvalidRequest("No chat is set up. Save a webhook URL first.", param="url")
+        await self._store.notices.test_chat_webhook(team, self._audit_entry(actor, team, "chat.test"))
 
-    def _entry(self, actor: Actor, team: str, action: str, detail: str = "") -> AuditEntry:
-        return actor.did(self._clock.now(), action, team or "platform", detail, team=team or None)
+    def _audit_entry(self, actor: Actor, team: str, action: str, detail: str = "") -> AuditEntry:
+        return actor.audit_entry(self._clock.now(), action, team or "platform", detail, team=team or None)
 
 
-def defaults(role: str, team: str, chosen: Mapping[NoticeKind, bool]) -> dict[str, bool]:
+def effective_preferences(role: str, team: str, preferences: Mapping[NoticeKind, bool]) -> dict[str, bool]:
     """Return kind → whether this person receives notices of that kind."""
-    own = role != "viewer" or team == INSTANCE
-    return {kind: chosen.get(NoticeKind(team, kind), own) for kind in kinds_of(team)}
+    default = role != "viewer" or team == INSTANCE_TEAM
+    return {kind: preferences.get(NoticeKind(team, kind), default) for kind in notice_kinds(team)}

@@ -2,68 +2,70 @@
 
 from heliograph.domain.audit.actor import Actor
 from heliograph.domain.phones.opt_out import PHONE_CHANNELS, PhoneChannel
-from heliograph.domain.phones.phone import read_phone
+from heliograph.domain.phones.phone import parse_phone
 from heliograph.domain.refusals import InvalidPhone, InvalidRequest, OptOutNotFound
 from heliograph.domain.setup.records import TeamRecord
 from heliograph.domain.text import quoted
-from heliograph.inbound.store.opt_outs import START, NeverOptedOut, OptOut
+from heliograph.inbound.store.opt_outs import FIRST_PAGE, NeverOptedOut, OptOut
 from heliograph.storage.store import Store
 
 
 async def find(store: Store, team: TeamRecord, phone: str, channel: str | None) -> list[OptOut]:
     """Return the opt-outs of a phone for one channel, or for all if None; raise OptOutNotFound if there are none."""
-    channels = _channels(channel)
-    found = [one for one in await store.opt_outs.find(team.ref, _known(phone)) if one.channel in channels]
-    if not found:
+    channels = _read_channels(channel)
+    opt_outs = [
+        opt_out for opt_out in await store.opt_outs.find(team.ref, _read_phone(phone)) if opt_out.channel in channels
+    ]
+    if not opt_outs:
         raise _not_found(phone)
-    return found
+    return opt_outs
 
 
-async def page(store: Store, team: TeamRecord, after: str | None, limit: int) -> list[OptOut]:
+async def list_page(store: Store, team: TeamRecord, after: str | None, limit: int) -> list[OptOut]:
     """Return a page of opt-outs, newest first, after the last id of the previous page.
 
     Has one item more than `limit` if there are more.
     """
     if after is None:
-        return await store.opt_outs.page(team.ref, START, limit)
+        return await store.opt_outs.list_page(team.ref, FIRST_PAGE, limit)
     channel, _, phone = after.rpartition(":")
     try:
-        number = read_phone("+" + phone.lstrip(" +"))  # an unencoded plus sign arrives as a space
-        end = await store.opt_outs.place(team.ref, number, channel)
+        number = parse_phone("+" + phone.lstrip(" +"))  # an unencoded plus sign arrives as a space
+        position = await store.opt_outs.find_cursor(team.ref, number, channel)
     except (NeverOptedOut, InvalidPhone):
         raise InvalidRequest(
             f"after is the id that the page before ended with, such as sms:+4915112345678, not {quoted(after)}.",
             param="after",
         ) from None
-    return await store.opt_outs.page(team.ref, end, limit)
+    return await store.opt_outs.list_page(team.ref, position, limit)
 
 
 async def add(store: Store, actor: Actor, team: TeamRecord, phone: str, channel: str) -> bool:
     """Add an opt-out; return whether it is new."""
-    number, (named,) = read_phone(phone, "phone"), _channels(channel)
-    entry = actor.did(store.clock.now(), "opt_out.add", number, named, team=team.id)
-    return await store.opt_outs.add(team.ref, number, named, entry)
+    number, (phone_channel,) = parse_phone(phone, "phone"), _read_channels(channel)
+    entry = actor.audit_entry(store.clock.now(), "opt_out.add", number, phone_channel, team=team.id)
+    return await store.opt_outs.add(team.ref, number, phone_channel, entry)
 
 
 async def remove(store: Store, actor: Actor, team: TeamRecord, phone: str, channel: str | None) -> None:
-    number, channels = _known(phone), _channels(channel)
-    entry = actor.did(store.clock.now(), "opt_out.remove", number, ", ".join(channels), team=team.id)
+    number, channels = _read_phone(phone), _read_channels(channel)
+    entry = actor.audit_entry(store.clock.now(), "opt_out.remove", number, ", ".join(channels), team=team.id)
     if not await store.opt_outs.remove(team.ref, number, channels, entry):
         raise _not_found(phone)
 
 
-def _channels(given: str | None) -> tuple[PhoneChannel, ...]:
-    if given is None:
+def _read_channels(raw: str | None) -> tuple[PhoneChannel, ...]:
+    if raw is None:
         return PHONE_CHANNELS
     for channel in PHONE_CHANNELS:
-        if channel == given:
+        if channel == raw:
             return (channel,)
-    raise InvalidRequest(f"channel is {' or '.join(PHONE_CHANNELS)}, not {quoted(given)}.", param="channel")
+    raise InvalidRequest(f"channel is {' or '.join(PHONE_CHANNELS)}, not {quoted(raw)}.", param="channel")
 
 
-def _known(phone: str) -> str:
+def _read_phone(phone: str) -> str:
     try:
-        return read_phone("+" + phone.lstrip(" +"))
+        return parse_phone("+" + phone.lstrip(" +"))
     except InvalidPhone:
         raise _not_found(phone) from None
 

@@ -13,9 +13,9 @@ from heliograph.domain.setup.snapshot import PLATFORM_ID, Row, Setup, to_row
 from heliograph.storage.store import Store
 
 
-async def change(store: Store, actor: Actor, given: Mapping[str, Any]) -> None:
+async def change_platform(store: Store, actor: Actor, changes: Mapping[str, Any]) -> None:
     """Change these platform fields, given in the format of a setup file."""
-    fields, errors = read_platform_fields(given)
+    fields, errors = read_platform_fields(changes)
     check_fields(errors)
     detail = ", ".join(f"{name}={value}" if isinstance(value, int) else name for name, value in fields.items())
 

@@ -1,6 +1,6 @@
 """Recipients of a sandbox team: confirmed with a code, then added; and removed."""
 
-from heliograph.changes.fields import check_room
+from heliograph.changes.fields import check_quota
 from heliograph.changes.setup_rows import change_rows
 from heliograph.domain.audit.actor import Actor
 from heliograph.domain.delivery.magic_recipients import is_magic
@@ -8,38 +8,38 @@ from heliograph.domain.refusals import InvalidRequest, NotFound
 from heliograph.domain.setup.records import Recipient, Team
 from heliograph.domain.setup.snapshot import Row, Setup, to_row
 from heliograph.domain.setup.values import read_recipient
-from heliograph.manage.teams import find_team
+from heliograph.manage.teams import get_team
 from heliograph.storage.store import Store
 
-CODES_MAX = 10  # codes that a team may try in 15 minutes
+CODE_ATTEMPTS_MAX = 10  # maximum attempts to enter a code, per team in 15 minutes
 
 
-def read_new(actor: Actor, team: Team, given: str) -> str:
+def read_new_recipient(actor: Actor, team: Team, raw: str) -> str:
     """Return the normal form of an address or phone number; raise InvalidRequest if the team may already send there."""
     try:
-        address: str = read_recipient(given.strip())
+        address: str = read_recipient(raw.strip())
     except ValueError:
-        why = "Write an email address, or a phone number such as +4915112345678."
-        raise InvalidRequest(why, param="address") from None
+        message = "Enter an email address, or a phone number such as +4915112345678."
+        raise InvalidRequest(message, param="address") from None
     if address in team.recipients or is_magic(address):
-        raise InvalidRequest(f"This team may send to {address} already.", param="address")
-    check_room(actor, "address", len(team.recipients), "recipients")
+        raise InvalidRequest(f"This team can already send to {address}.", param="address")
+    check_quota(actor, "address", len(team.recipients), "recipients")
     return address
 
 
-async def note_asked(store: Store, actor: Actor, team: str, address: str) -> None:
-    """Log that a confirmation code was sent; nothing else is stored about it."""
-    await store.audit.add(actor.did(store.clock.now(), "recipient.ask", address, team=team))
+async def log_code_sent(store: Store, actor: Actor, team: str, address: str) -> None:
+    """Write the audit entry of a sent confirmation code; the code itself is not stored."""
+    await store.audit.add(actor.audit_entry(store.clock.now(), "recipient.ask", address, team=team))
 
 
 async def add(store: Store, actor: Actor, team: str, address: str) -> None:
     """Add a recipient who confirmed with the right code."""
 
     def rows(setup: Setup) -> list[Row]:
-        known = find_team(setup, team).recipients
-        if address in known:
+        existing = get_team(setup, team).recipients
+        if address in existing:
             return []
-        check_room(actor, "address", len(known), "recipients")
+        check_quota(actor, "address", len(existing), "recipients")
         return [to_row("recipient", f"{team}/{address}", Recipient(team=team, address=address), team)]
 
     await change_rows(store, actor, team, "recipient.add", address, rows)
@@ -47,7 +47,7 @@ async def add(store: Store, actor: Actor, team: str, address: str) -> None:
 
 async def remove(store: Store, actor: Actor, team: str, address: str) -> None:
     def rows(setup: Setup) -> list[Row]:
-        if address not in find_team(setup, team).recipients:
+        if address not in get_team(setup, team).recipients:
             raise NotFound(f"The team has no recipient {address}.")
         return [to_row("recipient", f"{team}/{address}", None, team)]
 

@@ -1,11 +1,11 @@
-"""The master secret: chooses the one that the database accepts, and re-encrypts all secrets after a rotation."""
+"""Replaces or rotates the master secret; a rotation re-encrypts all stored secrets."""
 
 import asyncio
 
 import msgspec
 
 from heliograph.domain.audit.actor import Actor
-from heliograph.storage.master_secret import Fresh, Tell
+from heliograph.storage.master_secret import ProgressCallback, Reencrypt
 from heliograph.storage.store import Store
 
 SETTLE_S = 5.0  # time for every process to switch to the new secret
@@ -16,28 +16,32 @@ async def replace(store: Store, actor: Actor, digest: str) -> bool:
 
     Returns False if the database already uses this secret.
     """
-    return await store.secret.change(digest, actor.did(store.clock.now(), "secret.replace", "master secret"))
+    return await store.secret_store.replace_digest(
+        digest, actor.audit_entry(store.clock.now(), "secret.replace", "master secret")
+    )
 
 
 class Rotation(msgspec.Struct, frozen=True, kw_only=True):
     """Parameters of a rotation to another master secret."""
 
     digest: str
-    kept: str  # keys that outlive the previous secret, encrypted with the new one
-    fresh: Fresh
+    kept: str  # keys that must survive the rotation, encrypted with the new secret
+    reencrypt_functions: Reencrypt
 
 
-async def rotate(store: Store, actor: Actor, turn: Rotation, tell: Tell) -> int:
+async def rotate(store: Store, actor: Actor, rotation: Rotation, on_progress: ProgressCallback) -> int:
     """Re-encrypt all secrets and return their number.
 
     May be interrupted and run again. Two audit entries record begin and end.
     """
-    begun = actor.did(store.clock.now(), "secret.rotate", "master secret", "begun")
-    turned = await store.secret.turn(turn.digest, turn.kept, begun)
-    count = await store.secret.reseal(turn.fresh, tell)
-    if turned or count:
+    begin_entry = actor.audit_entry(store.clock.now(), "secret.rotate", "master secret", "begun")
+    is_changed = await store.secret_store.rotate_digest(rotation.digest, rotation.kept, begin_entry)
+    count = await store.secret_store.reencrypt(rotation.reencrypt_functions, on_progress)
+    if is_changed or count:
         await asyncio.sleep(SETTLE_S)
-        count += await store.secret.reseal(turn.fresh, tell)  # secrets encrypted by processes that had not switched yet
-        done = f"done, sealed anew: {count}"
-        await store.audit.add(actor.did(store.clock.now(), "secret.rotate", "master secret", done))
+        count += await store.secret_store.reencrypt(
+            rotation.reencrypt_functions, on_progress
+        )  # secrets encrypted by processes that had not switched yet
+        detail = f"done, re-encrypted: {count}"
+        await store.audit.add(actor.audit_entry(store.clock.now(), "secret.rotate", "master secret", detail))
     return count

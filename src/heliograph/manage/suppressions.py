@@ -6,7 +6,7 @@ Bounces and complaints arrive as reports (spec 4.1.2).
 from heliograph.domain.audit.actor import Actor
 from heliograph.domain.delivery.magic_recipients import is_magic_email
 from heliograph.domain.mail.address import Address, parse_address
-from heliograph.domain.mail.suppression_file import MAGIC, REASONS
+from heliograph.domain.mail.suppression_file import MAGIC_ADDRESS_ERROR, REASONS
 from heliograph.domain.refusals import InvalidEmail, InvalidRequest, SuppressionNotFound
 from heliograph.domain.setup.records import TeamRecord
 from heliograph.domain.text import quoted
@@ -16,13 +16,13 @@ from heliograph.storage.suppressions import NeverListed, Suppression
 
 
 async def find(store: Store, team: TeamRecord, email: str) -> Suppression:
-    found = await store.suppressions.get(team.ref, _known(email).normal)
-    if found is None:
+    suppression = await store.suppressions.get(team.ref, _read_address(email).normal)
+    if suppression is None:
         raise _not_found(email)
-    return found
+    return suppression
 
 
-async def page(store: Store, team: TeamRecord, after: str | None, limit: int) -> list[Suppression]:
+async def list_page(store: Store, team: TeamRecord, after: str | None, limit: int) -> list[Suppression]:
     """Return a page of suppressions, newest first, after the last address of the previous page.
 
     Has one item more than `limit` if there are more.
@@ -32,7 +32,7 @@ async def page(store: Store, team: TeamRecord, after: str | None, limit: int) ->
     try:
         if after is not None and address is None:
             raise NeverListed
-        return await store.suppressions.page(team.ref, address.normal if address else None, limit)
+        return await store.suppressions.list_page(team.ref, address.normal if address else None, limit)
     except NeverListed:
         raise InvalidRequest(
             f"after is the email address that the page before ended with, not {quoted(after or '')}.", param="after"
@@ -47,20 +47,20 @@ async def add(store: Store, actor: Actor, team: TeamRecord, email: str, reason: 
     if address is None:
         raise InvalidEmail(f"email {quoted(email)} is not a valid email address.", param="email")
     if is_magic_email(address.normal):
-        raise InvalidRequest(f"email {quoted(email)} {MAGIC}. Suppress a real address.", param="email")
-    given = NewSuppression(team.ref, address.normal, address.given, reason)
-    entry = actor.did(store.clock.now(), "suppression.add", address.given, reason, team=team.id)
-    return await store.suppressions.add(given, entry)
+        raise InvalidRequest(f"email {quoted(email)} {MAGIC_ADDRESS_ERROR}. Suppress a real address.", param="email")
+    new = NewSuppression(team.ref, address.normal, address.original, reason)
+    entry = actor.audit_entry(store.clock.now(), "suppression.add", address.original, reason, team=team.id)
+    return await store.suppressions.add(new, entry)
 
 
 async def remove(store: Store, actor: Actor, team: TeamRecord, email: str) -> None:
-    address = _known(email)
-    entry = actor.did(store.clock.now(), "suppression.remove", address.given, team=team.id)
+    address = _read_address(email)
+    entry = actor.audit_entry(store.clock.now(), "suppression.remove", address.original, team=team.id)
     if not await store.suppressions.remove(team.ref, address.normal, entry):
         raise _not_found(email)
 
 
-def _known(email: str) -> Address:
+def _read_address(email: str) -> Address:
     address = parse_address(email)
     if address is None:
         raise _not_found(email)

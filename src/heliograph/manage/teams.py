@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from heliograph.changes.decisions import asker
+from heliograph.changes.decisions import requester_id
 from heliograph.changes.fields import check_fields
 from heliograph.changes.setup_rows import change_rows
 from heliograph.domain.audit.actor import Actor
@@ -17,144 +17,154 @@ from heliograph.domain.setup.setup_file import read_team_fields
 from heliograph.domain.setup.snapshot import Row, Setup, to_row
 from heliograph.storage.setup import NewTeam, SetupChange
 from heliograph.storage.store import Store
-from heliograph.templates.policy.values import wrong_passthrough
+from heliograph.templates.policy.values import passthrough_error
 
 Fields = Mapping[str, Any]  # in the format of a setup file
 
 
-def find_team(setup: Setup, id_: str) -> Team:
+def get_team(setup: Setup, id_: str) -> Team:
     if id_ not in setup.teams:
         raise NotFound(f"There is no team {id_}.")
     return setup.teams[id_]
 
 
-async def create(store: Store, actor: Actor, given: Fields) -> TeamRecord:
+async def create(store: Store, actor: Actor, raw_fields: Fields) -> TeamRecord:
     """Create a team with an opening credit. The id is generated if missing; the default name is the id."""
-    fields = _read({"id": store.clock.new_id("team_")} | dict(given))
+    fields = _read_fields({"id": store.clock.new_id("team_")} | dict(raw_fields))
     id_, credit = fields["id"], fields.pop("credit", 0)
 
-    def decide(current: Setup, ref: int) -> SetupChange:
+    def build_change(current: Setup, ref: int) -> SetupChange:
         if id_ in current.teams:
-            check_fields({"id": "There is a team with this id already."})
+            check_fields({"id": "A team with this ID already exists."})
         record = msgspec.convert({"name": id_} | fields | {"ref": ref}, TeamRecord)
         _check_mode(record)
-        entry = actor.did(store.clock.now(), "team.create", id_, team=id_)
+        entry = actor.audit_entry(store.clock.now(), "team.create", id_, team=id_)
         return SetupChange(rows=[to_row("team", id_, record, id_)], new_teams=[NewTeam(ref, credit)], audit=entry)
 
-    await store.setup.change(decide)
+    await store.setup.change(build_change)
     return store.setup.current.teams[id_].record
 
 
-async def set_plan(store: Store, actor: Actor, team: str, given: Fields) -> TeamRecord:
+async def set_plan(store: Store, actor: Actor, team: str, changes: Fields) -> TeamRecord:
     """Set fields of the plan; None restores the default of the team's mode."""
-    fields = _read({name: value for name, value in given.items() if value is not None})
-    fields |= {name: None for name, value in given.items() if value is None}
+    fields = _read_fields({name: value for name, value in changes.items() if value is not None})
+    fields |= {name: None for name, value in changes.items() if value is None}
 
-    def revise(found: Team, _: Setup) -> TeamRecord:
+    def revise(team_setup: Team, _: Setup) -> TeamRecord:
         template = fields.get("passthrough")
-        why = wrong_passthrough(found.templates.get(template)) if template else ""
-        check_fields({"passthrough": f"{template} {why}."} if why else {})
-        before = msgspec.to_builtins(found.record)
+        error = passthrough_error(team_setup.templates.get(template)) if template else ""
+        check_fields({"passthrough": f"{template} {error}."} if error else {})
+        before = msgspec.to_builtins(team_setup.record)
         verify = before.get("verify", {}) | fields.get("verify", {})
         after = msgspec.convert(before | fields | {"verify": verify}, TeamRecord)
         _check_mode(after)
         return after
 
-    return await _change(store, actor, "team.plan", team, revise, given)
+    return await _change_team(store, actor, "team.plan", team, revise, changes)
 
 
 async def set_suspended(store: Store, actor: Actor, team: str, suspended: bool) -> TeamRecord:
     action = "team.suspend" if suspended else "team.resume"
-    return await _change(store, actor, action, team, lambda found, _: replace(found.record, suspended=suspended))
+    return await _change_team(
+        store, actor, action, team, lambda team_setup, _: replace(team_setup.record, suspended=suspended)
+    )
 
 
-async def save(store: Store, actor: Actor, team: str, given: Fields, *, by_operator: bool) -> TeamRecord:
+async def save_settings(store: Store, actor: Actor, team: str, changes: Fields, *, by_operator: bool) -> TeamRecord:
     """Save the name and other fields. Recipients see the name, so a change by an owner needs an operator's approval."""
-    fields = _read(given)
+    fields = _read_fields(changes)
     name = fields.pop("name")
 
-    def revise(found: Team, _: Setup) -> TeamRecord:
-        asked = name if name != found.record.name else ""
-        wanted = {"wanted": asked, "wanted_refused": "", "asked_by": asker(actor) if asked else ""}
-        return replace(found.record, **fields, **({"name": name} if by_operator else wanted))
+    def revise(team_setup: Team, _: Setup) -> TeamRecord:
+        requested_name = name if name != team_setup.record.name else ""
+        name_request = {
+            "wanted": requested_name,
+            "wanted_refused": "",
+            "asked_by": requester_id(actor) if requested_name else "",
+        }
+        return replace(team_setup.record, **fields, **({"name": name} if by_operator else name_request))
 
-    return await _change(store, actor, "team.change", team, revise, given)
+    return await _change_team(store, actor, "team.change", team, revise, changes)
 
 
-async def set_retention(store: Store, actor: Actor, team: str, given: Fields) -> TeamRecord:
+async def set_retention(store: Store, actor: Actor, team: str, changes: Fields) -> TeamRecord:
     """Set how long message content and messages are retained."""
-    fields = _read(given)
+    fields = _read_fields(changes)
 
-    def revise(found: Team, _: Setup) -> TeamRecord:
-        after = replace(found.record, **fields)
-        check_fields({"keep_messages_days": after.wrong_days} if after.wrong_days else {})
+    def revise(team_setup: Team, _: Setup) -> TeamRecord:
+        after = replace(team_setup.record, **fields)
+        check_fields({"keep_messages_days": after.retention_error} if after.retention_error else {})
         return after
 
-    return await _change(store, actor, "team.keep", team, revise, given)
+    return await _change_team(store, actor, "team.keep", team, revise, changes)
 
 
-async def set_test_clock(store: Store, actor: Actor, team: str, on: bool) -> TeamRecord:
+async def set_test_clock(store: Store, actor: Actor, team: str, enabled: bool) -> TeamRecord:
     """Switch the test clock on or off.
 
     Deletes the team's messages, codes and events, because their times may be in the future.
     """
 
-    def revise(found: Team, _: Setup) -> TeamRecord:
-        after = replace(found.record, test_clock=on)
+    def revise(team_setup: Team, _: Setup) -> TeamRecord:
+        after = replace(team_setup.record, test_clock=enabled)
         _check_mode(after)
         return after
 
-    return await _change(store, actor, "team.test_clock", team, revise, {"test_clock": on})
+    return await _change_team(store, actor, "team.test_clock", team, revise, {"test_clock": enabled})
 
 
 async def go_live(store: Store, actor: Actor, team: str) -> TeamRecord:
-    def revise(found: Team, current: Setup) -> TeamRecord:
-        checks = checklist(found, current.carriers, credit=0)  # credit is recommended, not required
+    def revise(team_setup: Team, current: Setup) -> TeamRecord:
+        checks = checklist(team_setup, current.carriers, credit=0)  # credit is recommended, not required
         missing = [check.text for check in checks if check.needed and not check.done]
-        if found.sandbox and missing:
-            raise InvalidRequest(f"Not yet: {' '.join(missing)}", param="live")
-        return replace(found.record, mode="live")
+        if team_setup.sandbox and missing:
+            raise InvalidRequest(f"You can't go live yet. {' '.join(missing)}", param="live")
+        return replace(team_setup.record, mode="live")
 
-    return await _change(store, actor, "team.live", team, revise)
+    return await _change_team(store, actor, "team.live", team, revise)
 
 
-async def leave_live(store: Store, actor: Actor, team: str) -> TeamRecord:
+async def return_to_sandbox(store: Store, actor: Actor, team: str) -> TeamRecord:
     """Return the team to the sandbox. Messages accepted in live mode are still delivered and charged."""
-    return await _change(store, actor, "team.sandbox", team, lambda found, _: replace(found.record, mode="sandbox"))
+    return await _change_team(
+        store, actor, "team.sandbox", team, lambda team_setup, _: replace(team_setup.record, mode="sandbox")
+    )
 
 
-async def resume_direct(store: Store, actor: Actor, team: str) -> bool:
+async def resume_direct_sends(store: Store, actor: Actor, team: str) -> bool:
     """End the reputation guard's pause of direct sends; return False if they are not paused."""
-    find_team(store.setup.current, team)
-    return await store.reputation.resume(team, actor.did(store.clock.now(), "reputation.resume", team, team=team))
+    get_team(store.setup.current, team)
+    return await store.reputations.resume(
+        team, actor.audit_entry(store.clock.now(), "reputation.resume", team, team=team)
+    )
 
 
-def _read(given: Fields) -> dict[str, Any]:
-    fields, errors = read_team_fields(given)
+def _read_fields(raw_fields: Fields) -> dict[str, Any]:
+    fields, errors = read_team_fields(raw_fields)
     check_fields(errors)
     return fields
 
 
 def _check_mode(record: TeamRecord) -> None:
-    wrong = {"catch": record.wrong_catch, "test_clock": record.wrong_test_clock}
-    check_fields({name: why for name, why in wrong.items() if why})
+    errors = {"catch": record.catch_error, "test_clock": record.test_clock_error}
+    check_fields({name: error for name, error in errors.items() if error})
 
 
-async def _change(
+async def _change_team(
     store: Store,
     actor: Actor,
     action: str,
     id_: str,
     revise: Callable[[Team, Setup], TeamRecord],
-    given: Fields | None = None,
+    logged_fields: Fields | None = None,
 ) -> TeamRecord:
-    """Change a team's record; `given`: the fields shown in the audit log."""
-    detail = ", ".join(f"{name}={value}" for name, value in (given or {}).items())
+    """Change a team's record; `logged_fields`: the fields shown in the audit log."""
+    detail = ", ".join(f"{name}={value}" for name, value in (logged_fields or {}).items())
 
     def rows(setup: Setup) -> list[Row]:
-        found = find_team(setup, id_)
-        after = revise(found, setup)
-        return [] if after == found.record else [to_row("team", id_, after, id_)]
+        team_setup = get_team(setup, id_)
+        after = revise(team_setup, setup)
+        return [] if after == team_setup.record else [to_row("team", id_, after, id_)]
 
     await change_rows(store, actor, id_, action, id_, rows, detail)
     return store.setup.current.teams[id_].record

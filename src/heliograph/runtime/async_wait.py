@@ -8,7 +8,8 @@ from typing import Any
 from heliograph.runtime.deadline import within
 
 
-async def happens(event: asyncio.Event, within_s: float) -> bool:
+async def wait_event(event: asyncio.Event, within_s: float) -> bool:
+    """Wait for the event; return False if it is not set within `within_s` seconds."""
     with suppress(TimeoutError), within(within_s):
         return await event.wait()
     return False

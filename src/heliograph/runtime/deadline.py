@@ -9,61 +9,61 @@ from types import TracebackType
 from typing import Any
 
 
-class _Line:
+class _Timeouts:
     """All running blocks with the same timeout, oldest first."""
 
     def __init__(self, seconds: float, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self.seconds = seconds
-        self.held: dict[_Held, float] = {}  # block → deadline
+        self.deadline_by_block: dict[_Block, float] = {}  # block → deadline
         self.timer: asyncio.TimerHandle | None = None
 
-    def look(self) -> None:
+    def expire_due(self) -> None:
         now, self.timer = self.loop.time(), None
-        for held in [held for held, until in self.held.items() if until <= now]:
-            del self.held[held]
-            held.end()
-        for until in self.held.values():
-            self.timer = self.loop.call_at(until, self.look)
+        for block in [block for block, deadline in self.deadline_by_block.items() if deadline <= now]:
+            del self.deadline_by_block[block]
+            block.expire()
+        for deadline in self.deadline_by_block.values():
+            self.timer = self.loop.call_at(deadline, self.expire_due)
             break
 
 
-_lines: dict[float, _Line] = {}  # by timeout; there are few different values
+_timeouts_by_seconds: dict[float, _Timeouts] = {}  # by timeout; there are few different values
 
 
-class _Held:
-    __slots__ = ("_before", "_line", "_over", "_task")
+class _Block:
+    __slots__ = ("_earlier_cancels", "_is_expired", "_task", "_timeouts")
 
-    def __init__(self, line: _Line) -> None:
-        self._line = line
+    def __init__(self, timeouts: _Timeouts) -> None:
+        self._timeouts = timeouts
 
     def __enter__(self) -> None:
-        line, self._over = self._line, False
-        self._task: asyncio.Task[Any] = asyncio.current_task(line.loop)  # type: ignore[assignment]  # never None here
-        self._before = self._task.cancelling()
-        line.held[self] = until = line.loop.time() + line.seconds
-        if line.timer is None:
-            line.timer = line.loop.call_at(until, line.look)
+        timeouts, self._is_expired = self._timeouts, False
+        self._task: asyncio.Task[Any] = asyncio.current_task(timeouts.loop)  # type: ignore[assignment]  # never None here
+        self._earlier_cancels = self._task.cancelling()
+        timeouts.deadline_by_block[self] = deadline = timeouts.loop.time() + timeouts.seconds
+        if timeouts.timer is None:
+            timeouts.timer = timeouts.loop.call_at(deadline, timeouts.expire_due)
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, error_type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if not self._over:
-            del self._line.held[self]
-        elif self._task.uncancel() <= self._before and kind is asyncio.CancelledError:
+        if not self._is_expired:
+            del self._timeouts.deadline_by_block[self]
+        elif self._task.uncancel() <= self._earlier_cancels and error_type is asyncio.CancelledError:
             raise TimeoutError from error
 
-    def end(self) -> None:
-        self._over = True
+    def expire(self) -> None:
+        self._is_expired = True
         self._task.cancel()
 
 
-def within(seconds: float) -> _Held:
+def within(seconds: float) -> _Block:
     """Return a context manager that raises TimeoutError if its block takes longer than `seconds`.
 
     `seconds` must be a constant: each different value keeps an entry for the life of the process.
     """
-    loop, line = asyncio.get_running_loop(), _lines.get(seconds)
-    if line is None or line.loop is not loop:
-        line = _lines[seconds] = _Line(seconds, loop)
-    return _Held(line)
+    loop, timeouts = asyncio.get_running_loop(), _timeouts_by_seconds.get(seconds)
+    if timeouts is None or timeouts.loop is not loop:
+        timeouts = _timeouts_by_seconds[seconds] = _Timeouts(seconds, loop)
+    return _Block(timeouts)

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-WAITING_MAX = 64  # per group
+WAITERS_MAX = 64  # per group
 WAIT_S = 20.0
 RETRY_AFTER_MAX = 30
 
@@ -18,12 +18,12 @@ class QueueFull(Exception):
 
 
 class FairLimiter:
-    def __init__(self, slots: int, waiting_max: int = WAITING_MAX, wait_s: float = WAIT_S) -> None:
+    def __init__(self, slots: int, waiters_max: int = WAITERS_MAX, wait_s: float = WAIT_S) -> None:
         self._slots = self._free = slots
-        self._waiting_max, self._wait_s = waiting_max, wait_s
+        self._waiters_max, self._wait_s = waiters_max, wait_s
         # Groups in round-robin order, each with its waiters, oldest first.
-        self._waiting: dict[str, dict[asyncio.Future[None], None]] = {}
-        self._usual_s = 0.0  # moving average of how long a slot is held
+        self._waiters_by_group: dict[str, dict[asyncio.Future[None], None]] = {}
+        self._average_held_s = 0.0  # moving average of how long a slot is held
 
     @asynccontextmanager
     async def slot(self, group: str) -> AsyncIterator[None]:
@@ -34,50 +34,50 @@ class FairLimiter:
         try:
             yield
         finally:
-            self._usual_s += (time() - began - self._usual_s) / 8
+            self._average_held_s += (time() - began - self._average_held_s) / 8
             self._release()
 
     async def _acquire(self, group: str) -> None:
         if self._free:  # no caller is waiting: a released slot goes to a waiter at once
             self._free -= 1
             return
-        if len(self._waiting.get(group, ())) >= self._waiting_max:
+        if len(self._waiters_by_group.get(group, ())) >= self._waiters_max:
             raise QueueFull(self._retry_after())
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(group, {})[turn] = None
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters_by_group.setdefault(group, {})[waiter] = None
         try:
             async with asyncio.timeout(self._wait_s):
-                await turn
+                await waiter
         except BaseException as error:
-            if turn.done() and not turn.cancelled():  # the slot was assigned just before the error
+            if waiter.done() and not waiter.cancelled():  # the slot was assigned just before the error
                 self._release()
             else:
-                self._forget(group, turn)
+                self._remove_waiter(group, waiter)
             if isinstance(error, TimeoutError):
                 raise QueueFull(self._retry_after()) from None
             raise
 
     def _release(self) -> None:
-        if not self._waiting:
+        if not self._waiters_by_group:
             self._free += 1
             return
-        group, queue = next(iter(self._waiting.items()))
-        turn = next(iter(queue))
-        self._forget(group, turn)
-        if group in self._waiting:  # move the group to the end of the round
-            self._waiting[group] = self._waiting.pop(group)
-        if turn.cancelled():
+        group, waiters = next(iter(self._waiters_by_group.items()))
+        waiter = next(iter(waiters))
+        self._remove_waiter(group, waiter)
+        if group in self._waiters_by_group:  # move the group to the end of the round
+            self._waiters_by_group[group] = self._waiters_by_group.pop(group)
+        if waiter.cancelled():
             self._release()
         else:
-            turn.set_result(None)
+            waiter.set_result(None)
 
-    def _forget(self, group: str, turn: "asyncio.Future[None]") -> None:
-        queue = self._waiting.get(group, {})
-        queue.pop(turn, None)
-        if not queue:
-            self._waiting.pop(group, None)
+    def _remove_waiter(self, group: str, waiter: "asyncio.Future[None]") -> None:
+        waiters = self._waiters_by_group.get(group, {})
+        waiters.pop(waiter, None)
+        if not waiters:
+            self._waiters_by_group.pop(group, None)
 
     def _retry_after(self) -> int:
         """Return the estimated time until all current waiters have had a slot, in whole seconds."""
-        waiting = sum(map(len, self._waiting.values()))
-        return max(1, min(RETRY_AFTER_MAX, round(waiting * self._usual_s / self._slots)))
+        waiter_count = sum(map(len, self._waiters_by_group.values()))
+        return max(1, min(RETRY_AFTER_MAX, round(waiter_count * self._average_held_s / self._slots)))

@@ -15,11 +15,11 @@ import structlog
 log = structlog.get_logger()
 
 BACKLOG = 2048
-TURN_MOST = 64  # connections accepted per loop iteration
-SHARED_TURN_MOST = 2
-BEGIN_TURNS = 4  # loop iterations from accepting a connection until its first bytes are read
-SAY_S = 60.0
-OUT = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+ACCEPTS_MAX = 64  # connections accepted per loop iteration
+SHARED_ACCEPTS_MAX = 2
+START_ITERATIONS = 4  # loop iterations from accepting a connection until its first bytes are read
+LOG_INTERVAL_S = 60.0
+NO_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class Listener(socket.socket):
@@ -30,70 +30,70 @@ class Listener(socket.socket):
     the same: 441,506 lines in ten seconds.
     """
 
-    turn_most = TURN_MOST
-    _left = TURN_MOST
+    accepts_max = ACCEPTS_MAX
+    _accepts_left = ACCEPTS_MAX
 
     def accept(self) -> tuple[socket.socket, Any]:
-        if self._left == 0:
+        if self._accepts_left == 0:
             raise BlockingIOError
-        if self._left == self.turn_most:
-            asyncio.get_running_loop().call_soon(self._next_turn)
-        self._left -= 1
+        if self._accepts_left == self.accepts_max:
+            asyncio.get_running_loop().call_soon(self._reset_accepts)
+        self._accepts_left -= 1
         try:
             return super().accept()
         except OSError as error:
-            if error.errno in OUT:
-                self._left = 0
+            if error.errno in NO_RESOURCES:
+                self._accepts_left = 0
             raise
 
-    def _next_turn(self) -> None:
-        self._left = self.turn_most
+    def _reset_accepts(self) -> None:
+        self._accepts_left = self.accepts_max
 
 
 def listen(host: str, port: int) -> Listener:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    bound = socket.create_server((host, port), family=family, backlog=BACKLOG)
+    listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
     # asyncio sets TCP_NODELAY only on sockets that it creates; without it every response is delayed by 40 ms.
-    bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return Listener(fileno=bound.detach())
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return Listener(fileno=listener.detach())
 
 
-def adopt(file: int) -> Listener:
-    """Return a listener on a socket shared by several processes, so each accepts few connections at a time."""
-    adopted = Listener(fileno=file)
-    adopted.turn_most = adopted._left = SHARED_TURN_MOST
+def adopt_socket(descriptor: int) -> Listener:
+    """Return a listener on a socket that several processes share; it accepts few connections at a time."""
+    adopted = Listener(fileno=descriptor)
+    adopted.accepts_max = adopted._accepts_left = SHARED_ACCEPTS_MAX
     return adopted
 
 
-async def take_no_more(server: asyncio.Server) -> None:
-    """Stop accepting and close the server once just accepted connections have started: asyncio would drop these."""
+async def stop_accepting(server: asyncio.Server) -> None:
+    """Stop accepting; close the server once connections accepted just before have started, or asyncio drops them."""
     loop = asyncio.get_running_loop()
-    for bound in server.sockets:
-        loop.remove_reader(bound.fileno())
-    for _ in range(BEGIN_TURNS):
+    for listener in server.sockets:
+        loop.remove_reader(listener.fileno())
+    for _ in range(START_ITERATIONS):
         await asyncio.sleep(0)
     server.close()
 
 
-def say_it_once(
+def throttle_loop_errors(
     loop: asyncio.AbstractEventLoop, is_outage: Callable[[BaseException], bool] = lambda error: False
 ) -> None:
     """Install an exception handler that limits repeated log lines.
 
-    A lack of file descriptors is logged once a minute instead of once a second. An outage that ended a future whose
-    result is no longer awaited is not logged, because the code that did wait has logged it.
+    A lack of file descriptors is logged once a minute instead of once a second. An outage in a future
+    that no code awaits any more is not logged again: other code has logged the same outage.
     """
-    said_at = -SAY_S
+    logged_at = -LOG_INTERVAL_S
 
     def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        nonlocal said_at
+        nonlocal logged_at
         error = context.get("exception")
         if "future" in context and error is not None and is_outage(error):
             return
-        if getattr(context.get("exception"), "errno", None) not in OUT or "accept" not in context["message"]:
+        if getattr(context.get("exception"), "errno", None) not in NO_RESOURCES or "accept" not in context["message"]:
             loop.default_exception_handler(context)
-        elif loop.time() - said_at >= SAY_S:
-            said_at = loop.time()
+        elif loop.time() - logged_at >= LOG_INTERVAL_S:
+            logged_at = loop.time()
             log.error(
                 "out of file descriptors: new connections wait",
                 error=str(context["exception"]),

@@ -14,16 +14,17 @@ import structlog
 
 from heliograph.domain.operations.erasure import hide_addresses
 
-Format = Literal["text", "json"]
+LogFormat = Literal["text", "json"]
 
-FOLD_S = 10.0
+FOLD_INTERVAL_S = 10.0
 KINDS_MAX = 1000  # maximum number of different errors remembered
-SAME = ("event", "error", "work", "loop")
+FOLDED_BY = ("event", "error", "work", "loop")
 
 
-class Fold:
-    """Log processor that folds repeated errors: logs the first, then one per ten seconds with the number of omitted
-    lines as `more`.
+class FoldErrors:
+    """Log processor that folds repeated errors.
+
+    It logs the first, then one per ten seconds with the number of omitted lines as `more`.
     """
 
     def __init__(self, now: Callable[[], float]) -> None:
@@ -32,72 +33,76 @@ class Fold:
             tuple[str, ...], tuple[float, int]
         ] = {}  # time of the last logged line, number of lines omitted since
 
-    def __call__(self, _: Any, __: str, line: Any) -> Any:
-        if "error" not in line:
-            return line
-        kind, now = tuple(str(line.get(name)) for name in SAME), self._now()
-        since, more = self._seen.get(kind, (now - FOLD_S, 0))
-        if now - since < FOLD_S:
-            self._seen[kind] = since, more + 1
+    def __call__(self, _: Any, __: str, event_dict: Any) -> Any:
+        if "error" not in event_dict:
+            return event_dict
+        key, now = tuple(str(event_dict.get(name)) for name in FOLDED_BY), self._now()
+        logged_at, omitted = self._seen.get(key, (now - FOLD_INTERVAL_S, 0))
+        if now - logged_at < FOLD_INTERVAL_S:
+            self._seen[key] = logged_at, omitted + 1
             raise structlog.DropEvent
         if len(self._seen) >= KINDS_MAX:
             self._seen.clear()
-        self._seen[kind] = now, 0
-        return {**line, "more": more} if more else line
+        self._seen[key] = now, 0
+        return {**event_dict, "more": omitted} if omitted else event_dict
 
 
-class Impersonal:
+class HideAddresses:
     """Renderer that hides email addresses and phone numbers in the rendered line, because logs cannot be erased."""
 
     def __init__(self, render: Any) -> None:
         self._render = render
 
-    def __call__(self, logger: Any, name: str, line: Any) -> str:
-        return hide_addresses(self._render(logger, name, line))
+    def __call__(self, logger: Any, method: str, event_dict: Any) -> str:
+        return hide_addresses(self._render(logger, method, event_dict))
 
     @staticmethod
-    def values(_: Any, __: str, line: Any) -> Any:
+    def hide_values(_: Any, __: str, event_dict: Any) -> Any:
         """Hide addresses in the values before they are rendered as JSON, so that no JSON escape is damaged."""
-        return _hidden(line)
+        return _hide_in(event_dict)
 
 
-class Retold(logging.Handler):
+class LibraryHandler(logging.Handler):
     """Handler that logs records of libraries through structlog."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        told = structlog.get_logger().error if record.levelno >= logging.ERROR else structlog.get_logger().warning
+        log_method = structlog.get_logger().error if record.levelno >= logging.ERROR else structlog.get_logger().warning
         try:
             text = record.getMessage()
         except Exception:  # the arguments do not match the format; logging must not raise in the library
             text = str(record.msg)
-        told("a library says", logger=record.name, text=text, exc_info=record.exc_info)
+        log_method("library log message", logger=record.name, text=text, exc_info=record.exc_info)
 
 
-def configure(now: Callable[[], float], process: int | None = None, form: Format = "text") -> None:
+def configure(now: Callable[[], float], process: int | None = None, log_format: LogFormat = "text") -> None:
     """Configure logging. `now` returns monotonic seconds; `process` is the number of this process among several."""
-    as_json = form == "json"
+    as_json = log_format == "json"
     if as_json:
-        logging.basicConfig(level=logging.WARNING, handlers=[Retold()], force=True)
+        logging.basicConfig(level=logging.WARNING, handlers=[LibraryHandler()], force=True)
         logging.captureWarnings(True)
-        sys.excepthook = _uncaught
-        threading.excepthook = lambda lost: _uncaught(lost.exc_type, lost.exc_value, lost.exc_traceback)
-        sys.unraisablehook = lambda lost: _uncaught(lost.exc_type, lost.exc_value, lost.exc_traceback)
+        sys.excepthook = _log_uncaught
+        threading.excepthook = lambda hook_args: _log_uncaught(
+            hook_args.exc_type, hook_args.exc_value, hook_args.exc_traceback
+        )
+        sys.unraisablehook = lambda hook_args: _log_uncaught(
+            hook_args.exc_type, hook_args.exc_value, hook_args.exc_traceback
+        )
 
-    def numbered(_: Any, __: str, line: Any) -> Any:
-        return line if process is None else {"process": process, **line}
+    def add_process(_: Any, __: str, event_dict: Any) -> Any:
+        return event_dict if process is None else {"process": process, **event_dict}
 
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
-            Fold(now),
-            numbered,
+            FoldErrors(now),
+            add_process,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             # A traceback with local variables would print tokens, bodies and codes.
             *(
-                [structlog.processors.format_exc_info, Impersonal.values, structlog.processors.JSONRenderer()]
+                [structlog.processors.format_exc_info, HideAddresses.hide_values, structlog.processors.JSONRenderer()]
                 if as_json
-                else [Impersonal(_for_eyes())]
+                else [HideAddresses(_console_renderer())]
             ),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
@@ -107,23 +112,25 @@ def configure(now: Callable[[], float], process: int | None = None, form: Format
     )
 
 
-def _hidden(value: Any) -> Any:
+def _hide_in(value: Any) -> Any:
     match value:
         case None | bool() | int() | float():
             return value
         case str():
             return hide_addresses(value)
         case dict():
-            return {name: _hidden(one) for name, one in value.items()}
+            return {name: _hide_in(item) for name, item in value.items()}
         case list() | tuple():
-            return [_hidden(one) for one in value]
+            return [_hide_in(item) for item in value]
     return hide_addresses(repr(value))
 
 
-def _uncaught(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:
-    if kind is not SystemExit:
-        structlog.get_logger().critical("nobody caught this", exc_info=(kind, error, trace))
+def _log_uncaught(
+    error_type: type[BaseException], error: BaseException | None, traceback: TracebackType | None
+) -> None:
+    if error_type is not SystemExit:
+        structlog.get_logger().critical("uncaught exception", exc_info=(error_type, error, traceback))
 
 
-def _for_eyes() -> structlog.dev.ConsoleRenderer:
+def _console_renderer() -> structlog.dev.ConsoleRenderer:
     return structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback)

@@ -22,52 +22,69 @@ from prometheus_client import (
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
-SHARED = "PROMETHEUS_MULTIPROC_DIR"  # folder of the shared metric files; prometheus-client reads it on import
-TYPE = b"text/plain; version=0.0.4; charset=utf-8"
+SHARED_FOLDER_VARIABLE = (
+    "PROMETHEUS_MULTIPROC_DIR"  # folder of the shared metric files; prometheus-client reads it on import
+)
+CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 
-QUICK_S = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)  # OpenTelemetry's default buckets
-PATIENT_S = (1, 2.5, 5, 10, 30, 60, 300, 1800, 3600, 4 * 3600, 24 * 3600)
-BRIEF_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 10)
-MANY = (1, 2, 5, 10, 20, 50, 100, 200, 512)
+SHORT_BUCKETS_S = (
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.075,
+    0.1,
+    0.25,
+    0.5,
+    0.75,
+    1,
+    2.5,
+    5,
+    7.5,
+    10,
+)  # OpenTelemetry's default buckets
+LONG_BUCKETS_S = (1, 2.5, 5, 10, 30, 60, 300, 1800, 3600, 4 * 3600, 24 * 3600)
+BRIEF_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 10)
+BATCH_BUCKETS = (1, 2, 5, 10, 20, 50, 100, 200, 512)
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # they would double the number of series without benefit
 
 
-class _Count:
+class _BufferedCounter:
     """Buffered counter, flushed to prometheus-client at each scrape and every tenth of a second.
 
     The library takes locks, and writes files if processes share them: 1 to 2 µs per count, 2 to 4 µs for a histogram.
     Buffering takes 0.1 and 0.3 µs. Use on the event loop only, like all metrics of this module.
     """
 
-    __slots__ = ("_child", "_new")
+    __slots__ = ("_metric", "_pending")
 
-    def __init__(self, child: Counter) -> None:
-        self._child = child
-        self._new = 0
+    def __init__(self, metric: Counter) -> None:
+        self._metric = metric
+        self._pending = 0
 
-    def inc(self, more: int = 1) -> None:
-        self._new += more
+    def inc(self, amount: int = 1) -> None:
+        self._pending += amount
 
     def flush(self) -> None:
-        if self._new:
-            self._child.inc(self._new)
-            self._new = 0
+        if self._pending:
+            self._metric.inc(self._pending)
+            self._pending = 0
 
 
-class _Steps:
-    """Buffered histogram, flushed like `_Count`."""
+class _BufferedHistogram:
+    """Buffered histogram, flushed like `_BufferedCounter`."""
 
-    __slots__ = ("_bounds", "_child", "_new", "_total")
+    __slots__ = ("_bounds", "_metric", "_pending", "_total")
 
-    def __init__(self, child: Histogram, bounds: Iterable[float]) -> None:
-        self._child = child
+    def __init__(self, metric: Histogram, bounds: Iterable[float]) -> None:
+        self._metric = metric
         self._bounds = [*bounds, inf]
-        self._new = [0] * len(self._bounds)
+        self._pending = [0] * len(self._bounds)
         self._total = 0.0
 
     def observe(self, value: float) -> None:
-        self._new[bisect_left(self._bounds, value)] += 1
+        self._pending[bisect_left(self._bounds, value)] += 1
         self._total += value
 
     def flush(self) -> None:
@@ -76,177 +93,204 @@ class _Steps:
         Uses private attributes, because the library has no public method to add several observations at once;
         tests/test_metrics.py fails if these attributes are removed.
         """
-        if not any(self._new):
+        if not any(self._pending):
             return
-        self._child._sum.inc(self._total)
-        for bucket, new in zip(self._child._buckets, self._new, strict=True):
-            if new:
-                bucket.inc(new)
-        self._new, self._total = [0] * len(self._bounds), 0.0
+        self._metric._sum.inc(self._total)
+        for bucket, pending in zip(self._metric._buckets, self._pending, strict=True):
+            if pending:
+                bucket.inc(pending)
+        self._pending, self._total = [0] * len(self._bounds), 0.0
 
 
-class _Batch(Protocol):
+class _Buffered(Protocol):
     def flush(self) -> None: ...
 
 
-_Own = TypeVar("_Own", bound=_Batch)
+_BufferedT = TypeVar("_BufferedT", bound=_Buffered)
 Labels = str | tuple[str | int, ...]
-_batches: list[_Batch] = []
+_buffered_metrics: list[_Buffered] = []
 
 
-class _Labelled(dict[Labels, _Own], Generic[_Own]):
+class _ByLabels(dict[Labels, _BufferedT], Generic[_BufferedT]):
     """Label values, in the order of the label names → buffered metric, created on first access."""
 
-    def __init__(self, make: Callable[..., _Own]) -> None:
+    def __init__(self, make: Callable[..., _BufferedT]) -> None:
         self._make = make
 
-    def __missing__(self, labels: Labels) -> _Own:
-        made = self[labels] = self._make(*labels) if isinstance(labels, tuple) else self._make(labels)
-        _batches.append(made)
-        return made
+    def __missing__(self, labels: Labels) -> _BufferedT:
+        metric = self[labels] = self._make(*labels) if isinstance(labels, tuple) else self._make(labels)
+        _buffered_metrics.append(metric)
+        return metric
 
 
-def _counter(name: str, meaning: str, *labels: str) -> _Labelled[_Count]:
-    metric = Counter(f"heliograph_{name}", meaning, labels)
-    return _Labelled(lambda *values: _Count(metric.labels(*values) if values else metric))
+def _counter(name: str, help_text: str, *labels: str) -> _ByLabels[_BufferedCounter]:
+    metric = Counter(f"heliograph_{name}", help_text, labels)
+    return _ByLabels(lambda *values: _BufferedCounter(metric.labels(*values) if values else metric))
 
 
-def _histogram(name: str, meaning: str, *labels: str, bounds: Iterable[float]) -> _Labelled[_Steps]:
-    limits = tuple(bounds)
-    metric = Histogram(f"heliograph_{name}", meaning, labels, buckets=limits)
-    return _Labelled(lambda *values: _Steps(metric.labels(*values) if values else metric, limits))
+def _histogram(name: str, help_text: str, *labels: str, bounds: Iterable[float]) -> _ByLabels[_BufferedHistogram]:
+    bucket_bounds = tuple(bounds)
+    metric = Histogram(f"heliograph_{name}", help_text, labels, buckets=bucket_bounds)
+    return _ByLabels(lambda *values: _BufferedHistogram(metric.labels(*values) if values else metric, bucket_bounds))
 
 
-def _gauge(name: str, meaning: str, *labels: str, among: Literal["liveall", "livesum", "livemax"]) -> Gauge:
-    """Return a gauge; `among` is how the values of several processes are combined."""
-    return Gauge(f"heliograph_{name}", meaning, labels, multiprocess_mode=among)
+def _gauge(name: str, help_text: str, *labels: str, mode: Literal["liveall", "livesum", "livemax"]) -> Gauge:
+    """Return a gauge; the mode says how Prometheus combines the values of several processes."""
+    return Gauge(f"heliograph_{name}", help_text, labels, multiprocess_mode=mode)
 
 
-# -- the API --
-answered = _histogram(
-    "http_request_duration_seconds", "Answers of the API, by route.", "route", "method", "status", bounds=QUICK_S
+# -- API --
+http_duration_s = _histogram(
+    "http_request_duration_seconds",
+    "Duration of API requests, by route.",
+    "route",
+    "method",
+    "status",
+    bounds=SHORT_BUCKETS_S,
 )
-accepted = _counter("messages_accepted_total", "Messages accepted, durably.", "channel", "mode", "sandbox")
-replayed = _counter("idempotent_replays_total", "Requests answered as the first one with their key was.")[()]
-refused = _counter("refusals_total", "Requests refused, by error code.", "code")
-verified = _counter("verifications_total", "Verifications that began, and how they ended.", "outcome")
+messages_accepted = _counter(
+    "messages_accepted_total", "Messages accepted and stored durably.", "channel", "mode", "sandbox"
+)
+idempotent_replays = _counter(
+    "idempotent_replays_total", "Requests answered with the stored response of their Idempotency-Key."
+)[()]
+refusals = _counter("refusals_total", "Requests rejected, by error code.", "code")
+verifications = _counter(
+    "verifications_total", "Verifications started, and verifications ended, by outcome.", "outcome"
+)
 
 # -- delivery --
-to_handover = _histogram(
+time_to_handover_s = _histogram(
     "time_to_handover_seconds",
-    "From when a message was due until a carrier took it.",
+    "Time from a message being due until a carrier accepted it.",
     "channel",
     "lane",
     "priority",
-    bounds=PATIENT_S,
+    bounds=LONG_BUCKETS_S,
 )
-handed_over = _counter("handovers_total", "Answers of carriers at hand-over.", "channel", "carrier", "outcome")
-handover_s = _histogram(
+handovers = _counter(
+    "handovers_total", "Delivery attempts, by the response of the carrier.", "channel", "carrier", "outcome"
+)
+handover_duration_s = _histogram(
     "handover_duration_seconds",
-    "How long carriers took to answer.",
+    "Duration of delivery attempts until the carrier responded.",
     "channel",
     "carrier",
     "outcome",
-    bounds=QUICK_S,
+    bounds=SHORT_BUCKETS_S,
 )
-delivery_s = _histogram(
+delivery_duration_s = _histogram(
     "delivery_duration_seconds",
-    "From when a message was accepted until it was delivered.",
+    "Time from accepting a message until it was delivered.",
     "channel",
     "provider",
-    bounds=PATIENT_S,
+    bounds=LONG_BUCKETS_S,
 )
-bounced = _counter("bounces_total", "Emails that were refused or came back.", "provider", "category")
-unclaimed_texts = _counter("unclaimed_texts_total", "Texts that came in for no team of ours.", "channel", "carrier")
+bounces = _counter("bounces_total", "Emails that bounced, at once or later.", "provider", "category")
+unclaimed_texts = _counter(
+    "unclaimed_texts_total", "Inbound SMS and WhatsApp messages that belong to no team.", "channel", "carrier"
+)
 unclaimed_templates = _counter(
-    "unclaimed_templates_total", "What Meta told of templates that no team of ours sends.", "carrier"
+    "unclaimed_templates_total", "Template events from Meta for templates that no team uses.", "carrier"
 )
-complained = _counter("complaints_total", "Emails whose recipients complained.", "provider", "category")
-provider_event = _counter(
-    "provider_events_total", "What mail providers told by callback, by what became of it.", "carrier", "result"
+complaints = _counter("complaints_total", "Emails whose recipients complained.", "provider", "category")
+provider_events = _counter(
+    "provider_events_total",
+    "Events received from mail providers by callback, by processing result.",
+    "carrier",
+    "result",
 )
-smtp_replied = _counter("smtp_replies_total", "What mail servers said to a mail.", "provider", "class")
-smtp_secured = _counter("smtp_tls_total", "Connections to mail servers, by what secures them.", "provider", "policy")
-smtp_connections = _gauge(
-    "smtp_connections", "Connections to mail servers that are open.", "provider", "source", among="livesum"
-)
-webhook_tried = _counter("webhook_attempts_total", "Tries to deliver an event to a webhook.", "outcome")
+smtp_replies = _counter("smtp_replies_total", "SMTP replies of mail servers, by reply class.", "provider", "class")
+smtp_tls = _counter("smtp_tls_total", "Connections to mail servers, by TLS policy.", "provider", "policy")
+smtp_connections = _gauge("smtp_connections", "Open connections to mail servers.", "provider", "source", mode="livesum")
+webhook_attempts = _counter("webhook_attempts_total", "Webhook delivery attempts, by outcome.", "outcome")
 
 # -- the database --
-COMMIT_S = _histogram("commit_duration_seconds", "Transactions that many sends or outcomes share.", bounds=QUICK_S)[()]
-COMMIT_SIZE = _histogram("commit_batch_size", "Sends or outcomes in one of them.", bounds=MANY)[()]
-transacted = _histogram("db_transaction_seconds", "Transactions, by what they are about.", "name", bounds=BRIEF_S)
-found_busy = _counter("db_busy_total", "Transactions that had to wait for others, or to run again.", "name")
-under_way = {"read": 0, "write": 0}  # transactions, including those waiting for a connection
-_IN_USE = _gauge("db_pool_in_use", "Transactions that have or want a connection.", "name", among="livesum")
-LEDGER_OFF = _gauge(
-    "ledger_difference", "By how much the accounts differ from the sum of their ledgers.", among="livemax"
+COMMIT_S = _histogram(
+    "commit_duration_seconds",
+    "Duration of group commits: transactions shared by several sends or outcomes.",
+    bounds=SHORT_BUCKETS_S,
+)[()]
+COMMIT_SIZE = _histogram("commit_batch_size", "Number of sends or outcomes in one group commit.", bounds=BATCH_BUCKETS)[
+    ()
+]
+db_transaction_s = _histogram(
+    "db_transaction_seconds",
+    "Duration of database transactions, by name of the operation.",
+    "name",
+    bounds=BRIEF_BUCKETS_S,
+)
+db_busy = _counter("db_busy_total", "Transactions that waited for a lock or were retried after a conflict.", "name")
+open_transactions = {"read": 0, "write": 0}  # running transactions by kind, including those that wait for a connection
+_POOL_IN_USE = _gauge("db_pool_in_use", "Transactions that use or wait for a connection.", "name", mode="livesum")
+LEDGER_DIFFERENCE = _gauge(
+    "ledger_difference", "Difference between the accounts and the sums of their ledgers; must be 0.", mode="livemax"
 )
 
 # -- the process --
-LOOP_LAG = _gauge(
-    "event_loop_lag_seconds", "The longest delay of the event loop in the last minute or two.", among="liveall"
-)
-STARTED = _gauge("start_timestamp_seconds", "When the newest process started.", among="livemax")
-PROGRESS = _gauge(
-    "worker_progress_timestamp_seconds", "When the lane that is furthest behind last looked for work.", among="liveall"
+LOOP_LAG = _gauge("event_loop_lag_seconds", "Longest event loop delay in the last one to two minutes.", mode="liveall")
+START_TIME = _gauge("start_timestamp_seconds", "Start time of the newest process.", mode="livemax")
+WORKER_PROGRESS = _gauge(
+    "worker_progress_timestamp_seconds",
+    "Time of the last poll for work, of the lane that polled longest ago.",
+    mode="liveall",
 )
 
 
 def flush() -> None:
     """Flush buffered metrics to the library: before each scrape, and periodically for the other processes."""
-    for one in _batches:
-        one.flush()
-    for name, count in under_way.items():
-        _IN_USE.labels(name).set(count)
+    for buffered in _buffered_metrics:
+        buffered.flush()
+    for name, count in open_transactions.items():
+        _POOL_IN_USE.labels(name).set(count)
 
 
-class Families:
+class ScrapeGauges:
     """Gauges computed for one scrape."""
 
     def __init__(self) -> None:
         self._gauges: dict[str, GaugeMetricFamily] = {}
 
-    def gauge(self, name: str, meaning: str, value: float, **labels: str) -> None:
+    def gauge(self, name: str, help_text: str, value: float, **labels: str) -> None:
         if name not in self._gauges:
-            self._gauges[name] = GaugeMetricFamily(f"heliograph_{name}", meaning, labels=list(labels))
+            self._gauges[name] = GaugeMetricFamily(f"heliograph_{name}", help_text, labels=list(labels))
         self._gauges[name].add_metric(list(labels.values()), value)
 
-    def declare(self, name: str, meaning: str, *labels: str) -> Callable[..., None]:
+    def declare(self, name: str, help_text: str, *labels: str) -> Callable[..., None]:
         """Return a function that adds a value with its labels. The gauge is listed even if no value is added."""
-        made = self._gauges[name] = GaugeMetricFamily(f"heliograph_{name}", meaning, labels=list(labels))
-        return lambda value, *given: made.add_metric(list(given), value)
+        gauge = self._gauges[name] = GaugeMetricFamily(f"heliograph_{name}", help_text, labels=list(labels))
+        return lambda value, *given: gauge.add_metric(list(given), value)
 
     def collect(self) -> Iterable[Metric]:
         return self._gauges.values()
 
 
-def written(asked: Families) -> bytes:
-    """Return all flushed metrics and the gauges in `asked` in Prometheus text format. Slow; thread-safe."""
-    both = CollectorRegistry()
-    for part in (_OfAll() if SHARED in os.environ else REGISTRY, asked):
-        both.register(part)
-    return generate_latest(both)
+def render(gauges: ScrapeGauges) -> bytes:
+    """Return all flushed metrics and the scrape gauges in Prometheus text format. Slow; thread-safe."""
+    registry = CollectorRegistry()
+    for collector in (_AllProcesses() if SHARED_FOLDER_VARIABLE in os.environ else REGISTRY, gauges):
+        registry.register(collector)
+    return generate_latest(registry)
 
 
-class _OfAll:
-    """Metrics of all processes of one parent. Metrics without values are listed by name, as with a single process."""
+class _AllProcesses:
+    """Metrics of all processes of one parent. Metrics without values are listed by name, as for a single process."""
 
     def collect(self) -> Iterable[Metric]:
-        counted = {one.name: one for one in MultiProcessCollector(None).collect()}  # type: ignore[no-untyped-call]
-        yield from counted.values()
-        for one in REGISTRY.collect():
+        by_name = {family.name: family for family in MultiProcessCollector(None).collect()}  # type: ignore[no-untyped-call]
+        yield from by_name.values()
+        for family in REGISTRY.collect():
             # The library's own metrics are left out: they describe a single process.
-            if one.name.startswith("heliograph_") and one.name not in counted:
-                yield Metric(one.name, one.documentation, one.type)
+            if family.name.startswith("heliograph_") and family.name not in by_name:
+                yield Metric(family.name, family.documentation, family.type)
 
 
-def share(folder: Path) -> None:
+def share_in(folder: Path) -> None:
     """Make child processes started after this call write their metrics to `folder`."""
-    os.environ[SHARED] = str(folder)
+    os.environ[SHARED_FOLDER_VARIABLE] = str(folder)
 
 
-def leave(pid: int) -> None:
+def mark_ended(pid: int) -> None:
     """Record in the parent that a child process ended: its counters stay, its gauges are removed."""
-    if SHARED in os.environ:
+    if SHARED_FOLDER_VARIABLE in os.environ:
         mark_process_dead(pid)  # type: ignore[no-untyped-call]

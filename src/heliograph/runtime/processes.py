@@ -14,21 +14,25 @@ import msgspec
 import structlog
 
 from heliograph.runtime import metrics
-from heliograph.runtime.systemd import environment_of_others, feed_watchdog, notify
+from heliograph.runtime.systemd import child_environment, feed_watchdog, notify
 
 log = structlog.get_logger()
 
 # Command that starts a child process. -P: never import modules from the current folder.
 COMMAND = (sys.executable, "-P", "-m", "heliograph.cli.main")
 
-PAUSE_S = 0.5  # delay before a dead process is restarted; doubles after each death …
-PAUSE_MOST_S = 30.0
-LIVED_S = 60.0  # … of a process that lived shorter than this
-STOPPED = (0, -signal.SIGTERM, -signal.SIGINT)  # negative if the process had not installed its signal handlers yet
+RESTART_DELAY_S = 0.5  # delay before a dead process is restarted; doubles each time a process dies early
+RESTART_DELAY_MAX_S = 30.0
+STABLE_S = 60.0  # a process that lives longer than this did not die early
+CLEAN_EXIT_CODES = (
+    0,
+    -signal.SIGTERM,
+    -signal.SIGINT,
+)  # negative if the process had not installed its signal handlers yet
 DEATHS_MAX = 3  # the service stops when every process has died this often in a row before it was ready
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class ChildStart(msgspec.Struct, frozen=True, kw_only=True):
     """Start parameters of a child process: its number and the file descriptors inherited from the parent."""
 
     number: int
@@ -45,15 +49,15 @@ class Child:
         self._writer = writer  # stays open as long as the parent lives
         # The ready line; empty if the process ended before it was ready.
         self.greeting = asyncio.create_task(reader.readline())
-        self.ended = asyncio.create_task(self._end())
+        self.ended = asyncio.create_task(self._wait_for_end())
 
-    def stop(self, how: signal.Signals) -> None:
+    def stop(self, stop_signal: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError):
-            self._process.send_signal(how)
+            self._process.send_signal(stop_signal)
 
-    async def _end(self) -> int:
+    async def _wait_for_end(self) -> int:
         code = await self._process.wait()
-        metrics.leave(self._process.pid)
+        metrics.mark_ended(self._process.pid)
         self._writer.close()
         return code
 
@@ -74,84 +78,86 @@ class Parent:
         self._command = command
         self._children: dict[int, Child] = {}
         self._running: set[Child] = set()  # including replacements that are starting and processes being replaced
-        self._greeted: dict[int, str] = {}  # process number → its first ready line
+        self._ready_lines: dict[int, str] = {}  # process number → its first ready line
         self._failures = dict.fromkeys(self._numbers, 0)  # consecutive deaths before the process was ready
         self._stopping = asyncio.Event()
         self._tasks = asyncio.TaskGroup()
-        self._replacing = self._again = False
-        self._code = 0
+        self._replacing = self._replace_again = False
+        self._exit_code = 0
 
     async def run(self) -> int:
         """Run until SIGTERM, SIGINT or until no process becomes ready; return the exit code."""
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stop, number)
+        for signal_number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(signal_number, self._stop, signal_number)
         loop.add_signal_handler(signal.SIGHUP, self._reload)
-        feeding = asyncio.create_task(feed_watchdog())
+        watchdog_task = asyncio.create_task(feed_watchdog())
         async with self._tasks:
-            self._tasks.create_task(self._keep(1))
-        feeding.cancel()
+            self._tasks.create_task(self._keep_running(1))
+        watchdog_task.cancel()
         log.info("all processes stopped")
-        return self._code
+        return self._exit_code
 
-    async def _keep(self, number: int) -> None:
+    async def _keep_running(self, number: int) -> None:
         """Start process `number` and restart it whenever it dies."""
-        loop, pause_s = asyncio.get_running_loop(), PAUSE_S
+        loop, delay_s = asyncio.get_running_loop(), RESTART_DELAY_S
         while not self._stopping.is_set():
-            began = loop.time()
+            started_at = loop.time()
             if number not in self._children or self._children[number].ended.done():  # not replaced meanwhile
                 self._children[number] = await self._start(number)
             if greeting := await self._children[number].greeting:
                 self._failures[number] = 0
-                self._is_ready(number, greeting.decode().strip())
+                self._mark_ready(number, greeting.decode().strip())
             else:
                 self._failures[number] += 1
-            code = await self._end_of(number)
+            code = await self._wait_until_ended(number)
             if self._stopping.is_set():
-                self._code = self._code or int(code not in STOPPED)
-            elif not self._greeted or min(self._failures.values()) >= DEATHS_MAX:
-                log.error("no process becomes ready: giving up", process=number, code=code)
-                self._code = 1
+                self._exit_code = self._exit_code or int(code not in CLEAN_EXIT_CODES)
+            elif not self._ready_lines or min(self._failures.values()) >= DEATHS_MAX:
+                log.error("no process becomes ready: stopping", process=number, code=code)
+                self._exit_code = 1
                 self._stop()
             else:
-                pause_s = PAUSE_S if loop.time() - began > LIVED_S else min(2 * pause_s, PAUSE_MOST_S)
-                log.error("a process died and is started again", process=number, code=code, in_s=pause_s)
+                delay_s = (
+                    RESTART_DELAY_S if loop.time() - started_at > STABLE_S else min(2 * delay_s, RESTART_DELAY_MAX_S)
+                )
+                log.error("process died: restarting", process=number, code=code, in_s=delay_s)
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._stopping.wait(), pause_s)
+                    await asyncio.wait_for(self._stopping.wait(), delay_s)
 
-    def _is_ready(self, number: int, greeting: str) -> None:
-        if number in self._greeted:
+    def _mark_ready(self, number: int, greeting: str) -> None:
+        if number in self._ready_lines:
             return
-        self._greeted[number] = greeting
+        self._ready_lines[number] = greeting
         if number == 1:  # it has migrated the database, and its start shows that the settings are valid
-            for other in self._numbers[1:]:
-                self._tasks.create_task(self._keep(other))
-        if len(self._greeted) == len(self._numbers):
-            self._greet(self._greeted[1])
+            for other_number in self._numbers[1:]:
+                self._tasks.create_task(self._keep_running(other_number))
+        if len(self._ready_lines) == len(self._numbers):
+            self._greet(self._ready_lines[1])
             notify("READY=1")
 
     async def _start(self, number: int) -> Child:
-        ours, theirs = socket.socketpair()
-        with theirs:
-            place = Place(
+        parent_socket, child_socket = socket.socketpair()
+        with child_socket:
+            child_start = ChildStart(
                 number=number,
-                control=theirs.fileno(),
-                sockets=[(purpose, bound.fileno()) for purpose, bound in self._sockets],
-                greets=not self._greeted,
+                control=child_socket.fileno(),
+                sockets=[(purpose, listener.fileno()) for purpose, listener in self._sockets],
+                greets=not self._ready_lines,
             )
-            files = [place.control, *(file for _, file in place.sockets)]
-            among = msgspec.json.encode(place).decode()
+            descriptors = [child_start.control, *(descriptor for _, descriptor in child_start.sockets)]
+            start_json = msgspec.json.encode(child_start).decode()
             process = await asyncio.create_subprocess_exec(
-                *self._command, "--among", among, pass_fds=files, env=environment_of_others()
+                *self._command, "--among", start_json, pass_fds=descriptors, env=child_environment()
             )
-        child = Child(process, *await asyncio.open_unix_connection(sock=ours))
+        child = Child(process, *await asyncio.open_unix_connection(sock=parent_socket))
         self._running.add(child)
         child.ended.add_done_callback(lambda _: self._running.discard(child))
         if self._stopping.is_set():
             child.stop(signal.SIGINT)
         return child
 
-    async def _end_of(self, number: int) -> int:
+    async def _wait_until_ended(self, number: int) -> int:
         """Wait until process `number` ends without having been replaced; return its exit code."""
         while True:
             child = self._children[number]
@@ -159,23 +165,23 @@ class Parent:
             if self._children[number] is child:
                 return code
 
-    def _stop(self, how: signal.Signals = signal.SIGTERM) -> None:
+    def _stop(self, stop_signal: signal.Signals = signal.SIGTERM) -> None:
         notify("STOPPING=1")
         self._stopping.set()
-        for _, bound in self._sockets:
-            bound.close()  # the children close theirs too, so new connections are refused
+        for _, listener in self._sockets:
+            listener.close()  # the children close theirs too, so new connections are refused
         for child in self._running:
-            child.stop(how)
+            child.stop(stop_signal)
 
     def _reload(self) -> None:
-        self._again = True  # replaced processes may have read settings that have changed since
+        self._replace_again = True  # run again: processes already replaced may have read older settings
         if not self._replacing:
             self._replacing = True
             self._tasks.create_task(self._replace())
 
     async def _replace(self) -> None:
-        while self._again and not self._stopping.is_set():
-            self._again = False
+        while self._replace_again and not self._stopping.is_set():
+            self._replace_again = False
             if await self._replace_all():
                 log.info("all processes replaced")
         self._replacing = False

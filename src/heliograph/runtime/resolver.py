@@ -14,68 +14,70 @@ import dns.flags
 import dns.name
 import dns.resolver
 
-CACHED_MAX = 20_000  # maximum cached answers
-NO_S = 300  # maximum seconds to cache that a name does not exist
+CACHE_MAX = 20_000  # maximum cached answers
+NEGATIVE_TTL_MAX_S = 300  # maximum seconds to cache that a name does not exist
 
-_name = lru_cache(CACHED_MAX)(dns.name.from_text)
-
-
-Ask = Callable[[str, str], Awaitable[list[str]]]  # (name, record type) → values; raises DnsSilent
+_parse_name = lru_cache(CACHE_MAX)(dns.name.from_text)
 
 
-class DnsSilent(Exception):
+QueryDns = Callable[[str, str], Awaitable[list[str]]]  # (name, record type) → values; raises DnsTimeout
+
+
+class DnsTimeout(Exception):
     """The DNS query failed or timed out. The message is the kind of failure, without the server's name."""
 
 
-class Unknown(Exception):
+class NameNotFound(Exception):
     """The name does not exist or has no address."""
 
 
-class Answers(dns.resolver.LRUCache):
-    """Cache of answers for their TTL, of negative answers for at most five minutes: without an SOA record they would
-    never expire.
+class DnsCache(dns.resolver.LRUCache):
+    """Cache of answers for their TTL, of negative answers for at most five minutes.
+
+    Negative answers without an SOA record would never expire otherwise.
     """
 
     def put(self, key: Any, value: dns.resolver.Answer) -> None:
         if value.rrset is None:
-            value.expiration -= max(0, value.chaining_result.minimum_ttl - NO_S)
+            value.expiration -= max(0, value.chaining_result.minimum_ttl - NEGATIVE_TTL_MAX_S)
         super().put(key, value)
 
 
-class NameServers:
+class Resolver:
     def __init__(self, server: tuple[str, int] | None, lifetime_s: float) -> None:
-        """Query `server` (host, port), or the system's name servers if None. `lifetime_s`: limit of one query with all
-        its retries.
+        """Query `server` (host, port), or the system's name servers if None.
+
+        `lifetime_s`: limit of one query with all its retries.
         """
         self._server = server
         self._lifetime_s = lifetime_s
-        self._asked: dns.asyncresolver.Resolver | None = None
+        self._resolver: dns.asyncresolver.Resolver | None = None
 
-    async def ask(self, name: str | dns.name.Name, kind: str) -> Any:
-        """Return an Answer, empty if the name has no record of this type. Raises Unknown or DnsSilent."""
+    async def query(self, name: str | dns.name.Name, record_type: str) -> Any:
+        """Return an Answer, empty if the name has no record of this type. Raises NameNotFound or DnsTimeout."""
         try:
-            resolver = self._asked = self._asked or await self._make()
-            asked = _name(name) if isinstance(name, str) else name
-            return await resolver.resolve(asked, kind, raise_on_no_answer=False, search=False)
+            resolver = self._resolver = self._resolver or await self._make_resolver()
+            parsed_name = _parse_name(name) if isinstance(name, str) else name
+            return await resolver.resolve(parsed_name, record_type, raise_on_no_answer=False, search=False)
         except dns.resolver.NXDOMAIN:
-            raise Unknown from None
+            raise NameNotFound from None
         except (dns.exception.DNSException, OSError) as error:
-            raise DnsSilent(type(error).__name__) from None
+            raise DnsTimeout(type(error).__name__) from None
 
-    async def servers(self) -> list[str]:
+    async def server_addresses(self) -> list[str]:
         """Return the addresses of the name servers in use; empty if they cannot be determined."""
         try:
-            return [str(server) for server in (await self._make()).nameservers]
+            return [str(server) for server in (await self._make_resolver()).nameservers]
         except (dns.exception.DNSException, OSError):
             return []
 
-    async def _make(self) -> dns.asyncresolver.Resolver:
+    async def _make_resolver(self) -> dns.asyncresolver.Resolver:
         resolver = dns.asyncresolver.Resolver(configure=self._server is None)
         if self._server:
             host, port = self._server
-            found = await asyncio.get_running_loop().getaddrinfo(host.strip("[]"), port)
-            resolver.nameservers, resolver.port = [str(found[0][4][0])], port
-        resolver.cache = Answers(CACHED_MAX)
+            address_infos = await asyncio.get_running_loop().getaddrinfo(host.strip("[]"), port)
+            resolver.nameservers, resolver.port = [str(address_infos[0][4][0])], port
+        resolver.cache = DnsCache(CACHE_MAX)
         resolver.lifetime = self._lifetime_s
         resolver.timeout = min(resolver.timeout, self._lifetime_s / 2)  # leaves time for a retry after a lost packet
         # AD in a query requests AD in the answer (RFC 6840); UDP answers may have up to 1,232 bytes, the usual limit.

@@ -5,13 +5,13 @@ import os
 import socket
 from contextlib import suppress
 
-VARIABLES = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
+SYSTEMD_VARIABLES = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
 
 
 def notify(state: str) -> None:
     if path := os.environ.get("NOTIFY_SOCKET"):
-        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as told:
-            told.sendto(state.encode(), f"\0{path[1:]}" if path.startswith("@") else path)
+        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+            sock.sendto(state.encode(), f"\0{path[1:]}" if path.startswith("@") else path)
 
 
 async def feed_watchdog() -> None:
@@ -23,6 +23,6 @@ async def feed_watchdog() -> None:
     await asyncio.Event().wait()
 
 
-def environment_of_others() -> dict[str, str]:
+def child_environment() -> dict[str, str]:
     """Return the environment for child processes, without systemd's variables: the parent sends their notifications."""
-    return {name: value for name, value in os.environ.items() if name not in VARIABLES}
+    return {name: value for name, value in os.environ.items() if name not in SYSTEMD_VARIABLES}

@@ -1,4 +1,4 @@
-"""Thread pools by purpose, so that reads for people and sends never wait for each other.
+"""Thread pools by purpose, so that page and API reads never wait for sends, or the reverse.
 
 All other slow work runs in asyncio's default executor.
 """
@@ -12,13 +12,13 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any, ParamSpec, TypeVar, cast
 
-from heliograph.domain.limits import IN_THREAD
+from heliograph.domain.limits import PARSE_IN_THREAD_MIN
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Threads:
+class ThreadPool:
     """Thread pool that starts threads on demand, up to `count`.
 
     A result returns to the event loop with one call. The standard library's executor takes twice the CPU time, because
@@ -27,36 +27,36 @@ class Threads:
 
     def __init__(self, name: str, count: int) -> None:
         self._name, self._count = name, count
-        self._line: SimpleQueue[tuple[Any, ...] | None] = SimpleQueue()
+        self._queue: SimpleQueue[tuple[Any, ...] | None] = SimpleQueue()
         self._threads: list[Thread] = []
-        self._asked = 0  # submitted and not finished; used on the event loop only
+        self._unfinished = 0  # submitted and not finished; used on the event loop only
         self._closed = False
 
-    def submit(self, work: Callable[..., T], *given: Any) -> "asyncio.Future[T]":
+    def submit(self, work: Callable[..., T], *args: Any) -> "asyncio.Future[T]":
         if self._closed:
             raise RuntimeError(f"{self._name}: closed")
-        if self._asked >= len(self._threads) < self._count:
-            self._start()
+        if self._unfinished >= len(self._threads) < self._count:
+            self._start_thread()
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
-        self._asked += 1
-        self._line.put((loop, future, work, given))
+        self._unfinished += 1
+        self._queue.put((loop, future, work, args))
         return future
 
-    async def run(self, work: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
-        return await self.submit(partial(contextvars.copy_context().run, work, *given, **named))
+    async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self.submit(partial(contextvars.copy_context().run, work, *args, **kwargs))
 
     def close(self) -> None:
         """Wait for all submitted work and stop the threads."""
         self._closed = True
         for _ in self._threads:
-            self._line.put(None)
+            self._queue.put(None)
         for thread in self._threads:
             thread.join()
 
-    def _start(self) -> None:
+    def _start_thread(self) -> None:
         """Start another thread. If the system refuses, the existing threads do the work; without any, raise."""
-        thread = Thread(target=self._work, name=f"{self._name}_{len(self._threads)}", daemon=True)
+        thread = Thread(target=self._run_items, name=f"{self._name}_{len(self._threads)}", daemon=True)
         try:
             thread.start()
         except RuntimeError:
@@ -65,23 +65,23 @@ class Threads:
         else:
             self._threads.append(thread)
 
-    def _work(self) -> None:
-        while item := self._line.get():
-            loop, future, work, given = item
+    def _run_items(self) -> None:
+        while item := self._queue.get():
+            loop, future, work, args = item
             result, error = None, cast(BaseException | None, None)
             if not future.cancelled():
                 try:
-                    result = work(*given)
+                    result = work(*args)
                 except StopIteration as raised:  # cannot be set on a future
                     error = RuntimeError(repr(raised))
                 except BaseException as raised:
                     error = raised
             with suppress(RuntimeError):  # the loop is closed, so the result is not needed
-                loop.call_soon_threadsafe(self._answer, future, result, error)
-            del item, future, work, given, result, error  # release references while waiting for the next item
+                loop.call_soon_threadsafe(self._set_outcome, future, result, error)
+            del item, future, work, args, result, error  # release references while waiting for the next item
 
-    def _answer(self, future: "asyncio.Future[Any]", result: Any, error: BaseException | None) -> None:
-        self._asked -= 1
+    def _set_outcome(self, future: "asyncio.Future[Any]", result: Any, error: BaseException | None) -> None:
+        self._unfinished -= 1
         if future.done():  # the caller was cancelled
             return
         if error is None:
@@ -89,12 +89,12 @@ class Threads:
         else:
             future.set_exception(error)
 
-    async def run_large(self, octets: int, work: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
-        """Run `work` on `octets` bytes of input: in a thread if large, else directly."""
-        return work(*given, **named) if octets <= IN_THREAD else await self.run(work, *given, **named)
+    async def run_large(self, size: int, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run `work` on `size` bytes of input: in a thread if large, else directly."""
+        return work(*args, **kwargs) if size <= PARSE_IN_THREAD_MIN else await self.run(work, *args, **kwargs)
 
 
 # Two threads each: more would only compete for the GIL.
-LOOKING = Threads("looking", 2)  # API responses, pages, previews
-ACCEPTING = Threads("accepting", 2)  # preparing messages to accept
-BUILDING = Threads("building", 2)  # building MIME messages for SMTP
+READ_POOL = ThreadPool("looking", 2)  # API responses, pages, previews
+ACCEPT_POOL = ThreadPool("accepting", 2)  # preparing messages to accept
+BUILD_POOL = ThreadPool("building", 2)  # building MIME messages for SMTP

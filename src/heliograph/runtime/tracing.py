@@ -11,75 +11,77 @@ from contextvars import ContextVar
 from importlib.metadata import entry_points
 from typing import Any, Literal, Self
 
-from heliograph.domain.network.trace_context import read_traceparent
+from heliograph.domain.network.trace_context import parse_traceparent
 
-NAMED = ("OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
-OTLP = "otlp_proto_http"  # the exporter for `otlp`: the only one in the extra
+EXPORTER_VARIABLES = ("OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+OTLP_EXPORTER = "otlp_proto_http"  # the exporter for `otlp`: the only one in the extra
 STOP_S = 5.0
 
-Kind = Literal["SERVER", "PRODUCER", "CLIENT"]
+SpanKindName = Literal["SERVER", "PRODUCER", "CLIENT"]
 
 _tracer: Any = None  # None if tracing is off
 _provider: Any = None
-_kept: ContextVar[str | None] = ContextVar("kept", default=None)
+_current_traceparent: ContextVar[str | None] = ContextVar("kept", default=None)
 
 
-class NoTraces(Exception):
+class TracingError(Exception):
     """Tracing is configured but cannot start; the message says how to fix it."""
 
 
 class Span:
     """A span, usable as a context manager; `traceparent` is passed to the operations that follow from it."""
 
-    def __init__(self, traceparent: str | None, own: Any = None) -> None:
+    def __init__(self, traceparent: str | None, otel_span: Any = None) -> None:
         self.traceparent = traceparent
-        self._own = own
+        self._otel_span = otel_span
 
-    def note(self, **attributes: str | int) -> None:
-        if self._own is not None:
-            self._own.set_attributes({_dotted(name): value for name, value in attributes.items()})
+    def set_attributes(self, **attributes: str | int) -> None:
+        if self._otel_span is not None:
+            self._otel_span.set_attributes({_dotted_name(name): value for name, value in attributes.items()})
 
     def end(self, name: str = "", *, failed: bool = False) -> None:
-        if self._own is not None:
+        if self._otel_span is not None:
             if name:
-                self._own.update_name(name)
+                self._otel_span.update_name(name)
             if failed:
                 from opentelemetry.trace import StatusCode
 
-                self._own.set_status(StatusCode.ERROR)
-            self._own.end()
+                self._otel_span.set_status(StatusCode.ERROR)
+            self._otel_span.end()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if self._own is not None:
+        if self._otel_span is not None:
             self.end(failed=kind is not None)
 
 
 def start(version: str, environment: dict[str, str] | None = None) -> None:
     """Start tracing as configured by the OTEL_* variables."""
     global _tracer, _provider
-    given = dict(os.environ) if environment is None else environment
-    names = [name.strip() for name in given.get(NAMED[0], "otlp").split(",")]
-    is_off = given.get("OTEL_SDK_DISABLED", "").lower() == "true" or names == ["none"]
-    if is_off or not any(given.get(name) for name in NAMED):
+    variables = dict(os.environ) if environment is None else environment
+    names = [name.strip() for name in variables.get(EXPORTER_VARIABLES[0], "otlp").split(",")]
+    is_off = variables.get("OTEL_SDK_DISABLED", "").lower() == "true" or names == ["none"]
+    if is_off or not any(variables.get(name) for name in EXPORTER_VARIABLES):
         return
     try:
         from opentelemetry.sdk.resources import Resource
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError:
-        raise NoTraces("OTEL_* asks for traces, which need an extra: pip install 'heliograph[otel]'") from None
-    named = "OTEL_SERVICE_NAME" in given or "service.name=" in given.get("OTEL_RESOURCE_ATTRIBUTES", "")
-    own = {"service.version": version} | ({} if named else {"service.name": "heliograph"})
-    _provider = TracerProvider(resource=Resource.create(own), shutdown_on_exit=False)
+        raise TracingError("OTEL_* asks for traces, which need an extra: pip install 'heliograph[otel]'") from None
+    has_service_name = "OTEL_SERVICE_NAME" in variables or "service.name=" in variables.get(
+        "OTEL_RESOURCE_ATTRIBUTES", ""
+    )
+    resource_attributes = {"service.version": version} | ({} if has_service_name else {"service.name": "heliograph"})
+    _provider = TracerProvider(resource=Resource.create(resource_attributes), shutdown_on_exit=False)
     for name in names:
-        wanted = OTLP if name == "otlp" else name
-        found = list(entry_points(group="opentelemetry_traces_exporter", name=wanted))
-        if not found:
-            raise NoTraces(f"OTEL_TRACES_EXPORTER={name}: there is no such exporter. Known: otlp, console, none")
-        _provider.add_span_processor(BatchSpanProcessor(found[0].load()()))
+        entry_point_name = OTLP_EXPORTER if name == "otlp" else name
+        entry_points_found = list(entry_points(group="opentelemetry_traces_exporter", name=entry_point_name))
+        if not entry_points_found:
+            raise TracingError(f"OTEL_TRACES_EXPORTER={name}: there is no such exporter. Known: otlp, console, none")
+        _provider.add_span_processor(BatchSpanProcessor(entry_points_found[0].load()()))
     _tracer = _provider.get_tracer("heliograph", version)
 
 
@@ -88,53 +90,57 @@ async def stop() -> None:
     global _tracer, _provider
     provider, _provider, _tracer = _provider, None, None
     if provider is not None:
-        ending = threading.Thread(target=provider.shutdown, daemon=True)  # shutdown must not hang if the exporter does
-        ending.start()
-        await asyncio.to_thread(ending.join, STOP_S)
+        shutdown_thread = threading.Thread(
+            target=provider.shutdown, daemon=True
+        )  # shutdown must not hang if the exporter does
+        shutdown_thread.start()
+        await asyncio.to_thread(shutdown_thread.join, STOP_S)
 
 
-def receive(traceparent: bytes | None) -> Span | None:
+def begin_request(traceparent: bytes | None) -> Span | None:
     """Begin the span of a request, in the caller's trace if given, and store its traceparent for what it sends.
 
     Returns None if there is no span and no traceparent.
     """
     if traceparent is None and _tracer is None:
-        if _kept.get() is not None:  # left from the previous request on this connection
-            _kept.set(None)
+        if _current_traceparent.get() is not None:  # left from the previous request on this connection
+            _current_traceparent.set(None)
         return None
-    given = read_traceparent(traceparent.decode("latin-1")) if traceparent else None
-    span = _begin("request", given, "SERVER") if _tracer is not None else Span(given)
-    _kept.set(span.traceparent)
+    caller_traceparent = parse_traceparent(traceparent.decode("latin-1")) if traceparent else None
+    span = _start_span("request", caller_traceparent, "SERVER") if _tracer is not None else Span(caller_traceparent)
+    _current_traceparent.set(span.traceparent)
     return span
 
 
-def kept() -> str | None:
+def current_traceparent() -> str | None:
     """Return the traceparent of the current request, for the messages it sends."""
-    return _kept.get()
+    return _current_traceparent.get()
 
 
-def span(name: str, parent: str | None, kind: Kind, **attributes: str | int) -> Span:
+def begin_span(name: str, parent: str | None, kind: SpanKindName, **attributes: str | int) -> Span:
     """Begin a span of work caused by a sent message, such as a delivery attempt; `parent` is its traceparent."""
     if _tracer is None:
         return Span(parent)
-    begun = _begin(name, parent, kind)
-    begun.note(**attributes)
-    return begun
+    new_span = _start_span(name, parent, kind)
+    new_span.set_attributes(**attributes)
+    return new_span
 
 
-def _begin(name: str, parent: str | None, kind: Kind) -> Span:
+def _start_span(name: str, parent: str | None, kind: SpanKindName) -> Span:
     from opentelemetry.context import Context
     from opentelemetry.trace import SpanKind
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-    before = Context()
+    parent_context = Context()
     if parent:
-        before = TraceContextTextMapPropagator().extract({"traceparent": parent}, before)
-    own = _tracer.start_span(name, context=before, kind=SpanKind[kind])
-    at = own.get_span_context()
-    return Span(f"00-{at.trace_id:032x}-{at.span_id:016x}-{at.trace_flags:02x}", own)
+        parent_context = TraceContextTextMapPropagator().extract({"traceparent": parent}, parent_context)
+    otel_span = _tracer.start_span(name, context=parent_context, kind=SpanKind[kind])
+    span_context = otel_span.get_span_context()
+    return Span(
+        f"00-{span_context.trace_id:032x}-{span_context.span_id:016x}-{span_context.trace_flags:02x}", otel_span
+    )
 
 
-def _dotted(name: str) -> str:
+def _dotted_name(name: str) -> str:
     """Return an attribute name with dots: http_route → http.route. Two underscores become one: status__code."""
     return name.replace("__", "\0").replace("_", ".").replace("\0", "_")

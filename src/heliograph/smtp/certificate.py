@@ -9,8 +9,8 @@ from cryptography import x509
 
 log = structlog.get_logger()
 
-LOOK_S = 1.0  # interval at which the files are checked
-MEND = "write the certificate and its key to these files, readable by the service: they are read when they change"
+CHECK_INTERVAL_S = 1.0  # interval at which the files are checked
+FIX = "write a certificate and its key to these files, readable by the service: they are reloaded when they change"
 
 
 class Certificate:
@@ -22,47 +22,47 @@ class Certificate:
         Raises OSError or ssl.SSLError if the files are missing or are not a certificate with its key.
         """
         self._files = cert, key
-        self._seen = self._state()
-        self.context = self._loaded()
+        self._loaded_state = self._file_state()
+        self.context = self._load_context()
 
-    def _state(self) -> list[tuple[int, int, int]]:
+    def _file_state(self) -> list[tuple[int, int, int]]:
         """Return modification time, size and inode of both files; empty if a file is missing."""
         try:
-            return [(found.st_mtime_ns, found.st_size, found.st_ino) for found in map(Path.stat, self._files)]
+            return [(stat.st_mtime_ns, stat.st_size, stat.st_ino) for stat in map(Path.stat, self._files)]
         except OSError:  # a file may be missing while it is replaced
             return []
 
-    def _loaded(self) -> ssl.SSLContext:
+    def _load_context(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.load_cert_chain(*self._files)
         return context
 
-    def renew(self) -> None:
+    def reload_if_changed(self) -> None:
         """Reload the certificate if a file changed. If the new files are invalid, the old certificate stays in use."""
-        state = self._state()
-        if state == self._seen:
+        state = self._file_state()
+        if state == self._loaded_state:
             return
-        self._seen = state
-        known = log.bind(cert=str(self._files[0]), key=str(self._files[1]))
+        self._loaded_state = state
+        file_log = log.bind(cert=str(self._files[0]), key=str(self._files[1]))
         try:
-            self.context = self._loaded()
+            self.context = self._load_context()
         except OSError as error:  # ssl.SSLError too
-            known.error("the new SMTP certificate is not used, the old one still is", error=str(error), mend=MEND)
+            file_log.error("cannot load the new SMTP certificate: the old one stays in use", error=str(error), fix=FIX)
         else:
-            known.info("the SMTP certificate was renewed: every new connection gets it")
+            file_log.info("SMTP certificate reloaded: new connections use it")
 
     async def watch(self) -> None:
-        """Check for changed files every LOOK_S seconds, forever."""
+        """Check for changed files every CHECK_INTERVAL_S seconds, forever."""
         while True:
-            await asyncio.sleep(LOOK_S)
-            await asyncio.to_thread(self.renew)
+            await asyncio.sleep(CHECK_INTERVAL_S)
+            await asyncio.to_thread(self.reload_if_changed)
 
 
-def certificate_until(file: Path | None) -> int | None:
+def certificate_expiry(file: Path | None) -> int | None:
     """Return the certificate's expiry in Unix ms; None if there is no file or it is invalid."""
     try:
-        read = x509.load_pem_x509_certificate(file.read_bytes()) if file else None
+        certificate = x509.load_pem_x509_certificate(file.read_bytes()) if file else None
     except (OSError, ValueError):
         return None
-    return int(read.not_valid_after_utc.timestamp() * 1000) if read else None
+    return int(certificate.not_valid_after_utc.timestamp() * 1000) if certificate else None

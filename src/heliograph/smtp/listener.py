@@ -5,65 +5,74 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-from heliograph.domain.network.client_address import network_of
-from heliograph.runtime.listening import take_no_more
-from heliograph.smtp.session import SmtpDialogue, SmtpLimits
-from heliograph.smtp.wire import SmtpWire
+from heliograph.domain.network.client_address import client_network
+from heliograph.runtime.listening import stop_accepting
+from heliograph.smtp.session import SmtpLimits, SmtpServerSession
+from heliograph.smtp.wire import SmtpServerConnection
 
-BUSY = b"421 4.7.0 Too many connections, try again later"
+TOO_MANY_CONNECTIONS = b"421 4.7.0 Too many connections, try again later"
 
 
 class SmtpServer:
     """Runs an SMTP session for each connection to its sockets."""
 
-    def __init__(self, limits: SmtpLimits, session: Callable[[SmtpWire], SmtpDialogue[Any]]) -> None:
-        """Create the server; `session` creates the session of a new connection."""
+    def __init__(
+        self, limits: SmtpLimits, make_session: Callable[[SmtpServerConnection], SmtpServerSession[Any]]
+    ) -> None:
+        """Create the server; `make_session` creates the session of a new connection."""
         self._limits = limits
-        self._session = session
+        self._make_session = make_session
         self._servers: list[asyncio.Server] = []
-        self._open: dict[SmtpWire, tuple[SmtpDialogue[Any], str]] = {}  # connection → session and the peer's network
+        self._sessions: dict[
+            SmtpServerConnection, tuple[SmtpServerSession[Any], str]
+        ] = {}  # connection → session and the peer's network
 
-    async def listen(self, bound: socket.socket, backlog: int, *, tls_first: bool = False) -> None:
-        """Accept connections on a bound socket; `tls_first`: implicit TLS."""
+    async def listen(self, listening_socket: socket.socket, backlog: int, *, implicit_tls: bool = False) -> None:
+        """Accept connections on a bound socket; `implicit_tls`: implicit TLS."""
 
-        async def begin(wire: SmtpWire) -> None:
-            await self._run(wire, tls_first)
+        async def run_session(connection: SmtpServerConnection) -> None:
+            await self._run_session(connection, implicit_tls)
 
         loop = asyncio.get_running_loop()
-        self._servers.append(await loop.create_server(lambda: SmtpWire(begin), sock=bound, backlog=backlog))
+        self._servers.append(
+            await loop.create_server(lambda: SmtpServerConnection(run_session), sock=listening_socket, backlog=backlog)
+        )
 
-    async def _run(self, wire: SmtpWire, tls_first: bool) -> None:
-        peer = network_of(wire.peer)
-        if not self._has_room(peer):
-            if not tls_first:
-                wire.say(BUSY)
+    async def _run_session(self, connection: SmtpServerConnection, implicit_tls: bool) -> None:
+        network = client_network(connection.peer)
+        if not self._is_within_limits(network):
+            if not implicit_tls:
+                connection.write_line(TOO_MANY_CONNECTIONS)
             return
-        session = self._session(wire)
-        self._open[wire] = session, peer
+        session = self._make_session(connection)
+        self._sessions[connection] = session, network
         try:
-            await session.run(tls_first=tls_first)
+            await session.run(implicit_tls=implicit_tls)
         finally:
-            del self._open[wire]
+            del self._sessions[connection]
 
-    def _has_room(self, peer: str) -> bool:
+    def _is_within_limits(self, network: str) -> bool:
         """Return whether a further connection from this network is within the limits."""
-        limits, own = self._limits, [session for session, its in self._open.values() if its == peer]
-        strangers = sum(not session.is_known for session in own)
+        limits, sessions = (
+            self._limits,
+            [session for session, session_network in self._sessions.values() if session_network == network],
+        )
+        unauthenticated = sum(not session.is_authenticated for session in sessions)
         return (
-            len(self._open) < limits.connections
-            and len(own) < limits.per_peer
-            and (limits.strangers is None or strangers < limits.strangers)
+            len(self._sessions) < limits.connections
+            and len(sessions) < limits.per_network
+            and (limits.unauthenticated is None or unauthenticated < limits.unauthenticated)
         )
 
     async def drain(self, seconds: float) -> None:
         """Stop accepting connections, and wait at most `seconds` for sessions to finish mails in progress."""
         for server in self._servers:
-            await take_no_more(server)
-        for session, _ in self._open.values():
-            session.leave()
-        tasks = [wire.task for wire in self._open if wire.task]
+            await stop_accepting(server)
+        for session, _ in self._sessions.values():
+            session.shut_down()
+        tasks = [connection.task for connection in self._sessions if connection.task]
         if tasks:
-            _, late = await asyncio.wait(tasks, timeout=seconds)
-            for task in late:
+            _, unfinished = await asyncio.wait(tasks, timeout=seconds)
+            for task in unfinished:
                 task.cancel()
-            await asyncio.gather(*late, return_exceptions=True)
+            await asyncio.gather(*unfinished, return_exceptions=True)

@@ -11,268 +11,274 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from heliograph.domain.text import CONTROLS
-from heliograph.smtp.wire import BadLine, SmtpWire, TooSlow
+from heliograph.domain.text import CONTROL_CHARACTER
+from heliograph.smtp.wire import InvalidLine, ReadTimeout, SmtpServerConnection
 
-COMMAND_S = 300.0  # timeout for the next command (RFC 5321, 4.5.3.2.7)
-TEXT_MAX = 480  # bytes of a reply's text; a reply line has at most 512 (RFC 5321, 4.5.3.1.5)
+COMMAND_TIMEOUT_S = 300.0  # timeout for the next command (RFC 5321, 4.5.3.2.7)
+REPLY_TEXT_MAX = 480  # bytes of a reply's text; a reply line has at most 512 (RFC 5321, 4.5.3.1.5)
 
-FIRST_HELO = "503 5.5.1 Say EHLO first"
-FIRST_MAIL = "503 5.5.1 Say MAIL first"
-GO_ON = "354 End the mail with a dot on a line of its own"
-ENOUGH = "421 4.7.0 Too many commands without a mail, try again later"
-LEAVE = "421 4.3.2 Shutting down, try again"
+NEED_EHLO = "503 5.5.1 Send EHLO first"
+NEED_MAIL = "503 5.5.1 Send MAIL first"
+START_MAIL_INPUT = "354 End the mail with a dot on a line of its own"
+TOO_MANY_COMMANDS = "421 4.7.0 Too many commands without a mail, try again later"
+SHUTTING_DOWN = "421 4.3.2 Shutting down, try again"
 
-_PATH = re.compile(r"(?:<([^<>]*)>|([^\s<>]+))((?:[ \t]+[^\s]+)*)[ \t]*")
-_SENDER = re.compile(r'(?:(?:[^\s@"]+|"[^"\\]*")@[^\s@]+)?')
+_PATH_AND_OPTIONS = re.compile(r"(?:<([^<>]*)>|([^\s<>]+))((?:[ \t]+[^\s]+)*)[ \t]*")
+_SENDER_ADDRESS = re.compile(r'(?:(?:[^\s@"]+|"[^"\\]*")@[^\s@]+)?')
 
-Tls = Callable[[], ssl.SSLContext | None]  # returns the context for the next handshake; None if there is no certificate
-Who = TypeVar("Who")  # a server's type for recipients
+GetTlsContext = Callable[
+    [], ssl.SSLContext | None
+]  # returns the context for the next handshake; None if there is no certificate
+Recipient = TypeVar("Recipient")  # a server's type for recipients
 
 
 class SmtpLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of an SMTP server."""
 
-    size: int  # bytes of a mail
+    mail_size: int  # bytes of a mail
     connections: int
-    per_peer: int  # connections from one IPv4 address or IPv6 network
-    strangers: int | None = None  # unauthenticated connections among `per_peer`; None: no separate limit
-    replies: int = 1000  # commands without an accepted mail before the connection is closed
+    per_network: int  # connections from one IPv4 address or IPv6 network
+    unauthenticated: int | None = None  # unauthenticated connections among `per_network`; None: no separate limit
+    commands: int = 1000  # commands without an accepted mail before the connection is closed
 
 
-class Terms(msgspec.Struct, frozen=True, kw_only=True):
+class SmtpServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Settings shared by all sessions of a server."""
 
-    name: str  # host name in the greeting
+    host_name: str  # host name in the greeting
     limits: SmtpLimits
-    tls: Tls
-    too_large: str  # reply to a mail above the size limit
+    get_tls_context: GetTlsContext
+    too_large_reply: str  # reply to a mail above the size limit
 
 
-class Envelope(msgspec.Struct, Generic[Who], kw_only=True):
+class Envelope(msgspec.Struct, Generic[Recipient], kw_only=True):
     """The SMTP envelope of one mail."""
 
     sender: str
-    utf8: bool
-    size: int  # announced with SIZE; 0 if not
-    recipients: list[Who] = []
+    allows_utf8: bool
+    announced_size: int  # announced with SIZE; 0 if not
+    recipients: list[Recipient] = []
 
 
-class SmtpDialogue(Generic[Who]):
+class SmtpServerSession(Generic[Recipient]):
     """Base class of SMTP server sessions."""
 
-    def __init__(self, terms: Terms, wire: SmtpWire) -> None:
-        self._terms = terms
-        self._wire = wire
-        self._helo = ""  # the client's EHLO name; empty before EHLO
-        self._over = self._draining = self._in_mail = False
-        self._envelope: Envelope[Who] | None = None
-        self._replies = 0
+    def __init__(self, settings: SmtpServerSettings, connection: SmtpServerConnection) -> None:
+        self._settings = settings
+        self._connection = connection
+        self._client_name = ""  # the client's EHLO name; empty before EHLO
+        self._is_ended = self._is_draining = self._is_receiving_mail = False
+        self._envelope: Envelope[Recipient] | None = None
+        self._command_count = 0
 
     # -- overridden by servers -----------------------------------------------------------------------------
 
     @property
-    def is_known(self) -> bool:
+    def is_authenticated(self) -> bool:
         """Return whether the client is authenticated."""
         return False
 
-    def _patience(self) -> float:
+    def _command_timeout(self) -> float:
         """Return the timeout in seconds for the next command."""
-        return COMMAND_S
+        return COMMAND_TIMEOUT_S
 
-    def _offers(self) -> list[str]:
+    def _extra_capabilities(self) -> list[str]:
         """Return additional lines of the EHLO reply."""
         return []
 
-    def _barred(self) -> str | None:
+    def _mail_rejection(self) -> str | None:
         """Return the reply that forbids this client to send; None if sending is allowed."""
         return None
 
-    def _admit(self, envelope: Envelope[Who], given: str) -> str:
+    def _add_recipient(self, envelope: Envelope[Recipient], address: str) -> str:
         """Return the reply to RCPT; an accepted recipient is added to the envelope."""
         raise NotImplementedError
 
-    async def _take(self, envelope: Envelope[Who]) -> None:
+    async def _receive_mail(self, envelope: Envelope[Recipient]) -> None:
         """Reply to DATA, read the mail and process it."""
         raise NotImplementedError
 
     # -- commands ------------------------------------------------------------------------------------------
 
-    async def run(self, *, tls_first: bool) -> None:
-        """Run the session until it ends; `tls_first`: implicit TLS."""
-        if tls_first and (context := self._terms.tls()):
-            await self._wire.encrypt(context)
-        self._say(f"220 {self._terms.name} ESMTP Heliograph")
-        while not self._over:
+    async def run(self, *, implicit_tls: bool) -> None:
+        """Run the session until it ends; `implicit_tls`: TLS from the first byte."""
+        if implicit_tls and (context := self._settings.get_tls_context()):
+            await self._connection.start_tls(context)
+        self._reply(f"220 {self._settings.host_name} ESMTP Heliograph")
+        while not self._is_ended:
             try:
-                command = await self._wire.line(self._patience())
-                if not self._over:  # `leave` was called while waiting
-                    await self._hear(command)
-            except BadLine:
-                self._end("500 5.5.2 Lines have up to 12288 octets and end with CR LF")
-            except TooSlow:
-                self._end("421 4.4.2 Too slow")
-            if self._wire.has_unread:  # pipelined commands must not block other tasks
+                command = await self._connection.read_line(self._command_timeout())
+                if not self._is_ended:  # `shut_down` was called while waiting
+                    await self._handle_line(command)
+            except InvalidLine:
+                self._reply_and_end("500 5.5.2 Lines have up to 12288 octets and end with CR LF")
+            except ReadTimeout:
+                self._reply_and_end("421 4.4.2 Timeout")
+            if self._connection.has_unread:  # pipelined commands must not block other tasks
                 await asyncio.sleep(0)
 
-    def leave(self) -> None:
+    def shut_down(self) -> None:
         """End the session at shutdown; a mail in progress is finished first, otherwise the client must retry."""
-        self._draining = True
-        if not self._in_mail:
-            self._over = True
-            self._wire.hang_up(line(LEAVE))
+        self._is_draining = True
+        if not self._is_receiving_mail:
+            self._is_ended = True
+            self._connection.close_after_reply(encode_reply(SHUTTING_DOWN))
 
-    def _say(self, *lines: str) -> None:
+    def _reply(self, *lines: str) -> None:
         """Send a reply of one or more lines."""
         for text in lines[:-1]:
-            self._wire.say(line(text[:3] + "-" + text[4:]))
-        self._wire.say(line(lines[-1]))
+            self._connection.write_line(encode_reply(text[:3] + "-" + text[4:]))
+        self._connection.write_line(encode_reply(lines[-1]))
 
-    def _end(self, reply: str) -> None:
+    def _reply_and_end(self, reply: str) -> None:
         """Send a reply and end the session."""
-        self._say(reply)
-        self._over = True
+        self._reply(reply)
+        self._is_ended = True
 
-    async def _hear(self, command: bytes) -> None:
+    async def _handle_line(self, command: bytes) -> None:
         """Decode and run a command; ends the session above the limit of commands."""
-        self._replies += 1
-        if self._replies >= self._terms.limits.replies:
-            self._end(ENOUGH)
+        self._command_count += 1
+        if self._command_count >= self._settings.limits.commands:
+            self._reply_and_end(TOO_MANY_COMMANDS)
             return
         try:
             text = command.decode()
         except UnicodeDecodeError:
             text = "\0"
-        if CONTROLS.search(text.replace("\t", " ")):
-            self._say("500 5.5.2 A command is a line of text")
+        if CONTROL_CHARACTER.search(text.replace("\t", " ")):
+            self._reply("500 5.5.2 Invalid character in the command")
             return
-        verb, _, rest = text.partition(" ")
-        await self._obey(verb.upper(), rest)
+        verb, _, argument = text.partition(" ")
+        await self._run_command(verb.upper(), argument)
 
-    async def _obey(self, verb: str, rest: str) -> None:
+    async def _run_command(self, verb: str, argument: str) -> None:
         match verb:
             case "EHLO" | "HELO":
-                self._greet(verb, rest.strip())
+                self._ehlo(verb, argument.strip())
             case "STARTTLS":
-                await self._encrypt(rest)
+                await self._starttls(argument)
             case "MAIL":
-                self._mail(rest)
+                self._mail_from(argument)
             case "RCPT":
-                self._rcpt(rest)
+                self._rcpt_to(argument)
             case "DATA":
-                await self._data(rest)
+                await self._data(argument)
             case "RSET":
                 self._envelope = None
-                self._say("250 2.0.0 Ok")
+                self._reply("250 2.0.0 Ok")
             case "NOOP":
-                self._say("250 2.0.0 Ok")
+                self._reply("250 2.0.0 Ok")
             case "VRFY":
-                self._say("252 2.5.0 Send it, and see")
+                self._reply("252 2.5.0 Cannot verify the address, but mail to it may be accepted")
             case "QUIT":
-                self._end("221 2.0.0 Bye")
+                self._reply_and_end("221 2.0.0 Bye")
             case _:
-                self._say("500 5.5.1 No such command")
+                self._reply("500 5.5.1 Unknown command")
 
-    def _greet(self, verb: str, name: str) -> None:
+    def _ehlo(self, verb: str, name: str) -> None:
         if not name:
-            self._say(f"501 5.5.4 Say {verb} and your name")
+            self._reply(f"501 5.5.4 Syntax: {verb} hostname")
             return
-        self._helo, self._envelope = name, None
-        lines = [f"250 {self._terms.name}"]
+        self._client_name, self._envelope = name, None
+        lines = [f"250 {self._settings.host_name}"]
         if verb == "EHLO":
-            size = f"250 SIZE {self._terms.limits.size}"
+            size = f"250 SIZE {self._settings.limits.mail_size}"
             lines += [size, "250 8BITMIME", "250 SMTPUTF8", "250 PIPELINING", "250 ENHANCEDSTATUSCODES"]
-            if not self._wire.encrypted and self._terms.tls():
+            if not self._connection.is_encrypted and self._settings.get_tls_context():
                 lines.append("250 STARTTLS")
-            lines += self._offers()
-        self._say(*lines)
+            lines += self._extra_capabilities()
+        self._reply(*lines)
 
-    async def _encrypt(self, rest: str) -> None:
-        context = self._terms.tls()
-        if rest:
-            self._say("501 5.5.4 STARTTLS stands alone")
-        elif self._wire.encrypted or context is None:
-            self._say("503 5.5.1 Already encrypted" if self._wire.encrypted else "502 5.5.1 No certificate is set up")
+    async def _starttls(self, argument: str) -> None:
+        context = self._settings.get_tls_context()
+        if argument:
+            self._reply("501 5.5.4 STARTTLS takes no parameters")
+        elif self._connection.is_encrypted or context is None:
+            self._reply(
+                "503 5.5.1 TLS is already active" if self._connection.is_encrypted else "502 5.5.1 TLS is not available"
+            )
         else:
-            self._say("220 2.0.0 Go ahead")
-            await self._wire.encrypt(context)
-            self._forget()
+            self._reply("220 2.0.0 Go ahead")
+            await self._connection.start_tls(context)
+            self._reset()
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         """Reset the session state after STARTTLS: nothing received in plaintext remains valid (RFC 3207, 4.2)."""
-        self._helo, self._envelope = "", None
+        self._client_name, self._envelope = "", None
 
     # -- the envelope --------------------------------------------------------------------------------------
 
-    def _mail(self, rest: str) -> None:
-        found = _path("FROM:", rest)
-        if not self._helo:
-            self._say(FIRST_HELO)
-        elif barred := self._barred():
-            self._say(barred)
+    def _mail_from(self, argument: str) -> None:
+        path = _parse_path("FROM:", argument)
+        if not self._client_name:
+            self._reply(NEED_EHLO)
+        elif rejection := self._mail_rejection():
+            self._reply(rejection)
         elif self._envelope:
-            self._say("503 5.5.1 One mail at a time")
-        elif found is None:
-            self._say("501 5.5.4 Say MAIL FROM:<address>")
-        elif not _SENDER.fullmatch(found[0]):
-            self._say("501 5.1.7 The sender is not an address")
+            self._reply("503 5.5.1 MAIL was already sent")
+        elif path is None:
+            self._reply("501 5.5.4 Syntax: MAIL FROM:<address>")
+        elif not _SENDER_ADDRESS.fullmatch(path[0]):
+            self._reply("501 5.1.7 Invalid sender address")
         else:
-            self._begin(found[0], found[1])
+            self._start_envelope(path[0], path[1])
 
-    def _begin(self, sender: str, options: dict[str, str]) -> None:
+    def _start_envelope(self, sender: str, options: dict[str, str]) -> None:
         """Check the options of MAIL and create the envelope."""
         size, body = options.pop("SIZE", "0"), options.pop("BODY", "8BITMIME")
         utf8 = options.pop("SMTPUTF8", None) is not None
         for ignored in ("AUTH", "RET", "ENVID"):
             options.pop(ignored, None)
         if options or body.upper() not in ("7BIT", "8BITMIME") or not (size.isascii() and size.isdigit()):
-            self._say("555 5.5.4 MAIL takes SIZE, BODY=8BITMIME and SMTPUTF8")
-        elif len(size) > 20 or int(size) > self._terms.limits.size:
-            self._say(self._terms.too_large)
+            self._reply("555 5.5.4 MAIL supports only SIZE, BODY=8BITMIME and SMTPUTF8")
+        elif len(size) > 20 or int(size) > self._settings.limits.mail_size:
+            self._reply(self._settings.too_large_reply)
         elif not sender.isascii() and not utf8:
-            self._say("553 5.6.7 Say SMTPUTF8 with MAIL")
+            self._reply("553 5.6.7 A non-ASCII address requires SMTPUTF8 with MAIL")
         else:
-            self._envelope = Envelope(sender=sender, utf8=utf8, size=int(size))
-            self._say("250 2.1.0 Ok")
+            self._envelope = Envelope(sender=sender, allows_utf8=utf8, announced_size=int(size))
+            self._reply("250 2.1.0 Ok")
 
-    def _rcpt(self, rest: str) -> None:
-        envelope, found = self._envelope, _path("TO:", rest)
+    def _rcpt_to(self, argument: str) -> None:
+        envelope, path = self._envelope, _parse_path("TO:", argument)
         if envelope is None:
-            self._say(self._barred() or FIRST_MAIL)
-        elif found is None:
-            self._say("501 5.5.4 Say RCPT TO:<address>")
-        elif not found[1].keys() <= {"NOTIFY", "ORCPT"}:  # accepted and ignored
-            self._say("555 5.5.4 RCPT takes no options but NOTIFY and ORCPT")
-        elif not found[0].isascii() and not envelope.utf8:
-            self._say("553 5.6.7 Say SMTPUTF8 with MAIL")
+            self._reply(self._mail_rejection() or NEED_MAIL)
+        elif path is None:
+            self._reply("501 5.5.4 Syntax: RCPT TO:<address>")
+        elif not path[1].keys() <= {"NOTIFY", "ORCPT"}:  # accepted and ignored
+            self._reply("555 5.5.4 RCPT supports only NOTIFY and ORCPT")
+        elif not path[0].isascii() and not envelope.allows_utf8:
+            self._reply("553 5.6.7 A non-ASCII address requires SMTPUTF8 with MAIL")
         else:
-            self._say(self._admit(envelope, found[0]))
+            self._reply(self._add_recipient(envelope, path[0]))
 
-    async def _data(self, rest: str) -> None:
+    async def _data(self, argument: str) -> None:
         if self._envelope is None:
-            self._say(self._barred() or FIRST_MAIL)
-        elif rest:
-            self._say("501 5.5.4 DATA stands alone")
+            self._reply(self._mail_rejection() or NEED_MAIL)
+        elif argument:
+            self._reply("501 5.5.4 DATA takes no parameters")
         elif not self._envelope.recipients:
-            self._say("554 5.5.1 No valid recipients")
+            self._reply("554 5.5.1 No valid recipients")
         else:
-            self._in_mail = True
+            self._is_receiving_mail = True
             try:
-                await self._take(self._envelope)
+                await self._receive_mail(self._envelope)
             finally:
-                self._envelope, self._in_mail = None, False
-            if self._draining:
-                self._end(LEAVE)
+                self._envelope, self._is_receiving_mail = None, False
+            if self._is_draining:
+                self._reply_and_end(SHUTTING_DOWN)
 
 
-def line(text: str) -> bytes:
+def encode_reply(text: str) -> bytes:
     """Encode a reply line: ASCII without control characters, at most TEXT_MAX bytes."""
-    return CONTROLS.sub(" ", text).encode("ascii", "backslashreplace")[:TEXT_MAX]
+    return CONTROL_CHARACTER.sub(" ", text).encode("ascii", "backslashreplace")[:REPLY_TEXT_MAX]
 
 
-def _path(word: str, rest: str) -> tuple[str, dict[str, str]] | None:
-    """Parse the argument of MAIL or RCPT after `word`: the address, and its options by name. None if invalid."""
-    if rest[: len(word)].upper() != word or not (found := _PATH.fullmatch(rest[len(word) :].lstrip())):
+def _parse_path(prefix: str, argument: str) -> tuple[str, dict[str, str]] | None:
+    """Parse the argument of MAIL or RCPT after `prefix`: the address, and its options by name. None if invalid."""
+    if argument[: len(prefix)].upper() != prefix or not (
+        match := _PATH_AND_OPTIONS.fullmatch(argument[len(prefix) :].lstrip())
+    ):
         return None
-    pairs = [option.partition("=") for option in found[3].split()]
-    return found[1] or found[2] or "", {name.upper(): value for name, _, value in pairs}
+    pairs = [option.partition("=") for option in match[3].split()]
+    return match[1] or match[2] or "", {name.upper(): value for name, _, value in pairs}

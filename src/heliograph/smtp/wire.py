@@ -11,43 +11,43 @@ from heliograph.domain.limits import KIB
 log = structlog.get_logger()
 
 LINE_MAX = 12 * KIB + 2  # bytes of a line with its line end (RFC 4954, 4); commands are shorter
-UNREAD_MAX = 64 * KIB  # buffered bytes above which reading from the socket is paused
-SLOWEST = 32 * KIB  # minimum bytes of a mail per second, in addition to MAIL_S
-MAIL_S = 60.0  # base timeout for receiving a mail
-WRITE_S = 60.0  # a client that does not read our replies for this long is disconnected
-HANDSHAKE_S = 20.0
-LEAVE_S = 1.0  # time for a client to read the final reply before the connection is closed
-BROKEN = b"421 4.3.0 Something broke, try again later"
-END = b"\r\n.\r\n"
+READ_BUFFER_MAX = 64 * KIB  # buffered bytes above which reading from the socket is paused
+MAIL_BYTES_PER_S_MIN = 32 * KIB  # minimum bytes of a mail per second, in addition to MAIL_BASE_TIMEOUT_S
+MAIL_BASE_TIMEOUT_S = 60.0  # base timeout for receiving a mail
+WRITE_TIMEOUT_S = 60.0  # a client that does not read our replies for this long is disconnected
+HANDSHAKE_TIMEOUT_S = 20.0
+CLOSE_DELAY_S = 1.0  # time for a client to read the final reply before the connection is closed
+INTERNAL_ERROR = b"421 4.3.0 Internal error, try again later"
+END_OF_MAIL = b"\r\n.\r\n"
 
 
-class HungUp(Exception):
+class ConnectionClosed(Exception):
     """Raised if the client disconnected, does not read, or failed the TLS handshake; no reply is possible."""
 
 
-class TooSlow(Exception):
+class ReadTimeout(Exception):
     """Raised if a line or mail did not arrive in time."""
 
 
-class BadLine(Exception):
+class InvalidLine(Exception):
     """Raised for a line that is too long or has a bare CR or LF, which servers interpret differently (smuggling)."""
 
 
-class SmtpWire(asyncio.Protocol):
-    """One client connection. Once connected, `begin` runs the session in the connection's task."""
+class SmtpServerConnection(asyncio.Protocol):
+    """One client connection. Once connected, `run_session` runs the session in the connection's task."""
 
     transport: asyncio.Transport
 
-    def __init__(self, begin: Callable[["SmtpWire"], Awaitable[None]]) -> None:
-        self._begin = begin
+    def __init__(self, run_session: Callable[["SmtpServerConnection"], Awaitable[None]]) -> None:
+        self._run_session = run_session
         self._loop = asyncio.get_running_loop()
         self._unread = bytearray()
         self._replies = bytearray()  # unwritten replies; those to pipelined commands are written together
-        self._waiting: asyncio.Future[None] | None = None
-        self._blocked: asyncio.Future[None] | None = None  # pending while the write buffer is full
-        self._paused = self._lost = False
+        self._data_waiter: asyncio.Future[None] | None = None
+        self._drain_waiter: asyncio.Future[None] | None = None  # pending while the write buffer is full
+        self._is_reading_paused = self._is_closed = False
         self.peer = ""
-        self.encrypted = False
+        self.is_encrypted = False
         self.task: asyncio.Task[None] | None = None
 
     # -- called by asyncio ---------------------------------------------------------------------------------
@@ -56,48 +56,48 @@ class SmtpWire(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
         self.peer = (transport.get_extra_info("peername") or ("",))[0]
-        self.task = self._loop.create_task(self._speak(), name="smtp")
+        self.task = self._loop.create_task(self._run(), name="smtp")
 
-    async def _speak(self) -> None:
+    async def _run(self) -> None:
         try:
-            await self._begin(self)
+            await self._run_session(self)
             await self.flush()
-        except HungUp:
+        except ConnectionClosed:
             pass
         except Exception:
-            log.exception("an SMTP session broke", peer=self.peer)
-            self.hang_up(BROKEN)
+            log.exception("SMTP session failed", peer=self.peer)
+            self.close_after_reply(INTERNAL_ERROR)
         finally:
             self.transport.close()
 
     def data_received(self, data: bytes) -> None:
         self._unread += data
-        if len(self._unread) > UNREAD_MAX and not self._paused:
-            self._paused = True
+        if len(self._unread) > READ_BUFFER_MAX and not self._is_reading_paused:
+            self._is_reading_paused = True
             self.transport.pause_reading()
-        self._wake()
+        self._wake_reader()
 
     def eof_received(self) -> bool:
-        self._lost = True
-        self._wake()
-        return not self.encrypted  # without TLS the client may still read replies
+        self._is_closed = True
+        self._wake_reader()
+        return not self.is_encrypted  # without TLS, the client may still read replies after it closed its side
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._lost = True
-        self._wake()
+        self._is_closed = True
+        self._wake_reader()
         self.resume_writing()
 
     def pause_writing(self) -> None:
-        self._blocked = self._loop.create_future()
+        self._drain_waiter = self._loop.create_future()
 
     def resume_writing(self) -> None:
-        blocked, self._blocked = self._blocked, None
-        if blocked and not blocked.done():
-            blocked.set_result(None)
+        waiter, self._drain_waiter = self._drain_waiter, None
+        if waiter and not waiter.done():
+            waiter.set_result(None)
 
-    def _wake(self) -> None:
-        if self._waiting is not None and not self._waiting.done():
-            self._waiting.set_result(None)
+    def _wake_reader(self) -> None:
+        if self._data_waiter is not None and not self._data_waiter.done():
+            self._data_waiter.set_result(None)
 
     # -- called by the session -----------------------------------------------------------------------------
 
@@ -105,111 +105,111 @@ class SmtpWire(asyncio.Protocol):
     def has_unread(self) -> bool:
         return bool(self._unread)
 
-    def say(self, reply: bytes) -> None:
+    def write_line(self, reply: bytes) -> None:
         """Buffer a reply line until `flush`."""
         self._replies += reply + b"\r\n"
 
     async def flush(self) -> None:
-        """Write buffered replies, and wait while the write buffer is full; raises HungUp after WRITE_S."""
+        """Write buffered replies, and wait while the write buffer is full; raises ConnectionClosed on timeout."""
         if self._replies and not self.transport.is_closing():
             self.transport.write(bytes(self._replies))
         self._replies.clear()
-        if self._blocked:
+        if self._drain_waiter:
             try:
-                async with asyncio.timeout(WRITE_S):
-                    await self._blocked
+                async with asyncio.timeout(WRITE_TIMEOUT_S):
+                    await self._drain_waiter
             except TimeoutError:
                 self.transport.abort()
-                raise HungUp from None
+                raise ConnectionClosed from None
 
-    def hang_up(self, reply: bytes) -> None:
-        """Send a final reply and close the connection after LEAVE_S.
+    def close_after_reply(self, reply: bytes) -> None:
+        """Send a final reply and close the connection after CLOSE_DELAY_S.
 
         Closing while a command arrives would reset the connection, and the reply would be lost.
         """
         self.transport.write(bytes(self._replies) + reply + b"\r\n")
         self._replies.clear()
-        self._loop.call_later(LEAVE_S, self.transport.close)
+        self._loop.call_later(CLOSE_DELAY_S, self.transport.close)
 
     def abort(self) -> None:
         self.transport.abort()
 
-    async def line(self, seconds: float) -> bytes:
+    async def read_line(self, timeout_s: float) -> bytes:
         """Return the next line without its line end; buffered replies are flushed before waiting.
 
-        Raises TooSlow, BadLine or HungUp.
+        Raises ReadTimeout, InvalidLine or ConnectionClosed.
         """
-        until = self._loop.time() + seconds  # for the whole line: single bytes do not extend the deadline
+        deadline = self._loop.time() + timeout_s  # for the whole line: single bytes do not extend the deadline
         while (end := self._unread.find(b"\n", 0, LINE_MAX)) < 0:
             if len(self._unread) >= LINE_MAX:
-                raise BadLine
-            await self._more(until - self._loop.time())
+                raise InvalidLine
+            await self._wait_for_data(deadline - self._loop.time())
         line = bytes(self._unread[: end + 1])
         del self._unread[: end + 1]
         if not line.endswith(b"\r\n") or b"\r" in line[:-2]:
-            raise BadLine
+            raise InvalidLine
         return line[:-2]
 
-    async def mail(self) -> AsyncIterator[bytes]:
+    async def read_mail(self) -> AsyncIterator[bytes]:
         """Yield the mail in pieces up to the terminating dot line, with dot-stuffing removed.
 
-        Raises TooSlow or HungUp. A caller that stops early must close the connection, because the rest of the mail
-        would be read as commands.
+        Raises ReadTimeout or ConnectionClosed. A caller that stops early must close the connection, because the rest of
+        the mail would be read as commands.
         """
-        held = b"\r\n"  # the line end of DATA may be the one before the dot (empty mail)
-        skipped, size, waited_s = len(held), 0, 0.0
+        pending = b"\r\n"  # the line end of DATA may be the one before the dot (empty mail)
+        skip, size, waited_s = len(pending), 0, 0.0
         while True:
             if not self._unread:
-                began = self._loop.time()
-                await self._more(MAIL_S + size / SLOWEST - waited_s)
-                waited_s += self._loop.time() - began
+                started_at = self._loop.time()
+                await self._wait_for_data(MAIL_BASE_TIMEOUT_S + size / MAIL_BYTES_PER_S_MIN - waited_s)
+                waited_s += self._loop.time() - started_at
                 continue
-            piece = held + self._unread
+            piece = pending + self._unread
             size += len(self._unread)
             self._unread.clear()
-            end = piece.find(END)
-            cut = end + 2 if end >= 0 else _safe_cut(piece)
-            if cut >= skipped:
-                yield piece[:cut].replace(b"\r\n..", b"\r\n.")[skipped:]
-                skipped = 0
-            held = piece[cut:]
+            end = piece.find(END_OF_MAIL)
+            yield_end = end + 2 if end >= 0 else _safe_end(piece)
+            if yield_end >= skip:
+                yield piece[:yield_end].replace(b"\r\n..", b"\r\n.")[skip:]
+                skip = 0
+            pending = piece[yield_end:]
             if end >= 0:
-                self._unread += piece[end + len(END) :]
+                self._unread += piece[end + len(END_OF_MAIL) :]
                 return
 
-    async def encrypt(self, context: ssl.SSLContext) -> None:
-        """Start TLS. Plaintext input after the STARTTLS command is discarded (RFC 3207, 6). Raises HungUp."""
+    async def start_tls(self, context: ssl.SSLContext) -> None:
+        """Start TLS. Plaintext input after the STARTTLS command is discarded (RFC 3207, 6). Raises ConnectionClosed."""
         await self.flush()
         self._unread.clear()
-        self._paused = False
+        self._is_reading_paused = False
         try:
             transport = await self._loop.start_tls(
-                self.transport, self, context, server_side=True, ssl_handshake_timeout=HANDSHAKE_S
+                self.transport, self, context, server_side=True, ssl_handshake_timeout=HANDSHAKE_TIMEOUT_S
             )
         except (OSError, ssl.SSLError, ConnectionError):
-            raise HungUp from None
+            raise ConnectionClosed from None
         if transport is None:
-            raise HungUp
+            raise ConnectionClosed
         self.transport = transport
-        self.encrypted = True
+        self.is_encrypted = True
 
-    async def _more(self, seconds: float) -> None:
-        """Flush replies and wait for input; raises TooSlow or HungUp."""
+    async def _wait_for_data(self, timeout_s: float) -> None:
+        """Flush replies and wait for input; raises ReadTimeout or ConnectionClosed."""
         await self.flush()
-        if self._lost:
-            raise HungUp
-        self._waiting = self._loop.create_future()
-        if self._paused:
-            self._paused = False
+        if self._is_closed:
+            raise ConnectionClosed
+        self._data_waiter = self._loop.create_future()
+        if self._is_reading_paused:
+            self._is_reading_paused = False
             self.transport.resume_reading()
         try:
-            async with asyncio.timeout(seconds):
-                await self._waiting
+            async with asyncio.timeout(timeout_s):
+                await self._data_waiter
         except TimeoutError:
-            raise TooSlow from None
+            raise ReadTimeout from None
 
 
-def _safe_cut(piece: bytes) -> int:
+def _safe_end(piece: bytes) -> int:
     """Return the offset before a trailing line end that may begin the terminating dot line or a doubled dot."""
-    cut = piece.find(b"\r", max(0, len(piece) - len(END) + 1))
-    return len(piece) if cut < 0 else cut
+    end = piece.find(b"\r", max(0, len(piece) - len(END_OF_MAIL) + 1))
+    return len(piece) if end < 0 else end

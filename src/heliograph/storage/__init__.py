@@ -1,1 +1,1 @@
-"""SQLite and PostgreSQL behind one seam: `store.py` says what can be asked, the rest how it is kept."""
+"""Storage on SQLite and PostgreSQL: `store.py` is the interface, the other modules implement its parts."""

@@ -8,28 +8,28 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from heliograph.domain.delivery.lanes import QUEUE_OF
+from heliograph.domain.delivery.lanes import QUEUE_BY_LANE_AND_PRIORITY
 from heliograph.domain.events import SCHEDULED, scheduled_data
 from heliograph.domain.limits import DAY_MS, IDEMPOTENCY_WINDOW_MS
-from heliograph.domain.operations.erasure import NameOf
-from heliograph.domain.operations.notices import low_credit
+from heliograph.domain.operations.erasure import EntryName
+from heliograph.domain.operations.notices import low_credit_notice
 from heliograph.domain.phones.opt_out import OptOutReason
 from heliograph.domain.refusals import Refusal
 from heliograph.domain.sending import idempotency
 from heliograph.domain.sending.acceptance import (
-    CAUGHT,
+    CAPTURED,
     Acceptance,
+    AcceptState,
     BatchAcceptance,
     Decision,
-    Found,
     IdempotencyKey,
-    Sent,
+    SendResult,
 )
-from heliograph.domain.sending.idempotency import Remembered
-from heliograph.domain.sending.pricing import Account, format_money, take_octets
+from heliograph.domain.sending.idempotency import StoredResponse
+from heliograph.domain.sending.pricing import Account, count_stored_bytes, format_money
 from heliograph.runtime import metrics
 from heliograph.storage import audit, notice_queue
-from heliograph.storage.engine.database import Conflict, Tx, note
+from heliograph.storage.engine.database import Conflict, Tx, schedule_wakeup
 from heliograph.storage.events import Event, Publisher
 from heliograph.storage.leases import Leases
 from heliograph.storage.tags import tag_rows
@@ -37,7 +37,7 @@ from heliograph.storage.tags import tag_rows
 ACCEPTED = 202
 # Write queries of a group, always in this order: PostgreSQL plans each order as a separate statement, and a varying
 # order produced hundreds of statements.
-WRITES = (
+WRITE_QUERIES = (
     *("insert_messages", "insert_contents", "insert_shared_texts", "insert_shared_contents", "insert_recipients"),
     *("insert_outbox", "update_accounts", "insert_ledger", "insert_blobs", "insert_marketing", "insert_tags"),
     "insert_callbacks",
@@ -53,32 +53,34 @@ def weight(item: Item) -> int:
 
 
 async def accept(
-    tx: Tx, items: Sequence[Item], publisher: Publisher, name_of: NameOf, leases: Leases
-) -> list[Sent[Any] | Exception]:
-    desk, keys = await _open_desk(tx, items, name_of, leases)
-    credit = {team: account.available for team, account in desk.accounts.items()}
-    answers: list[Sent[Any] | Exception] = []
+    tx: Tx, items: Sequence[Item], publisher: Publisher, erased_name_of: EntryName, leases: Leases
+) -> list[SendResult[Any] | Exception]:
+    decider, message_keys = await _open_decider(tx, items, erased_name_of, leases)
+    credit_before = {team: account.available for team, account in decider.accounts.items()}
+    results: list[SendResult[Any] | Exception] = []
     for item in items:
         try:
-            answers.append(desk.take(item))
+            results.append(decider.decide(item))
         except Refusal as refusal:
-            answers.append(refusal)
-    if desk.memories:
-        await remember(tx, desk.memories, desk.remembered, leases)
-    if desk.batches:
-        await tx.run("insert_batches", batches=desk.batches)
-    if accepted := desk.accepted:
-        later = await write_accepted(tx, accepted, desk.accounts, keys)
-        low = {i.team: (i.credit_low, i.created_at) for i, _ in accepted}
-        await tell_low_credit(tx, publisher, credit, desk.accounts, low)
-        if later:
-            await _tell_scheduled(tx, publisher, later)
+            results.append(refusal)
+    if decider.idempotency_rows:
+        await insert_idempotency_keys(tx, decider.idempotency_rows, decider.stored_responses, leases)
+    if decider.batch_rows:
+        await tx.run("insert_batches", batches=decider.batch_rows)
+    if accepted := decider.accepted:
+        scheduled = await write_accepted(tx, accepted, decider.accounts, message_keys)
+        thresholds = {i.team: (i.credit_low, i.created_at) for i, _ in accepted}
+        await publish_low_credit(tx, publisher, credit_before, decider.accounts, thresholds)
+        if scheduled:
+            await _publish_scheduled(tx, publisher, scheduled)
         await audit.write(tx, *(item.audit for item, _ in accepted))
-        tx.afterwards.append(partial(_count, accepted))
-    return answers
+        tx.after_commit.append(partial(_count_accepted, accepted))
+    return results
 
 
-async def _open_desk(tx: Tx, items: Sequence[Item], name_of: NameOf, leases: Leases) -> tuple["_Desk", list[Any]]:
+async def _open_decider(
+    tx: Tx, items: Sequence[Item], erased_name_of: EntryName, leases: Leases
+) -> tuple["_BatchDecider", list[Any]]:
     """Read the state that the decisions need and reserve message keys, in as few round trips as possible."""
     sends: list[Acceptance] = []
     for item in items:
@@ -86,131 +88,139 @@ async def _open_desk(tx: Tx, items: Sequence[Item], name_of: NameOf, leases: Lea
             sends += [send for send in item.sends if isinstance(send, Acceptance)]
         else:
             sends.append(item)
-    watched = {(item.team, address): address for item in sends for address in item.watch}
-    locked, keys, known, listed = await tx.ask(
+    addresses_to_check = {(item.team, address): address for item in sends for address in item.suppression_addresses}
+    account_rows, message_keys, idempotency_rows, suppression_rows = await tx.run_many(
         lock_accounts={"teams": [(team,) for team in {item.team for item in items}]},
         next_message_keys={"count": len(sends)},
-        find_idempotency={"keys": [(item.key_id, item.retry_key.hash) for item in items if item.retry_key]},
-        find_suppressed={"addresses": list(watched)},
+        find_idempotency={"keys": [(item.key_id, item.idempotency_key.hash) for item in items if item.idempotency_key]},
+        find_suppressed={"addresses": list(addresses_to_check)},
     )
-    accounts = {row[0]: to_account(row) for row in locked}
-    desk = _Desk(
+    accounts = {row[0]: account_from_row(row) for row in account_rows}
+    decider = _BatchDecider(
         accounts=accounts,
-        remembered=await to_remembered(tx, known, leases),
-        suppressed=await _suppressed(tx, watched, listed, accounts, name_of),
-        marketing=await _marketing(tx, sends),
-        opted_out=await _opted_out(tx, sends, accounts, name_of),
+        stored_responses=await to_stored_responses(tx, idempotency_rows, leases),
+        suppressed=await _find_suppressed(tx, addresses_to_check, suppression_rows, accounts, erased_name_of),
+        marketing_times=await _find_marketing(tx, sends),
+        opt_outs=await _find_opted_out(tx, sends, accounts, erased_name_of),
     )
-    return desk, keys
+    return decider, message_keys
 
 
-def _count(accepted: list[tuple[Acceptance, Decision]]) -> None:
+def _count_accepted(accepted: list[tuple[Acceptance, Decision]]) -> None:
     for (channel, direct, sandbox), count in Counter(
         (item.channel, item.template_id is None, item.sandbox) for item, _ in accepted
     ).items():
-        metrics.accepted[channel, "direct" if direct else "template", str(sandbox).lower()].inc(count)
+        metrics.messages_accepted[channel, "direct" if direct else "template", str(sandbox).lower()].inc(count)
 
 
-class _Desk(msgspec.Struct, kw_only=True):
+class _BatchDecider(msgspec.Struct, kw_only=True):
     """Decides items in order; each decision sees the credit and quota that earlier items of the group used."""
 
     accounts: dict[int, Account]
-    remembered: dict[tuple[str, str], Remembered]
+    stored_responses: dict[tuple[str, str], StoredResponse]
     suppressed: dict[int, set[str]]
-    marketing: dict[tuple[int, str], list[int]]
-    opted_out: dict[Phone, OptOutReason]
-    # Rows to be written for the accepted items:
+    marketing_times: dict[tuple[int, str], list[int]]
+    opt_outs: dict[Phone, OptOutReason]
+    # Rows to write for the accepted items:
     accepted: list[tuple[Acceptance, Decision]] = []
-    memories: list[tuple[Any, ...]] = []
-    batches: list[tuple[Any, ...]] = []
+    idempotency_rows: list[tuple[Any, ...]] = []
+    batch_rows: list[tuple[Any, ...]] = []
 
-    def take(self, item: Item) -> Sent[Any]:
+    def decide(self, item: Item) -> SendResult[Any]:
         """Decide one item or replay its idempotent response. A refusal has no side effects."""
-        key = item.retry_key
-        if key and (replay := replayed(self.remembered, item.key_id, key, item.created_at)):
+        idempotency_key = item.idempotency_key
+        if idempotency_key and (
+            replay := replay_response(self.stored_responses, item.key_id, idempotency_key, item.created_at)
+        ):
             return replay
         if isinstance(item, BatchAcceptance):
-            made = self._take_batch(item)
+            sent = self._decide_batch(item)
         else:
-            done = self._decide(item)
-            self.accepted.append((item, done))
-            made = Sent(item.id, done.record, done.response)
-        if key:
-            self.memories.append(_memory(item, key, made.body))
-        return made
+            decision = self._decide_message(item)
+            self.accepted.append((item, decision))
+            sent = SendResult(item.id, decision.record, decision.response)
+        if idempotency_key:
+            self.idempotency_rows.append(_idempotency_row(item, idempotency_key, sent.body))
+        return sent
 
-    def _take_batch(self, batch: BatchAcceptance) -> Sent[Any]:
-        before = replace(self.accounts[batch.team])
-        done: list[tuple[Acceptance, Decision]] = []
-        told: list[Sent[Any] | Refusal] = []
+    def _decide_batch(self, batch: BatchAcceptance) -> SendResult[Any]:
+        account_before = replace(self.accounts[batch.team])
+        decided: list[tuple[Acceptance, Decision]] = []
+        results: list[SendResult[Any] | Refusal] = []
         for index, send in enumerate(batch.sends):
             try:
                 if isinstance(send, Refusal):
                     raise send
-                taken = self._decide(send)
-                done.append((send, taken))
-                told.append(Sent(send.id, taken.record, taken.response))
+                decision = self._decide_message(send)
+                decided.append((send, decision))
+                results.append(SendResult(send.id, decision.record, decision.response))
             except Refusal as refusal:
                 if batch.strict:
-                    self._undo(before, done)
-                    raise refusal.within(index) from None
-                told.append(refusal.within(index))
-        self.accepted += done
+                    self._restore(account_before, decided)
+                    raise refusal.for_batch_message(index) from None
+                results.append(refusal.for_batch_message(index))
+        self.accepted += decided
         # A batch without accepted messages is finished at once.
-        self.batches.append((batch.id, batch.team, len(done), None if done else batch.created_at))
-        return Sent(batch.id, told, batch.respond(told))
+        self.batch_rows.append((batch.id, batch.team, len(decided), None if decided else batch.created_at))
+        return SendResult(batch.id, results, batch.respond(results))
 
-    def _decide(self, item: Acceptance) -> Decision:
-        before = replace(self.accounts[item.team])
-        account, to = self.accounts[item.team], (item.team, item.marketing_to or "")
+    def _decide_message(self, item: Acceptance) -> Decision:
+        account_before = replace(self.accounts[item.team])
+        account, marketing_key = self.accounts[item.team], (item.team, item.marketing_to or "")
         try:
-            opted_out = self.opted_out.get((item.team, item.channel, item.phone or "")) if self.opted_out else None
-            done = item.decide(Found(self.suppressed[item.team], account, self.marketing[to], opted_out))
-            if item.octets_most:
-                octets = item.octets if item.shared else len(item.content)
-                take_octets(account, octets + item.file_octets, item.octets_most, item.created_at)
+            opted_out = (
+                self.opt_outs.get((item.team, item.channel, item.opt_out_phone or "")) if self.opt_outs else None
+            )
+            decision = item.decide(
+                AcceptState(self.suppressed[item.team], account, self.marketing_times[marketing_key], opted_out)
+            )
+            if item.daily_bytes_limit:
+                octets = item.content_bytes if item.shared else len(item.content)
+                count_stored_bytes(account, octets + item.file_bytes, item.daily_bytes_limit, item.created_at)
         except Refusal:
-            self._undo(before, [])
+            self._restore(account_before, [])
             raise
         if item.marketing_to:
-            self.marketing[to].append(item.created_at)
-        return done
+            self.marketing_times[marketing_key].append(item.created_at)
+        return decision
 
-    def _undo(self, before: Account, done: list[tuple[Acceptance, Decision]]) -> None:
-        self.accounts[before.team] = before
-        for item, _ in done:
+    def _restore(self, account_before: Account, decided: list[tuple[Acceptance, Decision]]) -> None:
+        self.accounts[account_before.team] = account_before
+        for item, _ in decided:
             if item.marketing_to:
-                self.marketing[item.team, item.marketing_to].pop()
+                self.marketing_times[item.team, item.marketing_to].pop()
 
 
-async def tell_low_credit(
+async def publish_low_credit(
     tx: Tx,
     publisher: Publisher,
-    before: dict[int, int],
+    credit_before: dict[int, int],
     accounts: dict[int, Account],
-    low: dict[int, tuple[int, int]],
+    thresholds: dict[int, tuple[int, int]],
 ) -> None:
     """Publish `credit.low` for each team whose credit fell below its threshold in this transaction.
 
-    `low` maps each team to its threshold and the time of the event.
+    `thresholds` maps each team to its threshold and the time of the event.
     """
-    for team, (mark, at) in low.items():
+    for team, (threshold, at) in thresholds.items():
         account = accounts[team]
-        if before[team] >= mark > account.available:
+        if credit_before[team] >= threshold > account.available:
             data = {"credit": format_money(account.available), "held": format_money(account.held)}
             event = Event(
                 id=publisher.new_id("evt_"),
                 team=team,
                 subject="credit",
                 type="credit.low",
-                detail=msgspec.json.encode(data | {"threshold": format_money(mark)}).decode(),
+                detail=msgspec.json.encode(data | {"threshold": format_money(threshold)}).decode(),
                 created_at=at,
             )
             await publisher.publish(tx, [event])
-            await notice_queue.note(tx, low_credit(team, event.id, at, data["credit"], format_money(mark)))
+            await notice_queue.enqueue(
+                tx, low_credit_notice(team, event.id, at, data["credit"], format_money(threshold))
+            )
 
 
-async def _tell_scheduled(tx: Tx, publisher: Publisher, later: list[tuple[Acceptance, Decision]]) -> None:
+async def _publish_scheduled(tx: Tx, publisher: Publisher, scheduled: list[tuple[Acceptance, Decision]]) -> None:
     """Publish the event SCHEDULED to webhooks whose API format has this event type.
 
     The event is not linked to a message, because a message's timeline contains only published events.
@@ -222,185 +232,219 @@ async def _tell_scheduled(tx: Tx, publisher: Publisher, later: list[tuple[Accept
             subject=item.id,
             sequence=None,
             type=SCHEDULED,
-            detail=scheduled_data(item.kept(done.response), to.given, to.kind),
+            detail=scheduled_data(item.stored_record(decision.response), recipient.original, recipient.kind),
             created_at=item.created_at,
         )
-        for item, done in later
+        for item, decision in scheduled
         if (item.timing.due_at or 0) > item.created_at and publisher.subscribers(item.team, SCHEDULED, None)
-        for to in done.recipients
+        for recipient in decision.recipients
     ]
     await publisher.publish(tx, events)
 
 
-async def rehearse(tx: Tx, item: Acceptance, name_of: NameOf) -> Decision:
+async def dry_run(tx: Tx, item: Acceptance, erased_name_of: EntryName) -> Decision:
     """Return the decision that `accept` would make, without writing anything (dry_run)."""
     accounts = await lock_accounts(tx, {item.team})
-    watched = {(item.team, address): address for address in item.watch}
-    listed = await tx.run("find_suppressed", addresses=list(watched)) if watched else []
-    suppressed = await _suppressed(tx, watched, listed, accounts, name_of)
-    marketing = await _marketing(tx, [item])
-    opted_out = next(iter((await _opted_out(tx, [item], accounts, name_of)).values()), None)
-    to = item.team, item.marketing_to or ""
-    return item.decide(Found(suppressed[item.team], accounts[item.team], marketing[to], opted_out))
+    addresses_to_check = {(item.team, address): address for address in item.suppression_addresses}
+    suppression_rows = await tx.run("find_suppressed", addresses=list(addresses_to_check)) if addresses_to_check else []
+    suppressed = await _find_suppressed(tx, addresses_to_check, suppression_rows, accounts, erased_name_of)
+    marketing = await _find_marketing(tx, [item])
+    opted_out = next(iter((await _find_opted_out(tx, [item], accounts, erased_name_of)).values()), None)
+    marketing_key = item.team, item.marketing_to or ""
+    return item.decide(AcceptState(suppressed[item.team], accounts[item.team], marketing[marketing_key], opted_out))
 
 
 async def lock_accounts(tx: Tx, teams: Iterable[int]) -> dict[int, Account]:
     rows = await tx.run("lock_accounts", teams=[(team,) for team in teams])
-    return {row[0]: to_account(row) for row in rows}
+    return {row[0]: account_from_row(row) for row in rows}
 
 
-def to_account(row: Sequence[Any]) -> Account:
+def account_from_row(row: Sequence[Any]) -> Account:
     return Account(**dict(zip(Account.__struct_fields__, row, strict=True)))
 
 
 async def save_accounts(tx: Tx, accounts: Iterable[Account]) -> None:
-    await tx.run("update_accounts", accounts=[_account(account) for account in accounts])
+    await tx.run("update_accounts", accounts=[_account_row(account) for account in accounts])
 
 
-def _account(a: Account) -> tuple[Any, ...]:
-    days = (a.sandbox_day, a.sandbox_used, a.octets_day, a.octets_used)
-    return (a.team, a.available, a.held, a.month, a.used, *days)
+def _account_row(account: Account) -> tuple[Any, ...]:
+    days = (account.sandbox_day, account.sandbox_used, account.octets_day, account.octets_used)
+    return (account.team, account.available, account.held, account.month, account.used, *days)
 
 
-async def find_remembered(tx: Tx, keys: list[tuple[str, str]], leases: Leases) -> dict[tuple[str, str], Remembered]:
-    return await to_remembered(tx, await tx.run("find_idempotency", keys=keys), leases) if keys else {}
+async def find_stored_responses(
+    tx: Tx, keys: list[tuple[str, str]], leases: Leases
+) -> dict[tuple[str, str], StoredResponse]:
+    return await to_stored_responses(tx, await tx.run("find_idempotency", keys=keys), leases) if keys else {}
 
 
-async def to_remembered(tx: Tx, rows: list[Any], leases: Leases) -> dict[tuple[str, str], Remembered]:
-    over = await leases.over(tx) if any(row[3] is None for row in rows) else 0
+async def to_stored_responses(tx: Tx, rows: list[Any], leases: Leases) -> dict[tuple[str, str], StoredResponse]:
+    expired_before = await leases.expired_before(tx) if any(row[3] is None for row in rows) else 0
     return {
-        (key_id, hash_): Remembered(
+        (key_id, hash_): StoredResponse(
             fingerprint=fingerprint,
             status=status,
             response=None if response is None else response.encode(),
-            abandoned=status is None and lease_until <= over,
+            abandoned=status is None and lease_until <= expired_before,
             expires_at=expires_at,
-            made=owner,
+            object_id=owner,
         )
         for key_id, hash_, fingerprint, status, response, lease_until, expires_at, owner in rows
     }
 
 
-def replayed(
-    remembered: dict[tuple[str, str], Remembered], key_id: str, retry_key: IdempotencyKey, now: int
-) -> Sent[Any] | None:
+def replay_response(
+    stored_responses: dict[tuple[str, str], StoredResponse], key_id: str, idempotency_key: IdempotencyKey, now: int
+) -> SendResult[Any] | None:
     """Return the stored response of this idempotency key; None if the request must be executed."""
-    row = idempotency.decide(remembered.get((key_id, retry_key.hash)), retry_key.fingerprint, now)
-    return None if row is None or row.response is None else Sent(row.made, None, row.response, replayed=True)
+    stored = idempotency.select_replay(
+        stored_responses.get((key_id, idempotency_key.hash)), idempotency_key.fingerprint, now
+    )
+    return (
+        None
+        if stored is None or stored.response is None
+        else SendResult(stored.object_id, None, stored.response, replayed=True)
+    )
 
 
-async def remember(
-    tx: Tx, rows: list[tuple[Any, ...]], found: dict[tuple[str, str], Remembered], leases: Leases
+async def insert_idempotency_keys(
+    tx: Tx, key_rows: list[tuple[Any, ...]], stored_responses: dict[tuple[str, str], StoredResponse], leases: Leases
 ) -> None:
     """Insert idempotency keys; raise Conflict, which restarts the transaction, if another process took a key first."""
-    over = await leases.over(tx) if any(row.abandoned for row in found.values()) else 0
-    given = {"window": IDEMPOTENCY_WINDOW_MS, "over": over}
-    if rows and len(await tx.run("remember_idempotency", keys=rows, **given)) < len(rows):
+    expired_before = await leases.expired_before(tx) if any(row.abandoned for row in stored_responses.values()) else 0
+    params = {"window": IDEMPOTENCY_WINDOW_MS, "over": expired_before}
+    if key_rows and len(await tx.run("remember_idempotency", keys=key_rows, **params)) < len(key_rows):
         raise Conflict("an Idempotency-Key was taken by another process")
 
 
-async def _suppressed(
+async def _find_suppressed(
     tx: Tx,
-    watched: dict[tuple[int, str], str],
-    listed: list[Any],
+    addresses_to_check: dict[tuple[int, str], str],
+    suppression_rows: list[Any],
     accounts: dict[int, Account],
-    name_of: NameOf,
+    erased_name_of: EntryName,
 ) -> dict[int, set[str]]:
     # `Account.erased` shows whether the team has erased addresses; for other teams no hashes need to be looked up.
-    if erased := {(t, name_of(t, address)): address for t, address in watched if accounts[t].erased}:
-        listed = listed + await tx.run("find_suppressed", addresses=list(erased))
-    found: dict[int, set[str]] = defaultdict(set)
-    for team, address in listed:
-        found[team].add(watched.get((team, address)) or erased[team, address])
-    return found
+    if erased_addresses := {
+        (team, erased_name_of(team, address)): address for team, address in addresses_to_check if accounts[team].erased
+    }:
+        suppression_rows = suppression_rows + await tx.run("find_suppressed", addresses=list(erased_addresses))
+    addresses_by_team: dict[int, set[str]] = defaultdict(set)
+    for team, address in suppression_rows:
+        addresses_by_team[team].add(addresses_to_check.get((team, address)) or erased_addresses[team, address])
+    return addresses_by_team
 
 
-async def _opted_out(
-    tx: Tx, items: Sequence[Acceptance], accounts: dict[int, Account], name_of: NameOf
+async def _find_opted_out(
+    tx: Tx, items: Sequence[Acceptance], accounts: dict[int, Account], erased_name_of: EntryName
 ) -> dict[Phone, OptOutReason]:
     """Return the opted-out phones with their reasons; teams without any (`Account.opted_out`) are not queried."""
-    watched = {
-        (item.team, item.channel, item.phone): item.phone
+    phone_by_key = {
+        (item.team, item.channel, item.opt_out_phone): item.opt_out_phone
         for item in items
-        if item.phone and accounts[item.team].opted_out
+        if item.opt_out_phone and accounts[item.team].opted_out
     }
-    if not watched:
+    if not phone_by_key:
         return {}
-    watched |= {(t, c, name_of(t, phone)): phone for t, c, phone in watched if accounts[t].erased}
-    rows = await tx.run("find_opted_out", phones=list(watched))
-    return {(t, c, watched[t, c, name]): reason for t, c, name, reason in rows}
+    phone_by_key |= {
+        (team, channel, erased_name_of(team, phone)): phone
+        for team, channel, phone in phone_by_key
+        if accounts[team].erased
+    }
+    rows = await tx.run("find_opted_out", phones=list(phone_by_key))
+    return {(team, channel, phone_by_key[team, channel, name]): reason for team, channel, name, reason in rows}
 
 
-async def _marketing(tx: Tx, items: Sequence[Acceptance]) -> dict[tuple[int, str], list[int]]:
-    watched = {(item.team, item.marketing_to): item.created_at - DAY_MS for item in items if item.marketing_to}
-    found: dict[tuple[int, str], list[int]] = defaultdict(list)
-    if watched:
-        rows = await tx.run("find_marketing", addresses=[(*to, since) for to, since in watched.items()])
+async def _find_marketing(tx: Tx, items: Sequence[Acceptance]) -> dict[tuple[int, str], list[int]]:
+    since_by_recipient = {
+        (item.team, item.marketing_to): item.created_at - DAY_MS for item in items if item.marketing_to
+    }
+    times_by_recipient: dict[tuple[int, str], list[int]] = defaultdict(list)
+    if since_by_recipient:
+        rows = await tx.run(
+            "find_marketing", addresses=[(*recipient, since) for recipient, since in since_by_recipient.items()]
+        )
         for team, address, created_at in rows:
-            found[team, address].append(created_at)
-    return found
+            times_by_recipient[team, address].append(created_at)
+    return times_by_recipient
 
 
 async def write_accepted(
     tx: Tx, accepted: list[tuple[Acceptance, Decision]], accounts: dict[int, Account], keys: list[Any]
 ) -> list[tuple[Acceptance, Decision]]:
-    """Write the accepted messages, using the first of `keys`, and return the emails that are scheduled for later."""
-    rows: dict[str, list[tuple[Any, ...]]] = {query: [] for query in WRITES}
-    later: list[tuple[Acceptance, Decision]] = []
-    texts: dict[tuple[int, bytes], int] = {}  # key of the first message with this shared text
-    for (key,), (item, done) in zip(keys, accepted, strict=False):
-        at, due_at = item.created_at, item.timing.due_at
-        starts, queue = max(at, due_at or at), QUEUE_OF[item.lane, item.added.priority]
-        rows["insert_messages"].append(_message(key, item, done))
+    """Write the accepted messages and return the emails that are scheduled for later. `keys`: reserved message keys."""
+    rows: dict[str, list[tuple[Any, ...]]] = {query: [] for query in WRITE_QUERIES}
+    scheduled: list[tuple[Acceptance, Decision]] = []
+    first_key_by_text: dict[tuple[int, bytes], int] = {}  # key of the first message with this shared text
+    for (key,), (item, decision) in zip(keys, accepted, strict=False):
+        created_at, due_at = item.created_at, item.timing.due_at
+        starts_at, queue = (
+            max(created_at, due_at or created_at),
+            QUEUE_BY_LANE_AND_PRIORITY[item.lane, item.extra_fields.priority],
+        )
+        rows["insert_messages"].append(_message_row(key, item, decision))
         if item.shared is None:
             rows["insert_contents"].append((key, item.content.decode()))
         else:
-            text = texts.setdefault((item.team, item.shared.digest), key)
-            if text == key:
+            text_key = first_key_by_text.setdefault((item.team, item.shared.digest), key)
+            if text_key == key:
                 rows["insert_shared_texts"].append((key, item.shared.body.decode()))
-            rows["insert_shared_contents"].append((key, item.content.decode(), text))
-        for position, to in enumerate(done.recipients):
-            rows["insert_recipients"].append((key, position, to.address, to.given, to.kind, item.status, at))
-            rows["insert_outbox"].append((queue, item.team, key, position, None, starts, at, item.timing.expires_at))
-        note(tx, item.lane, starts - at)
+            rows["insert_shared_contents"].append((key, item.content.decode(), text_key))
+        for position, recipient in enumerate(decision.recipients):
+            rows["insert_recipients"].append(
+                (key, position, recipient.address, recipient.original, recipient.kind, item.status, created_at)
+            )
+            rows["insert_outbox"].append(
+                (queue, item.team, key, position, None, starts_at, created_at, item.timing.expires_at)
+            )
+        schedule_wakeup(tx, item.lane, starts_at - created_at)
         if item.blobs:
             rows["insert_blobs"] += [(blob, key) for blob in item.blobs]
-        if item.added.tags:
-            rows["insert_tags"] += tag_rows(item.team, item.id, item.added.tags)
-        if done.price:
-            rows["insert_ledger"].append((item.team, "hold", done.price, item.id, at, 0))
+        if item.extra_fields.tags:
+            rows["insert_tags"] += tag_rows(item.team, item.id, item.extra_fields.tags)
+        if decision.price:
+            rows["insert_ledger"].append((item.team, "hold", decision.price, item.id, created_at, 0))
         if item.callback:
             rows["insert_callbacks"].append((key, item.callback))
         if item.marketing_to:
-            rows["insert_marketing"].append((item.team, item.marketing_to, at))
+            rows["insert_marketing"].append((item.team, item.marketing_to, created_at))
         if due_at and item.channel == "email":
-            later.append((item, done))
-    rows["update_accounts"] = [_account(accounts[team]) for team in {item.team for item, _ in accepted}]
-    await tx.write(rows)
-    return later
+            scheduled.append((item, decision))
+    rows["update_accounts"] = [_account_row(accounts[team]) for team in {item.team for item, _ in accepted}]
+    await tx.write_many(rows)
+    return scheduled
 
 
-def _message(key: int, item: Acceptance, done: Decision) -> tuple[Any, ...]:
+def _message_row(key: int, item: Acceptance, decision: Decision) -> tuple[Any, ...]:
     return (
         key,
         item.id,
         item.team,
         item.channel,
         item.status,
-        CAUGHT if item.caught else int(item.sandbox),
+        CAPTURED if item.captured else int(item.sandbox),
         item.key_id,
         item.template_id,
         item.template_version,
         item.country,
-        done.price,
-        "held" if done.price else "none",
+        decision.price,
+        "held" if decision.price else "none",
         item.created_at,
-        item.kept(done.response),
+        item.stored_record(decision.response),
         item.batch,
         item.trace,
     )
 
 
-def _memory(item: Item, retry_key: IdempotencyKey, response: bytes) -> tuple[Any, ...]:
+def _idempotency_row(item: Item, idempotency_key: IdempotencyKey, response: bytes) -> tuple[Any, ...]:
     expires_at = item.created_at + IDEMPOTENCY_WINDOW_MS
-    return (item.key_id, retry_key.hash, retry_key.fingerprint, item.id, 0, ACCEPTED, response.decode(), expires_at)
+    return (
+        item.key_id,
+        idempotency_key.hash,
+        idempotency_key.fingerprint,
+        item.id,
+        0,
+        ACCEPTED,
+        response.decode(),
+        expires_at,
+    )

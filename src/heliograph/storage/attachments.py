@@ -14,16 +14,16 @@ from typing import Any
 
 from heliograph.runtime.clock import Clock
 from heliograph.storage.engine.database import Database, StoreUnavailable, Tx
-from heliograph.storage.engine.local_files import FRESH_MS, Blobs
-from heliograph.storage.engine.s3 import Objects
-from heliograph.storage.retention import PORTION, unused
+from heliograph.storage.engine.local_files import FRESH_MS, LocalFiles
+from heliograph.storage.engine.s3 import ObjectStore
+from heliograph.storage.retention import BATCH, find_unused_files
 
-CHUNK = 256 * 1024
-OWNER = "owner"  # object that contains the id of the instance that uses this prefix
-OURS = re.compile("[0-9a-f]{64}/[0-9a-f]{16}")  # hash/random number; the prefix may contain foreign objects
+CHUNK_BYTES = 256 * 1024
+OWNER_OBJECT = "owner"  # object that contains the id of the instance that uses this prefix
+OBJECT_NAME = re.compile("[0-9a-f]{64}/[0-9a-f]{16}")  # hash/random number; the prefix may contain foreign objects
 
 
-class OtherOwner(StoreUnavailable):
+class BucketInUse(StoreUnavailable):
     """Raised if another instance uses this prefix of the object store: each would delete the other's files."""
 
 
@@ -32,11 +32,11 @@ class Attachments:
         self,
         database: Database,
         clock: Clock,
-        folder: Blobs,
+        folder: LocalFiles,
         is_paused: Callable[[], bool],
         *,
         in_database: bool,
-        objects: Objects | None,
+        objects: ObjectStore | None,
     ) -> None:
         self._database = database
         self._clock = clock
@@ -46,23 +46,25 @@ class Attachments:
         self._objects = objects
         self._is_owner = False
 
-    async def own(self) -> None:
-        """Claim the prefix in the object store for this instance; raises OtherOwner.
+    async def claim_bucket(self) -> None:
+        """Claim the prefix in the object store for this instance.
 
-        A copy of the database has the same owner id, so this check does not detect copies.
+        Raises BucketInUse if another instance has claimed the prefix. A copy of the database has the same owner id, so
+        this check does not detect copies.
         """
         self._is_owner = False
         if self._objects:
-            ((number,),) = await self._write("own_blobs", fresh=int.from_bytes(self._clock.entropy(8)) >> 1)
-            ours = f"{number:016x}".encode()
+            ((owner_number,),) = await self._write("own_blobs", fresh=int.from_bytes(self._clock.random_bytes(8)) >> 1)
+            our_id = f"{owner_number:016x}".encode()
             try:
-                found = b"".join([part async for part in self._objects.read(OWNER)])
+                owner_id = b"".join([chunk async for chunk in self._objects.read(OWNER_OBJECT)])
             except FileNotFoundError:
-                await self._objects.put(OWNER, found := ours)
-            if found != ours:
-                raise OtherOwner(
+                await self._objects.put(OWNER_OBJECT, owner_id := our_id)
+            if owner_id != our_id:
+                raise BucketInUse(
                     f"attachments: another service has its files in {self._objects}. Name another prefix in "
-                    f"HELIOGRAPH_ATTACHMENTS. If that service is gone for good, remove the object {OWNER!r} there."
+                    f"HELIOGRAPH_ATTACHMENTS. If that service is gone for good, remove the object "
+                    f"{OWNER_OBJECT!r} there."
                 )
         self._is_owner = True
 
@@ -73,119 +75,123 @@ class Attachments:
             await self._put_object(self._objects, hash_, content)
         elif self._in_database:
             now = self._clock.now()
-            await self._database.write(partial(_put, hash_=hash_, content=content, now=now))
+            await self._database.write(partial(_put_in_database, hash_=hash_, content=content, now=now))
         return hash_
 
-    async def _put_object(self, objects: Objects, hash_: str, content: bytes) -> None:
+    async def _put_object(self, objects: ObjectStore, hash_: str, content: bytes) -> None:
         """Upload the content under a new unique name, so that deleting an older object of the same hash is safe.
 
-        An object that is missing or incomplete in the store is uploaded again; its remains become an orphan.
+        A missing or incomplete object is uploaded again; the incomplete object is deleted by a later cleanup.
         """
         if not self._is_owner:
-            await self.own()
-        now, lost = self._clock.now(), None
-        for (lost,) in await self._write("touch_blob", hash=hash_, now=now, objects=1):
-            if lost is None or await objects.size(lost) == len(content):
+            await self.claim_bucket()
+        now, replaced_name = self._clock.now(), None
+        for (replaced_name,) in await self._write("touch_blob", hash=hash_, now=now, objects=1):
+            if replaced_name is None or await objects.size(replaced_name) == len(content):
                 return
-        name = f"{hash_}/{self._clock.entropy(8).hex()}"
+        name = f"{hash_}/{self._clock.random_bytes(8).hex()}"
         await objects.put(name, content)
-        if not await self._write("name_blob", hash=hash_, size=len(content), now=now, name=name, lost=lost):
-            await objects.drop([name])
+        if not await self._write("name_blob", hash=hash_, size=len(content), now=now, name=name, lost=replaced_name):
+            await objects.delete([name])
 
-    async def bring(self, hash_: str) -> None:
+    async def fetch(self, hash_: str) -> None:
         """Copy the file into the local folder; do nothing if it is already there or no longer stored."""
-        if not self._is_elsewhere or await asyncio.to_thread(self._folder.touch, hash_):
+        if not self._is_durable_elsewhere or await asyncio.to_thread(self._folder.touch, hash_):
             return
-        found = await self._read("find_blob", hash=hash_)
-        if not found:
+        rows = await self._read("find_blob", hash=hash_)
+        if not rows:
             return
-        size, name = found[0]
+        size, name = rows[0]
         digest = hashlib.sha256()
-        with self._folder.coming(hash_) as file:
-            async for part in self._from_objects(name) if name else self._from_database(hash_, size):
-                digest.update(part)
-                await asyncio.to_thread(file.write, part)
+        with self._folder.write_file(hash_) as file:
+            async for chunk in self._read_from_objects(name) if name else self._read_from_database(hash_, size):
+                digest.update(chunk)
+                await asyncio.to_thread(file.write, chunk)
             if digest.hexdigest() != hash_:
-                raise StoreUnavailable(f"attachment file {hash_}: what was read is not what was put")
+                raise StoreUnavailable(f"attachment file {hash_}: the content does not match its hash")
 
     async def get(self, hash_: str) -> bytes:
         """Return the content of the file; raises OSError if it is no longer stored."""
-        await self.bring(hash_)
+        await self.fetch(hash_)
         return await asyncio.to_thread(self._folder.get, hash_)
 
     async def size(self, hash_: str) -> int:
         """Return the size of the file in bytes; 0 if it no longer exists."""
-        found = await self._read("find_blob", hash=hash_) if self._is_elsewhere else []
-        return found[0][0] if found else await asyncio.to_thread(self._folder.size, hash_)
+        rows = await self._read("find_blob", hash=hash_) if self._is_durable_elsewhere else []
+        return rows[0][0] if rows else await asyncio.to_thread(self._folder.size, hash_)
 
-    async def sweep(self) -> None:
+    async def delete_unused(self) -> None:
         """Delete files that no message references, including files whose transaction was never committed."""
         now = self._clock.now()
-        files = await asyncio.to_thread(self._folder.old, now)
-        for start in range(0, len(files), PORTION):
-            some = files[start : start + PORTION]
-            for hash_ in await self._database.read(partial(self._is_needless, hashes=some)):
-                await asyncio.to_thread(self._folder.drop, hash_, now)
+        files = await asyncio.to_thread(self._folder.list_old, now)
+        for start in range(0, len(files), BATCH):
+            batch = files[start : start + BATCH]
+            for hash_ in await self._database.read(partial(self._find_deletable, hashes=batch)):
+                await asyncio.to_thread(self._folder.delete, hash_, now)
         # A paused instance may be a copy of a running one: it must not delete objects that the original needs.
         objects = None if self._is_paused() else self._objects
         if objects:
-            await self.own()
-        gone = PORTION
-        while gone == PORTION:
-            drop = partial(_drop, before=now - FRESH_MS, objects=1 if objects else 0)
-            names, gone = await self._database.write(drop)
+            await self.claim_bucket()
+        deleted_count = BATCH
+        while deleted_count == BATCH:
+            delete_batch = partial(_delete_unreferenced, before=now - FRESH_MS, objects=1 if objects else 0)
+            names, deleted_count = await self._database.write(delete_batch)
             if objects:
-                await objects.drop(names)
+                await objects.delete(names)
         if objects:
-            await self._drop_strays(objects, now - FRESH_MS)
+            await self._delete_orphan_objects(objects, now - FRESH_MS)
 
-    async def _is_needless(self, tx: Tx, hashes: list[str]) -> list[str]:
+    async def _find_deletable(self, tx: Tx, hashes: list[str]) -> list[str]:
         """Return the hashes of files that can be deleted from the local folder."""
         if not self._objects:
-            return await unused(tx, hashes)
-        kept = {row[0] for row in await tx.run("blobs_kept", hashes=[(hash_,) for hash_ in hashes])}
-        return [*kept, *await unused(tx, [hash_ for hash_ in hashes if hash_ not in kept])]
+            return await find_unused_files(tx, hashes)
+        stored_hashes = {row[0] for row in await tx.run("blobs_kept", hashes=[(hash_,) for hash_ in hashes])}
+        return [*stored_hashes, *await find_unused_files(tx, [hash_ for hash_ in hashes if hash_ not in stored_hashes])]
 
-    async def _drop_strays(self, objects: Objects, before: int) -> None:
+    async def _delete_orphan_objects(self, objects: ObjectStore, uploaded_before: int) -> None:
         """Delete objects that no row references, left by a crashed process or an unavailable object store."""
-        async for portion in objects.listed():
-            old = [one.name for one in portion if one.put_at <= before and OURS.fullmatch(one.name)]
-            named = await self._read("named_blobs", blobs=[(name.partition("/")[0], name) for name in old])
-            await objects.drop(sorted(set(old).difference(name for (name,) in named)))
+        async for batch in objects.list_batches():
+            old_names = [
+                item.name for item in batch if item.put_at <= uploaded_before and OBJECT_NAME.fullmatch(item.name)
+            ]
+            referenced = await self._read("named_blobs", blobs=[(name.partition("/")[0], name) for name in old_names])
+            await objects.delete(sorted(set(old_names).difference(name for (name,) in referenced)))
 
     @property
-    def _is_elsewhere(self) -> bool:
+    def _is_durable_elsewhere(self) -> bool:
         return self._in_database or self._objects is not None
 
-    async def _from_objects(self, name: str) -> AsyncIterator[bytes]:
+    async def _read_from_objects(self, name: str) -> AsyncIterator[bytes]:
         if self._objects is None:
-            raise StoreUnavailable(f"attachment file {name}: it is in an object store, and the settings name none")
-        async for part in self._objects.read(name):
-            yield part
+            raise StoreUnavailable(
+                f"attachment file {name}: it is in an object store, but none is configured (HELIOGRAPH_ATTACHMENTS)"
+            )
+        async for chunk in self._objects.read(name):
+            yield chunk
 
-    async def _from_database(self, hash_: str, size: int) -> AsyncIterator[bytes]:
-        for part in range(-(-size // CHUNK)):
+    async def _read_from_database(self, hash_: str, size: int) -> AsyncIterator[bytes]:
+        for part in range(-(-size // CHUNK_BYTES)):
             for (chunk,) in await self._read("blob_chunk", hash=hash_, part=part):
                 yield chunk
 
-    async def _read(self, query: str, **given: Any) -> list[Any]:
-        return await self._database.read(lambda tx: tx.run(query, **given))
+    async def _read(self, query: str, **params: Any) -> list[Any]:
+        return await self._database.read(lambda tx: tx.run(query, **params))
 
-    async def _write(self, query: str, **given: Any) -> list[Any]:
-        return await self._database.write(lambda tx: tx.run(query, **given))
+    async def _write(self, query: str, **params: Any) -> list[Any]:
+        return await self._database.write(lambda tx: tx.run(query, **params))
 
 
-async def _put(tx: Tx, hash_: str, content: bytes, now: int) -> None:
+async def _put_in_database(tx: Tx, hash_: str, content: bytes, now: int) -> None:
     if await tx.run("touch_blob", hash=hash_, now=now, objects=0):
         return
     await tx.run("put_blob", hash=hash_, size=len(content), now=now)
-    for part, start in enumerate(range(0, len(content), CHUNK)):
-        await tx.run("put_chunk", hash=hash_, part=part, content=content[start : start + CHUNK])
+    for part, start in enumerate(range(0, len(content), CHUNK_BYTES)):
+        await tx.run("put_chunk", hash=hash_, part=part, content=content[start : start + CHUNK_BYTES])
 
 
-async def _drop(tx: Tx, before: int, objects: int) -> tuple[list[str], int]:
+async def _delete_unreferenced(tx: Tx, before: int, objects: int) -> tuple[list[str], int]:
     """Delete a batch of unreferenced files; return their names in the object store and the number of deleted rows."""
-    gone = await tx.run("drop_blobs", before=before, objects=objects, limit=PORTION)
-    if gone:
-        await tx.run("drop_chunks", hashes=[(row[0],) for row in gone])
-    return [row[1] for row in gone if row[1]], len(gone)
+    deleted = await tx.run("drop_blobs", before=before, objects=objects, limit=BATCH)
+    if deleted:
+        await tx.run("drop_chunks", hashes=[(row[0],) for row in deleted])
+    return [row[1] for row in deleted if row[1]], len(deleted)

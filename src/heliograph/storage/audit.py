@@ -7,32 +7,34 @@ import msgspec
 
 from heliograph.domain.audit.actor import SERVICE, AuditEntry
 from heliograph.domain.audit.audit_chain import (
-    REWRITTEN,
-    TAKEN_IN,
+    ADOPT_ACTION,
+    ERASE_ACTION,
     BrokenLink,
     ChainLink,
+    ChainVerifier,
     Head,
-    Walk,
-    linked,
-    said,
-    salted,
+    derive_salt,
+    hash_entry,
+    hash_link,
 )
-from heliograph.domain.operations.notices import of_entry
-from heliograph.runtime.clock import OFF_MS
+from heliograph.domain.operations.notices import notice_for_entry
+from heliograph.runtime.clock import CLOCK_ERROR_MAX_MS
 from heliograph.storage import notice_queue
 from heliograph.storage.engine.database import Database, Tx, write_serialized
 
 NEWEST = (1 << 62) - 1
-FOREVER = 1 << 47  # upper bound of times in ms
-WALK = 20_000  # maximum lines scanned for one page that filters by person or action
-WALK_PORTION = 5_000  # links verified in one transaction
-PORTION = 200  # entries linked in one transaction; small, because it blocks SQLite's writer and the head of the chain
+LATEST_TIME = 1 << 47  # upper bound of times in ms
+SCAN_MAX = 20_000  # maximum entries scanned for one page that filters by person or action
+VERIFY_BATCH = 5_000  # links verified in one transaction
+LINK_BATCH = (
+    200  # entries linked in one transaction; small, because it blocks SQLite's writer and the head of the chain
+)
 
 
-class AuditLine(msgspec.Struct, frozen=True):
+class AuditRow(msgspec.Struct, frozen=True):
     key: int
     at: int
-    by: str  # a person's id, or Actor.name
+    actor_name: str  # a person's id, or Actor.name
     email: str | None  # email address of the person; None if the account does not exist
     name: str | None
     team: str | None
@@ -43,28 +45,28 @@ class AuditLine(msgspec.Struct, frozen=True):
 
     @property
     def actor(self) -> str:
-        return self.email or self.by
+        return self.email or self.actor_name
 
 
 class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Filter of audit lines; None and empty values match every line."""
+    """Filter of audit entries; None and empty values match every entry."""
 
     actor: str | None = None
     action: str = ""  # prefix of the action: `key.` matches all actions on API keys
     since: int = 0
-    until: int = FOREVER
+    until: int = LATEST_TIME
     decisions: bool = False  # only approvals and refusals
 
 
 class AuditPage(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of audit lines, newest first. `after`: cursor of the next page; None if this is the last page."""
+    """A page of audit entries, newest first. `after`: cursor of the next page; None if this is the last page."""
 
-    lines: Sequence[AuditLine]
+    rows: Sequence[AuditRow]
     after: int | None = None
-    is_cut: bool = False  # the scan limit was reached before the page was full
+    is_incomplete: bool = False  # the scan limit was reached before the page was full
 
 
-class Chain(msgspec.Struct, frozen=True, kw_only=True):
+class ChainStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The result of verifying the chain.
 
     Compare `link` with a copy noted elsewhere to detect that the whole chain was recomputed.
@@ -72,7 +74,7 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True):
 
     entries: int  # number of entries in the chain
     link: str  # hash of the newest entry
-    waiting: bool  # entries older than the chain are not linked yet
+    has_unlinked: bool  # entries older than the chain are not linked yet
     broken: BrokenLink | None
 
 
@@ -81,59 +83,61 @@ async def write(tx: Tx, *entries: AuditEntry | None) -> None:
 
     The head of the chain is locked until the commit: acquire all other locks before this call.
     """
-    if given := [entry for entry in entries if entry]:
-        rows = await tx.run("insert_audit", entries=[msgspec.structs.astuple(entry) for entry in given])
-        await notice_queue.note(tx, *filter(None, map(of_entry, given)))
-        await _link(tx, await _lock(tx), rows)
+    if present := [entry for entry in entries if entry]:
+        rows = await tx.run("insert_audit", entries=[msgspec.structs.astuple(entry) for entry in present])
+        await notice_queue.enqueue(tx, *filter(None, map(notice_for_entry, present)))
+        await _append_links(tx, await _lock_head(tx), rows)
 
 
-async def rewrite(tx: Tx, texts: Sequence[tuple[int, str, str]], now: int) -> None:
+async def rewrite_entries(tx: Tx, texts: Sequence[tuple[int, str, str]], now: int) -> None:
     """Replace the texts of entries (key, subject, detail), and record each replacement in a new entry."""
-    end = await _lock(tx)
-    found = {row[0]: row for row in await tx.run("find_audit", keys=[(key,) for key, *_ in texts])}
+    head = await _lock_head(tx)
+    row_by_key = {row[0]: row for row in await tx.run("find_audit", keys=[(key,) for key, *_ in texts])}
     rows: list[tuple[Any, ...]] = []
     entries: list[AuditEntry] = []
     for key, subject, detail in texts:
-        *entry, place, salt, original = found[key]
-        if place is None:  # not linked yet: the new text will be hashed when the entry is linked
+        *entry, position, salt, original_hash = row_by_key[key]
+        if position is None:  # not linked yet: the new text will be hashed when the entry is linked
             rows.append((key, subject, detail, None, None))
             continue
-        fresh = salted(end.seed, -key)
-        after = said((*entry[:5], subject, detail, entry[7]), fresh)
-        rows.append((key, subject, detail, fresh, original or said(entry, salt)))
-        entries.append(SERVICE.did(now, REWRITTEN, str(key), after, team=entry[3]))
+        new_salt = derive_salt(head.seed, -key)
+        new_hash = hash_entry((*entry[:5], subject, detail, entry[7]), new_salt)
+        rows.append((key, subject, detail, new_salt, original_hash or hash_entry(entry, salt)))
+        entries.append(SERVICE.audit_entry(now, ERASE_ACTION, str(key), new_hash, team=entry[3]))
     await tx.run("rewrite_audit", rows=rows)
     if entries:
-        await _link(tx, end, await tx.run("insert_audit", entries=[msgspec.structs.astuple(one) for one in entries]))
+        await _append_links(
+            tx, head, await tx.run("insert_audit", entries=[msgspec.structs.astuple(entry) for entry in entries])
+        )
 
 
-class _End(msgspec.Struct, frozen=True):
-    place: int
+class _ChainHead(msgspec.Struct, frozen=True):
+    position: int
     link: str
     seed: str
 
 
-async def _lock(tx: Tx) -> _End:
+async def _lock_head(tx: Tx) -> _ChainHead:
     """Lock the head of the chain until the commit, so that no other transaction links entries.
 
     A missing head is not recreated, because that would hide the loss.
     """
     rows = await tx.run("lock_audit_head")
-    return _End(*rows[0]) if rows else _End(-1, "", "")
+    return _ChainHead(*rows[0]) if rows else _ChainHead(-1, "", "")
 
 
-async def _link(tx: Tx, end: _End, rows: Sequence[Sequence[Any]]) -> None:
+async def _append_links(tx: Tx, head: _ChainHead, rows: Sequence[Sequence[Any]]) -> None:
     """Append rows (columns key to address) to the chain; do nothing if its head is missing."""
-    if end.place < 0:
+    if head.position < 0:
         return
-    place, link, links = end.place, end.link, []
+    position, link, links = head.position, head.link, []
     for row in rows:
-        place += 1
-        salt = salted(end.seed, place)
-        link = linked(link, place, said(row, salt))
-        links.append((row[0], place, salt, link))
+        position += 1
+        salt = derive_salt(head.seed, position)
+        link = hash_link(link, position, hash_entry(row, salt))
+        links.append((row[0], position, salt, link))
     await tx.run("link_audit", links=links)
-    await tx.run("move_audit_head", place=place, link=link)
+    await tx.run("move_audit_head", place=position, link=link)
 
 
 class Audit:
@@ -144,14 +148,14 @@ class Audit:
         """Record an action that changes no stored record, such as a test message."""
         await write_serialized(self._database, lambda tx: write(tx, entry), entry.team)
 
-    async def lines(self, team: str | None, before: int = NEWEST, limit: int = 50) -> Sequence[AuditLine]:
-        """Return up to `limit` + 1 lines, newest first; the extra line shows that there are more.
+    async def list_rows(self, team: str | None, before: int = NEWEST, limit: int = 50) -> Sequence[AuditRow]:
+        """Return up to `limit` + 1 entries, newest first; the extra entry shows that there are more.
 
-        `team` None returns the lines of the whole instance.
+        `team` None returns the entries of the whole instance.
         """
-        return await self._database.read(lambda tx: _lines(tx, team, AuditFilter(), before, 0, limit + 1))
+        return await self._database.read(lambda tx: _list_rows(tx, team, AuditFilter(), before, 0, limit + 1))
 
-    async def has(self, key: int) -> bool:
+    async def exists(self, key: int) -> bool:
         return bool(await self._database.read(lambda tx: tx.run("find_audit", keys=[(key,)])))
 
     async def link_older(self, now: int) -> int:
@@ -162,83 +166,94 @@ class Audit:
         """
         return await write_serialized(self._database, lambda tx: _link_older(tx, now), None)
 
-    async def verify(self) -> Chain:
+    async def verify(self) -> ChainStatus:
         return await verify(self._database)
 
-    async def end(self) -> Head | None:
+    async def head(self) -> Head | None:
         """Return the head of the chain; None if its row was deleted."""
-        return await self._database.read(_head)
+        return await self._database.read(_read_head)
 
-    async def link_at(self, place: int) -> str | None:
-        rows = await self._database.read(lambda tx: tx.run("audit_link", place=place))
+    async def find_link(self, position: int) -> str | None:
+        rows = await self._database.read(lambda tx: tx.run("audit_link", place=position))
         return rows[0][0] if rows else None
 
-    async def page(self, team: str | None, wanted: AuditFilter, before: int = NEWEST, limit: int = 50) -> AuditPage:
-        return await self._database.read(lambda tx: _page(tx, team, wanted, before, limit))
+    async def list_page(
+        self, team: str | None, audit_filter: AuditFilter, before: int = NEWEST, limit: int = 50
+    ) -> AuditPage:
+        return await self._database.read(lambda tx: _list_page(tx, team, audit_filter, before, limit))
 
 
-async def _lines(tx: Tx, team: str | None, wanted: AuditFilter, before: int, floor: int, limit: int) -> list[AuditLine]:
-    given = msgspec.structs.asdict(wanted) | {"decisions": int(wanted.decisions)}
-    given |= {"before": before, "floor": floor, "limit": limit}
-    rows = await (tx.run("list_whole_audit", **given) if team is None else tx.run("list_audit", team=team, **given))
-    return [AuditLine(*row) for row in rows]
+async def _list_rows(
+    tx: Tx, team: str | None, audit_filter: AuditFilter, before: int, min_key: int, limit: int
+) -> list[AuditRow]:
+    params = msgspec.structs.asdict(audit_filter) | {"decisions": int(audit_filter.decisions)}
+    params |= {"before": before, "floor": min_key, "limit": limit}
+    rows = await (tx.run("list_whole_audit", **params) if team is None else tx.run("list_audit", team=team, **params))
+    return [AuditRow(*row) for row in rows]
 
 
-async def _page(tx: Tx, team: str | None, wanted: AuditFilter, before: int, limit: int) -> AuditPage:
-    """Return one page. Keys follow the order of times only approximately: clocks may differ by OFF_MS."""
-    low = 0
-    if wanted.until < FOREVER:
-        before = min(before, _key(await tx.run("audit_before", until=wanted.until + OFF_MS), -1) + 1)
-    if wanted.since:
-        low = _key(await tx.run("audit_since", since=wanted.since - OFF_MS), NEWEST)
-    walk = {"before": before, "walk": WALK}
-    found = await (tx.run("whole_audit_floor", **walk) if team is None else tx.run("audit_floor", team=team, **walk))
-    floor = max(low, _key(found, 0))
-    lines = await _lines(tx, team, wanted, before, floor, limit + 1)
-    if len(lines) > limit:
-        return AuditPage(lines=lines[:limit], after=lines[limit - 1].key)
-    is_cut = floor > low
-    return AuditPage(lines=lines, after=floor if is_cut else None, is_cut=is_cut)
+async def _list_page(tx: Tx, team: str | None, audit_filter: AuditFilter, before: int, limit: int) -> AuditPage:
+    """Return one page. Keys are ordered by time only approximately: clocks may differ by CLOCK_ERROR_MAX_MS."""
+    since_key = 0
+    if audit_filter.until < LATEST_TIME:
+        before = min(
+            before, _first_key(await tx.run("audit_before", until=audit_filter.until + CLOCK_ERROR_MAX_MS), -1) + 1
+        )
+    if audit_filter.since:
+        since_key = _first_key(await tx.run("audit_since", since=audit_filter.since - CLOCK_ERROR_MAX_MS), NEWEST)
+    scan = {"before": before, "walk": SCAN_MAX}
+    floor_rows = await (
+        tx.run("whole_audit_floor", **scan) if team is None else tx.run("audit_floor", team=team, **scan)
+    )
+    min_key = max(since_key, _first_key(floor_rows, 0))
+    rows = await _list_rows(tx, team, audit_filter, before, min_key, limit + 1)
+    if len(rows) > limit:
+        return AuditPage(rows=rows[:limit], after=rows[limit - 1].key)
+    is_incomplete = min_key > since_key
+    return AuditPage(rows=rows, after=min_key if is_incomplete else None, is_incomplete=is_incomplete)
 
 
-def _key(rows: Sequence[Sequence[int]], otherwise: int) -> int:
-    return rows[0][0] if rows else otherwise
+def _first_key(rows: Sequence[Sequence[int]], default: int) -> int:
+    return rows[0][0] if rows else default
 
 
 async def _link_older(tx: Tx, now: int) -> int:
     if not await tx.run("unlinked_audit", limit=1):
         await tx.run("close_audit_start", before=-NEWEST)
         return 0
-    end = await _lock(tx)
-    rows, head = await tx.run("unlinked_audit", limit=PORTION), await _head(tx)
+    locked_head = await _lock_head(tx)
+    rows, head = await tx.run("unlinked_audit", limit=LINK_BATCH), await _read_head(tx)
     if not rows or head is None:
         return 0
-    await _link(tx, end, rows)
-    if late := [row[0] for row in rows if row[0] > head.before]:
-        await write(tx, SERVICE.did(now, TAKEN_IN, f"entries: {len(late)}", f"{late[0]} to {late[-1]}"))
+    await _append_links(tx, locked_head, rows)
+    if late_keys := [row[0] for row in rows if row[0] > head.last_unchained_key]:
+        await write(
+            tx,
+            SERVICE.audit_entry(now, ADOPT_ACTION, f"entries: {len(late_keys)}", f"{late_keys[0]} to {late_keys[-1]}"),
+        )
     return len(rows)
 
 
-async def _head(tx: Tx) -> Head | None:
+async def _read_head(tx: Tx) -> Head | None:
     rows = await tx.run("audit_head")
     return Head(*rows[0]) if rows else None
 
 
-async def verify(database: Database) -> Chain:
+async def verify(database: Database) -> ChainStatus:
     """Verify the whole chain in batches, while other transactions may append entries."""
-    walk, place, key = Walk(), -NEWEST, -NEWEST
+    verifier, position, key = ChainVerifier(), -NEWEST, -NEWEST
 
-    async def portion(tx: Tx) -> tuple[list[ChainLink], Head | None, list[Any]]:
-        rows = await tx.run("walk_audit", place=place, key=key, limit=WALK_PORTION)
-        return [ChainLink(*row) for row in rows], await _head(tx), await tx.run("unlinked_audit", limit=1)
+    async def read_batch(tx: Tx) -> tuple[list[ChainLink], Head | None, list[Any]]:
+        rows = await tx.run("walk_audit", place=position, key=key, limit=VERIFY_BATCH)
+        return [ChainLink(*row) for row in rows], await _read_head(tx), await tx.run("unlinked_audit", limit=1)
 
-    links, head, unlinked = await database.read(portion)
+    links, head, unlinked = await database.read(read_batch)
     while links:
-        for one in links:
-            walk.take(one)
-        place, key = links[-1].place, links[-1].key
-        links, head, unlinked = await database.read(portion)
-    first = unlinked[0][0] if unlinked else None
-    is_old = first is not None and head is not None and first <= head.before
-    broken = walk.end(head, None if is_old else first)
-    return Chain(entries=walk.place, link=walk.link, waiting=is_old, broken=broken)
+        for link in links:
+            verifier.verify(link)
+        position, key = links[-1].place, links[-1].key
+        links, head, unlinked = await database.read(read_batch)
+    first_unlinked = unlinked[0][0] if unlinked else None
+    is_waiting = first_unlinked is not None and head is not None and first_unlinked <= head.last_unchained_key
+    broken = verifier.finish(head, None if is_waiting else first_unlinked)
+    return ChainStatus(entries=verifier.position, link=verifier.last_link, has_unlinked=is_waiting, broken=broken)

@@ -5,7 +5,7 @@ from collections.abc import Collection
 
 import msgspec
 
-from heliograph.domain.sending.batch import DONE, BatchRecord
+from heliograph.domain.sending.batch import BATCH_DONE, BatchRecord
 from heliograph.storage.engine.database import Database, Tx
 from heliograph.storage.events import Event, Publisher
 
@@ -15,32 +15,34 @@ class Batches:
         self._database = database
 
     async def get(self, team: int, id_: str) -> BatchRecord | None:
-        async def story(tx: Tx) -> BatchRecord | None:
+        async def read_batch(tx: Tx) -> BatchRecord | None:
             rows = await tx.run("find_batch", team=team, id=id_)
-            return BatchRecord(id=id_, total=rows[0][0], counts=(await _counts(tx, [id_]))[id_]) if rows else None
+            return (
+                BatchRecord(id=id_, total=rows[0][0], counts=(await _count_by_status(tx, [id_]))[id_]) if rows else None
+            )
 
-        return await self._database.read(story)
+        return await self._database.read(read_batch)
 
 
-async def finish(tx: Tx, ids: Collection[str], publisher: Publisher, at: int) -> list[Event]:
+async def finish_batches(tx: Tx, ids: Collection[str], publisher: Publisher, at: int) -> list[Event]:
     """Mark batches whose messages are all final as done; return their events, which the caller must publish."""
-    open_ = [(id_,) for (id_,) in await tx.run("lock_batches", ids=[(id_,) for id_ in ids])] if ids else []
-    done = await tx.run("finish_batches", ids=open_, at=at) if open_ else []
-    counts = await _counts(tx, [id_ for id_, *_ in done]) if done else {}
+    open_ids = [(id_,) for (id_,) in await tx.run("lock_batches", ids=[(id_,) for id_ in ids])] if ids else []
+    finished = await tx.run("finish_batches", ids=open_ids, at=at) if open_ids else []
+    counts = await _count_by_status(tx, [id_ for id_, *_ in finished]) if finished else {}
     return [
         Event(
             id=publisher.new_id("evt_"),
             team=team,
             subject=id_,
-            type=DONE,
+            type=BATCH_DONE,
             detail=msgspec.json.encode(BatchRecord(id=id_, total=total, counts=counts[id_])).decode(),
             created_at=at,
         )
-        for id_, team, total in done
+        for id_, team, total in finished
     ]
 
 
-async def _counts(tx: Tx, ids: Collection[str]) -> dict[str, dict[str, int]]:
+async def _count_by_status(tx: Tx, ids: Collection[str]) -> dict[str, dict[str, int]]:
     counts: dict[str, dict[str, int]] = defaultdict(dict)
     for batch, status, count in await tx.run("batch_counts", ids=[(id_,) for id_ in ids]):
         counts[batch][status] = count

@@ -15,17 +15,19 @@ class Circuits:
 
     async def refresh(self) -> None:
         rows = await self._database.read(lambda tx: tx.run("open_circuits"))
-        found = [msgspec.json.decode(body, type=Circuit) for (body,) in rows]
-        self.current = {circuit.id: circuit for circuit in found}
+        circuits = [msgspec.json.decode(body, type=Circuit) for (body,) in rows]
+        self.current = {circuit.id: circuit for circuit in circuits}
 
-    async def change(self, carrier: str, seen: Circuit | None, wanted: Circuit | None) -> bool:
-        """Replace the circuit `seen` (None if closed) by `wanted` (None to close).
+    async def replace(self, carrier: str, previous: Circuit | None, new: Circuit | None) -> bool:
+        """Replace the stored circuit of a carrier; None means that the circuit is closed.
 
         Return False if another process changed the circuit since it was read.
         """
-        query = "open_circuit" if seen is None else "close_circuit" if wanted is None else "extend_circuit"
-        bodies = {"seen": seen, "body": wanted}
-        given = {name: msgspec.json.encode(one).decode() for name, one in bodies.items() if one is not None}
-        rows = await self._database.write(lambda tx: tx.run(query, carrier=carrier, **given))
+        query = "open_circuit" if previous is None else "close_circuit" if new is None else "extend_circuit"
+        bodies = {"seen": previous, "body": new}
+        params = {
+            name: msgspec.json.encode(circuit).decode() for name, circuit in bodies.items() if circuit is not None
+        }
+        rows = await self._database.write(lambda tx: tx.run(query, carrier=carrier, **params))
         await self.refresh()
         return bool(rows)

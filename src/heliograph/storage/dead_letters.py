@@ -9,47 +9,49 @@ from typing import NamedTuple
 import msgspec
 
 from heliograph.domain.audit.actor import AuditEntry
-from heliograph.domain.delivery.lanes import LANE, queue_of
-from heliograph.domain.delivery.outcome import own
+from heliograph.domain.delivery.lanes import LANE_BY_CHANNEL, queue_name
+from heliograph.domain.delivery.outcome import local_failure
 from heliograph.domain.ids import parse_timestamp
 from heliograph.domain.refusals import InsufficientCredit
 from heliograph.domain.sending.pricing import Account, hold
-from heliograph.domain.sending.send_options import read_record
+from heliograph.domain.sending.send_options import decode_record
 from heliograph.domain.setup.records import Channel, Priority
-from heliograph.domain.text import whole_number
+from heliograph.domain.text import parse_int
 from heliograph.storage import audit
-from heliograph.storage.accept import lock_accounts, save_accounts, tell_low_credit
+from heliograph.storage.accept import lock_accounts, publish_low_credit, save_accounts
 from heliograph.storage.audit import NEWEST
-from heliograph.storage.engine.database import Database, Tx, note, write_serialized
+from heliograph.storage.engine.database import Database, Tx, schedule_wakeup, write_serialized
 from heliograph.storage.engine.health_probe import Probe
 from heliograph.storage.events import Publisher
-from heliograph.storage.outcomes import Message, lock_messages
-from heliograph.storage.queues import PAGE_MOST, Queue, oldest_by_priority, queues
+from heliograph.storage.outcomes import LockedMessage, lock_messages
+from heliograph.storage.queues import PAGE_COUNT_MAX, QueueShare, oldest_by_priority, read_lane_shares
 from heliograph.storage.search.message_search import TimelineEvent
 from heliograph.storage.setup import SetupStore
 
-PAGE = 50
-PORTION = 100  # dead letters handled in one transaction
-COUNT_MOST = 10_000  # dead letters are counted up to this number
-RETRIED = msgspec.json.encode(own("retried", "an operator put it into the queue again")).decode()
-DROPPED = msgspec.json.encode(own("dropped", "an operator gave it up after it was quarantined")).decode()
+PAGE_SIZE = 50
+BATCH = 100  # dead letters handled in one transaction
+COUNT_MAX = 10_000  # dead letters are counted up to this number
+RETRIED_DETAIL = msgspec.json.encode(local_failure("retried", "an operator queued it again")).decode()
+DROPPED_DETAIL = msgspec.json.encode(
+    local_failure("dropped", "an operator dropped it after it was quarantined")
+).decode()
 
 
-class WaitingHook(msgspec.Struct, frozen=True):
+class WebhookBacklog(msgspec.Struct, frozen=True):
     webhook: str
     waiting: int
     failing_since: int | None
     since: int  # first attempt of the oldest delivery, or its creation if not attempted
 
 
-class Behind(msgspec.Struct, frozen=True):
+class Backlog(msgspec.Struct, frozen=True):
     """Backlog figures for the metrics: dead letters and waiting webhook deliveries."""
 
-    dead: int
-    hooks: list[WaitingHook]
+    dead_letters: int
+    webhooks: list[WebhookBacklog]
 
 
-class LetterKey(NamedTuple):
+class DeadLetterKey(NamedTuple):
     """The key of a message recipient, written as `message-position`."""
 
     message: int
@@ -59,13 +61,13 @@ class LetterKey(NamedTuple):
         return f"{self.message}-{self.position}"
 
     @classmethod
-    def parse(cls, text: str) -> "LetterKey | None":
+    def parse(cls, text: str) -> "DeadLetterKey | None":
         left, _, right = text.partition("-")
-        message, position = whole_number(left, 18), whole_number(right, 4)
+        message, position = parse_int(left, 18), parse_int(right, 4)
         return None if message is None or position is None else cls(message, position)
 
 
-FIRST = LetterKey(NEWEST, 0)  # cursor of the first page
+FIRST_PAGE = DeadLetterKey(NEWEST, 0)  # cursor of the first page
 
 
 class DeadLetter(msgspec.Struct, frozen=True):
@@ -79,11 +81,11 @@ class DeadLetter(msgspec.Struct, frozen=True):
     at: int
 
     @property
-    def key(self) -> LetterKey:
-        return LetterKey(self.message, self.position)
+    def key(self) -> DeadLetterKey:
+        return DeadLetterKey(self.message, self.position)
 
 
-class Inspected(msgspec.Struct, frozen=True):
+class DeadLetterDetails(msgspec.Struct, frozen=True):
     """A dead letter with its timeline and message details."""
 
     letter: DeadLetter
@@ -95,36 +97,42 @@ class Inspected(msgspec.Struct, frozen=True):
     detail: str
 
 
-class Retried(msgspec.Struct, frozen=True, kw_only=True):
-    done: int = 0
-    gone: int = 0  # no longer dead letters, or their content was deleted
+class RetryResult(msgspec.Struct, frozen=True, kw_only=True):
+    requeued: int = 0
+    missing: int = 0  # no longer dead letters, or their content was deleted
     unpaid: tuple[InsufficientCredit, ...] = ()  # refusals for lack of credit; these stay dead letters
 
-    def plus(self, more: "Retried") -> "Retried":
-        return Retried(done=self.done + more.done, gone=self.gone + more.gone, unpaid=self.unpaid + more.unpaid)
+    def plus(self, other: "RetryResult") -> "RetryResult":
+        return RetryResult(
+            requeued=self.requeued + other.requeued,
+            missing=self.missing + other.missing,
+            unpaid=self.unpaid + other.unpaid,
+        )
 
 
 class DeadLetters:
     def __init__(self, database: Database, setup: SetupStore) -> None:
         self._database = database
         self._setup = setup
-        self.behind = Probe(self._behind)
+        self.backlog = Probe(self._read_backlog)
 
-    async def queues(self, now: int) -> list[Queue]:
-        """Return the queues, longest waiting first; a count of PAGE_MOST means PAGE_MOST or more."""
-        found = await self._database.read(lambda tx: queues(tx, now, PAGE_MOST))
-        return sorted(found, key=lambda queue: queue.oldest or now)
+    async def queues(self, now: int) -> list[QueueShare]:
+        """Return the queues, longest waiting first; a count of PAGE_COUNT_MAX means that many or more."""
+        rows = await self._database.read(lambda tx: read_lane_shares(tx, now, PAGE_COUNT_MAX))
+        return sorted(rows, key=lambda queue: queue.oldest_due or now)
 
     async def oldest(self, now: int) -> dict[Priority, int]:
         """Return, for each priority, the time since which its oldest message has waited."""
-        return await self._database.read(lambda tx: oldest_by_priority(tx, now, PAGE_MOST))
+        return await self._database.read(lambda tx: oldest_by_priority(tx, now, PAGE_COUNT_MAX))
 
-    async def waiting_hooks(self) -> list[WaitingHook]:
-        """Return webhooks with waiting deliveries, largest backlog first; PAGE_MOST means PAGE_MOST or more."""
-        rows = await self._database.read(lambda tx: tx.run("waiting_deliveries", most=PAGE_MOST))
-        return sorted((WaitingHook(*row) for row in rows), key=lambda hook: -hook.waiting)
+    async def webhook_backlogs(self) -> list[WebhookBacklog]:
+        """Return webhooks with waiting deliveries, largest backlog first; PAGE_COUNT_MAX means that many or more."""
+        rows = await self._database.read(lambda tx: tx.run("waiting_deliveries", most=PAGE_COUNT_MAX))
+        return sorted((WebhookBacklog(*row) for row in rows), key=lambda hook: -hook.waiting)
 
-    async def page(self, before: LetterKey = FIRST, limit: int = PAGE, until: int = NEWEST) -> list[DeadLetter]:
+    async def list_page(
+        self, before: DeadLetterKey = FIRST_PAGE, limit: int = PAGE_SIZE, until: int = NEWEST
+    ) -> list[DeadLetter]:
         """Return up to `limit` + 1 dead letters that failed by `until`, newest message first.
 
         The extra dead letter shows that there are more.
@@ -134,74 +142,76 @@ class DeadLetters:
         )
         return [DeadLetter(*row) for row in rows]
 
-    async def _behind(self) -> Behind:
-        return Behind(await self.count(), await self.waiting_hooks())
+    async def _read_backlog(self) -> Backlog:
+        return Backlog(await self.count(), await self.webhook_backlogs())
 
     async def count(self) -> int:
-        """Return the number of dead letters; COUNT_MOST means COUNT_MOST or more."""
-        rows = await self._database.read(lambda tx: tx.run("count_dead", most=COUNT_MOST))
+        """Return the number of dead letters; COUNT_MAX means that many or more."""
+        rows = await self._database.read(lambda tx: tx.run("count_dead", most=COUNT_MAX))
         return int(rows[0][0])
 
-    async def find(self, key: LetterKey) -> Inspected | None:
+    async def find(self, key: DeadLetterKey) -> DeadLetterDetails | None:
         return await self._database.read(lambda tx: _find(tx, key))
 
-    async def retry(self, keys: Sequence[LetterKey], entry: AuditEntry) -> Retried:
+    async def retry(self, keys: Sequence[DeadLetterKey], entry: AuditEntry) -> RetryResult:
         """Queue dead letters again if the credit covers their price; write one audit entry for each."""
-        low = {ref: team.record.credit_low for ref, team in self._setup.current.teams_by_ref.items()}
+        low_credit = {ref: team.record.credit_low for ref, team in self._setup.current.teams_by_ref.items()}
         publisher = self._setup.publisher
         return await write_serialized(
-            self._database, lambda tx: _retry(tx, keys, entry, low=low, publisher=publisher), entry.team
+            self._database, lambda tx: _retry(tx, keys, entry, low_credit=low_credit, publisher=publisher), entry.team
         )
 
-    async def drop(self, keys: Sequence[LetterKey], entry: AuditEntry) -> int:
+    async def drop(self, keys: Sequence[DeadLetterKey], entry: AuditEntry) -> int:
         """Mark dead letters as permanently failed and return their number; write one audit entry for each."""
         return await write_serialized(self._database, lambda tx: _drop(tx, keys, entry), entry.team)
 
 
-async def _find(tx: Tx, key: LetterKey) -> Inspected | None:
+async def _find(tx: Tx, key: DeadLetterKey) -> DeadLetterDetails | None:
     rows = await tx.run("dead_letter", **key._asdict())
     if not rows:
         return None
-    size = len(DeadLetter.__struct_fields__)
-    found = DeadLetter(*rows[0][:size])
-    events = [TimelineEvent(*row) for row in await tx.run("message_events", message=found.message)]
-    return Inspected(found, [event for event in events if event.recipient == found.address], *rows[0][size:])
+    column_count = len(DeadLetter.__struct_fields__)
+    letter = DeadLetter(*rows[0][:column_count])
+    events = [TimelineEvent(*row) for row in await tx.run("message_events", message=letter.message)]
+    return DeadLetterDetails(
+        letter, [event for event in events if event.recipient == letter.address], *rows[0][column_count:]
+    )
 
 
 async def _retry(
-    tx: Tx, keys: Sequence[LetterKey], entry: AuditEntry, *, low: Mapping[int, int], publisher: Publisher
-) -> Retried:
-    """Queue dead letters again with status `sending`. `low`: credit threshold of each team for `credit.low`."""
+    tx: Tx, keys: Sequence[DeadLetterKey], entry: AuditEntry, *, low_credit: Mapping[int, int], publisher: Publisher
+) -> RetryResult:
+    """Queue dead letters again with status `sending`. `low_credit`: credit threshold of each team for `credit.low`."""
     messages = await lock_messages(tx, [(key,) for key in {letter.message for letter in keys}])
-    there = [LetterKey(*row) for row in await tx.run("find_dead", letters=keys)]
-    accounts = await lock_accounts(tx, {messages[letter.message].team for letter in there})
-    credit = {team: account.available for team, account in accounts.items()}
-    going, holds, unpaid = [], [], []
-    for letter in there:
+    existing = [DeadLetterKey(*row) for row in await tx.run("find_dead", letters=keys)]
+    accounts = await lock_accounts(tx, {messages[letter.message].team for letter in existing})
+    credit_before = {team: account.available for team, account in accounts.items()}
+    requeued, holds, unpaid = [], [], []
+    for letter in existing:
         message = messages[letter.message]
         try:
-            if _hold_again(message, accounts[message.team]):
-                holds.append((message.team, "hold", message.price, message.id, entry.at, message.turn))
-            going.append(letter)
+            if _renew_hold(message, accounts[message.team]):
+                holds.append((message.team, "hold", message.price, message.id, entry.at, message.hold_number))
+            requeued.append(letter)
         except InsufficientCredit as refusal:
             unpaid.append(refusal)
     if holds:
         await save_accounts(tx, accounts.values())
         await tx.run("insert_ledger", entries=holds)
-        marks = {team: (low.get(team, 0), entry.at) for team in accounts}
-        await tell_low_credit(tx, publisher, credit, accounts, marks)
-    if going:
-        await _queue(tx, [(messages[letter.message], letter.position) for letter in going], entry.at)
-        await _leave(tx, going, "sending", RETRIED, messages, entry)
-    return Retried(done=len(going), gone=len(keys) - len(there), unpaid=tuple(unpaid))
+        thresholds = {team: (low_credit.get(team, 0), entry.at) for team in accounts}
+        await publish_low_credit(tx, publisher, credit_before, accounts, thresholds)
+    if requeued:
+        await _requeue(tx, [(messages[letter.message], letter.position) for letter in requeued], entry.at)
+        await _change_status(tx, requeued, "sending", RETRIED_DETAIL, messages, entry)
+    return RetryResult(requeued=len(requeued), missing=len(keys) - len(existing), unpaid=tuple(unpaid))
 
 
-async def _drop(tx: Tx, keys: Sequence[LetterKey], entry: AuditEntry) -> int:
+async def _drop(tx: Tx, keys: Sequence[DeadLetterKey], entry: AuditEntry) -> int:
     messages = await lock_messages(tx, [(key,) for key in {letter.message for letter in keys}])
-    return await _leave(tx, keys, "failed", DROPPED, messages, entry)
+    return await _change_status(tx, keys, "failed", DROPPED_DETAIL, messages, entry)
 
 
-def _hold_again(message: Message, account: Account) -> bool:
+def _renew_hold(message: LockedMessage, account: Account) -> bool:
     """Hold the price again if it was released; return whether it was.
 
     An open or captured hold covers all recipients of the message, so no new hold is needed.
@@ -209,29 +219,34 @@ def _hold_again(message: Message, account: Account) -> bool:
     if message.charge != "released":
         return False
     hold(account, message.price)
-    message.charge, message.turn = "held", message.turn + 1
+    message.charge, message.hold_number = "held", message.hold_number + 1
     return True
 
 
-async def _queue(tx: Tx, work: Sequence[tuple[Message, int]], now: int) -> None:
-    opened = {message.key: (message.key, message.charge, message.turn) for message, _ in work}
-    await tx.run("reopen_messages", messages=list(opened.values()))
-    found = await tx.run("records_of", messages=[(key,) for key in opened])
-    added = {(team, id_): read_record(record) for team, id_, record in found}
+async def _requeue(tx: Tx, recipients: Sequence[tuple[LockedMessage, int]], now: int) -> None:
+    message_rows = {message.key: (message.key, message.charge, message.hold_number) for message, _ in recipients}
+    await tx.run("reopen_messages", messages=list(message_rows.values()))
+    record_rows = await tx.run("records_of", messages=[(key,) for key in message_rows])
+    options_by_message = {(team, id_): decode_record(record) for team, id_, record in record_rows}
     outbox = []
-    for m, position in work:
-        own = added[m.team, m.id]
-        expires_at = parse_timestamp(own.expires_at) if own.expires_at else None
-        queue = queue_of(LANE[m.channel], own.priority)
+    for message, position in recipients:
+        options = options_by_message[message.team, message.id]
+        expires_at = parse_timestamp(options.expires_at) if options.expires_at else None
+        queue = queue_name(LANE_BY_CHANNEL[message.channel], options.priority)
         # due_at > first_at, as for a scheduled message, so that suppression and suspension are checked again.
-        outbox.append((queue, m.team, m.key, position, None, now, now - 1, expires_at))
+        outbox.append((queue, message.team, message.key, position, None, now, now - 1, expires_at))
     await tx.run("insert_outbox", outbox=outbox)
-    for message, _ in work:
-        note(tx, LANE[message.channel])
+    for message, _ in recipients:
+        schedule_wakeup(tx, LANE_BY_CHANNEL[message.channel])
 
 
-async def _leave(
-    tx: Tx, keys: Sequence[LetterKey], status: str, detail: str, messages: Mapping[int, Message], entry: AuditEntry
+async def _change_status(
+    tx: Tx,
+    keys: Sequence[DeadLetterKey],
+    status: str,
+    detail: str,
+    messages: Mapping[int, LockedMessage],
+    entry: AuditEntry,
 ) -> int:
     rows = await tx.run("leave_dead_letters", letters=keys, status=status, detail=detail, now=entry.at)
     await audit.write(tx, *(msgspec.structs.replace(entry, subject=messages[row[0]].id) for row in rows))

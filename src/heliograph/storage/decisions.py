@@ -7,12 +7,12 @@ from heliograph.runtime.clock import Clock
 from heliograph.storage.engine.database import Database, Tx
 
 KEPT_MS = 30 * DAY_MS
-SHOWN = 5  # decisions per page, oldest first; the next page shows the rest
+SHOWN_MAX = 5  # decisions per page, oldest first; the next page shows the rest
 
 
-class ToldDecision(msgspec.Struct, frozen=True):
+class StoredDecision(msgspec.Struct, frozen=True):
     text: str
-    place: str
+    link: str
 
 
 class Decisions:
@@ -20,19 +20,19 @@ class Decisions:
         self._database = database
         self._clock = clock
 
-    async def tell(self, person: str, text: str, place: str) -> None:
+    async def add(self, person: str, text: str, link: str) -> None:
         now = self._clock.now()
 
-        async def story(tx: Tx) -> None:
+        async def insert(tx: Tx) -> None:
             await tx.run("forget_decisions", person=person, until=now - KEPT_MS)
-            await tx.run("insert_decision", person=person, at=now, text=text, place=place)
+            await tx.run("insert_decision", person=person, at=now, text=text, place=link)
 
-        await self._database.write(story)
+        await self._database.write(insert)
 
-    async def take(self, person: str) -> list[ToldDecision]:
+    async def take_unseen(self, person: str) -> list[StoredDecision]:
         """Return up to SHOWN decisions that the person has not seen, and delete these decisions."""
-        rows = await self._database.read(lambda tx: tx.run("decisions_of", person=person, most=SHOWN))
+        rows = await self._database.read(lambda tx: tx.run("decisions_of", person=person, most=SHOWN_MAX))
         if rows:  # most page views need no write
-            until = max(at for at, _, _ in rows)
+            until = max(created_at for created_at, _, _ in rows)
             await self._database.write(lambda tx: tx.run("forget_decisions", person=person, until=until))
-        return [ToldDecision(text, place) for _, text, place in rows]
+        return [StoredDecision(text, link) for _, text, link in rows]

@@ -3,29 +3,39 @@
 import msgspec
 
 from heliograph.domain.setup.snapshot import Setup
-from heliograph.storage.audit import Chain, verify
-from heliograph.storage.carrier_stats import RecentUse, last_callbacks, recent_use
+from heliograph.storage.audit import ChainStatus, verify
+from heliograph.storage.carrier_stats import RecentCarrierCounts, read_last_callbacks, read_recent_counts
 from heliograph.storage.engine.database import Database
-from heliograph.storage.master_secret import KnownSecret, known, sealed_texts
-from heliograph.storage.setup import load
+from heliograph.storage.master_secret import KnownSecret, read_encrypted_texts, read_known_secret
+from heliograph.storage.setup import read_setup
 
 
-class Examination(msgspec.Struct, frozen=True, kw_only=True):
+class Diagnostics(msgspec.Struct, frozen=True, kw_only=True):
     setup: Setup
     secret: KnownSecret
-    audit: Chain
-    sealed: dict[str, str]  # encrypted texts by context
+    audit: ChainStatus
+    encrypted: dict[str, str]  # encrypted texts by context
     callbacks: dict[str, int]  # carrier → time of its last callback
-    uses: dict[str, RecentUse]
+    carrier_counts: dict[str, RecentCarrierCounts]
 
 
-async def read_and_close(database: Database, now: int) -> Examination:
+async def read_diagnostics(database: Database, now: int) -> Diagnostics:
     try:
-        setup = await database.read(lambda tx: load(tx, Setup()))
+        setup = await database.read(lambda tx: read_setup(tx, Setup()))
         await database.read(lambda tx: tx.run("next_setup_version"))  # write check, rolled back
-        sealed = await database.read(lambda tx: sealed_texts(tx, setup))
-        secret, audit = await database.read(known), await verify(database)
-        callbacks, uses = await database.read(last_callbacks), await database.read(lambda tx: recent_use(tx, now))
-        return Examination(setup=setup, secret=secret, audit=audit, sealed=sealed, callbacks=callbacks, uses=uses)
+        encrypted = await database.read(lambda tx: read_encrypted_texts(tx, setup))
+        secret, audit = await database.read(read_known_secret), await verify(database)
+        callbacks, carrier_counts = (
+            await database.read(read_last_callbacks),
+            await database.read(lambda tx: read_recent_counts(tx, now)),
+        )
+        return Diagnostics(
+            setup=setup,
+            secret=secret,
+            audit=audit,
+            encrypted=encrypted,
+            callbacks=callbacks,
+            carrier_counts=carrier_counts,
+        )
     finally:
         await database.close()

@@ -9,7 +9,7 @@ from heliograph.domain.setup.domain_records import Record, Verdict
 from heliograph.storage.engine.database import Database
 
 
-class KeptVerdict(msgspec.Struct, frozen=True, kw_only=True):
+class StoredVerdict(msgspec.Struct, frozen=True, kw_only=True):
     record: Record
     verdict: Verdict
     at: int
@@ -21,43 +21,43 @@ class DomainCheck(msgspec.Struct, frozen=True, kw_only=True):
     since: int | None = None  # time of the change that started frequent checks
     next_at: int | None = None  # time of the next check; None: the regular check of all domains
     zone: str = ""  # DNS zone that contains the domain
-    records: tuple[KeptVerdict, ...] = ()
+    records: tuple[StoredVerdict, ...] = ()
 
 
 class DomainChecks:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def of(self, domains: Iterable[str]) -> dict[str, DomainCheck]:
+    async def find_many(self, domains: Iterable[str]) -> dict[str, DomainCheck]:
         """Return the checks by domain; domains that were never checked or scheduled are missing."""
-        asked = [(domain,) for domain in domains]
-        rows = await self._database.read(lambda tx: tx.run("domain_checks", domains=asked)) if asked else []
-        return {row[0]: _read(row) for row in rows}
+        domain_rows = [(domain,) for domain in domains]
+        rows = await self._database.read(lambda tx: tx.run("domain_checks", domains=domain_rows)) if domain_rows else []
+        return {row[0]: _check_from_row(row) for row in rows}
 
     async def get(self, domain: str) -> DomainCheck:
-        return (await self.of([domain])).get(domain) or DomainCheck(domain=domain)
+        return (await self.find_many([domain])).get(domain) or DomainCheck(domain=domain)
 
-    async def keep(self, check: DomainCheck) -> None:
-        given = msgspec.structs.asdict(check) | {"records": msgspec.json.encode(check.records).decode()}
-        await self._database.write(lambda tx: tx.run("keep_domain_check", **given))
+    async def save(self, check: DomainCheck) -> None:
+        params = msgspec.structs.asdict(check) | {"records": msgspec.json.encode(check.records).decode()}
+        await self._database.write(lambda tx: tx.run("keep_domain_check", **params))
 
-    async def watch(self, domain: str, now: int) -> None:
+    async def schedule(self, domain: str, now: int) -> None:
         """Schedule an immediate check of the domain, followed by frequent checks for a limited time."""
         await self._database.write(lambda tx: tx.run("watch_domain", domain=domain, now=now))
 
-    async def claim(self, now: int, until: int, most: int) -> dict[str, int]:
-        """Claim up to `most` due domains, which other processes do not get before `until`.
+    async def claim(self, now: int, until: int, limit: int) -> dict[str, int]:
+        """Claim up to `limit` due domains, which other processes do not get before `until`.
 
         Return each domain with the time of its last change.
         """
-        rows = await self._database.write(lambda tx: tx.run("claim_domain_checks", now=now, until=until, most=most))
+        rows = await self._database.write(lambda tx: tx.run("claim_domain_checks", now=now, until=until, most=limit))
         return {domain: since or now for domain, since in rows}
 
-    async def forget(self, domain: str) -> None:
+    async def delete(self, domain: str) -> None:
         await self._database.write(lambda tx: tx.run("forget_domain_check", domain=domain))
 
 
-def _read(row: Any) -> DomainCheck:
+def _check_from_row(row: Any) -> DomainCheck:
     domain, checked_at, since, next_at, zone, records = row
     return DomainCheck(
         domain=domain,
@@ -65,5 +65,5 @@ def _read(row: Any) -> DomainCheck:
         since=since,
         next_at=next_at,
         zone=zone,
-        records=msgspec.json.decode(records, type=tuple[KeptVerdict, ...]),
+        records=msgspec.json.decode(records, type=tuple[StoredVerdict, ...]),
     )

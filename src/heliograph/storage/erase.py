@@ -13,66 +13,75 @@ import msgspec
 
 from heliograph.domain.audit.actor import AuditEntry
 from heliograph.domain.delivery.message_states import is_final
-from heliograph.domain.operations.erasure import Forms, stand_in
+from heliograph.domain.operations.erasure import AddressVariants, placeholder
 from heliograph.storage import audit, batches, contents, tags
 from heliograph.storage.engine.database import Database, Tx, write_serialized
 from heliograph.storage.events import Publisher
-from heliograph.storage.queues import EVERY
+from heliograph.storage.queues import ALL_QUEUES
 from heliograph.storage.search import index
 
-PORTION = 1000  # rows scanned in one transaction
-SUBJECT = "[erased]"
+BATCH = 1000  # rows scanned in one transaction
+ERASED_SUBJECT = "[erased]"
 
-Tell = Callable[[str, int], None]  # progress callback: table, number of scanned rows
+ProgressCallback = Callable[[str, int], None]  # progress callback: table, number of scanned rows
 
 
-class StillMoving(Exception):
+class ErasureBlocked(Exception):
     """Raised with the reason if the address cannot be erased yet, or not completely."""
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class ErasureTarget(msgspec.Struct, frozen=True, kw_only=True):
     ref: int
     team: str
-    forms: Forms
-    name: str  # keyed hash of the address, as stored in the suppression list
+    variants: AddressVariants
+    address_hash: str  # keyed hash of the address, as stored in the suppression list
     webhooks: tuple[str, ...]
     keys: tuple[str, ...]  # public parts of the team's API keys
     templates: tuple[str, ...] = ()  # ids of the team's templates and layouts
-    whole: bool = False  # also scan the instance's audit log, because no other team has an account with this address
+    instance_audit: bool = (
+        False  # also scan the instance's audit log, because no other team has an account with this address
+    )
 
     @property
     def address(self) -> str:
-        return self.forms.address
+        return self.variants.address
 
 
 # -- scanning tables -------------------------------------------------------------------------------------------------
 
 
 class TextTable(msgspec.Struct, frozen=True):
-    """A table to scan for the address: the query `look_NAME` returns a row key, `texts`, and `shown` for exports."""
+    """A table to scan for the address.
+
+    The query `look_NAME` returns the row key, the text columns, and other columns for exports.
+    """
 
     name: str
-    whose: dict[str, Any]
-    texts: tuple[str, ...]
-    shown: tuple[str, ...]
+    filters: dict[str, Any]
+    text_columns: tuple[str, ...]
+    other_columns: tuple[str, ...]
     start: Any = ""
 
 
-def events_of(wanted: Wanted) -> TextTable:
-    return TextTable("events", {"team": wanted.ref}, ("subject", "recipient", "detail"), ("type", "created_at", "key"))
+def events_table(target: ErasureTarget) -> TextTable:
+    return TextTable("events", {"team": target.ref}, ("subject", "recipient", "detail"), ("type", "created_at", "key"))
 
 
-async def places_of(database: Database, wanted: Wanted) -> list[TextTable]:
+async def text_tables(database: Database, target: ErasureTarget) -> list[TextTable]:
     """Return all tables in which the address can only occur within texts, for erasure and export."""
-    team = {"team": wanted.ref}
-    imports = [row[0] for row in await database.read(partial(look, query="look_imports", after="", given=team))]
+    team = {"team": target.ref}
+    imports = [row[0] for row in await database.read(partial(read_batch, query="look_imports", after="", params=team))]
     return [
         TextTable("received", team, ("record", "body"), ("size", "created_at")),
         TextTable("suppressions", team, ("detail",), ("reason", "created_at")),
-        *(TextTable("idempotency", {"key_id": key}, ("response",), ("status", "expires_at")) for key in wanted.keys),
-        TextTable("audit", {"team_id": wanted.team}, ("subject", "detail"), ("action", "at"), 0),
-        *([TextTable("instance_audit", {}, ("subject", "detail"), ("action", "at"), 0)] if wanted.whole else []),
-        *(TextTable("versions", {"template": id_}, ("body",), ("template", "at"), -1) for id_ in wanted.templates),
+        *(TextTable("idempotency", {"key_id": key}, ("response",), ("status", "expires_at")) for key in target.keys),
+        TextTable("audit", {"team_id": target.team}, ("subject", "detail"), ("action", "at"), 0),
+        *(
+            [TextTable("instance_audit", {}, ("subject", "detail"), ("action", "at"), 0)]
+            if target.instance_audit
+            else []
+        ),
+        *(TextTable("versions", {"template": id_}, ("body",), ("template", "at"), -1) for id_ in target.templates),
         TextTable("refused", team, ("message",), ("route", "status", "code", "at")),
         TextTable("imports", team, ("first_left",), ("created_at",)),
         *(TextTable("portions", {"import_id": id_}, ("lines",), (), -1) for id_ in imports),
@@ -81,31 +90,35 @@ async def places_of(database: Database, wanted: Wanted) -> list[TextTable]:
     ]
 
 
-async def look_through(database: Database, wanted: Wanted, place: TextTable, tell: Tell) -> AsyncIterator[list[Any]]:
+async def scan_table(
+    database: Database, target: ErasureTarget, table: TextTable, on_progress: ProgressCallback
+) -> AsyncIterator[list[Any]]:
     """Yield batches of rows that contain the address, ordered by row key."""
-    given = place.whose | {"needles": wanted.forms.needles()}
-    after, done = place.start, 0
-    while rows := await database.read(partial(look, query=f"look_{place.name}", after=after, given=given)):
-        after, done = rows[-1][0], done + PORTION
-        texts = slice(1, 1 + len(place.texts))
-        if hits := [row for row in rows if any(map(wanted.forms.are_in, row[texts]))]:
-            yield hits
-        tell(place.name, done)
+    params = table.filters | {"needles": target.variants.search_terms()}
+    after, scanned = table.start, 0
+    while rows := await database.read(partial(read_batch, query=f"look_{table.name}", after=after, params=params)):
+        after, scanned = rows[-1][0], scanned + BATCH
+        text_columns = slice(1, 1 + len(table.text_columns))
+        if matching := [row for row in rows if any(map(target.variants.occurs_in, row[text_columns]))]:
+            yield matching
+        on_progress(table.name, scanned)
 
 
-async def look_through_messages(database: Database, wanted: Wanted, tell: Tell) -> AsyncIterator[list[tuple[str]]]:
+async def scan_messages(
+    database: Database, target: ErasureTarget, on_progress: ProgressCallback
+) -> AsyncIterator[list[tuple[str]]]:
     """Yield batches of ids of messages that may contain the address."""
-    given: dict[str, Any] = {"team": wanted.ref, "address": wanted.address, "needles": wanted.forms.needles()}
-    after, done = "", 0
-    while rows := await database.read(partial(look, query="look_messages", after=after, given=given)):
-        after, done = rows[-1][0], done + PORTION
+    params: dict[str, Any] = {"team": target.ref, "address": target.address, "needles": target.variants.search_terms()}
+    after, scanned = "", 0
+    while rows := await database.read(partial(read_batch, query="look_messages", after=after, params=params)):
+        after, scanned = rows[-1][0], scanned + BATCH
         if ids := [(row[0],) for row in rows if row[1]]:
             yield ids
-        tell("messages", done)
+        on_progress("messages", scanned)
 
 
-async def look(tx: Tx, query: str, after: Any, given: dict[str, Any]) -> list[Any]:
-    return await tx.run(query, after=after, limit=PORTION, **given)
+async def read_batch(tx: Tx, query: str, after: Any, params: dict[str, Any]) -> list[Any]:
+    return await tx.run(query, after=after, limit=BATCH, **params)
 
 
 # -- erasing ---------------------------------------------------------------------------------------------------------
@@ -116,208 +129,222 @@ class Erasures:
         self._database = database
         self._publisher = publisher
 
-    async def begin(self, wanted: Wanted, entry: AuditEntry) -> None:
-        """Suppress the hash instead of the address; raises StillMoving if the address is in use.
+    async def begin(self, target: ErasureTarget, entry: AuditEntry) -> None:
+        """Suppress the hash instead of the address; raises ErasureBlocked if the address is in use.
 
         Locks the account row, so that concurrent accept transactions wait.
         """
-        await write_serialized(self._database, lambda tx: _begin(tx, wanted, entry), entry.team)
+        await write_serialized(self._database, lambda tx: _begin_erasure(tx, target, entry), entry.team)
 
-    async def sweep(self, wanted: Wanted, now: int, tell: Tell) -> int:
+    async def erase(self, target: ErasureTarget, now: int, on_progress: ProgressCallback) -> int:
         """Erase the address after `begin` and return the number of messages that contained the address.
 
-        Raises StillMoving if unsent messages to other recipients contain the address in their text.
+        Raises ErasureBlocked if unsent messages to other recipients contain the address in their text.
         """
-        messages, waiting = await _messages(self._database, wanted, now, self._publisher, tell)
-        await _walk(self._database, wanted, events_of(wanted), _events, tell)
-        await _verifications(self._database, wanted, now)
-        for place in await places_of(self._database, wanted):
-            await _texts(self._database, wanted, place, now, tell)
-        await self._database.write(lambda tx: tx.run("forget_recipient", id=f"{wanted.team}/{wanted.address}"))
+        messages, waiting = await _erase_all_messages(self._database, target, now, self._publisher, on_progress)
+        await _erase_table(self._database, target, events_table(target), _erase_events, on_progress)
+        await _erase_verifications(self._database, target, now)
+        for table in await text_tables(self._database, target):
+            await _erase_texts(self._database, target, table, now, on_progress)
+        await self._database.write(lambda tx: tx.run("forget_recipient", id=f"{target.team}/{target.address}"))
         if waiting:
-            raise StillMoving(
-                f"All else was erased, but messages to others that name it have not ended yet ({waiting})."
+            raise ErasureBlocked(
+                f"Everything else was erased, but messages to others that contain it are still in progress ({waiting})."
             )
         return messages
 
 
-async def _begin(tx: Tx, wanted: Wanted, entry: AuditEntry) -> None:
-    whose: dict[str, Any] = {"team": wanted.ref, "address": wanted.address}
-    await tx.run("mark_erased", team=wanted.ref)
-    ((messages,),) = await tx.run("moving_messages", lanes=EVERY, **whose)
-    ((codes,),) = await tx.run("moving_verifications", now=entry.at, **whose)
-    ((imports,),) = await tx.run("moving_imports", team=wanted.ref)
+async def _begin_erasure(tx: Tx, target: ErasureTarget, entry: AuditEntry) -> None:
+    filters: dict[str, Any] = {"team": target.ref, "address": target.address}
+    await tx.run("mark_erased", team=target.ref)
+    ((messages,),) = await tx.run("moving_messages", lanes=ALL_QUEUES, **filters)
+    ((codes,),) = await tx.run("moving_verifications", now=entry.at, **filters)
+    ((imports,),) = await tx.run("moving_imports", team=target.ref)
     if messages or codes:
-        raise StillMoving(f"What was sent to it has not ended yet (messages: {messages}, verifications: {codes}).")
+        raise ErasureBlocked(f"Sends to it are still in progress (messages: {messages}, verifications: {codes}).")
     if imports:
-        raise StillMoving("An import of suppressions is running in this team.")
-    await _suppress(tx, wanted, entry.at)
-    await tx.run("erase_marketing", **whose)
-    await tx.run("erase_opt_outs", name=wanted.name, **whose)
-    await tx.run("erase_writer", **whose)
-    await tx.run("erase_answers_to", **whose)
+        raise ErasureBlocked("An import of suppressions is running in this team.")
+    await _suppress_hash(tx, target, entry.at)
+    await tx.run("erase_marketing", **filters)
+    await tx.run("erase_opt_outs", name=target.address_hash, **filters)
+    await tx.run("erase_writer", **filters)
+    await tx.run("erase_answers_to", **filters)
     await audit.write(tx, entry)
 
 
-async def _suppress(tx: Tx, wanted: Wanted, now: int) -> None:
+async def _suppress_hash(tx: Tx, target: ErasureTarget, now: int) -> None:
     """Suppress the hash of the address.
 
     A phone number is replaced only if it was suppressed, because sends to phones do not check the suppression list.
     """
-    found = await tx.run("find_suppression", team=wanted.ref, address=wanted.address)
-    reason, source, created_at = (found[0][1], found[0][2], found[0][4]) if found else ("manual", None, now)
-    if not found and "@" not in wanted.address:
+    rows = await tx.run("find_suppression", team=target.ref, address=target.address)
+    reason, source, created_at = (rows[0][1], rows[0][2], rows[0][4]) if rows else ("manual", None, now)
+    if not rows and "@" not in target.address:
         return
-    await tx.run("delete_suppression", team=wanted.ref, address=wanted.address)
-    row = (wanted.ref, wanted.name, wanted.name, reason, source, None, created_at)
+    await tx.run("delete_suppression", team=target.ref, address=target.address)
+    row = (target.ref, target.address_hash, target.address_hash, reason, source, None, created_at)
     await tx.run("insert_suppressions", suppressions=[row])
 
 
 # -- messages ------------------------------------------------------------------------------------------------------
 
 
-async def _messages(database: Database, wanted: Wanted, now: int, publisher: Publisher, tell: Tell) -> tuple[int, int]:
+async def _erase_all_messages(
+    database: Database, target: ErasureTarget, now: int, publisher: Publisher, on_progress: ProgressCallback
+) -> tuple[int, int]:
     """Erase the address from messages; return the number of erased messages and of unsent, unchanged messages."""
-    erased, waiting = 0, 0
-    async for ids in look_through_messages(database, wanted, tell):
-        changed, kept = await database.write(
-            partial(_erase_messages, wanted=wanted, ids=ids, now=now, publisher=publisher)
+    erased, skipped = 0, 0
+    async for ids in scan_messages(database, target, on_progress):
+        erased_now, skipped_now = await database.write(
+            partial(_erase_messages, target=target, ids=ids, now=now, publisher=publisher)
         )
-        erased, waiting = erased + changed, waiting + kept
-    return erased, waiting
+        erased, skipped = erased + erased_now, skipped + skipped_now
+    return erased, skipped
 
 
-class _Hit(msgspec.Struct, frozen=True):
+class _MatchingMessage(msgspec.Struct, frozen=True):
     """A message that contains the address."""
 
     key: int
     record: str
-    people: list[Any]  # message, position, address, given, status, …, detail
-    forms: Forms
-    stand_ins: dict[str, str]  # address as given → its placeholder; empty if the address is not a recipient
+    recipients: list[Any]  # message, position, address, given, status, …, detail
+    variants: AddressVariants
+    placeholders: dict[str, str]  # address as given → its placeholder; empty if the address is not a recipient
 
     @property
-    def is_over(self) -> bool:
+    def others_are_final(self) -> bool:
         """Return whether all other recipients are final; later outcomes of an erased recipient are ignored."""
-        return all(is_final(person[4]) for person in self.people if person[3] not in self.stand_ins)
+        return all(is_final(recipient[4]) for recipient in self.recipients if recipient[3] not in self.placeholders)
 
 
 async def _erase_messages(
-    tx: Tx, wanted: Wanted, ids: list[tuple[str]], now: int, publisher: Publisher
+    tx: Tx, target: ErasureTarget, ids: list[tuple[str]], now: int, publisher: Publisher
 ) -> tuple[int, int]:
-    await index.begin_to_erase(tx)
-    rows = await tx.run("lock_erased", team=wanted.ref, ids=ids)
+    await index.invalidate_builds(tx)
+    rows = await tx.run("lock_erased", team=target.ref, ids=ids)
     keys = [(row[0],) for row in rows]
-    working = {row[0] for row in await tx.run("working_messages", team=wanted.ref, lanes=EVERY, messages=keys)}
-    people: dict[int, list[Any]] = {key: [] for (key,) in keys}
-    for person in await tx.run("recipients_of", messages=keys):
-        people[person[0]].append(person)
-    hits: list[_Hit] = []
+    in_progress = {row[0] for row in await tx.run("working_messages", team=target.ref, lanes=ALL_QUEUES, messages=keys)}
+    recipients: dict[int, list[Any]] = {key: [] for (key,) in keys}
+    for recipient in await tx.run("recipients_of", messages=keys):
+        recipients[recipient[0]].append(recipient)
+    matching: list[_MatchingMessage] = []
     for key, record, body in rows:
-        stand_ins = {p[3]: stand_in(p[2], p[1]) for p in people[key] if p[2] == wanted.address}
-        forms = wanted.forms.also(stand_ins)
-        if stand_ins or forms.are_in(record) or forms.are_in(body):
-            hits.append(_Hit(key, record, people[key], forms, stand_ins))
-    idle = [hit for hit in hits if hit.key not in working]
+        placeholders = {row[3]: placeholder(row[2], row[1]) for row in recipients[key] if row[2] == target.address}
+        variants = target.variants.with_spellings(placeholders)
+        if placeholders or variants.occurs_in(record) or variants.occurs_in(body):
+            matching.append(_MatchingMessage(key, record, recipients[key], variants, placeholders))
+    idle = [match for match in matching if match.key not in in_progress]
     if idle:
-        await _write_messages(tx, wanted, idle, now, publisher)
-    return len(idle), len(hits) - len(idle)
+        await _write_messages(tx, target, idle, now, publisher)
+    return len(idle), len(matching) - len(idle)
 
 
-async def _write_messages(tx: Tx, wanted: Wanted, hits: list[_Hit], now: int, publisher: Publisher) -> None:
-    keys = [(hit.key,) for hit in hits]
-    await contents.drop(tx, keys)  # the text may contain personal data
+async def _write_messages(
+    tx: Tx, target: ErasureTarget, matching: list[_MatchingMessage], now: int, publisher: Publisher
+) -> None:
+    keys = [(match.key,) for match in matching]
+    await contents.delete_contents(tx, keys)  # the text may contain personal data
     for query in ("purge_blobs", "mark_bodiless"):
         await tx.run(query, messages=keys)
-    await tx.run("erase_seen", team=wanted.ref, address=wanted.address, messages=keys)
-    records = [(hit.key, hit.record, _record(hit.forms, hit.record)) for hit in hits]
-    await tags.forget(tx, keys)
-    await tx.run("erase_records", records=[(key, after) for key, _, after in records])
-    await tx.run("insert_tags", tags=tags.rows_of(await tx.run("records_of", messages=keys)))
-    await index.forget(tx, records)
-    ended = await tx.run("end_erased", messages=[(hit.key,) for hit in hits if hit.is_over], now=now)
-    await publisher.publish(tx, await batches.finish(tx, {batch for (batch,) in ended if batch}, publisher, now))
+    await tx.run("erase_seen", team=target.ref, address=target.address, messages=keys)
+    records = [(match.key, match.record, _erase_record(match.variants, match.record)) for match in matching]
+    await tags.delete_for_messages(tx, keys)
+    await tx.run("erase_records", records=[(key, new_record) for key, _, new_record in records])
+    await tx.run("insert_tags", tags=tags.tag_rows_of_records(await tx.run("records_of", messages=keys)))
+    await index.remove_marks(tx, records)
+    ended_rows = await tx.run(
+        "end_erased", messages=[(match.key,) for match in matching if match.others_are_final], now=now
+    )
+    await publisher.publish(
+        tx, await batches.finish_batches(tx, {batch for (batch,) in ended_rows if batch}, publisher, now)
+    )
     recipients: list[tuple[Any, ...]] = []
-    for hit in hits:
-        for key, position, address, given, *_, detail in hit.people:
-            instead = hit.stand_ins.get(given)
+    for match in matching:
+        for key, position, address, given_address, *_, detail in match.recipients:
+            placeholder = match.placeholders.get(given_address)
             recipients.append(
-                (key, position, instead, instead, None)
-                if instead
-                else (key, position, address, given, hit.forms.scrub(detail))
+                (key, position, placeholder, placeholder, None)
+                if placeholder
+                else (key, position, address, given_address, match.variants.redact_text(detail))
             )
     await tx.run("erase_recipients", recipients=recipients)
-    by_key, events = {hit.key: hit for hit in hits}, []
+    match_by_key, events = {match.key: match for match in matching}, []
     for key, id_, subject, recipient, detail, message in await tx.run("events_of", messages=keys):
-        hit = by_key[message]
-        instead = hit.stand_ins.get(recipient)
+        match = match_by_key[message]
+        placeholder = match.placeholders.get(recipient)
         events.append(
-            (id_, key, subject, instead, None) if instead else (id_, key, subject, recipient, hit.forms.scrub(detail))
+            (id_, key, subject, placeholder, None)
+            if placeholder
+            else (id_, key, subject, recipient, match.variants.redact_text(detail))
         )
-    await _write_events(tx, wanted, events)
+    await _write_events(tx, target, events)
 
 
-def _record(forms: Forms, text: str) -> str:
+def _erase_record(variants: AddressVariants, text: str) -> str:
     """Return the stored API response of the message without the address and the subject."""
-    record: dict[str, Any] = msgspec.json.decode(forms.scrub(text) or "{}")
-    return msgspec.json.encode(record | ({"subject": SUBJECT} if record.get("subject") else {})).decode()
+    record: dict[str, Any] = msgspec.json.decode(variants.redact_text(text) or "{}")
+    return msgspec.json.encode(record | ({"subject": ERASED_SUBJECT} if record.get("subject") else {})).decode()
 
 
 # -- texts -----------------------------------------------------------------------------------------------------------
 
 
-async def _events(wanted: Wanted, rows: Sequence[Any], tx: Tx) -> None:
-    await _write_events(tx, wanted, [(row[0], row[-1], *map(wanted.forms.scrub, row[1:4])) for row in rows])
+async def _erase_events(target: ErasureTarget, rows: Sequence[Any], tx: Tx) -> None:
+    await _write_events(tx, target, [(row[0], row[-1], *map(target.variants.redact_text, row[1:4])) for row in rows])
 
 
-async def _write_events(tx: Tx, wanted: Wanted, events: Sequence[Any]) -> None:
+async def _write_events(tx: Tx, target: ErasureTarget, events: Sequence[Any]) -> None:
     """Write events (id, key, subject, recipient, detail), and erase the webhooks' responses to these events."""
     if not events:
         return
     await tx.run("erase_events", events=events)
     subjects = {id_: subject for id_, _, subject, *_ in events}
-    pairs = [(webhook, id_) for webhook in wanted.webhooks for id_ in subjects]
-    sent = [(row[0], subjects[row[1]]) for row in await tx.run("deliveries_of_events", pairs=pairs)]
-    if sent:
-        await tx.run("erase_deliveries", deliveries=sent)
-        await tx.run("erase_answers", deliveries=sent)
+    pairs = [(webhook, id_) for webhook in target.webhooks for id_ in subjects]
+    deliveries = [(row[0], subjects[row[1]]) for row in await tx.run("deliveries_of_events", pairs=pairs)]
+    if deliveries:
+        await tx.run("erase_deliveries", deliveries=deliveries)
+        await tx.run("erase_answers", deliveries=deliveries)
 
 
-async def _walk(
+async def _erase_table(
     database: Database,
-    wanted: Wanted,
-    place: TextTable,
-    change: Callable[[Wanted, Sequence[Any], Tx], Coroutine[Any, Any, None]],
-    tell: Tell,
+    target: ErasureTarget,
+    table: TextTable,
+    erase_rows: Callable[[ErasureTarget, Sequence[Any], Tx], Coroutine[Any, Any, None]],
+    on_progress: ProgressCallback,
 ) -> None:
-    async for hits in look_through(database, wanted, place, tell):
-        await write_serialized(database, partial(change, wanted, hits), wanted.team)
+    async for matching in scan_table(database, target, table, on_progress):
+        await write_serialized(database, partial(erase_rows, target, matching), target.team)
 
 
-async def _texts(database: Database, wanted: Wanted, place: TextTable, now: int, tell: Tell) -> None:
+async def _erase_texts(
+    database: Database, target: ErasureTarget, table: TextTable, now: int, on_progress: ProgressCallback
+) -> None:
     """Remove the address from the texts of a table. Written rows: owner columns, row key, texts."""
 
-    async def change(wanted: Wanted, rows: Sequence[Any], tx: Tx) -> None:
-        texts = slice(1, 1 + len(place.texts))
-        scrubbed = [(*place.whose.values(), row[0], *map(wanted.forms.scrub, row[texts])) for row in rows]
-        if place.name in ("audit", "instance_audit"):
+    async def erase_rows(target: ErasureTarget, rows: Sequence[Any], tx: Tx) -> None:
+        text_columns = slice(1, 1 + len(table.text_columns))
+        scrubbed = [
+            (*table.filters.values(), row[0], *map(target.variants.redact_text, row[text_columns])) for row in rows
+        ]
+        if table.name in ("audit", "instance_audit"):
             entries = [(key, subject or "", detail or "") for *_, key, subject, detail in scrubbed]
-            await audit.rewrite(tx, entries, now)
-        elif place.name in ("early", "returns"):
-            seen = [(row[0], row[1], new) for row, (*_, new) in zip(rows, scrubbed, strict=True)]
-            await tx.run(f"erase_{place.name}", rows=seen)
+            await audit.rewrite_entries(tx, entries, now)
+        elif table.name in ("early", "returns"):
+            changes = [(row[0], row[1], new_text) for row, (*_, new_text) in zip(rows, scrubbed, strict=True)]
+            await tx.run(f"erase_{table.name}", rows=changes)
         else:
-            await tx.run(f"erase_{place.name}", rows=scrubbed)
+            await tx.run(f"erase_{table.name}", rows=scrubbed)
 
-    await _walk(database, wanted, place, change, tell)
+    await _erase_table(database, target, table, erase_rows, on_progress)
 
 
-async def _verifications(database: Database, wanted: Wanted, now: int) -> None:
-    async def portion(tx: Tx) -> int:
-        whose: dict[str, Any] = {"team": wanted.ref, "address": wanted.address}
-        name = stand_in(wanted.address)
-        await tags.delete(tx, await tx.run("added_to_verifications", **whose))
-        return len(await tx.run("erase_verifications", stand_in=name, limit=PORTION, now=now, **whose))
+async def _erase_verifications(database: Database, target: ErasureTarget, now: int) -> None:
+    async def erase_batch(tx: Tx) -> int:
+        filters: dict[str, Any] = {"team": target.ref, "address": target.address}
+        stand_in = placeholder(target.address)
+        await tags.delete_for_records(tx, await tx.run("added_to_verifications", **filters))
+        return len(await tx.run("erase_verifications", stand_in=stand_in, limit=BATCH, now=now, **filters))
 
-    while await database.write(portion):
+    while await database.write(erase_batch):
         continue

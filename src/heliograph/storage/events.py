@@ -11,15 +11,17 @@ import msgspec
 
 from heliograph.domain.delivery.lanes import WEBHOOKS
 from heliograph.domain.events import SCHEDULED, StoredEvent
-from heliograph.storage.engine.database import Database, Tx, note
+from heliograph.storage.engine.database import Database, Tx, schedule_wakeup
 
-SPAN = 5000  # maximum events scanned for one page
+SCAN_MAX = 5000  # maximum events scanned for one page
 NEWEST = "evt_~"  # greater than every event id
 
-NewId = Callable[[str], str]
-Subscribers = Callable[[int, str, str | None], Collection[str]]  # team, event type, failure reason → webhook ids
-Signer = Callable[[int, str], str | None]  # team, event type → webhook that signs per-message callbacks
-OWN = "+own"  # suffix of a webhook id: separate delivery queue of the per-message callbacks that the webhook signs
+MakeId = Callable[[str], str]
+SubscriberLookup = Callable[[int, str, str | None], Collection[str]]  # team, event type, failure reason → webhook ids
+SignerLookup = Callable[[int, str], str | None]  # team, event type → webhook that signs per-message callbacks
+CALLBACK_SUFFIX = (
+    "+own"  # suffix of a webhook id, for the separate delivery queue of per-message callbacks that this webhook signs
+)
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,34 +53,38 @@ class EventPage(msgspec.Struct, frozen=True):
 
 
 class Publisher(msgspec.Struct, frozen=True):
-    new_id: NewId
-    subscribers: Subscribers = lambda team, type_, reason: ()
-    signer: Signer = lambda team, type_: None
+    new_id: MakeId
+    subscribers: SubscriberLookup = lambda team, type_, reason: ()
+    signer: SignerLookup = lambda team, type_: None
 
     async def publish(self, tx: Tx, events: Sequence[Event]) -> None:
         if not events:
             return
-        subscribers, signer = cache(self.subscribers), cache(self.signer)  # few distinct keys occur
-        deliveries, own = list[tuple[Any, ...]](), list[tuple[Any, ...]]()
+        find_subscribers, find_signer = cache(self.subscribers), cache(self.signer)  # few distinct keys occur
+        delivery_rows, callback_rows = list[tuple[Any, ...]](), list[tuple[Any, ...]]()
         for event in events:
             if event.sequence is None and event.type != SCHEDULED:
                 continue
-            told = event.team, event.id, event.subject, event.created_at
-            signs = signer(event.team, event.type) if event.message is not None else None
-            heard = subscribers(event.team, event.type, _reason(event) if event.status == "failed" else None)
-            if heard:
-                deliveries += [(webhook, *told) for webhook in heard if webhook != signs]
-            if signs:
-                own.append((signs, *told, event.message, int(signs in heard)))
+            event_columns = event.team, event.id, event.subject, event.created_at
+            signing_webhook = find_signer(event.team, event.type) if event.message is not None else None
+            subscribed = find_subscribers(
+                event.team, event.type, _failure_reason(event) if event.status == "failed" else None
+            )
+            if subscribed:
+                delivery_rows += [(webhook, *event_columns) for webhook in subscribed if webhook != signing_webhook]
+            if signing_webhook:
+                callback_rows.append(
+                    (signing_webhook, *event_columns, event.message, int(signing_webhook in subscribed))
+                )
         rows = [msgspec.structs.astuple(event) for event in events]
-        await tx.write({"insert_events": rows, "insert_deliveries": deliveries})
-        if own:
-            await tx.run("insert_own_deliveries", deliveries=own, own=OWN)
-        if deliveries or own:
-            note(tx, WEBHOOKS)
+        await tx.write_many({"insert_events": rows, "insert_deliveries": delivery_rows})
+        if callback_rows:
+            await tx.run("insert_own_deliveries", deliveries=callback_rows, own=CALLBACK_SUFFIX)
+        if delivery_rows or callback_rows:
+            schedule_wakeup(tx, WEBHOOKS)
 
 
-def _reason(event: Event) -> str | None:
+def _failure_reason(event: Event) -> str | None:
     """Return the failure reason that this service has set; None if not set."""
     return msgspec.json.decode(event.detail).get("reason") if event.detail else None
 
@@ -94,7 +100,7 @@ class Events:
         different order than their keys, so the feed ends before the keys of open transactions. Raises UnknownEvent.
         """
 
-        async def read(tx: Tx) -> list[StoredEvent]:
+        async def read_feed(tx: Tx) -> list[StoredEvent]:
             ((key, end),) = await tx.run("feed_bounds", team=team, after=after)
             if after and key is None:
                 raise UnknownEvent(after)
@@ -103,34 +109,34 @@ class Events:
             rows = await tx.run("feed", team=team, after=key or 0, end=end, limit=limit + 1)
             return [StoredEvent(*row) for row in rows]
 
-        return await self._database.read(read)
+        return await self._database.read(read_feed)
 
     async def feed_end(self, team: int, limit: int) -> list[StoredEvent]:
         """Return the last `limit` + 1 published events, newest first; the extra event shows that there are more."""
 
-        async def read(tx: Tx) -> list[StoredEvent]:
+        async def read_feed_end(tx: Tx) -> list[StoredEvent]:
             ((_, end),) = await tx.run("feed_bounds", team=team, after="")
             rows = await tx.run("feed_end", team=team, end=end, limit=limit + 1) if end is not None else []
             return [StoredEvent(*row) for row in rows]
 
-        return await self._database.read(read)
+        return await self._database.read(read_feed_end)
 
     async def newest(self, team: int, types: Sequence[str], before: str, limit: int) -> EventPage:
         """Return a page of the newest events of these types before the event `before`.
 
-        One call scans at most SPAN events, so a page can be short or empty and still have a next page.
+        One call scans at most SCAN_MAX events, so a page can be short or empty and still have a next page.
         """
-        span = {"team": team, "before": before, "span": SPAN}
+        scan = {"team": team, "before": before, "span": SCAN_MAX}
 
-        async def story(tx: Tx) -> EventPage:
-            rows = await tx.run("newest_events", types=[(name,) for name in types], limit=limit + 1, **span)
+        async def read_page(tx: Tx) -> EventPage:
+            rows = await tx.run("newest_events", types=[(name,) for name in types], limit=limit + 1, **scan)
             events = [StoredEvent(*row) for row in rows[:limit]]
             if len(rows) > limit:
                 return EventPage(events, events[-1].id)
-            ((seen, last),) = await tx.run("span_of_events", **span)
-            return EventPage(events, last if seen == SPAN else None)
+            ((scanned, last_id),) = await tx.run("span_of_events", **scan)
+            return EventPage(events, last_id if scanned == SCAN_MAX else None)
 
-        return await self._database.read(story)
+        return await self._database.read(read_page)
 
     async def find(self, team: int, id_: str) -> StoredEvent | None:
         rows = await self._database.read(lambda tx: tx.run("told_events", events=[(team, id_)]))

@@ -6,23 +6,23 @@ from typing import Any
 import msgspec
 
 from heliograph.domain.ids import timestamp
-from heliograph.domain.operations.erasure import Forms
+from heliograph.domain.operations.erasure import AddressVariants
 from heliograph.storage.engine.database import Database, Tx
 from heliograph.storage.erase import (
-    Tell,
+    ErasureTarget,
+    ProgressCallback,
     TextTable,
-    Wanted,
-    events_of,
-    look,
-    look_through,
-    look_through_messages,
-    places_of,
+    events_table,
+    read_batch,
+    scan_messages,
+    scan_table,
+    text_tables,
 )
 from heliograph.storage.search import message_search
 
-Shown = dict[str, Any]
+JsonObject = dict[str, Any]
 
-SECTIONS = {
+SECTION_BY_TABLE = {
     "received": "received",
     "suppressions": "suppressions",
     "idempotency": "kept_answers",
@@ -35,7 +35,7 @@ SECTIONS = {
     "early": "early_reports",
     "returns": "early_reports",
 }
-VERIFICATION = (
+VERIFICATION_FIELDS = (
     "id",
     "status",
     "to",
@@ -47,100 +47,114 @@ VERIFICATION = (
     "created_at",
     "expires_at",
 )
-SUPPRESSION = ("email", "reason", "source_message_id", "detail", "created_at")
-OPT_OUT = ("phone", "channel", "reason", "created_at")
+SUPPRESSION_FIELDS = ("email", "reason", "source_message_id", "detail", "created_at")
+OPT_OUT_FIELDS = ("phone", "channel", "reason", "created_at")
 
 
 class Exports:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def all_of(self, wanted: Wanted, now: int, tell: Tell) -> dict[str, list[Shown]]:
+    async def export(
+        self, target: ErasureTarget, now: int, on_progress: ProgressCallback
+    ) -> dict[str, list[JsonObject]]:
         """Return the stored data about the address by section; sections without data are empty lists."""
-        own = ("messages", "events", "verifications", "marketing", "opt_outs")
-        held: dict[str, list[Shown]] = {section: [] for section in (*own, *SECTIONS.values())}
-        async for ids in look_through_messages(self._database, wanted, tell):
+        direct_sections = ("messages", "events", "verifications", "marketing", "opt_outs")
+        sections: dict[str, list[JsonObject]] = {
+            section: [] for section in (*direct_sections, *SECTION_BY_TABLE.values())
+        }
+        async for ids in scan_messages(self._database, target, on_progress):
             for (id_,) in ids:
-                if found := await self._database.read(partial(_message, wanted=wanted, id_=id_)):
-                    held["messages"].append(found)
-        told = {event["id"] for message in held["messages"] for event in message["timeline"]}
-        async for rows in look_through(self._database, wanted, events_of(wanted), tell):
-            held["events"] += [_row(wanted, events_of(wanted), row) for row in rows if row[0] not in told]
-        whose: Shown = {"team": wanted.ref, "address": wanted.address}
-        for row in await self._own("look_verifications", whose | {"now": now}):
-            held["verifications"].append(_shown(wanted.forms, dict(zip(VERIFICATION, row, strict=True))))
-        for row in await self._own("look_marketing", whose):
-            held["marketing"].append(_shown(wanted.forms, {"created_at": row[0]}))
-        for row in await self._database.read(lambda tx: tx.run("find_suppression", **whose)):
-            held["suppressions"].append(_shown(wanted.forms, dict(zip(SUPPRESSION, row, strict=True))))
-        for row in await self._database.read(lambda tx: tx.run("find_opt_outs", team=wanted.ref, phone=wanted.address)):
-            held["opt_outs"].append(_shown(wanted.forms, dict(zip(OPT_OUT, row, strict=True))))
-        for place in await places_of(self._database, wanted):
-            async for rows in look_through(self._database, wanted, place, tell):
-                held[SECTIONS[place.name]] += [_row(wanted, place, row) for row in rows]
-        return held
+                if message := await self._database.read(partial(_export_message, target=target, id_=id_)):
+                    sections["messages"].append(message)
+        exported_events = {event["id"] for message in sections["messages"] for event in message["timeline"]}
+        async for rows in scan_table(self._database, target, events_table(target), on_progress):
+            sections["events"] += [
+                _export_row(target, events_table(target), row) for row in rows if row[0] not in exported_events
+            ]
+        filters: JsonObject = {"team": target.ref, "address": target.address}
+        for row in await self._read_all("look_verifications", filters | {"now": now}):
+            sections["verifications"].append(
+                _export_fields(target.variants, dict(zip(VERIFICATION_FIELDS, row, strict=True)))
+            )
+        for row in await self._read_all("look_marketing", filters):
+            sections["marketing"].append(_export_fields(target.variants, {"created_at": row[0]}))
+        for row in await self._database.read(lambda tx: tx.run("find_suppression", **filters)):
+            sections["suppressions"].append(
+                _export_fields(target.variants, dict(zip(SUPPRESSION_FIELDS, row, strict=True)))
+            )
+        for row in await self._database.read(lambda tx: tx.run("find_opt_outs", team=target.ref, phone=target.address)):
+            sections["opt_outs"].append(_export_fields(target.variants, dict(zip(OPT_OUT_FIELDS, row, strict=True))))
+        for table in await text_tables(self._database, target):
+            async for rows in scan_table(self._database, target, table, on_progress):
+                sections[SECTION_BY_TABLE[table.name]] += [_export_row(target, table, row) for row in rows]
+        return sections
 
-    async def _own(self, query: str, given: Shown) -> list[Any]:
+    async def _read_all(self, query: str, params: JsonObject) -> list[Any]:
         """Return all rows of the paginated query, without their keys."""
-        found: list[Any] = []
+        rows: list[Any] = []
         after = 0
-        while rows := await self._database.read(partial(look, query=query, after=after, given=given)):
-            after = rows[-1][0]
-            found += [row[1:] for row in rows]
-        return found
+        while batch := await self._database.read(partial(read_batch, query=query, after=after, params=params)):
+            after = batch[-1][0]
+            rows += [row[1:] for row in batch]
+        return rows
 
 
-async def _message(tx: Tx, wanted: Wanted, id_: str) -> Shown | None:
+async def _export_message(tx: Tx, target: ErasureTarget, id_: str) -> JsonObject | None:
     """Return the message with this address as the only recipient.
 
     None if the message was deleted, or matched only because it contains a longer address.
     """
-    whole = await message_search.whole(tx, wanted.ref, id_, wanted.webhooks)
-    if whole is None:
+    details = await message_search.read_details(tx, target.ref, id_, target.webhooks)
+    if details is None:
         return None
-    facts = whole.facts
-    people = await tx.run("recipients_of", messages=[(facts.key,)])
-    own = {given for _, _, address, given, *_ in people if address == wanted.address}
-    forms = wanted.forms.also(own)
-    if not own and not forms.are_in(facts.record) and not forms.are_in(facts.content):
+    message = details.row
+    recipients = await tx.run("recipients_of", messages=[(message.key,)])
+    given_addresses = {given_address for _, _, address, given_address, *_ in recipients if address == target.address}
+    variants = target.variants.with_spellings(given_addresses)
+    if not given_addresses and not variants.occurs_in(message.record) and not variants.occurs_in(message.content):
         return None
-    timeline = [event for event in whole.events if event.recipient in own]
-    content = msgspec.json.decode(facts.content) if facts.content else None
+    timeline = [event for event in details.events if event.recipient in given_addresses]
+    content = msgspec.json.decode(message.content) if message.content else None
     for file in (content or {}).get("attachments", []):
         file.pop("base64", None)  # files cannot be searched for addresses of other people
     return {
-        "id": facts.id,
-        "channel": facts.channel,
-        "status": facts.status,
-        "created_at": timestamp(facts.created_at),
-        "record": _shown(forms, msgspec.json.decode(facts.record)),
-        "content": forms.alone(content),
-        "recipients": [_shown(forms, msgspec.structs.asdict(one)) for one in whole.recipients if one.given in own],
-        "timeline": [_shown(forms, msgspec.structs.asdict(event)) for event in timeline],
+        "id": message.id,
+        "channel": message.channel,
+        "status": message.status,
+        "created_at": timestamp(message.created_at),
+        "record": _export_fields(variants, msgspec.json.decode(message.record)),
+        "content": variants.only_own_data(content),
+        "recipients": [
+            _export_fields(variants, msgspec.structs.asdict(recipient))
+            for recipient in details.recipients
+            if recipient.given in given_addresses
+        ],
+        "timeline": [_export_fields(variants, msgspec.structs.asdict(event)) for event in timeline],
         "webhook_deliveries": [
             {
                 "event": event.id,
                 "webhook": delivery.webhook,
                 "state": delivery.state,
-                "answers": [forms.alone(attempt.answer) for attempt in delivery.attempts],
+                "answers": [variants.only_own_data(attempt.answer) for attempt in delivery.attempts],
             }
             for event in timeline
-            for delivery in whole.deliveries.get(event.id, [])
+            for delivery in details.deliveries.get(event.id, [])
         ],
     }
 
 
-def _row(wanted: Wanted, place: TextTable, row: Any) -> Shown:
-    shown = dict(zip((*place.texts, *place.shown), row[1:], strict=True))
-    return _shown(wanted.forms, {name: value for name, value in shown.items() if name != "key"})
+def _export_row(target: ErasureTarget, table: TextTable, row: Any) -> JsonObject:
+    fields = dict(zip((*table.text_columns, *table.other_columns), row[1:], strict=True))
+    return _export_fields(target.variants, {name: value for name, value in fields.items() if name != "key"})
 
 
-def _shown(forms: Forms, fields: Shown) -> Shown:
+def _export_fields(variants: AddressVariants, fields: JsonObject) -> JsonObject:
     """Return the fields for the export: JSON texts are decoded and times are formatted as timestamps."""
-    return {name: _value(forms, name, value) for name, value in fields.items()}
+    return {name: _export_value(variants, name, value) for name, value in fields.items()}
 
 
-def _value(forms: Forms, name: str, value: Any) -> Any:
+def _export_value(variants: AddressVariants, name: str, value: Any) -> Any:
     if isinstance(value, int) and (name == "at" or name.endswith("_at")):
         return timestamp(value)
     if isinstance(value, str) and value.startswith(("{", "[")):
@@ -149,5 +163,7 @@ def _value(forms: Forms, name: str, value: Any) -> Any:
         except msgspec.DecodeError:
             pass
     if name in ("lines", "first_left"):  # lines of an import file
-        return forms.alone([line for line in value if forms.are_in(msgspec.json.encode(line).decode())])
-    return forms.alone(value)
+        return variants.only_own_data(
+            [line for line in value if variants.occurs_in(msgspec.json.encode(line).decode())]
+        )
+    return variants.only_own_data(value)

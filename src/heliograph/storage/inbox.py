@@ -13,16 +13,16 @@ from heliograph.domain.setup.records import Channel
 from heliograph.runtime.clock import Clock
 from heliograph.storage import audit
 from heliograph.storage.attachments import Attachments
-from heliograph.storage.contents import SMALL, Room, read_content
+from heliograph.storage.contents import SMALL_BYTES, ReserveMemory, read_content
 from heliograph.storage.engine.database import Database, Tx, write_serialized
 
-PAGE = 50
+PAGE_SIZE = 50
 CHANNELS: tuple[Channel, ...] = ("email", "sms", "whatsapp")
-LAST_OF_A_MS = (1 << 80) - 1  # greatest random part of an id
-SCAN = 2000  # maximum records of a channel scanned for one page, which limits its cost if few records match
+MAX_RANDOM_PART = (1 << 80) - 1  # greatest random part of an id
+SCAN_MAX = 2000  # maximum records of a channel scanned for one page, which limits its cost if few records match
 
 
-class InboxLine(msgspec.Struct, frozen=True):
+class InboxRow(msgspec.Struct, frozen=True):
     key: int
     id: str
     channel: Channel
@@ -37,7 +37,7 @@ class InboxLine(msgspec.Struct, frozen=True):
     size: int  # bytes of the content, including attachments stored within it
 
 
-class CodeLine(msgspec.Struct, frozen=True):
+class CodeRow(msgspec.Struct, frozen=True):
     id: str
     phone: str
     status: str
@@ -47,7 +47,7 @@ class CodeLine(msgspec.Struct, frozen=True):
 
 
 class InboxRecipient(msgspec.Struct, frozen=True):
-    given: str
+    given_address: str
     kind: str
     status: str
 
@@ -65,35 +65,35 @@ class InboxItem(msgspec.Struct, frozen=True):
     size: int  # bytes of the content
 
 
-class Captured(msgspec.Struct, frozen=True, kw_only=True):
-    """An inbox line with its recipients and content."""
+class CapturedMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """A row of the inbox with its recipients and content."""
 
-    line: InboxLine
-    to: list[str]
+    row: InboxRow
+    recipients: list[str]
     content: str | None  # None if deleted by retention
 
 
-Line = TypeVar("Line", InboxLine, CodeLine)
+RowT = TypeVar("RowT", InboxRow, CodeRow)
 
 
-class InboxPage(msgspec.Struct, Generic[Line], frozen=True, kw_only=True):
-    """A page of inbox lines, newest first."""
+class InboxPage(msgspec.Struct, Generic[RowT], frozen=True, kw_only=True):
+    """A page of inbox rows, newest first."""
 
-    lines: list[Line]
+    rows: list[RowT]
     before: str | None  # cursor of the next page; None if this is the last page
     cleared_at: int | None  # None if the inbox was never cleared
 
 
 class InboxSearch(msgspec.Struct, frozen=True, kw_only=True):
-    """Filter of inbox lines. Ids are compared without their prefix, which depends on the channel."""
+    """Filter of inbox rows. Ids are compared without their prefix, which depends on the channel."""
 
     text: str = ""  # lower-case substring of the recipient, subject or text
     address: str | None = None  # exact normalised address
-    after: str = ""  # only lines newer than this id
-    since: int | None = None  # only lines created after this time
-    before: str = ""  # only lines older than this id
+    after: str = ""  # only rows newer than this id
+    since: int | None = None  # only rows created after this time
+    before: str = ""  # only rows older than this id
     unread: bool = False
-    limit: int = PAGE
+    limit: int = PAGE_SIZE
 
 
 class Inbox:
@@ -102,128 +102,138 @@ class Inbox:
         self._clock = clock
         self._attachments = attachments
 
-    async def messages(
-        self, team: int, channels: Iterable[Channel], carriers: Iterable[str], wanted: InboxSearch
-    ) -> InboxPage[InboxLine]:
+    async def list_messages(
+        self, team: int, channels: Iterable[Channel], carriers: Iterable[str], search: InboxSearch
+    ) -> InboxPage[InboxRow]:
         """Return a page of messages that these carriers accepted, over all of these channels."""
-        given: dict[str, Any] = {"text": wanted.text, "address": wanted.address, "unread": int(wanted.unread)}
-        given["carriers"] = [(id_,) for id_ in carriers]
+        params: dict[str, Any] = {"text": search.text, "address": search.address, "unread": int(search.unread)}
+        params["carriers"] = [(id_,) for id_ in carriers]
         prefixes = [PREFIXES[channel] for channel in channels]
-        queries, ahead = ("inbox_messages", "inbox_messages_end"), self._clock.moved.get(team, 0)
-        return await self._database.read(lambda tx: _page(tx, queries, InboxLine, team, prefixes, wanted, given, ahead))
+        queries, clock_offset = ("inbox_messages", "inbox_messages_end"), self._clock.offsets.get(team, 0)
+        return await self._database.read(
+            lambda tx: _list_page(tx, queries, InboxRow, team, prefixes, search, params, clock_offset)
+        )
 
-    async def codes(self, team: int, wanted: InboxSearch) -> InboxPage[CodeLine]:
-        given = {"text": wanted.text, "address": wanted.address, "now": self._clock.of(team)}
+    async def list_codes(self, team: int, search: InboxSearch) -> InboxPage[CodeRow]:
+        params = {"text": search.text, "address": search.address, "now": self._clock.team_now(team)}
         prefixes, queries = [PREFIXES["verification"]], ("inbox_codes", "inbox_codes_end")
-        ahead = self._clock.moved.get(team, 0)
-        return await self._database.read(lambda tx: _page(tx, queries, CodeLine, team, prefixes, wanted, given, ahead))
+        clock_offset = self._clock.offsets.get(team, 0)
+        return await self._database.read(
+            lambda tx: _list_page(tx, queries, CodeRow, team, prefixes, search, params, clock_offset)
+        )
 
-    async def code(self, team: int, id_: str) -> CodeLine | None:
-        now = self._clock.of(team)
+    async def get_code(self, team: int, id_: str) -> CodeRow | None:
+        now = self._clock.team_now(team)
         rows = await self._database.read(lambda tx: tx.run("inbox_code", team=team, id=id_, now=now))
-        return CodeLine(*rows[0]) if rows else None
+        return CodeRow(*rows[0]) if rows else None
 
-    async def whole(self, lines: Sequence[InboxLine], carriers: Iterable[str], room: Room) -> list[Captured]:
-        """Return the lines with their recipients and contents, in the same order."""
-        await room(sum(line.size for line in lines))
-        messages, takers = [(line.key,) for line in lines], [(id_,) for id_ in carriers]
+    async def get_contents(
+        self, rows: Sequence[InboxRow], carriers: Iterable[str], reserve_memory: ReserveMemory
+    ) -> list[CapturedMessage]:
+        """Return the messages of these rows with their recipients and contents, in the same order."""
+        await reserve_memory(sum(row.size for row in rows))
+        messages, carrier_rows = [(row.key,) for row in rows], [(id_,) for id_ in carriers]
 
-        async def story(tx: Tx) -> list[Captured]:
+        async def read_contents(tx: Tx) -> list[CapturedMessage]:
             contents: dict[int, str] = {row[0]: row[1] for row in await tx.run("inbox_contents", messages=messages)}
-            to: dict[int, list[str]] = defaultdict(list)
-            for key, given in await tx.run("inbox_recipients_of", messages=messages, carriers=takers):
-                to[key].append(given)
-            return [Captured(line=line, to=to[line.key], content=contents.get(line.key)) for line in lines]
+            recipients: dict[int, list[str]] = defaultdict(list)
+            for key, given_address in await tx.run("inbox_recipients_of", messages=messages, carriers=carrier_rows):
+                recipients[key].append(given_address)
+            return [
+                CapturedMessage(row=row, recipients=recipients[row.key], content=contents.get(row.key)) for row in rows
+            ]
 
-        return await self._database.read(story) if lines else []
+        return await self._database.read(read_contents) if rows else []
 
-    async def sizes(self, lines: Sequence[InboxLine]) -> dict[str, int]:
+    async def get_sizes(self, rows: Sequence[InboxRow]) -> dict[str, int]:
         """Return the size of each message in bytes by id, including attachments that are stored as files."""
-        messages = [(line.key,) for line in lines if line.attachments]
-        files = await self._database.read(lambda tx: tx.run("inbox_files", messages=messages)) if messages else []
-        more: dict[int, int] = defaultdict(int)
-        for key, hash_ in files:
-            more[key] += await self._attachments.size(hash_)
-        return {line.id: line.size + more[line.key] for line in lines}
+        messages = [(row.key,) for row in rows if row.attachments]
+        file_rows = await self._database.read(lambda tx: tx.run("inbox_files", messages=messages)) if messages else []
+        file_bytes: dict[int, int] = defaultdict(int)
+        for key, hash_ in file_rows:
+            file_bytes[key] += await self._attachments.size(hash_)
+        return {row.id: row.size + file_bytes[row.key] for row in rows}
 
-    async def item(self, team: int, id_: str, carriers: Iterable[str], room: Room) -> InboxItem | None:
+    async def get_message(
+        self, team: int, id_: str, carriers: Iterable[str], reserve_memory: ReserveMemory
+    ) -> InboxItem | None:
         """Return the message, even if the inbox was cleared since; None if not found or deleted from the inbox."""
-        takers = [(carrier,) for carrier in carriers]
+        carrier_rows = [(carrier,) for carrier in carriers]
 
-        async def story(tx: Tx) -> tuple[int, InboxItem] | None:
-            rows = await tx.run("inbox_message", team=team, id=id_, most=SMALL)
-            found = await tx.run("inbox_recipients", message=rows[0][0], carriers=takers) if rows else []
-            item = InboxItem([InboxRecipient(*row) for row in found], *rows[0][1:]) if found else None
+        async def read_message(tx: Tx) -> tuple[int, InboxItem] | None:
+            rows = await tx.run("inbox_message", team=team, id=id_, most=SMALL_BYTES)
+            recipients = await tx.run("inbox_recipients", message=rows[0][0], carriers=carrier_rows) if rows else []
+            item = InboxItem([InboxRecipient(*row) for row in recipients], *rows[0][1:]) if recipients else None
             return None if item is None or item.deleted else (rows[0][0], item)
 
-        read = await self._database.read(story)
-        if read is None:
+        result = await self._database.read(read_message)
+        if result is None:
             return None
-        key, item = read
-        return replace(item, content=await read_content(self._database, key, item.content, item.size, room))
+        key, item = result
+        return replace(item, content=await read_content(self._database, key, item.content, item.size, reserve_memory))
 
-    async def mark(self, team: int, id_: str, *, opened: bool) -> None:
+    async def set_opened(self, team: int, id_: str, *, opened: bool) -> None:
         """Mark a message as read or unread for the whole team. No audit entry, as the message does not change."""
-        await self._database.write(lambda tx: _mark(tx, team, id_, opened=opened))
+        await self._database.write(lambda tx: _set_flags(tx, team, id_, opened=opened))
 
-    async def delete(self, team: int, id_: str, entry: AuditEntry) -> bool:
+    async def hide_message(self, team: int, id_: str, entry: AuditEntry) -> bool:
         """Hide a message; return False if it does not exist or is already hidden."""
 
-        async def story(tx: Tx) -> bool:
-            done = await _mark(tx, team, id_, opened=True, deleted=True)
-            if done:
+        async def hide(tx: Tx) -> bool:
+            is_hidden = await _set_flags(tx, team, id_, opened=True, deleted=True)
+            if is_hidden:
                 await audit.write(tx, entry)
-            return done
+            return is_hidden
 
-        return await write_serialized(self._database, story, entry.team)
+        return await write_serialized(self._database, hide, entry.team)
 
-    async def clear(self, team: int, entry: AuditEntry) -> None:
+    async def hide_all(self, team: int, entry: AuditEntry) -> None:
         """Hide all messages and codes created until now."""
 
-        async def story(tx: Tx) -> None:
+        async def hide_all_rows(tx: Tx) -> None:
             await tx.run("clear_inbox", team=team, at=entry.at)
             await audit.write(tx, entry)
 
-        await write_serialized(self._database, story, entry.team)
+        await write_serialized(self._database, hide_all_rows, entry.team)
 
 
-async def _mark(tx: Tx, team: int, id_: str, *, opened: bool, deleted: bool = False) -> bool:
+async def _set_flags(tx: Tx, team: int, id_: str, *, opened: bool, deleted: bool = False) -> bool:
     return bool(await tx.run("mark_inbox", team=team, id=id_, opened=int(opened), deleted=int(deleted)))
 
 
-async def _page(
+async def _list_page(
     tx: Tx,
-    queries: tuple[str, str],  # names of the queries for the lines and for the end of the scanned range
-    kind: type[Line],
+    queries: tuple[str, str],  # names of the queries for the rows and for the end of the scanned range
+    row_type: type[RowT],
     team: int,
     prefixes: Sequence[str],
-    wanted: InboxSearch,
-    given: dict[str, Any],
-    ahead: int,  # offset of the team's test clock in ms: ids can be this much older than `created_at`
-) -> InboxPage[Line]:
-    cleared = await tx.run("inbox_cleared_at", team=team)
-    since: int | None = cleared[0][0] if cleared else None
-    wish = None if wanted.since is None else max(0, wanted.since - ahead)
-    times: list[str] = [ulid(at, LAST_OF_A_MS) for at in (since, wish) if at is not None]
-    low, high = max([_body(wanted.after), *times]), _body(wanted.before) or "~"
-    lines: list[Line] = []
-    ends: list[str] = []  # last scanned id, without prefix, of each channel that has more records
+    search: InboxSearch,
+    params: dict[str, Any],
+    clock_offset: int,  # offset of the team's test clock in ms: ids can be this much older than `created_at`
+) -> InboxPage[RowT]:
+    cleared_rows = await tx.run("inbox_cleared_at", team=team)
+    cleared_at: int | None = cleared_rows[0][0] if cleared_rows else None
+    requested_since = None if search.since is None else max(0, search.since - clock_offset)
+    lower_bounds: list[str] = [ulid(at, MAX_RANDOM_PART) for at in (cleared_at, requested_since) if at is not None]
+    lowest, highest = max([_without_prefix(search.after), *lower_bounds]), _without_prefix(search.before) or "~"
+    rows: list[RowT] = []
+    scan_ends: list[str] = []  # last scanned id, without prefix, of each channel that has more records
     for prefix in prefixes:
-        span = {"team": team, "low": prefix + low, "high": prefix + high, "scan": SCAN}
-        rows = await tx.run(queries[0], limit=wanted.limit + 1, **span, **given)
-        lines += [kind(*row) for row in rows]
-        if len(rows) <= wanted.limit:
-            ((last, count),) = await tx.run(queries[1], **span)
-            ends += [_body(last)] if count == SCAN else []
-    if ahead and wanted.since is not None:
-        lines = [line for line in lines if line.created_at > wanted.since]
-    lines.sort(key=lambda line: _body(line.id), reverse=True)
-    if ends:  # drop lines older than the newest of these ids: other channels may have newer lines
-        lines = [line for line in lines if _body(line.id) >= max(ends)]
-    if len(lines) > wanted.limit:
-        return InboxPage(lines=lines[: wanted.limit], before=lines[wanted.limit - 1].id, cleared_at=since)
-    return InboxPage(lines=lines, before=prefixes[0] + max(ends) if ends else None, cleared_at=since)
+        scan_range = {"team": team, "low": prefix + lowest, "high": prefix + highest, "scan": SCAN_MAX}
+        batch = await tx.run(queries[0], limit=search.limit + 1, **scan_range, **params)
+        rows += [row_type(*row) for row in batch]
+        if len(batch) <= search.limit:
+            ((last_id, count),) = await tx.run(queries[1], **scan_range)
+            scan_ends += [_without_prefix(last_id)] if count == SCAN_MAX else []
+    if clock_offset and search.since is not None:
+        rows = [row for row in rows if row.created_at > search.since]
+    rows.sort(key=lambda row: _without_prefix(row.id), reverse=True)
+    if scan_ends:  # drop rows older than the newest of these ids: other channels may have newer rows
+        rows = [row for row in rows if _without_prefix(row.id) >= max(scan_ends)]
+    if len(rows) > search.limit:
+        return InboxPage(rows=rows[: search.limit], before=rows[search.limit - 1].id, cleared_at=cleared_at)
+    return InboxPage(rows=rows, before=prefixes[0] + max(scan_ends) if scan_ends else None, cleared_at=cleared_at)
 
 
-def _body(id_: str) -> str:
+def _without_prefix(id_: str) -> str:
     return id_.partition("_")[2]

@@ -5,15 +5,15 @@ from collections.abc import Iterable
 import msgspec
 
 from heliograph.domain.audit.actor import AuditEntry
-from heliograph.domain.sending.pricing import Account, Charge, book, credit_moved, moved, spend_of
+from heliograph.domain.sending.pricing import Account, Charge, adjust_credit, balance_change, credit_change, sum_charges
 from heliograph.storage import audit
-from heliograph.storage.accept import lock_accounts, save_accounts, to_account
+from heliograph.storage.accept import account_from_row, lock_accounts, save_accounts
 from heliograph.storage.audit import NEWEST
 from heliograph.storage.engine.database import Database, Tx, write_serialized
 
 
-class Entry(msgspec.Struct, frozen=True):
-    moved: int  # change of the credit; 0 for a capture, because its hold already changed the credit
+class LedgerEntry(msgspec.Struct, frozen=True):
+    change: int  # change of the credit; 0 for a capture, because its hold already changed the credit
     balance: int  # available credit after this entry
     key: int
     kind: str
@@ -33,12 +33,12 @@ class Cursor(msgspec.Struct, frozen=True):
 
 
 class LedgerPage(msgspec.Struct, frozen=True, kw_only=True):
-    entries: list[Entry]  # newest first
-    following: Cursor | None  # cursor of the next page; None if this is the last page
+    entries: list[LedgerEntry]  # newest first
+    next_cursor: Cursor | None  # cursor of the next page; None if this is the last page
 
 
-SUMMED_MOST = 20_000  # entries summed per query, about 10 ms
-COUNTED_MOST = 5_000  # maximum entries that a transaction or a page adds to the stored sums
+SUM_BATCH = 20_000  # entries summed per query, about 10 ms
+SPEND_BATCH = 5_000  # maximum entries that a transaction or a page adds to the stored sums
 
 
 class Spend(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,16 +59,16 @@ class Ledger:
         self._database = database
         self._sums: dict[int, _Sums] = {}
 
-    async def account(self, team: int) -> Account:
-        return await self._database.read(lambda tx: account(tx, team))
+    async def get_account(self, team: int) -> Account:
+        return await self._database.read(lambda tx: read_account(tx, team))
 
-    async def accounts(self, teams: Iterable[int]) -> dict[int, Account]:
+    async def find_accounts(self, teams: Iterable[int]) -> dict[int, Account]:
         """Return the accounts by team; teams without an account are missing."""
         rows = await self._database.read(lambda tx: tx.run("find_accounts", teams=[(team,) for team in teams]))
-        return {row[0]: to_account(row) for row in rows}
+        return {row[0]: account_from_row(row) for row in rows}
 
-    async def page(self, team: int, cursor: Cursor | None, limit: int) -> LedgerPage:
-        return await self._database.read(lambda tx: _page(tx, team, cursor, limit))
+    async def list_page(self, team: int, cursor: Cursor | None, limit: int) -> LedgerPage:
+        return await self._database.read(lambda tx: _list_page(tx, team, cursor, limit))
 
     async def difference(self, team: int) -> int:
         """Return the absolute difference between the account and the sum of its ledger entries.
@@ -78,73 +78,78 @@ class Ledger:
         sums = self._sums.setdefault(team, _Sums())
         while True:
             rows = await self._database.read(
-                lambda tx: tx.run("ledger_sums", team=team, after=sums.key, most=SUMMED_MOST)
+                lambda tx: tx.run("ledger_sums", team=team, after=sums.key, most=SUM_BATCH)
             )
             for _, _, kind, amount, key, count in rows:
                 if count:
-                    sums.credit += moved(kind, amount, "credit")
-                    sums.held += moved(kind, amount, "held")
+                    sums.credit += balance_change(kind, amount, "credit")
+                    sums.held += balance_change(kind, amount, "held")
                     sums.key = max(sums.key, key)
-            if sum(row[5] for row in rows) < SUMMED_MOST:
+            if sum(row[5] for row in rows) < SUM_BATCH:
                 return sum(abs(row[0] - sums.credit) + abs(row[1] - sums.held) for row in rows[:1])
 
-    async def count_spend(self, team: int) -> bool:
+    async def update_spend(self, team: int) -> bool:
         """Add a batch of new charges to the stored sums; return whether there are more."""
-        return await self._database.write(lambda tx: _count_spend(tx, team))
+        return await self._database.write(lambda tx: _add_spend(tx, team))
 
-    async def spend(self, team: int, since: str) -> Spend:
+    async def get_spend(self, team: int, since: str) -> Spend:
         """Return the charges from the month `since` on: the stored sums plus entries that are not yet in the sums."""
         return await self._database.read(lambda tx: _spend(tx, team, since))
 
-    async def book(self, team: int, amount: int, note: str | None, entry: AuditEntry) -> Account:
+    async def adjust_credit(self, team: int, amount: int, note: str | None, entry: AuditEntry) -> Account:
         """Add `amount` to the credit; a negative amount is deducted. ValueError if it exceeds the credit."""
-        return await write_serialized(self._database, lambda tx: _book(tx, team, amount, note, entry), entry.team)
+        return await write_serialized(
+            self._database, lambda tx: _adjust_credit(tx, team, amount, note, entry), entry.team
+        )
 
 
-async def account(tx: Tx, team: int) -> Account:
+async def read_account(tx: Tx, team: int) -> Account:
     (row,) = await tx.run("find_account", team=team)
-    return to_account(row)
+    return account_from_row(row)
 
 
-async def _page(tx: Tx, team: int, cursor: Cursor | None, limit: int) -> LedgerPage:
+async def _list_page(tx: Tx, team: int, cursor: Cursor | None, limit: int) -> LedgerPage:
     if cursor is None:
-        cursor = Cursor(NEWEST, (await account(tx, team)).available)
+        cursor = Cursor(NEWEST, (await read_account(tx, team)).available)
     balance, entries = cursor.balance, []
     for row in await tx.run("ledger_page", team=team, before=cursor.key, limit=limit + 1):
-        change = credit_moved(row[1], row[2])
-        entries.append(Entry(change, balance, *row))
+        change = credit_change(row[1], row[2])
+        entries.append(LedgerEntry(change, balance, *row))
         balance -= change
-    more = len(entries) > limit
-    following = Cursor(entries[limit - 1].key, entries[limit].balance) if more else None
-    return LedgerPage(entries=entries[:limit], following=following)
+    has_more = len(entries) > limit
+    next_cursor = Cursor(entries[limit - 1].key, entries[limit].balance) if has_more else None
+    return LedgerPage(entries=entries[:limit], next_cursor=next_cursor)
 
 
-async def _count_spend(tx: Tx, team: int) -> bool:
+async def _add_spend(tx: Tx, team: int) -> bool:
     ((after,),) = await tx.run("lock_spend", team=team)
-    rows = await tx.run("ledger_after", team=team, after=after, most=COUNTED_MOST)
+    rows = await tx.run("ledger_after", team=team, after=after, most=SPEND_BATCH)
     if rows:
-        sums = [(team, *place, *charge) for place, charge in sorted(spend_of(row[1:] for row in rows).items())]
+        sums = [
+            (team, *month_and_kind, *charge)
+            for month_and_kind, charge in sorted(sum_charges(row[1:] for row in rows).items())
+        ]
         await tx.run("add_spend", sums=sums)
         await tx.run("move_spend", team=team, key=rows[-1][0])
-    return len(rows) == COUNTED_MOST
+    return len(rows) == SPEND_BATCH
 
 
 async def _spend(tx: Tx, team: int, since: str) -> Spend:
     after = next((row[0] for row in await tx.run("spend_counted", team=team)), 0)
-    rows = await tx.run("ledger_after", team=team, after=after, most=COUNTED_MOST)
+    rows = await tx.run("ledger_after", team=team, after=after, most=SPEND_BATCH)
     charges = {
         (month, kind): Charge(*sums) for month, kind, *sums in await tx.run("team_spend", team=team, since=since)
     }
-    for place, more in spend_of(row[1:] for row in rows).items():
-        if place[0] >= since:
-            charges[place] = charges.get(place, Charge()).plus(more)
-    return Spend(charges=charges, counted_until=rows[-1][4] if len(rows) == COUNTED_MOST else None)
+    for month_and_kind, charge in sum_charges(row[1:] for row in rows).items():
+        if month_and_kind[0] >= since:
+            charges[month_and_kind] = charges.get(month_and_kind, Charge()).plus(charge)
+    return Spend(charges=charges, counted_until=rows[-1][4] if len(rows) == SPEND_BATCH else None)
 
 
-async def _book(tx: Tx, team: int, amount: int, note: str | None, entry: AuditEntry) -> Account:
-    found = await lock_accounts(tx, [team])
-    kind = book(found[team], amount)
-    await save_accounts(tx, found.values())
+async def _adjust_credit(tx: Tx, team: int, amount: int, note: str | None, entry: AuditEntry) -> Account:
+    accounts = await lock_accounts(tx, [team])
+    kind = adjust_credit(accounts[team], amount)
+    await save_accounts(tx, accounts.values())
     await tx.run("insert_ledger", entries=[(team, kind, amount, note, entry.at, 0)])
     await audit.write(tx, entry)
-    return found[team]
+    return accounts[team]

@@ -11,7 +11,7 @@ from heliograph.storage.rollback_detection import Comparison
 from heliograph.storage.setup import SetupStore
 
 
-class Upkeep:
+class Maintenance:
     def __init__(self, database: Database, clock: Clock, leases: Leases, setup: SetupStore) -> None:
         self._database = database
         self._clock = clock
@@ -19,18 +19,18 @@ class Upkeep:
         self._setup = setup
         self.can_commit = Probe(database.probe)
 
-    async def pause_if_turned_back(self, seen: Mapping[int, int], copied: Collection[int] = ()) -> Comparison:
+    async def pause_if_restored(self, recorded_numbers: Mapping[int, int], copied: Collection[int] = ()) -> Comparison:
         """Pause delivery if the database was restored from an older backup, or if its file is a copy."""
         now, publisher = self._clock.now(), self._setup.publisher
-        fresh = int.from_bytes(self._clock.entropy(8)) >> 1
-        compared = await self._database.write(
-            lambda tx: rollback_detection.pause_if_turned_back(
-                tx, seen, copied, fresh, now, publisher, self._setup.current
+        new_identity = int.from_bytes(self._clock.random_bytes(8)) >> 1
+        comparison = await self._database.write(
+            lambda tx: rollback_detection.pause_if_restored(
+                tx, recorded_numbers, copied, new_identity, now, publisher, self._setup.current
             )
         )
-        if compared.turned_back:
+        if comparison.is_restored:
             await self._setup.refresh()
-        return compared
+        return comparison
 
     async def check_clock(self) -> None:
         """Compare the clock of this process with the clock that all processes share."""
@@ -39,4 +39,4 @@ class Upkeep:
     async def purge(self) -> None:
         """Delete data whose retention period has ended."""
         teams = [team.record for team in self._setup.current.teams.values()]
-        await retention.purge(self._database, self._clock.now(), teams, self._clock.moved)
+        await retention.purge(self._database, self._clock.now(), teams, self._clock.offsets)

@@ -6,125 +6,148 @@ from functools import partial
 import msgspec
 
 from heliograph.domain.audit.actor import AuditEntry
-from heliograph.domain.setup.encrypted_fields import texts_of, with_texts
+from heliograph.domain.setup.encrypted_fields import ciphertexts, with_ciphertexts
 from heliograph.domain.setup.snapshot import Setup, to_row
 from heliograph.storage import audit, setup
 from heliograph.storage.engine.database import Database, T, Tx, write_serialized
 
-PORTION = 100  # records or rows re-encrypted in one transaction
-KEPT = "keys/kept"  # encryption context of keys that stay in use after a rotation of the master secret
-# Encrypted columns: read query → (write query, prefix of the encryption contexts).
-COLUMNS = {"sealed_people": ("reseal_people", "totp"), "sealed_chat_hooks": ("reseal_chat_hooks", "chat")}
+BATCH = 100  # records or rows re-encrypted in one transaction
+KEPT_KEYS_CONTEXT = "keys/kept"  # encryption context of keys that stay in use after a rotation of the master secret
+# Encrypted columns: read query → (write query, prefix of the encryption contexts)
+WRITE_QUERY_BY_READ_QUERY = {
+    "sealed_people": ("reseal_people", "totp"),
+    "sealed_chat_hooks": ("reseal_chat_hooks", "chat"),
+}
 
-Fresh = Callable[[str, str], str | None]  # text, context → re-encrypted text; None if unchanged
-Tell = Callable[[int, int], None]  # progress callback: processed, total
+Reencrypt = Callable[[str, str], str | None]  # text, context → re-encrypted text; None if unchanged
+ProgressCallback = Callable[[int, int], None]  # progress callback: processed, total
 
 
 class KnownSecret(msgspec.Struct, frozen=True):
     digest: str | None  # None if no secret was registered
-    sealed: bool  # True if the database contains encrypted texts
-    kept: str | None = None  # encrypted keys derived from the first secret; None if the secret was never rotated
+    has_encrypted: bool  # True if the database contains encrypted texts
+    kept_keys: str | None = None  # encrypted keys derived from the first secret; None if the secret was never rotated
 
 
-async def known(tx: Tx) -> KnownSecret:
-    ((digest, sealed, kept),) = await tx.run("known_secret")
-    return KnownSecret(digest, bool(sealed), kept)
+async def read_known_secret(tx: Tx) -> KnownSecret:
+    ((digest, has_encrypted, kept_keys),) = await tx.run("known_secret")
+    return KnownSecret(digest, bool(has_encrypted), kept_keys)
 
 
-async def sealed_texts(tx: Tx, records: Setup) -> dict[str, str]:
+async def read_encrypted_texts(tx: Tx, records: Setup) -> dict[str, str]:
     """Return all encrypted texts by context."""
-    found = {c: text for record in records.records.values() for c, text in texts_of(record).items()}
-    for query, (_, place) in COLUMNS.items():
-        found |= {f"{place}/{id_}": text for id_, text in await tx.run(query)}
-    kept = (await known(tx)).kept
-    return found | ({KEPT: kept} if kept else {})
+    text_by_context = {
+        context: text for record in records.records.values() for context, text in ciphertexts(record).items()
+    }
+    for query, (_, prefix) in WRITE_QUERY_BY_READ_QUERY.items():
+        text_by_context |= {f"{prefix}/{id_}": text for id_, text in await tx.run(query)}
+    kept_keys = (await read_known_secret(tx)).kept_keys
+    return text_by_context | ({KEPT_KEYS_CONTEXT: kept_keys} if kept_keys else {})
 
 
 class SecretStore:
     def __init__(self, database: Database, setup_store: "setup.SetupStore") -> None:
         self._database = database
         self._setup = setup_store
-        self.seen = KnownSecret(None, False)  # last state read by this process
+        self.last_known = KnownSecret(None, False)  # last state read by this process
 
-    async def known(self) -> KnownSecret:
-        self.seen = await self._database.read(known)
-        return self.seen
+    async def read(self) -> KnownSecret:
+        self.last_known = await self._database.read(read_known_secret)
+        return self.last_known
 
-    async def meet(self, digest: str) -> str:
+    async def register_digest(self, digest: str) -> str:
         """Register the digest of the secret if none is registered; return the registered digest."""
-        met = await self._database.write(lambda tx: _meet(tx, digest))
-        self.seen = msgspec.structs.replace(self.seen, digest=met)
-        return met
+        registered = await self._database.write(lambda tx: _register_digest(tx, digest))
+        self.last_known = msgspec.structs.replace(self.last_known, digest=registered)
+        return registered
 
-    async def change(self, digest: str, entry: AuditEntry) -> bool:
+    async def replace_digest(self, digest: str, entry: AuditEntry) -> bool:
         """Replace the registered digest and delete the kept keys; return False if the digest is unchanged."""
-        return await write_serialized(self._database, lambda tx: _change(tx, digest, entry), entry.team)
+        return await write_serialized(self._database, lambda tx: _replace_digest(tx, digest, entry), entry.team)
 
-    async def turn(self, digest: str, kept: str, entry: AuditEntry) -> bool:
+    async def rotate_digest(self, digest: str, kept_keys: str, entry: AuditEntry) -> bool:
         """Rotate the secret: all processes encrypt with the new secret from now on. False if already registered."""
-        return await write_serialized(self._database, lambda tx: _turn(tx, digest, kept, entry), entry.team)
+        return await write_serialized(
+            self._database, lambda tx: _rotate_digest(tx, digest, kept_keys, entry), entry.team
+        )
 
-    async def texts(self) -> dict[str, str]:
+    async def read_encrypted_texts(self) -> dict[str, str]:
         """Return all encrypted texts by context, after refreshing the setup."""
         current = await self._setup.refresh()
-        return await self._database.read(lambda tx: sealed_texts(tx, current))
+        return await self._database.read(lambda tx: read_encrypted_texts(tx, current))
 
-    async def reseal(self, fresh: Fresh, tell: Tell) -> int:
+    async def reencrypt(self, reencrypt: Reencrypt, on_progress: ProgressCallback) -> int:
         """Re-encrypt texts in batches and return their number. Texts that change concurrently are skipped."""
         current = await self._setup.refresh()
-        records = [
-            place
-            for place, record in current.records.items()
-            if any(fresh(text, context) for context, text in texts_of(record).items())
+        record_keys = [
+            key
+            for key, record in current.records.items()
+            if any(reencrypt(text, context) for context, text in ciphertexts(record).items())
         ]
-        columns = {write: await self._column(read, place, fresh) for read, (write, place) in COLUMNS.items()}
-        total, looked, done = len(records) + sum(map(len, columns.values())), 0, 0
-        portions = [partial(_reseal_records, places=some, fresh=fresh, seen=current) for some in _portions(records)]
-        for query, rows in columns.items():
-            portions += [partial(_reseal_column, query=query, rows=some) for some in _portions(rows)]
-        for portion in portions:
-            done += await write_serialized(self._database, portion, None)
-            looked = min(total, looked + PORTION)
-            tell(looked, total)
+        rows_by_query = {
+            write_query: await self._find_outdated(read_query, key, reencrypt)
+            for read_query, (write_query, key) in WRITE_QUERY_BY_READ_QUERY.items()
+        }
+        total, processed, changed = len(record_keys) + sum(map(len, rows_by_query.values())), 0, 0
+        batches = [
+            partial(_reencrypt_records, record_keys=batch, reencrypt=reencrypt, last_setup=current)
+            for batch in _batches(record_keys)
+        ]
+        for query, rows in rows_by_query.items():
+            batches += [partial(_reencrypt_column, query=query, rows=batch) for batch in _batches(rows)]
+        for work in batches:
+            changed += await write_serialized(self._database, work, None)
+            processed = min(total, processed + BATCH)
+            on_progress(processed, total)
         await self._setup.refresh()
-        return done
+        return changed
 
-    async def _column(self, query: str, place: str, fresh: Fresh) -> list[tuple[str, str, str]]:
+    async def _find_outdated(self, query: str, prefix: str, reencrypt: Reencrypt) -> list[tuple[str, str, str]]:
         """Return (row id, encrypted text, re-encrypted text) for each text that must be re-encrypted."""
         rows = await self._database.read(lambda tx: tx.run(query))
-        news = [(id_, text, fresh(text, f"{place}/{id_}")) for id_, text in rows]
-        return [(id_, text, new) for id_, text, new in news if new]
+        candidates = [(id_, text, reencrypt(text, f"{prefix}/{id_}")) for id_, text in rows]
+        return [(id_, text, new_text) for id_, text, new_text in candidates if new_text]
 
 
-def _portions(rows: Sequence[T]) -> list[Sequence[T]]:
-    return [rows[start : start + PORTION] for start in range(0, len(rows), PORTION)]
+def _batches(rows: Sequence[T]) -> list[Sequence[T]]:
+    return [rows[start : start + BATCH] for start in range(0, len(rows), BATCH)]
 
 
-async def _reseal_records(tx: Tx, places: Sequence[tuple[str, str]], fresh: Fresh, seen: Setup) -> int:
+async def _reencrypt_records(
+    tx: Tx, record_keys: Sequence[tuple[str, str]], reencrypt: Reencrypt, last_setup: Setup
+) -> int:
     """Re-encrypt the texts of the records, read again under the setup lock; return the number of texts."""
-    current = await setup.locked(tx, seen)
+    current = await setup.lock_and_read(tx, last_setup)
     rows, count = [], 0
-    for kind, id_ in places:
+    for kind, id_ in record_keys:
         record = current.records.get((kind, id_))
-        news = {c: new for c, text in texts_of(record).items() if (new := fresh(text, c))} if record else {}
-        if record and news:
-            rows.append(to_row(kind, id_, with_texts(record, news), getattr(record, "team", None) or None))
-            count += len(news)
-    await setup.save(tx, rows, current.version)
+        new_texts = (
+            {
+                context: new_text
+                for context, text in ciphertexts(record).items()
+                if (new_text := reencrypt(text, context))
+            }
+            if record
+            else {}
+        )
+        if record and new_texts:
+            rows.append(to_row(kind, id_, with_ciphertexts(record, new_texts), getattr(record, "team", None) or None))
+            count += len(new_texts)
+    await setup.save_rows(tx, rows, current.version)
     return count
 
 
-async def _reseal_column(tx: Tx, query: str, rows: Sequence[tuple[str, str, str]]) -> int:
+async def _reencrypt_column(tx: Tx, query: str, rows: Sequence[tuple[str, str, str]]) -> int:
     return len(await tx.run(query, rows=rows))
 
 
-async def _meet(tx: Tx, digest: str) -> str:
-    ((met,),) = await tx.run("meet_secret", digest=digest)
-    return str(met)
+async def _register_digest(tx: Tx, digest: str) -> str:
+    ((registered,),) = await tx.run("meet_secret", digest=digest)
+    return str(registered)
 
 
-async def _change(tx: Tx, digest: str, entry: AuditEntry) -> bool:
-    if await _meet(tx, "") == digest:
+async def _replace_digest(tx: Tx, digest: str, entry: AuditEntry) -> bool:
+    if await _register_digest(tx, "") == digest:
         return False
     await tx.run("change_secret", digest=digest)
     await tx.run("forget_kept_keys")  # they can no longer be decrypted
@@ -132,10 +155,10 @@ async def _change(tx: Tx, digest: str, entry: AuditEntry) -> bool:
     return True
 
 
-async def _turn(tx: Tx, digest: str, kept: str, entry: AuditEntry) -> bool:
-    if await _meet(tx, digest) == digest:
+async def _rotate_digest(tx: Tx, digest: str, kept_keys: str, entry: AuditEntry) -> bool:
+    if await _register_digest(tx, digest) == digest:
         return False
     await tx.run("change_secret", digest=digest)
-    await tx.run("keep_keys", kept=kept)
+    await tx.run("keep_keys", kept=kept_keys)
     await audit.write(tx, entry)
     return True

@@ -6,8 +6,11 @@ from heliograph.domain.operations.notices import NoticeRow
 from heliograph.storage.engine.database import Tx
 
 
-async def note(tx: Tx, *happenings: NoticeRow) -> None:
+async def enqueue(tx: Tx, *notices: NoticeRow) -> None:
     """Enqueue notices; a notice whose name exists already is not added again."""
-    if happenings:
-        rows = [(h.name, h.at, h.team, h.kind, msgspec.json.encode(h.facts).decode(), h.actor) for h in happenings]
+    if notices:
+        rows = [
+            (notice.name, notice.at, notice.team, notice.kind, msgspec.json.encode(notice.facts).decode(), notice.actor)
+            for notice in notices
+        ]
         await tx.run("note_happenings", happenings=rows)

@@ -8,22 +8,29 @@ from typing import Any
 import msgspec
 import structlog
 
-from heliograph.domain.delivery.lanes import LANE, PRIORITIES, QUEUE_OF, SLOTS, queue_of, take_turns
-from heliograph.domain.delivery.outcome import DueReport, own
+from heliograph.domain.delivery.lanes import (
+    LANE_BY_CHANNEL,
+    PRIORITIES,
+    QUEUE_BY_LANE_AND_PRIORITY,
+    SLOTS_BY_LANE,
+    queue_name,
+    schedule_priorities,
+)
+from heliograph.domain.delivery.outcome import DueReport, local_failure
 from heliograph.domain.ids import parse_timestamp, timestamp
-from heliograph.domain.limits import ALONE_AGAIN_MS, CLAIMS_MAX, DEATHS_MAX, IDEMPOTENCY_LEASE_MS
-from heliograph.domain.sending.acceptance import CAUGHT
-from heliograph.domain.sending.send_options import read_record
+from heliograph.domain.limits import CLAIMS_MAX, CRASHES_MAX, IDEMPOTENCY_LEASE_MS, ISOLATED_RETRY_MS
+from heliograph.domain.sending.acceptance import CAPTURED
+from heliograph.domain.sending.send_options import decode_record
 from heliograph.domain.setup.records import Channel, Priority
 from heliograph.runtime.clock import Clock
 from heliograph.storage import outcomes, verifications
-from heliograph.storage.engine.database import Database, StoreUnavailable, Tx, note
+from heliograph.storage.engine.database import Database, StoreUnavailable, Tx, schedule_wakeup
 from heliograph.storage.engine.group_commit import GroupCommit
 from heliograph.storage.engine.health_probe import Probe
 from heliograph.storage.events import Publisher
 from heliograph.storage.leases import Leases
-from heliograph.storage.outcomes import Change, HeldClaim
-from heliograph.storage.queues import DEPTH_MOST, queues
+from heliograph.storage.outcomes import ClaimToken, RecipientUpdate
+from heliograph.storage.queues import DEPTH_COUNT_MAX, read_lane_shares
 from heliograph.storage.setup import SetupStore
 
 log = structlog.get_logger()
@@ -40,17 +47,17 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     message_id: str
     channel: Channel
     sandbox: bool
-    caught: bool = False  # captured: only a simulator may receive the message
+    captured: bool = False  # captured: only a simulator may receive the message
     country: str | None
     address: str
-    given: str  # the address as the caller wrote it
+    given_address: str  # the address as the caller wrote it
     content: bytes
     reports: tuple[DueReport, ...]  # if not empty: apply the first report, keep the others for later
     first_at: int
     due_at: int
     attempt: int
     deferrals: dict[str, int]
-    uncertain: str | None  # the carrier that may have sent the message
+    uncertain_carrier: str | None  # the carrier that may have sent the message
     absent_at: int | None = None  # when the recipient's domain was first reported not to exist
     held_at: int | None = None  # original due time, if the message waited for a reason on our side
     priority: Priority = "normal"
@@ -58,21 +65,21 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     suppressed: bool = False  # whether the address was suppressed at claim time
     scheduled: bool = False  # scheduled for later than its request, and not attempted yet
     expires_at: int | None = None
-    alone: bool = False  # its worker processes nothing else meanwhile
-    reclaimed: bool = False  # an earlier claim has no recorded outcome, and may still get one
+    is_isolated: bool = False  # processed in isolation: its worker has no other claim
+    was_claimed_before: bool = False  # an earlier claim has no recorded outcome, and may still get one
     trace: str | None = None  # traceparent of the request
 
     @property
-    def held(self) -> HeldClaim:
-        return HeldClaim(self.key, self.epoch)
+    def token(self) -> ClaimToken:
+        return ClaimToken(self.key, self.epoch)
 
 
-class Waiting(msgspec.Struct, frozen=True, kw_only=True):
+class WaitingMessage(msgspec.Struct, frozen=True, kw_only=True):
     """Result of rescheduling or canceling a message."""
 
     record: str
     status: str
-    done: bool  # False if a worker has claimed the message, or the message is final
+    done: bool  # whether the message was changed; False if a worker has claimed it, or it is final
     expires_at: int | None = None
 
 
@@ -82,45 +89,57 @@ class LaneDepth(msgspec.Struct, frozen=True):
     since: int | None = None  # oldest due time, or first attempt of a message in retry
 
 
-MessageId = tuple[int, str]  # team, id
-Now = tuple[int, Mapping[int, int]]  # current time, and the test-clock offset of each team in ms
-DUE_AT = 11  # index of `due_at` in the columns that a claim returns
-WAKE_MOST = 2000  # rows per transaction
-CANCELED = "it was canceled before it was sent"
+TeamAndId = tuple[int, str]  # team, id
+NowAndOffsets = tuple[int, Mapping[int, int]]  # current time, and the test-clock offset of each team in ms
+DUE_AT_INDEX = 11  # index of `due_at` in the columns that a claim returns
+WAKE_BATCH = 2000  # rows per transaction
+CANCELED_TEXT = "it was canceled before it was sent"
 
-_deferrals = msgspec.json.Decoder(dict[str, int])
-_reports = msgspec.json.Decoder(tuple[DueReport, ...])
+_deferrals_decoder = msgspec.json.Decoder(dict[str, int])
+_reports_decoder = msgspec.json.Decoder(tuple[DueReport, ...])
 
 
-async def claim(
-    tx: Tx, owner: str, lane: str, most: int, room: Mapping[Priority, int], turn: int, now: Now, leases: Leases
+async def claim_rows(
+    tx: Tx,
+    owner: str,
+    lane: str,
+    limit: int,
+    limits: Mapping[Priority, int],
+    rotation: int,
+    now: NowAndOffsets,
+    leases: Leases,
 ) -> tuple[list[Any], list[Priority]]:
-    """Claim at most `most` due rows of a lane, and at most `room` of each priority.
+    """Claim at most `limit` due rows of a lane, and at most the given number of each priority.
 
-    `turn`: rows that this process has claimed from the lane before. Returns the rows in priority rotation, and the
+    `rotation`: rows that this process has claimed from the lane before. Returns the rows in priority rotation, and the
     priority of each row.
     """
-    due = {priority: teams for priority, teams in (await _due_teams(tx, lane, now)).items() if room[priority]}
-    if not due:
+    due_teams = {priority: teams for priority, teams in (await _due_teams(tx, lane, now)).items() if limits[priority]}
+    if not due_teams:
         return [], []
-    lease_until = await leases.until(tx)
-    if leases.off():
+    lease_until = await leases.deadline(tx)
+    if leases.clock_error():
         return [], []
-    given = {"owner": owner, "lease_until": lease_until}
-    wishes = Counter(take_turns(turn, most, {priority: room[priority] for priority in due}))
-    taken = {p: await _claim_fairly(tx, queue_of(lane, p), due[p], wishes[p], now, given) for p in due}
+    lease = {"owner": owner, "lease_until": lease_until}
+    shares = Counter(schedule_priorities(rotation, limit, {priority: limits[priority] for priority in due_teams}))
+    rows_by_priority = {
+        priority: await _claim_fairly(tx, queue_name(lane, priority), due_teams[priority], shares[priority], now, lease)
+        for priority in due_teams
+    }
     # Capacity left by one priority goes to priorities that used their whole share, so a short batch means an empty
     # lane.
-    for priority, rows in taken.items():
-        rest = min(most - sum(map(len, taken.values())), room[priority] - len(rows))
-        if rest > 0 and len(rows) == wishes[priority]:
-            rows += await _claim_fairly(tx, queue_of(lane, priority), due[priority], rest, now, given)
-    order = take_turns(turn, most, {priority: min(len(rows), room[priority]) for priority, rows in taken.items()})
-    if len(order) < most:
+    for priority, rows in rows_by_priority.items():
+        extra = min(limit - sum(map(len, rows_by_priority.values())), limits[priority] - len(rows))
+        if extra > 0 and len(rows) == shares[priority]:
+            rows += await _claim_fairly(tx, queue_name(lane, priority), due_teams[priority], extra, now, lease)
+    order = schedule_priorities(
+        rotation, limit, {priority: min(len(rows), limits[priority]) for priority, rows in rows_by_priority.items()}
+    )
+    if len(order) < limit:
         await _due_teams(tx, lane, now)
-    left = {priority: iter(rows) for priority, rows in taken.items()}
-    claimed = [next(left[priority]) for priority in order]
-    await _release_surplus(tx, owner, [row for rows in left.values() for row in rows], shared=1)
+    remaining = {priority: iter(rows) for priority, rows in rows_by_priority.items()}
+    claimed = [next(remaining[priority]) for priority in order]
+    await _release_surplus(tx, owner, [row for rows in remaining.values() for row in rows], shared=1)
     return claimed, order
 
 
@@ -131,89 +150,101 @@ async def _release_surplus(tx: Tx, owner: str, rows: Sequence[Any], *, shared: i
         await tx.run("release_claims", owner=owner, claims=[(row[0], row[1], shared, 1 - shared) for row in rows])
 
 
-async def apply_due(tx: Tx, rows: Sequence[Any], lane: str, now: Now, owner: str, publisher: Publisher) -> set[int]:
+async def apply_due(
+    tx: Tx, rows: Sequence[Any], lane: str, now: NowAndOffsets, owner: str, publisher: Publisher
+) -> set[int]:
     """Apply the due simulator reports among the claimed rows in the claiming transaction; return their keys.
 
     Replies from a simulated phone are skipped: the worker must process the reply text first.
     """
-    at, moved = now
-    held, changes = set[HeldClaim](), []
-    for key, epoch, team, message, position, promises, *_ in rows:
-        if promises and not (reports := _reports.decode(promises))[0].report.text:
-            held.add(one := HeldClaim(key, epoch))
-            changes.append(Change.reported(one, message, position, reports, lane, at + moved.get(team, 0)))
-    if changes:
-        await outcomes.record(tx, changes, owner=owner, publisher=publisher, held=held)
-    return {one.key for one in held}
+    at, clock_offsets = now
+    tokens, updates = set[ClaimToken](), []
+    for key, epoch, team, message, position, reports_json, *_ in rows:
+        if reports_json and not (reports := _reports_decoder.decode(reports_json))[0].report.text:
+            tokens.add(token := ClaimToken(key, epoch))
+            updates.append(
+                RecipientUpdate.reported(token, message, position, reports, lane, at + clock_offsets.get(team, 0))
+            )
+    if updates:
+        await outcomes.record_updates(tx, updates, owner=owner, publisher=publisher, own_tokens=tokens)
+    return {token.key for token in tokens}
 
 
-async def _claim_fairly(tx: Tx, queue: str, teams: list[int], most: int, now: Now, given: dict[str, Any]) -> list[Any]:
-    """Claim up to `most` rows of a queue with an equal share per team, so that no team starves another (P9).
+async def _claim_fairly(
+    tx: Tx, queue: str, teams: list[int], limit: int, now: NowAndOffsets, lease: dict[str, Any]
+) -> list[Any]:
+    """Claim up to `limit` rows of a queue with an equal share per team, so that no team starves another (P9).
 
     Capacity left by teams with little work goes to teams that used their whole share.
     """
-    at, moved = now
-    turn = at % len(teams)
-    teams = teams[turn:] + teams[:turn]
+    at, clock_offsets = now
+    first_team = at % len(teams)
+    teams = teams[first_team:] + teams[:first_team]
     rows: list[Any] = []
-    while teams and len(rows) < most:
-        teams = teams[: most - len(rows)]
-        share = (most - len(rows)) // len(teams)
-        who = [(team, at + moved.get(team, 0)) for team in teams]
-        got = await tx.run("claim", lane=queue, teams=who, share=share, claims=CLAIMS_MAX, **given)
-        rows += got
-        taken = Counter([row[2] for row in got])
-        teams = [team for team in teams if taken[team] == share]
-    return _in_turn(rows)
+    while teams and len(rows) < limit:
+        teams = teams[: limit - len(rows)]
+        share = (limit - len(rows)) // len(teams)
+        team_times = [(team, at + clock_offsets.get(team, 0)) for team in teams]
+        claimed = await tx.run("claim", lane=queue, teams=team_times, share=share, claims=CLAIMS_MAX, **lease)
+        rows += claimed
+        claimed_by_team = Counter([row[2] for row in claimed])
+        teams = [team for team in teams if claimed_by_team[team] == share]
+    return _interleave_teams(rows)
 
 
-def _in_turn(rows: list[Any]) -> list[Any]:
+def _interleave_teams(rows: list[Any]) -> list[Any]:
     """Interleave rows by team, each team's oldest first; databases return claimed rows in any order."""
-    before = Counter[int]()
-    placed = []
-    for row in sorted(rows, key=itemgetter(DUE_AT, 0)):
-        placed.append((before[row[2]], row))
-        before[row[2]] += 1
-    return [row for _, row in sorted(placed, key=itemgetter(0))]
+    count_by_team = Counter[int]()
+    positioned = []
+    for row in sorted(rows, key=itemgetter(DUE_AT_INDEX, 0)):
+        positioned.append((count_by_team[row[2]], row))
+        count_by_team[row[2]] += 1
+    return [row for _, row in sorted(positioned, key=itemgetter(0))]
 
 
-async def _due_teams(tx: Tx, lane: str, now: Now) -> dict[Priority, list[int]]:
+async def _due_teams(tx: Tx, lane: str, now: NowAndOffsets) -> dict[Priority, list[int]]:
     """Return the teams with due work by priority, most urgent first.
 
     Sets a wakeup for the time at which the next waiting row becomes due.
     """
-    rows = await tx.run("waiting_teams", lanes=[(queue_of(lane, priority),) for priority in PRIORITIES])
-    at, moved = now
-    waits = [(queue, team, due_at - at - moved.get(team, 0)) for queue, team, due_at in rows]
-    if later := [wait for _, _, wait in waits if wait > 0]:
-        note(tx, lane, min(later))
-    due = {p: [team for queue, team, wait in waits if queue == queue_of(lane, p) and wait <= 0] for p in PRIORITIES}
+    rows = await tx.run("waiting_teams", lanes=[(queue_name(lane, priority),) for priority in PRIORITIES])
+    at, clock_offsets = now
+    team_waits = [(queue, team, due_at - at - clock_offsets.get(team, 0)) for queue, team, due_at in rows]
+    if future_waits := [wait for _, _, wait in team_waits if wait > 0]:
+        schedule_wakeup(tx, lane, min(future_waits))
+    due = {
+        priority: [team for queue, team, wait in team_waits if queue == queue_name(lane, priority) and wait <= 0]
+        for priority in PRIORITIES
+    }
     return {priority: teams for priority, teams in due.items() if teams}
 
 
-async def claim_suspect(tx: Tx, owner: str, now: Now, leases: Leases) -> list[Claim]:
+async def claim_poison_candidate(tx: Tx, owner: str, now: NowAndOffsets, leases: Leases) -> list[Claim]:
     """Claim one due poison-message candidate, to be processed in isolation (P14).
 
     A candidate is a message whose worker died while processing it.
     """
-    lease_until = await leases.until(tx)
-    if leases.off():
+    lease_until = await leases.deadline(tx)
+    if leases.clock_error():
         return []
-    at, moved = now
-    given = {"deaths": DEATHS_MAX, "again": ALONE_AGAIN_MS, "now": at, "moved": list(moved.items())}
-    rows = await tx.run("claim_suspect", owner=owner, lease_until=lease_until, **given)
+    at, clock_offsets = now
+    params = {"deaths": CRASHES_MAX, "again": ISOLATED_RETRY_MS, "now": at, "moved": list(clock_offsets.items())}
+    rows = await tx.run("claim_suspect", owner=owner, lease_until=lease_until, **params)
     await _release_surplus(tx, owner, rows[1:], shared=0)
-    return await _read(tx, [(row, "normal") for row in rows[:1]], alone=True)
+    return await _read_claims(tx, [(row, "normal") for row in rows[:1]], is_isolated=True)
 
 
-async def _read(tx: Tx, rows: Sequence[tuple[Any, Priority]], *, alone: bool = False) -> list[Claim]:
+async def _read_claims(tx: Tx, rows: Sequence[tuple[Any, Priority]], *, is_isolated: bool = False) -> list[Claim]:
     if not rows:
         return []
-    asked = {(row[3], row[4]) for row, _ in rows}
-    places = {(place[0], place[1]): place for place in await tx.run("claimed_recipients", places=list(asked))}
-    if len(places) < len(asked):  # a report about a message purged while delivery was paused
-        await tx.run("delete_outbox", keys=[(row[0],) for row, _ in rows if (row[3], row[4]) not in places])
-        rows = [one for one in rows if (one[0][3], one[0][4]) in places]
+    recipient_keys = {(row[3], row[4]) for row, _ in rows}
+    recipient_rows = {
+        (recipient_row[0], recipient_row[1]): recipient_row
+        for recipient_row in await tx.run("claimed_recipients", places=list(recipient_keys))
+    }
+    if len(recipient_rows) < len(recipient_keys):  # a report about a message purged while delivery was paused
+        await tx.run("delete_outbox", keys=[(row[0],) for row, _ in rows if (row[3], row[4]) not in recipient_rows])
+        rows = [item for item in rows if (item[0][3], item[0][4]) in recipient_rows]
     messages = [(message,) for message in {row[3] for row, _ in rows if row[5] is None}]
     contents: dict[int, bytes] = {}
     if messages:
@@ -221,8 +252,10 @@ async def _read(tx: Tx, rows: Sequence[tuple[Any, Priority]], *, alone: bool = F
     claims = []
     for row, priority in rows:
         key, epoch, team, message, position, reports, first_at, attempt, deferrals, uncertain, *times = row
-        absent_at, due_at, expires_at, held_at, claimed = times
-        _, _, address, given, id_, channel, sandbox, country, trace, suppressed_at = places[message, position]
+        absent_at, due_at, expires_at, held_at, claim_count = times
+        _, _, address, given_address, id_, channel, sandbox, country, trace, suppressed_at = recipient_rows[
+            message, position
+        ]
         claims.append(
             Claim(
                 key=key,
@@ -233,72 +266,74 @@ async def _read(tx: Tx, rows: Sequence[tuple[Any, Priority]], *, alone: bool = F
                 message_id=id_,
                 channel=channel,
                 sandbox=bool(sandbox),
-                caught=sandbox == CAUGHT,
+                captured=sandbox == CAPTURED,
                 country=country,
                 address=address,
-                given=given,
+                given_address=given_address,
                 content=contents.get(message, b"{}"),
-                reports=_reports.decode(reports) if reports else (),
+                reports=_reports_decoder.decode(reports) if reports else (),
                 first_at=first_at,
                 due_at=due_at,
                 attempt=attempt,
-                deferrals=_deferrals.decode(deferrals),
-                uncertain=uncertain,
+                deferrals=_deferrals_decoder.decode(deferrals),
+                uncertain_carrier=uncertain,
                 absent_at=absent_at,
                 held_at=held_at,
                 priority=priority,
-                queue=QUEUE_OF[LANE[channel], priority],
+                queue=QUEUE_BY_LANE_AND_PRIORITY[LANE_BY_CHANNEL[channel], priority],
                 suppressed=suppressed_at is not None,
                 scheduled=attempt == 0 and due_at > first_at,
                 expires_at=expires_at,
-                alone=alone,
-                reclaimed=claimed > 1,
+                is_isolated=is_isolated,
+                was_claimed_before=claim_count > 1,
                 trace=trace,
             )
         )
     return claims
 
 
-async def _find_waiting(tx: Tx, whose: MessageId, channel: Channel) -> tuple[int, str, str, list[Any]] | None:
+async def _find_waiting_rows(
+    tx: Tx, team_and_id: TeamAndId, channel: Channel
+) -> tuple[int, str, str, list[Any]] | None:
     """Return key, status and record of a message, and its outbox rows if no recipient was claimed yet.
 
     None if not found.
     """
-    team, id_ = whose
-    found = await tx.run("find_message", team=team, id=id_)
-    if not found:
+    team, id_ = team_and_id
+    message_rows = await tx.run("find_message", team=team, id=id_)
+    if not message_rows:
         return None
-    message, status, created_at, record = found[0]
-    added = read_record(record)
-    due_at = max(created_at, parse_timestamp(added.scheduled_at or "") or 0)
-    queue = queue_of(LANE[channel], added.priority)
+    message, status, created_at, record = message_rows[0]
+    options = decode_record(record)
+    due_at = max(created_at, parse_timestamp(options.scheduled_at or "") or 0)
+    queue = queue_name(LANE_BY_CHANNEL[channel], options.priority)
     rows = await tx.run("waiting_rows", lane=queue, team=team, message=message, due_at=due_at)
-    everyone = await tx.run("message_recipients", message=message)
-    return message, status, record, list(rows) if len(rows) == len(everyone) else []
+    recipient_rows = await tx.run("message_recipients", message=message)
+    return message, status, record, list(rows) if len(rows) == len(recipient_rows) else []
 
 
-async def heartbeat(tx: Tx, owner: str, claims: Sequence[Claim], leases: Leases) -> set[int]:
+async def renew_claims(tx: Tx, owner: str, claims: Sequence[Claim], leases: Leases) -> set[int]:
     """Renew the leases of the claims; return the keys still owned by `owner`."""
     if not claims:
         return set()
-    held = [(c.key, c.epoch) for c in claims]
-    rows = await tx.run("heartbeat", owner=owner, claims=held, lease_until=await leases.until(tx))
+    token_rows = [(claim.key, claim.epoch) for claim in claims]
+    rows = await tx.run("heartbeat", owner=owner, claims=token_rows, lease_until=await leases.deadline(tx))
     return {row[0] for row in rows}
 
 
-async def release(tx: Tx, owner: str, claims: Sequence[Claim]) -> None:
+async def release_claims(tx: Tx, owner: str, claims: Sequence[Claim]) -> None:
     if claims:
-        held = [(c.key, c.epoch, int(not c.alone), int(c.alone)) for c in claims]
-        await tx.run("release_claims", owner=owner, claims=held)
+        token_rows = [(claim.key, claim.epoch, int(not claim.is_isolated), int(claim.is_isolated)) for claim in claims]
+        await tx.run("release_claims", owner=owner, claims=token_rows)
 
 
-async def join(tx: Tx, owner: str, claims: Sequence[Claim]) -> None:
+async def leave_isolation(tx: Tx, owner: str, claims: Sequence[Claim]) -> None:
     """Record that the claims are no longer processed in isolation.
 
     A worker's death then no longer counts against these claims.
     """
-    if alone := [(c.key, c.epoch) for c in claims if c.alone]:
-        await tx.run("join_others", owner=owner, claims=alone)
+    if isolated := [(claim.key, claim.epoch) for claim in claims if claim.is_isolated]:
+        await tx.run("join_others", owner=owner, claims=isolated)
 
 
 class Outbox:
@@ -313,137 +348,146 @@ class Outbox:
         self._owner = owner
         self._leases = leases
         self._publisher = publisher = setup.publisher
-        self._changes: GroupCommit[Change, bool] = GroupCommit(
-            database, lambda tx, items: outcomes.record(tx, items, owner=owner, publisher=publisher)
+        self._update_commits: GroupCommit[RecipientUpdate, bool] = GroupCommit(
+            database, lambda tx, items: outcomes.record_updates(tx, items, owner=owner, publisher=publisher)
         )
-        self._turns: Counter[str] = Counter()
-        self._began: set[str] = set()  # lanes from which this process has claimed
-        self.queue = Probe(self.depth)
+        self._claimed_count: Counter[str] = Counter()
+        self._claimed_lanes: set[str] = set()  # lanes from which this process has claimed
+        self.depth_probe = Probe(self.lane_depths)
 
-    async def claim(self, lane: str, most: int, room: Mapping[Priority, int] | None = None) -> list[Claim]:
-        """Claim up to `most` rows of a lane, at most `room` of each priority (None: no limit per priority).
+    async def claim(self, lane: str, limit: int, limits: Mapping[Priority, int] | None = None) -> list[Claim]:
+        """Claim up to `limit` rows of a lane, with a limit per priority (None: no such limit).
 
         Due simulator reports are applied at once, except in the first claim of a lane: a report that killed the
         previous process must be claimed, because only a kept claim counts its deaths (P14).
         """
-        now, turn, leases = (self._clock.now(), self._clock.moved), self._turns[lane], self._leases
-        rooms = room or dict.fromkeys(PRIORITIES, most)
+        now, rotation, leases = (self._clock.now(), self._clock.offsets), self._claimed_count[lane], self._leases
+        limit_by_priority = limits or dict.fromkeys(PRIORITIES, limit)
 
-        async def story(tx: Tx, *, apply: bool) -> tuple[list[Claim], int]:
-            rows, priorities = await claim(tx, self._owner, lane, most, rooms, turn, now, leases)
-            done = await apply_due(tx, rows, lane, now, self._owner, self._publisher) if apply else ()
-            left = [(row, priority) for row, priority in zip(rows, priorities, strict=True) if row[0] not in done]
-            if done and (len(rows) == most or any(n == rooms[one] for one, n in Counter(priorities).items())):
-                note(tx, lane)  # more rows may be due, which the caller cannot see from the claims returned
-            return await _read(tx, left), len(rows)
+        async def claim_and_apply(tx: Tx, *, apply_reports: bool) -> tuple[list[Claim], int]:
+            rows, priorities = await claim_rows(tx, self._owner, lane, limit, limit_by_priority, rotation, now, leases)
+            applied = await apply_due(tx, rows, lane, now, self._owner, self._publisher) if apply_reports else ()
+            unapplied = [
+                (row, priority) for row, priority in zip(rows, priorities, strict=True) if row[0] not in applied
+            ]
+            if applied and (
+                len(rows) == limit
+                or any(count == limit_by_priority[priority] for priority, count in Counter(priorities).items())
+            ):
+                schedule_wakeup(tx, lane)  # more rows may be due, which the caller cannot see from the claims returned
+            return await _read_claims(tx, unapplied), len(rows)
 
         try:
-            claims, count = await self._database.write(lambda tx: story(tx, apply=lane in self._began))
+            claims, count = await self._database.write(
+                lambda tx: claim_and_apply(tx, apply_reports=lane in self._claimed_lanes)
+            )
         except StoreUnavailable:
             raise
         except Exception as error:  # apply reports one at a time, so that only the broken report fails
             log.error("reports not applied together", lane=lane, error=type(error).__name__)
-            claims, count = await self._database.write(lambda tx: story(tx, apply=False))
-        self._began.add(lane)
-        self._turns[lane] += count
+            claims, count = await self._database.write(lambda tx: claim_and_apply(tx, apply_reports=False))
+        self._claimed_lanes.add(lane)
+        self._claimed_count[lane] += count
         return claims
 
     async def release(self, claims: Sequence[Claim]) -> None:
-        await self._database.write(lambda tx: release(tx, self._owner, claims))
+        await self._database.write(lambda tx: release_claims(tx, self._owner, claims))
 
-    async def suspects(self) -> int:
+    async def count_poison_candidates(self) -> int:
         """Return the number of poison-message candidates that wait to be processed in isolation."""
-        given = {"deaths": DEATHS_MAX, "now": self._clock.now(), "moved": list(self._clock.moved.items())}
-        ((count,),) = await self._database.read(lambda tx: tx.run("suspects", **given))
+        params = {"deaths": CRASHES_MAX, "now": self._clock.now(), "moved": list(self._clock.offsets.items())}
+        ((count,),) = await self._database.read(lambda tx: tx.run("suspects", **params))
         return int(count)
 
-    async def claim_suspect(self) -> list[Claim]:
-        now = self._clock.now(), self._clock.moved
-        return await self._database.write(lambda tx: claim_suspect(tx, self._owner, now, self._leases))
+    async def claim_poison_candidate(self) -> list[Claim]:
+        now = self._clock.now(), self._clock.offsets
+        return await self._database.write(lambda tx: claim_poison_candidate(tx, self._owner, now, self._leases))
 
-    async def join(self, claims: Sequence[Claim]) -> None:
+    async def leave_isolation(self, claims: Sequence[Claim]) -> None:
         """Record that the claims are no longer processed in isolation."""
-        await self._database.write(lambda tx: join(tx, self._owner, claims))
+        await self._database.write(lambda tx: leave_isolation(tx, self._owner, claims))
 
-    async def heartbeat(self, claims: Sequence[Claim]) -> set[int]:
+    async def renew(self, claims: Sequence[Claim]) -> set[int]:
         """Renew the leases of the claims; return the keys still owned by this process."""
-        return await self._database.write(lambda tx: heartbeat(tx, self._owner, claims, self._leases))
+        return await self._database.write(lambda tx: renew_claims(tx, self._owner, claims, self._leases))
 
-    def record(self, change: Change) -> Awaitable[bool]:
+    def record(self, update: RecipientUpdate) -> Awaitable[bool]:
         """Record a change. Returns False if the claim was lost and nothing was written."""
-        return self._changes.submit(change)
+        return self._update_commits.submit(update)
 
-    async def cancel(self, whose: MessageId, channel: Channel) -> Waiting | None:
+    async def cancel(self, team_and_id: TeamAndId, channel: Channel) -> WaitingMessage | None:
         """Cancel a message that no worker has claimed. None if not found."""
-        now, publisher = self._clock.of(whose[0]), self._publisher
+        now, publisher = self._clock.team_now(team_and_id[0]), self._publisher
 
-        async def story(tx: Tx) -> Waiting | None:
-            found = await _find_waiting(tx, whose, channel)
-            if found is None:
+        async def cancel_message(tx: Tx) -> WaitingMessage | None:
+            waiting = await _find_waiting_rows(tx, team_and_id, channel)
+            if waiting is None:
                 return None
-            message, status, record, rows = found
-            changes = [
-                Change(
+            message, status, record, rows = waiting
+            updates = [
+                RecipientUpdate(
                     at=now,
                     message=message,
                     position=position,
-                    wanted="failed",
-                    detail=own("canceled", CANCELED),
-                    claim=HeldClaim(key, epoch),
+                    target_status="failed",
+                    detail=local_failure("canceled", CANCELED_TEXT),
+                    claim=ClaimToken(key, epoch),
                 )
                 for key, epoch, position, _ in rows
             ]
-            done = bool(changes) and all(await outcomes.record(tx, changes, owner=None, publisher=publisher))
-            return Waiting(record=record, status="failed" if done else status, done=done)
+            is_canceled = bool(updates) and all(
+                await outcomes.record_updates(tx, updates, owner=None, publisher=publisher)
+            )
+            return WaitingMessage(record=record, status="failed" if is_canceled else status, done=is_canceled)
 
-        return await self._database.write(story)
+        return await self._database.write(cancel_message)
 
     async def reschedule(
-        self, whose: MessageId, channel: Channel, due_at: int, check: Callable[[Waiting], None]
-    ) -> Waiting | None:
+        self, team_and_id: TeamAndId, channel: Channel, due_at: int, check: Callable[[WaitingMessage], None]
+    ) -> WaitingMessage | None:
         """Change the due time of a message that still waits, if `check` does not raise. None if not found."""
 
-        async def story(tx: Tx) -> Waiting | None:
-            found = await _find_waiting(tx, whose, channel)
-            if found is None:
+        async def move_message(tx: Tx) -> WaitingMessage | None:
+            found_message = await _find_waiting_rows(tx, team_and_id, channel)
+            if found_message is None:
                 return None
-            message, status, record, rows = found
+            message, status, record, rows = found_message
             if status != "queued" or not rows:
-                return Waiting(record=record, status=status, done=False)
-            moved = msgspec.json.encode(msgspec.json.decode(record) | {"scheduled_at": timestamp(due_at)}).decode()
-            waiting = Waiting(record=moved, status=status, done=True, expires_at=rows[0][3])
+                return WaitingMessage(record=record, status=status, done=False)
+            new_record = msgspec.json.encode(msgspec.json.decode(record) | {"scheduled_at": timestamp(due_at)}).decode()
+            waiting = WaitingMessage(record=new_record, status=status, done=True, expires_at=rows[0][3])
             check(waiting)
             await tx.run("move_rows", keys=[(row[0],) for row in rows], due_at=due_at)
-            await tx.run("change_record", message=message, record=moved)
-            note(tx, LANE[channel], max(0, due_at - self._clock.of(whose[0])))
+            await tx.run("change_record", message=message, record=new_record)
+            schedule_wakeup(tx, LANE_BY_CHANNEL[channel], max(0, due_at - self._clock.team_now(team_and_id[0])))
             return waiting
 
-        return await self._database.write(story)
+        return await self._database.write(move_message)
 
-    async def wake(self, lane: str) -> None:
+    async def wake_held(self, lane: str) -> None:
         """Make messages that waited for an unavailable carrier due again at their original due time."""
-        now, queues = self._clock.now(), [(queue_of(lane, priority),) for priority in PRIORITIES]
+        now, queues = self._clock.now(), [(queue_name(lane, priority),) for priority in PRIORITIES]
 
-        async def story(tx: Tx) -> int:
-            note(tx, lane)
-            return len(await tx.run("wake_held", lanes=queues, now=now, most=WAKE_MOST))
+        async def wake_batch(tx: Tx) -> int:
+            schedule_wakeup(tx, lane)
+            return len(await tx.run("wake_held", lanes=queues, now=now, most=WAKE_BATCH))
 
-        while await self._database.write(story) >= WAKE_MOST:
+        while await self._database.write(wake_batch) >= WAKE_BATCH:
             pass
 
-    async def take_back(self) -> None:
+    async def release_own(self) -> None:
         """Release, at startup, everything that an earlier run of this process had claimed."""
         now, publisher = self._clock.now(), self._publisher
 
-        async def story(tx: Tx) -> None:
+        async def release_all(tx: Tx) -> None:
             await tx.run("take_back", owner=self._owner)
             await tx.run("take_back_idempotency", owner=self._owner)
             await tx.run("take_back_endpoints", owner=self._owner)
-            await verifications.give_up(tx, self._owner, 0, now, publisher)
+            await verifications.fail_abandoned(tx, self._owner, 0, now, publisher)
 
-        await self._database.write(story)
+        await self._database.write(release_all)
 
-    async def reclaim(self) -> int:
+    async def reclaim_abandoned(self) -> int:
         """Release claims of dead processes and move poison messages to the dead-letter queue.
 
         Returns the number of messages moved.
@@ -451,21 +495,21 @@ class Outbox:
         now, publisher, leases = self._clock.now(), self._publisher, self._leases
         await self._database.write(leases.confirm_contact)
 
-        async def story(tx: Tx) -> int:
-            await tx.run("reclaim", over=leases.abandoned())
-            await verifications.give_up(tx, "", leases.abandoned(IDEMPOTENCY_LEASE_MS), now, publisher)
-            verifications.tell(tx, "expired", len(await tx.run("expire_verifications", now=now)))
-            return await outcomes.quarantine(tx, now=now, moved=self._clock.moved, publisher=publisher)
+        async def reclaim_and_quarantine(tx: Tx) -> int:
+            await tx.run("reclaim", over=leases.abandoned_before())
+            await verifications.fail_abandoned(tx, "", leases.abandoned_before(IDEMPOTENCY_LEASE_MS), now, publisher)
+            verifications.count_outcome(tx, "expired", len(await tx.run("expire_verifications", now=now)))
+            return await outcomes.quarantine_poison(tx, now=now, clock_offsets=self._clock.offsets, publisher=publisher)
 
-        return await self._database.write(story)
+        return await self._database.write(reclaim_and_quarantine)
 
-    async def depth(self) -> list[LaneDepth]:
-        """Return the depth of every lane; waiting rows are counted up to DEPTH_MOST per team."""
+    async def lane_depths(self) -> list[LaneDepth]:
+        """Return the depth of every lane; waiting rows are counted up to DEPTH_COUNT_MAX per team."""
         now = self._clock.now()
-        found = {lane: LaneDepth(lane) for lane in SLOTS}
-        for queue in await self._database.read(lambda tx: queues(tx, now, DEPTH_MOST)):
-            before = found[queue.lane]
-            since = [at for at in (before.since, queue.first_due, queue.tried_since) if at is not None]
-            waiting = before.waiting + queue.due + queue.later + queue.working
-            found[queue.lane] = LaneDepth(queue.lane, waiting, min(since, default=None))
-        return list(found.values())
+        depth_by_lane = {lane: LaneDepth(lane) for lane in SLOTS_BY_LANE}
+        for queue in await self._database.read(lambda tx: read_lane_shares(tx, now, DEPTH_COUNT_MAX)):
+            previous = depth_by_lane[queue.lane]
+            since = [at for at in (previous.since, queue.first_due, queue.retrying_since) if at is not None]
+            waiting = previous.waiting + queue.due + queue.retrying + queue.in_progress
+            depth_by_lane[queue.lane] = LaneDepth(queue.lane, waiting, min(since, default=None))
+        return list(depth_by_lane.values())

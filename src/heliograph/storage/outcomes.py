@@ -11,103 +11,111 @@ from msgspec.structs import replace
 from heliograph.domain import events as event
 from heliograph.domain.delivery import magic_recipients, message_states
 from heliograph.domain.delivery.lanes import INBOX
-from heliograph.domain.delivery.outcome import NOTES, SENDER, Asked, CarrierReport, DueReport, Report, own
-from heliograph.domain.delivery.retry import ABSENT_KEPT_MS, absent_wait
+from heliograph.domain.delivery.outcome import (
+    SENDER,
+    TIMELINE_ONLY_STATUSES,
+    CarrierAttempt,
+    CarrierReport,
+    DueReport,
+    Report,
+    local_failure,
+)
+from heliograph.domain.delivery.retry import ABSENT_RETENTION_MS, absent_confirmation_wait
 from heliograph.domain.ids import timestamp
-from heliograph.domain.limits import DEATHS_MAX, HOUR_MS, MINUTE_MS, SECOND_MS
+from heliograph.domain.limits import CRASHES_MAX, HOUR_MS, MINUTE_MS, SECOND_MS
 from heliograph.domain.mail import reputation
-from heliograph.domain.mail.delay import TOLD_MS
+from heliograph.domain.mail.delay import DELAY_EVENT_AFTER_MS
 from heliograph.domain.mail.mailbox_provider import OTHER, SIMULATOR, provider_of
-from heliograph.domain.mail.recipients import times_named
+from heliograph.domain.mail.recipients import count_address_uses
 from heliograph.domain.operations.erasure import is_erased
-from heliograph.domain.operations.notices import dead_letters
-from heliograph.domain.phones.carrier_codes import told_opt_out
+from heliograph.domain.operations.notices import dead_letter_notice
+from heliograph.domain.phones.carrier_codes import reported_opt_out
 from heliograph.domain.sending import pricing
-from heliograph.domain.sending.acceptance import CAUGHT
-from heliograph.domain.sending.send_options import read_record
+from heliograph.domain.sending.acceptance import CAPTURED
+from heliograph.domain.sending.send_options import decode_record
 from heliograph.inbound.policy.bounce_category import category_of
-from heliograph.inbound.store.opt_outs import list_phones
+from heliograph.inbound.store.opt_outs import add_opt_outs
 from heliograph.runtime import metrics
 from heliograph.storage import batches, carrier_stats, notice_queue, stats
 from heliograph.storage.accept import lock_accounts, save_accounts
-from heliograph.storage.engine.database import Tx, note
+from heliograph.storage.engine.database import Tx, schedule_wakeup
 from heliograph.storage.events import Event, Publisher
 
 # How long a report may arrive before our own record of the send. A mail server may take ten minutes to acknowledge an
 # email that has bounced long before.
-EARLY_MS = MINUTE_MS
+EARLY_REPORT_MS = MINUTE_MS
 EARLY_RETURN_MS = HOUR_MS
 
 # Reasons of our own for which an email counted against the quota was certainly not sent.
-UNUSED = ("canceled", "expired", "suspended", "suppressed", "no_carrier", "out_of_reach", "not_ready")
-COUNTED = ("delivered", "bounced", "failed", "complained")
-PUT_OFF = "deferred"
-RECEIPTS = ("delivered", "read", "failed")
-SETTLE = {"capture": pricing.capture, "release": pricing.release}
+UNUSED_QUOTA_REASONS = ("canceled", "expired", "suspended", "suppressed", "no_carrier", "out_of_reach", "not_ready")
+COUNTED_STATES = ("delivered", "bounced", "failed", "complained")
+DEFERRED = "deferred"
+RECEIPT_STATES = ("delivered", "read", "failed")
+SETTLE_BY_KIND = {"capture": pricing.capture, "release": pricing.release}
 
 
-class Later(msgspec.Struct, frozen=True, kw_only=True):
+class RetryPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Time and counters of the next delivery attempt."""
 
     due_at: int
     attempt: int  # delivery attempts with a recorded outcome
     deferrals: dict[str, int] = {}  # count by carrier
-    uncertain: str | None = None  # the carrier that may have sent the message
+    uncertain_carrier: str | None = None  # the carrier that may have sent the message
     absent_at: int | None = None  # when the recipient's domain was first reported not to exist
     first_at: int | None = None  # start of the retry period; None keeps the recorded start
     held_at: int | None = None  # original due time, if the message waits for a reason on our side
 
 
-class HeldClaim(msgspec.Struct, frozen=True, array_like=True):
+class ClaimToken(msgspec.Struct, frozen=True, array_like=True):
     """Key and epoch of a claimed outbox row; the epoch changes with every claim (fencing token)."""
 
     key: int
     epoch: int
 
 
-class Change(msgspec.Struct, frozen=True, kw_only=True):
+class RecipientUpdate(msgspec.Struct, frozen=True, kw_only=True):
     """Outcome for one recipient and the actions that follow from this outcome."""
 
     at: int
     message: int
     position: int
-    wanted: str | None  # the target state; None changes only the timeline
-    note: str | None = None  # type of an entry that is added to the timeline only
+    target_status: str | None  # the target state; None changes only the timeline
+    timeline_note: str | None = None  # type of an entry that is added to the timeline only
     delay: dict[str, str | None] | None = None  # data to publish as `email.delayed`
     detail: dict[str, Any] = {}
     suppress: str | None = None
-    absent: bool = False  # the recipient's domain is reported not to exist
+    domain_absent: bool = False  # the recipient's domain is reported not to exist
     accepted: bool = False  # a carrier accepted the message: captures the credit hold
     carrier: str | None = None
     carrier_id: str | None = None
     parts: tuple[str, ...] = ()  # carrier ids of the parts of a long message
-    claim: HeldClaim | None = None
-    again: Later | None = None
-    quiet: bool = False  # still waiting for the same reason: add nothing to the timeline
+    claim: ClaimToken | None = None
+    retry: RetryPlan | None = None
+    is_repeat: bool = False  # still waiting for the same reason: add nothing to the timeline
     reports: Sequence[DueReport] = ()
     lane: str = ""
-    asked: Sequence[Asked] = ()
+    attempts: Sequence[CarrierAttempt] = ()
 
     @classmethod
     def reported(
-        cls, claim: HeldClaim, message: int, position: int, reports: Sequence[DueReport], lane: str, at: int
+        cls, claim: ClaimToken, message: int, position: int, reports: Sequence[DueReport], lane: str, at: int
     ) -> Self:
         """Return the change for the first, due report of a simulator; later reports stay scheduled."""
-        (_, report), *rest = reports
+        (_, report), *later_reports = reports
         return cls(
             at=at,
             message=message,
             position=position,
             claim=claim,
-            wanted=report.status,
-            detail=event.marked(report.detail),
+            target_status=report.status,
+            detail=event.mark_simulated(report.detail),
             suppress=report.suppress,
-            reports=rest,
+            reports=later_reports,
             lane=lane,
         )
 
 
-class Message(msgspec.Struct):
+class LockedMessage(msgspec.Struct):
     """A locked message; its fields are changed in memory before the row is written."""
 
     key: int
@@ -119,7 +127,7 @@ class Message(msgspec.Struct):
     price: int
     charge: str
     sequence: int
-    turn: int
+    hold_number: int
     created_at: int
     batch: str | None
     ended_at: int | None = None
@@ -131,497 +139,610 @@ class RecipientRow(msgspec.Struct):
     message: int
     position: int
     address: str
-    given: str
+    given_address: str
     status: str
-    late: int
+    was_late: int
     carrier: str | None
     carrier_id: str | None
     detail: str | None
     updated_at: int = 0
 
 
-async def lock_messages(tx: Tx, keys: Sequence[tuple[int]]) -> dict[int, Message]:
+async def lock_messages(tx: Tx, keys: Sequence[tuple[int]]) -> dict[int, LockedMessage]:
     """Lock messages and return each by key.
 
     Every transaction locks messages before accounts, which prevents deadlocks.
     """
-    return {row[0]: Message(*row) for row in await tx.run("lock_messages", messages=keys)}
+    return {row[0]: LockedMessage(*row) for row in await tx.run("lock_messages", messages=keys)}
 
 
-async def record(
-    tx: Tx, changes: Sequence[Change], *, owner: str | None, publisher: Publisher, held: set[HeldClaim] | None = None
+async def record_updates(
+    tx: Tx,
+    updates: Sequence[RecipientUpdate],
+    *,
+    owner: str | None,
+    publisher: Publisher,
+    own_tokens: set[ClaimToken] | None = None,
 ) -> list[bool | Exception]:
     """Write the changes; return False for each change whose claim was lost.
 
-    `held`: claims made in this transaction, which need no fencing query. A change to a deleted message or an erased
-    recipient has no effect.
+    `own_tokens`: claims made in this transaction, which need no fencing query. A change to a deleted message or an
+    erased recipient has no effect.
     """
-    live = await _fence(tx, changes, owner) if held is None else held
-    ours = [c for c in changes if c.claim is None or c.claim in live]
-    if not ours:
-        return [False] * len(changes)
-    keys = [(key,) for key in {c.message for c in ours}]
+    live_tokens = await _fence(tx, updates, owner) if own_tokens is None else own_tokens
+    live_updates = [update for update in updates if update.claim is None or update.claim in live_tokens]
+    if not live_updates:
+        return [False] * len(updates)
+    keys = [(key,) for key in {update.message for update in live_updates}]
     messages = await lock_messages(tx, keys)
     recipients = {(row[0], row[1]): RecipientRow(*row) for row in await tx.run("recipients_of", messages=keys)}
     # A report about an erased address would store the address again.
-    known = [c for c in ours if c.message in messages and not is_erased(recipients[c.message, c.position].address)]
-    if [c for c in known if c.absent]:
-        known = await _spare_first_absence(tx, known, messages, recipients)
-    await _apply(tx, _Rows(publisher), known, messages, recipients)
-    parts = {  # each id once: PostgreSQL cannot upsert a row twice in one statement
-        (c.carrier, id_): (c.carrier, id_, c.message, c.position, number)
-        for c in ours
-        for number, id_ in enumerate(c.parts, start=1)
+    applicable = [
+        update
+        for update in live_updates
+        if update.message in messages and not is_erased(recipients[update.message, update.position].address)
+    ]
+    if [update for update in applicable if update.domain_absent]:
+        applicable = await _fail_first_absence(tx, applicable, messages, recipients)
+    await _apply_updates(tx, _PendingRows(publisher), applicable, messages, recipients)
+    part_rows = {  # each id once: PostgreSQL cannot upsert a row twice in one statement
+        (update.carrier, id_): (update.carrier, id_, update.message, update.position, number)
+        for update in live_updates
+        for number, id_ in enumerate(update.parts, start=1)
     }
-    if parts:
-        await tx.run("insert_parts", parts=list(parts.values()))
-    await _settle_outbox(tx, ours)
-    if [c for c in known if c.accepted and c.detail.get(event.SIMULATED) and messages[c.message].sandbox]:
-        note(tx, INBOX)
-    await carrier_stats.count(tx, owner or "", [(c.at, one) for c in ours for one in c.asked])
-    return [c.claim is None or c.claim in live for c in changes]
+    if part_rows:
+        await tx.run("insert_parts", parts=list(part_rows.values()))
+    await _settle_outbox(tx, live_updates)
+    if [
+        update
+        for update in applicable
+        if update.accepted and update.detail.get(event.SIMULATED) and messages[update.message].sandbox
+    ]:
+        schedule_wakeup(tx, INBOX)
+    await carrier_stats.count_attempts(
+        tx, owner or "", [(update.at, attempt) for update in live_updates for attempt in update.attempts]
+    )
+    return [update.claim is None or update.claim in live_tokens for update in updates]
 
 
-async def _spare_first_absence(
-    tx: Tx, changes: Sequence[Change], messages: dict[int, Message], recipients: dict[tuple[int, int], RecipientRow]
-) -> list[Change]:
+async def _fail_first_absence(
+    tx: Tx,
+    updates: Sequence[RecipientUpdate],
+    messages: dict[int, LockedMessage],
+    recipients: dict[tuple[int, int], RecipientRow],
+) -> list[RecipientUpdate]:
     """Fail messages to a domain first reported absent only recently, without suppressing the address (contract 6)."""
 
-    def place(change: Change) -> tuple[int, str]:
-        address = recipients[change.message, change.position].address
-        return messages[change.message].team, address.rpartition("@")[2]
+    def team_and_domain(update: RecipientUpdate) -> tuple[int, str]:
+        address = recipients[update.message, update.position].address
+        return messages[update.message].team, address.rpartition("@")[2]
 
-    told = {place(c): c.at for c in changes if c.absent}
-    rows = await tx.run("note_absent", told=[(*where, at) for where, at in told.items()], kept=ABSENT_KEPT_MS)
+    reported_at = {team_and_domain(update): update.at for update in updates if update.domain_absent}
+    rows = await tx.run("note_absent", rows=[(*key, at) for key, at in reported_at.items()], kept=ABSENT_RETENTION_MS)
     first_at = {(team, domain): at for team, domain, at in rows}
     return [
-        replace(c, wanted="failed", suppress=None) if c.absent and absent_wait(first_at[place(c)], c.at) else c
-        for c in changes
+        replace(update, target_status="failed", suppress=None)
+        if update.domain_absent and absent_confirmation_wait(first_at[team_and_domain(update)], update.at)
+        else update
+        for update in updates
     ]
 
 
-async def report_by_carrier(
+async def record_carrier_reports(
     tx: Tx,
     carrier: str,
     reports: Sequence[CarrierReport],
     *,
     at: int,
     publisher: Publisher,
-    early: bool = False,
+    store_unknown: bool = False,
     skip_known: bool = False,
 ) -> list[bool | Exception]:
     """Apply reports that are keyed by the carrier's ids; return False for each id unknown for this carrier.
 
-    `early`: store reports with unknown ids for a while, because the send may not be recorded yet. `skip_known`: skip
-    reports that the timeline already contains verbatim.
+    `store_unknown`: store reports with unknown ids for a while, because the send may not be recorded yet. `skip_known`:
+    skip reports that the timeline already contains verbatim.
     """
     ids = [(carrier_id,) for carrier_id in {carrier_id for carrier_id, _ in reports}]
-    places = {row[0]: (row[1], row[2]) for row in await tx.run("places_by_carrier_id", carrier=carrier, ids=ids)}
-    changes = [to_change(*places[carrier_id], report, at) for carrier_id, report in reports if carrier_id in places]
+    recipient_by_carrier_id = {
+        row[0]: (row[1], row[2]) for row in await tx.run("places_by_carrier_id", carrier=carrier, ids=ids)
+    }
+    updates = [
+        update_from_report(*recipient_by_carrier_id[carrier_id], report, at)
+        for carrier_id, report in reports
+        if carrier_id in recipient_by_carrier_id
+    ]
     if skip_known:
-        changes = await _new(tx, changes)
-    parts = await tx.run("parts_by_carrier_id", carrier=carrier, ids=ids)
-    places |= {row[0]: (row[1], row[2]) for row in parts}
-    changes += await _fold(tx, carrier, reports, {row[0]: row for row in parts}, at)
-    if changes:
-        await record(tx, changes, owner=None, publisher=publisher)
-    known = places.keys() | await hear_of_codes(tx, carrier, [one for one in reports if one[0] not in places], at)
-    unknown = [(carrier, id_, msgspec.json.encode(r).decode(), at) for id_, r in reports if id_ not in known]
-    if early and unknown:
-        await tx.run("insert_early_reports", reports=unknown)
-    return [carrier_id in known for carrier_id, _ in reports]
+        updates = await _without_known(tx, updates)
+    part_rows = await tx.run("parts_by_carrier_id", carrier=carrier, ids=ids)
+    recipient_by_carrier_id |= {row[0]: (row[1], row[2]) for row in part_rows}
+    updates += await _combine_parts(tx, carrier, reports, {row[0]: row for row in part_rows}, at)
+    if updates:
+        await record_updates(tx, updates, owner=None, publisher=publisher)
+    known_ids = recipient_by_carrier_id.keys() | await record_code_receipts(
+        tx, carrier, [report for report in reports if report[0] not in recipient_by_carrier_id], at
+    )
+    unknown_reports = [
+        (carrier, id_, msgspec.json.encode(report).decode(), at) for id_, report in reports if id_ not in known_ids
+    ]
+    if store_unknown and unknown_reports:
+        await tx.run("insert_early_reports", reports=unknown_reports)
+    return [carrier_id in known_ids for carrier_id, _ in reports]
 
 
-async def hear_of_codes(tx: Tx, carrier: str, reports: Sequence[CarrierReport], at: int) -> set[str]:
+async def record_code_receipts(tx: Tx, carrier: str, reports: Sequence[CarrierReport], at: int) -> set[str]:
     """Record delivery receipts of verification codes and return the carrier ids that matched.
 
     A delivered code stops the fallback to the next channel; a failed code starts the fallback now.
     """
-    receipts = {id_: at if report.status == "failed" else None for id_, report in reports if report.status in RECEIPTS}
+    receipts = {
+        id_: at if report.status == "failed" else None for id_, report in reports if report.status in RECEIPT_STATES
+    }
     if not receipts:
         return set()
     return {row[0] for row in await tx.run("note_receipts", carrier=carrier, receipts=list(receipts.items()))}
 
 
-async def _new(tx: Tx, changes: Sequence[Change]) -> list[Change]:
+async def _without_known(tx: Tx, updates: Sequence[RecipientUpdate]) -> list[RecipientUpdate]:
     """Return the changes that the timeline does not contain yet, without duplicates."""
-    keys = [(key,) for key in {c.message for c in changes}]
+    keys = [(key,) for key in {update.message for update in updates}]
     await lock_messages(tx, keys)
     rows = await tx.run("told_of", messages=keys)
-    known = {(message_, status, _without_sender(detail)) for message_, status, detail in rows}
-    new = {(c.message, c.wanted, written(c.detail)): c for c in changes}
-    return [change for words, change in new.items() if words not in known]
+    known_entries = {(message_, status, _without_sender(detail)) for message_, status, detail in rows}
+    update_by_entry = {
+        (update.message, update.target_status, encode_detail(update.detail)): update for update in updates
+    }
+    return [update for entry, update in update_by_entry.items() if entry not in known_entries]
 
 
-async def _fold(tx: Tx, carrier: str, reports: Sequence[CarrierReport], parts: dict[str, Any], at: int) -> list[Change]:
+async def _combine_parts(
+    tx: Tx, carrier: str, reports: Sequence[CarrierReport], part_by_id: dict[str, Any], at: int
+) -> list[RecipientUpdate]:
     """Return one change per receipt of a message part, to the combined state of all parts known so far."""
-    known = [(id_, report) for id_, report in reports if id_ in parts]
-    if not known:
+    known_reports = [(id_, report) for id_, report in reports if id_ in part_by_id]
+    if not known_reports:
         return []
-    finished = {id_: report.status for id_, report in known if message_states.is_final(report.status)}
-    if finished:
-        await tx.run("update_parts", parts=[(carrier, id_, status) for id_, status in finished.items()])
-    states: dict[tuple[int, int], list[str | None]] = defaultdict(list)
+    final_statuses = {id_: report.status for id_, report in known_reports if message_states.is_final(report.status)}
+    if final_statuses:
+        await tx.run("update_parts", parts=[(carrier, id_, status) for id_, status in final_statuses.items()])
+    statuses_by_recipient: dict[tuple[int, int], list[str | None]] = defaultdict(list)
     for message_, position, status in await tx.run(
-        "parts_of", places=list({tuple(row[1:3]) for row in parts.values()})
+        "parts_of", places=list({tuple(row[1:3]) for row in part_by_id.values()})
     ):
-        states[message_, position].append(status)
-    changes = []
-    for id_, report in known:
-        _, message_, position, number = parts[id_]
-        of = states[message_, position]
-        detail = report.detail | {"part": number, "parts": len(of), "part_status": report.status}
-        wanted = message_states.fold_parts(of) or "sent"
-        changes.append(Change(at=at, message=message_, position=position, wanted=wanted, detail=detail))
-    return changes
+        statuses_by_recipient[message_, position].append(status)
+    updates = []
+    for id_, report in known_reports:
+        _, message_, position, number = part_by_id[id_]
+        statuses = statuses_by_recipient[message_, position]
+        detail = report.detail | {"part": number, "parts": len(statuses), "part_status": report.status}
+        target_status = message_states.combine_part_statuses(statuses) or "sent"
+        updates.append(
+            RecipientUpdate(at=at, message=message_, position=position, target_status=target_status, detail=detail)
+        )
+    return updates
 
 
-async def report_returned(tx: Tx, id_: str, position: int, report: Report, *, at: int, publisher: Publisher) -> None:
+async def record_bounce(tx: Tx, id_: str, position: int, report: Report, *, at: int, publisher: Publisher) -> None:
     """Record a bounce that arrived at the signed return address of one recipient.
 
     The report is stored for later if the send is not recorded yet.
     """
-    for message_, handed_over, _ in await tx.run("place_of", id=id_, position=position):
-        if handed_over:
-            await record(tx, [to_change(message_, position, report, at)], owner=None, publisher=publisher)
+    for message_, was_sent, _ in await tx.run("place_of", id=id_, position=position):
+        if was_sent:
+            await record_updates(
+                tx, [update_from_report(message_, position, report, at)], owner=None, publisher=publisher
+            )
         else:
-            kept = msgspec.json.encode(report).decode()
-            await tx.run("insert_early_return", message=message_, position=position, report=kept, created_at=at)
+            report_json = msgspec.json.encode(report).decode()
+            await tx.run("insert_early_return", message=message_, position=position, report=report_json, created_at=at)
 
 
-def to_change(message_: int, position: int, report: Report, at: int) -> Change:
-    return Change(
+def update_from_report(message_: int, position: int, report: Report, at: int) -> RecipientUpdate:
+    return RecipientUpdate(
         at=at,
         message=message_,
         position=position,
-        wanted=None if report.status in NOTES else report.status,
-        note=report.status if report.status in NOTES else None,
+        target_status=None if report.status in TIMELINE_ONLY_STATUSES else report.status,
+        timeline_note=report.status if report.status in TIMELINE_ONLY_STATUSES else None,
         detail=report.detail,
         suppress=report.suppress,
-        absent=report.absent,
+        domain_absent=report.absent,
     )
 
 
-async def any_early(tx: Tx, at: int) -> bool:
+async def has_early_reports(tx: Tx, at: int) -> bool:
     return bool(
-        await tx.run("any_early_report", since=at - EARLY_MS)
+        await tx.run("any_early_report", since=at - EARLY_REPORT_MS)
         or await tx.run("any_early_return", since=at - EARLY_RETURN_MS)
     )
 
 
-async def apply_early(tx: Tx, *, at: int, publisher: Publisher) -> None:
+async def apply_early_reports(tx: Tx, *, at: int, publisher: Publisher) -> None:
     """Apply reports that arrived before the record of their send, if the send is recorded now."""
-    rows = await tx.run("take_early_reports", since=at - EARLY_MS)
-    reports: dict[str, list[CarrierReport]] = defaultdict(list)
+    rows = await tx.run("take_early_reports", since=at - EARLY_REPORT_MS)
+    reports_by_carrier: dict[str, list[CarrierReport]] = defaultdict(list)
     for _, carrier, carrier_id, report in sorted(rows):
-        reports[carrier].append(CarrierReport(carrier_id, msgspec.json.decode(report, type=Report)))
-    for carrier, given in reports.items():
-        await report_by_carrier(tx, carrier, given, at=at, publisher=publisher, skip_known=True)
-    returned = [
-        to_change(message_, position, msgspec.json.decode(report, type=Report), at)
+        reports_by_carrier[carrier].append(CarrierReport(carrier_id, msgspec.json.decode(report, type=Report)))
+    for carrier, carrier_reports in reports_by_carrier.items():
+        await record_carrier_reports(tx, carrier, carrier_reports, at=at, publisher=publisher, skip_known=True)
+    bounce_updates = [
+        update_from_report(message_, position, msgspec.json.decode(report, type=Report), at)
         for message_, position, report in await tx.run("take_early_returns", since=at - EARLY_RETURN_MS)
     ]
-    if returned:
-        await record(tx, returned, owner=None, publisher=publisher)
+    if bounce_updates:
+        await record_updates(tx, bounce_updates, owner=None, publisher=publisher)
 
 
-async def quarantine(tx: Tx, *, now: int, moved: Mapping[int, int], publisher: Publisher) -> int:
+async def quarantine_poison(tx: Tx, *, now: int, clock_offsets: Mapping[int, int], publisher: Publisher) -> int:
     """Fail messages whose worker died three times while processing only that message; release their holds (P14).
 
     Returns the number of failed messages.
     """
-    await tx.run("drop_poisoned_reports", deaths=DEATHS_MAX)
-    rows = await tx.run("find_poison", deaths=DEATHS_MAX)
-    changes = [
-        Change(
-            at=now + moved.get(team, 0),
+    await tx.run("drop_poisoned_reports", deaths=CRASHES_MAX)
+    rows = await tx.run("find_poison", deaths=CRASHES_MAX)
+    updates = [
+        RecipientUpdate(
+            at=now + clock_offsets.get(team, 0),
             message=message_,
             position=position,
-            wanted="failed",
-            detail=own("quarantined", f"{DEATHS_MAX} workers died while it was alone in their hands"),
-            claim=HeldClaim(key, epoch),
+            target_status="failed",
+            detail=local_failure("quarantined", f"{CRASHES_MAX} workers died while processing only this message"),
+            claim=ClaimToken(key, epoch),
         )
         for key, epoch, message_, position, team in rows
     ]
-    if not changes:
+    if not updates:
         return 0
-    count = sum(map(bool, await record(tx, changes, owner=None, publisher=publisher)))
+    count = sum(map(bool, await record_updates(tx, updates, owner=None, publisher=publisher)))
     if count:
-        await notice_queue.note(tx, dead_letters(count, now))
+        await notice_queue.enqueue(tx, dead_letter_notice(count, now))
     return count
 
 
-async def _fence(tx: Tx, changes: Sequence[Change], owner: str | None) -> set[HeldClaim]:
+async def _fence(tx: Tx, updates: Sequence[RecipientUpdate], owner: str | None) -> set[ClaimToken]:
     """Return the claims whose outcome may be recorded.
 
     Claims are compared with their epochs: a batch contains a key twice if a process froze and then claimed the same row
     again. A message that a carrier accepted counts even if the message was claimed again since, so that it is not sent
     twice.
     """
-    claims = [c.claim for c in changes if c.claim]
+    claims = [update.claim for update in updates if update.claim]
     if not claims:
         return set()
     if owner is None:
-        return {HeldClaim(*row[:2]) for row in await tx.run("fence_unclaimed", claims=claims)}
-    live = {HeldClaim(*row[:2]) for row in await tx.run("fence", claims=claims, owner=owner)}
-    if len(live) == len(claims):
-        return live
-    kept = {claim.key for claim in live}
-    lost = {  # each key once
-        c.claim.key: (c.claim.key, c.claim.epoch, c.message, c.position)
-        for c in changes
-        if c.claim and c.accepted and c.claim.key not in kept
+        return {ClaimToken(*row[:2]) for row in await tx.run("fence_unclaimed", claims=claims)}
+    live_tokens = {ClaimToken(*row[:2]) for row in await tx.run("fence", claims=claims, owner=owner)}
+    if len(live_tokens) == len(claims):
+        return live_tokens
+    live_keys = {claim.key for claim in live_tokens}
+    lost_claims = {  # each key once
+        update.claim.key: (update.claim.key, update.claim.epoch, update.message, update.position)
+        for update in updates
+        if update.claim and update.accepted and update.claim.key not in live_keys
     }
-    if lost:
-        live |= {HeldClaim(*row) for row in await tx.run("fence_claimed_again", claims=list(lost.values()))}
-    return live
+    if lost_claims:
+        live_tokens |= {
+            ClaimToken(*row) for row in await tx.run("fence_claimed_again", claims=list(lost_claims.values()))
+        }
+    return live_tokens
 
 
-class _Rows:
+class _PendingRows:
     """Collects the rows of one recording transaction."""
 
     def __init__(self, publisher: Publisher) -> None:
         self.publisher = publisher
         self.events: list[Event] = []
         self.suppressions: list[tuple[Any, ...]] = []
-        self.money: list[tuple[Message, str, int]] = []
-        self.unused: list[tuple[Message, str]] = []  # emails counted against the quota but not sent, with the address
-        self.seen: list[tuple[int, str, int]] = []  # team, address and message of first delivery attempts
+        self.settlements: list[tuple[LockedMessage, str, int]] = []
+        self.unused_quota: list[
+            tuple[LockedMessage, str]
+        ] = []  # emails counted against the quota but not sent, with the address
+        self.first_attempts: list[tuple[int, str, int]] = []  # team, address and message of first delivery attempts
         self.opt_outs: list[tuple[int, str, str, str, int]] = []
-        self.writers: dict[tuple[str, str], tuple[int, int]] = {}  # (phone, channel) → (last sending team, time)
-        self.counts: dict[tuple[int, int], reputation.Counts] = defaultdict(reputation.Counts)  # by team and hour
-        self.steps: list[stats.Step] = []
+        self.last_senders: dict[tuple[str, str], tuple[int, int]] = {}  # (phone, channel) → (last sending team, time)
+        self.reputation_counts: dict[tuple[int, int], reputation.Counts] = defaultdict(
+            reputation.Counts
+        )  # by team and hour
+        self.transitions: list[stats.Transition] = []
         self.delays: list[tuple[Any, ...]] = []  # delays of emails that we deferred
         self.relayed_delays: list[tuple[Any, ...]] = []  # delays reported by a provider
-        self.told_delays: list[tuple[int, int, int]] = []
-        self.told: list[Callable[[], None]] = []  # metric updates to run after the commit
+        self.published_delays: list[tuple[int, int, int]] = []
+        self.metric_updates: list[Callable[[], None]] = []  # metric updates to run after the commit
 
-    def tell(
+    def add_event(
         self,
-        change: Change,
-        moved: Message,
+        update: RecipientUpdate,
+        message: LockedMessage,
         recipient: RecipientRow,
         type_: str,
         status: str | None,
-        previous: str | None,
+        previous_status: str | None,
         sequence: int | None,
         detail: str | None,
     ) -> None:
         self.events.append(
             Event(
                 id=self.publisher.new_id("evt_"),
-                team=moved.team,
-                subject=moved.id,
-                message=moved.key,
-                recipient=recipient.given,
+                team=message.team,
+                subject=message.id,
+                message=message.key,
+                recipient=recipient.given_address,
                 sequence=sequence,
                 type=type_,
                 status=status,
-                previous_status=previous,
-                message_status=moved.status,
+                previous_status=previous_status,
+                message_status=message.status,
                 detail=detail,
-                created_at=change.at,
+                created_at=update.at,
             )
         )
 
 
-async def _apply(
+async def _apply_updates(
     tx: Tx,
-    rows: _Rows,
-    changes: Sequence[Change],
-    messages: dict[int, Message],
+    rows: _PendingRows,
+    updates: Sequence[RecipientUpdate],
+    messages: dict[int, LockedMessage],
     recipients: dict[tuple[int, int], RecipientRow],
 ) -> None:
-    by_message: dict[int, list[RecipientRow]] = defaultdict(list)
+    recipients_by_message: dict[int, list[RecipientRow]] = defaultdict(list)
     for recipient in recipients.values():
-        by_message[recipient.message].append(recipient)
-    touched: dict[tuple[int, int], RecipientRow] = {}
-    for change in changes:
-        found = recipients[change.message, change.position]
-        is_sms = messages[change.message].channel == "sms"
-        if is_sms and found.detail and f'"{SENDER}"' in found.detail and SENDER not in change.detail:
-            used = msgspec.json.decode(found.detail).get(SENDER)  # receipts do not repeat the sender
-            change = replace(change, detail=change.detail | {SENDER: used})
-        _move(rows, change, messages[change.message], found, by_message[change.message])
-        touched[change.message, change.position] = found
-    moved = [messages[key] for key in {c.message for c in changes}]
-    await tx.write(
+        recipients_by_message[recipient.message].append(recipient)
+    updated: dict[tuple[int, int], RecipientRow] = {}
+    for update in updates:
+        recipient = recipients[update.message, update.position]
+        is_sms = messages[update.message].channel == "sms"
+        if is_sms and recipient.detail and f'"{SENDER}"' in recipient.detail and SENDER not in update.detail:
+            sender = msgspec.json.decode(recipient.detail).get(SENDER)  # receipts do not repeat the sender
+            update = replace(update, detail=update.detail | {SENDER: sender})
+        _apply_update(rows, update, messages[update.message], recipient, recipients_by_message[update.message])
+        updated[update.message, update.position] = recipient
+    updated_messages = [messages[key] for key in {update.message for update in updates}]
+    await tx.write_many(
         {
             "update_recipients": [
-                (r.message, r.position, r.status, r.updated_at, r.late, r.carrier, r.carrier_id, r.detail)
-                for r in touched.values()
+                (
+                    recipient.message,
+                    recipient.position,
+                    recipient.status,
+                    recipient.updated_at,
+                    recipient.was_late,
+                    recipient.carrier,
+                    recipient.carrier_id,
+                    recipient.detail,
+                )
+                for recipient in updated.values()
             ],
-            "update_messages": [(m.key, m.status, m.charge, m.sequence, m.ended_at) for m in moved],
+            "update_messages": [
+                (message.key, message.status, message.charge, message.sequence, message.ended_at)
+                for message in updated_messages
+            ],
         }
     )
-    await _move_money(tx, rows.money, rows.unused)
-    await _suppress(tx, rows)
-    await list_phones(tx, rows.opt_outs, rows.publisher)
-    if rows.seen:
-        await tx.run("insert_seen", seen=rows.seen)
-    if rows.writers:
-        await tx.run("note_writers", writers=[(*to, *by) for to, by in sorted(rows.writers.items())])
-    if ended := {m.batch for m in moved if m.batch and m.ended_at is not None}:
-        rows.events += await batches.finish(tx, ended, rows.publisher, changes[-1].at)
-    await _note_delays(tx, rows)
+    await _settle_accounts(tx, rows.settlements, rows.unused_quota)
+    await _write_suppressions(tx, rows)
+    await add_opt_outs(tx, rows.opt_outs, rows.publisher)
+    if rows.first_attempts:
+        await tx.run("insert_seen", seen=rows.first_attempts)
+    if rows.last_senders:
+        await tx.run(
+            "note_writers",
+            writers=[(*recipient_key, *last_send) for recipient_key, last_send in sorted(rows.last_senders.items())],
+        )
+    if ended_batches := {
+        message.batch for message in updated_messages if message.batch and message.ended_at is not None
+    }:
+        rows.events += await batches.finish_batches(tx, ended_batches, rows.publisher, updates[-1].at)
+    await _write_delays(tx, rows)
     await rows.publisher.publish(tx, rows.events)
-    if rows.counts:
-        await tx.run("count_reputation", counts=[(*place, *counts) for place, counts in sorted(rows.counts.items())])
-    await stats.count(tx, rows.steps)
-    tx.afterwards += rows.told
+    if rows.reputation_counts:
+        await tx.run(
+            "count_reputation",
+            counts=[(*team_and_hour, *counts) for team_and_hour, counts in sorted(rows.reputation_counts.items())],
+        )
+    await stats.count_transitions(tx, rows.transitions)
+    tx.after_commit += rows.metric_updates
 
 
-async def _note_delays(tx: Tx, rows: _Rows) -> None:
+async def _write_delays(tx: Tx, rows: _PendingRows) -> None:
     if rows.delays:
         await tx.run("insert_delays", delays=rows.delays)
     if rows.relayed_delays:  # each key once: PostgreSQL cannot upsert a row twice in one statement
         await tx.run("insert_relayed_delays", delays=list({row[:2]: row for row in rows.relayed_delays}.values()))
-    if rows.told_delays:
-        await tx.run("settle_delays", delays=rows.told_delays)
+    if rows.published_delays:
+        await tx.run("settle_delays", delays=rows.published_delays)
 
 
 def _without_sender(detail: str | None) -> str | None:
     if not detail or f'"{SENDER}"' not in detail:
         return detail
-    return written({name: value for name, value in msgspec.json.decode(detail).items() if name != SENDER})
+    return encode_detail({name: value for name, value in msgspec.json.decode(detail).items() if name != SENDER})
 
 
-def written(detail: dict[str, Any]) -> str | None:
+def encode_detail(detail: dict[str, Any]) -> str | None:
     return msgspec.json.encode(detail).decode() if detail else None
 
 
-def _move(rows: _Rows, change: Change, moved: Message, recipient: RecipientRow, everyone: list[RecipientRow]) -> None:
+def _apply_update(
+    rows: _PendingRows,
+    update: RecipientUpdate,
+    message: LockedMessage,
+    recipient: RecipientRow,
+    all_recipients: list[RecipientRow],
+) -> None:
     """Apply a change to a recipient and its message; collect the rows to write for its consequences."""
-    detail = written(change.detail)
-    recipient.updated_at = change.at
-    if change.claim and recipient.carrier is None:
-        rows.seen.append((moved.team, recipient.address, moved.key))
-        if moved.channel != "email":
-            rows.writers[recipient.address, moved.channel] = (moved.team, change.at)
-    recipient.carrier = change.carrier or recipient.carrier
-    recipient.carrier_id = change.carrier_id or recipient.carrier_id
-    if change.note in (None, PUT_OFF):
+    detail = encode_detail(update.detail)
+    recipient.updated_at = update.at
+    if update.claim and recipient.carrier is None:
+        rows.first_attempts.append((message.team, recipient.address, message.key))
+        if message.channel != "email":
+            rows.last_senders[recipient.address, message.channel] = (message.team, update.at)
+    recipient.carrier = update.carrier or recipient.carrier
+    recipient.carrier_id = update.carrier_id or recipient.carrier_id
+    if update.timeline_note in (None, DEFERRED):
         recipient.detail = detail or recipient.detail
     # After a first delivery attempt a recipient is no longer queued, even if the attempt was deferred.
-    wanted = recipient.status if change.note else change.wanted or "sending"
-    path = message_states.move(moved.channel, recipient.status, wanted, late_used=bool(recipient.late))
-    rows.steps.append((moved.team, moved.channel, change.at, recipient.status, path))
-    is_real = moved.sandbox != CAUGHT and not magic_recipients.is_magic(recipient.address)
+    target_status = recipient.status if update.timeline_note else update.target_status or "sending"
+    path = message_states.transition_path(
+        message.channel, recipient.status, target_status, late_receipt_used=bool(recipient.was_late)
+    )
+    rows.transitions.append((message.team, message.channel, update.at, recipient.status, path))
+    is_real = message.sandbox != CAPTURED and not magic_recipients.is_magic(recipient.address)
     if path:
-        _count(rows, change, moved, recipient, path, is_real=is_real)
+        _count_transition(rows, update, message, recipient, path, is_real=is_real)
     for status in path:
-        previous, recipient.status = recipient.status, status
-        if previous == "failed":
-            recipient.late = 1
-        derived = message_states.derive(moved.channel, frozenset([r.status for r in everyone]))
-        moved.status = message_states.never_regress(moved.channel, moved.status, derived)
-        moved.sequence += 1
-        type_ = event.event_type(moved.channel, status)
-        rows.tell(change, moved, recipient, type_, status, previous, moved.sequence, detail)
-    if not path or not change.wanted or change.note or change.delay or change.again:
-        _remark(rows, change, moved, recipient, detail, has_moved=bool(path))
-    ended = not [r for r in everyone if r.status not in message_states.FINAL and not is_erased(r.address)]
-    moved.ended_at = change.at if ended else None
-    if moved.charge == "held" and (change.accepted or ended):
-        kind, moved.charge = ("capture", "captured") if change.accepted else ("release", "released")
-        rows.money.append((moved, kind, change.at))
+        previous_status, recipient.status = recipient.status, status
+        if previous_status == "failed":
+            recipient.was_late = 1
+        derived = message_states.derive_message_status(
+            message.channel, frozenset([other.status for other in all_recipients])
+        )
+        message.status = message_states.furthest_status(message.channel, message.status, derived)
+        message.sequence += 1
+        type_ = event.event_type(message.channel, status)
+        rows.add_event(update, message, recipient, type_, status, previous_status, message.sequence, detail)
+    if not path or not update.target_status or update.timeline_note or update.delay or update.retry:
+        _add_timeline_entries(rows, update, message, recipient, detail, has_transition=bool(path))
+    is_ended = not [
+        other
+        for other in all_recipients
+        if other.status not in message_states.FINAL_STATES and not is_erased(other.address)
+    ]
+    message.ended_at = update.at if is_ended else None
+    if message.charge == "held" and (update.accepted or is_ended):
+        kind, message.charge = ("capture", "captured") if update.accepted else ("release", "released")
+        rows.settlements.append((message, kind, update.at))
     if path and path[-1] == "failed":
-        _fail(rows, change, moved, recipient, is_real=is_real)
+        _collect_failure(rows, update, message, recipient, is_real=is_real)
     # Also suppress if the recipient had already failed. Do not repeat a suppression for a known state: a user may have
     # removed it.
-    if change.suppress and (path or recipient.status == "failed") and is_real:
+    if update.suppress and (path or recipient.status == "failed") and is_real:
         rows.suppressions.append(
-            (moved.team, recipient.address, recipient.given, change.suppress, moved.id, detail, change.at)
+            (message.team, recipient.address, recipient.given_address, update.suppress, message.id, detail, update.at)
         )
 
 
-def _remark(
-    rows: _Rows, change: Change, moved: Message, recipient: RecipientRow, detail: str | None, *, has_moved: bool
+def _add_timeline_entries(
+    rows: _PendingRows,
+    update: RecipientUpdate,
+    message: LockedMessage,
+    recipient: RecipientRow,
+    detail: str | None,
+    *,
+    has_transition: bool,
 ) -> None:
-    """Add the timeline entries of a change that accompany a new status, or that appear without a new status."""
+    """Add the timeline entries of an update besides the new status: ignored, deferred and delayed."""
     status = recipient.status
-    if change.note and change.note != event.DELAYED:
-        rows.tell(change, moved, recipient, change.note, None, status, None, detail)
-    elif not change.note and (not has_moved or not change.wanted) and not change.quiet:
+    if update.timeline_note and update.timeline_note != event.DELAYED:
+        rows.add_event(update, message, recipient, update.timeline_note, None, status, None, detail)
+    elif not update.timeline_note and (not has_transition or not update.target_status) and not update.is_repeat:
         # A report that changes nothing, or a send to be retried: only the timeline gets an entry.
-        type_ = "ignored" if change.wanted else PUT_OFF
-        rows.tell(change, moved, recipient, type_, change.wanted, status, None, detail)
-    if change.delay:
-        moved.sequence += 1
-        words = written(change.detail | {event.DELAY: change.delay})
-        rows.tell(change, moved, recipient, event.DELAYED, status, status, moved.sequence, words)
-    if moved.channel == "email" and (change.again or change.note == PUT_OFF):
-        _put_off(rows, change)
+        type_ = "ignored" if update.target_status else DEFERRED
+        rows.add_event(update, message, recipient, type_, update.target_status, status, None, detail)
+    if update.delay:
+        message.sequence += 1
+        event_detail = encode_detail(update.detail | {event.DELAY: update.delay})
+        rows.add_event(update, message, recipient, event.DELAYED, status, status, message.sequence, event_detail)
+    if message.channel == "email" and (update.retry or update.timeline_note == DEFERRED):
+        _schedule_delay_event(rows, update)
 
 
-def _fail(rows: _Rows, change: Change, moved: Message, recipient: RecipientRow, *, is_real: bool) -> None:
-    """Collect the consequences of a failure: unused quota to return, or a phone that has opted out."""
-    if moved.channel == "email":
-        if is_real and not moved.sandbox and change.detail.get("reason") in UNUSED:
-            rows.unused.append((moved, recipient.address))
-    elif (listed := told_opt_out(change.detail)) and not magic_recipients.is_magic(recipient.address):
-        rows.opt_outs.append((moved.team, recipient.address, moved.channel, listed, change.at))
+def _collect_failure(
+    rows: _PendingRows, update: RecipientUpdate, message: LockedMessage, recipient: RecipientRow, *, is_real: bool
+) -> None:
+    """Collect what else a failed recipient changes: email quota to refund, or an opt-out that the carrier reported."""
+    if message.channel == "email":
+        if is_real and not message.sandbox and update.detail.get("reason") in UNUSED_QUOTA_REASONS:
+            rows.unused_quota.append((message, recipient.address))
+    elif (opt_out_reason := reported_opt_out(update.detail)) and not magic_recipients.is_magic(recipient.address):
+        rows.opt_outs.append((message.team, recipient.address, message.channel, opt_out_reason, update.at))
 
 
-def _put_off(rows: _Rows, change: Change) -> None:
+def _schedule_delay_event(rows: _PendingRows, update: RecipientUpdate) -> None:
     """Schedule the event `email.delayed` for a deferred email; mark the delay as published if it is published now."""
-    place = (change.message, change.position, change.at)
-    due_at = change.at + TOLD_MS
-    if change.claim:
-        rows.delays.append((*place, due_at, change.claim.key))
+    delay_key = (update.message, update.position, update.at)
+    due_at = update.at + DELAY_EVENT_AFTER_MS
+    if update.claim:
+        rows.delays.append((*delay_key, due_at, update.claim.key))
     else:
-        rows.relayed_delays.append((*place, due_at, change.detail.get("gives_up_at")))
-    if change.delay:
-        rows.told_delays.append((change.message, change.position, 1))
+        rows.relayed_delays.append((*delay_key, due_at, update.detail.get("gives_up_at")))
+    if update.delay:
+        rows.published_delays.append((update.message, update.position, 1))
 
 
-def _count(
-    rows: _Rows, change: Change, moved: Message, recipient: RecipientRow, path: Sequence[str], *, is_real: bool
+def _count_transition(
+    rows: _PendingRows,
+    update: RecipientUpdate,
+    message: LockedMessage,
+    recipient: RecipientRow,
+    path: Sequence[str],
+    *,
+    is_real: bool,
 ) -> None:
     """Update reputation counters and metrics for a recipient's state transition."""
     if (
         is_real
-        and moved.channel == "email"
-        and any(counted := reputation.tally(recipient.status, path, event.is_hard("bounced", change.detail)))
+        and message.channel == "email"
+        and any(
+            counted := reputation.count_transitions(
+                recipient.status, path, event.is_hard_bounce("bounced", update.detail)
+            )
+        )
     ):
-        place = (moved.team, change.at - change.at % HOUR_MS)
-        rows.counts[place] = rows.counts[place].plus(counted)
-    ends = path[-1]
-    if ends not in COUNTED or (ends == "failed" and "reason" in change.detail):  # our own failures are not bounces
+        team_and_hour = (message.team, update.at - update.at % HOUR_MS)
+        rows.reputation_counts[team_and_hour] = rows.reputation_counts[team_and_hour].plus(counted)
+    final_status = path[-1]
+    if final_status not in COUNTED_STATES or (
+        final_status == "failed" and "reason" in update.detail
+    ):  # our own failures are not bounces
         return
     if not is_real:
-        who = SIMULATOR
-    elif moved.channel == "email":
-        who = provider_of(recipient.address.rpartition("@")[2], change.detail.get("host"))
+        provider = SIMULATOR
+    elif message.channel == "email":
+        provider = provider_of(recipient.address.rpartition("@")[2], update.detail.get("host"))
     else:
-        who = recipient.carrier or OTHER
-    if ends == "delivered":
-        took_s = (change.at - moved.created_at) / SECOND_MS
-        rows.told.append(partial(metrics.delivery_s[moved.channel, who].observe, took_s))
-    elif moved.channel == "email":
-        count = metrics.complained if ends == "complained" else metrics.bounced
-        rows.told.append(count[who, category_of(ends, change.detail)].inc)
+        provider = recipient.carrier or OTHER
+    if final_status == "delivered":
+        took_s = (update.at - message.created_at) / SECOND_MS
+        rows.metric_updates.append(partial(metrics.delivery_duration_s[message.channel, provider].observe, took_s))
+    elif message.channel == "email":
+        counter = metrics.complaints if final_status == "complained" else metrics.bounces
+        rows.metric_updates.append(counter[provider, category_of(final_status, update.detail)].inc)
 
 
-async def _move_money(tx: Tx, entries: list[tuple[Message, str, int]], unused: list[tuple[Message, str]]) -> None:
+async def _settle_accounts(
+    tx: Tx, entries: list[tuple[LockedMessage, str, int]], unused: list[tuple[LockedMessage, str]]
+) -> None:
     if not entries and not unused:
         return
-    accounts = await lock_accounts(tx, {m.team for m, _, _ in entries} | {m.team for m, _ in unused})
-    for moved, kind, _ in entries:
-        SETTLE[kind](accounts[moved.team], moved.price)
+    accounts = await lock_accounts(
+        tx, {message.team for message, _, _ in entries} | {message.team for message, _ in unused}
+    )
+    for message, kind, _ in entries:
+        SETTLE_BY_KIND[kind](accounts[message.team], message.price)
     if unused:
-        found = await tx.run("records_of", messages=list({(moved.key,) for moved, _ in unused}))
-        records = {(team, id_): read_record(record) for team, id_, record in found}
-        named = {who: times_named([*one.to_addresses, *one.cc, *one.bcc]) for who, one in records.items()}
-        for moved, address in unused:
-            times = named[moved.team, moved.id][address]
-            pricing.give_quota_back(accounts[moved.team], times, pricing.month_of(moved.created_at))
+        record_rows = await tx.run("records_of", messages=list({(message.key,) for message, _ in unused}))
+        options_by_message = {(team, id_): decode_record(record) for team, id_, record in record_rows}
+        address_counts = {
+            message_key: count_address_uses([*options.to_addresses, *options.cc, *options.bcc])
+            for message_key, options in options_by_message.items()
+        }
+        for message, address in unused:
+            count = address_counts[message.team, message.id][address]
+            pricing.refund_quota(accounts[message.team], count, pricing.month_of(message.created_at))
     await save_accounts(tx, accounts.values())
     if entries:
-        await tx.run("insert_ledger", entries=[(m.team, kind, m.price, m.id, at, m.turn) for m, kind, at in entries])
+        await tx.run(
+            "insert_ledger",
+            entries=[
+                (message.team, kind, message.price, message.id, at, message.hold_number)
+                for message, kind, at in entries
+            ],
+        )
 
 
-async def _suppress(tx: Tx, rows: _Rows) -> None:
+async def _write_suppressions(tx: Tx, rows: _PendingRows) -> None:
     if not rows.suppressions:
         return
     distinct = {(row[0], row[1]): row for row in rows.suppressions}
@@ -635,13 +756,13 @@ def suppression_event(publisher: Publisher, type_: str, row: Sequence[Any], at: 
     `row`: team, address, email, reason, source message, detail, creation time. `at`: time of the event if later than
     the creation.
     """
-    team, address, email, reason, source, detail, made_at = row
+    team, address, email, reason, source, detail, created_at = row
     data = {
         "email": email,
         "reason": reason,
         "source_message_id": source,
         "detail": msgspec.Raw(detail.encode()) if detail else None,
-        "created_at": timestamp(made_at),
+        "created_at": timestamp(created_at),
     }
     return Event(
         id=publisher.new_id("evt_"),
@@ -650,25 +771,25 @@ def suppression_event(publisher: Publisher, type_: str, row: Sequence[Any], at: 
         recipient=address,
         type=type_,
         detail=msgspec.json.encode(data).decode(),
-        created_at=made_at if at is None else at,
+        created_at=created_at if at is None else at,
     )
 
 
-async def _settle_outbox(tx: Tx, changes: Iterable[Change]) -> None:
+async def _settle_outbox(tx: Tx, updates: Iterable[RecipientUpdate]) -> None:
     """Delete finished outbox rows; reschedule rows that have a retry or further simulator reports."""
-    done, later, promised = [], [], []
-    for change in changes:
-        if change.claim is None:
+    finished, postponed, reported = [], [], []
+    for update in updates:
+        if update.claim is None:
             continue
-        key = change.claim.key
-        if again := change.again:
-            deferrals = msgspec.json.encode(again.deferrals).decode()
-            tried = (again.attempt, deferrals, again.uncertain, again.absent_at)
-            later.append((key, again.due_at, *tried, again.first_at, again.held_at))
-        elif change.reports:
-            reports, in_ms = msgspec.json.encode(change.reports).decode(), change.reports[0].after_ms
-            note(tx, change.lane, in_ms)
-            promised.append((key, change.lane, reports, change.at + in_ms, change.at))
+        key = update.claim.key
+        if retry := update.retry:
+            deferrals = msgspec.json.encode(retry.deferrals).decode()
+            counters = (retry.attempt, deferrals, retry.uncertain_carrier, retry.absent_at)
+            postponed.append((key, retry.due_at, *counters, retry.first_at, retry.held_at))
+        elif update.reports:
+            reports, due_in_ms = msgspec.json.encode(update.reports).decode(), update.reports[0].after_ms
+            schedule_wakeup(tx, update.lane, due_in_ms)
+            reported.append((key, update.lane, reports, update.at + due_in_ms, update.at))
         else:
-            done.append((key,))
-    await tx.write({"delete_outbox": done, "postpone": later, "promise": promised})
+            finished.append((key,))
+    await tx.write_many({"delete_outbox": finished, "postpone": postponed, "promise": reported})

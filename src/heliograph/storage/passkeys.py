@@ -26,7 +26,7 @@ class Passkeys:
         self._database = database
         self._clock = clock
 
-    async def of(self, person: str) -> list[Passkey]:
+    async def list_all(self, person: str) -> list[Passkey]:
         return [Passkey(*row) for row in await self._database.read(lambda tx: tx.run("passkeys_of", person=person))]
 
     async def find(self, id_: str) -> Passkey | None:
@@ -36,27 +36,27 @@ class Passkeys:
     async def add(self, passkey: Passkey, entry: AuditEntry) -> bool:
         """Add a passkey; return False if it exists already or the user has PASSKEYS_MAX."""
 
-        async def story(tx: Tx) -> bool:
+        async def insert(tx: Tx) -> bool:
             await lock_person(tx, passkey.person)
             if len(await tx.run("passkeys_of", person=passkey.person)) >= PASSKEYS_MAX:
                 return False
-            given = msgspec.structs.asdict(passkey)
-            del given["used_at"]
-            if not await tx.run("insert_passkey", **given):
+            params = msgspec.structs.asdict(passkey)
+            del params["used_at"]
+            if not await tx.run("insert_passkey", **params):
                 return False
             await audit.write(tx, entry)
             return True
 
-        return await write_serialized(self._database, story, entry.actor)
+        return await write_serialized(self._database, insert, entry.actor)
 
     async def remove(self, person: str, id_: str, entry: AuditEntry) -> None:
-        async def story(tx: Tx) -> None:
+        async def delete(tx: Tx) -> None:
             if await tx.run("delete_passkey", person=person, id=id_):
                 await audit.write(tx, entry)
 
-        await write_serialized(self._database, story, entry.actor)
+        await write_serialized(self._database, delete, entry.actor)
 
-    async def use(self, id_: str, count: int) -> bool:
+    async def use(self, id_: str, sign_count: int) -> bool:
         """Record a use; return False if the passkey is gone or its counter decreased, which indicates a clone."""
         now = self._clock.now()
-        return bool(await self._database.write(lambda tx: tx.run("use_passkey", id=id_, count=count, now=now)))
+        return bool(await self._database.write(lambda tx: tx.run("use_passkey", id=id_, count=sign_count, now=now)))

@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from heliograph.domain.accounts.people import Link, Person, RoleChange, Standing, flags_of, still_holds
+from heliograph.domain.accounts.people import CurrentRoles, Link, Person, RoleChange, is_link_allowed, role_columns
 from heliograph.domain.audit.actor import AuditEntry
 from heliograph.domain.limits import DAY_MS, HOUR_MS, MINUTE_MS
 from heliograph.runtime.clock import Clock
@@ -18,14 +18,14 @@ from heliograph.storage import audit
 from heliograph.storage.engine.database import Database, Tx, write_serialized
 
 # Validity by purpose of the link; a `ticket` is valid between password and TOTP code.
-LINK_MS = {
+VALIDITY_MS_BY_PURPOSE = {
     "first": 7 * DAY_MS,
     "invite": 7 * DAY_MS,
     "reset": HOUR_MS,
     "demo": DAY_MS,
     "ticket": 10 * MINUTE_MS,
 }
-OF_A_PERSON = (  # deletions when a user is removed, the user last; the audit log keeps the id
+DELETE_USER_QUERIES = (  # deletions when a user is removed, the user last; the audit log keeps the id
     "delete_memberships",
     "delete_invitations",
     "delete_recovery",
@@ -38,7 +38,7 @@ OF_A_PERSON = (  # deletions when a user is removed, the user last; the audit lo
 )
 
 
-class PersonLine(msgspec.Struct, frozen=True):
+class PersonRow(msgspec.Struct, frozen=True):
     id: str
     email: str
     name: str
@@ -50,7 +50,7 @@ class PersonLine(msgspec.Struct, frozen=True):
     seen_at: int | None
     observer: int
     issuer: str | None  # identity provider linked to the account
-    offered: str | None  # instance role in a pending invitation
+    offered_role: str | None  # instance role in a pending invitation
 
 
 class Member(msgspec.Struct, frozen=True):
@@ -66,8 +66,8 @@ class Member(msgspec.Struct, frozen=True):
 
 # Why a provider sign-in is rejected: the address is not verified, no account has the address and none may be created,
 # or the account is linked to another identity of this provider.
-Stranger = Literal["unverified", "unknown", "taken"]
-Judge = Callable[[Standing], RoleChange | None]  # returns None if nothing is to be changed
+SignInRejection = Literal["unverified", "unknown", "taken"]
+RolePolicy = Callable[[CurrentRoles], RoleChange | None]  # returns None if nothing is to be changed
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,13 +79,13 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     name: str
 
 
-class IdentityLine(msgspec.Struct, frozen=True):
+class IdentityRow(msgspec.Struct, frozen=True):
     issuer: str
     subject: str
     created_at: int
 
 
-class Offered(msgspec.Struct, frozen=True):
+class Invitation(msgspec.Struct, frozen=True):
     person: Person
     token: str  # token of the invitation link; empty if there is nothing to accept
 
@@ -109,241 +109,252 @@ class People:
         rows = await self._database.read(lambda tx: tx.run("find_person", id=id_))
         return Person(*rows[0]) if rows else None
 
-    async def lines(self, search: str = "", after: str = "", limit: int = 50) -> list[PersonLine]:
+    async def list_rows(self, search: str = "", after: str = "", limit: int = 50) -> list[PersonRow]:
         """Return users ordered by address, with one more than `limit` if there are more."""
-        wild = "".join(f"!{c}" if c in "!%_" else c for c in search.lower())
+        escaped = "".join(f"!{character}" if character in "!%_" else character for character in search.lower())
         rows = await self._database.read(
-            lambda tx: tx.run("list_people", pattern=f"%{wild}%", after=after, limit=limit + 1)
+            lambda tx: tx.run("list_people", pattern=f"%{escaped}%", after=after, limit=limit + 1)
         )
-        return [PersonLine(*row) for row in rows]
+        return [PersonRow(*row) for row in rows]
 
-    async def offer(self, email: str, name: str, teams: Collection[str], judge: Judge) -> Offered:
-        """Change the roles of the user with this address in `teams`, as `judge` decides.
+    async def change_by_email(self, email: str, name: str, teams: Collection[str], policy: RolePolicy) -> Invitation:
+        """Change the roles of the user with this address in `teams` to those that `policy` returns.
 
-        Creates the account if missing; `judge` then sees no user.
+        Creates the account if missing; `policy` is then called with `person=None`.
         """
 
-        async def story(tx: Tx) -> Offered:
+        async def change_in_transaction(tx: Tx) -> Invitation:
             is_new = not await tx.run("find_person_by_email", email=email)
-            person = await self._add(tx, email, name)
-            standing = await _locked(tx, person.id, teams)
-            change = judge(msgspec.structs.replace(standing, person=None) if is_new else standing)
-            return Offered(person, await self._apply(tx, person.id, change) if change else "")
+            person = await self._ensure_person(tx, email, name)
+            current = await _lock_roles(tx, person.id, teams)
+            change = policy(msgspec.structs.replace(current, person=None) if is_new else current)
+            return Invitation(person, await self._apply_role_change(tx, person.id, change) if change else "")
 
-        return await write_serialized(self._database, story, next(iter(teams), None))
+        return await write_serialized(self._database, change_in_transaction, next(iter(teams), None))
 
-    async def change(self, person: str, teams: Collection[str] | None, judge: Judge) -> bool:
-        """Change a user's roles in `teams` (None: all teams of the user), as `judge` decides.
+    async def change_roles(self, person: str, teams: Collection[str] | None, policy: RolePolicy) -> bool:
+        """Change a user's roles in `teams` (None: all teams of the user) to those that `policy` returns.
 
         Returns whether anything changed.
         """
 
-        async def story(tx: Tx) -> bool:
-            standing = await _locked(tx, person, teams)
-            change = judge(standing) if standing.person else None
+        async def change_in_transaction(tx: Tx) -> bool:
+            current = await _lock_roles(tx, person, teams)
+            change = policy(current) if current.person else None
             if change:
-                await self._apply(tx, person, change)
+                await self._apply_role_change(tx, person, change)
             return change is not None
 
-        return await write_serialized(self._database, story, next(iter(teams or ()), None))
+        return await write_serialized(self._database, change_in_transaction, next(iter(teams or ()), None))
 
-    async def _apply(self, tx: Tx, person: str, change: RoleChange) -> str:
+    async def _apply_role_change(self, tx: Tx, person: str, role_change: RoleChange) -> str:
         """Write a role change; return the token of the new link, or an empty string."""
-        for team, role in change.roles.items():
+        for team, role in role_change.roles.items():
             if not team:
-                await tx.run("set_operator", id=person, **flags_of(role))
+                await tx.run("set_operator", id=person, **role_columns(role))
             elif role:
                 await tx.run("set_member", person=person, team=team, role=role)
             else:
                 await tx.run("delete_member", person=person, team=team)
-        for team, role in change.invited.items():
+        for team, role in role_change.invited.items():
             if role:
                 await tx.run("set_invitation", person=person, team=team, role=role)
             else:
                 await tx.run("delete_invitation", person=person, team=team)
-        if change.ends_links:
+        if role_change.invalidates_links:
             await tx.run("delete_links", person=person)
-        if change.ends_made:
+        if role_change.invalidates_created_links:
             await tx.run("delete_links_by", person=person)
-        for team in change.ends_invites:
+        for team in role_change.invalidates_invites:
             await tx.run("delete_links_for", person=person, team=team, purpose="invite")
-        if change.removes:
+        if role_change.deletes_person:
             await tx.run("delete_sessions", person=person, kept="")
-            for query in OF_A_PERSON:
+            for query in DELETE_USER_QUERIES:
                 await tx.run(query, person=person)
-        token = await self._insert_link(tx, msgspec.structs.replace(change.link, person=person)) if change.link else ""
-        await audit.write(tx, *change.entries)
+        token = (
+            await self._insert_link(tx, msgspec.structs.replace(role_change.link, person=person))
+            if role_change.link
+            else ""
+        )
+        await audit.write(tx, *role_change.entries)
         return token
 
-    async def _add(self, tx: Tx, email: str, name: str) -> Person:
+    async def _ensure_person(self, tx: Tx, email: str, name: str) -> Person:
         await tx.run("insert_person", id=self._clock.new_id("usr_"), email=email, name=name, now=self._clock.now())
         (row,) = await tx.run("find_person_by_email", email=email)
         return Person(*row)
 
-    async def add_first(self, token: str, email: str, name: str, password: str, change: RoleChange) -> Person | None:
+    async def create_first_operator(
+        self, token: str, email: str, name: str, password_hash: str, role_change: RoleChange
+    ) -> Person | None:
         """Create the first operator from the setup link. None if the link is invalid or an account exists."""
         now = self._clock.now()
 
-        async def story(tx: Tx) -> Person | None:
-            used = await tx.run("use_link", hash=hashed(token), now=now)
+        async def create_operator(tx: Tx) -> Person | None:
+            link_rows = await tx.run("use_link", hash=hash_token(token), now=now)
             ((count,),) = await tx.run("count_people")
-            if not used or used[0][1] != "first" or count:
+            if not link_rows or link_rows[0][1] != "first" or count:
                 return None
             await tx.run("delete_links", person="")
-            person = await self._add(tx, email, name)
+            person = await self._ensure_person(tx, email, name)
             await tx.run("set_proven", id=person.id, proven=1)
-            await _set_password(tx, person.id, password)
-            entries = [msgspec.structs.replace(entry, actor=person.id) for entry in change.entries]
-            await self._apply(tx, person.id, msgspec.structs.replace(change, entries=tuple(entries)))
+            await _set_password(tx, person.id, password_hash)
+            entries = [msgspec.structs.replace(entry, actor=person.id) for entry in role_change.entries]
+            await self._apply_role_change(tx, person.id, msgspec.structs.replace(role_change, entries=tuple(entries)))
             return await lock_person(tx, person.id)
 
-        return await write_serialized(self._database, story, None)
+        return await write_serialized(self._database, create_operator, None)
 
-    async def set_password(self, id_: str, hashed: str, entry: AuditEntry, kept_session: str = "") -> None:
+    async def set_password(self, id_: str, password_hash: str, entry: AuditEntry, kept_session: str = "") -> None:
         """Set the password; earlier sessions and links become invalid."""
 
-        async def story(tx: Tx) -> None:
+        async def save_password(tx: Tx) -> None:
             await lock_person(tx, id_)
-            await _set_password(tx, id_, hashed, kept_session)
+            await _set_password(tx, id_, password_hash, kept_session)
             await audit.write(tx, entry)
 
-        await write_serialized(self._database, story, entry.actor)
+        await write_serialized(self._database, save_password, entry.actor)
 
     async def set_name(self, id_: str, name: str, entry: AuditEntry) -> None:
-        async def story(tx: Tx) -> None:
+        async def save_name(tx: Tx) -> None:
             if await tx.run("set_name", id=id_, name=name):
                 await audit.write(tx, entry)
 
-        await write_serialized(self._database, story, entry.actor)
+        await write_serialized(self._database, save_name, entry.actor)
 
     # -- an identity provider -------------------------------------------------------------------------------
 
-    async def identify(self, who: Identity, entry: AuditEntry, *, may_add: bool) -> Person | Stranger:
+    async def sign_in_with_identity(
+        self, identity: Identity, entry: AuditEntry, *, may_create: bool
+    ) -> Person | SignInRejection:
         """Return the account of a provider identity, or why the sign-in is rejected.
 
-        The account is matched by the provider's subject, else by the verified address. Creates an account if `may_add`.
-        If an existing account's address was not verified, its password, TOTP, sessions and passkeys are removed,
-        because another person may have chosen that password.
+        The account is matched by the provider's subject, else by the verified address. Creates an account if
+        `may_create`. If an existing account's address was not verified, its password, TOTP, sessions and passkeys are
+        removed, because another person may have chosen that password.
         """
 
-        async def story(tx: Tx) -> Person | Stranger:
-            rows = await tx.run("find_identity", issuer=who.issuer, subject=who.subject)
-            found = rows or (await tx.run("find_person_by_email", email=who.email) if who.email else [])
-            if not rows and not who.email:
+        async def match_account(tx: Tx) -> Person | SignInRejection:
+            rows = await tx.run("find_identity", issuer=identity.issuer, subject=identity.subject)
+            person_rows = rows or (await tx.run("find_person_by_email", email=identity.email) if identity.email else [])
+            if not rows and not identity.email:
                 return "unverified"
-            if not found and not may_add:
+            if not person_rows and not may_create:
                 return "unknown"
-            person = await lock_person(tx, found[0][0] if found else (await self._add(tx, who.email, who.name)).id)
+            person = await lock_person(
+                tx,
+                person_rows[0][0] if person_rows else (await self._ensure_person(tx, identity.email, identity.name)).id,
+            )
             if person is None:
                 return "unknown"
             subjects = {issuer: subject for issuer, subject, _ in await tx.run("identities_of", person=person.id)}
-            if subjects.get(who.issuer, who.subject) != who.subject:
+            if subjects.get(identity.issuer, identity.subject) != identity.subject:
                 return "taken"
-            if found and not person.proven:
-                await _disown(tx, person.id)
+            if person_rows and not person.proven:
+                await _remove_credentials(tx, person.id)
             await tx.run("set_proven", id=person.id, proven=1)
-            if who.issuer not in subjects:
-                named = {"issuer": who.issuer, "subject": who.subject, "person": person.id}
-                await tx.run("insert_identity", **named, now=self._clock.now())
-                action = "account.provider" if found else "person.add"
+            if identity.issuer not in subjects:
+                params = {"issuer": identity.issuer, "subject": identity.subject, "person": person.id}
+                await tx.run("insert_identity", **params, now=self._clock.now())
+                action = "account.provider" if person_rows else "person.add"
                 await audit.write(tx, msgspec.structs.replace(entry, actor=person.id, action=action))
             return await lock_person(tx, person.id) or "unknown"
 
-        return await write_serialized(self._database, story, entry.actor)
+        return await write_serialized(self._database, match_account, entry.actor)
 
-    async def identities(self, person: str) -> list[IdentityLine]:
+    async def list_identities(self, person: str) -> list[IdentityRow]:
         rows = await self._database.read(lambda tx: tx.run("identities_of", person=person))
-        return [IdentityLine(*row) for row in rows]
+        return [IdentityRow(*row) for row in rows]
 
-    async def forget_identities(self, person: str, entry: AuditEntry) -> None:
+    async def unlink_identities(self, person: str, entry: AuditEntry) -> None:
         """Unlink all provider identities and end all sessions.
 
         The next provider sign-in matches by email address.
         """
 
-        async def story(tx: Tx) -> None:
+        async def unlink(tx: Tx) -> None:
             await lock_person(tx, person)
             if await tx.run("delete_identities", person=person):
                 await tx.run("delete_sessions", person=person, kept="")
                 await audit.write(tx, entry)
 
-        await write_serialized(self._database, story, entry.actor)
+        await write_serialized(self._database, unlink, entry.actor)
 
     # -- the second factor ----------------------------------------------------------------------------------
 
-    async def set_totp(self, id_: str, sealed: str, codes: Sequence[str], step: int, entry: AuditEntry) -> None:
-        """Turn on TOTP with these recovery codes; mark the code of `step` as used."""
+    async def set_totp(self, id_: str, encrypted: str, codes: Sequence[str], used_step: int, entry: AuditEntry) -> None:
+        """Turn on TOTP with these recovery codes; mark the code of `used_step` as used."""
 
-        async def story(tx: Tx) -> None:
-            await _set_totp(tx, id_, sealed, codes)
-            await tx.run("use_totp_step", id=id_, step=step)
+        async def save_totp(tx: Tx) -> None:
+            await _set_totp(tx, id_, encrypted, codes)
+            await tx.run("use_totp_step", id=id_, step=used_step)
             await audit.write(tx, entry)
 
-        await write_serialized(self._database, story, entry.actor)
+        await write_serialized(self._database, save_totp, entry.actor)
 
-    async def end_totp(self, id_: str, entry: AuditEntry) -> None:
-        async def story(tx: Tx) -> None:
+    async def remove_totp(self, id_: str, entry: AuditEntry) -> None:
+        async def remove(tx: Tx) -> None:
             person = await lock_person(tx, id_)
             if person and person.totp:
                 await _set_totp(tx, id_, None, ())
                 await audit.write(tx, entry)
 
-        await write_serialized(self._database, story, entry.actor)
+        await write_serialized(self._database, remove, entry.actor)
 
     async def use_totp_step(self, id_: str, step: int) -> bool:
         """Mark a TOTP step as used. Returns False if this step or a later one was used before."""
         return bool(await self._database.write(lambda tx: tx.run("use_totp_step", id=id_, step=step)))
 
-    async def use_recovery(self, id_: str, code: str) -> bool:
-        return bool(await self._database.write(lambda tx: tx.run("use_recovery", person=id_, hash=hashed(code))))
+    async def use_recovery_code(self, id_: str, code: str) -> bool:
+        return bool(await self._database.write(lambda tx: tx.run("use_recovery", person=id_, hash=hash_token(code))))
 
-    async def count_recovery(self, id_: str) -> int:
+    async def count_recovery_codes(self, id_: str) -> int:
         ((count,),) = await self._database.read(lambda tx: tx.run("count_recovery", person=id_))
         return int(count)
 
     # -- roles ----------------------------------------------------------------------------------------------
 
-    async def roles(self, person: str) -> dict[str, str]:
+    async def get_roles(self, person: str) -> dict[str, str]:
         """Map each team to the person's role."""
         return dict(await self._database.read(lambda tx: tx.run("memberships", person=person)))
 
-    async def members(self, team: str) -> list[Member]:
+    async def list_members(self, team: str) -> list[Member]:
         """Return the members of a team and the users invited to it."""
         return [Member(*row) for row in await self._database.read(lambda tx: tx.run("members_of", team=team))]
 
     # -- invitations ----------------------------------------------------------------------------------------
 
-    async def invitations(self, person: str) -> dict[str, str]:
+    async def list_invitations(self, person: str) -> dict[str, str]:
         """Map each team to the role in the user's invitation; an empty team means the instance."""
         return dict(await self._database.read(lambda tx: tx.run("invitations", person=person)))
 
     # -- links ----------------------------------------------------------------------------------------------
 
-    async def make_link(self, link: Link, entry: AuditEntry, *, without_code: bool = False) -> str:
+    async def create_link(self, link: Link, entry: AuditEntry, *, remove_totp: bool = False) -> str:
         """Return the token of a new single-use link; revokes an earlier link for the same purpose.
 
-        `without_code` also removes TOTP, for a user who lost the phone.
+        `remove_totp` also removes TOTP, for a user who lost the phone.
         """
 
-        async def story(tx: Tx) -> str:
-            if without_code:
+        async def insert_link(tx: Tx) -> str:
+            if remove_totp:
                 await _set_totp(tx, link.person, None, ())
             await audit.write(tx, entry)
             return await self._insert_link(tx, link)
 
-        return await write_serialized(self._database, story, entry.actor)
+        return await write_serialized(self._database, insert_link, entry.actor)
 
-    async def make_ticket(self, link: Link) -> str:
+    async def create_ticket(self, link: Link) -> str:
         """Return the ticket token that is valid between the password and the TOTP code."""
         return await self._database.write(lambda tx: self._insert_link(tx, link))
 
     async def _insert_link(self, tx: Tx, link: Link) -> str:
-        token = self._clock.entropy(24).hex()
-        expires_at = link.expires_at or self._clock.now() + LINK_MS[link.purpose]
+        token = self._clock.random_bytes(24).hex()
+        expires_at = link.expires_at or self._clock.now() + VALIDITY_MS_BY_PURPOSE[link.purpose]
         if link.person:
             await tx.run("delete_links_for", person=link.person, team=link.team, purpose=link.purpose)
-        given = msgspec.structs.asdict(msgspec.structs.replace(link, expires_at=expires_at))
-        await tx.run("insert_link", hash=hashed(token), **given)
+        params = msgspec.structs.asdict(msgspec.structs.replace(link, expires_at=expires_at))
+        await tx.run("insert_link", hash=hash_token(token), **params)
         return token
 
     async def find_link(self, token: str) -> Link | None:
@@ -358,31 +369,35 @@ class People:
         link = await self._database.write(lambda tx: _find_link(tx, "use_link", token, now))
         return link if link and link.purpose == purpose else None
 
-    async def follow(
-        self, token: str, judge: Callable[[Link, Standing], RoleChange | None], password: str | None, kept_session: str
+    async def accept_link(
+        self,
+        token: str,
+        policy: Callable[[Link, CurrentRoles], RoleChange | None],
+        password_hash: str | None,
+        kept_session: str,
     ) -> Person | None:
         """Set a password through a link and accept its invitation, in one transaction.
 
-        None if the link is invalid or `judge` rejects its use; the link then stays unused.
+        None if the link is invalid or the policy rejects its use; the link then stays unused.
         """
         now = self._clock.now()
 
-        async def story(tx: Tx) -> Person | None:
-            for row in await tx.run("find_link", hash=hashed(token), now=now):
-                await lock_person(tx, row[0])  # lock first, so that the facts for `judge` cannot change
+        async def use_and_apply(tx: Tx) -> Person | None:
+            for row in await tx.run("find_link", hash=hash_token(token), now=now):
+                await lock_person(tx, row[0])  # lock first, so that the roles cannot change before the policy decides
             link = await _find_link(tx, "find_link", token, now)
-            change = judge(link, await _standing(tx, link.person)) if link else None
-            if not link or not change or not await tx.run("use_link", hash=hashed(token), now=now):
+            role_change = policy(link, await _read_roles(tx, link.person)) if link else None
+            if not link or not role_change or not await tx.run("use_link", hash=hash_token(token), now=now):
                 return None
-            if password is not None:
-                await _set_password(tx, link.person, password, kept_session)
+            if password_hash is not None:
+                await _set_password(tx, link.person, password_hash, kept_session)
                 await tx.run("delete_familiar", person=link.person)
                 await tx.run("delete_passkeys", person=link.person)
                 await tx.run("set_proven", id=link.person, proven=link.proven)
-            await self._apply(tx, link.person, change)
+            await self._apply_role_change(tx, link.person, role_change)
             return await lock_person(tx, link.person)
 
-        return await write_serialized(self._database, story, None)
+        return await write_serialized(self._database, use_and_apply, None)
 
 
 async def lock_person(tx: Tx, id_: str) -> Person | None:
@@ -390,7 +405,7 @@ async def lock_person(tx: Tx, id_: str) -> Person | None:
     return Person(*rows[0]) if rows else None
 
 
-async def _disown(tx: Tx, person: str) -> None:
+async def _remove_credentials(tx: Tx, person: str) -> None:
     """Remove the password and all other credentials of an account.
 
     The person who chose the password may not own the address (ADR 0020).
@@ -402,22 +417,22 @@ async def _disown(tx: Tx, person: str) -> None:
     await tx.run("delete_passkeys", person=person)
 
 
-async def _set_totp(tx: Tx, person: str, sealed: str | None, codes: Sequence[str]) -> None:
-    await tx.run("set_totp", id=person, totp=sealed)
+async def _set_totp(tx: Tx, person: str, encrypted: str | None, codes: Sequence[str]) -> None:
+    await tx.run("set_totp", id=person, totp=encrypted)
     await tx.run("delete_links", person=person)
     await tx.run("delete_recovery", person=person)
-    await tx.run("insert_recovery", codes=[(person, hashed(code)) for code in codes])
+    await tx.run("insert_recovery", codes=[(person, hash_token(code)) for code in codes])
 
 
-async def _locked(tx: Tx, person: str, teams: Collection[str] | None) -> Standing:
+async def _lock_roles(tx: Tx, person: str, teams: Collection[str] | None) -> CurrentRoles:
     """Lock and return a user's roles, with the roles that other users have in `teams`."""
     if teams is None:
-        teams = ["", *sorted((await _standing(tx, person)).roles.keys() - {""})]
-    others = {team: await _held_by_others(tx, team, person) for team in teams}
-    return msgspec.structs.replace(await _standing(tx, person, "lock_person"), others=others)
+        teams = ["", *sorted((await _read_roles(tx, person)).roles.keys() - {""})]
+    others = {team: await _lock_roles_of_others(tx, team, person) for team in teams}
+    return msgspec.structs.replace(await _read_roles(tx, person, "lock_person"), others=others)
 
 
-async def _held_by_others(tx: Tx, team: str, person: str) -> frozenset[str]:
+async def _lock_roles_of_others(tx: Tx, team: str, person: str) -> frozenset[str]:
     if team:
         rows = await tx.run("lock_members", team=team)
     else:
@@ -425,31 +440,31 @@ async def _held_by_others(tx: Tx, team: str, person: str) -> frozenset[str]:
     return frozenset(role for id_, role in rows if id_ != person)
 
 
-async def _standing(tx: Tx, id_: str, query: str = "find_person") -> Standing:
+async def _read_roles(tx: Tx, id_: str, query: str = "find_person") -> CurrentRoles:
     rows = await tx.run(query, id=id_)
     person = Person(*rows[0]) if rows else None
-    of_instance = {"": person.instance_role} if person and person.instance_role else {}
-    return Standing(
+    instance_roles = {"": person.instance_role} if person and person.instance_role else {}
+    return CurrentRoles(
         person=person,
-        roles=of_instance | dict(await tx.run("memberships", person=id_)),
+        roles=instance_roles | dict(await tx.run("memberships", person=id_)),
         invited=dict(await tx.run("invitations", person=id_)),
     )
 
 
-async def _set_password(tx: Tx, person: str, password: str, kept_session: str = "") -> None:
-    await tx.run("set_password", id=person, password=password)
+async def _set_password(tx: Tx, person: str, password_hash: str, kept_session: str = "") -> None:
+    await tx.run("set_password", id=person, password=password_hash)
     await tx.run("delete_sessions", person=person, kept=kept_session)
     await tx.run("delete_links", person=person)
 
 
 async def _find_link(tx: Tx, query: str, token: str, now: int) -> Link | None:
     """Return the link if the rule under which it was made still holds. None otherwise."""
-    rows = await tx.run(query, hash=hashed(token), now=now)
+    rows = await tx.run(query, hash=hash_token(token), now=now)
     link = Link(*rows[0]) if rows else None
-    if link and still_holds(link, await _standing(tx, link.person), await _standing(tx, link.maker)):
+    if link and is_link_allowed(link, await _read_roles(tx, link.person), await _read_roles(tx, link.maker)):
         return link
     return None
 
 
-def hashed(token: str) -> str:
+def hash_token(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()

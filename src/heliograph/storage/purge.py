@@ -6,48 +6,48 @@ from typing import Any
 from heliograph.domain.setup.records import Team
 from heliograph.storage import contents, tags
 from heliograph.storage.engine.database import Tx
-from heliograph.storage.events import OWN
+from heliograph.storage.events import CALLBACK_SUFFIX
 from heliograph.storage.search import index
 
-PORTION = 500  # messages per statement
-BODY = ("purge_blobs", "mark_bodiless")
-WHOLE = (
+BATCH = 500  # messages per statement
+CONTENT_QUERIES = ("purge_blobs", "mark_bodiless")
+MESSAGE_QUERIES = (
     *("purge_events", "purge_parts", "purge_delays", "purge_seen", "purge_inbox_marks", "purge_callbacks"),
     *("purge_recipients", "purge_messages"),
 )
 # Other data of a team, keyed by its number.
-OF_TEAM = (
+TEAM_QUERIES = (
     *("forget_work", "forget_events", "forget_verifications", "forget_batches"),
     *("forget_received", "forget_marketing", "forget_conversion", "forget_answers", "forget_counts"),
 )
 
 
-async def put_away(tx: Tx, message: int, *, whole: bool) -> bool:
+async def purge_early(tx: Tx, message: int, *, whole_message: bool) -> bool:
     """Delete the content of one message, or the whole message; return False if the message is not final."""
     if not await tx.run("lock_ended", messages=[(message,)]):
         return False
-    for queries in (BODY, WHOLE) if whole else (BODY,):
-        await purge_ended(tx, [(message,)], queries)
+    for queries in (CONTENT_QUERIES, MESSAGE_QUERIES) if whole_message else (CONTENT_QUERIES,):
+        await purge_final(tx, [(message,)], queries)
     return True
 
 
-async def purge_ended(tx: Tx, rows: Sequence[Any], queries: Sequence[str]) -> None:
-    """Delete the final messages among `rows`: their contents (BODY) or the whole messages (WHOLE)."""
-    if queries is WHOLE:
+async def purge_final(tx: Tx, rows: Sequence[Any], queries: Sequence[str]) -> None:
+    """Delete the contents (CONTENT_QUERIES) of the final messages among `rows`, or the messages (MESSAGE_QUERIES)."""
+    if queries is MESSAGE_QUERIES:
         await tx.run("lock_grams")
         await tx.run("keep_last_key")
-    ended = [tuple(row) for row in await tx.run("lock_ended", messages=rows)]
-    if queries is WHOLE:
-        await tags.forget(tx, ended)
+    final = [tuple(row) for row in await tx.run("lock_ended", messages=rows)]
+    if queries is MESSAGE_QUERIES:
+        await tags.delete_for_messages(tx, final)
     else:
-        await contents.drop(tx, ended)
+        await contents.delete_contents(tx, final)
     for query in queries:
-        await tx.run(query, messages=ended)
-    if queries is WHOLE:
-        await index.note_deleted(tx, [key for (key,) in ended])
+        await tx.run(query, messages=final)
+    if queries is MESSAGE_QUERIES:
+        await index.count_deleted(tx, [key for (key,) in final])
 
 
-async def forget_team(tx: Tx, team: Team) -> None:
+async def delete_team_data(tx: Tx, team: Team) -> None:
     """Delete a team's messages, inbound messages, verifications and events, final or not.
 
     The team's setup, suppression list and opt-outs are kept. So are messages still to be sent from the time when the
@@ -55,15 +55,15 @@ async def forget_team(tx: Tx, team: Team) -> None:
     """
     ref = team.record.ref
     messages = [tuple(row) for row in await tx.run("end_messages", team=ref)]
-    for at in range(0, len(messages), PORTION):
-        for queries in (BODY, WHOLE):
-            await purge_ended(tx, messages[at : at + PORTION], queries)
-    await tags.delete(tx, await tx.run("added_of_team", team=ref))
-    for query in OF_TEAM:
+    for start in range(0, len(messages), BATCH):
+        for queries in (CONTENT_QUERIES, MESSAGE_QUERIES):
+            await purge_final(tx, messages[start : start + BATCH], queries)
+    await tags.delete_for_records(tx, await tx.run("added_of_team", team=ref))
+    for query in TEAM_QUERIES:
         await tx.run(query, team=ref)
     await tx.run("forget_keys", team=team.record.id, ref=ref)
-    hooks = [(line,) for hook in team.webhooks for line in (hook.id, hook.id + OWN)]
+    webhooks = [(webhook_id,) for webhook in team.webhooks for webhook_id in (webhook.id, webhook.id + CALLBACK_SUFFIX)]
     for query in ("forget_tries", "forget_deliveries"):
-        await tx.run(query, webhooks=hooks)
-    for hook in team.webhooks:
-        await tx.run("forget_failures", webhook=hook.id)
+        await tx.run(query, webhooks=webhooks)
+    for webhook in team.webhooks:
+        await tx.run("forget_failures", webhook=webhook.id)

@@ -2,80 +2,80 @@
 
 import msgspec
 
-from heliograph.domain.delivery.lanes import QUEUES
+from heliograph.domain.delivery.lanes import LANE_AND_PRIORITY_BY_QUEUE
 from heliograph.domain.setup.records import Priority
 from heliograph.storage.engine.database import Tx
 
-PAGE_MOST = 10_000  # maximum that a page counts per team or webhook: takes about a millisecond
-DEPTH_MOST = 100_000  # maximum that the metrics count per team
-EVERY = [(queue,) for queue in QUEUES]
+PAGE_COUNT_MAX = 10_000  # maximum that a page counts per team or webhook: takes about a millisecond
+DEPTH_COUNT_MAX = 100_000  # maximum that the metrics count per team
+ALL_QUEUES = [(queue,) for queue in LANE_AND_PRIORITY_BY_QUEUE]
 
 
-class Queue(msgspec.Struct, frozen=True, kw_only=True):
-    """One team's share of a lane; `due` and `later` are counted up to a limit."""
+class QueueShare(msgspec.Struct, frozen=True, kw_only=True):
+    """One team's share of a lane; `due` and `retrying` are counted up to a limit."""
 
     lane: str
     team: int
     due: int = 0
-    later: int = 0  # waiting for a retry
-    working: int = 0
-    oldest: int | None = None  # earliest due time of the waiting rows
-    working_since: int | None = None  # earliest due time of the rows in progress
-    tried_since: int | None = None  # first attempt of the oldest row that waits for a retry
+    retrying: int = 0  # waiting for a retry
+    in_progress: int = 0
+    oldest_due: int | None = None  # earliest due time of the waiting rows
+    in_progress_since: int | None = None  # earliest due time of the rows in progress
+    retrying_since: int | None = None  # first attempt of the oldest row that waits for a retry
 
     @property
     def first_due(self) -> int | None:
-        return _earlier(self.oldest, self.working_since)
+        return _earliest(self.oldest_due, self.in_progress_since)
 
 
-async def oldest_by_priority(tx: Tx, now: int, most: int) -> dict[Priority, int]:
+async def oldest_by_priority(tx: Tx, now: int, limit: int) -> dict[Priority, int]:
     """Map each priority to the time since which its oldest message has waited.
 
     That is its due time, or its first attempt if it is in retry.
     """
-    found: dict[Priority, int] = {}
-    for part in await _parts(tx, now, most):
-        since, (_, priority) = _earlier(part.first_due, part.tried_since), QUEUES[part.lane]
+    since_by_priority: dict[Priority, int] = {}
+    for share in await _read_shares(tx, now, limit):
+        since, (_, priority) = _earliest(share.first_due, share.retrying_since), LANE_AND_PRIORITY_BY_QUEUE[share.lane]
         if since is not None and since <= now:  # scheduled messages do not wait yet
-            found[priority] = min(since, found.get(priority, since))
-    return found
+            since_by_priority[priority] = min(since, since_by_priority.get(priority, since))
+    return since_by_priority
 
 
-async def _parts(tx: Tx, now: int, most: int) -> list[Queue]:
+async def _read_shares(tx: Tx, now: int, limit: int) -> list[QueueShare]:
     """Return each team's share of each queue, waiting rows and rows in progress separately.
 
     `lane` is here the name of the queue.
     """
     waiting = [
-        Queue(lane=queue, team=team, due=due, later=later, oldest=oldest, tried_since=tried_since)
-        for queue, team, due, later, oldest, tried_since in await tx.run(
-            "waiting_by_team", lanes=EVERY, now=now, most=most
+        QueueShare(lane=queue, team=team, due=due, retrying=retrying, oldest_due=oldest, retrying_since=retrying_since)
+        for queue, team, due, retrying, oldest, retrying_since in await tx.run(
+            "waiting_by_team", lanes=ALL_QUEUES, now=now, most=limit
         )
     ]
     return waiting + [
-        Queue(lane=queue, team=team, working=working, working_since=since)
-        for queue, team, working, since in await tx.run("working_by_team")
+        QueueShare(lane=queue, team=team, in_progress=in_progress, in_progress_since=since)
+        for queue, team, in_progress, since in await tx.run("working_by_team")
     ]
 
 
-async def queues(tx: Tx, now: int, most: int) -> list[Queue]:
+async def read_lane_shares(tx: Tx, now: int, limit: int) -> list[QueueShare]:
     """Return each team's share of each lane."""
-    found: dict[tuple[str, int], Queue] = {}
-    for part in await _parts(tx, now, most):
-        lane, _ = QUEUES[part.lane]
-        before = found.get((lane, part.team), Queue(lane=lane, team=part.team))
-        found[lane, part.team] = Queue(
+    share_by_lane: dict[tuple[str, int], QueueShare] = {}
+    for share in await _read_shares(tx, now, limit):
+        lane, _ = LANE_AND_PRIORITY_BY_QUEUE[share.lane]
+        previous = share_by_lane.get((lane, share.team), QueueShare(lane=lane, team=share.team))
+        share_by_lane[lane, share.team] = QueueShare(
             lane=lane,
-            team=part.team,
-            due=before.due + part.due,
-            later=before.later + part.later,
-            working=before.working + part.working,
-            oldest=_earlier(before.oldest, part.oldest),
-            working_since=_earlier(before.working_since, part.working_since),
-            tried_since=_earlier(before.tried_since, part.tried_since),
+            team=share.team,
+            due=previous.due + share.due,
+            retrying=previous.retrying + share.retrying,
+            in_progress=previous.in_progress + share.in_progress,
+            oldest_due=_earliest(previous.oldest_due, share.oldest_due),
+            in_progress_since=_earliest(previous.in_progress_since, share.in_progress_since),
+            retrying_since=_earliest(previous.retrying_since, share.retrying_since),
         )
-    return list(found.values())
+    return list(share_by_lane.values())
 
 
-def _earlier(*times: int | None) -> int | None:
+def _earliest(*times: int | None) -> int | None:
     return min((at for at in times if at is not None), default=None)

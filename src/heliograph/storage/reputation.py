@@ -6,14 +6,14 @@ import msgspec
 
 from heliograph.domain.audit.actor import SERVICE, AuditEntry
 from heliograph.domain.mail.reputation import (
-    ACTIONS,
+    AUDIT_ACTION_BY_STATE,
     WINDOW_MS,
     WINDOW_SENDS,
     Counts,
     Reputation,
-    changed,
+    changed_reputations,
+    describe_rates,
     is_paused,
-    rates,
 )
 from heliograph.runtime.clock import Clock
 from heliograph.storage import audit
@@ -32,60 +32,69 @@ class Reputations:
     async def refresh(self) -> None:
         rows = await self._database.read(lambda tx: tx.run("judgements_since", since=self.version))
         if rows and rows[-1][0] > self.version:  # keep the result of a concurrent, newer refresh
-            found = [msgspec.json.decode(body, type=Reputation) for _, body in rows]
-            self.current = {**self.current, **{record.team: record for record in found}}
+            reputations = [msgspec.json.decode(body, type=Reputation) for _, body in rows]
+            self.current = {**self.current, **{record.team: record for record in reputations}}
             self.version = rows[-1][0]
 
-    async def counts(self) -> dict[int, Counts]:
+    async def read_counts(self) -> dict[int, Counts]:
         """Return the counters that the guard decides by, for each team that has sent within the window."""
         after = self._clock.now() - WINDOW_MS
         rows = await self._database.read(lambda tx: tx.run("newest_reputation", after=after, enough=WINDOW_SENDS))
         return {row[0]: Counts(*row[1:]) for row in rows}
 
-    async def judge(self) -> Sequence[Reputation]:
+    async def update_all(self) -> Sequence[Reputation]:
         """Warn teams, pause their direct sends, or clear them; return the changed records."""
-        seen, now = self.current, self._clock.now()
-        records = changed(self._setup.current.teams.values(), seen, await self.counts(), now)
-        if not records:
+        previous, now = self.current, self._clock.now()
+        changes = changed_reputations(self._setup.current.teams.values(), previous, await self.read_counts(), now)
+        if not changes:
             return []
 
-        async def story(tx: Tx) -> list[Reputation]:
+        async def save_changed(tx: Tx) -> list[Reputation]:
             ((version,),) = await tx.run("next_judgement_version")  # also takes the lock
-            found = dict(await tx.run("judgements_of", teams=[(record.team,) for record in records]))
+            stored = dict(await tx.run("judgements_of", teams=[(record.team,) for record in changes]))
             # Skip teams judged or resumed meanwhile until the next round: these counters are older.
-            fresh = [record for record in records if found.get(record.team) == _body(seen.get(record.team))]
-            await _save(tx, version, fresh)
-            entries = [SERVICE.did(now, ACTIONS[one.state], one.team, rates(one), team=one.team) for one in fresh]
+            unchanged = [record for record in changes if stored.get(record.team) == _encode(previous.get(record.team))]
+            await _save(tx, version, unchanged)
+            entries = [
+                SERVICE.audit_entry(
+                    now,
+                    AUDIT_ACTION_BY_STATE[reputation.state],
+                    reputation.team,
+                    describe_rates(reputation),
+                    team=reputation.team,
+                )
+                for reputation in unchanged
+            ]
             await audit.write(tx, *entries)
-            return fresh
+            return unchanged
 
-        written = await write_serialized(self._database, story, None)
+        saved = await write_serialized(self._database, save_changed, None)
         await self.refresh()
-        return written
+        return saved
 
     async def resume(self, team: str, entry: AuditEntry) -> bool:
         """End the pause of a team's direct sends and reset its counters. False if not paused."""
         ref, now = self._setup.current.teams[team].record.ref, self._clock.now()
 
-        async def story(tx: Tx) -> bool:
+        async def reset(tx: Tx) -> bool:
             ((version,),) = await tx.run("next_judgement_version")
-            found = dict(await tx.run("judgements_of", teams=[(team,)]))
-            if not is_paused(msgspec.json.decode(found[team], type=Reputation) if found else None):
+            stored = dict(await tx.run("judgements_of", teams=[(team,)]))
+            if not is_paused(msgspec.json.decode(stored[team], type=Reputation) if stored else None):
                 return False
             await tx.run("forget_reputation", team=ref)
             await _save(tx, version, [Reputation(team=team, state="ok", since=now, resumed_at=now)])
             await audit.write(tx, entry)
             return True
 
-        done = await write_serialized(self._database, story, team)
+        is_resumed = await write_serialized(self._database, reset, team)
         await self.refresh()
-        return done
+        return is_resumed
 
 
 async def _save(tx: Tx, version: int, records: Sequence[Reputation]) -> None:
     if records:
-        await tx.run("save_judgements", judgements=[(record.team, version, _body(record)) for record in records])
+        await tx.run("save_judgements", judgements=[(record.team, version, _encode(record)) for record in records])
 
 
-def _body(record: Reputation | None) -> str | None:
+def _encode(record: Reputation | None) -> str | None:
     return msgspec.json.encode(record).decode() if record else None

@@ -17,13 +17,13 @@ from heliograph.domain.limits import DAY_MS, MINUTE_MS
 from heliograph.runtime.clock import Clock
 from heliograph.storage.engine.database import Database, StoreUnavailable, Tx
 
-WAITING_MAX = 10_000  # entries in memory; during a database outage the newest are kept
-WRITTEN_MAX = 1000  # entries per write, in equal shares for the teams
-SHARE_MAX = 100  # maximum per team and write, for refused and other requests each
+BUFFER_MAX = 10_000  # entries in memory; during a database outage the newest are kept
+WRITE_MAX = 1000  # entries per write, in equal shares for the teams
+TEAM_SHARE_MAX = 100  # maximum per team and write, for refused and other requests each
 KEPT_MS = 7 * DAY_MS
 TEAM_MAX = 10_000  # entries kept per team, for refused and other requests each
-LATELY_MS = 5 * MINUTE_MS  # teams with requests this recent are checked for TEAM_MAX
-PORTION = 500  # entries deleted per transaction
+RECENT_MS = 5 * MINUTE_MS  # teams with requests this recent are checked for TEAM_MAX
+DELETE_BATCH = 500  # entries deleted per transaction
 NEWEST = "req_~"  # sorts after every id
 
 
@@ -45,10 +45,10 @@ class LoggedRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     refused: int = 0
 
 
-class WantedRequests(msgspec.Struct, frozen=True, kw_only=True):
+class RequestFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Filter of the request log; an empty text and None match anything."""
 
-    class_: int | None = None  # status class: 2, 4 or 5
+    status_class: int | None = None  # status class: 2, 4 or 5
     code: str = ""
     key: str = ""
     route: str = ""
@@ -59,102 +59,118 @@ class RequestLog:
     """Answered requests of this process that are not written yet."""
 
     def __init__(self) -> None:
-        self.waiting: deque[LoggedRequest] = deque(maxlen=WAITING_MAX)  # oldest first
+        self.buffer: deque[LoggedRequest] = deque(maxlen=BUFFER_MAX)  # oldest first
         self._writing = asyncio.Lock()
         self._written = 0  # entries written in this second
-        self._kept: dict[int, int] = {}  # entries of requests not refused in this second, by team
-        self._left_out: dict[int, int] = {}  # requests not logged since the last entry, by team
+        self._logged_by_team: dict[int, int] = {}  # entries of requests not refused in this second, by team
+        self._skipped_by_team: dict[int, int] = {}  # requests not logged since the last entry, by team
 
-    def keeps(self, team: int, most: int) -> bool:
-        """Return whether to log a request that was not refused; at most `most` per team and second."""
-        kept = self._kept.get(team, 0)
-        if kept < most:
-            self._kept[team] = kept + 1
+    def should_log(self, team: int, limit: int) -> bool:
+        """Return whether to log a request that was not refused; at most the given number per team and second."""
+        logged = self._logged_by_team.get(team, 0)
+        if logged < limit:
+            self._logged_by_team[team] = logged + 1
             return True
-        self._left_out[team] = self._left_out.get(team, 0) + 1
+        self._skipped_by_team[team] = self._skipped_by_team.get(team, 0) + 1
         return False
 
-    def note(self, request: LoggedRequest) -> None:
-        """Add a log entry; call this only if `keeps` returned True or the request was refused."""
-        more = self._left_out.pop(request.team, 0)
-        self.waiting.append(replace(request, more=more) if more else request)
+    def add(self, request: LoggedRequest) -> None:
+        """Add a log entry; call this only if `should_log` returned True or the request was refused."""
+        skipped = self._skipped_by_team.pop(request.team, 0)
+        self.buffer.append(replace(request, more=skipped) if skipped else request)
 
     async def write(self, store: "Requests") -> None:
         """Write all waiting entries; during an outage or a flood they stay in memory."""
         async with self._writing:
-            taken = [*self.waiting]
-            if not taken or self._written >= WRITTEN_MAX:
+            buffered = [*self.buffer]
+            if not buffered or self._written >= WRITE_MAX:
                 return
-            kept = shares(taken)
-            await store.note(kept)
-            self._written += len(kept)
-            written = {one.id for one in taken}
-            left = [one for one in self.waiting if one.id not in written]
-            self.waiting.clear()
-            self.waiting.extend(left)
+            to_write = fair_shares(buffered)
+            await store.insert(to_write)
+            self._written += len(to_write)
+            written_ids = {request.id for request in buffered}
+            unwritten = [request for request in self.buffer if request.id not in written_ids]
+            self.buffer.clear()
+            self.buffer.extend(unwritten)
 
-    async def write_in_time(self, store: "Requests") -> None:
+    async def write_periodically(self, store: "Requests") -> None:
         """Reset the limits of the second and write; called once a second and at shutdown."""
         self._written = 0
-        self._kept.clear()
+        self._logged_by_team.clear()
         try:
             await self.write(store)
         except StoreUnavailable:
             raise
         except Exception:
-            self.waiting.clear()  # otherwise the same entries would fail in the next round
+            self.buffer.clear()  # otherwise the same entries would fail in the next round
             raise
 
 
-def shares(requests: Sequence[LoggedRequest]) -> list[LoggedRequest]:
+def fair_shares(requests: Sequence[LoggedRequest]) -> list[LoggedRequest]:
     """Return the newest requests of each team, refused and other requests separately.
 
     In each group, `more` of the oldest returned request has the number of older requests left out.
     """
     groups: defaultdict[tuple[int, int], list[LoggedRequest]] = defaultdict(list)
-    for one in requests:
-        groups[one.team, one.refused].append(one)
-    most = max(1, min(SHARE_MAX, WRITTEN_MAX // len(groups)))
-    kept = []
-    for own in groups.values():
-        left_out = own[:-most]
-        oldest, *rest = [_storable(one) for one in own[-most:]]
-        more = len(left_out) + sum(one.more for one in left_out)
-        kept += [replace(oldest, more=oldest.more + more), *rest]
-    return kept
+    for request in requests:
+        groups[request.team, request.refused].append(request)
+    share_max = max(1, min(TEAM_SHARE_MAX, WRITE_MAX // len(groups)))
+    shares = []
+    for group in groups.values():
+        skipped_requests = group[:-share_max]
+        oldest, *newer = [_storable(request) for request in group[-share_max:]]
+        skipped = len(skipped_requests) + sum(request.more for request in skipped_requests)
+        shares += [replace(oldest, more=oldest.more + skipped), *newer]
+    return shares
 
 
-def _storable(one: LoggedRequest) -> LoggedRequest:
+def _storable(request: LoggedRequest) -> LoggedRequest:
     """Replace characters that cannot be stored: NUL on PostgreSQL, and lone surrogates in UTF-8."""
-    if not one.message:
-        return one
-    return replace(one, message=one.message.replace("\0", "\ufffd").encode("utf-8", "replace").decode())
+    if not request.message:
+        return request
+    return replace(request, message=request.message.replace("\0", "\ufffd").encode("utf-8", "replace").decode())
 
 
 async def purge(tx: Tx, now: int) -> bool:
     """Delete one batch of old entries; return whether there may be more."""
-    old = await tx.run("purge_requests", before=f"req_{ulid(now - KEPT_MS, 0)}", limit=PORTION)
-    beyond = await tx.run("trim_requests", since=f"req_{ulid(now - LATELY_MS, 0)}", most=TEAM_MAX, limit=PORTION)
-    return PORTION in (len(old), len(beyond))
+    old = await tx.run("purge_requests", before=f"req_{ulid(now - KEPT_MS, 0)}", limit=DELETE_BATCH)
+    trimmed = await tx.run("trim_requests", since=f"req_{ulid(now - RECENT_MS, 0)}", most=TEAM_MAX, limit=DELETE_BATCH)
+    return DELETE_BATCH in (len(old), len(trimmed))
 
 
-async def _page(tx: Tx, team: int, wanted: WantedRequests, before: str, limit: int) -> list[LoggedRequest]:
-    kinds: tuple[int, ...] = (0, 1) if wanted.class_ is None else (int(wanted.class_ >= 4),)
-    if wanted.code:  # only refusals have a code
-        kinds = tuple(kind for kind in kinds if kind)
-    low, high = (0, 999) if wanted.class_ is None else (100 * wanted.class_, 100 * wanted.class_ + 99)
-    span = {"before": before, "since": f"req_{ulid(wanted.since, 0)}", "low": low, "high": high, "limit": limit + 1}
-    words = {"code": wanted.code, "key": wanted.key, "route": wanted.route}
-    rows = [row for kind in kinds for row in await tx.run("list_requests", team=team, refused=kind, **span, **words)]
-    return sorted((msgspec.convert(tuple(row), LoggedRequest) for row in rows), key=lambda one: one.id, reverse=True)[
-        : limit + 1
+async def _list_page(tx: Tx, team: int, request_filter: RequestFilter, before: str, limit: int) -> list[LoggedRequest]:
+    refused_values: tuple[int, ...] = (
+        (0, 1) if request_filter.status_class is None else (int(request_filter.status_class >= 4),)
+    )
+    if request_filter.code:  # only refusals have a code
+        refused_values = tuple(refused for refused in refused_values if refused)
+    status_min, status_max = (
+        (0, 999)
+        if request_filter.status_class is None
+        else (100 * request_filter.status_class, 100 * request_filter.status_class + 99)
+    )
+    id_range = {
+        "before": before,
+        "since": f"req_{ulid(request_filter.since, 0)}",
+        "low": status_min,
+        "high": status_max,
+        "limit": limit + 1,
+    }
+    text_filters = {"code": request_filter.code, "key": request_filter.key, "route": request_filter.route}
+    rows = [
+        row
+        for refused in refused_values
+        for row in await tx.run("list_requests", team=team, refused=refused, **id_range, **text_filters)
     ]
+    return sorted(
+        (msgspec.convert(tuple(row), LoggedRequest) for row in rows), key=lambda request: request.id, reverse=True
+    )[: limit + 1]
 
 
-SPENT_FRESH_MS = 30_000  # a process without a report for this long is considered dead
+USAGE_FRESH_MS = 30_000  # a process without a report for this long is considered dead
 
 
-class Spent(msgspec.Struct, frozen=True):
+class ProcessUsage(msgspec.Struct, frozen=True):
     """Number of requests that a process has allowed since its start, for one key."""
 
     process: str
@@ -168,52 +184,54 @@ class Requests:
         self._clock = clock
         self._owner = owner
 
-    async def exchange_spent(self, spent: dict[str, int]) -> list[Spent]:
+    async def sync_usage(self, counts: dict[str, int]) -> list[ProcessUsage]:
         """Publish this process's request counts by key; return the counts of all live processes."""
         now = self._clock.now()
-        rows = [(self._owner, key, count, now) for key, count in [("", 0), *spent.items()]]
+        rows = [(self._owner, key, count, now) for key, count in [("", 0), *counts.items()]]
 
-        async def story(tx: Tx) -> list[Spent]:
+        async def exchange(tx: Tx) -> list[ProcessUsage]:
             await tx.run("take_turns")
             await tx.run("tell_spent", spent=rows)
-            found = await tx.run("hear_spent", process=self._owner, since=now - SPENT_FRESH_MS)
-            return [Spent(*row) for row in found]
+            usage_rows = await tx.run("hear_spent", process=self._owner, since=now - USAGE_FRESH_MS)
+            return [ProcessUsage(*row) for row in usage_rows]
 
-        return await self._database.write(story)
+        return await self._database.write(exchange)
 
-    async def key_uses(self, keys: Iterable[str]) -> dict[str, int]:
+    async def read_key_uses(self, keys: Iterable[str]) -> dict[str, int]:
         """Return the time of the last use of each key.
 
         The last minute is only in the memory of the processes. Unused keys are missing.
         """
-        asked = [(key,) for key in keys]
-        return dict(await self._database.read(lambda tx: tx.run("key_uses", keys=asked)))
+        key_rows = [(key,) for key in keys]
+        return dict(await self._database.read(lambda tx: tx.run("key_uses", keys=key_rows)))
 
-    async def write_key_uses(self, used: dict[str, int]) -> None:
+    async def write_key_uses(self, last_uses: dict[str, int]) -> None:
         """Write and clear the recorded uses; uses recorded during the write stay for the next call."""
-        noted = dict(used)
-        if not noted:
+        written = dict(last_uses)
+        if not written:
             return
-        await self._database.write(lambda tx: tx.run("note_key_use", uses=list(noted.items())))
-        for key, at in noted.items():
-            if used[key] == at:
-                del used[key]
+        await self._database.write(lambda tx: tx.run("note_key_use", uses=list(written.items())))
+        for key, at in written.items():
+            if last_uses[key] == at:
+                del last_uses[key]
 
-    async def note(self, requests: Sequence[LoggedRequest]) -> None:
+    async def insert(self, requests: Sequence[LoggedRequest]) -> None:
         await self._database.write(lambda tx: tx.run("note_requests", requests=requests))
 
-    async def page(
-        self, team: int, wanted: WantedRequests | None = None, before: str = NEWEST, limit: int = 50
+    async def list_page(
+        self, team: int, request_filter: RequestFilter | None = None, before: str = NEWEST, limit: int = 50
     ) -> list[LoggedRequest]:
         """Return entries, newest first, with one more than `limit` if there are more."""
-        asked = wanted or WantedRequests()
-        return await self._database.read(partial(_page, team=team, wanted=asked, before=before, limit=limit))
+        effective_filter = request_filter or RequestFilter()
+        return await self._database.read(
+            partial(_list_page, team=team, request_filter=effective_filter, before=before, limit=limit)
+        )
 
     async def find(self, team: int, id_: str) -> LoggedRequest | None:
         rows = await self._database.read(lambda tx: tx.run("find_request", team=team, id=id_))
         return msgspec.convert(tuple(rows[0]), LoggedRequest) if rows else None
 
-    async def pulse(self, team: int) -> dict[str, str]:
+    async def list_version(self, team: int) -> dict[str, str]:
         """Return a version token that changes with the list."""
         (row,) = await self._database.read(lambda tx: tx.run("requests_pulse", team=team))
         return {"requests": "-".join(str(id_ or "") for id_ in row)}

@@ -13,15 +13,15 @@ from heliograph.domain.limits import DAY_MS, MINUTE_MS
 from heliograph.runtime.clock import Clock
 from heliograph.storage import audit
 from heliograph.storage.engine.database import Database, Tx, write_serialized
-from heliograph.storage.people import hashed, lock_person
+from heliograph.storage.people import hash_token, lock_person
 
 SESSION_MS = 14 * DAY_MS  # since the last use
-FAMILIAR_MS = 180 * DAY_MS  # since the last sign-in from that browser or network
-SPENT_MS = 15 * MINUTE_MS  # longer than the validity of any single-use token
-TOUCH_MS = 5 * MINUTE_MS  # interval at which a session's last use is recorded
+FAMILIAR_DEVICE_MS = 180 * DAY_MS  # since the last sign-in from that browser or network
+USED_TOKEN_MS = 15 * MINUTE_MS  # longer than the validity of any single-use token
+TOUCH_INTERVAL_MS = 5 * MINUTE_MS  # interval at which a session's last use is recorded
 
 
-class SignedIn(msgspec.Struct, frozen=True):
+class SignedInSession(msgspec.Struct, frozen=True):
     """A live session and its user."""
 
     session: str
@@ -35,7 +35,7 @@ class SignedIn(msgspec.Struct, frozen=True):
     observer: int = 0  # 1 for a read-only operator
 
 
-class SessionLine(msgspec.Struct, frozen=True):
+class SessionRow(msgspec.Struct, frozen=True):
     id: str
     address: str
     agent: str
@@ -53,83 +53,85 @@ class Sessions:
         person: Person,
         address: str,
         agent: str,
-        marks: Sequence[str] = (),
+        device_marks: Sequence[str] = (),
         *,
         entry: AuditEntry | None = None,
-        lasts_ms: int | None = None,
-        spends: str = "",
+        duration_ms: int | None = None,
+        single_use_token: str = "",
     ) -> str | None:
         """Create a session and return the cookie's value; also delete expired sessions and links.
 
-        None if the password was changed meanwhile or the token `spends` was used before. `marks`: browser and network
-        by which the user is recognised next time. `lasts_ms`: fixed duration, regardless of use.
+        None if the password was changed meanwhile or the single-use token was used before. `device_marks`: browser and
+        network by which the user is recognised next time. `duration_ms`: fixed duration, regardless of use.
         """
-        token, csrf = self._clock.entropy(32).hex(), self._clock.entropy(16).hex()
+        token, csrf = self._clock.random_bytes(32).hex(), self._clock.random_bytes(16).hex()
         id_, now = self._clock.new_id("ses_"), self._clock.now()
 
-        async def story(tx: Tx) -> str | None:
-            found = await lock_person(tx, person.id)
-            if found is None or found.password != person.password:
+        async def create_session(tx: Tx) -> str | None:
+            current = await lock_person(tx, person.id)
+            if current is None or current.password != person.password:
                 return None
             await tx.run("purge_sessions", now=now)
             await tx.run("purge_links", now=now)
-            if spends and not await tx.run("spend", hash=hashed(spends), expires_at=now + SPENT_MS):
+            if single_use_token and not await tx.run(
+                "spend", hash=hash_token(single_use_token), expires_at=now + USED_TOKEN_MS
+            ):
                 return None
-            await tx.run("purge_familiar", before=now - FAMILIAR_MS)
-            await tx.run("set_familiar", marks=[(person.id, hashed(mark), now) for mark in marks])
+            await tx.run("purge_familiar", before=now - FAMILIAR_DEVICE_MS)
+            await tx.run("set_familiar", marks=[(person.id, hash_token(mark), now) for mark in device_marks])
             await tx.run(
                 "insert_session",
-                hash=hashed(token),
+                hash=hash_token(token),
                 id=id_,
                 person=person.id,
                 csrf=csrf,
                 address=address,
                 agent=agent[:200],
                 now=now,
-                expires_at=now + min(SESSION_MS, lasts_ms or SESSION_MS),
-                ends_at=now + lasts_ms if lasts_ms else None,
+                expires_at=now + min(SESSION_MS, duration_ms or SESSION_MS),
+                ends_at=now + duration_ms if duration_ms else None,
             )
             await audit.write(tx, entry)
             return token
 
-        return await write_serialized(self._database, story, person.id)
+        return await write_serialized(self._database, create_session, person.id)
 
-    async def familiar(self, person: str, marks: Sequence[str]) -> str | None:
-        """Return the first of these marks with which the user signed in before. None if not found."""
-        known = {row[0] for row in await self._database.read(lambda tx: tx.run("find_familiar", person=person))}
-        return next((mark for mark in marks if hashed(mark) in known), None)
+    async def find_familiar_device(self, person: str, device_marks: Sequence[str]) -> str | None:
+        """Return the first of these browsers or networks from which the user signed in before. None if not found."""
+        known_hashes = {row[0] for row in await self._database.read(lambda tx: tx.run("find_familiar", person=person))}
+        return next((mark for mark in device_marks if hash_token(mark) in known_hashes), None)
 
-    async def find(self, token: str) -> SignedIn | None:
+    async def find(self, token: str) -> SignedInSession | None:
         """Return the live session of a cookie, and record its use. None if not found."""
         now = self._clock.now()
-        rows = await self._database.read(lambda tx: tx.run("find_session", hash=hashed(token), now=now))
+        rows = await self._database.read(lambda tx: tx.run("find_session", hash=hash_token(token), now=now))
         if not rows:
             return None
-        found = SignedIn(*rows[0])
-        if found.seen_at < now - TOUCH_MS:
-            until = min(now + SESSION_MS, found.ends_at or now + SESSION_MS)
+        session = SignedInSession(*rows[0])
+        if session.seen_at < now - TOUCH_INTERVAL_MS:
+            expires_at = min(now + SESSION_MS, session.ends_at or now + SESSION_MS)
             await self._database.write(
-                lambda tx: tx.run("touch_session", hash=hashed(token), now=now, expires_at=until)
+                lambda tx: tx.run("touch_session", hash=hash_token(token), now=now, expires_at=expires_at)
             )
-        return found
+        return session
 
-    async def of(self, person: str) -> list[SessionLine]:
+    async def list_sessions(self, person: str) -> list[SessionRow]:
         now = self._clock.now()
         rows = await self._database.read(lambda tx: tx.run("sessions_of", person=person, now=now))
-        return [SessionLine(*row) for row in rows]
+        return [SessionRow(*row) for row in rows]
 
     async def sign_out(self, person: str, session: str) -> None:
         await self._database.write(lambda tx: tx.run("delete_session", person=person, id=session))
 
-    async def end(self, person: str, session: str, entry: AuditEntry) -> None:
-        await self._end("delete_session", entry, person=person, id=session)
+    async def end_session(self, person: str, session: str, entry: AuditEntry) -> None:
+        await self._end_with("delete_session", entry, person=person, id=session)
 
-    async def end_all(self, person: str, kept: str, entry: AuditEntry) -> None:
+    async def end_other_sessions(self, person: str, kept: str, entry: AuditEntry) -> None:
         """End all sessions except `kept`."""
-        await self._end("delete_sessions", entry, person=person, kept=kept)
+        await self._end_with("delete_sessions", entry, person=person, kept=kept)
 
-    async def _end(self, query: str, entry: AuditEntry, **given: str) -> None:
-        async def story(tx: Tx) -> None:
-            await audit.write(tx, entry if await tx.run(query, **given) else None)
+    async def _end_with(self, query: str, entry: AuditEntry, **params: str) -> None:
+        async def delete_and_audit(tx: Tx) -> None:
+            await audit.write(tx, entry if await tx.run(query, **params) else None)
 
-        await write_serialized(self._database, story, entry.actor)
+        await write_serialized(self._database, delete_and_audit, entry.actor)

@@ -11,17 +11,25 @@ from msgspec.structs import replace
 from heliograph.domain.audit.actor import AuditEntry
 from heliograph.domain.delivery.lanes import SETUP
 from heliograph.domain.setup.records import Domain
-from heliograph.domain.setup.snapshot import Row, Setup, to_row, updated
+from heliograph.domain.setup.snapshot import Row, Setup, apply_rows, to_row
 from heliograph.runtime.clock import Clock
 from heliograph.storage import audit
-from heliograph.storage.engine.database import Database, StoreUnavailable, Story, T, Tx, note, write_serialized
+from heliograph.storage.engine.database import (
+    Database,
+    StoreUnavailable,
+    T,
+    Tx,
+    TxFunction,
+    schedule_wakeup,
+    write_serialized,
+)
 from heliograph.storage.events import Event, Publisher
 from heliograph.storage.outcomes import suppression_event
-from heliograph.storage.purge import forget_team
-from heliograph.templates.store import keep_versions
-from heliograph.webhooks.policy.formats.formats import hears, signs_callbacks
+from heliograph.storage.purge import delete_team_data
+from heliograph.templates.store import store_versions
+from heliograph.webhooks.policy.formats.formats import is_subscribed, signs_callbacks
 
-GAP_S = 0.02  # minimum interval between polls for changes of other processes, however many callers wait
+POLL_INTERVAL_S = 0.02  # minimum interval between polls for changes of other processes, however many callers wait
 
 
 class NewTeam(msgspec.Struct, frozen=True):
@@ -63,41 +71,41 @@ class SetupChange(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.rows or self.new_teams or self.suppressions)
 
 
-async def load(tx: Tx, seen: Setup) -> Setup:
+async def read_setup(tx: Tx, last_setup: Setup) -> Setup:
     """Return the current setup; the same object if unchanged."""
     ((version,),) = await tx.run("setup_version")
-    return seen if version == seen.version else await _since(tx, seen, version)
+    return last_setup if version == last_setup.version else await _read_newer(tx, last_setup, version)
 
 
-async def _since(tx: Tx, seen: Setup, version: int) -> Setup:
+async def _read_newer(tx: Tx, last_setup: Setup, version: int) -> Setup:
     """Return the setup at `version`, reading only newer rows.
 
     If the database was restored from an older backup, everything is read: seen records may not exist any more.
     """
-    known = seen if seen.version < version else Setup()
-    return updated(known, [Row(*row) for row in await tx.run("load_settings", since=known.version)], version)
+    base = last_setup if last_setup.version < version else Setup()
+    return apply_rows(base, [Row(*row) for row in await tx.run("load_settings", since=base.version)], version)
 
 
-async def change(
-    tx: Tx, decide: Callable[[Setup, int], SetupChange], now: int, publisher: Publisher, seen: Setup
+async def apply_change(
+    tx: Tx, make_change: Callable[[Setup, int], SetupChange], now: int, publisher: Publisher, last_setup: Setup
 ) -> SetupChange:
-    """Apply the change that `decide` returns for the current setup and the next free team number.
+    """Apply the change that the callback returns for the current setup and the next free team number.
 
-    An exception in `decide` changes nothing. Under the lock, only rows newer than `seen` are read.
+    An exception in the callback changes nothing. Under the lock, only rows newer than the last known setup are read.
     """
-    current = await locked(tx, seen)
+    current = await lock_and_read(tx, last_setup)
     ((next_team,),) = await tx.run("next_team")
-    plan = decide(current, next_team)
-    if plan.audit:
-        await write(tx, current, plan.rows, plan.new_teams, plan.audit.actor, now)
-    await suppress(tx, plan.suppressions, now, publisher)
-    await publisher.publish(tx, [_event(publisher, current, event, now) for event in plan.events])
-    if plan.changes:
-        await audit.write(tx, plan.audit)
-    return plan
+    setup_change = make_change(current, next_team)
+    if setup_change.audit:
+        await write_setup(tx, current, setup_change.rows, setup_change.new_teams, setup_change.audit.actor, now)
+    await add_suppressions(tx, setup_change.suppressions, now, publisher)
+    await publisher.publish(tx, [_event(publisher, current, event, now) for event in setup_change.events])
+    if setup_change.changes:
+        await audit.write(tx, setup_change.audit)
+    return setup_change
 
 
-async def write(
+async def write_setup(
     tx: Tx, current: Setup, rows: Sequence[Row], new_teams: Sequence[NewTeam], actor: str, now: int
 ) -> None:
     """Write setup rows, versions of their templates, and accounts of new teams.
@@ -105,17 +113,19 @@ async def write(
     Also deletes links of newly suspended teams, and the data of teams whose test clock was removed.
     """
     if rows:
-        await save(tx, rows, current.version)
-        await keep_versions(tx, rows, actor, now, current)
-        after = updated(current, rows, current.version).teams
-        stopped = [(id_,) for id_, team in after.items() if team.record.suspended and not _is_suspended(current, id_)]
-        if stopped:
-            await tx.run("delete_links_of_teams", teams=stopped)
-        for id_, before in current.teams.items():
-            if before.record.test_clock and not after[id_].record.test_clock:
-                await forget_team(tx, before)
-                if before.clock:
-                    await save(tx, [to_row("test_clock", id_, None, id_)], current.version)
+        await save_rows(tx, rows, current.version)
+        await store_versions(tx, rows, actor, now, current)
+        new_teams_by_id = apply_rows(current, rows, current.version).teams
+        suspended_teams = [
+            (id_,) for id_, team in new_teams_by_id.items() if team.record.suspended and not _is_suspended(current, id_)
+        ]
+        if suspended_teams:
+            await tx.run("delete_links_of_teams", teams=suspended_teams)
+        for id_, old_team in current.teams.items():
+            if old_team.record.test_clock and not new_teams_by_id[id_].record.test_clock:
+                await delete_team_data(tx, old_team)
+                if old_team.clock:
+                    await save_rows(tx, [to_row("test_clock", id_, None, id_)], current.version)
     for team in new_teams:
         await tx.run("insert_account", team=team.ref, credit=team.credit)
     entries = [(team.ref, "topup", team.credit, None, now, 0) for team in new_teams if team.credit]
@@ -123,34 +133,49 @@ async def write(
         await tx.run("insert_ledger", entries=entries)
 
 
-async def observe(tx: Tx, domain: str, checked_at: int, failures: Callable[[Domain], int], seen: Setup) -> None:
-    current = await locked(tx, seen)
+async def record_domain_check(
+    tx: Tx, domain: str, checked_at: int, count_failures: Callable[[Domain], int], last_setup: Setup
+) -> None:
+    current = await lock_and_read(tx, last_setup)
     record = current.records.get(("domain", domain))
     if isinstance(record, Domain):
-        checked = replace(record, checked_at=checked_at, failures=failures(record))
-        await save(tx, [to_row("domain", domain, checked, record.team or None)], current.version)
+        updated_domain = replace(record, checked_at=checked_at, failures=count_failures(record))
+        await save_rows(tx, [to_row("domain", domain, updated_domain, record.team or None)], current.version)
 
 
-async def locked(tx: Tx, seen: Setup) -> Setup:
+async def lock_and_read(tx: Tx, last_setup: Setup) -> Setup:
     """Lock the setup and return its current records under the next version; changes are thereby serialized."""
     ((version,),) = await tx.run("next_setup_version")
-    return await _since(tx, seen, version)
+    return await _read_newer(tx, last_setup, version)
 
 
-async def save(tx: Tx, rows: Sequence[Row], version: int) -> None:
-    """Save rows under the lock of this version."""
-    await tx.run("save_settings", settings=[(r.kind, r.id, r.team, r.body, version) for r in rows])
-    note(tx, SETUP)
+async def save_rows(tx: Tx, rows: Sequence[Row], version: int) -> None:
+    """Save setup rows as part of `version`, which `lock_and_read` has locked and returned."""
+    await tx.run("save_settings", settings=[(row.kind, row.id, row.team, row.body, version) for row in rows])
+    schedule_wakeup(tx, SETUP)
 
 
-async def suppress(tx: Tx, given: Sequence[NewSuppression], now: int, publisher: Publisher) -> set[tuple[int, str]]:
+async def add_suppressions(
+    tx: Tx, suppressions: Sequence[NewSuppression], now: int, publisher: Publisher
+) -> set[tuple[int, str]]:
     """Add addresses to suppression lists; return those that were not listed before."""
-    if not given:
+    if not suppressions:
         return set()
-    rows = {(s.team, s.address): (s.team, s.address, s.email, s.reason, None, None, now) for s in given}
-    made = {(r[0], r[1]) for r in await tx.run("insert_suppressions", suppressions=list(rows.values()))}
-    await publisher.publish(tx, [suppression_event(publisher, "suppression.created", rows[place]) for place in made])
-    return made
+    rows = {
+        (suppression.team, suppression.address): (
+            suppression.team,
+            suppression.address,
+            suppression.email,
+            suppression.reason,
+            None,
+            None,
+            now,
+        )
+        for suppression in suppressions
+    }
+    added = {(row[0], row[1]) for row in await tx.run("insert_suppressions", suppressions=list(rows.values()))}
+    await publisher.publish(tx, [suppression_event(publisher, "suppression.created", rows[key]) for key in added])
+    return added
 
 
 def _is_suspended(setup: Setup, team: str) -> bool:
@@ -164,7 +189,7 @@ def _event(publisher: Publisher, setup: Setup, event: SetupEvent, at: int) -> Ev
         subject=event.subject,
         type=event.type,
         detail=msgspec.json.encode(event.data).decode(),
-        created_at=at + setup.ahead(event.team),
+        created_at=at + setup.clock_offset(event.team),
     )
 
 
@@ -174,63 +199,67 @@ class SetupStore:
         self._clock = clock
         self.current = Setup()  # newest version seen by this process
         self.publisher = Publisher(clock.new_id, self._subscribers, self._signer)
-        self._next_look: asyncio.Task[None] | None = None  # a poll that has not started yet
-        self._looked_at = 0.0
+        self._next_poll: asyncio.Task[None] | None = None  # a poll that has not started yet
+        self._polled_at = 0.0
 
     async def refresh(self) -> Setup:
         """Load changes and return the current setup."""
-        seen = self.current
-        found = await self._database.read(lambda tx: load(tx, seen))
+        previous = self.current
+        loaded = await self._database.read(lambda tx: read_setup(tx, previous))
         # A slower, concurrent refresh must not restore an older setup.
-        if found is not seen and (self.current is seen or found.version > self.current.version):
-            self.current = found
-            self._clock.moved = found.moved
-            self._database.hints.hear()  # a pause may have ended, or a webhook may be enabled
+        if loaded is not previous and (self.current is previous or loaded.version > self.current.version):
+            self.current = loaded
+            self._clock.offsets = loaded.clock_offsets
+            self._database.wakeups.receive()  # a pause may have ended, or a webhook may be enabled
         return self.current
 
-    async def learned_since(self, seen: Setup) -> bool:
-        """Load changes; return whether the setup is now newer than `seen`.
+    async def refresh_if_newer(self, last_setup: Setup) -> bool:
+        """Load changes; return whether the setup is now newer than the given one.
 
-        Concurrent callers share one poll of the database, and polls are at least GAP_S apart.
+        Concurrent callers share one poll of the database, and polls are at least POLL_INTERVAL_S apart.
         """
-        if self._next_look is None:
-            self._next_look = asyncio.create_task(self._look())
-        await asyncio.shield(self._next_look)
-        return self.current.version != seen.version
+        if self._next_poll is None:
+            self._next_poll = asyncio.create_task(self._poll())
+        await asyncio.shield(self._next_poll)
+        return self.current.version != last_setup.version
 
-    async def _look(self) -> None:
+    async def _poll(self) -> None:
         time = asyncio.get_running_loop().time
-        await asyncio.sleep(max(0.0, self._looked_at + GAP_S - time()))
-        self._next_look, self._looked_at = None, time()  # later callers start the next poll, which may see more
+        await asyncio.sleep(max(0.0, self._polled_at + POLL_INTERVAL_S - time()))
+        self._next_poll, self._polled_at = None, time()  # this poll is about to read: later callers need another
         with contextlib.suppress(StoreUnavailable):
             await self.refresh()
 
-    async def write(self, team: str | None, story: Story[T]) -> T:
+    async def write_and_refresh(self, team: str | None, function: TxFunction[T]) -> T:
         """Run a transaction function that locks the setup, in the team's turn; then load its changes."""
-        result = await write_serialized(self._database, story, team)
+        result = await write_serialized(self._database, function, team)
         await self.refresh()
         return result
 
-    async def change(self, decide: Callable[[Setup, int], SetupChange], team: str | None = None) -> SetupChange:
-        """Apply the change that `decide` returns for the current setup and the next free team number.
+    async def change(self, make_change: Callable[[Setup, int], SetupChange], team: str | None = None) -> SetupChange:
+        """Apply the change that the callback returns for the current setup and the next free team number.
 
         `team`: group for the fair queue; None for the instance.
         """
-        now, seen = self._clock.now(), self.current
-        return await self.write(team, lambda tx: change(tx, decide, now, self.publisher, seen))
+        now, last_setup = self._clock.now(), self.current
+        return await self.write_and_refresh(
+            team, lambda tx: apply_change(tx, make_change, now, self.publisher, last_setup)
+        )
 
-    async def observe(self, domain: str, checked_at: int, failures: Callable[[Domain], int]) -> None:
+    async def record_domain_check(self, domain: str, checked_at: int, count_failures: Callable[[Domain], int]) -> None:
         """Record the time of a domain's last DNS check and its consecutive failures.
 
         This is no user's change, so there is no audit entry; whether the domain is verified is not written here.
         """
-        seen = self.current
-        record = seen.records.get(("domain", domain))
+        last_setup = self.current
+        record = last_setup.records.get(("domain", domain))
         team = record.team if isinstance(record, Domain) else None
-        await self.write(team, lambda tx: observe(tx, domain, checked_at, failures, seen))
+        await self.write_and_refresh(
+            team, lambda tx: record_domain_check(tx, domain, checked_at, count_failures, last_setup)
+        )
 
     def _subscribers(self, team: int, type_: str, reason: str | None) -> list[str]:
-        return [hook.id for hook in self.current.webhooks.get(team, ()) if hears(hook, type_, reason)]
+        return [hook.id for hook in self.current.webhooks.get(team, ()) if is_subscribed(hook, type_, reason)]
 
     def _signer(self, team: int, type_: str) -> str | None:
         hooks = self.current.webhooks.get(team, ())

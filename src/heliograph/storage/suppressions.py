@@ -10,20 +10,20 @@ import msgspec
 
 from heliograph.domain.audit.actor import AuditEntry
 from heliograph.domain.ids import parse_timestamp
-from heliograph.domain.operations.erasure import SHOWN, NameOf, is_erased
+from heliograph.domain.operations.erasure import ERASED_TEXT, EntryName, is_erased
 from heliograph.runtime.clock import Clock
 from heliograph.storage import audit, setup
 from heliograph.storage.audit import NEWEST
 from heliograph.storage.engine.database import Database, Tx, write_serialized
 from heliograph.storage.events import Publisher
-from heliograph.storage.ledger import account
+from heliograph.storage.ledger import read_account
 from heliograph.storage.outcomes import suppression_event
 from heliograph.storage.setup import NewSuppression
 
-SCAN = 20_000  # maximum entries that one page scans
+SCAN_MAX = 20_000  # maximum entries that one page scans
 
 
-class SuppressionLine(msgspec.Struct, frozen=True):
+class SuppressionRow(msgspec.Struct, frozen=True):
     address: str
     email: str
     reason: str
@@ -31,18 +31,18 @@ class SuppressionLine(msgspec.Struct, frozen=True):
     created_at: int
 
     @property
-    def shown(self) -> str:
-        return SHOWN if is_erased(self.address) else self.email
+    def shown_address(self) -> str:
+        return ERASED_TEXT if is_erased(self.address) else self.email
 
 
-class End(msgspec.Struct, frozen=True):
+class PageCursor(msgspec.Struct, frozen=True):
     """Cursor of the end of a page."""
 
     created_at: int
     address: str
 
 
-START = End(NEWEST, "")
+FIRST_PAGE = PageCursor(NEWEST, "")
 
 
 class NeverListed(Exception):
@@ -50,8 +50,8 @@ class NeverListed(Exception):
 
 
 class SuppressionPage(msgspec.Struct, frozen=True):
-    lines: list[SuppressionLine]
-    end: End | None  # None if this is the last page
+    rows: list[SuppressionRow]
+    next_cursor: PageCursor | None  # None if this is the last page
 
 
 class Suppression(msgspec.Struct, frozen=True):
@@ -62,14 +62,14 @@ class Suppression(msgspec.Struct, frozen=True):
     created_at: int
 
 
-class Listing(NamedTuple):
+class TeamAddress(NamedTuple):
     """A team and an address that may be on its suppression list."""
 
     team: int
     address: str
 
 
-class OnList(msgspec.Struct, frozen=True):
+class SuppressionStatus(msgspec.Struct, frozen=True):
     """Reason and time of a suppression."""
 
     reason: str
@@ -79,103 +79,109 @@ class OnList(msgspec.Struct, frozen=True):
 class Suppressions:
     """Suppression lists of all teams.
 
-    `name_of`: returns the placeholder under which an erased address is listed.
+    `erased_name_of`: returns the placeholder under which an erased address is listed.
     """
 
-    def __init__(self, database: Database, clock: Clock, publisher: Publisher, name_of: NameOf) -> None:
+    def __init__(self, database: Database, clock: Clock, publisher: Publisher, erased_name_of: EntryName) -> None:
         self._database = database
         self._clock = clock
         self._publisher = publisher
-        self.name_of = name_of
+        self.erased_name_of = erased_name_of
 
     async def get(self, team: int, address: str) -> Suppression | None:
         """Return the suppression of an address, even if the address was erased. None if not found."""
 
-        async def story(tx: Tx) -> Suppression | None:
+        async def read_suppression(tx: Tx) -> Suppression | None:
             rows = await tx.run("find_suppression", team=team, address=address)
-            if not rows and (await account(tx, team)).erased:
-                rows = await tx.run("find_suppression", team=team, address=self.name_of(team, address))
+            if not rows and (await read_account(tx, team)).erased:
+                rows = await tx.run("find_suppression", team=team, address=self.erased_name_of(team, address))
             return Suppression(*rows[0]) if rows else None
 
-        return await self._database.read(story)
+        return await self._database.read(read_suppression)
 
-    async def among(self, team: int, addresses: Iterable[str]) -> dict[str, OnList]:
+    async def find_statuses(self, team: int, addresses: Iterable[str]) -> dict[str, SuppressionStatus]:
         """Return those of a team's addresses that are suppressed."""
-        asked = [(team, address) for address in addresses]
-        rows = await self._database.read(lambda tx: tx.run("find_suppressions", addresses=asked))
-        return {address: OnList(*listed) for address, *listed, _ in rows}
+        address_rows = [(team, address) for address in addresses]
+        rows = await self._database.read(lambda tx: tx.run("find_suppressions", addresses=address_rows))
+        return {address: SuppressionStatus(*status_columns) for address, *status_columns, _ in rows}
 
-    async def of(self, places: Iterable[Listing]) -> list[Listing]:
+    async def find_suppressed(self, pairs: Iterable[TeamAddress]) -> list[TeamAddress]:
         """Return those of the given pairs of team and address that are suppressed."""
-        asked = list(places)
-        rows = await self._database.read(lambda tx: tx.run("find_suppressions", addresses=asked))
-        return [Listing(team, address) for address, _, _, team in rows]
+        pair_rows = list(pairs)
+        rows = await self._database.read(lambda tx: tx.run("find_suppressions", addresses=pair_rows))
+        return [TeamAddress(team, address) for address, _, _, team in rows]
 
-    async def page(self, team: int, after: str | None, limit: int) -> list[Suppression]:
+    async def list_page(self, team: int, after: str | None, limit: int) -> list[Suppression]:
         """Return one page, with one more entry than `limit` if there are more.
 
         `after`: last address of the previous page, which may have been deleted since. Raises NeverListed.
         """
 
-        async def story(tx: Tx) -> list[Suppression]:
-            end = START if after is None else await _end(tx, team, after)
-            given = {"at": end.created_at, "before": end.address, "limit": limit + 1}
-            return [Suppression(*row) for row in await tx.run("list_suppressions", team=team, **given)]
+        async def read_page(tx: Tx) -> list[Suppression]:
+            cursor = FIRST_PAGE if after is None else await _find_cursor(tx, team, after)
+            params = {"at": cursor.created_at, "before": cursor.address, "limit": limit + 1}
+            return [Suppression(*row) for row in await tx.run("list_suppressions", team=team, **params)]
 
-        return await self._database.read(story)
+        return await self._database.read(read_page)
 
-    async def search(self, team: int, text: str = "", before: End = START, limit: int = 50) -> SuppressionPage:
+    async def search(
+        self, team: int, text: str = "", before: PageCursor = FIRST_PAGE, limit: int = 50
+    ) -> SuppressionPage:
         """Return entries whose address contains `text` (lower case); an empty text matches all."""
-        after = {"team": team, "at": before.created_at, "before": before.address}
-        given = after | {"scan": SCAN if text else limit + 1}
+        cursor = {"team": team, "at": before.created_at, "before": before.address}
+        params = cursor | {"scan": SCAN_MAX if text else limit + 1}
 
-        async def story(tx: Tx) -> SuppressionPage:
-            rows = await tx.run("search_suppressions", text=text, limit=limit + 1, **given)
-            lines = [SuppressionLine(*row) for row in rows]
-            if len(lines) > limit:
-                return SuppressionPage(lines[:limit], End(lines[limit - 1].created_at, lines[limit - 1].address))
-            ends = await tx.run("searched_suppressions_end", **given) if text else []
-            more = bool(ends) and ends[0][2] == SCAN
-            return SuppressionPage(lines, End(ends[0][0], ends[0][1]) if more else None)
+        async def read_page(tx: Tx) -> SuppressionPage:
+            rows = await tx.run("search_suppressions", text=text, limit=limit + 1, **params)
+            found_rows = [SuppressionRow(*row) for row in rows]
+            if len(found_rows) > limit:
+                return SuppressionPage(
+                    found_rows[:limit], PageCursor(found_rows[limit - 1].created_at, found_rows[limit - 1].address)
+                )
+            end_rows = await tx.run("searched_suppressions_end", **params) if text else []
+            has_more = bool(end_rows) and end_rows[0][2] == SCAN_MAX
+            return SuppressionPage(found_rows, PageCursor(end_rows[0][0], end_rows[0][1]) if has_more else None)
 
-        return await self._database.read(story)
+        return await self._database.read(read_page)
 
-    async def add(self, given: NewSuppression, entry: AuditEntry) -> bool:
+    async def add(self, suppression: NewSuppression, entry: AuditEntry) -> bool:
         """Suppress an address. Returns False, without an audit entry, if the address was suppressed already."""
-        now, publisher = self._clock.of(given.team), self._publisher
+        now, publisher = self._clock.team_now(suppression.team), self._publisher
 
-        async def story(tx: Tx) -> bool:
-            made = await setup.suppress(tx, [given], now, publisher)
-            await audit.write(tx, entry if made else None)
-            return bool(made)
+        async def insert(tx: Tx) -> bool:
+            added = await setup.add_suppressions(tx, [suppression], now, publisher)
+            await audit.write(tx, entry if added else None)
+            return bool(added)
 
-        return await write_serialized(self._database, story, entry.team)
+        return await write_serialized(self._database, insert, entry.team)
 
     async def remove(self, team: int, address: str, entry: AuditEntry) -> bool:
         """Remove a suppression, also of an erased address, given the original address.
 
         Returns whether the address was suppressed.
         """
-        now, publisher = self._clock.of(team), self._publisher
+        now, publisher = self._clock.team_now(team), self._publisher
 
-        async def story(tx: Tx) -> bool:
-            names = [address, self.name_of(team, address)] if (await account(tx, team)).erased else [address]
-            gone = [
+        async def delete(tx: Tx) -> bool:
+            names = (
+                [address, self.erased_name_of(team, address)] if (await read_account(tx, team)).erased else [address]
+            )
+            events = [
                 suppression_event(publisher, "suppression.deleted", (team, name, *row), now)
                 for name in names
                 for row in await tx.run("delete_suppression", team=team, address=name)
             ]
-            await publisher.publish(tx, gone)
-            await audit.write(tx, entry if gone else None)
-            return bool(gone)
+            await publisher.publish(tx, events)
+            await audit.write(tx, entry if events else None)
+            return bool(events)
 
-        return await write_serialized(self._database, story, entry.team)
+        return await write_serialized(self._database, delete, entry.team)
 
 
-async def _end(tx: Tx, team: int, address: str) -> End:
+async def _find_cursor(tx: Tx, team: int, address: str) -> PageCursor:
     """Return the list position of an address, or the position before its deletion. Raises NeverListed."""
     for row in await tx.run("find_suppression", team=team, address=address):
-        return End(Suppression(*row).created_at, address)
+        return PageCursor(Suppression(*row).created_at, address)
     for (detail,) in await tx.run("place_of_deleted", team=team, address=address):
-        return End(parse_timestamp(msgspec.json.decode(detail)["created_at"]) or 0, address)
+        return PageCursor(parse_timestamp(msgspec.json.decode(detail)["created_at"]) or 0, address)
     raise NeverListed

@@ -5,26 +5,26 @@ from typing import Any
 
 import msgspec
 
-from heliograph.domain.sending.send_options import Added, tag_hash
+from heliograph.domain.sending.send_options import ExtraFields, tag_hash
 from heliograph.storage.engine.database import Tx
 
-_added = msgspec.json.Decoder(Added)
+_options_decoder = msgspec.json.Decoder(ExtraFields)
 
 
 def tag_rows(team: int, id_: str, tags: Mapping[str, str]) -> list[tuple[int, int, str]]:
     return [(team, tag_hash(name, value), id_) for name, value in tags.items()]
 
 
-def rows_of(records: Iterable[Sequence[Any]]) -> list[tuple[int, int, str]]:
+def tag_rows_of_records(records: Iterable[Sequence[Any]]) -> list[tuple[int, int, str]]:
     """Return index rows for `records` of (team, id, stored JSON)."""
-    return [row for team, id_, record in records for row in tag_rows(team, id_, _added.decode(record).tags)]
+    return [row for team, id_, record in records for row in tag_rows(team, id_, _options_decoder.decode(record).tags)]
 
 
-async def forget(tx: Tx, messages: Sequence[tuple[int]]) -> None:
+async def delete_for_messages(tx: Tx, messages: Sequence[tuple[int]]) -> None:
     """Delete the tags of messages from the index, before the messages are deleted or rewritten."""
-    await delete(tx, await tx.run("records_of", messages=messages))
+    await delete_for_records(tx, await tx.run("records_of", messages=messages))
 
 
-async def delete(tx: Tx, records: Iterable[Sequence[Any]]) -> None:
-    if rows := rows_of(records):
+async def delete_for_records(tx: Tx, records: Iterable[Sequence[Any]]) -> None:
+    if rows := tag_rows_of_records(records):
         await tx.run("delete_tags", tags=rows)

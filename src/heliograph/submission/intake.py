@@ -9,131 +9,139 @@ from structlog.contextvars import bind_contextvars
 
 from heliograph.accept.admission import Admission
 from heliograph.accept.context import Context
-from heliograph.accept.email import EmailRecord, EmailRequest, Shown, send_email
+from heliograph.accept.email import EmailRecord, EmailRequest, HeaderRecipients, send_email
 from heliograph.accept.idempotency import send_once
 from heliograph.domain.limits import KIB
 from heliograph.domain.mail.address import Address
-from heliograph.domain.mail.attachments import more_types
-from heliograph.domain.mail.smtp_to_request import Submitted, read_submitted
-from heliograph.domain.refusals import OF_SETUP, InternalError, InvalidApiKey, Refusal, ServiceUnavailable
+from heliograph.domain.mail.attachments import configured_extra_types
+from heliograph.domain.mail.smtp_to_request import SubmittedMail, parse_submitted
+from heliograph.domain.refusals import (
+    SETUP_DEPENDENT_REFUSALS,
+    InternalError,
+    InvalidApiKey,
+    Refusal,
+    ServiceUnavailable,
+)
 from heliograph.domain.sending import idempotency
-from heliograph.domain.sending.acceptance import Sent
-from heliograph.domain.sending.idempotency import Retry
+from heliograph.domain.sending.acceptance import SendResult
+from heliograph.domain.sending.idempotency import KeyedRequest
 from heliograph.domain.setup.records import Caller
 from heliograph.runtime import metrics
-from heliograph.smtp.wire import HungUp, TooSlow
+from heliograph.smtp.wire import ConnectionClosed, ReadTimeout
 from heliograph.storage.store import StoreUnavailable
 from heliograph.web.bodies import submitted_fields, to_request
 from heliograph.web.status import status_of
 
 log = structlog.get_logger()
 
-IN_THREAD = 32 * KIB  # mails above this size are parsed in a thread: a malicious one takes milliseconds per KiB
+THREAD_PARSE_MIN = 32 * KIB  # mails above this size are parsed in a thread: a malicious one takes milliseconds per KiB
 ROUTE = "SMTP"  # route name in metrics and the request log
-SEND = ("send",)
-ACCEPTED = 202
+SEND_SCOPES = ("send",)
+ACCEPTED_STATUS = 202
 
 
 class MailIntake:
     """Authenticates SMTP clients and accepts their mails."""
 
-    def __init__(self, context: Context, door: Admission) -> None:
+    def __init__(self, context: Context, admission: Admission) -> None:
         self._context = context
-        self._door = door
+        self._admission = admission
 
-    async def find(self, token: bytes) -> Caller:
+    async def find_caller(self, token: bytes) -> Caller:
         """Return the current holder of the API key, which may be revoked while the connection is open.
 
         Raises a Refusal if the key is invalid. The setup is reloaded before a key is rejected.
         """
-        seen = self._context.store.setup.current
+        setup = self._context.store.setup.current
         try:
-            return self._door.find(token)
+            return self._admission.find(token)
         except Refusal as refusal:
-            if not await self._door.learned(refusal, token, seen):
+            if not await self._admission.refreshed(refusal, token, setup):
                 raise
-            return self._door.find(token)
+            return self._admission.find(token)
 
-    async def admit(self, token: bytes, address: str) -> tuple[str, Caller]:
+    async def authorize(self, token: bytes, address: str) -> tuple[str, Caller]:
         """Authorize and rate-limit a request before its mail is read; return the request id and the caller."""
-        id_ = self._context.clock.new_id("req_")
+        request_id = self._context.clock.new_id("req_")
         try:
-            caller, _ = await self._door.enter(token, SEND, address)
+            caller, _ = await self._admission.authenticate_and_admit(token, SEND_SCOPES, address)
         except Refusal as refusal:
             with suppress(InvalidApiKey):  # an unknown key has no team to log the refusal for
-                self._note_refused(id_, self._door.find(token), refusal)
+                self._log_refusal(request_id, self._admission.find(token), refusal)
             raise
-        return id_, caller.catching()
+        return request_id, caller.with_capture()
 
-    async def take(
+    async def accept(
         self,
-        id_: str,
+        request_id: str,
         caller: Caller,
-        read: Callable[[], Awaitable[bytearray]],
+        read_mail: Callable[[], Awaitable[bytearray]],
         recipients: list[Address],
         *,
-        by_message_id: bool,
+        dedup_by_message_id: bool,
     ) -> str:
         """Accept a mail and return the message id after the commit, or raise a Refusal.
 
-        `read` reads the mail. `by_message_id`: treat the Message-ID with the recipients as idempotency key.
+        `read_mail` reads the mail. `dedup_by_message_id`: treat the Message-ID with the recipients as idempotency key.
         """
         refusal: Refusal
-        seen = self._context.store.setup.current
-        bind_contextvars(request_id=id_)
+        setup = self._context.store.setup.current
+        bind_contextvars(request_id=request_id)
         try:
-            mail, more = await read(), more_types(seen.platform, caller.team)
-            if len(mail) > IN_THREAD:
-                submitted = await asyncio.to_thread(read_submitted, mail, recipients, more)
+            mail, extra_types = await read_mail(), configured_extra_types(setup.platform, caller.team)
+            if len(mail) > THREAD_PARSE_MIN:
+                submitted = await asyncio.to_thread(parse_submitted, mail, recipients, extra_types)
             else:
-                submitted = read_submitted(mail, recipients, more)
-            once_for = recipients if by_message_id else []
+                submitted = parse_submitted(mail, recipients, extra_types)
+            dedup_recipients = recipients if dedup_by_message_id else []
             try:
-                answer = await self._send(caller, submitted, len(mail), once_for)
-            except OF_SETUP:
-                if not await self._context.store.setup.learned_since(seen):
+                sent = await self._send(caller, submitted, len(mail), dedup_recipients)
+            except SETUP_DEPENDENT_REFUSALS:
+                if not await self._context.store.setup.refresh_if_newer(setup):
                     raise
-                caller = self._door.newest(caller).catching()
-                answer = await self._send(caller, submitted, len(mail), once_for)
-        except (HungUp, TooSlow):
+                caller = self._admission.newest_caller(caller).with_capture()
+                sent = await self._send(caller, submitted, len(mail), dedup_recipients)
+        except (ConnectionClosed, ReadTimeout):
             raise
         except Refusal as error:
             refusal = error
         except StoreUnavailable as error:
-            log.error("store unavailable", request_id=id_, error=str(error))
+            log.error("store unavailable", request_id=request_id, error=str(error))
             refusal = ServiceUnavailable(retry_after=2)
         except Exception:
-            log.exception("internal error", request_id=id_)
+            log.exception("internal error", request_id=request_id)
             refusal = InternalError()
         else:
-            if answer.replayed:
-                metrics.replayed.inc()
-            if self._door.keeps(caller):
-                self._door.note(id_, caller, ROUTE, ACCEPTED, subject=answer.id, replayed=answer.replayed)
-            return answer.id
-        self._note_refused(id_, caller, refusal)
+            if sent.replayed:
+                metrics.idempotent_replays.inc()
+            if self._admission.should_log(caller):
+                self._admission.log_request(
+                    request_id, caller, ROUTE, ACCEPTED_STATUS, subject=sent.id, replayed=sent.replayed
+                )
+            return sent.id
+        self._log_refusal(request_id, caller, refusal)
         raise refusal
 
     async def _send(
-        self, caller: Caller, submitted: Submitted, size: int, once_for: list[Address]
-    ) -> Sent[EmailRecord]:
-        """Send the mail, or replay the response to its idempotency key; `once_for`: recipients in the derived key."""
+        self, caller: Caller, submitted: SubmittedMail, size: int, dedup_recipients: list[Address]
+    ) -> SendResult[EmailRecord]:
+        """Send the mail, or replay the response to its key; `dedup_recipients`: recipients in the derived key."""
         context, fields = self._context, submitted_fields(submitted)
-        shown = Shown(to=submitted.to, cc=submitted.cc, alternatives=submitted.alternatives)
+        header_recipients = HeaderRecipients(to=submitted.to, cc=submitted.cc, alternatives=submitted.alternatives)
         request = to_request(fields, EmailRequest)
-        key = idempotency.read_key(submitted.keys)
-        if key is None and once_for and submitted.message_id:
+        key = idempotency.parse_key(submitted.idempotency_keys)
+        if key is None and dedup_recipients and submitted.message_id:
             # Relays submit a mail once per recipient, so the key includes the recipients: these are not duplicates.
-            key = " ".join([submitted.message_id, *sorted(address.normal for address in once_for)])
-        retry = None if key is None else Retry(key, ROUTE, fields, size)
+            key = " ".join([submitted.message_id, *sorted(address.normal for address in dedup_recipients)])
+        keyed_request = None if key is None else KeyedRequest(key, ROUTE, fields, size)
         return await send_once(
             context,
             caller.key.id,
-            retry,
-            lambda retry_key: send_email(context, caller, request, retry_key, shown),
+            keyed_request,
+            lambda retry_key: send_email(context, caller, request, retry_key, header_recipients),
         )
 
-    def _note_refused(self, id_: str, caller: Caller, refusal: Refusal) -> None:
+    def _log_refusal(self, request_id: str, caller: Caller, refusal: Refusal) -> None:
         """Record a refusal in the metrics and the team's request log."""
-        metrics.refused[refusal.code].inc()
-        self._door.note(id_, caller, ROUTE, status_of(type(refusal)), refusal=refusal)
+        metrics.refusals[refusal.code].inc()
+        self._admission.log_request(request_id, caller, ROUTE, status_of(type(refusal)), refusal=refusal)

@@ -4,7 +4,7 @@ from heliograph.domain import refusals as r
 from heliograph.domain.refusals import Refusal
 from heliograph.web.status import status_of
 
-BY_STATUS = {
+SMTP_CODE_BY_STATUS = {
     401: "535 5.7.8",
     403: "550 5.7.1",
     409: "550 5.7.1",
@@ -13,9 +13,9 @@ BY_STATUS = {
     500: "451 4.3.0",
     503: "451 4.3.0",
 }
-DEFAULT = "554 5.6.0"  # errors in the mail itself
+DEFAULT_SMTP_CODE = "554 5.6.0"  # errors in the mail itself
 # Exceptions, for refusals whose HTTP status does not determine the SMTP code.
-BY_REFUSAL: dict[type[Refusal], str] = {
+SMTP_CODE_BY_REFUSAL: dict[type[Refusal], str] = {
     **dict.fromkeys((r.AttachmentTooLarge, r.AttachmentsTooLarge, r.BodyTooLong), "552 5.3.4"),
     **dict.fromkeys(
         (
@@ -31,9 +31,9 @@ BY_REFUSAL: dict[type[Refusal], str] = {
 
 def reply_to(refusal: Refusal) -> str:
     """Return the reply line for a refusal: SMTP codes, the refusal's code, and its message."""
-    kind = type(refusal)
-    code = BY_REFUSAL.get(kind) or BY_STATUS.get(status_of(kind), DEFAULT)
-    words = refusal.message
+    refusal_type = type(refusal)
+    code = SMTP_CODE_BY_REFUSAL.get(refusal_type) or SMTP_CODE_BY_STATUS.get(status_of(refusal_type), DEFAULT_SMTP_CODE)
+    text = refusal.message
     if isinstance(refusal, r.RecipientSuppressed) and refusal.details:
-        words = ", ".join(refusal.details["addresses"])
-    return f"{code} {refusal.code}: {words}"
+        text = ", ".join(refusal.details["addresses"])
+    return f"{code} {refusal.code}: {text}"

@@ -5,159 +5,165 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from heliograph.changes.decisions import Ruling, asker, decided
+from heliograph.changes.decisions import ApprovalResult, notify_requester, requester_id
 from heliograph.changes.fields import check_fields
 from heliograph.changes.setup_rows import change_rows
 from heliograph.domain.audit.actor import Actor
-from heliograph.domain.limits import PARSED
+from heliograph.domain.limits import SCAN_COST_FACTOR
 from heliograph.domain.refusals import InvalidRequest, LayoutNotFound
 from heliograph.domain.setup.records import Layout
 from heliograph.domain.setup.snapshot import Row, Setup
-from heliograph.runtime.threads import LOOKING
+from heliograph.runtime.threads import READ_POOL
 from heliograph.storage.store import Store
 from heliograph.templates.policy import layout_drafts as drafts
-from heliograph.templates.policy.check import length_of
-from heliograph.templates.policy.lint import problems_of_layout
-from heliograph.templates.policy.mjml import reading_cost
-from heliograph.templates.policy.template_approvals import mark_of
-from heliograph.templates.service import REASON_MAX, check_problems, with_room
+from heliograph.templates.policy.check import total_length
+from heliograph.templates.policy.lint import find_layout_problems
+from heliograph.templates.policy.mjml import parsing_cost
+from heliograph.templates.policy.template_approvals import revision_of
+from heliograph.templates.service import REASON_MAX, check_problems, check_row_quota
 
 
-def find(setup: Setup, team: str | None, id_: str) -> Layout:
+def get(setup: Setup, team: str | None, id_: str) -> Layout:
     """Return a layout of the team, or of any team if `team` is None."""
-    found = setup.records.get(("layout", id_))
-    if not isinstance(found, Layout) or team not in (None, found.team):
+    layout = setup.records.get(("layout", id_))
+    if not isinstance(layout, Layout) or team not in (None, layout.team):
         raise LayoutNotFound(f"There is no layout {id_}. {LayoutNotFound.fix}", param="id")
-    return found
+    return layout
 
 
-def proposed(setup: Setup, layout: Layout) -> Layout:
+def draft_or_current(setup: Setup, layout: Layout) -> Layout:
     """Return the layout's draft if it has one, else the layout."""
     return drafts.find_draft(setup, layout.id) or layout
 
 
-def goes_live(setup: Setup, *, by_operator: bool) -> bool:
+def publishes_at_once(setup: Setup, *, by_operator: bool) -> bool:
     """Return whether publishing takes effect at once; otherwise an operator must approve the layout."""
     return by_operator or not setup.platform.templates_need_approval
 
 
-async def write(
+async def save(
     store: Store,
     actor: Actor,
-    base: Layout,
-    given: Mapping[str, Any],
+    loaded: Layout,
+    fields: Mapping[str, Any],
     *,
     publish: bool = False,
     by_operator: bool = False,
 ) -> bool:
     """Save an unsubmitted draft, or publish it. Errors reject it, warnings do not.
 
-    `base`: the layout as the editor loaded it. The save is rejected if the layout has changed since.
+    `loaded`: the layout as the editor loaded it. The save is rejected if the layout has changed since.
     """
-    new, wrong = await LOOKING.run_large(reading_cost(given), drafts.with_fields, base, given)
-    check_fields(wrong)
-    check_problems(await LOOKING.run_large(PARSED * length_of(new), problems_of_layout, new))
+    new, errors = await READ_POOL.run_large(parsing_cost(fields), drafts.apply_fields, loaded, fields)
+    check_fields(errors)
+    check_problems(await READ_POOL.run_large(SCAN_COST_FACTOR * total_length(new), find_layout_problems, new))
 
     def rows(setup: Setup) -> list[Row]:
-        now = setup.records.get(("layout", base.id))
-        if isinstance(now, Layout) and proposed(setup, now) != base:
-            raise InvalidRequest("Somebody changed this layout while you wrote. Look at it again, then save.")
+        current = setup.records.get(("layout", loaded.id))
+        if isinstance(current, Layout) and draft_or_current(setup, current) != loaded:
+            raise InvalidRequest("Someone changed this layout while you were editing. Review it, then save again.")
         if not publish:
-            return with_room(actor, setup, new.team, drafts.draft_rows(setup, _unsubmitted(base, new)))
-        return with_room(actor, setup, new.team, _published(store, actor, setup, new, by_operator))
+            return check_row_quota(actor, setup, new.team, drafts.draft_rows(setup, _as_unsubmitted(loaded, new)))
+        return check_row_quota(actor, setup, new.team, _publish_rows(store, actor, setup, new, by_operator))
 
     def action(setup: Setup) -> str:
-        return _action(setup, by_operator) if publish else "layout.save"
+        return _publish_action(setup, by_operator) if publish else "layout.save"
 
     return await change_rows(store, actor, new.team, action, new.id, rows)
 
 
-def _unsubmitted(base: Layout, new: Layout) -> Layout:
-    return new if new == base else replace(new, submitted_at=0)
+def _as_unsubmitted(loaded: Layout, new: Layout) -> Layout:
+    return new if new == loaded else replace(new, submitted_at=0)
 
 
 async def publish(
-    store: Store, actor: Actor, team: str, id_: str, *, by_operator: bool, mark: str | None = None
+    store: Store, actor: Actor, team: str, id_: str, *, by_operator: bool, revision: str | None = None
 ) -> bool:
-    """Publish the draft: in use at once, or submitted for approval. `mark`: expected revision, not checked if None."""
-    find(store.setup.current, team, id_)
+    """Publish the draft, or submit it for approval. `revision`: expected revision, not checked if None."""
+    get(store.setup.current, team, id_)
 
     def rows(setup: Setup) -> list[Row]:
         draft = drafts.find_draft(setup, id_)
-        if mark is not None and (draft is None or mark_of(draft) != mark):
-            raise InvalidRequest("This draft was changed meanwhile. Look at it again, then publish.")
-        return _published(store, actor, setup, draft, by_operator) if draft else []
+        if revision is not None and (draft is None or revision_of(draft) != revision):
+            raise InvalidRequest("This draft was changed in the meantime. Review it again, then publish.")
+        return _publish_rows(store, actor, setup, draft, by_operator) if draft else []
 
-    return await change_rows(store, actor, team, lambda setup: _action(setup, by_operator), id_, rows)
-
-
-def _published(store: Store, actor: Actor, setup: Setup, new: Layout, by_operator: bool) -> list[Row]:
-    if goes_live(setup, by_operator=by_operator):
-        return drafts.approved_rows(setup, new)
-    return _submitted(store, actor, setup, new)
+    return await change_rows(store, actor, team, lambda setup: _publish_action(setup, by_operator), id_, rows)
 
 
-def _submitted(store: Store, actor: Actor, setup: Setup, new: Layout) -> list[Row]:
-    at = store.clock.now() + setup.ahead(new.team)
-    return [] if new.submitted_at else drafts.submitted_rows(setup, new, asker(actor), at)
+def _publish_rows(store: Store, actor: Actor, setup: Setup, new: Layout, by_operator: bool) -> list[Row]:
+    if publishes_at_once(setup, by_operator=by_operator):
+        return drafts.approve_rows(setup, new)
+    return _submit_rows(store, actor, setup, new)
 
 
-def _action(setup: Setup, by_operator: bool) -> str:
-    return "layout.publish" if goes_live(setup, by_operator=by_operator) else "layout.submit"
+def _submit_rows(store: Store, actor: Actor, setup: Setup, new: Layout) -> list[Row]:
+    at = store.clock.now() + setup.clock_offset(new.team)
+    return [] if new.submitted_at else drafts.submit_rows(setup, new, requester_id(actor), at)
+
+
+def _publish_action(setup: Setup, by_operator: bool) -> str:
+    return "layout.publish" if publishes_at_once(setup, by_operator=by_operator) else "layout.submit"
 
 
 async def submit(store: Store, actor: Actor, team: str, id_: str) -> bool:
     """Submit the draft for approval by an operator."""
-    find(store.setup.current, team, id_)
+    get(store.setup.current, team, id_)
 
     def rows(setup: Setup) -> list[Row]:
         draft = drafts.find_draft(setup, id_)
-        return _submitted(store, actor, setup, draft) if draft else []
+        return _submit_rows(store, actor, setup, draft) if draft else []
 
     return await change_rows(store, actor, team, "layout.submit", id_, rows)
 
 
-async def approve(store: Store, actor: Actor, id_: str, mark: str | None = None) -> bool:
-    """Approve the submitted draft and use it at once. `mark`: revision that the operator saw, not checked if None."""
+async def approve(store: Store, actor: Actor, id_: str, revision: str | None = None) -> bool:
+    """Approve the submitted draft and put it into use. `revision`: what the operator saw; not checked if None."""
 
     def rows(setup: Setup) -> list[Row]:
-        draft = drafts.seen(setup, id_, mark)
-        return drafts.approved_rows(setup, draft) if draft else []
+        draft = drafts.find_submitted(setup, id_, revision)
+        return drafts.approve_rows(setup, draft) if draft else []
 
-    return await _decided(store, actor, "layout.approve", id_, rows)
+    return await _save_decision(store, actor, "layout.approve", id_, rows)
 
 
-async def refuse(store: Store, actor: Actor, id_: str, mark: str | None, reason: str) -> bool:
+async def refuse(store: Store, actor: Actor, id_: str, revision: str | None, reason: str) -> bool:
     """Refuse a submitted draft and return it to its team with the reason."""
     reason = reason.strip()[:REASON_MAX]
     if not reason:
-        raise InvalidRequest("Say why, so that the team can mend it.")
+        raise InvalidRequest("Enter a reason, so that the team can fix it.")
 
     def rows(setup: Setup) -> list[Row]:
-        draft = drafts.seen(setup, id_, mark)
+        draft = drafts.find_submitted(setup, id_, revision)
         return drafts.draft_rows(setup, replace(draft, submitted_at=0, refused_reason=reason)) if draft else []
 
-    return await _decided(store, actor, "layout.refuse", id_, rows, reason)
+    return await _save_decision(store, actor, "layout.refuse", id_, rows, reason)
 
 
-async def _decided(
+async def _save_decision(
     store: Store, actor: Actor, action: str, id_: str, rows: Callable[[Setup], list[Row]], reason: str = ""
 ) -> bool:
     """Save an operator's decision and notify the requester."""
-    new = proposed(store.setup.current, find(store.setup.current, None, id_))
-    done = await change_rows(store, actor, new.team, action, id_, rows, reason)
-    if done:
-        text = f"The layout {new.name}"
-        ruling = Ruling(
-            team=new.team, kind="layout", text=text, approved=not reason, reason=reason, asked_by=new.asked_by, id=id_
+    layout = draft_or_current(store.setup.current, get(store.setup.current, None, id_))
+    changed = await change_rows(store, actor, layout.team, action, id_, rows, reason)
+    if changed:
+        text = f"The layout {layout.name}"
+        result = ApprovalResult(
+            team=layout.team,
+            kind="layout",
+            text=text,
+            approved=not reason,
+            reason=reason,
+            requester=layout.asked_by,
+            id=id_,
         )
-        await decided(store, actor, ruling)
-    return done
+        await notify_requester(store, actor, result)
+    return changed
 
 
 async def archive(store: Store, actor: Actor, team: str | None, id_: str) -> bool:
-    """Archive a layout: new templates cannot use it; templates that already use it keep it."""
-    own = find(store.setup.current, team, id_).team
+    """Archive a layout: other templates can no longer select it; templates that already use it keep using it."""
+    team_id = get(store.setup.current, team, id_).team
     return await change_rows(
-        store, actor, own, "layout.archive", id_, lambda setup: drafts.archived_rows(setup, find(setup, team, id_))
+        store, actor, team_id, "layout.archive", id_, lambda setup: drafts.archive_rows(setup, get(setup, team, id_))
     )

@@ -6,46 +6,46 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from heliograph.changes.decisions import Ruling, decided
+from heliograph.changes.decisions import ApprovalResult, notify_requester
 from heliograph.changes.fields import check_fields
 from heliograph.changes.setup_rows import change_rows
 from heliograph.domain.audit.actor import COMMAND_LINE, Actor
-from heliograph.domain.limits import PARSED
+from heliograph.domain.limits import SCAN_COST_FACTOR
 from heliograph.domain.refusals import InvalidRequest, InvalidTemplate, TemplateNotFound
-from heliograph.domain.setup.plan import CONTENT
+from heliograph.domain.setup.plan import VERSIONED_TEMPLATE_FIELDS
 from heliograph.domain.setup.records import Template
 from heliograph.domain.setup.snapshot import Row, Setup, to_row
-from heliograph.runtime.threads import LOOKING
+from heliograph.runtime.threads import READ_POOL
 from heliograph.storage.store import Store
 from heliograph.templates.policy import template_approvals as approvals
-from heliograph.templates.policy.check import TemplateProblem, layout_problems, length_of
-from heliograph.templates.policy.lint import problems_of
-from heliograph.templates.policy.mjml import reading_cost
+from heliograph.templates.policy.check import TemplateProblem, layout_problems, total_length
+from heliograph.templates.policy.lint import find_problems
+from heliograph.templates.policy.mjml import parsing_cost
 from heliograph.templates.policy.template_edit import (
-    goes_live,
-    read_template,
+    apply_and_check,
+    apply_fields,
+    publishes_at_once,
     save_rows,
-    submitted_rows,
-    unfinished_rows,
-    with_fields,
+    submit_rows,
+    unsubmitted_rows,
 )
-from heliograph.templates.policy.template_quota import check_room
+from heliograph.templates.policy.template_quota import check_quota
 
 REASON_MAX = 500
-TOLD_MAX = 3  # problems listed in an error message
+LISTED_PROBLEMS_MAX = 3  # problems listed in an error message
 # Fields that can be removed from a template.
-REMOVABLE = ("subject", "html", "text", "body", "category", "language", "upstream_name", "layout")
+REMOVABLE_FIELDS = ("subject", "html", "text", "body", "category", "language", "upstream_name", "layout")
 
 
-def find(setup: Setup, team: str | None, id_: str) -> Template:
+def get(setup: Setup, team: str | None, id_: str) -> Template:
     """Return a template of the team, or of any team if `team` is None."""
-    found = setup.records.get(("template", id_))
-    if not isinstance(found, Template) or team not in (None, found.team):
+    template = setup.records.get(("template", id_))
+    if not isinstance(template, Template) or team not in (None, template.team):
         raise TemplateNotFound(f"There is no template {id_}. {TemplateNotFound.fix}", param="id")
-    return found
+    return template
 
 
-def proposed(setup: Setup, template: Template) -> Template:
+def draft_or_current(setup: Setup, template: Template) -> Template:
     """Return the template's draft if it has one, else the template."""
     draft = approvals.find_draft(setup, template.id)
     return draft.template if draft else template
@@ -56,58 +56,59 @@ async def save(
     actor: Actor,
     new: Template,
     *,
-    mark: str | None,
+    revision: str | None,
     by_operator: bool,
     free: bool = False,
     publish: bool = True,
 ) -> bool:
-    """Save a template, or with `publish=False` a draft that is not submitted for approval.
+    """Publish a template or submit it for approval; with `publish=False`, save it as an unsubmitted draft.
 
-    `mark`: revision of the content that the editor loaded, to detect concurrent changes; None if the template is new.
+    `revision`: that of the content which the editor loaded, to detect concurrent changes; None if the template is new.
+    `free`: confirms a price of 0.
     """
 
     def rows(setup: Setup) -> list[Row]:
         old = setup.teams[new.team].templates.get(new.id)
-        if mark is not None and (old is None or approvals.mark_of(proposed(setup, old)) != mark):
-            raise InvalidRequest("Somebody changed this template while you wrote.", param="mark")
+        if revision is not None and (old is None or approvals.revision_of(draft_or_current(setup, old)) != revision):
+            raise InvalidRequest("Someone changed this template while you were editing.", param="mark")
         if not publish:
-            at = store.clock.now() + setup.ahead(new.team)
-            kept = unfinished_rows(setup, new, operator=by_operator, by=actor.name, at=at)
-            return with_room(actor, setup, new.team, kept)
-        return _saved(store, actor, setup, new, by_operator, free)
+            at = store.clock.now() + setup.clock_offset(new.team)
+            draft_rows = unsubmitted_rows(setup, new, by_operator=by_operator, author=actor.name, saved_at=at)
+            return check_row_quota(actor, setup, new.team, draft_rows)
+        return _save_rows(store, actor, setup, new, by_operator, free)
 
     def action(setup: Setup) -> str:
-        return _published(setup, new, by_operator) if publish else "template.save"
+        return _publish_action(setup, new, by_operator) if publish else "template.save"
 
     return await change_rows(store, actor, new.team, action, new.id, rows)
 
 
-class Proposal(msgspec.Struct, frozen=True, kw_only=True):
+class ProposedChange(msgspec.Struct, frozen=True, kw_only=True):
     """Changes to a template's fields requested through the API, in setup-file format."""
 
-    base: Template  # the template that the fields change
+    template: Template  # the template that the fields change
     is_new: bool
-    given: Mapping[str, Any]
+    fields: Mapping[str, Any]
 
 
-async def write(store: Store, actor: Actor, proposal: Proposal) -> bool:
+async def save_proposed(store: Store, actor: Actor, proposal: ProposedChange) -> bool:
     """Save an unsubmitted draft; the template in use does not change. Errors reject the draft, warnings do not."""
-    base, team = proposal.base, store.setup.current.teams[proposal.base.team]
-    new, wrong = await LOOKING.run_large(reading_cost(proposal.given), with_fields, base, proposal.given)
-    check_fields(wrong)
+    template, team = proposal.template, store.setup.current.teams[proposal.template.team]
+    new, errors = await READ_POOL.run_large(parsing_cost(proposal.fields), apply_fields, template, proposal.fields)
+    check_fields(errors)
     layout = team.layouts.get(new.layout or "")
-    problems = await LOOKING.run_large(PARSED * length_of(new), problems_of, new, layout)
-    check_problems([*problems, *layout_problems(new, team.layouts, {base.layout})])
-    mark = None if proposal.is_new else approvals.mark_of(base)
-    return await save(store, actor, new, mark=mark, by_operator=False, publish=False)
+    problems = await READ_POOL.run_large(SCAN_COST_FACTOR * total_length(new), find_problems, new, layout)
+    check_problems([*problems, *layout_problems(new, team.layouts, {template.layout})])
+    revision = None if proposal.is_new else approvals.revision_of(template)
+    return await save(store, actor, new, revision=revision, by_operator=False, publish=False)
 
 
 def check_problems(problems: Sequence[TemplateProblem]) -> None:
-    errors = [one for one in problems if one.level == "error"]
+    errors = [problem for problem in problems if problem.level == "error"]
     if errors:
-        told = " ".join(f"{one}." for one in errors[:TOLD_MAX])
+        listed = " ".join(f"{problem}." for problem in errors[:LISTED_PROBLEMS_MAX])
         raise InvalidTemplate(
-            f"{told} {InvalidTemplate.fix}",
+            f"{listed} {InvalidTemplate.fix}",
             param=errors[0].part.partition(",")[0],
             details={"problems": msgspec.to_builtins(problems)},
         )
@@ -115,76 +116,78 @@ def check_problems(problems: Sequence[TemplateProblem]) -> None:
 
 async def submit(store: Store, actor: Actor, team: str, id_: str) -> bool:
     """Submit the draft for approval by an operator, even if a team member could publish it directly."""
-    find(store.setup.current, team, id_)
+    get(store.setup.current, team, id_)
 
     def rows(setup: Setup) -> list[Row]:
         draft = approvals.find_draft(setup, id_)
-        now = store.clock.now() + setup.ahead(team)
-        return submitted_rows(setup, draft.template, actor.name, now) if draft else []
+        now = store.clock.now() + setup.clock_offset(team)
+        return submit_rows(setup, draft.template, actor.name, now) if draft else []
 
     return await change_rows(store, actor, team, "template.submit", id_, rows)
 
 
 async def publish(
-    store: Store, actor: Actor, team: str | None, id_: str, mark: str, *, by_operator: bool, free: bool = False
+    store: Store, actor: Actor, team: str | None, id_: str, revision: str, *, by_operator: bool, free: bool = False
 ) -> bool:
-    """Publish the draft with revision `mark`: in use at once, or submitted for approval if an operator must decide."""
-    own = find(store.setup.current, team, id_).team
+    """Publish the draft with this revision, or submit it for approval if an operator must decide."""
+    team_id = get(store.setup.current, team, id_).team
 
     def rows(setup: Setup) -> list[Row]:
-        draft = approvals.seen(setup, id_, mark)
-        return _saved(store, actor, setup, draft.template, by_operator, free)
+        draft = approvals.find_draft_revision(setup, id_, revision)
+        return _save_rows(store, actor, setup, draft.template, by_operator, free)
 
     def action(setup: Setup) -> str:
-        return _published(setup, approvals.seen(setup, id_, mark).template, by_operator)
+        return _publish_action(setup, approvals.find_draft_revision(setup, id_, revision).template, by_operator)
 
-    return await change_rows(store, actor, own, action, id_, rows)
+    return await change_rows(store, actor, team_id, action, id_, rows)
 
 
 async def restore(
     store: Store, actor: Actor, team: str | None, id_: str, version: int, *, by_operator: bool, free: bool = False
 ) -> bool:
     """Save the content of an old version as the newest version."""
-    template, old = find(store.setup.current, team, id_), await store.versions.find(id_, version)
+    template, old = get(store.setup.current, team, id_), await store.versions.find_template(id_, version)
     if old is None:
         raise TemplateNotFound(f"There is no version {version} of {id_}.")
-    content = {part: getattr(old, part) for part in (*CONTENT, "examples")}
+    content = {part: getattr(old, part) for part in (*VERSIONED_TEMPLATE_FIELDS, "examples")}
 
     def rows(setup: Setup) -> list[Row]:
-        return _saved(store, actor, setup, replace(find(setup, team, id_), **content), by_operator, free)
+        return _save_rows(store, actor, setup, replace(get(setup, team, id_), **content), by_operator, free)
 
     return await change_rows(store, actor, template.team, "template.restore", id_, rows)
 
 
 async def archive(store: Store, actor: Actor, team: str | None, id_: str) -> bool:
     """Archive a template and discard its draft."""
-    own = find(store.setup.current, team, id_).team
+    team_id = get(store.setup.current, team, id_).team
 
     def rows(setup: Setup) -> list[Row]:
-        template, discarded = find(setup, team, id_), approvals.discard(setup, id_)
+        template, discarded = get(setup, team, id_), approvals.discard_rows(setup, id_)
         if template.status != "approved":
             return discarded
-        return [*discarded, to_row("template", id_, replace(template, status="archived"), own)]
+        return [*discarded, to_row("template", id_, replace(template, status="archived"), team_id)]
 
-    return await change_rows(store, actor, own, "template.archive", id_, rows)
+    return await change_rows(store, actor, team_id, "template.archive", id_, rows)
 
 
 async def unarchive(
     store: Store, actor: Actor, team: str | None, id_: str, *, by_operator: bool, free: bool = False
 ) -> bool:
-    own = find(store.setup.current, team, id_).team
+    team_id = get(store.setup.current, team, id_).team
 
     def rows(setup: Setup) -> list[Row]:
-        back = replace(find(setup, team, id_), status="approved")
-        return _saved(store, actor, setup, back, by_operator, free)
+        restored = replace(get(setup, team, id_), status="approved")
+        return _save_rows(store, actor, setup, restored, by_operator, free)
 
-    return await change_rows(store, actor, own, "template.unarchive", id_, rows)
+    return await change_rows(store, actor, team_id, "template.unarchive", id_, rows)
 
 
 async def discard(store: Store, actor: Actor, team: str | None, id_: str) -> bool:
     """Discard the draft; a template that was never approved is deleted."""
-    own = find(store.setup.current, team, id_).team
-    return await change_rows(store, actor, own, "template.discard", id_, lambda setup: approvals.discard(setup, id_))
+    team_id = get(store.setup.current, team, id_).team
+    return await change_rows(
+        store, actor, team_id, "template.discard", id_, lambda setup: approvals.discard_rows(setup, id_)
+    )
 
 
 async def approve(
@@ -192,81 +195,85 @@ async def approve(
     actor: Actor,
     team: str | None,
     id_: str,
-    mark: str | None,
+    revision: str | None,
     prices: Mapping[str, Any] | None = None,
     *,
     free: bool = False,
 ) -> bool:
-    """Approve the draft with revision `mark`, or the current draft if None.
+    """Approve the draft with revision `revision`, or the current draft if None.
 
     `prices` (in setup-file format) are set on an SMS or WhatsApp template and ignored for email.
     """
-    template, terms = find(store.setup.current, team, id_), dict[str, Any]()
+    template, new_prices = get(store.setup.current, team, id_), dict[str, Any]()
     if template.channel != "email" and prices is not None:
-        priced, errors = await LOOKING.run_large(PARSED * length_of(template), read_template, template, prices)
+        priced, errors = await READ_POOL.run_large(
+            SCAN_COST_FACTOR * total_length(template), apply_and_check, template, prices
+        )
         check_fields(errors)
-        terms = {"price": priced.price, "prices": priced.prices}
+        new_prices = {"price": priced.price, "prices": priced.prices}
 
     def rows(setup: Setup) -> list[Row]:
-        return approvals.approve(setup, id_, _mark(setup, id_, mark), free=free, **terms)
+        return approvals.approve_rows(setup, id_, _expected_revision(setup, id_, revision), free=free, **new_prices)
 
     draft = approvals.find_draft(store.setup.current, id_)
-    done = await change_rows(store, actor, template.team, "template.approve", id_, rows)
-    if done and draft:
-        await decided(store, actor, await _decision(store, draft, True))
-    return done
+    changed = await change_rows(store, actor, template.team, "template.approve", id_, rows)
+    if changed and draft:
+        await notify_requester(store, actor, await _approval_result(store, draft, True))
+    return changed
 
 
-async def refuse(store: Store, actor: Actor, team: str | None, id_: str, mark: str | None, reason: str) -> bool:
-    own, reason = find(store.setup.current, team, id_).team, reason.strip()
+async def refuse(store: Store, actor: Actor, team: str | None, id_: str, revision: str | None, reason: str) -> bool:
+    team_id, reason = get(store.setup.current, team, id_).team, reason.strip()
     if not reason:
-        raise InvalidRequest("Say why, so that the team can mend it.")
+        raise InvalidRequest("Enter a reason, so that the team can fix it.")
 
     def rows(setup: Setup) -> list[Row]:
-        return approvals.refuse(setup, id_, _mark(setup, id_, mark), reason[:REASON_MAX])
+        return approvals.refuse_rows(setup, id_, _expected_revision(setup, id_, revision), reason[:REASON_MAX])
 
     draft = approvals.find_draft(store.setup.current, id_)
-    done = await change_rows(store, actor, own, "template.refuse", id_, rows, reason)
-    if done and draft:
-        await decided(store, actor, await _decision(store, draft, False, reason[:REASON_MAX]))
-    return done
+    changed = await change_rows(store, actor, team_id, "template.refuse", id_, rows, reason)
+    if changed and draft:
+        await notify_requester(store, actor, await _approval_result(store, draft, False, reason[:REASON_MAX]))
+    return changed
 
 
-async def _decision(store: Store, draft: approvals.PendingTemplate, approved: bool, reason: str = "") -> Ruling:
-    new = draft.template
-    written = [] if draft.by else await store.versions.of(new.id)
-    return Ruling(
-        team=new.team,
+async def _approval_result(
+    store: Store, draft: approvals.TemplateDraftState, approved: bool, reason: str = ""
+) -> ApprovalResult:
+    template = draft.template
+    versions = [] if draft.author else await store.versions.list(template.id)
+    return ApprovalResult(
+        team=template.team,
         kind="template",
-        text=f"The template {new.name}",
+        text=f"The template {template.name}",
         approved=approved,
         reason=reason,
-        asked_by=draft.by or (written[0].person if written else ""),
-        id=new.id,
+        requester=draft.author or (versions[0].person if versions else ""),
+        id=template.id,
     )
 
 
-def _mark(setup: Setup, id_: str, seen: str | None) -> str:
-    if seen is not None:
-        return seen
+def _expected_revision(setup: Setup, id_: str, revision: str | None) -> str:
+    if revision is not None:
+        return revision
     draft = approvals.find_draft(setup, id_)
     if draft is None or draft.template.unfinished:
-        raise InvalidRequest(f"{id_} has no draft that waits.")
-    return draft.mark
+        raise InvalidRequest(f"{id_} has no pending draft.")
+    return draft.revision
 
 
-def _published(setup: Setup, new: Template, by_operator: bool) -> str:
-    return "template.publish" if goes_live(setup, new, operator=by_operator) else "template.submit"
+def _publish_action(setup: Setup, new: Template, by_operator: bool) -> str:
+    return "template.publish" if publishes_at_once(setup, new, by_operator=by_operator) else "template.submit"
 
 
-def _saved(store: Store, actor: Actor, setup: Setup, new: Template, by_operator: bool, free: bool) -> list[Row]:
-    at = store.clock.now() + setup.ahead(new.team)
-    rows = save_rows(setup, new, operator=by_operator, by=actor.name, at=at, free=free)
-    return with_room(actor, setup, new.team, rows)
+def _save_rows(store: Store, actor: Actor, setup: Setup, new: Template, by_operator: bool, free: bool) -> list[Row]:
+    at = store.clock.now() + setup.clock_offset(new.team)
+    rows = save_rows(setup, new, by_operator=by_operator, author=actor.name, saved_at=at, free=free)
+    return check_row_quota(actor, setup, new.team, rows)
 
 
-def with_room(actor: Actor, setup: Setup, team: str, rows: list[Row]) -> list[Row]:
+def check_row_quota(actor: Actor, setup: Setup, team: str, rows: list[Row]) -> list[Row]:
     """Return the rows if they fit in the team's template quota. The command line is exempt from the quota."""
     if rows and actor != COMMAND_LINE:
-        check_room(setup, team, rows)
+        check_quota(setup, team, rows)
     return rows

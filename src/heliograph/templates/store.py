@@ -11,58 +11,62 @@ from heliograph.domain.setup.records import Layout, Template
 from heliograph.domain.setup.snapshot import Row, Setup
 from heliograph.storage.engine.database import Database, Tx
 
-PAGE = 50
-KEPT = 100  # newest versions kept per template or layout, to limit disk use
-EVERY = 1 << 62  # greater than any version number
+PAGE_SIZE = 50
+VERSIONS_KEPT = 100  # newest versions stored per template or layout, to limit disk use
+AFTER_EVERY_VERSION = 1 << 62  # greater than any version number
 
 
-class _Versioned(msgspec.Struct):
+class _VersionFields(msgspec.Struct):
     version: int = 1
     refused_reason: str = ""
     unfinished: bool = False
 
 
-_KINDS = ("template", "layout")
-_VERSION = msgspec.json.Decoder(_Versioned)
+_VERSIONED_KINDS = ("template", "layout")
+_VERSION_DECODER = msgspec.json.Decoder(_VersionFields)
 
 
-class VersionLine(msgspec.Struct, frozen=True):
+class VersionRow(msgspec.Struct, frozen=True):
     version: int
     person: str
-    at: int | None  # None for versions older than this record
+    at: int | None  # None for versions written before this column existed
 
 
-async def keep_versions(tx: Tx, rows: Sequence[Row], person: str, now: int, current: Setup) -> None:
+async def store_versions(tx: Tx, rows: Sequence[Row], person: str, now: int, current: Setup) -> None:
     """Store a version of each changed template or layout and delete the oldest ones.
 
     All versions of a deleted template or layout are deleted.
     """
-    read = [(row, _VERSION.decode(row.body)) for row in rows if row.kind in _KINDS and row.body is not None]
-    kept = [
-        (row.id, one.version, row.body, person, now + current.ahead(row.team or ""))
-        for row, one in read
-        if not one.refused_reason or one.unfinished  # a refusal is no new version
+    changed = [
+        (row, _VERSION_DECODER.decode(row.body))
+        for row in rows
+        if row.kind in _VERSIONED_KINDS and row.body is not None
     ]
-    if kept:
-        await tx.run("keep_versions", versions=kept)
-    ended = [(id_, version - KEPT) for id_, version, *_ in kept if version > KEPT]
-    ended += [(row.id, EVERY) for row in rows if row.kind in _KINDS and row.body is None]
-    for id_, version in ended:
+    versions = [
+        (row.id, fields.version, row.body, person, now + current.clock_offset(row.team or ""))
+        for row, fields in changed
+        if not fields.refused_reason or fields.unfinished  # a refusal is no new version
+    ]
+    if versions:
+        await tx.run("keep_versions", versions=versions)
+    deletions = [(id_, version - VERSIONS_KEPT) for id_, version, *_ in versions if version > VERSIONS_KEPT]
+    deletions += [(row.id, AFTER_EVERY_VERSION) for row in rows if row.kind in _VERSIONED_KINDS and row.body is None]
+    for id_, version in deletions:
         await tx.run("forget_versions", template=id_, version=version)
 
 
-class Versions:
+class VersionReader:
     """Reader of stored template and layout versions."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def of(self, template: str, before: int | None = None) -> list[VersionLine]:
-        """Return versions, newest first, plus one beyond a page if there are more."""
-        given = {"template": template, "before": before or EVERY, "limit": PAGE + 1}
-        return [VersionLine(*row) for row in await self._database.read(lambda tx: tx.run("list_versions", **given))]
+    async def list(self, template: str, before: int | None = None) -> list[VersionRow]:
+        """Return versions below `before`, newest first: up to PAGE_SIZE, plus one more if another page follows."""
+        params = {"template": template, "before": before or AFTER_EVERY_VERSION, "limit": PAGE_SIZE + 1}
+        return [VersionRow(*row) for row in await self._database.read(lambda tx: tx.run("list_versions", **params))]
 
-    async def find(self, template: str, version: int) -> Template | None:
+    async def find_template(self, template: str, version: int) -> Template | None:
         body = await self._body(template, version)
         return msgspec.json.decode(body, type=Template) if body else None
 

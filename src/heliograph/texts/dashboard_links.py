@@ -4,10 +4,10 @@ HOME = "/dashboard"
 TEAMS = f"{HOME}/teams"
 OPERATOR = f"{HOME}/operator"
 ACCOUNT = f"{HOME}/account"
-OWN_NOTICES = f"{ACCOUNT}/notices"
+ACCOUNT_NOTICES = f"{ACCOUNT}/notices"
 
 # Paths below a team's pages; kinds without a page for each object link to their list.
-OF_TEAM = {
+TEAM_LIST_PATHS = {
     "chat": "/notices",
     "credit": "/billing",
     "display_name": "/senders",
@@ -27,7 +27,7 @@ OF_TEAM = {
     "template": "/templates",
     "webhook": "/webhooks",
 }
-OWN = {
+TEAM_OBJECT_PATHS = {
     "domain": "/senders/domains",
     "key": "/keys",
     "layout": "/layouts",
@@ -36,7 +36,7 @@ OWN = {
     "webhook": "/webhooks",
 }
 # Paths below the operators' pages.
-OF_INSTANCE = {
+OPERATOR_PATHS = {
     "carrier": "/carriers",
     "chat": "/notices",
     "deadletter": "/queues",
@@ -48,20 +48,20 @@ OF_INSTANCE = {
 }
 
 
-def of_team(team: str, kind: str = "", id_: str = "") -> str:
+def team_page(team: str, kind: str = "", id_: str = "") -> str:
     """Return the page of an object, or of all objects of a kind; without a kind, the team's home page."""
-    return f"{TEAMS}/{team}{below_team(kind, id_) if kind else ''}"
+    return f"{TEAMS}/{team}{path_in_team(kind, id_) if kind else ''}"
 
 
-def below_team(kind: str, id_: str = "") -> str:
+def path_in_team(kind: str, id_: str = "") -> str:
     """Return the path of an object relative to a team's pages."""
-    return f"{OWN[kind]}/{id_}" if id_ and kind in OWN else OF_TEAM[kind]
+    return f"{TEAM_OBJECT_PATHS[kind]}/{id_}" if id_ and kind in TEAM_OBJECT_PATHS else TEAM_LIST_PATHS[kind]
 
 
-def of_link(token: str) -> str:
+def sign_in_link_page(token: str) -> str:
     """Return the page of a one-time sign-in link."""
     return f"{HOME}/link/{token}"
 
 
-def of_instance(kind: str) -> str:
-    return OPERATOR + OF_INSTANCE[kind]
+def operator_page(kind: str) -> str:
+    return OPERATOR + OPERATOR_PATHS[kind]

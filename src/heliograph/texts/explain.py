@@ -1,8 +1,8 @@
 """Explanations of delivery results: what happened, whose side the cause is on, and what to do.
 
 One table of causes serves all sources. `domain/phones/carrier_codes.py` maps the codes of SMS and WhatsApp carriers to
-these causes, `inbound/policy/bounce_classifier.py` the texts of mail servers; internal outcomes name their cause (`Own`
-and `Trouble`). An error of a relay itself is attributed to our carrier, not to the recipient.
+these causes, `inbound/policy/bounce_classifier.py` the texts of mail servers; internal outcomes name their cause
+(`LocalReason` and `ConnectionFailure`). An error of a relay itself is attributed to our carrier, not to the recipient.
 """
 
 import re
@@ -12,16 +12,16 @@ from typing import Annotated, Any, Literal, NamedTuple, cast, get_args
 import msgspec
 from msgspec.structs import replace
 
-from heliograph.domain.delivery.retry import SCHEDULES
+from heliograph.domain.delivery.retry import SCHEDULE_BY_CHANNEL
 from heliograph.domain.events import DELAYED, EXPIRED, StoredEvent
-from heliograph.domain.field_docs import says
+from heliograph.domain.field_docs import describe
 from heliograph.domain.limits import DAY_MS, MINUTE_MS
-from heliograph.domain.phones.carrier_codes import CODES, STATES
+from heliograph.domain.phones.carrier_codes import CAUSE_BY_CODE, CAUSE_BY_RECEIPT_STATE
 from heliograph.domain.setup.records import Channel
-from heliograph.inbound.policy.bounce_classifier import BLOCKLIST, SPAM, plain, read_reason
+from heliograph.inbound.policy.bounce_classifier import BLOCKLIST_PHRASES, SPAM_PHRASES, find_reason, normalize
 
-Kind = Literal["good", "info", "wait", "bad"]  # style of the box
-Place = Literal["", "senders", "templates", "carriers", "queues"]  # page on which the cause can be fixed
+BoxStyle = Literal["good", "info", "wait", "bad"]  # style of the box
+FixPage = Literal["", "senders", "templates", "carriers", "queues"]  # page on which the cause can be fixed
 
 
 # Category of a cause (contract 17).
@@ -33,39 +33,41 @@ Side = Literal["theirs", "carrier", "request", "ours"]
 class Cause(NamedTuple):
     category: Category
     side: Side
-    what: str  # what happened, in one sentence
-    cure: str
-    again: bool = True  # whether a resend without changes may succeed
-    see: Place = ""
-    waits: bool = True  # whether no action is needed while the message is retried
+    text: str  # what happened, in one sentence
+    advice: str
+    retry_helps: bool = True  # whether a resend without changes may succeed
+    fix_page: FixPage = ""
+    needs_no_action: bool = True  # whether no action is needed while the message is retried
 
 
 class Explanation(NamedTuple):
-    kind: Kind
+    style: BoxStyle
     title: str
     text: str
-    cure: str = ""
+    advice: str = ""
     cause: str = ""  # key of CAUSES
-    again: bool = True
-    see: Place = ""
+    retry_helps: bool = True
+    fix_page: FixPage = ""
 
     @property
-    def side(self) -> str:
+    def side_label(self) -> str:
         """Return the side of the cause as text; empty if there is no cause."""
-        return SIDES[CAUSES[self.cause].side] if self.cause else ""
+        return SIDE_LABELS[CAUSES[self.cause].side] if self.cause else ""
 
 
 class ExplanationRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """An explanation as requests and webhooks are told it."""
+    """An explanation as returned by the API and sent to webhooks."""
 
-    cause: Annotated[str, says("The name to branch on: one of `GET /v1/causes`.", example="mailbox_full")]
-    category: Annotated[str, says("What it is about.", enum=list(get_args(Category)))]
-    text: Annotated[str, says("What happened, for people.", example="The mailbox is full.")]
-    advice: Annotated[str, says("What to do about it.", example="Ask the recipient to make room, then send it again.")]
-    retry_helps: Annotated[bool, says("Whether the same message may get through when it is sent again.")]
+    cause: Annotated[str, describe("Stable name of the cause: one of `GET /v1/causes`.", example="mailbox_full")]
+    category: Annotated[str, describe("What the cause relates to.", enum=list(get_args(Category)))]
+    text: Annotated[str, describe("What happened, in plain English.", example="The mailbox is full.")]
+    advice: Annotated[
+        str, describe("What to do about it.", example="Ask the recipient to free up space, then send again.")
+    ]
+    retry_helps: Annotated[bool, describe("Whether resending the same message may succeed.")]
 
 
-SIDES: dict[Side, str] = {
+SIDE_LABELS: dict[Side, str] = {
     "theirs": "Recipient's side",
     "carrier": "Our carrier's side",
     "request": "Your side",
@@ -78,385 +80,409 @@ CARRIER_NAMES = {
     "cloud_api": "WhatsApp account",
 }
 
-_ADDRESS = "Check the address for typing mistakes. If it is right, stop writing to it."
-_THEIR_SIDE = "Send it again later. If it happens again, ask the recipient by other means."
-_OPERATOR = "An operator has to look at the carrier."
-_MAYBE_SENT = "Ask the recipient before you send it again: it may arrive twice."
-_NUMBER = "Check the number for typing mistakes. If it is right, use another way to reach this person."
+_CHECK_ADDRESS = "Check for typos. If it's correct, stop sending to it."
+_RETRY_LATER = "Send again later. If it fails again, contact the recipient another way."
+_OPERATOR_CHECKS_CARRIER = "An operator needs to check the carrier."
+_MAY_ARRIVE_TWICE = "Ask the recipient before you resend: the message may arrive twice."
+_CHECK_NUMBER = "Check the number for typos. If it's correct, contact this person another way."
 
 CAUSES: dict[str, Cause] = {
     # -- email: the address
-    "unknown_user": Cause("recipient", "theirs", "There is no such mailbox.", _ADDRESS, again=False),
-    "address_rejected": Cause("recipient", "theirs", "The mail server refuses this address.", _ADDRESS, again=False),
+    "unknown_user": Cause("recipient", "theirs", "This mailbox doesn't exist.", _CHECK_ADDRESS, retry_helps=False),
+    "address_rejected": Cause(
+        "recipient", "theirs", "The mail server rejected this address.", _CHECK_ADDRESS, retry_helps=False
+    ),
     "bad_address": Cause(
-        "recipient", "theirs", "The address has a form that mail servers do not take.", _ADDRESS, again=False
+        "recipient", "theirs", "Mail servers don't accept this address format.", _CHECK_ADDRESS, retry_helps=False
     ),
     "unknown_host": Cause(
         "recipient",
         "theirs",
-        "The domain does not exist, or takes no mail.",
-        "Check the part after the @ for typing mistakes.",
-        again=False,
+        "The domain doesn't exist or doesn't accept email.",
+        "Check the part after the @ for typos.",
+        retry_helps=False,
     ),
     "disabled": Cause(
-        "recipient", "theirs", "The mailbox has been closed or disabled.", "Stop writing to this address.", again=False
+        "recipient",
+        "theirs",
+        "The mailbox has been closed or disabled.",
+        "Stop sending to this address.",
+        retry_helps=False,
     ),
     "moved": Cause(
         "recipient",
         "theirs",
         "The recipient no longer uses this address.",
         "Ask the recipient for the new address.",
-        again=False,
+        retry_helps=False,
     ),
     "forwarding_failed": Cause(
         "recipient",
         "theirs",
-        "The address passes its mail on to another one, and there it was refused.",
-        "Ask the recipient to mend the forwarding, or for another address.",
-        again=False,
+        "The address forwards to another one, which rejected the email.",
+        "Ask the recipient to fix the forwarding or for another address.",
+        retry_helps=False,
     ),
     "provider_suppressed": Cause(
         "recipient",
         "carrier",
-        "The provider did not try it: the address is on the provider's own suppression list.",
-        "If the address is right again, an operator takes it off the provider's list. Then send it again.",
-        again=False,
-        see="carriers",
-        waits=False,
+        "Not sent: the address is on the provider's suppression list.",
+        "If the address works again, ask an operator to remove it from the provider's list, then resend.",
+        retry_helps=False,
+        fix_page="carriers",
+        needs_no_action=False,
     ),
     # -- email: the mailbox and its server
     "mailbox_full": Cause(
-        "recipient", "theirs", "The mailbox is full.", "Ask the recipient to make room, then send it again."
+        "recipient", "theirs", "The mailbox is full.", "Ask the recipient to free up space, then send again."
     ),
     "too_large": Cause(
         "content",
         "request",
         "The email is too large for the recipient's server.",
-        "Make its attachments smaller, or link to them instead.",
-        again=False,
+        "Use smaller attachments, or link to the files instead.",
+        retry_helps=False,
     ),
     "loop": Cause(
         "infrastructure",
         "theirs",
-        "The recipient's mail servers pass the email around in a circle.",
-        "Only their administrator can mend that: tell the recipient by other means.",
-        again=False,
+        "The recipient's mail servers forward the email in a loop.",
+        "Only their administrator can fix this. Tell the recipient another way.",
+        retry_helps=False,
     ),
     "greylisted": Cause(
         "policy",
         "theirs",
-        "The server asks senders that it does not know yet to come back later, which is common.",
-        _THEIR_SIDE,
+        "The server delays email from new senders (greylisting).",
+        _RETRY_LATER,
     ),
-    "rate": Cause("limit", "theirs", "The recipient's server takes no more from us for the moment.", _THEIR_SIDE),
-    "lookup": Cause("infrastructure", "theirs", "The recipient's server could not look something up.", _THEIR_SIDE),
-    "temporary": Cause("infrastructure", "theirs", "The recipient's server has a problem for the moment.", _THEIR_SIDE),
-    "system": Cause("infrastructure", "theirs", "The recipient's server has a technical problem.", _THEIR_SIDE),
-    "unreachable": Cause("infrastructure", "theirs", "The recipient's mail server could not be reached.", _THEIR_SIDE),
+    "rate": Cause("limit", "theirs", "The recipient's server is limiting how much email we can send.", _RETRY_LATER),
+    "lookup": Cause("infrastructure", "theirs", "The recipient's server had a lookup failure.", _RETRY_LATER),
+    "temporary": Cause("infrastructure", "theirs", "The recipient's server has a temporary problem.", _RETRY_LATER),
+    "system": Cause("infrastructure", "theirs", "The recipient's server has a technical problem.", _RETRY_LATER),
+    "unreachable": Cause("infrastructure", "theirs", "The recipient's mail server could not be reached.", _RETRY_LATER),
     "server_silent": Cause(
-        "infrastructure", "theirs", "The recipient's server fell silent: the email may have arrived.", _MAYBE_SENT
+        "infrastructure",
+        "theirs",
+        "The recipient's server stopped responding. The email may have arrived.",
+        _MAY_ARRIVE_TWICE,
     ),
-    "given_up": Cause("infrastructure", "theirs", "It was on its way for too long, and was given up.", _THEIR_SIDE),
+    "given_up": Cause("infrastructure", "theirs", "The email could not be delivered in time.", _RETRY_LATER),
     "utf8": Cause(
         "infrastructure",
         "theirs",
-        "The recipient's server does not take addresses with international letters.",
-        "Use another address of this person.",
-        again=False,
+        "The recipient's server doesn't support international characters in addresses.",
+        "Use a different address for this person.",
+        retry_helps=False,
     ),
     # -- email: policy of the server and authentication of the sender
     "authentication": Cause(
         "sender",
         "request",
-        "The server could not verify that the email comes from your domain.",
+        "The server couldn't verify that the email comes from your domain.",
         "Check the domain's SPF, DKIM and DMARC records.",
-        again=False,
-        see="senders",
-        waits=False,
+        retry_helps=False,
+        fix_page="senders",
+        needs_no_action=False,
     ),
     "blocklist": Cause(
         "sender",
         "carrier",
-        "The server we send from is on a blocklist.",
-        "An operator asks the owner of the list to remove it, or sends through another carrier.",
-        again=False,
-        see="carriers",
-        waits=False,
+        "Our sending server is on a blocklist.",
+        "Ask an operator to request removal from the list or use another carrier.",
+        retry_helps=False,
+        fix_page="carriers",
+        needs_no_action=False,
     ),
     "spam": Cause(
         "content",
         "request",
-        "The server took the email for spam.",
+        "The server classified the email as spam.",
         "Check its subject, text and links, and ask the recipient to allow your domain.",
-        again=False,
+        retry_helps=False,
     ),
     "encryption": Cause(
         "infrastructure",
         "theirs",
-        "No encrypted connection to the recipient's server could be agreed on.",
-        "Only their administrator can mend that: tell the recipient by other means.",
+        "No encrypted connection to the recipient's server could be established.",
+        "Only their administrator can fix this. Tell the recipient another way.",
     ),
     "complained": Cause(
         "recipient",
         "theirs",
         "The recipient reported it as spam to their mail provider.",
-        "Stop writing to this address. Send only what people have asked for: complaints harm all of your mail.",
-        again=False,
+        "Stop sending to this address. Only email people who asked for it: complaints hurt your deliverability.",
+        retry_helps=False,
     ),
     "policy": Cause(
         "policy",
         "theirs",
-        "The server does not accept the email, by a rule of its own.",
-        "The reply says which one. Ask the recipient to allow your domain.",
-        again=False,
+        "The email violates a policy of the recipient's server.",
+        "See the response for details. Ask the recipient to allow your domain.",
+        retry_helps=False,
     ),
     "refused": Cause(
         "policy",
         "theirs",
-        "The server refused the email without a clear reason.",
-        "Ask the recipient to allow your domain, or use another address.",
-        again=False,
+        "The server rejected the email without a clear reason.",
+        "Ask the recipient to allow your domain, or use a different address.",
+        retry_helps=False,
     ),
     # -- SMS and WhatsApp: the number
     "bad_number": Cause(
-        "recipient", "request", "This is not a valid phone number for this channel.", _NUMBER, again=False
+        "recipient", "request", "This is not a valid phone number for this channel.", _CHECK_NUMBER, retry_helps=False
     ),
     "gone_number": Cause(
-        "recipient", "theirs", "The number is unknown, or no longer in service.", _NUMBER, again=False
+        "recipient", "theirs", "The number is unknown or no longer in service.", _CHECK_NUMBER, retry_helps=False
     ),
-    "landline": Cause("recipient", "theirs", "The number is a landline, or cannot receive SMS.", _NUMBER, again=False),
+    "landline": Cause(
+        "recipient", "theirs", "The number is a landline or can't receive SMS.", _CHECK_NUMBER, retry_helps=False
+    ),
     "phone_off": Cause(
         "recipient",
         "theirs",
-        "The phone could not be reached: switched off, or out of coverage.",
-        "Send it again later.",
+        "The phone is switched off or out of coverage.",
+        "Send again later.",
     ),
     "opted_out": Cause(
         "recipient",
         "theirs",
         "The recipient has unsubscribed from this sender.",
-        "Respect it. They can subscribe again by writing to the sender.",
-        again=False,
+        "Don't contact them again. They can resubscribe by messaging the sender.",
+        retry_helps=False,
     ),
     "no_whatsapp": Cause(
         "recipient",
         "theirs",
-        "The number cannot receive WhatsApp messages: no WhatsApp, an old version, or terms not accepted.",
+        "This number can't receive WhatsApp: no WhatsApp, an old version, or terms not accepted.",
         "Send an SMS instead.",
-        again=False,
+        retry_helps=False,
     ),
     "same_number": Cause(
-        "recipient", "request", "Sender and recipient are the same number.", "Send it to another number.", again=False
+        "recipient",
+        "request",
+        "Sender and recipient are the same number.",
+        "Send to a different number.",
+        retry_helps=False,
     ),
     "test_number": Cause(
         "carrier",
         "carrier",
-        "The carrier's test account sends only to numbers on its list.",
-        "An operator adds the number to the list, or uses a live account.",
-        again=False,
-        see="carriers",
-        waits=False,
+        "The carrier's test account can only send to approved numbers.",
+        "Ask an operator to approve the number or use a live account.",
+        retry_helps=False,
+        fix_page="carriers",
+        needs_no_action=False,
     ),
     # -- SMS and WhatsApp: the message, its sender and the route
     "filtered": Cause(
         "content",
         "request",
         "The carrier or the network filtered the message as unwanted.",
-        "Check its text and links, and that the sender is registered for the country.",
-        again=False,
+        "Check the text and links, and that the sender is registered in this country.",
+        retry_helps=False,
     ),
     "sender": Cause(
         "sender",
         "request",
-        "The sender is not allowed for this number.",
-        "Set or register a sender ID for the country.",
-        again=False,
-        see="senders",
+        "This sender isn't allowed for this number.",
+        "Add or register a sender ID for this country.",
+        retry_helps=False,
+        fix_page="senders",
     ),
     "no_route": Cause(
         "carrier",
         "carrier",
-        "The carrier has no way to this number.",
-        "An operator allows the country, or adds another carrier.",
-        again=False,
-        see="carriers",
-        waits=False,
+        "The carrier has no route to this number.",
+        "Ask an operator to allow this country or add another carrier.",
+        retry_helps=False,
+        fix_page="carriers",
+        needs_no_action=False,
     ),
     "form": Cause(
         "content",
         "request",
-        "The carrier does not accept the message as it is.",
-        "Change its text, then send a new message.",
-        again=False,
-        see="templates",
+        "The carrier doesn't accept the message in this form.",
+        "Change the text, then send a new message.",
+        retry_helps=False,
+        fix_page="templates",
     ),
     "template": Cause(
         "content",
         "request",
-        "WhatsApp does not accept the template, or its variables.",
+        "WhatsApp doesn't accept the template or its variables.",
         "Compare the template with the one approved in WhatsApp Manager.",
-        again=False,
-        see="templates",
+        retry_helps=False,
+        fix_page="templates",
     ),
     "template_unavailable": Cause(
         "content",
         "request",
         "Meta had rejected, paused or disabled the template when the message became due.",
-        "Mend the template in WhatsApp Manager, or send by another one.",
-        again=False,
-        see="templates",
+        "Fix the template in WhatsApp Manager, or use another one.",
+        retry_helps=False,
+        fix_page="templates",
     ),
     "window": Cause(
         "policy",
         "request",
-        "The recipient last wrote more than 24 hours ago, and this template may not be sent then.",
-        "Use a template that is approved for starting a conversation.",
-        again=False,
-        see="templates",
+        "The recipient's last message is over 24 hours old, so this template can't be used.",
+        "Use a template that can start a conversation.",
+        retry_helps=False,
+        fix_page="templates",
     ),
     "held_back": Cause(
         "limit",
         "theirs",
-        "WhatsApp holds back marketing from this recipient for now.",
-        "Send it again after a day at the earliest.",
+        "WhatsApp is currently blocking marketing messages to this recipient.",
+        "Wait at least a day before you send again.",
     ),
     "account": Cause(
         "carrier",
         "carrier",
-        "The carrier does not let us send: account, credentials or registration.",
-        _OPERATOR,
-        see="carriers",
-        waits=False,
+        "The carrier refuses our account (credentials, status or registration).",
+        _OPERATOR_CHECKS_CARRIER,
+        fix_page="carriers",
+        needs_no_action=False,
     ),
-    "canceled": Cause("sender", "request", "The message was canceled.", "Send it again if it is still wanted."),
+    "canceled": Cause("sender", "request", "The message was canceled.", "Send again if it is still needed."),
     "suspended": Cause(
         "sender",
         "request",
         "The team was suspended when the message became due.",
-        "Ask the operator to lift the suspension, then send it again.",
+        "Ask an operator to resume the team, then send again.",
     ),
     "suppressed": Cause(
         "recipient",
         "request",
         "The address was on the suppression list when the message became due.",
-        "Remove it from the list if the recipient wants your mail again.",
-        again=False,
+        "Remove it from the list if the recipient wants your email again.",
+        retry_helps=False,
     ),
-    "lost": Cause("carrier", "carrier", "The carrier has lost track of the message: it may have arrived.", _MAYBE_SENT),
+    "lost": Cause(
+        "carrier", "carrier", "The carrier lost track of the message. It may have arrived.", _MAY_ARRIVE_TWICE
+    ),
     "rejected": Cause(
         "carrier",
         "carrier",
         "The carrier rejected the message without a clear reason.",
-        _OPERATOR,
-        see="carriers",
-        waits=False,
+        _OPERATOR_CHECKS_CARRIER,
+        fix_page="carriers",
+        needs_no_action=False,
     ),
     "carrier_policy": Cause(
         "carrier",
         "carrier",
-        "Our carrier does not accept the message, by a rule of its own.",
-        "The reply says which one. An operator has to look at the carrier.",
-        again=False,
-        see="carriers",
-        waits=False,
+        "The message violates a policy of our carrier.",
+        "See the response for details. An operator needs to check the carrier.",
+        retry_helps=False,
+        fix_page="carriers",
+        needs_no_action=False,
     ),
     "carrier_limit": Cause(
         "limit",
         "carrier",
-        "Our carrier takes no more from us for the moment.",
-        "It is tried again by itself. If this goes on, an operator asks the carrier for a higher limit.",
-        see="carriers",
-        waits=False,
+        "We have reached our carrier's sending limit.",
+        "We retry automatically. If this continues, ask an operator to request a higher limit.",
+        fix_page="carriers",
+        needs_no_action=False,
     ),
     "carrier_trouble": Cause(
         "carrier",
         "carrier",
         "Our carrier has a technical problem.",
-        "It is tried again by itself. If this goes on, an operator has to look at the carrier.",
-        see="carriers",
-        waits=False,
+        "We retry automatically. If this continues, an operator needs to check the carrier.",
+        fix_page="carriers",
+        needs_no_action=False,
     ),
     "carrier_encryption": Cause(
         "carrier",
         "carrier",
-        "No encrypted connection to our carrier could be agreed on.",
-        "An operator checks the carrier's TLS settings.",
-        see="carriers",
-        waits=False,
+        "No encrypted connection to our carrier could be established.",
+        "Ask an operator to check the carrier's TLS settings.",
+        fix_page="carriers",
+        needs_no_action=False,
     ),
     # -- causes within this service
     "expired": Cause(
         "limit",
         "request",
-        "The time that the request gave it was over before it could be sent.",
-        "Send it again with a later expires_at, if it is still wanted.",
+        "The message expired before it could be sent.",
+        "Send again with a later expires_at if it is still needed.",
     ),
     "no_carrier": Cause(
         "carrier",
         "carrier",
         "No carrier serves this destination.",
-        "An operator sets up or enables one.",
-        see="carriers",
-        waits=False,
+        "Ask an operator to add or enable one.",
+        fix_page="carriers",
+        needs_no_action=False,
     ),
     "out_of_reach": Cause(
-        "carrier", "carrier", "Our carrier cannot be reached.", _OPERATOR, see="carriers", waits=False
+        "carrier",
+        "carrier",
+        "Our carrier is unreachable.",
+        _OPERATOR_CHECKS_CARRIER,
+        fix_page="carriers",
+        needs_no_action=False,
     ),
-    "no_answer": Cause("carrier", "carrier", "Our carrier fell silent: the message may have been sent.", _MAYBE_SENT),
+    "no_answer": Cause(
+        "carrier", "carrier", "Our carrier stopped responding. The message may have been sent.", _MAY_ARRIVE_TWICE
+    ),
     "uncertain": Cause(
         "carrier",
         "carrier",
-        "Our carrier fell silent, so nobody knows whether it was sent. It is not sent a second time.",
-        _MAYBE_SENT,
+        "Our carrier stopped responding. The message may have been sent, so we don't send it again.",
+        _MAY_ARRIVE_TWICE,
     ),
     "broke_off": Cause(
         "infrastructure",
         "ours",
-        "An error of our own ended the hand-over.",
-        "An operator finds it in the service's log.",
-        see="carriers",
-        waits=False,
+        "An internal error interrupted sending.",
+        "An operator can find the error in the server log.",
+        fix_page="carriers",
+        needs_no_action=False,
     ),
     "not_ready": Cause(
         "infrastructure",
         "ours",
         "The message could not be prepared for sending.",
-        "An operator has to mend what is named below.",
-        waits=False,
+        "An operator needs to fix the problem shown below.",
+        needs_no_action=False,
     ),
     "quarantined": Cause(
         "infrastructure",
         "ours",
-        "Delivery crashed repeatedly with this message, so it is parked.",
-        "An operator looks at it, and tries it again or drops it.",
-        see="queues",
+        "Processing this message failed repeatedly, so it is held.",
+        "An operator can review, retry or delete it.",
+        fix_page="queues",
     ),
     "dropped": Cause(
         "infrastructure",
         "ours",
-        "Delivery crashed repeatedly with this message, and an operator gave it up.",
-        "Send it again if it is still wanted.",
+        "Processing this message failed repeatedly, and an operator deleted it.",
+        "Send again if it is still needed.",
     ),
-    "retried": Cause("infrastructure", "ours", "An operator put it into the queue again.", "Nothing has to be done."),
-    "unexplained": Cause("infrastructure", "theirs", "The other side gave no reason.", _THEIR_SIDE),
+    "retried": Cause("infrastructure", "ours", "An operator queued the message again.", "No action is needed."),
+    "unexplained": Cause("infrastructure", "theirs", "No reason was given.", _RETRY_LATER),
 }
 
 # Advice for operators on carrier failures, by cause; other causes use their own advice.
-_CARRIER_CURES: dict[str, str] = {
-    "out_of_reach": "Check its host, port and encryption, that the other side runs, and that a firewall lets us out.",
-    "no_answer": "Look at its own status page or log: it took the connection and did not answer in time.",
-    "carrier_encryption": "Choose the encryption that it has on this port: STARTTLS is usual on 587, TLS on 465.",
-    "account": "Check user name and password, or the token, and that the account may send.",
-    "carrier_policy": "Log in with a user name and password, or have the other side allow this machine's address.",
-    "carrier_limit": "Ask it for a higher limit, or use fewer connections.",
-    "carrier_trouble": "Wait, and ask whoever runs it if this goes on.",
-    "rejected": "Ask whoever runs it, with the words above.",
-    "unexplained": "Ask whoever runs it, with the words above.",
-    "unreachable": "Try another recipient: this one's server cannot be reached. If none can, check port 25 outwards.",
+_CARRIER_ADVICE: dict[str, str] = {
+    "out_of_reach": "Check host, port and encryption, that the server is running, and that no firewall blocks us.",
+    "no_answer": "Check its status page or log: it accepted the connection but did not respond in time.",
+    "carrier_encryption": "Choose the encryption for this port: usually STARTTLS on 587, TLS on 465.",
+    "account": "Check the credentials, and that the account is allowed to send.",
+    "carrier_policy": "Set a user name and password, or ask the provider to allow this server's IP address.",
+    "carrier_limit": "Ask the provider for a higher limit, or use fewer connections.",
+    "carrier_trouble": "Wait. If this continues, ask the provider.",
+    "rejected": "Ask the provider, and quote the response above.",
+    "unexplained": "Ask the provider, and quote the response above.",
+    "unreachable": "Try another recipient: this one's server is unreachable. If all fail, check outbound port 25.",
 }
 
 # Refines `policy` by the normalised text. A blocked account may be the sender's, so the recipient is not blamed.
-_POLICIES = (
+_POLICY_PATTERNS = (
     ("utf8", re.compile(r"smtputf8")),
     ("blocklist", re.compile(r"reputation")),
     (
@@ -474,10 +500,10 @@ _POLICIES = (
         "blocklist",
         re.compile(
             r"(?:block|black|deny)[- ]?list|spamhaus|spamcop|barracuda|sorbs|\brbl|dnsbl|\blisted\b"
-            rf"|\blisting in\b|\bbanned|complaints?\b|permanently deferred|{BLOCKLIST}"
+            rf"|\blisting in\b|\bbanned|complaints?\b|permanently deferred|{BLOCKLIST_PHRASES}"
         ),
     ),
-    ("spam", re.compile(rf"spam|unsolicited|\bjunk|phish|virus|malware|\bbulk\b|content|{SPAM}")),
+    ("spam", re.compile(rf"spam|unsolicited|\bjunk|phish|virus|malware|\bbulk\b|content|{SPAM_PHRASES}")),
     (
         "disabled",
         re.compile(
@@ -488,7 +514,7 @@ _POLICIES = (
 )
 
 # Operator-specific codes, as documented by NetEase, Yahoo, Cox, Comcast and Microsoft.
-_OPERATOR_CODES = (
+_PROVIDER_CODE_PATTERNS = (
     (
         "blocklist",
         re.compile(r"\b(?:hl:rep|dt:rbl|wm:bli|cxbl|cdrbl|ipbl[01]{4,5}|bl[01]{6}|s3150)\b|\[(?:tss?\d\d|bl\d\d)\]"),
@@ -500,7 +526,7 @@ _OPERATOR_CODES = (
 
 # Enhanced codes with one specific meaning, at IANA or at the large operators that defined them. They take precedence
 # over the text. The class is omitted.
-NARROW: dict[str, str] = {
+SPECIFIC_ENHANCED_CODES: dict[str, str] = {
     "1.90": "rate",
     "2.3": "too_large",
     "2.121": "rate",
@@ -528,7 +554,7 @@ NARROW: dict[str, str] = {
 }
 
 # Meaning of other enhanced codes (RFC 3463) if the text gives no reason; the longest matching prefix counts.
-ENHANCED: dict[str, str] = {
+GENERAL_ENHANCED_CODES: dict[str, str] = {
     "1.0": "address_rejected",
     "1.1": "unknown_user",
     "1.2": "unknown_host",
@@ -553,9 +579,9 @@ ENHANCED: dict[str, str] = {
 }
 
 # Reasons of `inbound/policy/bounce_classifier.py` with another name here, where `expired` is an internal cause.
-_RENAMED = {"expired": "given_up"}
+_CAUSE_BY_REASON = {"expired": "given_up"}
 # Causes of a relay's replies about itself or about us; from a mail exchanger they concern the recipient's server.
-RELAYED: dict[str, str] = {
+RELAY_CAUSES: dict[str, str] = {
     "unreachable": "out_of_reach",
     "server_silent": "no_answer",
     "encryption": "carrier_encryption",
@@ -568,39 +594,39 @@ RELAYED: dict[str, str] = {
     "refused": "carrier_policy",
     "unexplained": "rejected",
 }
-_RELAY = "smtp"  # kind of carrier in a detail
-_LOGIN = ("454", "530", "534", "535", "538")  # RFC 4954: replies of a relay that requires authentication
+_RELAY_KIND = "smtp"  # kind of carrier in a detail
+_AUTH_REPLY_CODES = ("454", "530", "534", "535", "538")  # RFC 4954: replies of a relay that requires authentication
 
 # Title and style of each state; `deferred` and `expired` are results of an attempt.
-TITLES: dict[str, tuple[Kind, str]] = {
+STATUS_TITLES: dict[str, tuple[BoxStyle, str]] = {
     "queued": ("wait", "Waiting to be sent"),
     "sending": ("wait", "Being sent"),
-    "deferred": ("wait", "Not delivered yet: waiting for the next try"),
-    "sent": ("info", "Handed over, no confirmation yet"),
+    "deferred": ("wait", "Not delivered yet, will retry"),
+    "sent": ("info", "Sent, not confirmed yet"),
     "delivered": ("good", "Delivered"),
     "read": ("good", "Delivered and read"),
     "complained": ("bad", "Delivered, but marked as spam"),
     "bounced": ("bad", "Not delivered: bounced"),
-    "expired": ("bad", "Not delivered: given up"),
+    "expired": ("bad", "Not delivered: retries exhausted"),
     "failed": ("bad", "Not delivered"),
 }
 # Texts of states that need no cause.
-MEANINGS: dict[tuple[Channel | None, str], str] = {
-    (None, "queued"): "It is in the queue and goes out next.",
-    (None, "sending"): "It is being handed over right now.",
-    ("email", "sent"): "The relay took it. Relays only write back when an email cannot be delivered.",
-    ("sms", "sent"): "The carrier took it and has not confirmed that it reached the phone.",
-    ("whatsapp", "sent"): "WhatsApp took it. It reaches the phone when the phone is online.",
-    ("email", "delivered"): "The recipient's mail server accepted it. No server says whether it shows it as spam.",
-    ("sms", "delivered"): "The network confirms that it reached the phone.",
-    ("whatsapp", "delivered"): "It reached the phone. It has not been read yet, or read receipts are off.",
-    ("whatsapp", "read"): "The recipient has opened it.",
+STATUS_TEXTS: dict[tuple[Channel | None, str], str] = {
+    (None, "queued"): "The message is in the queue.",
+    (None, "sending"): "The message is being sent.",
+    ("email", "sent"): "The relay accepted the email. Relays only report back if delivery fails.",
+    ("sms", "sent"): "The carrier accepted the message but hasn't confirmed delivery to the phone.",
+    ("whatsapp", "sent"): "WhatsApp accepted the message and delivers it when the phone is online.",
+    ("email", "delivered"): "The recipient's mail server accepted the email. It may still be filed as spam.",
+    ("sms", "delivered"): "The network confirmed delivery to the phone.",
+    ("whatsapp", "delivered"): "Delivered to the phone. Not read yet, or read receipts are off.",
+    ("whatsapp", "read"): "The recipient read the message.",
 }
-BAD_NEWS = ("bounced", "failed", "complained")  # states that have a cause
-PAUSED = "Delivery is paused on this instance: it goes out when an operator resumes it."
-SIMULATED = "Simulated: nothing left this instance, and it reached nobody."
-_BY_OPERATOR = ("retried", "dropped")  # reasons stored with the recipient, without an event
-NOTHING = "Nothing has to be done: it is tried again by itself."
+FAILURE_STATUSES = ("bounced", "failed", "complained")  # states that have a cause
+PAUSED_TEXT = "Delivery is paused on this instance. Messages are sent when an operator resumes it."
+SIMULATED_TEXT = "Simulated. Nothing was actually sent."
+_OPERATOR_REASONS = ("retried", "dropped")  # reasons stored with the recipient, without an event
+NO_ACTION_NEEDED = "No action is needed. We retry automatically."
 
 
 def cause_of(channel: Channel, detail: Mapping[str, Any]) -> str:
@@ -609,50 +635,57 @@ def cause_of(channel: Channel, detail: Mapping[str, Any]) -> str:
     if reason in CAUSES:
         return reason
     if channel == "email":
-        code, by_relay = str(detail.get("code") or ""), detail.get("carrier") == _RELAY
-        if by_relay and code in _LOGIN:
+        code, from_relay = str(detail.get("code") or ""), detail.get("carrier") == _RELAY_KIND
+        if from_relay and code in _AUTH_REPLY_CODES:
             return "account"
         name = detail.get("trouble") or _mail_cause(code, text, str(detail.get("enhanced") or ""))
-        return RELAYED.get(name, name) if by_relay else name
-    table = CODES.get(str(detail.get("carrier") or ""), {})
-    known = table.get(str(detail.get("code") or "")) or STATES.get(str(detail.get("state") or "")[:5])
-    return known or _by_status(str(detail.get("code") or ""))
+        return RELAY_CAUSES.get(name, name) if from_relay else name
+    cause_by_code = CAUSE_BY_CODE.get(str(detail.get("carrier") or ""), {})
+    cause = cause_by_code.get(str(detail.get("code") or "")) or CAUSE_BY_RECEIPT_STATE.get(
+        str(detail.get("state") or "")[:5]
+    )
+    return cause or _cause_by_http_status(str(detail.get("code") or ""))
 
 
 def _mail_cause(code: str, text: str, enhanced: str) -> str:
-    """Return the cause of a mail server's reply: by a specific enhanced code, then the text, then any code."""
+    """Return the cause of a mail server's reply.
+
+    Tried in this order: a specific enhanced status code, the text, a general enhanced status code, the reply code.
+    """
     parts = enhanced.split(".")[1:]
-    narrow = NARROW.get(".".join(parts)) or _first(_OPERATOR_CODES, text.lower())
-    if narrow:
-        return narrow
-    reason = read_reason(text)
+    specific_cause = SPECIFIC_ENHANCED_CODES.get(".".join(parts)) or _first_match(_PROVIDER_CODE_PATTERNS, text.lower())
+    if specific_cause:
+        return specific_cause
+    reason = find_reason(text)
     if reason and not reason.weak:
         if reason.name != "policy":
-            return _RENAMED.get(reason.name, reason.name)
-        policy = _policy(text)
-        return "system" if policy == "policy" and enhanced.startswith("4.3.") else policy
-    by_code = ENHANCED.get(".".join(parts)) or ENHANCED.get(parts[0], "") if parts else ""
-    if by_code and (by_code != "policy" or reason is None or reason.name == "refused"):
-        return _policy(text) if by_code == "policy" else by_code
-    return _RENAMED.get(reason.name, reason.name) if reason else _by_reply(code)
+            return _CAUSE_BY_REASON.get(reason.name, reason.name)
+        policy_cause = _policy_cause(text)
+        return "system" if policy_cause == "policy" and enhanced.startswith("4.3.") else policy_cause
+    code_cause = (
+        GENERAL_ENHANCED_CODES.get(".".join(parts)) or GENERAL_ENHANCED_CODES.get(parts[0], "") if parts else ""
+    )
+    if code_cause and (code_cause != "policy" or reason is None or reason.name == "refused"):
+        return _policy_cause(text) if code_cause == "policy" else code_cause
+    return _CAUSE_BY_REASON.get(reason.name, reason.name) if reason else _cause_by_reply_code(code)
 
 
-def _by_reply(code: str) -> str:
+def _cause_by_reply_code(code: str) -> str:
     """Return the cause of a reply code alone (RFC 5321 4.2.3), if text and enhanced code give none."""
     if code == "552":  # exceeded storage allocation
         return "mailbox_full"
     return "temporary" if code.startswith("4") else "unexplained"
 
 
-def _policy(text: str) -> str:
-    return _first(_POLICIES, plain(text)) or "policy"
+def _policy_cause(text: str) -> str:
+    return _first_match(_POLICY_PATTERNS, normalize(text)) or "policy"
 
 
-def _first(table: Iterable[tuple[str, re.Pattern[str]]], words: str) -> str | None:
-    return next((name for name, phrases in table if phrases.search(words)), None)
+def _first_match(patterns: Iterable[tuple[str, re.Pattern[str]]], text: str) -> str | None:
+    return next((name for name, pattern in patterns if pattern.search(text)), None)
 
 
-def _by_status(code: str) -> str:
+def _cause_by_http_status(code: str) -> str:
     """Return the cause of an HTTP status, or of a carrier's code that no table has."""
     if code.isascii() and code.isdigit() and len(code) == 3:
         if code in ("401", "403", "404"):
@@ -671,65 +704,75 @@ def explain(
 ) -> Explanation:
     """Explain the result for one recipient, from its state and the last reply."""
     if status in ("queued", "sending") and not deferred:
-        return Explanation(*TITLES[status], PAUSED if paused else MEANINGS[None, status])
+        return Explanation(*STATUS_TITLES[status], PAUSED_TEXT if paused else STATUS_TEXTS[None, status])
     if status in ("queued", "sending", "sent") and deferred:
         name = cause_of(channel, detail)
         cause = CAUSES[name]
-        cure = PAUSED if paused else NOTHING if cause.waits else cause.cure
-        see: Place = "" if cause.waits else cause.see
-        return Explanation(*TITLES["deferred"], cause.what, cure, name, cause.again, see)
-    if status in BAD_NEWS:
+        advice = PAUSED_TEXT if paused else NO_ACTION_NEEDED if cause.needs_no_action else cause.advice
+        fix_page: FixPage = "" if cause.needs_no_action else cause.fix_page
+        return Explanation(*STATUS_TITLES["deferred"], cause.text, advice, name, cause.retry_helps, fix_page)
+    if status in FAILURE_STATUSES:
         name = status if status in CAUSES else cause_of(channel, detail)
         cause = CAUSES[name]
         if not detail.get(EXPIRED):
-            return Explanation(*TITLES[status], cause.what, cause.cure, name, cause.again, cause.see)
-        text = f"{cause.what} It was tried for {tried_for(channel)}, and then given up."
-        return Explanation(*TITLES["expired"], text, cause.cure, name, True, cause.see)
-    return Explanation(*TITLES[status], MEANINGS[channel, status])
+            return Explanation(
+                *STATUS_TITLES[status], cause.text, cause.advice, name, cause.retry_helps, cause.fix_page
+            )
+        text = f"{cause.text} We stopped retrying after {retry_window_text(channel)}."
+        return Explanation(*STATUS_TITLES["expired"], text, cause.advice, name, True, cause.fix_page)
+    return Explanation(*STATUS_TITLES[status], STATUS_TEXTS[channel, status])
 
 
-def cure_of_carrier(channel: Channel, detail: Mapping[str, Any]) -> str:
+def carrier_advice(channel: Channel, detail: Mapping[str, Any]) -> str:
     """Return advice for an operator if a carrier did not accept a message."""
     name = cause_of(channel, detail)
     if name == "unexplained" and not detail.get("code"):  # an HTTP API or SMSC that did not respond
         name = "out_of_reach"
-    return _CARRIER_CURES.get(name) or CAUSES[name].cure
+    return _CARRIER_ADVICE.get(name) or CAUSES[name].advice
 
 
-def last_words(own: Mapping[str, Any], type_: str, said: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool]:
+def deciding_detail(
+    recipient_detail: Mapping[str, Any], event_type: str, event_detail: Mapping[str, Any]
+) -> tuple[Mapping[str, Any], bool]:
     """Return the decisive detail, and whether the last attempt was deferred.
 
-    `own`: the recipient's own detail; `type_` and `said`: its last event.
+    `event_type` and `event_detail` belong to the recipient's last event.
     """
-    detail = own if own.get("reason") in _BY_OPERATOR else said
-    return detail, type_ in ("deferred", DELAYED) or own.get("reason") == "retried"
+    detail = recipient_detail if recipient_detail.get("reason") in _OPERATOR_REASONS else event_detail
+    return detail, event_type in ("deferred", DELAYED) or recipient_detail.get("reason") == "retried"
 
 
-def explanation_record(found: Explanation) -> ExplanationRecord | None:
+def explanation_record(explanation: Explanation) -> ExplanationRecord | None:
     """Return the explanation in API format; None if there is nothing to explain."""
-    return _record(found.cause, found.text, found.cure, found.again) if found.cause else None
+    return (
+        _build_record(explanation.cause, explanation.text, explanation.advice, explanation.retry_helps)
+        if explanation.cause
+        else None
+    )
 
 
 def all_causes() -> list[ExplanationRecord]:
-    return [_record(name, cause.what, cause.cure, cause.again) for name, cause in CAUSES.items()]
+    return [_build_record(name, cause.text, cause.advice, cause.retry_helps) for name, cause in CAUSES.items()]
 
 
-def _record(cause: str, text: str, advice: str, again: bool) -> ExplanationRecord:
-    return ExplanationRecord(cause=cause, category=CAUSES[cause].category, text=text, advice=advice, retry_helps=again)
+def _build_record(cause: str, text: str, advice: str, retry_helps: bool) -> ExplanationRecord:
+    return ExplanationRecord(
+        cause=cause, category=CAUSES[cause].category, text=text, advice=advice, retry_helps=retry_helps
+    )
 
 
-def explained(event: StoredEvent) -> StoredEvent:
+def with_explanation(event: StoredEvent) -> StoredEvent:
     """Add an explanation to an event that reports a failure or delay of a message (contract 17)."""
-    channel, _, word = event.type.partition(".")
-    if event.record is None or (word not in BAD_NEWS and event.type != DELAYED):
+    channel, _, status = event.type.partition(".")
+    if event.record is None or (status not in FAILURE_STATUSES and event.type != DELAYED):
         return event
     detail = msgspec.json.decode(event.detail or "{}", type=dict[str, Any])
-    told = explain(cast(Channel, channel), "sending" if event.type == DELAYED else word, detail, deferred=True)
-    found = explanation_record(told)
-    return replace(event, explanation=found and msgspec.structs.asdict(found))
+    explanation = explain(cast(Channel, channel), "sending" if event.type == DELAYED else status, detail, deferred=True)
+    record = explanation_record(explanation)
+    return replace(event, explanation=record and msgspec.structs.asdict(record))
 
 
-def tried_for(channel: Channel) -> str:
+def retry_window_text(channel: Channel) -> str:
     """Return how long a message is retried, as text."""
-    window = SCHEDULES[channel].window
+    window = SCHEDULE_BY_CHANNEL[channel].window
     return f"{window // DAY_MS} days" if window >= DAY_MS else f"{window // MINUTE_MS} minutes"

@@ -1,4 +1,4 @@
-"""API adapters: under a path prefix, the API format of another service (authentication, bodies, errors)."""
+"""API adapters: each serves another service's API format (authentication, bodies, errors) under a path prefix."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,45 +8,48 @@ import msgspec
 from heliograph.domain.refusals import MissingApiKey, Refusal
 from heliograph.web.bodies import parse_json
 from heliograph.web.errors import JSON, PROBLEM, error_body, error_headers
-from heliograph.web.request import Request, Response, liking
+from heliograph.web.request import Request, Response, accept_quality
 from heliograph.web.route import Route
 from heliograph.web.status import status_of
 
 
-class Surface(msgspec.Struct, frozen=True, kw_only=True):
+class ApiAdapter(msgspec.Struct, frozen=True, kw_only=True):
+    """An API format with its routes."""
+
     prefix: str  # two segments, such as /compat/resend; all route paths begin with it
     routes: tuple[Route, ...]
-    token: Callable[[Request], bytes]  # returns the API key as sent, or raises MissingApiKey
+    read_token: Callable[[Request], bytes]  # returns the API key as sent, or raises MissingApiKey
     check_media_type: Callable[[Request], None]  # called before the body is read
-    parse: Callable[[bytes], Any]
-    error: Callable[[Refusal, Request, str], Response]  # the str is our base URL
-    test_token: bytes = b""  # the service's public test key: the sandbox key in the demo, invalid elsewhere
-    signed: bool = False  # the body is signed with a hook secret of the team in the path
-    any_query: bool = True  # ignore unknown query parameters; our own API refuses them
+    parse_body: Callable[[bytes], Any]
+    error_response: Callable[[Refusal, Request, str], Response]  # arguments: refusal, request, our base URL
+    test_token: bytes = b""  # the other service's public test key: accepted only in the demo, as the sandbox key
+    has_signed_body: bool = False  # the body is signed with a hook secret of the team in the path
+    ignores_unknown_query: bool = True  # ignore unknown query parameters; our own API refuses them
 
 
-def bearer(request: Request) -> bytes:
+def read_bearer_token(request: Request) -> bytes:
+    """Return the Bearer token of the Authorization header; raise MissingApiKey if there is none."""
     header = request.headers.get(b"authorization", b"")
     if header[:7].lower() != b"bearer ":
         raise MissingApiKey()
     return header[7:]
 
 
-def _error(refusal: Refusal, request: Request, base_url: str) -> Response:
+def _error_response(refusal: Refusal, request: Request, base_url: str) -> Response:
     accept = b",".join(request.values(b"accept"))
-    problem = 0 < liking(accept, PROBLEM) >= liking(accept, JSON)
+    problem = 0 < accept_quality(accept, PROBLEM) >= accept_quality(accept, JSON)
     body = error_body(refusal, request.id, base_url, problem=problem)
     return Response(status_of(type(refusal)), body, error_headers(refusal), PROBLEM if problem else JSON)
 
 
-def own(routes: list[Route]) -> Surface:
+def own_api(routes: list[Route]) -> ApiAdapter:
     """Return the adapter of our own API, which serves all paths without another adapter's prefix."""
-    return Surface(
+    return ApiAdapter(
         prefix="",
         routes=tuple(routes),
-        token=bearer,
+        read_token=read_bearer_token,
         check_media_type=Request.check_media_type,
-        parse=parse_json,
-        error=_error,
-        any_query=False,
+        parse_body=parse_json,
+        error_response=_error_response,
+        ignores_unknown_query=False,
     )

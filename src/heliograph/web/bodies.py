@@ -9,20 +9,20 @@ from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
-from heliograph.domain.limits import IN_THREAD, JSON_DEPTH_MAX, JSON_VALUES_MAX, MIB
-from heliograph.domain.mail.smtp_to_request import Submitted
+from heliograph.domain.limits import JSON_DEPTH_MAX, JSON_VALUES_MAX, MIB, PARSE_IN_THREAD_MIN
+from heliograph.domain.mail.smtp_to_request import SubmittedMail
 from heliograph.domain.refusals import InvalidJson, InvalidRequest
-from heliograph.domain.validation import Misfit, read
-from heliograph.web.incremental_json import STEP, read_in_steps
+from heliograph.domain.validation import InvalidValue, convert_value
+from heliograph.web.incremental_json import STEP, parse_in_steps
 
 T = TypeVar("T")
 
 PARAM_MAX = 1000  # maximum characters of a field name in an error
-LARGE = 4 * MIB  # bodies above this size are always parsed in steps
+LARGE_BODY = 4 * MIB  # bodies above this size are always parsed in steps
 
 
 class NoFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The empty body of requests whose path holds all their input."""
+    """The empty body of requests that have no fields."""
 
 
 def parse_json(raw: bytes, path: str = "") -> Any:
@@ -30,16 +30,16 @@ def parse_json(raw: bytes, path: str = "") -> Any:
 
     `path` is the field that contains `raw`, for error messages.
     """
-    value = read_quickly(raw)
+    value = parse_fast(raw)
     if b"\\" in raw and b"\\u0000" in raw:
         _refuse_nulls(value, path)
     return value
 
 
-def read_quickly(raw: bytes) -> Any:
-    """Parse JSON with msgspec if its result is certainly correct, else with the strict parser (ADR 0009)."""
-    if len(raw) > LARGE or (len(raw) > IN_THREAD and _count_marks(raw) >= JSON_VALUES_MAX):
-        return read_in_steps(raw, read_strictly)
+def parse_fast(raw: bytes) -> Any:
+    """Parse JSON with msgspec if its result is known to be correct, else with the strict parser (ADR 0009)."""
+    if len(raw) > LARGE_BODY or (len(raw) > PARSE_IN_THREAD_MIN and _count_separators(raw) >= JSON_VALUES_MAX):
+        return parse_in_steps(raw, parse_strict)
     try:
         value = msgspec.json.decode(raw)
         # msgspec keeps the last of duplicate keys; the value then has fewer keys than the text has `":` sequences.
@@ -47,10 +47,10 @@ def read_quickly(raw: bytes) -> Any:
             return value
     except (ValueError, RecursionError):
         pass
-    return read_strictly(raw) if len(raw) <= IN_THREAD else read_in_steps(raw, read_strictly)
+    return parse_strict(raw) if len(raw) <= PARSE_IN_THREAD_MIN else parse_in_steps(raw, parse_strict)
 
 
-def read_strictly(raw: bytes) -> Any:
+def parse_strict(raw: bytes) -> Any:
     """Parse JSON as strictly as the contract requires, with a specific error message; slower than msgspec."""
     try:
         value = _decoder.decode(raw.decode("utf-8"))
@@ -69,44 +69,46 @@ def read_strictly(raw: bytes) -> Any:
 def to_request(value: Any, kind: type[T]) -> T:
     """Convert a JSON object to the request type `kind`; refuse unknown fields."""
     if not isinstance(value, dict):
-        raise InvalidRequest("This is not a JSON object. Send one.")
+        raise InvalidRequest("The body is not a JSON object. Send a JSON object.")
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError:
-        raise _refusal(value, kind) from None
+        raise _conversion_refusal(value, kind) from None
 
 
-def _refusal(value: dict[str, Any], kind: Any) -> InvalidRequest:
+def _conversion_refusal(value: dict[str, Any], kind: Any) -> InvalidRequest:
     try:
-        read(value, kind)
-    except Misfit as error:
+        convert_value(value, kind)
+    except InvalidValue as error:
         param = error.path if error.path in value else error.path.partition("[")[0]
         shown = param if len(param) <= PARAM_MAX else f"{param[:PARAM_MAX]}…"
-        why = error.why.replace("a table", "an object")  # JSON's term
-        return InvalidRequest(f"{shown}: {why}. {InvalidRequest.fix}", param=shown)
+        reason = error.reason.replace("a table", "an object")  # JSON's term
+        return InvalidRequest(f"{shown}: {reason}. {InvalidRequest.fix}", param=shown)
     return InvalidRequest()
 
 
-def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _object_from_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) < len(pairs):
-        twice = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
-        raise ValueError(f"the key {twice[:80]!r} is repeated")
+        repeated = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
+        raise ValueError(f"the key {repeated[:80]!r} is repeated")
     return value
 
 
-def _constant(name: str) -> NoReturn:
+def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a JSON value")
 
 
-def _float(text: str) -> float:
+def _parse_float(text: str) -> float:
     value = float(text)
     if isinf(value):  # 1e400 would become Infinity, which the client did not write
         raise ValueError("a number is too large")
     return value
 
 
-_decoder = json.JSONDecoder(object_pairs_hook=_pairs, parse_constant=_constant, parse_float=_float)
+_decoder = json.JSONDecoder(
+    object_pairs_hook=_object_from_pairs, parse_constant=_refuse_constant, parse_float=_parse_float
+)
 
 
 def _count_keys(values: Iterable[Any], depth: int = 0) -> int:
@@ -114,37 +116,37 @@ def _count_keys(values: Iterable[Any], depth: int = 0) -> int:
     if depth > JSON_DEPTH_MAX:
         raise RecursionError
     count = 0
-    for one in values:
-        if type(one) is dict:
-            count += len(one) + _count_keys(one.values(), depth + 1)
-        elif type(one) is list:
-            count += _count_keys(one, depth + 1)
+    for value in values:
+        if type(value) is dict:
+            count += len(value) + _count_keys(value.values(), depth + 1)
+        elif type(value) is list:
+            count += _count_keys(value, depth + 1)
     return count
 
 
-def _count_marks(raw: bytes) -> int:
+def _count_separators(raw: bytes) -> int:
     """Return the number of `,`, `[` and `{` bytes; the JSON text has at most one more value than that."""
-    return sum(raw.count(mark) for mark in (b",", b"[", b"{"))
+    return sum(raw.count(separator) for separator in (b",", b"[", b"{"))
 
 
 def _count_key_ends(raw: bytes) -> int:
     """Return the number of `":` sequences. Counts in steps that end at a quote, so that no sequence is split."""
-    count, at = 0, 0
-    while (end := raw.find(b'"', at + STEP)) >= 0:
-        count += len(_KEY_END.findall(raw, at, end))
-        at = end
-    return count + len(_KEY_END.findall(raw, at))
+    count, position = 0, 0
+    while (end := raw.find(b'"', position + STEP)) >= 0:
+        count += len(_KEY_END.findall(raw, position, end))
+        position = end
+    return count + len(_KEY_END.findall(raw, position))
 
 
 def _refuse_surrogates(value: Any) -> None:
-    waiting = [value]
-    while waiting:
-        item = waiting.pop()
+    pending = [value]
+    while pending:
+        item = pending.pop()
         if isinstance(item, dict):
-            waiting += item.keys()
-            waiting += item.values()
+            pending += item.keys()
+            pending += item.values()
         elif isinstance(item, list):
-            waiting += item
+            pending += item
         elif isinstance(item, str) and _SURROGATE.search(item):
             raise InvalidJson(f"The body has a lone surrogate. {InvalidJson.fix}")
 
@@ -152,28 +154,28 @@ def _refuse_surrogates(value: Any) -> None:
 def _refuse_nulls(value: Any, path: str) -> None:
     """Refuse null characters, which PostgreSQL cannot store in text columns."""
     if isinstance(value, dict):
-        for key, one in value.items():
+        for key, item in value.items():
             _refuse_nulls(key, path)
-            _refuse_nulls(one, (f"{path}.{key[:PARAM_MAX]}" if path else key)[:PARAM_MAX])
+            _refuse_nulls(item, (f"{path}.{key[:PARAM_MAX]}" if path else key)[:PARAM_MAX])
     elif isinstance(value, list):
-        for number, one in enumerate(value):
-            _refuse_nulls(one, f"{path}[{number}]"[:PARAM_MAX])
-    elif isinstance(value, str) and "\0" in value and not _JUDGED.match(path):
+        for index, item in enumerate(value):
+            _refuse_nulls(item, f"{path}[{index}]"[:PARAM_MAX])
+    elif isinstance(value, str) and "\0" in value and not _SELF_VALIDATED_FIELDS.match(path):
         raise InvalidRequest(f"{path or 'The body'} has a null character. Remove it.", param=path or None)
 
 
 _KEY_END = re.compile(rb'"\s*+:')
 # Fields of a send request whose own validation forbids or removes control characters.
-_JUDGED = re.compile(
+_SELF_VALIDATED_FIELDS = re.compile(
     r"((messages)?\[\d+\]\.)?((subject|from|to|cc|bcc|reply_to|headers)\b|attachments\[\d+\]\.filename\Z)"
 )
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-def submitted_fields(submitted: Submitted) -> dict[str, Any]:
-    """Return the mail submitted by SMTP as the fields of a POST /v1/emails body."""
+def submitted_fields(submitted: SubmittedMail) -> dict[str, Any]:
+    """Convert a mail submitted by SMTP to the fields of a POST /v1/emails body."""
     fields = dict(submitted.request)
-    for name, text in submitted.json.items():
+    for name, text in submitted.json_fields.items():
         try:
             value = parse_json(text.encode(), name)
         except InvalidJson as error:

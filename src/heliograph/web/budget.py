@@ -1,4 +1,4 @@
-"""Memory budget for large request bodies of all requests; large reads use a separate budget of the same kind.
+"""Memory budget for the large bodies of all requests. Large reads use a second budget of the same class.
 
 Bytes are reserved as they arrive, not as Content-Length announces them. Each team has a maximum share, part of the
 budget is reserved for bodies up to 1 MiB, and the oldest reservation can always finish. Other requests wait, and are
@@ -13,118 +13,121 @@ import msgspec
 from heliograph.domain.limits import EMAIL_BODY_MAX, MIB
 from heliograph.domain.refusals import ServiceUnavailable
 
-TOTAL = 96 * MIB  # a body is in memory up to three times while it is read, decoded and stored
-SMALL = MIB  # bodies up to this size …
-RESERVE = 8 * MIB  # … have this much of the budget to themselves
+TOTAL_BYTES = 96 * MIB  # a body is in memory up to three times while it is read, decoded and stored
+SMALL_BODY_MAX = MIB  # maximum size of a small body
+SMALL_BODY_RESERVE = 8 * MIB  # part of the budget reserved for small bodies
 WAIT_S = 30.0
-WAITING_MAX = 64  # waiting requests per team; the bytes they have already received are in memory too
+WAITING_MAX = 64  # maximum waiting requests per team, because the bytes they have received are in memory
 
 
-class HeldBody(msgspec.Struct, eq=False):
+class Reservation(msgspec.Struct, eq=False):
     """Memory reservation of one request body."""
 
     team: str
-    length: int
-    held: int = 0
-    waited_s: float = 0.0  # total over all parts of the body
+    expected_size: int
+    reserved: int = 0
+    waited_s: float = 0.0  # total waiting time over all parts of the body
 
 
-class Holdings:
+class Usage:
     """Bytes reserved by one team, or by all teams together."""
 
     def __init__(self) -> None:
-        self.held = 0
-        self.holders: dict[HeldBody, None] = {}  # oldest first
+        self.reserved = 0
+        self.reservations: dict[Reservation, None] = {}  # oldest first
 
-    def is_first(self, holder: HeldBody) -> bool:
-        return next(iter(self.holders), holder) is holder
+    def is_oldest(self, reservation: Reservation) -> bool:
+        return next(iter(self.reservations), reservation) is reservation
 
-    def after(self, holder: HeldBody, size: int) -> int:
-        """Return the bytes in use if `holder` takes `size` more and the oldest reservation takes its full length."""
-        first = next(iter(self.holders), holder)
-        return self.held + size + (0 if first is holder else max(0, first.length - first.held))
+    def usage_after(self, reservation: Reservation, size: int) -> int:
+        """Return the bytes in use once `reservation` has `size` more bytes and the oldest one has its full size."""
+        oldest = next(iter(self.reservations), reservation)
+        return self.reserved + size + (0 if oldest is reservation else max(0, oldest.expected_size - oldest.reserved))
 
-    def give(self, holder: HeldBody, size: int) -> None:
-        self.held += size
-        self.holders[holder] = None
+    def add(self, reservation: Reservation, size: int) -> None:
+        self.reserved += size
+        self.reservations[reservation] = None
 
-    def take_back(self, holder: HeldBody) -> None:
-        self.held -= holder.held
-        del self.holders[holder]
+    def release(self, reservation: Reservation) -> None:
+        self.reserved -= reservation.reserved
+        del self.reservations[reservation]
 
 
 class ByteBudget:
-    def __init__(self, total: int = TOTAL, wait_s: float = WAIT_S) -> None:
+    def __init__(self, total: int = TOTAL_BYTES, wait_s: float = WAIT_S) -> None:
         self._total = total
-        self.share = max(total // 2, min(total, EMAIL_BODY_MAX))  # per team; so no body can be larger
+        self.share = max(total // 2, min(total, EMAIL_BODY_MAX))  # maximum bytes per team, and therefore per body
         self._wait_s = wait_s
-        self._all = Holdings()
-        self._teams: defaultdict[str, Holdings] = defaultdict(Holdings)
-        self._waiting: dict[asyncio.Future[None], tuple[HeldBody, int]] = {}
+        self._total_usage = Usage()
+        self._team_usage: defaultdict[str, Usage] = defaultdict(Usage)
+        self._waiting: dict[asyncio.Future[None], tuple[Reservation, int]] = {}
 
-    async def take(self, holder: HeldBody, size: int) -> None:
+    async def reserve(self, reservation: Reservation, size: int) -> None:
         """Reserve `size` more bytes, waiting until they are available. Raises ServiceUnavailable after a timeout."""
-        if self._has_room(holder, size):
-            self.give(holder, size)
+        if self._has_capacity(reservation, size):
+            self.reserve_now(reservation, size)
             return
-        if sum(waiter.team == holder.team for waiter, _ in self._waiting.values()) >= WAITING_MAX:
-            raise _too_many()
+        if sum(waiter.team == reservation.team for waiter, _ in self._waiting.values()) >= WAITING_MAX:
+            raise _overloaded()
         loop = asyncio.get_running_loop()
-        turn, since = loop.create_future(), loop.time()
-        self._waiting[turn] = holder, size
+        future, waiting_since = loop.create_future(), loop.time()
+        self._waiting[future] = reservation, size
         try:
-            await asyncio.wait_for(turn, self._wait_s - holder.waited_s)
+            await asyncio.wait_for(future, self._wait_s - reservation.waited_s)
         except TimeoutError:
-            raise _too_many() from None
+            raise _overloaded() from None
         finally:
-            holder.waited_s += loop.time() - since
-            del self._waiting[turn]
+            reservation.waited_s += loop.time() - waiting_since
+            del self._waiting[future]
 
-    def give_back(self, holder: HeldBody) -> None:
-        if holder.held:
-            team = self._teams[holder.team]
-            team.take_back(holder)
-            self._all.take_back(holder)
-            if not team.holders:
-                del self._teams[holder.team]
-        self._wake()
+    def release(self, reservation: Reservation) -> None:
+        if reservation.reserved:
+            team = self._team_usage[reservation.team]
+            team.release(reservation)
+            self._total_usage.release(reservation)
+            if not team.reservations:
+                del self._team_usage[reservation.team]
+        self._wake_waiters()
 
-    def keep(self, holder: HeldBody, size: int) -> None:
+    def shrink(self, reservation: Reservation, size: int) -> None:
         """Shrink the reservation to at most `size` bytes."""
-        spare = max(0, holder.held - size)
-        for pot in (self._teams[holder.team], self._all):
-            pot.held -= spare
-        holder.held -= spare
-        holder.length = holder.held
-        self._wake()
+        released = max(0, reservation.reserved - size)
+        for usage in (self._team_usage[reservation.team], self._total_usage):
+            usage.reserved -= released
+        reservation.reserved -= released
+        reservation.expected_size = reservation.reserved
+        self._wake_waiters()
 
-    def _wake(self) -> None:
+    def _wake_waiters(self) -> None:
         # Order: small bodies first, then the team with the fewest reserved bytes, then the longest wait.
-        for turn, (waiter, size) in sorted(self._waiting.items(), key=lambda one: self._rank(*one[1])):
-            if not turn.done() and self._has_room(waiter, size):
-                self.give(waiter, size)
-                turn.set_result(None)
+        for future, (waiter, size) in sorted(self._waiting.items(), key=lambda entry: self._rank(*entry[1])):
+            if not future.done() and self._has_capacity(waiter, size):
+                self.reserve_now(waiter, size)
+                future.set_result(None)
 
-    def _has_room(self, holder: HeldBody, size: int) -> bool:
-        passes = self._all.is_first(holder) or _is_small(holder, size)
-        total = self._total if passes else self._total - RESERVE
-        return self._teams[holder.team].after(holder, size) <= self.share and self._all.after(holder, size) <= total
+    def _has_capacity(self, reservation: Reservation, size: int) -> bool:
+        may_use_reserve = self._total_usage.is_oldest(reservation) or _is_small(reservation, size)
+        limit = self._total if may_use_reserve else self._total - SMALL_BODY_RESERVE
+        return (
+            self._team_usage[reservation.team].usage_after(reservation, size) <= self.share
+            and self._total_usage.usage_after(reservation, size) <= limit
+        )
 
-    def give(self, holder: HeldBody, size: int) -> None:
+    def reserve_now(self, reservation: Reservation, size: int) -> None:
         """Reserve `size` bytes without waiting."""
-        self._all.give(holder, size)
-        self._teams[holder.team].give(holder, size)
-        holder.held += size
+        self._total_usage.add(reservation, size)
+        self._team_usage[reservation.team].add(reservation, size)
+        reservation.reserved += size
 
-    def _rank(self, holder: HeldBody, size: int) -> tuple[bool, int]:
-        return not _is_small(holder, size), self._teams[holder.team].held
+    def _rank(self, reservation: Reservation, size: int) -> tuple[bool, int]:
+        return not _is_small(reservation, size), self._team_usage[reservation.team].reserved
 
 
-def _too_many() -> ServiceUnavailable:
+def _overloaded() -> ServiceUnavailable:
     return ServiceUnavailable(
         "Too many large requests at once. Try again after the seconds in Retry-After.", retry_after=5
     )
 
 
-def _is_small(holder: HeldBody, size: int) -> bool:
-    return holder.held + size <= SMALL
+def _is_small(reservation: Reservation, size: int) -> bool:
+    return reservation.reserved + size <= SMALL_BODY_MAX

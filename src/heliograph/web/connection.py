@@ -19,31 +19,31 @@ import structlog
 
 from heliograph.domain.limits import KIB
 from heliograph.domain.refusals import InternalError, InvalidRequest
-from heliograph.runtime.listening import take_no_more
-from heliograph.web.dispatcher import Front
-from heliograph.web.request import ClientGone, Headers, Request, Response
+from heliograph.runtime.listening import stop_accepting
+from heliograph.web.dispatcher import Dispatcher
+from heliograph.web.request import ClientDisconnected, Headers, Request, Response
 
 log = structlog.get_logger()
 
 HEADERS_S = 10.0  # deadline for complete headers, from the first byte or from connecting
 BODY_S = 5.0  # a body may lag behind the minimum rate by at most this
 KEEP_ALIVE_S = 75.0  # idle connections are closed after this; longer than most clients' pools keep them
-READ_S = 60.0  # a client that reads none of its response for this long is disconnected
-SLOWEST = 32 * KIB  # minimum rate of a request body in bytes per second, from its first second on
+RESPONSE_READ_S = 60.0  # a client that reads nothing of its response for this long is disconnected
+MIN_BODY_RATE = 32 * KIB  # minimum rate of a request body, in bytes per second
 HEADERS_MAX = 64 * KIB
 PIECE = 16 * KIB  # received bytes are parsed in pieces of this size
 UNREAD_MAX = 64 * KIB  # unread body bytes at which the connection stops reading
 CONNECTIONS_MAX = 4096
-NOT_HTTP = "Invalid HTTP request received."
+NOT_HTTP_MESSAGE = "Invalid HTTP request received."
 VERSIONS = ("1.1", "1.0")
 _HOST = re.compile(rb"[A-Za-z0-9._~%!$&'()*+,;=:\[\]-]+")  # host with optional port (RFC 3986, 3.2.2)
-TOO_LARGE = "The headers are too large."
+HEADERS_TOO_LARGE_MESSAGE = "The headers are too large."
 SWEEP_S = 1.0
 
 STATUS_LINE = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
 # Receive buffer shared by all connections; the parser copies what it keeps. asyncio would allocate 256 KiB per read.
-RECEIVED = memoryview(bytearray(64 * KIB))
-CONTINUE = STATUS_LINE[100] + b"\r\n"
+RECEIVE_BUFFER = memoryview(bytearray(64 * KIB))
+CONTINUE_RESPONSE = STATUS_LINE[100] + b"\r\n"
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -55,7 +55,7 @@ class Connection(asyncio.BufferedProtocol):
         self._connections = connections
         self._loop = asyncio.get_running_loop()
         self._parser: Any = httptools.HttpRequestParser(self)
-        self._edge: Any = connections.front
+        self._handler: Any = connections.dispatcher
         self._address = ""
         # State of the request being read:
         self._url = b""
@@ -63,19 +63,21 @@ class Connection(asyncio.BufferedProtocol):
         self._reading: Request | None = None  # the request whose body is being read
         self._reading_since: float | None = self._loop.time()
         self._in_headers = True
-        self._messages = 0
-        self._header_bytes = 0  # bytes of pieces that held only headers or trailers
+        self._message_count = 0
+        self._header_bytes = 0  # received bytes that belong only to headers or trailers
         self._body_bytes = 0
         self._swept_bytes = 0  # value of _body_bytes at the last sweep
-        self._behind_s = 0.0  # seconds behind the minimum rate, never below 0: a fast start earns no credit
+        self._lag_s = 0.0  # seconds behind the minimum rate; not negative, so a fast start earns no credit
         self._read_paused = False
-        self._over = False  # nothing more is read: the last request has arrived, or the input was not valid HTTP
-        self._dropping = False  # the last response was sent before its request body ended; the rest is discarded
-        self._complaint = ""  # error message about invalid input, to be sent after the pending responses
+        self._input_ended = (
+            False  # no more input is parsed: the last request has arrived, or the input was not valid HTTP
+        )
+        self._discarding_body = False  # the last response was sent before its request body ended; the rest is discarded
+        self._pending_error = ""  # error message about invalid input, to be sent after the pending responses
         # State of the request being answered:
         self._answering: Request | None = None
         self._task: asyncio.Task[None] | None = None
-        self._behind: deque[Request] = deque()
+        self._pipelined: deque[Request] = deque()
         self._streaming = False
         self._write_paused: asyncio.Future[None] | None = None  # resolved when the client reads again
         self._unread = 0  # bytes in the write buffer at the last sweep
@@ -90,18 +92,18 @@ class Connection(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername")
         self._address = peer[0] if peer else ""
         self._connections.add(self)
-        if len(self._connections) > self._connections.most:
+        if len(self._connections) > self._connections.limit:
             # Answer first, then close: closing at once would reset the connection.
-            self._edge = self._connections.front.no_room
+            self._handler = self._connections.dispatcher.reject_overload
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._parser = None  # breaks the reference cycle with the parser
-        for request in (self._reading, self._answering, *self._behind):
+        for request in (self._reading, self._answering, *self._pipelined):
             if request is not None:
                 request.hang_up()
-        self._behind.clear()
+        self._pipelined.clear()
         self._reading = None
-        self._over = True
+        self._input_ended = True
         self.resume_writing()
         if self._task is None:
             self._connections.discard(self)
@@ -109,43 +111,43 @@ class Connection(asyncio.BufferedProtocol):
             self._task.cancel()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return RECEIVED
+        return RECEIVE_BUFFER
 
     def buffer_updated(self, nbytes: int) -> None:
         for start in range(0, nbytes, PIECE):
-            self.data_received(RECEIVED[start : min(start + PIECE, nbytes)])
+            self.data_received(RECEIVE_BUFFER[start : min(start + PIECE, nbytes)])
 
     def data_received(self, data: bytes | memoryview) -> None:
         """Parse one piece of the received bytes."""
-        if self._over:
+        if self._input_ended:
             return
-        begins = self._reading_since is None or not self._messages  # a request begins with this piece
-        messages, body_bytes = self._messages + begins, self._body_bytes
+        starts_request = self._reading_since is None or not self._message_count  # a request begins with this piece
+        message_count, body_bytes = self._message_count + starts_request, self._body_bytes
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
             pass  # an upgrade request is the last request of the connection
         except httptools.HttpParserError:
-            if not self._over:
-                self._complain(NOT_HTTP)
+            if not self._input_ended:
+                self._reject_input(NOT_HTTP_MESSAGE)
             return
-        if self._reading_since is None or self._messages > messages or self._body_bytes != body_bytes:
+        if self._reading_since is None or self._message_count > message_count or self._body_bytes != body_bytes:
             return
         self._header_bytes += len(data)
         if self._header_bytes > HEADERS_MAX:
-            self._complain(TOO_LARGE)
+            self._reject_input(HEADERS_TOO_LARGE_MESSAGE)
 
     def on_message_begin(self) -> None:
-        if self._over:
-            raise ValueError("the last request has come")  # stops the parser
+        if self._input_ended:
+            raise ValueError("no further request is accepted")  # stops the parser
         self._url = b""
         self._headers = []
         self._idle_since = None
         self._reading_since = self._loop.time()
         self._in_headers = True
-        self._messages += 1
+        self._message_count += 1
         self._header_bytes = self._body_bytes = self._swept_bytes = 0
-        self._behind_s = 0.0
+        self._lag_s = 0.0
 
     def on_url(self, url: bytes) -> None:
         self._url += url
@@ -156,18 +158,18 @@ class Connection(asyncio.BufferedProtocol):
     def on_headers_complete(self) -> None:
         parser, headers = self._parser, self._headers
         method = parser.get_method()
-        # Headers that arrived in fewer pieces cannot be too large, so most requests skip this sum.
+        # Fewer received bytes than this cannot exceed the limit, so most requests skip this sum.
         if self._header_bytes > HEADERS_MAX - 2 * PIECE:
-            first = len(b"%s %s HTTP/1.1\r\n" % (method, self._url))
-            if first + sum(len(b"%s: %s\r\n" % header) for header in headers) + 2 > HEADERS_MAX:
-                raise ValueError(TOO_LARGE)
+            request_line_size = len(b"%s %s HTTP/1.1\r\n" % (method, self._url))
+            if request_line_size + sum(len(b"%s: %s\r\n" % header) for header in headers) + 2 > HEADERS_MAX:
+                raise ValueError(HEADERS_TOO_LARGE_MESSAGE)
         url = httptools.parse_url(self._url)
         path = url.path.decode("ascii")
         self._in_headers = False
         self._header_bytes = 0
         version = parser.get_http_version()
         if version not in VERSIONS:
-            raise ValueError(NOT_HTTP)
+            raise ValueError(NOT_HTTP_MESSAGE)
         self._headers = []  # trailers must not be added to the request's headers
         self._reading = request = Request(
             method.decode("ascii"),
@@ -178,17 +180,17 @@ class Connection(asyncio.BufferedProtocol):
             address=self._address,
             version=version,
             keep_alive=version != "1.0" and parser.should_keep_alive() and not parser.should_upgrade(),
-            want=self._read_on,
+            need_more=self._resume_body,
         )
-        # HTTP/1.1 requires exactly one Host (RFC 9112, 3.2): given two, a proxy may have used the other.
-        twice = len(request.headers) < len(headers) and len(request.values(b"host")) > 1
-        if version == "1.1" and (twice or not _HOST.fullmatch(request.headers.get(b"host", b""))):
+        # HTTP/1.1 requires exactly one Host (RFC 9112, 3.2): with two, a proxy may have used the other one.
+        has_two_hosts = len(request.headers) < len(headers) and len(request.values(b"host")) > 1
+        if version == "1.1" and (has_two_hosts or not _HOST.fullmatch(request.headers.get(b"host", b""))):
             self._reading = None
-            raise ValueError(NOT_HTTP)
+            raise ValueError(NOT_HTTP_MESSAGE)
         if self._answering is None:
-            self._start(request)
+            self._start_answer(request)
         else:
-            self._behind.append(request)
+            self._pipelined.append(request)
             self._pause_reading()
 
     def on_body(self, body: bytes) -> None:
@@ -202,16 +204,16 @@ class Connection(asyncio.BufferedProtocol):
         self._reading_since = None
         if self._reading:
             self._reading.end()
-            self._over = not self._reading.keep_alive
+            self._input_ended = not self._reading.keep_alive
             self._reading = None
-        elif self._dropping:
-            self._over = True
+        elif self._discarding_body:
+            self._input_ended = True
             self._transport.close()
 
-    def _read_on(self) -> None:
+    def _resume_body(self) -> None:
         """Resume reading the body because the handler needs more; send 100 Continue if the client expects it."""
         if self._answering and self._answering.headers.pop(b"expect", b"").lower() == b"100-continue":
-            self._transport.write(CONTINUE)
+            self._transport.write(CONTINUE_RESPONSE)
         self._resume_reading()
 
     def _pause_reading(self) -> None:
@@ -226,34 +228,34 @@ class Connection(asyncio.BufferedProtocol):
                 self._reading_since = self._loop.time()
             self._transport.resume_reading()
 
-    def _complain(self, about: str) -> None:
+    def _reject_input(self, message: str) -> None:
         """Report invalid input to the client after the responses to earlier requests, then close the connection."""
-        self._over = True
-        if self._dropping:
+        self._input_ended = True
+        if self._discarding_body:
             self._transport.close()
             return
         if self._streaming and self._answering is self._reading:  # an error cannot be sent inside a streamed response
             self._transport.abort()
             return
         if self._answering is None or self._answering is self._reading:  # nothing earlier is pending
-            self._refuse(about)
+            self._send_refusal(message)
             return
         if self._reading:  # its body is incomplete
-            self._behind.pop()
-        self._complaint = about
+            self._pipelined.pop()
+        self._pending_error = message
         self._pause_reading()
 
-    def _refuse(self, about: str) -> None:
-        refusal = InvalidRequest(f"{about} Send HTTP/1.1 with one Host and headers of at most 64 KiB.")
-        response = self._connections.front.refused(refusal, self._answering)
-        self._transport.write(_head(response, close=True) + response.body)
+    def _send_refusal(self, message: str) -> None:
+        refusal = InvalidRequest(f"{message} Send HTTP/1.1 with one Host and headers of at most 64 KiB.")
+        response = self._connections.dispatcher.refusal_response(refusal, self._answering)
+        self._transport.write(_encode_head(response, close=True) + response.body)
         self._transport.close()
 
     def sweep(self, now: float) -> None:
         """Close the connection if it is too slow or idle. Called every SWEEP_S: a timer per response costs too much."""
         if (unread := self._transport.get_write_buffer_size()) != self._unread:
             self._unread, self._unread_since = unread, now
-        if self.is_too_slow(now) or (unread and now - self._unread_since > READ_S):
+        if self.is_too_slow(now) or (unread and now - self._unread_since > RESPONSE_READ_S):
             self._transport.abort()
         elif self._idle_since is not None and now - self._idle_since > KEEP_ALIVE_S:
             self._transport.close()
@@ -264,53 +266,53 @@ class Connection(asyncio.BufferedProtocol):
             return False
         if self._in_headers:
             return now - self._reading_since > HEADERS_S
-        arrived, self._swept_bytes = self._body_bytes - self._swept_bytes, self._body_bytes
-        self._behind_s = max(0.0, self._behind_s + SWEEP_S - arrived / SLOWEST)
-        return self._behind_s > BODY_S
+        received, self._swept_bytes = self._body_bytes - self._swept_bytes, self._body_bytes
+        self._lag_s = max(0.0, self._lag_s + SWEEP_S - received / MIN_BODY_RATE)
+        return self._lag_s > BODY_S
 
     # -- answering -----------------------------------------------------------------------------------------
 
-    def _start(self, request: Request) -> None:
+    def _start_answer(self, request: Request) -> None:
         self._answering = request
         self._task = self._loop.create_task(self._answer(request))
 
     async def _answer(self, request: Request) -> None:
         try:
-            response = await self._edge(request)
+            response = await self._handler(request)
             if self._write_paused:
                 await self._write_paused
             if not self._transport.is_closing():
-                close = not request.keep_alive or (self._connections.draining and not self._behind)
+                close = not request.keep_alive or (self._connections.draining and not self._pipelined)
                 if response.chunks is None:
                     self._write(request, response, close=close)
                 else:
                     await self._stream(request, response, response.chunks, close=close)
                 if close:
                     self._close_after(request)
-        except ClientGone:
+        except ClientDisconnected:
             pass
         except asyncio.CancelledError:  # the client closed a streamed response, or the drain timeout expired
             self._transport.abort()
         except Exception:
-            log.exception("answer failed", path=request.path, address=request.address)
+            log.exception("request failed", path=request.path, address=request.address)
             self._transport.abort()
-        if request.read:
-            await self._taken(request)
-        self._answered()
+        if request.response_reservation:
+            await self._wait_until_sent(request)
+        self._finish_answer()
 
-    async def _taken(self, request: Request) -> None:
+    async def _wait_until_sent(self, request: Request) -> None:
         """Wait until the client has received a large response or timed out, then release its memory reservation."""
         try:
             if self._write_paused:
-                left = self._transport.get_write_buffer_size()
-                request.keep(left)
-                await asyncio.wait_for(asyncio.shield(self._write_paused), BODY_S + left / SLOWEST)
+                unsent = self._transport.get_write_buffer_size()
+                request.shrink_reservation(unsent)
+                await asyncio.wait_for(asyncio.shield(self._write_paused), BODY_S + unsent / MIN_BODY_RATE)
         except TimeoutError:
             self._transport.abort()
         except asyncio.CancelledError:  # the drain timeout expired
             self._transport.abort()
         finally:
-            request.answered()
+            request.release_reservation()
 
     def _close_after(self, request: Request) -> None:
         """Close the connection after the response.
@@ -318,8 +320,9 @@ class Connection(asyncio.BufferedProtocol):
         While the request body is still arriving, only the write side is closed: closing the socket would reset the
         connection, and most clients would lose the response.
         """
-        if self._reading is request and self._edge is self._connections.front:  # not over the limit
-            self._dropping = True
+        is_within_limit = self._handler is self._connections.dispatcher
+        if self._reading is request and is_within_limit:
+            self._discarding_body = True
             self._transport.write_eof()
         else:
             self._transport.close()
@@ -327,11 +330,11 @@ class Connection(asyncio.BufferedProtocol):
     def _write(self, request: Request, response: Response, *, close: bool) -> None:
         """Write head and body of the response together: one system call, one packet."""
         try:
-            head = _head(response, close=close)
+            head = _encode_head(response, close=close)
         except ValueError:
-            log.exception("answer failed", path=request.path, address=request.address)
-            response = self._connections.front.refused(InternalError(), request)
-            head = _head(response, close=close)
+            log.exception("request failed", path=request.path, address=request.address)
+            response = self._connections.dispatcher.refusal_response(InternalError(), request)
+            head = _encode_head(response, close=close)
         self._transport.write(head if request.method == "HEAD" else head + response.body)
 
     async def _stream(
@@ -339,7 +342,7 @@ class Connection(asyncio.BufferedProtocol):
     ) -> None:
         chunked = request.version != "1.0"
         async with aclosing(chunks):
-            self._transport.write(_head(response, close=close, chunked=chunked))
+            self._transport.write(_encode_head(response, close=close, chunked=chunked))
             self._streaming = True
             if request.method == "HEAD":
                 return
@@ -352,7 +355,7 @@ class Connection(asyncio.BufferedProtocol):
             if chunked:
                 self._transport.write(b"0\r\n\r\n")
 
-    def _answered(self) -> None:
+    def _finish_answer(self) -> None:
         if self._reading is self._answering:
             self._reading = None  # the rest of the request body is discarded
         self._task = self._answering = None
@@ -361,24 +364,24 @@ class Connection(asyncio.BufferedProtocol):
             self._connections.discard(self)
         if self._transport.is_closing():
             return
-        if self._behind:
-            self._start(self._behind.popleft())
-        elif self._complaint:
-            self._refuse(self._complaint)
-        elif self._connections.draining and not self._dropping:  # draining began after the response had started
+        if self._pipelined:
+            self._start_answer(self._pipelined.popleft())
+        elif self._pending_error:
+            self._send_refusal(self._pending_error)
+        elif self._connections.draining and not self._discarding_body:  # draining began after the response had started
             self._transport.close()
         else:
             self._idle_since = self._loop.time()
-        if self._read_paused and not self._behind:
+        if self._read_paused and not self._pipelined:
             self._resume_reading()
 
     def pause_writing(self) -> None:
         self._write_paused = self._loop.create_future()
 
     def resume_writing(self) -> None:
-        waiting, self._write_paused = self._write_paused, None
-        if waiting and not waiting.done():  # already done if the waiting response was cancelled
-            waiting.set_result(None)
+        future, self._write_paused = self._write_paused, None
+        if future and not future.done():  # already done if the waiting response was cancelled
+            future.set_result(None)
 
     # -- stopping ------------------------------------------------------------------------------------------
 
@@ -392,7 +395,7 @@ class Connection(asyncio.BufferedProtocol):
             await asyncio.wait([self._task])
 
 
-def _head(response: Response, *, close: bool, chunked: bool | None = None) -> bytes:
+def _encode_head(response: Response, *, close: bool, chunked: bool | None = None) -> bytes:
     lines = [b"%s: %s\r\n" % header for header in response.headers]
     if chunked is None:
         lines.append(b"content-length: %d\r\n" % len(response.body))
@@ -406,19 +409,19 @@ def _head(response: Response, *, close: bool, chunked: bool | None = None) -> by
         b"".join(lines),
     )
     if head.count(b"\n") != len(lines) + 3 or head.count(b"\r") != len(lines) + 3:
-        raise ValueError("a header holds a line break")
+        raise ValueError("a header contains a line break")
     return head
 
 
 class Connections:
-    """All connections of a process: open ones, and closed ones whose request is still in progress."""
+    """All connections of a process, including closed ones whose request is still in progress."""
 
-    def __init__(self, front: Front, most: int = CONNECTIONS_MAX) -> None:
-        self.front = front
-        self.most = most
+    def __init__(self, dispatcher: Dispatcher, limit: int = CONNECTIONS_MAX) -> None:
+        self.dispatcher = dispatcher
+        self.limit = limit
         self.draining = False
         self._open: set[Connection] = set()
-        self._none_left = asyncio.Event()
+        self._all_closed = asyncio.Event()
 
     def __len__(self) -> int:
         return len(self._open)
@@ -429,11 +432,11 @@ class Connections:
     def discard(self, connection: Connection) -> None:
         self._open.discard(connection)
         if not self._open:
-            self._none_left.set()
+            self._all_closed.set()
 
-    async def listen(self, bound: socket.socket, backlog: int) -> None:
+    async def listen(self, sock: socket.socket, backlog: int) -> None:
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: Connection(self), sock=bound, backlog=backlog)
+        self._server = await loop.create_server(lambda: Connection(self), sock=sock, backlog=backlog)
 
     async def sweep(self) -> None:
         """Close slow and idle connections every SWEEP_S until cancelled."""
@@ -444,23 +447,23 @@ class Connections:
             for connection in list(self._open):
                 connection.sweep(now)
 
-    async def leave(self, seconds: float) -> None:
+    async def drain_after_last_request(self, seconds: float) -> None:
         """Stop accepting connections; for `seconds`, open ones may send a last request and close after its response."""
         self.draining = True
-        await take_no_more(self._server)
-        await self._end(seconds)
+        await stop_accepting(self._server)
+        await self._wait_all_closed(seconds)
 
     async def drain(self, seconds: float) -> None:
         """Stop accepting connections, close idle ones, and give requests in progress `seconds` to finish."""
         self.draining = True
-        await take_no_more(self._server)
+        await stop_accepting(self._server)
         for connection in list(self._open):
             connection.close_if_idle()
-        await self._end(seconds)
+        await self._wait_all_closed(seconds)
         await asyncio.gather(*(connection.abort() for connection in self._open))
 
-    async def _end(self, seconds: float) -> None:
-        self._none_left.clear()
+    async def _wait_all_closed(self, seconds: float) -> None:
+        self._all_closed.clear()
         if self._open:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._none_left.wait(), seconds)
+                await asyncio.wait_for(self._all_closed.wait(), seconds)

@@ -8,36 +8,40 @@ from typing import Protocol, Self
 from heliograph.domain.network.client_address import client_address
 from heliograph.domain.refusals import NotFound, Refusal
 from heliograph.domain.setup.snapshot import Setup
-from heliograph.web.request import Request, Response, liking
+from heliograph.web.request import Request, Response, accept_quality
 
-FORWARDED = b"x-forwarded-for"
+FORWARDED_FOR = b"x-forwarded-for"
 
-Edge = Callable[[Request], Awaitable[Response]]
+RequestHandler = Callable[[Request], Awaitable[Response]]
 
 
-class ApiEdge(Protocol):
-    """The API application, which also answers requests that never reach a route."""
+class ApiHandler(Protocol):
+    """The API application, which also creates the error responses to requests that reach no route."""
 
     def __call__(self, request: Request) -> Awaitable[Response]: ...
 
-    def refused(self, refusal: Refusal, request: Request | None = None) -> Response: ...
+    def refusal_response(self, refusal: Refusal, request: Request | None = None) -> Response: ...
 
-    def no_room(self, request: Request) -> Awaitable[Response]: ...
+    def reject_overload(self, request: Request) -> Awaitable[Response]: ...
 
 
-class SetupInUse(Protocol):
+class SetupSource(Protocol):
     @property
     def current(self) -> Setup: ...
 
 
-class Front:
+class Dispatcher:
     """Dispatcher of requests to the dashboard or the API.
 
     Behind trusted proxies, the client address is the one that connected to the first trusted proxy.
     """
 
     def __init__(
-        self, api: ApiEdge, pages: Edge, trusted_proxies: Sequence[str] = (), setup: SetupInUse | None = None
+        self,
+        api: ApiHandler,
+        pages: RequestHandler,
+        trusted_proxies: Sequence[str] = (),
+        setup: SetupSource | None = None,
     ) -> None:
         self._api = api
         self._setup = setup
@@ -45,47 +49,48 @@ class Front:
         self._trusted = [ip_network(text) for text in trusted_proxies]
         self._paths: tuple[str, ...] | None = None  # paths that are served; None for all
 
-    def part(self, paths: tuple[str, ...]) -> Self:
+    def restricted_to(self, paths: tuple[str, ...]) -> Self:
         """Return a copy of this dispatcher that serves only `paths`."""
-        made = copy.copy(self)
-        made._paths = paths
-        return made
+        restricted = copy.copy(self)
+        restricted._paths = paths
+        return restricted
 
     def __call__(self, request: Request) -> Awaitable[Response]:
         if self._paths is not None and request.path not in self._paths:
-            return self._nothing(request)
+            return self._not_found(request)
         if self._trusted and request.address:
-            client = client_address(request.address, request.values(FORWARDED), self._trusted)
-            if client != request.address:  # the header was trusted, so remove it; a header that remains is untrusted
+            client = client_address(request.address, request.values(FORWARDED_FOR), self._trusted)
+            if client != request.address:
+                # Remove the trusted header, so that a header that remains is known to be untrusted.
                 request.address = client
-                request.raw_headers = [header for header in request.raw_headers if header[0] != FORWARDED]
-                del request.headers[FORWARDED]
+                request.raw_headers = [header for header in request.raw_headers if header[0] != FORWARDED_FOR]
+                del request.headers[FORWARDED_FOR]
         if self._setup and self._setup.current.platform.compat_hosts:
-            self._place(request)
+            self._add_compat_prefix(request)
         return (self._pages if _is_page(request) else self._api)(request)
 
-    def refused(self, refusal: Refusal, request: Request | None = None) -> Response:
+    def refusal_response(self, refusal: Refusal, request: Request | None = None) -> Response:
         if request:
-            self._place(request)
-        return self._api.refused(refusal, request)
+            self._add_compat_prefix(request)
+        return self._api.refusal_response(refusal, request)
 
-    def no_room(self, request: Request) -> Awaitable[Response]:
-        self._place(request)
-        return self._api.no_room(request)
+    def reject_overload(self, request: Request) -> Awaitable[Response]:
+        self._add_compat_prefix(request)
+        return self._api.reject_overload(request)
 
-    def _place(self, request: Request) -> None:
+    def _add_compat_prefix(self, request: Request) -> None:
         """Add the prefix of the compatibility API to the path if the host is in `compat_hosts`."""
         hosts = self._setup.current.platform.compat_hosts if self._setup else {}
-        name = request.headers.get(b"host", b"").decode("latin-1").partition(":")[0].rstrip(".").lower()
-        if (service := hosts.get(name)) and not request.path.startswith(prefix := f"/compat/{service}"):
+        host = request.headers.get(b"host", b"").decode("latin-1").partition(":")[0].rstrip(".").lower()
+        if (service := hosts.get(host)) and not request.path.startswith(prefix := f"/compat/{service}"):
             request.path, request.raw_path = prefix + request.path, prefix.encode() + request.raw_path
 
-    async def _nothing(self, request: Request) -> Response:
-        return self.refused(NotFound(), request)
+    async def _not_found(self, request: Request) -> Response:
+        return self.refusal_response(NotFound(), request)
 
 
 def _is_page(request: Request) -> bool:
     path = request.path
     if path == "/":  # browsers are redirected; API clients get 404
-        return liking(b",".join(request.values(b"accept")), b"text/html") > 0
+        return accept_quality(b",".join(request.values(b"accept")), b"text/html") > 0
     return path == "/dashboard" or path.startswith("/dashboard/")

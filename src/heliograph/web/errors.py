@@ -5,11 +5,11 @@ from typing import Annotated, Any
 import msgspec
 
 from heliograph.domain import refusals as r
-from heliograph.domain.field_docs import says
+from heliograph.domain.field_docs import describe
 from heliograph.domain.refusals import Refusal, all_refusals
 from heliograph.web.status import status_of
 
-TYPES = {
+ERROR_TYPE_BY_STATUS = {
     401: "authentication_error",
     403: "permission_error",
     404: "not_found_error",
@@ -23,18 +23,21 @@ JSON = b"application/json"
 PROBLEM = b"application/problem+json"
 
 
-def type_of(status: int, code: str) -> str:
+def error_type(status: int, code: str) -> str:
     if code in IDEMPOTENCY_CODES:
         return "idempotency_error"
-    return TYPES.get(status) or ("api_error" if status >= 500 else "invalid_request_error")
+    return ERROR_TYPE_BY_STATUS.get(status) or ("api_error" if status >= 500 else "invalid_request_error")
 
 
-CODE = says("The code to branch on.", enum=[refusal.code for refusal in all_refusals()])
-KIND = says("The kind of error.", enum=sorted({type_of(status_of(one), one.code) for one in all_refusals()}))
-Message = Annotated[str, says("What is wrong and what to do about it.")]
-Param = Annotated[str | None, says("The field or header at fault.")]
-RequestId = Annotated[str, says("Equals X-Request-Id.")]
-DocUrl = Annotated[str, says("Where the code is explained.")]
+CODE = describe("Stable error code for programs to compare.", enum=[refusal.code for refusal in all_refusals()])
+KIND = describe(
+    "Kind of error, derived from the status and code.",
+    enum=sorted({error_type(status_of(refusal), refusal.code) for refusal in all_refusals()}),
+)
+Message = Annotated[str, describe("What is wrong and how to fix it.")]
+Param = Annotated[str | None, describe("The invalid field or header; null if the error concerns the whole request.")]
+RequestId = Annotated[str, describe("Id of the request, as in X-Request-Id.")]
+DocUrl = Annotated[str, describe("URL of the documentation of this code.")]
 
 
 class ErrorBody(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,23 +45,23 @@ class ErrorBody(msgspec.Struct, frozen=True, kw_only=True):
     code: Annotated[str, CODE]
     message: Message
     param: Param
-    details: Annotated[dict[str, Any] | None, says("More, where a code has it.")]
+    details: Annotated[dict[str, Any] | None, describe("Further data that some codes have.")]
     request_id: RequestId
     doc_url: DocUrl
 
 
 class Error(msgspec.Struct, frozen=True, kw_only=True):
-    error: Annotated[ErrorBody, says("What went wrong.")]
+    error: Annotated[ErrorBody, describe("The error.")]
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
     """RFC 9457, for `Accept: application/problem+json`."""
 
     type: DocUrl
-    title: Annotated[str, says("What the code means.")]
-    status: Annotated[int, says("The HTTP status.")]
+    title: Annotated[str, describe("Meaning of the code.")]
+    status: Annotated[int, describe("The HTTP status.")]
     detail: Message
-    instance: Annotated[str, says("This request, as a URN.")]
+    instance: Annotated[str, describe("This request, as a URN.")]
     code: Annotated[str, CODE]
     param: Param
     request_id: RequestId
@@ -84,7 +87,7 @@ def error_body(refusal: Refusal, request_id: str, base_url: str, *, problem: boo
 
 def to_error(refusal: Refusal, request_id: str, base_url: str) -> ErrorBody:
     return ErrorBody(
-        type=type_of(status_of(type(refusal)), refusal.code),
+        type=error_type(status_of(type(refusal)), refusal.code),
         code=refusal.code,
         message=refusal.message,
         param=refusal.param,
@@ -121,7 +124,7 @@ def error_list() -> list[dict[str, Any]]:
         {
             "code": refusal.code,
             "status": status_of(refusal),
-            "type": type_of(status_of(refusal), refusal.code),
+            "type": error_type(status_of(refusal), refusal.code),
             "meaning": refusal.meaning(),
             "fix": refusal.fix,
         }

@@ -20,11 +20,11 @@ MULTIPART = "multipart/form-data"
 Form = tuple[dict[str, str], dict[str, bytes]]  # fields, files
 
 
-def check_kind(content_type: str, files: bool) -> None:
+def check_content_type(content_type: str, files: bool) -> None:
     """Refuse a content type that the page does not accept, before the body is read."""
-    kind = content_type.partition(";")[0].strip().lower()
-    if len(content_type) > TYPE_MAX or kind not in ("", URLENCODED, *([MULTIPART] if files else ())):
-        raise UnsupportedMediaType("The form cannot be read: it is not of the kind that this page sends.")
+    media_type = content_type.partition(";")[0].strip().lower()
+    if len(content_type) > TYPE_MAX or media_type not in ("", URLENCODED, *([MULTIPART] if files else ())):
+        raise UnsupportedMediaType("The form cannot be read: its content type is not one that this page sends.")
 
 
 def read_form(content_type: str, body: bytes) -> Form:
@@ -33,7 +33,7 @@ def read_form(content_type: str, body: bytes) -> Form:
     except (FormParserError, ValueError):
         raise InvalidRequest("The form cannot be read.") from None
     if any("\0" in value for value in fields.values()):  # PostgreSQL cannot store null characters
-        raise InvalidRequest("The form holds a character that cannot be stored.")
+        raise InvalidRequest("The form contains a null character, which cannot be stored.")
     return fields, files
 
 
@@ -59,8 +59,8 @@ def _multipart(content_type: str, body: bytes) -> Form:
         max_header_size=PART_HEADER_MAX,
     )
     parser.write(body)
-    if not parts.whole:
-        raise ValueError("it is cut off")
+    if not parts.is_complete:
+        raise ValueError("the body is truncated")
     return parts.fields, parts.files
 
 
@@ -70,7 +70,7 @@ class _Parts:
     def __init__(self) -> None:
         self.fields: dict[str, str] = {}
         self.files: dict[str, bytes] = {}
-        self.whole = False
+        self.is_complete = False
         self._count = 0
 
     def begin(self) -> None:
@@ -103,4 +103,4 @@ class _Parts:
             self.fields[name] = content.decode("utf-8", "replace")
 
     def finish(self) -> None:
-        self.whole = True
+        self.is_complete = True

@@ -5,31 +5,31 @@ import re
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup, escape
 
-from heliograph.web.icons import SHOWN
+from heliograph.web.icons import ICON_BY_NAME
 
-# A field name (group 1 is its colon); otherwise a string, number or literal.
+# Matches a field name with its colon (group 1), a string, a number or a literal.
 TOKEN = re.compile(r'"(?:\\.|[^"\\\n])*"(\s*:)?|(?<=[\s\[])(?:true|false|null|True|False|None|\d+(?:\.\d+)?)\b')
 
 
-def environment(package: str) -> Environment:
+def create_environment(package: str) -> Environment:
     """Return the Jinja environment of the templates in a package."""
-    made = Environment(
+    env = Environment(
         loader=PackageLoader(package),
         autoescape=select_autoescape(default=True, default_for_string=True),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.globals["icons"] = SHOWN.__getitem__
-    made.filters["coloured"] = coloured
-    return made
+    env.globals["icons"] = ICON_BY_NAME.__getitem__
+    env.filters["coloured"] = colour_values
+    return env
 
 
-def coloured(code: str) -> Markup:
+def colour_values(code: str) -> Markup:
     """Return code as HTML with each value in a `<span>`, which the style sheet colours."""
     parts, end = list[Markup](), 0
-    for found in TOKEN.finditer(code):
-        if not found[1]:
-            parts += [escape(code[end : found.start()]), Markup("<span>{}</span>").format(found[0])]
-            end = found.end()
+    for match in TOKEN.finditer(code):
+        if not match[1]:
+            parts += [escape(code[end : match.start()]), Markup("<span>{}</span>").format(match[0])]
+            end = match.end()
     return Markup("").join([*parts, escape(code[end:])])

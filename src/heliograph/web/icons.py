@@ -2,8 +2,8 @@
 
 from markupsafe import Markup
 
-# Name → the `d` attribute of a path, or SVG elements where a circle or a rectangle is shorter.
-DRAWN = {
+# Icon name → the `d` attribute of one path, or complete SVG elements.
+SHAPE_BY_NAME = {
     # navigation
     "home": "M4 11 12 4l8 7M6 9.5V20h12V9.5M10 20v-5.5h4V20",
     "messages": "M3.5 12.5h5l1.5 3h4l1.5-3h5M3.5 12.5 6 5h12l2.5 7.5V19h-17z",
@@ -64,15 +64,21 @@ DRAWN = {
 }
 
 
-SHEET = "/dashboard/static/icons.svg"  # URL of the file with all icons, which browsers cache
+SHEET_URL = "/dashboard/static/icons.svg"  # URL of the SVG file with all icons, which browsers cache
 # Icons always accompany text, so screen readers skip them.
-SHOWN = {name: Markup(f'<svg class="icon" aria-hidden="true"><use href="{SHEET}#{name}"/></svg>') for name in DRAWN}
+ICON_BY_NAME = {
+    name: Markup(f'<svg class="icon" aria-hidden="true"><use href="{SHEET_URL}#{name}"/></svg>')
+    for name in SHAPE_BY_NAME
+}
 
 
-def sheet() -> bytes:
-    symbols = (f'<symbol id="{name}" viewBox="0 0 24 24">{_lines(drawn)}</symbol>' for name, drawn in DRAWN.items())
+def render_sheet() -> bytes:
+    """Return the SVG file with one symbol per icon."""
+    symbols = (
+        f'<symbol id="{name}" viewBox="0 0 24 24">{_to_svg(shape)}</symbol>' for name, shape in SHAPE_BY_NAME.items()
+    )
     return f'<svg xmlns="http://www.w3.org/2000/svg">{"".join(symbols)}</svg>'.encode()
 
 
-def _lines(drawn: str) -> str:
-    return drawn if drawn.startswith("<") else f'<path d="{drawn}"/>'
+def _to_svg(shape: str) -> str:
+    return shape if shape.startswith("<") else f'<path d="{shape}"/>'

@@ -9,15 +9,15 @@ import msgspec
 
 from heliograph.domain.refusals import InvalidRequest, PayloadTooLarge, UnsupportedMediaType
 from heliograph.domain.setup.records import Caller
-from heliograph.web.budget import ByteBudget, HeldBody
+from heliograph.web.budget import ByteBudget, Reservation
 
 Headers = list[tuple[bytes, bytes]]
 
-_Q = re.compile(rb"[01](?:\.[0-9]{0,3})?")
-BUDGETED = 64 * 1024  # bodies above this size count against the byte budget
+_Q_VALUE = re.compile(rb"[01](?:\.[0-9]{0,3})?")
+BUDGETED_MIN = 64 * 1024  # bodies above this size count against the byte budget
 
 
-class ClientGone(Exception):
+class ClientDisconnected(Exception):
     """The client closed the connection before its request was answered."""
 
 
@@ -27,22 +27,22 @@ class Response(msgspec.Struct, frozen=True):
     headers: Headers = []  # without content-type, content-length and transfer-encoding
     content_type: bytes = b"application/json"
     chunks: AsyncGenerator[bytes, None] | None = None  # streamed instead of `body`, until the client disconnects
-    made: str = ""  # id of the created or returned record, for the request log
+    record_id: str = ""  # id of the created or returned record, for the request log
 
 
-def call_task(route: str) -> None:
+def name_task(route: str) -> None:
     """Name the current task after its route, so that the loop watchdog can report which route blocked the loop."""
     if task := asyncio.current_task():
         task.set_name(route)
 
 
-def liking(accept: bytes, media_type: bytes) -> float:
+def accept_quality(accept: bytes, media_type: bytes) -> float:
     """Return the quality value (q, 0 to 1) of a media type in an Accept header; 0 if the header does not list it."""
     for part in accept.lower().split(b","):
-        name, *parameters = (one.strip() for one in part.split(b";"))
+        name, *parameters = (item.strip() for item in part.split(b";"))
         if name == media_type:
-            given = next((one[2:] for one in parameters if one.startswith(b"q=")), b"1")
-            return float(given) if _Q.fullmatch(given) else 1.0
+            quality = next((item[2:] for item in parameters if item.startswith(b"q=")), b"1")
+            return float(quality) if _Q_VALUE.fullmatch(quality) else 1.0
     return 0.0
 
 
@@ -51,15 +51,15 @@ class Request:
 
     __slots__ = (
         "_body",
+        "_consumed",
         "_ended",
         "_gone",
-        "_taken",
+        "_need_more",
         "_waiting",
-        "_want",
         "address",
+        "body_reservation",
         "caller",
         "headers",
-        "holder",
         "id",
         "keep_alive",
         "method",
@@ -67,7 +67,7 @@ class Request:
         "query_string",
         "raw_headers",
         "raw_path",
-        "read",
+        "response_reservation",
         "version",
     )
 
@@ -82,7 +82,7 @@ class Request:
         address: str = "",
         version: str = "1.1",
         keep_alive: bool = True,
-        want: Callable[[], None] = lambda: None,  # called when the reader of the body needs more bytes
+        need_more: Callable[[], None] = lambda: None,  # called when the reader of the body needs more bytes
     ) -> None:
         self.id = ""
         self.caller: Caller | None = None  # set after authentication
@@ -95,12 +95,14 @@ class Request:
         self.keep_alive = keep_alive
         self.raw_headers = headers
         self.headers = dict(headers)
-        self.holder: HeldBody | None = None  # reservation of the body in the byte budget
-        self.read: tuple[ByteBudget, HeldBody] | None = None  # reservation of the response, until it is written
+        self.body_reservation: Reservation | None = None  # reservation of the body in the byte budget
+        self.response_reservation: tuple[ByteBudget, Reservation] | None = (
+            None  # reservation of the response, until it is written
+        )
         self._body: bytes | bytearray = b""  # not a list: many small parts would need more memory than their content
-        self._taken = 0  # bytes of _body already read
+        self._consumed = 0  # bytes of _body already read
         self._ended = self._gone = False
-        self._want = want
+        self._need_more = need_more
         self._waiting: asyncio.Future[None] | None = None
 
     def feed(self, part: bytes) -> int:
@@ -112,7 +114,7 @@ class Request:
             self._body += part
         if self._waiting is not None:
             self._wake()
-        return len(self._body) - self._taken
+        return len(self._body) - self._consumed
 
     def end(self) -> None:
         """Mark the body as complete."""
@@ -138,7 +140,7 @@ class Request:
         """Return all values of a header, which may have been sent more than once."""
         return [value for key, value in self.raw_headers if key == name] if name in self.headers else []
 
-    def texts(self) -> dict[str, str]:
+    def decoded_headers(self) -> dict[str, str]:
         """Return all headers as text; of a repeated header, the last value."""
         return {name.decode("latin-1"): value.decode("latin-1") for name, value in self.headers.items()}
 
@@ -146,21 +148,21 @@ class Request:
         """Return the query parameters; refuse unknown and repeated parameters."""
         if not self.query_string:
             return {}
-        found: dict[str, str] = {}
+        params: dict[str, str] = {}
         try:
             pairs = parse_qsl(self.query_string.decode("ascii"), keep_blank_values=True, errors="strict")
         except ValueError:
             raise InvalidRequest("The query string is not valid percent-encoded UTF-8.") from None
         for name, value in pairs:
             if name not in known:
-                wanted = f"Known: {', '.join(known)}." if known else "This endpoint takes none."
-                raise InvalidRequest(f"There is no query parameter {name[:80]!r}. {wanted}", param=name[:80])
-            if name in found or "\0" in value:
+                hint = f"Known: {', '.join(known)}." if known else "This endpoint has no query parameters."
+                raise InvalidRequest(f"There is no query parameter {name[:80]!r}. {hint}", param=name[:80])
+            if name in params or "\0" in value:
                 raise InvalidRequest(f"The query parameter {name} must be given once, as text.", param=name)
-            found[name] = value
-        return found
+            params[name] = value
+        return params
 
-    def loose_query(self) -> dict[str, str]:
+    def unchecked_query(self) -> dict[str, str]:
         """Return all query parameters without validation. Null characters are removed: PostgreSQL cannot store them."""
         pairs = parse_qsl(self.query_string.decode("latin-1"), keep_blank_values=True)
         return {name: value.replace("\0", "") for name, value in pairs}
@@ -170,56 +172,56 @@ class Request:
         return self.headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in self.headers
 
     def check_media_type(self) -> None:
-        given = self.headers.get(b"content-type", b"")
-        if given != b"application/json" and given.split(b";")[0].strip().lower() != b"application/json":
+        media_type = self.headers.get(b"content-type", b"")
+        if media_type != b"application/json" and media_type.split(b";")[0].strip().lower() != b"application/json":
             raise UnsupportedMediaType()
         if self.headers.get(b"content-encoding", b"identity").lower() != b"identity":
             raise UnsupportedMediaType(f"The body has a Content-Encoding. {UnsupportedMediaType.fix}")
 
-    async def read_body(self, most: int, budget: ByteBudget, team: str) -> bytes:
+    async def read_body(self, limit: int, budget: ByteBudget, team: str) -> bytes:
         """Return the complete body, reserving its bytes in the team's share of the budget.
 
-        A body larger than `most` is refused as soon as its size is known.
+        A body larger than `limit` is refused as soon as its size is known.
         """
-        most = min(most, budget.share)
+        limit = min(limit, budget.share)
         declared = self.headers.get(b"content-length")
-        length = int(declared) if declared and declared.isdigit() else most
-        if length > most:
-            raise _too_large(most)
-        while self._taken < len(self._body) or not self._ended:
-            if self._taken == len(self._body):
-                await self._more()
+        length = int(declared) if declared and declared.isdigit() else limit
+        if length > limit:
+            raise _too_large(limit)
+        while self._consumed < len(self._body) or not self._ended:
+            if self._consumed == len(self._body):
+                await self._wait_for_data()
                 continue
-            self._taken = size = len(self._body)
-            if size > most:
-                raise _too_large(most)
-            if size > BUDGETED:
-                if self.holder is None:
-                    self.holder = HeldBody(team, length)
-                await budget.take(self.holder, size - self.holder.held)
-        body, self._body, self._taken = self._body, b"", 0
+            self._consumed = size = len(self._body)
+            if size > limit:
+                raise _too_large(limit)
+            if size > BUDGETED_MIN:
+                if self.body_reservation is None:
+                    self.body_reservation = Reservation(team, length)
+                await budget.reserve(self.body_reservation, size - self.body_reservation.reserved)
+        body, self._body, self._consumed = self._body, b"", 0
         return bytes(body)
 
-    def keep(self, size: int) -> None:
+    def shrink_reservation(self, size: int) -> None:
         """Shrink the response's reservation to the `size` bytes that are not sent yet."""
-        if self.read:
-            budget, holder = self.read
-            budget.keep(holder, size)
+        if self.response_reservation:
+            budget, reservation = self.response_reservation
+            budget.shrink(reservation, size)
 
-    def answered(self) -> None:
+    def release_reservation(self) -> None:
         """Release the response's reservation."""
-        if self.read:
-            budget, holder = self.read
-            self.read = None
-            budget.give_back(holder)
+        if self.response_reservation:
+            budget, reservation = self.response_reservation
+            self.response_reservation = None
+            budget.release(reservation)
 
-    async def _more(self) -> None:
+    async def _wait_for_data(self) -> None:
         if self._gone:
-            raise ClientGone
+            raise ClientDisconnected
         self._waiting = asyncio.get_running_loop().create_future()
-        self._want()
+        self._need_more()
         await self._waiting
 
 
-def _too_large(most: int) -> PayloadTooLarge:
-    return PayloadTooLarge(f"The body is larger than {most} bytes. {PayloadTooLarge.fix}")
+def _too_large(limit: int) -> PayloadTooLarge:
+    return PayloadTooLarge(f"The body is larger than {limit} bytes. {PayloadTooLarge.fix}")

@@ -8,22 +8,23 @@ import msgspec
 from heliograph.domain.audit.actor import Actor
 from heliograph.domain.limits import BODY_MAX, IDEMPOTENCY_KEY_MAX
 from heliograph.domain.refusals import Refusal
-from heliograph.domain.sending.acceptance import Sent
-from heliograph.domain.sending.idempotency import Retry, read_key
+from heliograph.domain.sending.acceptance import SendResult
+from heliograph.domain.sending.idempotency import KeyedRequest, parse_key
 from heliograph.domain.setup.records import Caller
-from heliograph.web.read_budget import Reads, work
+from heliograph.web.read_budget import ReadBudget, run_large
 from heliograph.web.request import Request, Response
 
 C = TypeVar("C")
 M = TypeVar("M")
 
-REPLAYED = [(b"idempotency-replayed", b"true")]
-NOBODY = "the route has no scopes, so it has no caller"
-OCTETS = b"application/octet-stream"  # for every file: a browser must not render it as one of our pages
-AS_FILE = [(b"content-disposition", b"attachment"), (b"x-content-type-options", b"nosniff")]
+REPLAYED_HEADERS = [(b"idempotency-replayed", b"true")]
+NO_CALLER = "the route has no scopes, so it has no caller"
+# Content type of every file, so that browsers do not render a file as one of our pages.
+OCTET_STREAM = b"application/octet-stream"
+FILE_HEADERS = [(b"content-disposition", b"attachment"), (b"x-content-type-options", b"nosniff")]
 
 
-class Query(msgspec.Struct, frozen=True):
+class QueryParam(msgspec.Struct, frozen=True):
     """A query parameter as documented."""
 
     name: str
@@ -36,18 +37,20 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     path: str  # with {name} parameters
     call: Callable[["Call[Any, Any]"], Awaitable[Response]]
     summary: str
-    scopes: tuple[str, ...] | None = None  # the API key needs one of these; None if the route needs no key
+    scopes: tuple[str, ...] | None = None  # the API key needs one of these scopes; None if the route needs no key
     body: Any = None  # type of the request body
     body_max: int = BODY_MAX
     example: dict[str, Any] | None = None  # example body
     status: int = 200
     answer: Any = None  # response type
-    shows: dict[str, Any] = {}  # values of the response example that the fields do not define
-    several: Any = None  # alternative response type, selected by the query or the key
-    query: tuple[Query, ...] = ()
+    example_values: dict[str, Any] = {}  # example values for response fields without an example
+    alternative_answer: Any = None  # alternative response type, selected by the query or the key
+    query: tuple[QueryParam, ...] = ()
     idempotent: bool = False  # accepts an Idempotency-Key
     preview: Any = None  # response type of ?dry_run=true
-    fresh: bool = False  # refresh the setup before the call, because other processes may just have changed it
+    needs_fresh_setup: bool = (
+        False  # refresh the setup before the call, because other processes may just have changed it
+    )
     refusals: tuple[type[Refusal], ...] = ()  # in addition to those of every route
     name: str = ""  # method and path, as the metrics label
     takes_body: bool = False  # also True for a POST without fields: its body may be an empty object
@@ -72,16 +75,16 @@ class Call(msgspec.Struct, Generic[C, M], frozen=True):
     route: Route
     request: Request
     params: dict[str, str]
-    who: Caller | None
+    caller_or_none: Caller | None
     json: Any = None  # the decoded body
     size: int = 0  # size of the encoded body in bytes
-    read: Callable[[], Awaitable[bytes]] | None = None  # reads the body, on routes that need no key
-    reads: Reads = msgspec.field(default_factory=Reads)
+    read_body: Callable[[], Awaitable[bytes]] | None = None  # reads the body, on routes that need no key
+    read_budget: ReadBudget = msgspec.field(default_factory=ReadBudget)
 
     @property
     def caller(self) -> Caller:
-        assert self.who is not None, NOBODY
-        return self.who
+        assert self.caller_or_none is not None, NO_CALLER
+        return self.caller_or_none
 
     @property
     def actor(self) -> Actor:
@@ -89,42 +92,42 @@ class Call(msgspec.Struct, Generic[C, M], frozen=True):
 
     @property
     def team(self) -> int:
-        assert self.who is not None, NOBODY
-        return self.who.team.record.ref
+        assert self.caller_or_none is not None, NO_CALLER
+        return self.caller_or_none.team.record.ref
 
-    async def hold(self, octets: int) -> None:
-        """Wait until the read budget has memory for reading `octets` bytes."""
-        await self.reads.hold(self.request, self.caller.team.record.id, octets)
+    async def reserve_memory(self, octets: int) -> None:
+        """Reserve memory for reading `octets` bytes, waiting until it is available."""
+        await self.read_budget.reserve(self.request, self.caller.team.record.id, octets)
 
     def query(self) -> dict[str, str]:
         return self.request.query(self.route.query_names)
 
-    def retry(self, most: int = IDEMPOTENCY_KEY_MAX) -> Retry | None:
-        """Return the request's idempotency data; None without an Idempotency-Key. `most`: maximum key length."""
-        key = read_key(self.request.values(b"idempotency-key"), most)
-        return None if key is None else Retry(key, self.request.path, self.json, self.size)
+    def keyed_request(self, key_length_max: int = IDEMPOTENCY_KEY_MAX) -> KeyedRequest | None:
+        """Return the request with its Idempotency-Key; None if it has no key. `key_length_max`: maximum key length."""
+        key = parse_key(self.request.values(b"idempotency-key"), key_length_max)
+        return None if key is None else KeyedRequest(key, self.request.path, self.json, self.size)
 
 
-def answer(value: Any, status: int = 200) -> Response:
-    return Response(status, msgspec.json.encode(value), made=id_of(value))
+def json_response(value: Any, status: int = 200) -> Response:
+    return Response(status, msgspec.json.encode(value), record_id=record_id(value))
 
 
-def answer_file(content: bytes) -> Response:
-    return Response(200, content, AS_FILE, OCTETS)
+def file_response(content: bytes) -> Response:
+    return Response(200, content, FILE_HEADERS, OCTET_STREAM)
 
 
-def id_of(value: Any) -> str:
+def record_id(value: Any) -> str:
     """Return the id of a record; empty if it has none."""
     id_ = value.get("id") if isinstance(value, dict) else getattr(value, "id", None)
     return id_ if isinstance(id_, str) else ""
 
 
-def answer_once(sent: Sent[Any], status: int = 202, body: bytes | None = None) -> Response:
+def send_response(sent: SendResult[Any], status: int = 202, body: bytes | None = None) -> Response:
     """Return the response to a send. A replayed one carries Idempotency-Replayed. `body` replaces the stored body."""
-    own = sent.body if body is None else body
-    return Response(status, own, REPLAYED if sent.replayed else [], made=sent.id)
+    content = sent.body if body is None else body
+    return Response(status, content, REPLAYED_HEADERS if sent.replayed else [], record_id=sent.id)
 
 
-async def answer_of(octets: int, make: Callable[[], Any], status: int = 200) -> Response:
-    """Return the response with the value that `make` returns; runs in a thread if `octets` is large."""
-    return await work(octets, lambda: answer(make(), status))
+async def large_json_response(octets: int, make: Callable[[], Any], status: int = 200) -> Response:
+    """Return the JSON response with the value that `make` returns; runs in a thread if `octets` is large."""
+    return await run_large(octets, lambda: json_response(make(), status))

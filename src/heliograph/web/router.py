@@ -1,6 +1,7 @@
 """Finds the route of a request.
 
-An exact path takes one dict lookup; a path with `{name}` parameters takes one per arrangement of parameter positions.
+A path without parameters takes one dict lookup; a path with `{name}` parameters takes one for each combination of
+parameter positions.
 """
 
 from collections.abc import Iterable
@@ -10,43 +11,46 @@ from urllib.parse import unquote
 from heliograph.domain.refusals import MethodNotAllowed, NotFound
 
 
-class Routed(Protocol):
+class RouteLike(Protocol):
     @property
     def method(self) -> str: ...
     @property
     def path(self) -> str: ...
 
 
-R = TypeVar("R", bound=Routed)
+R = TypeVar("R", bound=RouteLike)
 _Paths = dict[
     tuple[str, ...], tuple[tuple[str, ...], dict[str, R]]
 ]  # segments ("" for a parameter) → parameter names, routes by method
 
 
-def _places_of_names(route: Routed) -> list[bool]:
+def _parameter_flags(route: RouteLike) -> list[bool]:
     return [part.startswith("{") for part in route.path.split("/")]
 
 
 class Router(Generic[R]):
     def __init__(self, routes: Iterable[R]) -> None:
         self._exact: dict[str, dict[str, R]] = {}
-        self._named: dict[
+        self._with_params: dict[
             int, dict[tuple[int, ...], _Paths[R]]
         ] = {}  # number of segments → positions of parameters → paths
-        for route in sorted(routes, key=_places_of_names):  # literal segments match before parameters
-            methods = self._named_methods(route.path) if "{" in route.path else self._exact.setdefault(route.path, {})
+        for route in sorted(routes, key=_parameter_flags):  # literal segments match before parameters
+            methods = (
+                self._methods_with_params(route.path) if "{" in route.path else self._exact.setdefault(route.path, {})
+            )
             methods[route.method] = route
             if route.method == "GET":  # the connection omits the body
                 methods.setdefault("HEAD", route)
 
-    def _named_methods(self, path: str) -> dict[str, R]:
+    def _methods_with_params(self, path: str) -> dict[str, R]:
         parts = path.split("/")
-        names = {place: part[1:-1] for place, part in enumerate(parts) if part.startswith("{")}
-        words = tuple(["" if place in names else part for place, part in enumerate(parts)])
-        paths = self._named.setdefault(len(parts), {}).setdefault(tuple(names), {})
-        return paths.setdefault(words, (tuple(names.values()), {}))[1]
+        names = {position: part[1:-1] for position, part in enumerate(parts) if part.startswith("{")}
+        literals = tuple(["" if position in names else part for position, part in enumerate(parts)])
+        paths = self._with_params.setdefault(len(parts), {}).setdefault(tuple(names), {})
+        return paths.setdefault(literals, (tuple(names.values()), {}))[1]
 
     def find(self, method: str, path: str, raw_path: bytes) -> tuple[R, dict[str, str]]:
+        """Return the route of a request and the values of its path parameters."""
         methods = self._exact.get(path)
         params: dict[str, str] = {}
         if methods is None:
@@ -54,7 +58,7 @@ class Router(Generic[R]):
         route = methods.get(method)
         if route is None:
             allow = ", ".join(sorted(methods))
-            raise MethodNotAllowed(f"{method} is not possible here. Use {allow}.", details={"allow": sorted(methods)})
+            raise MethodNotAllowed(f"{method} is not allowed here. Use {allow}.", details={"allow": sorted(methods)})
         return route, params
 
     def _match(self, raw_path: bytes) -> tuple[dict[str, R], dict[str, str]]:
@@ -67,12 +71,12 @@ class Router(Generic[R]):
             raise NotFound() from None
         if "\0" in "".join(segments):  # PostgreSQL cannot store null characters, so no id contains one
             raise NotFound()
-        for places, paths in self._named.get(len(segments), {}).items():
-            words, values = segments.copy(), list[str]()
-            for place in places:
-                values.append(segments[place])
-                words[place] = ""
-            if all(values) and (found := paths.get(tuple(words))):
-                names, methods = found
+        for positions, paths in self._with_params.get(len(segments), {}).items():
+            literals, values = segments.copy(), list[str]()
+            for position in positions:
+                values.append(segments[position])
+                literals[position] = ""
+            if all(values) and (entry := paths.get(tuple(literals))):
+                names, methods = entry
                 return methods, dict(zip(names, values, strict=True))
         raise NotFound()

@@ -1,9 +1,9 @@
-"""Maps each refusal to its HTTP status; no other module does."""
+"""The HTTP status of each refusal."""
 
 from heliograph.domain import refusals as r
 from heliograph.domain.refusals import Refusal
 
-STATUS: dict[type[Refusal], int] = {
+STATUS_BY_REFUSAL: dict[type[Refusal], int] = {
     r.MissingApiKey: 401,
     r.InvalidApiKey: 401,
     r.InvalidSignature: 401,
@@ -57,4 +57,4 @@ DEFAULT_STATUS = 400  # errors in the request itself
 
 
 def status_of(refusal: type[Refusal]) -> int:
-    return STATUS.get(refusal, DEFAULT_STATUS)
+    return STATUS_BY_REFUSAL.get(refusal, DEFAULT_STATUS)

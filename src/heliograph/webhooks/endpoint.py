@@ -1,8 +1,8 @@
 """Delivery to one endpoint leased by this process: events in order, at most ten in flight, every attempt recorded.
 
-Callbacks that a webhook signs but that go to the callback URLs of individual messages form a separate queue. The queue
+Callbacks that a webhook signs, but that are sent to the callback URLs of individual messages, form a separate queue. It
 is served in the same way, with a concurrency limit per host, so that a host that hangs delays neither the webhook nor
-the other hosts.
+other hosts.
 """
 
 import asyncio
@@ -19,31 +19,33 @@ from heliograph.domain.ids import timestamp
 from heliograph.domain.limits import SECOND_MS
 from heliograph.domain.setup.records import Webhook
 from heliograph.runtime import metrics, tracing
-from heliograph.runtime.async_wait import happens, wait_for_all
+from heliograph.runtime.async_wait import wait_event, wait_for_all
 from heliograph.runtime.clock import Clock
-from heliograph.storage.events import OWN
+from heliograph.storage.events import CALLBACK_SUFFIX
 from heliograph.storage.store import Store, StoreUnavailable
-from heliograph.texts.explain import explained
-from heliograph.webhooks.client.http_post import Posted, Poster
+from heliograph.texts.explain import with_explanation
+from heliograph.webhooks.client.http_post import PostResult, WebhookHttpClient
 from heliograph.webhooks.policy.formats.formats import FORMATS
-from heliograph.webhooks.policy.retry import is_dead, next_attempt, verdict
-from heliograph.webhooks.policy.signature import Signing
-from heliograph.webhooks.policy.webhook import basic
-from heliograph.webhooks.store import DeliveryTry, Due, Lease, NotOurs
+from heliograph.webhooks.policy.retry import classify_response, has_failed_too_long, next_attempt
+from heliograph.webhooks.policy.signature import SignatureInput
+from heliograph.webhooks.policy.webhook import basic_auth_header
+from heliograph.webhooks.store import DeliveryAttempt, DueDelivery, EndpointLeaseLost, Lease
 
 WINDOW = 10  # maximum attempts in flight per endpoint (contract 10)
-BEGUN = 5 * WINDOW  # maximum attempts in flight or unrecorded: a killed process may repeat this many
-SLOTS = 400  # attempts in flight in this process; above it, each endpoint may have one
-READ = 200  # deliveries read per query
-READ_OWN = 5 * READ  # callbacks read per query: more, as callbacks to other hosts may queue behind a host that hangs
-FRESH_MS = SECOND_MS  # maximum age of a queued delivery before it is read again
-GATHER_S = 0.005  # time to wait until half of the window has responded, to record those attempts together
+UNRECORDED_MAX = 5 * WINDOW  # maximum attempts in flight or not recorded yet: a killed process may repeat this many
+SLOTS = 400  # maximum attempts in flight in this process; above it, each endpoint may have one
+READ_MAX = 200  # maximum deliveries per query
+READ_CALLBACKS_MAX = 5 * READ_MAX  # maximum callbacks per query: more, because they may queue behind a host that hangs
+QUEUE_MAX_AGE_MS = SECOND_MS  # maximum age of a queued delivery before it is read again
+RECORD_DELAY_S = 0.005  # maximum wait after a finished attempt, so that several are recorded together
 IDLE_S = 30.0  # idle time after which the endpoint is released to other processes
-AWAY_S = 0.5  # pause after the store was unavailable
-TRY_MS = 20 * SECOND_MS  # longer than an attempt takes: no attempt starts this close to the end of the lease
+STORE_RETRY_S = 0.5  # pause after the store was unavailable
+ATTEMPT_MAX_MS = (
+    20 * SECOND_MS
+)  # longer than an attempt takes; no attempt starts later than this before the end of the lease
 
 
-class Opened(msgspec.Struct, frozen=True, kw_only=True):
+class WebhookSecrets(msgspec.Struct, frozen=True, kw_only=True):
     """Decrypted secrets of a webhook: signing secrets, private key and user:password."""
 
     secrets: Sequence[str]
@@ -51,18 +53,18 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
     key: str = ""  # private key, for formats that sign with a key pair
 
 
-_Made = tuple[DeliveryTry, Webhook]
-SecretsOf = Callable[[Webhook, int], Opened]  # (webhook, now) → secrets; ValueError if they cannot be decrypted
+_FinishedAttempt = tuple[DeliveryAttempt, Webhook]
+SecretsOf = Callable[[Webhook, int], WebhookSecrets]  # (webhook, now) → secrets; ValueError if they cannot be decrypted
 
 log = structlog.get_logger()
 
 
-class Shared:
+class SharedState:
     """State shared by all endpoints of a process."""
 
-    def __init__(self, store: Store, poster: Poster, clock: Clock, secrets_of: SecretsOf) -> None:
+    def __init__(self, store: Store, client: WebhookHttpClient, clock: Clock, secrets_of: SecretsOf) -> None:
         self.store = store
-        self.poster = poster
+        self.client = client
         self.clock = clock
         self.secrets_of = secrets_of
         self.stopping = asyncio.Event()
@@ -73,24 +75,26 @@ class Shared:
 class Endpoint:
     """Delivers events to one webhook: a reader task, one sender task per attempt, and a recorder task."""
 
-    def __init__(self, lease: Lease, until: int, shared: Shared) -> None:
+    def __init__(self, lease: Lease, lease_until: int, shared: SharedState) -> None:
         self.lease = lease
-        self.until = until  # end of the lease in monotonic ms; 0 if the lease is lost or the endpoint is gone
+        self.lease_until = lease_until  # end of the lease in monotonic ms; 0 after losing the lease or a 410 Gone
         self._shared = shared
-        self._own = lease.webhook.endswith(OWN)  # serves callback URLs of individual messages
+        self._is_callback_queue = lease.webhook.endswith(
+            CALLBACK_SUFFIX
+        )  # whether this queue is for callback URLs of individual messages
         self._wake = asyncio.Event()
-        self._stale = True  # the store may have more due deliveries than `_waiting`
-        self._waiting: list[Due] = []
+        self._stale = True  # the store may have more due deliveries than `_queued`
+        self._queued: list[DueDelivery] = []
         self._read_at = 0
-        self._sending: set[asyncio.Task[None]] = set()
-        self._recording: asyncio.Task[None] | None = None
-        self._flying = 0
-        self._recorded: set[int] = set()  # keys recorded since the last read began
-        self._begun: dict[int, Due] = {}  # in flight or not recorded yet, by key
-        self._made: list[_Made] = []  # attempts that finished and are not recorded yet
-        self._opened: tuple[Webhook, bool, Opened] | None = None
+        self._send_tasks: set[asyncio.Task[None]] = set()
+        self._record_task: asyncio.Task[None] | None = None
+        self._in_flight = 0
+        self._recorded_keys: set[int] = set()  # keys recorded since the last read began
+        self._started: dict[int, DueDelivery] = {}  # in flight or not recorded yet, by key
+        self._finished: list[_FinishedAttempt] = []  # attempts that finished and are not recorded yet
+        self._cached_secrets: tuple[Webhook, bool, WebhookSecrets] | None = None
 
-    def hint(self) -> None:
+    def wake(self) -> None:
         """Wake the endpoint: there may be new deliveries or a shutdown."""
         self._stale = True
         self._wake.set()
@@ -98,213 +102,253 @@ class Endpoint:
     async def serve(self) -> None:
         """Deliver until idle, until the lease is lost, until the webhook is disabled, or until shutdown."""
         try:
-            while self._open() and await self._work():
+            while self._find_open_webhook() and await self._run_once():
                 self._wake.clear()
-            await wait_for_all(self._sending)
-            await wait_for_all([self._recording] if self._recording else [])
-            await self._record()
+            await wait_for_all(self._send_tasks)
+            await wait_for_all([self._record_task] if self._record_task else [])
+            await self._record_attempts()
         finally:
-            for task in filter(None, (*self._sending, self._recording)):  # running only after a cancellation
+            for task in filter(None, (*self._send_tasks, self._record_task)):  # running only after a cancellation
                 task.cancel()
 
-    async def _work(self) -> bool:
+    async def _run_once(self) -> bool:
         """Start attempts, start recording finished ones, and wait for a wakeup. Return False if idle for `IDLE_S`."""
         try:
-            await self._read()
-            self._start()
-            if self._made and (self._recording is None or self._recording.done()):
-                self._recording = asyncio.create_task(self._record())
-            return await happens(self._wake, IDLE_S) or bool(self._begun)
+            await self._read_due()
+            self._start_attempts()
+            if self._finished and (self._record_task is None or self._record_task.done()):
+                self._record_task = asyncio.create_task(self._record_attempts())
+            return await wait_event(self._wake, IDLE_S) or bool(self._started)
         except Exception as error:
             log.warning("cannot read deliveries", webhook=self.lease.webhook, error=type(error).__name__)
             self._stale = True
-            await happens(self._shared.stopping, AWAY_S)
+            await wait_event(self._shared.stopping, STORE_RETRY_S)
             return True
 
-    def _open(self) -> Webhook | None:
+    def _find_open_webhook(self) -> Webhook | None:
         """Return the webhook if new attempts may start; else None."""
-        hook = self._shared.store.setup.current.records.get(("webhook", self.lease.webhook.removesuffix(OWN)))
+        hook = self._shared.store.setup.current.records.get(
+            ("webhook", self.lease.webhook.removesuffix(CALLBACK_SUFFIX))
+        )
         if not isinstance(hook, Webhook) or not hook.enabled or self._shared.stopping.is_set():
             return None
-        return hook if self._shared.clock.count() < self.until - TRY_MS and not self._shared.clock.off() else None
+        return (
+            hook
+            if self._shared.clock.monotonic_ms() < self.lease_until - ATTEMPT_MAX_MS
+            and not self._shared.clock.clock_error()
+            else None
+        )
 
-    async def _read(self) -> None:
-        if self._is_old():
-            self._waiting, self._stale = [], True
-        if not self._stale or len(self._waiting) >= WINDOW:
+    async def _read_due(self) -> None:
+        if self._is_queue_stale():
+            self._queued, self._stale = [], True
+        if not self._stale or len(self._queued) >= WINDOW:
             return
         self._stale = False
-        self._recorded.clear()
-        read_at = self._shared.clock.count()
-        most = READ_OWN if self._own else READ
-        found = await self._shared.store.deliveries.due(self.lease.webhook, most)
+        self._recorded_keys.clear()
+        read_at = self._shared.clock.monotonic_ms()
+        limit = READ_CALLBACKS_MAX if self._is_callback_queue else READ_MAX
+        deliveries = await self._shared.store.deliveries.due(self.lease.webhook, limit)
         self._read_at = read_at
-        self._stale |= most in (len(found.new), len(found.again))
+        self._stale |= limit in (len(deliveries.new), len(deliveries.again))
         # Alternate new and repeated deliveries, so that neither retries nor a large replay delay new events, or vice
         # versa.
-        pairs = zip_longest(found.new, found.again)
+        pairs = zip_longest(deliveries.new, deliveries.again)
         # Skip deliveries recorded during the read: the query may still have returned them as due.
-        known = self._begun.keys() | self._recorded
-        self._waiting = [due for pair in pairs for due in pair if due and due.key not in known]
+        excluded_keys = self._started.keys() | self._recorded_keys
+        self._queued = [due for pair in pairs for due in pair if due and due.key not in excluded_keys]
 
-    def _is_old(self) -> bool:
+    def _is_queue_stale(self) -> bool:
         """Return whether queued deliveries must be read again, because their events may have been erased since."""
-        return bool(self._waiting) and self._shared.clock.count() - self._read_at > FRESH_MS
+        return bool(self._queued) and self._shared.clock.monotonic_ms() - self._read_at > QUEUE_MAX_AGE_MS
 
-    def _start(self) -> None:
-        if (hook := self._open()) and not self._is_old():
-            for due in choose(self._waiting, self._begun.values(), self._room(), _host if self._own else None):
-                self._waiting.remove(due)
-                self._begun[due.key] = due
-                self._flying += 1
+    def _start_attempts(self) -> None:
+        if (hook := self._find_open_webhook()) and not self._is_queue_stale():
+            for due in choose_next(
+                self._queued, self._started.values(), self._free_slots(), _host if self._is_callback_queue else None
+            ):
+                self._queued.remove(due)
+                self._started[due.key] = due
+                self._in_flight += 1
                 self._shared.in_flight += 1
-                self._sending.add(asyncio.create_task(self._send(due, hook)))
+                self._send_tasks.add(asyncio.create_task(self._send(due, hook)))
 
-    def _room(self) -> int:
-        begun, shared = len(self._begun), self._shared
-        # Start nothing new while an attempt waits for the store: an attempt that cannot be recorded must not be sent.
+    def _free_slots(self) -> int:
+        started, shared = len(self._started), self._shared
+        # Start no attempt while an earlier one cannot be recorded: a new one could not be recorded either.
         if shared.unrecorded:
             return 0
-        window = BEGUN if self._own else WINDOW
-        return min(window - self._flying, BEGUN - begun) if shared.in_flight < SLOTS else int(begun == 0)
+        window = UNRECORDED_MAX if self._is_callback_queue else WINDOW
+        return (
+            min(window - self._in_flight, UNRECORDED_MAX - started) if shared.in_flight < SLOTS else int(started == 0)
+        )
 
     # -- sending an attempt --------------------------------------------------------------------------------------
 
-    async def _send(self, due: Due, hook: Webhook) -> None:
-        about = {"message": due.subject} if due.told and due.told.record else {}  # other subjects may be addresses
-        bind_contextvars(event_id=due.event, **about)
+    async def _send(self, due: DueDelivery, hook: Webhook) -> None:
+        # Subjects of other events may be email addresses, which are not logged.
+        log_context = {"message": due.subject} if due.stored_event and due.stored_event.record else {}
+        bind_contextvars(event_id=due.event_id, **log_context)
         clock = self._shared.clock
         now = clock.now()
-        at = now + clock.moved.get(due.team, 0)
+        team_now = now + clock.offsets.get(due.team, 0)
         try:
-            posted, then = await self._post(due, hook, now, at), clock.of(due.team)
-            made = to_try(self.lease, due, posted, at=at, now=then, jitter=self._jitter, elsewhere=self._own)
-            self._made.append((made, hook))
-            if made.state != "delivered" and _is_gone(made):  # start no more attempts before the webhook is disabled
-                self.until = 0
+            result, finished_at = await self._post(due, hook, now, team_now), clock.team_now(due.team)
+            attempt = to_attempt(
+                self.lease,
+                due,
+                result,
+                started_at=team_now,
+                now=finished_at,
+                jitter=self._jitter,
+                is_callback=self._is_callback_queue,
+            )
+            self._finished.append((attempt, hook))
+            if attempt.state != "delivered" and _is_gone(
+                attempt
+            ):  # start no more attempts before the webhook is disabled
+                self.lease_until = 0
                 self._wake.set()
         finally:
-            self._sending.discard(asyncio.current_task())
-            self._flying -= 1
+            self._send_tasks.discard(asyncio.current_task())
+            self._in_flight -= 1
             self._shared.in_flight -= 1
-            if self._flying <= WINDOW // 2:
+            if self._in_flight <= WINDOW // 2:
                 self._wake.set()
-            elif len(self._made) == 1:  # first finished attempt: wait for more before recording
-                asyncio.get_running_loop().call_later(GATHER_S, self._wake.set)
+            elif len(self._finished) == 1:  # first finished attempt: wait for more before recording
+                asyncio.get_running_loop().call_later(RECORD_DELAY_S, self._wake.set)
 
-    async def _post(self, due: Due, hook: Webhook, now: int, at: int) -> Posted:
-        url = hook.url if not self._own else due.told.callback if due.told else None
-        if due.told is None or url is None:
-            return Posted(reason="not_kept", error="the event is no longer kept", duration_ms=0)
+    async def _post(self, due: DueDelivery, hook: Webhook, now: int, team_now: int) -> PostResult:
+        url = hook.url if not self._is_callback_queue else due.stored_event.callback if due.stored_event else None
+        if due.stored_event is None or url is None:
+            return PostResult(reason="not_kept", error="the event is no longer stored", duration_ms=0)
         try:
-            known = self._secrets(hook, at)
+            secrets = self._get_secrets(hook, team_now)
         except ValueError as error:
-            return Posted(reason="no_secret", error=str(error), duration_ms=0)
+            return PostResult(reason="no_secret", error=str(error), duration_ms=0)
         try:
-            form = FORMATS[hook.format]
-            body = form.body(explained(due.told), self._shared.store.setup.current.teams[hook.team])
-            t = now // SECOND_MS  # real time, not the test clock: verifiers compare with their own clock
-            signing = Signing(secrets=known.secrets, key=known.key, url=url, event=due.event, t=t, body=body)
+            event_format = FORMATS[hook.format]
+            body = event_format.body(
+                with_explanation(due.stored_event), self._shared.store.setup.current.teams[hook.team]
+            )
+            timestamp_s = now // SECOND_MS  # real time, not the test clock: receivers compare it with their own clock
+            signing = SignatureInput(
+                secrets=secrets.secrets,
+                private_key=secrets.key,
+                url=url,
+                event_id=due.event_id,
+                timestamp_s=timestamp_s,
+                body=body,
+            )
             # The endpoint's own login replaces an Authorization header of the format.
-            headers = form.headers(signing) | (basic(known.login) if known.login and url == hook.url else {})
-            about = {"heliograph_event__id": due.event, "heliograph_webhook": hook.id}
-            with tracing.span("webhook", due.told.trace, "CLIENT", **about) as span:
+            headers = event_format.headers(signing) | (
+                basic_auth_header(secrets.login) if secrets.login and url == hook.url else {}
+            )
+            span_attributes = {"heliograph_event__id": due.event_id, "heliograph_webhook": hook.id}
+            with tracing.begin_span("webhook", due.stored_event.trace, "CLIENT", **span_attributes) as span:
                 if span.traceparent:
                     headers["traceparent"] = span.traceparent
-                posted = await self._shared.poster.post(url, headers, body)
-                span.note(http_response_status__code=posted.status or 0)
-                return posted
+                result = await self._shared.client.post(url, headers, body)
+                span.set_attributes(http_response_status__code=result.status or 0)
+                return result
         except Exception as error:
-            # An internal error must neither stop other deliveries nor be retried without a pause.
-            log.error("event cannot be sent", webhook=hook.id, event_id=due.event, error=type(error).__name__)
-            told = f"it could not be sent: {type(error).__name__}"
-            return Posted(reason="own_fault", error=told, duration_ms=0)
+            # An internal error must not stop other deliveries, and this one is retried after the usual delay.
+            log.error("event cannot be sent", webhook=hook.id, event_id=due.event_id, error=type(error).__name__)
+            message = f"internal error while sending: {type(error).__name__}"
+            return PostResult(reason="own_fault", error=message, duration_ms=0)
 
     def _jitter(self) -> float:
-        return self._shared.clock.below(2001) / 1000 - 1
+        return self._shared.clock.randbelow(2001) / 1000 - 1
 
-    def _secrets(self, hook: Webhook, at: int) -> Opened:
+    def _get_secrets(self, hook: Webhook, team_now: int) -> WebhookSecrets:
         """Return the decrypted secrets.
 
         They are cached until the webhook changes or its rotation ends: decrypting costs as much as signing.
         """
-        rotating = at < hook.old_until
-        if not self._opened or self._opened[0] is not hook or self._opened[1] != rotating:
-            self._opened = hook, rotating, self._shared.secrets_of(hook, at)
-        return self._opened[2]
+        rotating = team_now < hook.old_until
+        if not self._cached_secrets or self._cached_secrets[0] is not hook or self._cached_secrets[1] != rotating:
+            self._cached_secrets = hook, rotating, self._shared.secrets_of(hook, team_now)
+        return self._cached_secrets[2]
 
     # -- recording attempts --------------------------------------------------------------------------------------
 
-    async def _record(self) -> None:
-        """Record finished attempts, so that none is sent twice.
+    async def _record_attempts(self) -> None:
+        """Record all finished attempts.
 
-        Retries until the store accepts them or the lease is lost.
+        While the store is unavailable, recording is retried until the lease is lost.
         """
-        made, self._made = self._made, []
-        asked, unrecorded = made, self._shared.unrecorded
+        pending, self._finished = self._finished, []
+        batch, unrecorded = pending, self._shared.unrecorded
         reasons: list[tuple[Webhook, str]] = []
         try:
-            while made := await self._submit(made, reasons):
-                unrecorded.update([one.due.key for one, _ in made])
-                await asyncio.sleep(AWAY_S)
+            while pending := await self._submit_attempts(pending, reasons):
+                unrecorded.update([attempt.due.key for attempt, _ in pending])
+                await asyncio.sleep(STORE_RETRY_S)
         finally:
-            unrecorded.difference_update([one.due.key for one, _ in asked])
+            unrecorded.difference_update([attempt.due.key for attempt, _ in batch])
         for hook, reason in reasons[:1]:
             await self._disable(hook, reason)
         self._wake.set()
 
-    async def _submit(self, made: list[_Made], reasons: list[tuple[Webhook, str]]) -> list[_Made]:
-        """Submit attempts to the store; return those to retry.
+    async def _submit_attempts(
+        self, attempts: list[_FinishedAttempt], reasons: list[tuple[Webhook, str]]
+    ) -> list[_FinishedAttempt]:
+        """Submit attempts to the store; return those that must be submitted again.
 
-        Add (webhook, reason) to `reasons` for webhooks to disable.
+        Adds (webhook, reason) to `reasons` for each webhook to disable.
         """
-        away: list[_Made] = []
-        record, now = self._shared.store.deliveries.record, self._shared.clock.of
+        to_retry: list[_FinishedAttempt] = []
+        record, team_now = self._shared.store.deliveries.record, self._shared.clock.team_now
         # Await one after the other: attempts of one transaction finish together, and asyncio.gather adds a callback
         # each.
-        for recorded, one, hook in [(record(one), one, hook) for one, hook in made]:
+        for future, attempt, hook in [(record(attempt), attempt, hook) for attempt, hook in attempts]:
             try:
-                since = await recorded
-                if one.state != "delivered" and (reason := why_disable(one, since, now(one.due.team))):
+                failing_since = await future
+                if attempt.state != "delivered" and (
+                    reason := disable_reason(attempt, failing_since, team_now(attempt.due.team))
+                ):
                     reasons.append((hook, reason))
             except StoreUnavailable:
-                away.append((one, hook))
+                to_retry.append((attempt, hook))
                 continue
             except Exception as error:
-                self._lose(error)
-            self._end(one)
-        return away
+                self._stop_sending(error)
+            self._mark_recorded(attempt)
+        return to_retry
 
-    def _end(self, made: DeliveryTry) -> None:
-        metrics.webhook_tried["retried" if made.state == "waiting" else made.state].inc()
-        del self._begun[made.due.key]
-        self._recorded.add(made.due.key)
+    def _mark_recorded(self, attempt: DeliveryAttempt) -> None:
+        metrics.webhook_attempts["retried" if attempt.state == "waiting" else attempt.state].inc()
+        del self._started[attempt.due.key]
+        self._recorded_keys.add(attempt.due.key)
 
-    def _lose(self, error: Exception) -> None:
-        """Start no more attempts: the lease is lost, or attempts cannot be recorded."""
-        self.until = 0
-        if not isinstance(error, NotOurs):
-            log.error("try not recorded", webhook=self.lease.webhook, error=type(error).__name__)
+    def _stop_sending(self, error: Exception) -> None:
+        """Start no more attempts, because the lease is lost or an attempt cannot be recorded."""
+        self.lease_until = 0
+        if not isinstance(error, EndpointLeaseLost):
+            log.error("attempt not recorded", webhook=self.lease.webhook, error=type(error).__name__)
 
     async def _disable(self, hook: Webhook, reason: str) -> None:
         try:
             if await self._shared.store.deliveries.disable(hook, reason):
                 log.warning("webhook disabled", webhook=hook.id, team=hook.team, reason=reason)
         except StoreUnavailable:
-            log.warning("webhook not disabled: the next failure will", webhook=hook.id, reason=reason)
+            log.warning("webhook not disabled, retried after its next failure", webhook=hook.id, reason=reason)
 
 
-def choose(
-    waiting: Iterable[Due], begun: Collection[Due], most: int, host: Callable[[Due], str] | None = None
-) -> list[Due]:
+def choose_next(
+    queued: Iterable[DueDelivery],
+    started: Collection[DueDelivery],
+    limit: int,
+    host: Callable[[DueDelivery], str] | None = None,
+) -> list[DueDelivery]:
     """Return the next deliveries to send, in order.
 
     At most one delivery per subject is in flight and, if `host` is given, at most `WINDOW` per host.
     """
-    busy, hosts = {due.subject for due in begun}, Counter(map(host, begun) if host else ())
-    chosen: list[Due] = []
-    for due in waiting:
-        if len(chosen) >= most:
+    busy, hosts = {due.subject for due in started}, Counter(map(host, started) if host else ())
+    chosen: list[DueDelivery] = []
+    for due in queued:
+        if len(chosen) >= limit:
             break
         if due.subject not in busy and not (host and hosts[host(due)] >= WINDOW):
             busy.add(due.subject)
@@ -313,51 +357,57 @@ def choose(
     return chosen
 
 
-def _host(due: Due) -> str:
+def _host(due: DueDelivery) -> str:
     """Return the host of a message's callback URL."""
-    return urlsplit(due.told.callback).netloc if due.told and due.told.callback else ""
+    return urlsplit(due.stored_event.callback).netloc if due.stored_event and due.stored_event.callback else ""
 
 
-def to_try(
+def to_attempt(
     lease: Lease,
-    due: Due,
-    posted: Posted,
+    due: DueDelivery,
+    result: PostResult,
     *,
-    at: int,
+    started_at: int,
     now: int,
     jitter: Callable[[], float],
-    elsewhere: bool = False,
-) -> DeliveryTry:
+    is_callback: bool = False,
+) -> DeliveryAttempt:
     """Return the attempt record with the delivery's next state and due time."""
     state, due_at = "delivered", now
-    if verdict(posted.status) != "delivered":
-        number, first_at = due.attempt - due.earlier + 1, due.first_at or at
-        again = next_attempt(number, first_at, now, jitter(), posted.retry_after_s)
-        state, due_at = ("exhausted", now) if again is None or posted.reason == "not_kept" else ("waiting", again)
-    return DeliveryTry(
+    if classify_response(result.status) != "delivered":
+        attempt_number, first_at = due.attempts - due.earlier_attempts + 1, due.first_at or started_at
+        next_at = next_attempt(attempt_number, first_at, now, jitter(), result.retry_after_s)
+        state, due_at = ("exhausted", now) if next_at is None or result.reason == "not_kept" else ("waiting", next_at)
+    return DeliveryAttempt(
         lease=lease,
         due=due,
-        at=at,
-        status=posted.status,
-        reason=posted.reason,
-        error=posted.error,
-        duration_ms=posted.duration_ms,
-        answer=posted.answer.decode("utf-8", "replace").replace("\0", ""),  # PostgreSQL text cannot contain NUL
+        started_at=started_at,
+        status=result.status,
+        reason=result.reason,
+        error=result.error,
+        duration_ms=result.duration_ms,
+        answer=result.answer.decode("utf-8", "replace").replace("\0", ""),  # PostgreSQL text cannot contain NUL
         state=state,
         due_at=due_at,
-        elsewhere=elsewhere,
+        is_callback=is_callback,
     )
 
 
-def _is_gone(made: DeliveryTry) -> bool:
-    return verdict(made.status) == "gone" and not made.elsewhere
+def _is_gone(attempt: DeliveryAttempt) -> bool:
+    return classify_response(attempt.status) == "gone" and not attempt.is_callback
 
 
-def why_disable(made: DeliveryTry, failing_since: int | None, now: int) -> str | None:
-    if _is_gone(made):
-        return "the endpoint answered 410 Gone"
+def disable_reason(attempt: DeliveryAttempt, failing_since: int | None, now: int) -> str | None:
+    """Return why the webhook must be disabled after this attempt; None if it stays enabled."""
+    if _is_gone(attempt):
+        return "the endpoint responded 410 Gone"
     # Only a failed retry counts: a single failure after a long idle time is weak evidence.
-    if failing_since is not None and made.due.attempt and not made.elsewhere and is_dead(failing_since, now):
-        last = made.error or f"status {made.status}"
-        return f"nothing but failures since {timestamp(failing_since)}, the last one: {last}"
+    if (
+        failing_since is not None
+        and attempt.due.attempts
+        and not attempt.is_callback
+        and has_failed_too_long(failing_since, now)
+    ):
+        last_error = attempt.error or f"status {attempt.status}"
+        return f"every delivery has failed since {timestamp(failing_since)}, most recently: {last_error}"
     return None

@@ -17,17 +17,17 @@ from heliograph.domain.setup.records import Webhook
 from heliograph.domain.setup.snapshot import Setup, to_row
 from heliograph.runtime.clock import Clock
 from heliograph.storage import audit, setup
-from heliograph.storage.engine.database import Database, Tx, note, write_serialized
+from heliograph.storage.engine.database import Database, Tx, schedule_wakeup, write_serialized
 from heliograph.storage.engine.group_commit import GroupCommit
-from heliograph.storage.events import OWN, Event, Publisher
+from heliograph.storage.events import CALLBACK_SUFFIX, Event, Publisher
 from heliograph.storage.leases import Leases
 from heliograph.storage.setup import SetupChange, SetupStore
-from heliograph.webhooks.policy.retry import Silence
+from heliograph.webhooks.policy.retry import NoResponseReason
 
 REPLAY_MAX = 100_000  # maximum events per replay
-PORTION = 500  # rows per transaction
+BATCH_SIZE = 500  # rows per transaction
 
-PAST_ANY_ID = "~"  # sorts after every id
+PAST_ANY_ID = "~"  # sorts after every id: lists begin with the newest
 
 
 class NoSuchEvents(Exception):
@@ -38,7 +38,7 @@ class NoSuchEvents(Exception):
         self.ids = ids
 
 
-class NotOurs(Exception):
+class EndpointLeaseLost(Exception):
     """The endpoint's lease was lost to another process; nothing was recorded."""
 
 
@@ -49,45 +49,45 @@ class Lease(msgspec.Struct, frozen=True):
     epoch: int
 
 
-class Due(msgspec.Struct, frozen=True):
+class DueDelivery(msgspec.Struct, frozen=True):
     """A delivery of an event to a webhook that is due now."""
 
     key: int
     team: int
-    event: str
+    event_id: str
     subject: str
-    attempt: int  # number of attempts so far
-    earlier: int  # number of attempts before the last replay
+    attempts: int  # number of attempts so far
+    earlier_attempts: int  # number of attempts before the last replay, which do not count for the retry schedule
     first_at: int | None  # time of the first attempt since the last replay
-    told: StoredEvent | None = None  # None if the event is no longer kept
+    stored_event: StoredEvent | None = None  # None if the event is no longer stored
 
 
 class DueDeliveries(msgspec.Struct, frozen=True):
-    new: list[Due]  # in the order of their events
-    again: list[Due]  # retries and replays, in the order of their due times
+    new: list[DueDelivery]  # in the order of their events
+    again: list[DueDelivery]  # retries and replays, in the order of their due times
 
 
-class DeliveryTry(msgspec.Struct, frozen=True, kw_only=True):
+class DeliveryAttempt(msgspec.Struct, frozen=True, kw_only=True):
     """A delivery attempt and the resulting state of the delivery."""
 
     lease: Lease
-    due: Due
-    at: int
+    due: DueDelivery
+    started_at: int
     status: int | None
-    reason: Silence | None = None  # why there was no response
-    error: str | None  # the reason as text for people
+    reason: NoResponseReason | None = None  # why there was no response
+    error: str | None  # the reason as a sentence for users
     duration_ms: int
     answer: str
     state: str  # delivered, waiting, exhausted
     due_at: int  # time of the next attempt if `state` is waiting
-    elsewhere: bool = False  # sent to a message's own callback URL: does not affect the endpoint's failing state
+    is_callback: bool = False  # sent to a message's own callback URL, so the endpoint's failing state does not change
 
 
 class StoredAttempt(msgspec.Struct, frozen=True):
     number: int
     at: int
     status: int | None
-    reason: Silence | None  # also None for attempts older than this column
+    reason: NoResponseReason | None  # also None for attempts recorded before this column existed
     error: str | None
     duration_ms: int
     answer: str
@@ -104,7 +104,7 @@ class StoredDelivery(msgspec.Struct, frozen=True, kw_only=True):
     attempts: list[StoredAttempt]
 
 
-class WantedEvents(msgspec.Struct, frozen=True, kw_only=True):
+class ReplaySelection(msgspec.Struct, frozen=True, kw_only=True):
     """Selection of events to replay: by id, or created between two times (both exclusive; None is unbounded)."""
 
     event_ids: Sequence[str] | None = None
@@ -113,125 +113,151 @@ class WantedEvents(msgspec.Struct, frozen=True, kw_only=True):
     failed_only: bool = False
 
 
-class _Replay(msgspec.Struct, frozen=True, kw_only=True):
+class _ReplayRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A replay request.
 
-    Events of types that the webhook does not subscribe to are included only if sent to it before.
+    An event of a type that the webhook does not subscribe to is included only if it was sent to the webhook before.
     """
 
     team: int
     webhook: str
-    wanted: WantedEvents
-    heard: Callable[[str], bool]
+    selection: ReplaySelection
+    subscribes: Callable[[str], bool]
     entry: AuditEntry
     now: int
-    ahead: int  # offset of the team's test clock: event ids may be this much older than event times
+    clock_offset: int  # offset of the team's test clock: an event's id may be this much older than its time
 
 
 # -- endpoint leases -------------------------------------------------------------------------------------------
 
 
-async def due_webhooks(tx: Tx, owner: str, now: int, moved: list[tuple[str, int]], leases: Leases) -> dict[str, bool]:
+async def due_webhooks(
+    tx: Tx, owner: str, now: int, webhook_times: list[tuple[str, int]], leases: Leases
+) -> dict[str, bool]:
     """Map each webhook with due deliveries to whether another process holds its lease.
 
-    `moved`: webhooks of teams with a test clock, with their current time.
+    `webhook_times`: (webhook, current time) for webhooks of teams with a test clock.
     """
-    rows = await tx.run("due_webhooks", owner=owner, now=now, moved=moved)
-    over = await leases.over(tx) if any(lease_until is not None for _, lease_until in rows) else 0
-    return {webhook: lease_until is not None and lease_until > over for webhook, lease_until in rows}
+    rows = await tx.run("due_webhooks", owner=owner, now=now, moved=webhook_times)
+    expired_before = await leases.expired_before(tx) if any(lease_until is not None for _, lease_until in rows) else 0
+    return {webhook: lease_until is not None and lease_until > expired_before for webhook, lease_until in rows}
 
 
 async def claim(tx: Tx, owner: str, webhooks: Iterable[str], leases: Leases) -> list[Lease]:
     """Claim the endpoints whose lease no other process holds."""
-    over, lease_until = await leases.over(tx), await leases.until(tx)
-    if leases.off():
+    expired_before, lease_until = await leases.expired_before(tx), await leases.deadline(tx)
+    if leases.clock_error():
         return []
     rows = [(webhook,) for webhook in webhooks]
-    got = await tx.run("claim_endpoints", owner=owner, webhooks=rows, lease_until=lease_until, over=over)
-    return [Lease(*row) for row in got]
+    claimed = await tx.run("claim_endpoints", owner=owner, webhooks=rows, lease_until=lease_until, over=expired_before)
+    return [Lease(*row) for row in claimed]
 
 
-async def keep(tx: Tx, owner: str, held: Sequence[Lease], leases: Leases) -> set[str]:
+async def renew(tx: Tx, owner: str, held: Sequence[Lease], leases: Leases) -> set[str]:
     """Renew leases; return the webhooks whose lease was renewed. The other leases are lost."""
     endpoints = [(lease.webhook, lease.epoch) for lease in held]
     if not endpoints:
         return set()
-    rows = await tx.run("keep_endpoints", owner=owner, endpoints=endpoints, lease_until=await leases.until(tx))
+    rows = await tx.run("keep_endpoints", owner=owner, endpoints=endpoints, lease_until=await leases.deadline(tx))
     return {row[0] for row in rows}
 
 
 # -- sending -----------------------------------------------------------------------------------------------------
 
 
-async def due(tx: Tx, webhook: str, limit: int, now: int) -> DueDeliveries:
+async def read_due(tx: Tx, webhook: str, limit: int, now: int) -> DueDeliveries:
     new = await tx.run("new_deliveries", webhook=webhook, limit=limit)
-    again = await tx.run("due_deliveries", webhook=webhook, limit=limit, now=now)
-    return DueDeliveries(_to_due(new), _to_due(again))
+    retries = await tx.run("due_deliveries", webhook=webhook, limit=limit, now=now)
+    return DueDeliveries(_to_due(new), _to_due(retries))
 
 
-def _to_due(rows: Sequence[Any]) -> list[Due]:
+def _to_due(rows: Sequence[Any]) -> list[DueDelivery]:
     return [
-        Due(key, team, event, subject, attempt, earlier, first_at, StoredEvent(*told) if told[0] else None)
-        for key, team, event, subject, attempt, earlier, first_at, *told in rows
+        DueDelivery(
+            key,
+            team,
+            event,
+            subject,
+            attempt,
+            earlier,
+            first_at,
+            StoredEvent(*event_columns) if event_columns[0] else None,
+        )
+        for key, team, event, subject, attempt, earlier, first_at, *event_columns in rows
     ]
 
 
-async def record(tx: Tx, tries: Sequence[DeliveryTry], owner: str) -> list[int | None | Exception]:
-    """Record attempts; return for each since when its endpoint has been failing.
+async def record(tx: Tx, attempts: Sequence[DeliveryAttempt], owner: str) -> list[int | None | Exception]:
+    """Record attempts; return for each the time since which its endpoint has been failing.
 
-    None if healthy, NotOurs if the lease was lost.
+    None if the endpoint is healthy; EndpointLeaseLost if the lease was lost.
     """
-    held = sorted({(one.lease.webhook, one.lease.epoch) for one in tries})
-    before = {tuple(row[:2]): row[2] for row in await tx.run("fence_endpoints", endpoints=held, owner=owner)}
-    since = dict(before)
-    answers: list[int | None | Exception] = []
-    ours = []
-    for one in tries:
-        fence = one.lease.webhook, one.lease.epoch
-        if fence not in since:
-            answers.append(NotOurs(one.lease.webhook))
+    lease_keys = sorted({(attempt.lease.webhook, attempt.lease.epoch) for attempt in attempts})
+    previously_failing_since = {
+        tuple(row[:2]): row[2] for row in await tx.run("fence_endpoints", endpoints=lease_keys, owner=owner)
+    }
+    failing_since = dict(previously_failing_since)
+    results: list[int | None | Exception] = []
+    recorded = []
+    for attempt in attempts:
+        lease_key = attempt.lease.webhook, attempt.lease.epoch
+        if lease_key not in failing_since:
+            results.append(EndpointLeaseLost(attempt.lease.webhook))
             continue
-        if not one.elsewhere:
-            since[fence] = None if one.state == "delivered" else since[fence] or one.at
-        answers.append(since[fence])
-        ours.append(one)
-    if ours:
-        await _write(tx, ours)
-    changed = [(webhook, at) for (webhook, epoch), at in since.items() if at != before[webhook, epoch]]
+        if not attempt.is_callback:
+            failing_since[lease_key] = (
+                None if attempt.state == "delivered" else failing_since[lease_key] or attempt.started_at
+            )
+        results.append(failing_since[lease_key])
+        recorded.append(attempt)
+    if recorded:
+        await _write_attempts(tx, recorded)
+    changed = [
+        (webhook, since)
+        for (webhook, epoch), since in failing_since.items()
+        if since != previously_failing_since[webhook, epoch]
+    ]
     if changed:
         await tx.run("update_endpoints", endpoints=changed)
-    return answers
+    return results
 
 
-async def _write(tx: Tx, tries: Sequence[DeliveryTry]) -> None:
-    for made in tries:
-        if made.state == "waiting":
-            note(tx, WEBHOOKS, made.due_at - made.at)
-    rows = [(t.due.key, t.due.event, t.due.attempt, t.due.earlier, t.state, t.due_at, t.at) for t in tries]
-    written = {tuple(row) for row in await tx.run("record_tries", tries=rows)}
-    attempts = [
-        (t.due.key, t.due.attempt + 1, t.at, t.status, t.reason, t.error, t.duration_ms, t.answer)
-        for t in tries
-        if (t.due.key, t.due.event) in written
+async def _write_attempts(tx: Tx, attempts: Sequence[DeliveryAttempt]) -> None:
+    for attempt in attempts:
+        if attempt.state == "waiting":
+            schedule_wakeup(tx, WEBHOOKS, attempt.due_at - attempt.started_at)
+    rows = [
+        (t.due.key, t.due.event_id, t.due.attempts, t.due.earlier_attempts, t.state, t.due_at, t.started_at)
+        for t in attempts
     ]
-    if attempts:
-        await tx.run("insert_attempts", attempts=attempts)
+    written = {tuple(row) for row in await tx.run("record_tries", tries=rows)}
+    attempt_rows = [
+        (t.due.key, t.due.attempts + 1, t.started_at, t.status, t.reason, t.error, t.duration_ms, t.answer)
+        for t in attempts
+        if (t.due.key, t.due.event_id) in written
+    ]
+    if attempt_rows:
+        await tx.run("insert_attempts", attempts=attempt_rows)
 
 
 # -- listing, replaying, deleting --------------------------------------------------------------------------------
 
 
-async def stored(
+async def list_deliveries(
     tx: Tx, webhook: str, before: str | None, limit: int, *, failed_only: bool = False
 ) -> list[StoredDelivery]:
     """Return deliveries, newest event first, plus one beyond `limit` if there are more.
 
-    Includes the message callbacks that the webhook signs.
+    Includes callbacks to message URLs that the webhook signs.
     """
     query = "list_failed" if failed_only else "list_deliveries"
-    span = {"before": before or PAST_ANY_ID, "limit": limit + 1}
-    both = [row for line in (webhook, webhook + OWN) for row in await tx.run(query, webhook=line, **span)]
-    rows = sorted(both, key=lambda row: row[1], reverse=True)[: limit + 1]
+    page_params = {"before": before or PAST_ANY_ID, "limit": limit + 1}
+    all_rows = [
+        row
+        for queue_id in (webhook, webhook + CALLBACK_SUFFIX)
+        for row in await tx.run(query, webhook=queue_id, **page_params)
+    ]
+    rows = sorted(all_rows, key=lambda row: row[1], reverse=True)[: limit + 1]
     attempts: dict[int, list[StoredAttempt]] = defaultdict(list)
     for key, *attempt in await tx.run("attempts_of", deliveries=[(row[0],) for row in rows]):
         attempts[key].append(StoredAttempt(*attempt))
@@ -250,74 +276,74 @@ async def stored(
     ]
 
 
-async def replay_ids(tx: Tx, asked: _Replay, ids: Sequence[str]) -> int:
+async def replay_ids(tx: Tx, request: _ReplayRequest, ids: Sequence[str]) -> int:
     events = [(id_,) for id_ in dict.fromkeys(ids)]
-    rows = await tx.run("replayable_by_id", team=asked.team, webhook=asked.webhook, events=events)
-    found = {row[1] for row in rows}
-    if missing := [id_ for (id_,) in events if id_ not in found]:
+    rows = await tx.run("replayable_by_id", team=request.team, webhook=request.webhook, events=events)
+    found_ids = {row[1] for row in rows}
+    if missing := [id_ for (id_,) in events if id_ not in found_ids]:
         raise NoSuchEvents(missing)
-    return await _replay(tx, asked, rows, 0)
+    return await _replay_rows(tx, request, rows, 0)
 
 
-async def replay_span(tx: Tx, asked: _Replay, after: str, done: int) -> tuple[str | None, int]:
+async def replay_range(tx: Tx, request: _ReplayRequest, after: str, done: int) -> tuple[str | None, int]:
     """Replay one batch of a time range; return the start of the next batch (None if done) and the total so far."""
-    wanted, now = asked.wanted, asked.now
-    start = -1 if wanted.created_after is None else wanted.created_after
-    end = now + 1 if wanted.created_before is None else wanted.created_before
+    selection, now = request.selection, request.now
+    start = -1 if selection.created_after is None else selection.created_after
+    end = now + 1 if selection.created_before is None else selection.created_before
     id_ = PREFIXES["event"]
     rows = await tx.run(
-        "replayable_failed" if wanted.failed_only else "replayable_by_time",
-        team=asked.team,
-        webhook=asked.webhook,
+        "replayable_failed" if selection.failed_only else "replayable_by_time",
+        team=request.team,
+        webhook=request.webhook,
         created_after=start,
         created_before=end,
-        # An id is generated when its event is stored, which is later than the event if the store was unavailable.
-        after=after or id_ + ulid(max(0, start - MINUTE_MS - asked.ahead), 0),
+        # An id is generated when its event is stored, which may be after the event's time.
+        after=after or id_ + ulid(max(0, start - MINUTE_MS - request.clock_offset), 0),
         end=id_ + ulid(min(end, now) + DAY_MS, 0),
-        limit=PORTION,
+        limit=BATCH_SIZE,
     )
-    done = await _replay(tx, asked, rows, done)
-    return rows[-1][1] if len(rows) == PORTION else None, done
+    done = await _replay_rows(tx, request, rows, done)
+    return rows[-1][1] if len(rows) == BATCH_SIZE else None, done
 
 
-async def _replay(tx: Tx, asked: _Replay, rows: Sequence[Any], done: int) -> int:
+async def _replay_rows(tx: Tx, request: _ReplayRequest, rows: Sequence[Any], done: int) -> int:
     """Schedule the chosen rows for delivery. The audit entry is written with the first non-empty batch."""
     chosen: list[tuple[str, str, int]] = []
     for _, event, type_, subject, state, attempt in sorted(tuple(row) for row in rows):
         failed = state == "exhausted" or (state == "waiting" and attempt > 0)
-        heard = state is not None or (type_ != TEST and asked.heard(type_))
-        if failed if asked.wanted.failed_only else heard:
+        is_subscribed = state is not None or (type_ != TEST and request.subscribes(type_))
+        if failed if request.selection.failed_only else is_subscribed:
             # Increasing due times preserve the order, also among events that were never sent.
-            chosen.append((event, subject, asked.now + done + len(chosen)))
+            chosen.append((event, subject, request.now + done + len(chosen)))
     if chosen:
-        given = {"webhook": asked.webhook, "team": asked.team, "now": asked.now}
-        await tx.run("replay_deliveries", deliveries=chosen, **given)
-        note(tx, WEBHOOKS)
+        params = {"webhook": request.webhook, "team": request.team, "now": request.now}
+        await tx.run("replay_deliveries", deliveries=chosen, **params)
+        schedule_wakeup(tx, WEBHOOKS)
         if not done:
-            await audit.write(tx, asked.entry)
+            await audit.write(tx, request.entry)
     return done + len(chosen)
 
 
-async def drop(tx: Tx, webhook: str) -> bool:
+async def delete_batch(tx: Tx, webhook: str) -> bool:
     """Delete one batch of a webhook's deliveries; return whether there may be more."""
     await tx.run("drop_endpoint", webhook=webhook)
-    return await _drop(tx, await tx.run("deliveries_of", webhook=webhook, limit=PORTION))
+    return await _delete_rows(tx, await tx.run("deliveries_of", webhook=webhook, limit=BATCH_SIZE))
 
 
-async def purge(tx: Tx, before: int) -> bool:
+async def purge_batch(tx: Tx, before: int) -> bool:
     """Delete one batch of deliveries created before `before`; return whether there may be more."""
-    return await _drop(tx, await tx.run("old_deliveries", before=before, limit=PORTION))
+    return await _delete_rows(tx, await tx.run("old_deliveries", before=before, limit=BATCH_SIZE))
 
 
-async def _drop(tx: Tx, rows: Sequence[Any]) -> bool:
+async def _delete_rows(tx: Tx, rows: Sequence[Any]) -> bool:
     if rows:
         keys = [tuple(row) for row in rows]
         await tx.run("drop_attempts", deliveries=keys)
         await tx.run("drop_deliveries", deliveries=keys)
-    return len(rows) == PORTION
+    return len(rows) == BATCH_SIZE
 
 
-class Deliveries:
+class DeliveryStore:
     """Store of webhook deliveries for one process, which `owner` identifies in leases."""
 
     def __init__(self, database: Database, clock: Clock, owner: str, leases: Leases, setup: SetupStore) -> None:
@@ -326,100 +352,104 @@ class Deliveries:
         self._owner = owner
         self._leases = leases
         self._setup = setup
-        self._tries: GroupCommit[DeliveryTry, int | None] = GroupCommit(
+        self._attempts: GroupCommit[DeliveryAttempt, int | None] = GroupCommit(
             database, lambda tx, items: record(tx, items, owner)
         )
 
     async def due_webhooks(self) -> dict[str, bool]:
         """Map webhooks with due deliveries, including disabled ones, to whether another process holds their lease."""
         now, setup = self._clock.now(), self._setup.current
-        moved = [
-            (line, now + ahead)
-            for team, ahead in setup.moved.items()
+        webhook_times = [
+            (queue_id, now + clock_offset)
+            for team, clock_offset in setup.clock_offsets.items()
             for hook in setup.webhooks.get(team, ())
-            for line in (hook.id, hook.id + OWN)
+            for queue_id in (hook.id, hook.id + CALLBACK_SUFFIX)
         ]
-        return await self._database.read(lambda tx: due_webhooks(tx, self._owner, now, moved, self._leases))
+        return await self._database.read(lambda tx: due_webhooks(tx, self._owner, now, webhook_times, self._leases))
 
     async def claim(self, webhooks: Sequence[str]) -> list[Lease]:
         return await self._database.write(lambda tx: claim(tx, self._owner, webhooks, self._leases))
 
-    async def keep(self, leases: Sequence[Lease]) -> set[str]:
+    async def renew(self, leases: Sequence[Lease]) -> set[str]:
         """Renew the leases (heartbeat); return the webhooks whose lease is still held."""
-        return await self._database.write(lambda tx: keep(tx, self._owner, leases, self._leases))
+        return await self._database.write(lambda tx: renew(tx, self._owner, leases, self._leases))
 
     async def release(self, lease: Lease) -> None:
-        given = {"webhook": lease.webhook, "epoch": lease.epoch, "owner": self._owner}
-        await self._database.write(lambda tx: tx.run("release_endpoint", **given))
+        params = {"webhook": lease.webhook, "epoch": lease.epoch, "owner": self._owner}
+        await self._database.write(lambda tx: tx.run("release_endpoint", **params))
 
     async def due(self, webhook: str, limit: int) -> DueDeliveries:
         """Return at most `limit` new and `limit` repeated due deliveries, with their events."""
-        hook = self._setup.current.records.get(("webhook", webhook.removesuffix(OWN)))
+        hook = self._setup.current.records.get(("webhook", webhook.removesuffix(CALLBACK_SUFFIX)))
         team = self._setup.current.teams.get(hook.team) if isinstance(hook, Webhook) else None
-        now = self._clock.of(team.record.ref if team else 0)
-        return await self._database.read(lambda tx: due(tx, webhook, limit, now))
+        now = self._clock.team_now(team.record.ref if team else 0)
+        return await self._database.read(lambda tx: read_due(tx, webhook, limit, now))
 
-    def record(self, made: DeliveryTry) -> Awaitable[int | None]:
-        """Record an attempt; return since when the endpoint has been failing. Raises NotOurs if the lease was lost."""
-        return self._tries.submit(made)
+    def record(self, attempt: DeliveryAttempt) -> Awaitable[int | None]:
+        """Record an attempt; return when the endpoint began to fail, or None. Raises EndpointLeaseLost."""
+        return self._attempts.submit(attempt)
 
     async def disable(self, hook: Webhook, reason: str) -> bool:
         """Disable a webhook. Return False if it was changed or disabled since it was read."""
         now, disabled = self._clock.now(), replace(hook, enabled=False, disabled_reason=reason)
 
-        def decide(current: Setup, _: int) -> SetupChange:
+        def disable_webhook(current: Setup, _: int) -> SetupChange:
             if current.records.get(("webhook", hook.id)) != hook:
                 return SetupChange()
-            entry = SERVICE.did(now, "webhook.disable", hook.url, f"{hook.id}: {reason}", team=hook.team)
+            entry = SERVICE.audit_entry(now, "webhook.disable", hook.url, f"{hook.id}: {reason}", team=hook.team)
             return SetupChange(rows=[to_row("webhook", hook.id, disabled, hook.team)], audit=entry)
 
-        async def story(tx: Tx) -> bool:
-            done = bool((await setup.change(tx, decide, now, self._setup.publisher, self._setup.current)).rows)
-            if done:
-                await tx.run("forget_failures", webhook=hook.id)  # so that the failing period restarts after enabling
-            return done
+        async def write_change(tx: Tx) -> bool:
+            is_disabled = bool(
+                (await setup.apply_change(tx, disable_webhook, now, self._setup.publisher, self._setup.current)).rows
+            )
+            if is_disabled:
+                await tx.run("forget_failures", webhook=hook.id)  # the failing period starts again after enabling
+            return is_disabled
 
-        return await self._setup.write(hook.team, story)
+        return await self._setup.write_and_refresh(hook.team, write_change)
 
     async def failing_since(self, webhooks: Iterable[str]) -> dict[str, int]:
         """Return, for each of these webhooks whose last attempts failed, the time since which they fail."""
-        asked = [(id_,) for id_ in webhooks]
-        return dict(await self._database.read(lambda tx: tx.run("failing_endpoints", webhooks=asked)))
+        webhook_rows = [(id_,) for id_ in webhooks]
+        return dict(await self._database.read(lambda tx: tx.run("failing_endpoints", webhooks=webhook_rows)))
 
-    async def page(
+    async def list_page(
         self, webhook: str, before: str | None, limit: int, *, failed_only: bool = False
     ) -> list[StoredDelivery]:
         """Return deliveries before the event `before`, newest first, plus one beyond `limit` if there are more."""
-        return await self._database.read(lambda tx: stored(tx, webhook, before, limit, failed_only=failed_only))
+        return await self._database.read(
+            lambda tx: list_deliveries(tx, webhook, before, limit, failed_only=failed_only)
+        )
 
     async def replay(
-        self, team: int, webhook: str, wanted: WantedEvents, heard: Callable[[str], bool], entry: AuditEntry
+        self, team: int, webhook: str, selection: ReplaySelection, subscribes: Callable[[str], bool], entry: AuditEntry
     ) -> int:
-        """Send events again with the same ids and bodies. No audit entry is written if no event matches.
+        """Send events again with the same ids and bodies; return their number. A time range stops after REPLAY_MAX.
 
-        Return the number of events; a time range stops at REPLAY_MAX. Raises NoSuchEvents, and then sends none.
+        No audit entry is written if no event matches. Raises NoSuchEvents, without sending any event, for unknown ids.
         """
-        now, ids = self._clock.of(team), wanted.event_ids
-        asked = _Replay(
+        now, ids = self._clock.team_now(team), selection.event_ids
+        request = _ReplayRequest(
             team=team,
             webhook=webhook,
-            wanted=wanted,
-            heard=heard,
+            selection=selection,
+            subscribes=subscribes,
             entry=entry,
             now=now,
-            ahead=self._clock.moved.get(team, 0),
+            clock_offset=self._clock.offsets.get(team, 0),
         )
         if ids is not None:
-            done = await write_serialized(self._database, lambda tx: replay_ids(tx, asked, ids), entry.team)
+            done = await write_serialized(self._database, lambda tx: replay_ids(tx, request, ids), entry.team)
         else:
             after: str | None = ""
             done = 0
             while after is not None and done < REPLAY_MAX:
-                span = partial(replay_span, asked=asked, after=after, done=done)
-                after, done = await write_serialized(self._database, span, entry.team)
+                replay_batch = partial(replay_range, request=request, after=after, done=done)
+                after, done = await write_serialized(self._database, replay_batch, entry.team)
         return done
 
-    async def tell(
+    async def publish_to_webhook(
         self, team: int, webhook: str, type_: str, subject: str, payload: dict[str, Any], entry: AuditEntry
     ) -> str:
         """Publish an event to this webhook only; return the event id."""
@@ -430,18 +460,18 @@ class Deliveries:
             subject=subject,
             type=type_,
             detail=msgspec.json.encode(payload).decode(),
-            created_at=self._clock.of(team),
+            created_at=self._clock.team_now(team),
         )
 
-        async def story(tx: Tx) -> None:
+        async def publish(tx: Tx) -> None:
             await publisher.publish(tx, [event])
             await audit.write(tx, entry)
 
-        await write_serialized(self._database, story, entry.team)
+        await write_serialized(self._database, publish, entry.team)
         return event.id
 
-    async def drop(self, webhook: str) -> None:
+    async def delete_all(self, webhook: str) -> None:
         """Delete all deliveries of a webhook."""
-        for line in (webhook, webhook + OWN):
-            while await self._database.write(partial(drop, webhook=line)):
+        for queue_id in (webhook, webhook + CALLBACK_SUFFIX):
+            while await self._database.write(partial(delete_batch, webhook=queue_id)):
                 continue

@@ -1,4 +1,4 @@
-"""For receivers of webhooks: is this request from Heliograph, and is it fresh? The standard library is enough."""
+"""Verifies webhook requests: signed by Heliograph, and recent. For receivers; needs only the standard library."""
 
 import base64
 import hmac
@@ -13,7 +13,7 @@ _TIME = re.compile("[0-9]{1,15}")
 
 
 class WebhookRefused(ValueError):
-    """Do not trust this request; answer 400."""
+    """The request is not authentic or too old: respond 400."""
 
 
 def verify_webhook(
@@ -24,19 +24,21 @@ def verify_webhook(
     tolerance_s: float = 300,
     now: float | None = None,
 ) -> dict[str, Any]:
-    """Return the event, or raise WebhookRefused; `body` has the bytes as they came, before anything parses them.
+    """Return the event, or raise WebhookRefused. `body`: the raw request body, before any parsing.
 
-    The Standard Webhooks headers are judged where they are there, else X-Service-Signature: one good signature by
-    one of the secrets is enough. A malformed secret is a plain ValueError. `now`: unix seconds, for tests.
+    Checks the Standard Webhooks headers if present, else X-Service-Signature. One valid signature by one of the secrets
+    is enough. A malformed secret raises a plain ValueError. `now`: Unix seconds, for tests.
     """
-    secrets = {one: _key(one) for one in ([secret] if isinstance(secret, str) else secret)}
-    given = {name.lower(): value for name, value in headers.items()}
-    if "webhook-signature" in given:
-        timestamp, good = _standard(body, given, secrets)
+    secrets = {text: _decode_key(text) for text in ([secret] if isinstance(secret, str) else secret)}
+    lower_headers = {name.lower(): value for name, value in headers.items()}
+    if "webhook-signature" in lower_headers:
+        timestamp, is_valid = _verify_standard(body, lower_headers, secrets)
     else:
-        timestamp, good = _service(body, given, secrets)
-    if not good:
-        raise WebhookRefused("no signature matches: wrong secret, or the body was changed or parsed on its way")
+        timestamp, is_valid = _verify_service(body, lower_headers, secrets)
+    if not is_valid:
+        raise WebhookRefused(
+            "no signature matches: the secret is wrong, or the body was changed or parsed before verification"
+        )
     age = (time.time() if now is None else now) - int(timestamp)
     if abs(age) > tolerance_s:
         raise WebhookRefused(f"signed {age:.0f} s ago, more than {tolerance_s:g} s: a replay, or a clock is wrong")
@@ -49,39 +51,42 @@ def verify_webhook(
     return event
 
 
-def _standard(body: bytes, headers: Mapping[str, str], secrets: Mapping[str, bytes]) -> tuple[str, bool]:
-    id_, timestamp = headers.get("webhook-id", ""), _time(headers.get("webhook-timestamp", ""), "webhook-timestamp")
+def _verify_standard(body: bytes, headers: Mapping[str, str], secrets: Mapping[str, bytes]) -> tuple[str, bool]:
+    id_, timestamp = (
+        headers.get("webhook-id", ""),
+        _check_timestamp(headers.get("webhook-timestamp", ""), "webhook-timestamp"),
+    )
     text = f"{id_}.{timestamp}.".encode("utf-8", "surrogateescape") + body
-    right = [base64.b64encode(_sign(key, text)) for key in secrets.values()]
-    found = [one[3:] for one in headers["webhook-signature"].split(" ") if one.startswith("v1,")]
-    return timestamp, _any_equal(found, right)
+    expected = [base64.b64encode(_sign(key, text)) for key in secrets.values()]
+    signatures = [part[3:] for part in headers["webhook-signature"].split(" ") if part.startswith("v1,")]
+    return timestamp, _any_equal(signatures, expected)
 
 
-def _service(body: bytes, headers: Mapping[str, str], secrets: Mapping[str, bytes]) -> tuple[str, bool]:
+def _verify_service(body: bytes, headers: Mapping[str, str], secrets: Mapping[str, bytes]) -> tuple[str, bool]:
     if "x-service-signature" not in headers:
-        raise WebhookRefused("not signed: neither webhook-signature nor X-Service-Signature is there")
+        raise WebhookRefused("not signed: there is no webhook-signature or X-Service-Signature header")
     parts = [part.partition("=") for part in headers["x-service-signature"].split(",")]
     times = [value for name, _, value in parts if name == "t"]
-    timestamp = _time(times[0] if len(times) == 1 else "", "t of X-Service-Signature")
+    timestamp = _check_timestamp(times[0] if len(times) == 1 else "", "t of X-Service-Signature")
     text = f"{timestamp}.".encode() + body
-    right = [_sign(secret.encode(), text).hex().encode() for secret in secrets]
-    return timestamp, _any_equal([value for name, _, value in parts if name == "v1"], right)
+    expected = [_sign(secret.encode(), text).hex().encode() for secret in secrets]
+    return timestamp, _any_equal([value for name, _, value in parts if name == "v1"], expected)
 
 
-def _time(text: str, name: str) -> str:
+def _check_timestamp(text: str, name: str) -> str:
     if not _TIME.fullmatch(text):
-        raise WebhookRefused(f"{name} is missing or no time in unix seconds")
+        raise WebhookRefused(f"{name} is missing or not a time in Unix seconds")
     return text
 
 
-def _key(secret: str) -> bytes:
-    """Return the key. An empty secret, such as an environment variable that is not set, would let anyone sign."""
+def _decode_key(secret: str) -> bytes:
+    """Return the key bytes. An empty secret, such as an unset environment variable, is refused: anyone could sign."""
     try:
         key = base64.b64decode(secret.removeprefix(_PREFIX), validate=True)
     except ValueError:
         key = b""
     if not secret.startswith(_PREFIX) or not key:
-        raise ValueError(f"a webhook secret is {_PREFIX} and base64 after it")
+        raise ValueError(f"a webhook secret is {_PREFIX} followed by base64")
     return key
 
 
@@ -89,7 +94,11 @@ def _sign(key: bytes, text: bytes) -> bytes:
     return hmac.digest(key, text, "sha256")
 
 
-def _any_equal(found: Sequence[str], right: Sequence[bytes]) -> bool:
-    """Compare every pair: the time says nothing about which one fits."""
-    pairs = [hmac.compare_digest(one.encode("utf-8", "replace"), other) for one in found for other in right]
+def _any_equal(signatures: Sequence[str], expected: Sequence[bytes]) -> bool:
+    """Compare all pairs, so that the duration does not reveal which pair matches."""
+    pairs = [
+        hmac.compare_digest(signature.encode("utf-8", "replace"), candidate)
+        for signature in signatures
+        for candidate in expected
+    ]
     return any(pairs)

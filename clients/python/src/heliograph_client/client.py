@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Self = TypeVar("Self", bound="_Client[Any]")
 
-FIRST_S, LONGEST_S = 0.5, 8.0  # between two tries, doubling
-PATIENCE_S = 120.0  # who is asked to wait longer gives up at once
+FIRST_S, LONGEST_S = 0.5, 8.0  # between two attempts, doubling
+PATIENCE_S = 120.0  # a longer Retry-After ends the retries at once
 
 
 class Options(TypedDict, total=False):
@@ -41,7 +41,7 @@ class _Client(Generic[K]):
         if not key or not url:
             raise HeliographError("Pass key and url, or set HELIOGRAPH_KEY and HELIOGRAPH_URL.")
         if not key.isascii() or not key.isprintable():
-            raise HeliographError("The key has characters that no key of Heliograph has: copy it anew.")
+            raise HeliographError("The key has characters that no key of Heliograph has: copy it again.")
         self._url = url.rstrip("/")
         self._headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
         self._timeout = timeout

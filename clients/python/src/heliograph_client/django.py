@@ -3,7 +3,7 @@
 Understands what django-anymail adds to a message: `metadata`, `tags`, `template_id`, `merge_global_data`, `send_at`,
 and `esp_extra` for any other field of a send. A message that was sent has `heliograph_id`.
 
-The view `webhook` tells receivers of the signal `tracking` what became of it. Where this module is one of
+The view `webhook` sends delivery events to receivers of the signal `tracking`. Where this module is one of
 INSTALLED_APPS, `manage.py check --deploy` asks whether the key works.
 """
 
@@ -98,7 +98,7 @@ def _bare(addresses: Sequence[str]) -> list[str]:
 
 
 def _tags(tags: Sequence[str]) -> dict[str, str]:
-    """Theirs are words, ours have names: tag, tag_2, …"""
+    """Return django-anymail's list of tags as named tags: tag, tag_2, …."""
     return {f"tag_{n}" if n > 1 else "tag": word for n, word in enumerate(tags, 1)}
 
 
@@ -127,7 +127,7 @@ def check_key(**_: Any) -> list[Error]:
     return []
 
 
-tracking = Signal()  # with `event` and `esp_name`, as django-anymail's: its receivers take it as it is
+tracking = Signal()  # has `event` and `esp_name`: receivers of django-anymail's signal work unchanged
 REASONS = {"bounced": "bounced", "complained": "spam", "failed": "other", "rejected": "blocked"}
 
 

@@ -35,7 +35,7 @@ class ApiError(HeliographError):
 
 
 class InvalidRequestError(ApiError):
-    """The request has to be mended."""
+    """The request is invalid and must be corrected."""
 
 
 class AuthenticationError(ApiError):

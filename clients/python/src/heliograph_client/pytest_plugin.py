@@ -49,13 +49,14 @@ class Outbox:
 
     @property
     def clock(self) -> Clock[Sync]:
-        """The team's own time: `clock.advance(days=5)` returns when all that became due is done."""
+        """The team's own time: `clock.advance(days=5)` returns when everything that became due is done."""
         return self.client.test_clock
 
     @contextmanager
     def chaos(self, trouble: str, *, times: int | None = None) -> Iterator[None]:
-        """A bad day for the requests of this process's clients, or for the first `times` of them: `status=503`,
-        `rate_limit`, `latency=2s`, `timeout`.
+        """Inject a fault into the requests of this process's clients, or into the first `times` of them.
+
+        Faults are `status=503`, `rate_limit`, `latency=2s` and `timeout`.
         """
         request, asked_before = _Client._request, count()
 

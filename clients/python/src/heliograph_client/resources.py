@@ -251,7 +251,7 @@ class Received(_Listed[K], _Read[K]):
 
     @call
     def raw(self, id: str) -> Ask[bytes]:
-        """The mail as it came."""
+        """The mail as received (MIME)."""
         return Ask(_whole, "GET", path(self._at, id, "raw"), is_file=True)
 
     @call

@@ -9,7 +9,7 @@ from heliograph_client.errors import ApiError, to_error
 
 
 class Result:
-    """Fields are attributes (`from` is `from_`); `raw` is the JSON as it came."""
+    """Fields are attributes (`from` is `from_`); `raw` is the JSON as received."""
 
     __slots__ = ("raw",)
     raw: Mapping[str, Any]

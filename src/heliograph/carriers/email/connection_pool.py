@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from heliograph.carriers.connection_queue import Line
-from heliograph.carriers.contract import Parcel
+from heliograph.carriers.connection_queue import PrioritySemaphore
+from heliograph.carriers.contract import OutboundMessage
 from heliograph.carriers.email.smtp import Destination, SmtpOptions, SmtpSession
 from heliograph.domain.delivery.outcome import Accepted, Deferred, Outcome, Refused
 from heliograph.domain.limits import SECOND_MS
@@ -16,14 +16,14 @@ from heliograph.domain.mail.mailbox_provider import provider_of
 from heliograph.inbound.policy.smtp_reply import TEXT_MAX, pauses_host
 from heliograph.runtime import metrics
 
-IDLE_S = 10.0  # an idle connection is closed after this long
-IDLE_MAX = 200  # maximum idle connections to all hosts, because each is an open file
-USES_MAX = 100  # maximum mails on one connection
-PAUSE_S = 60.0  # pause of a host after a 421; equals the first step of the retry schedule
-QUEUE_S = 10.0  # wait for a free connection; meanwhile the message occupies a slot of its queue
+IDLE_TIMEOUT_S = 10.0  # an idle connection is closed after this long
+IDLE_CONNECTIONS_MAX = 200  # maximum idle connections to all hosts, because each is an open file
+MAILS_PER_CONNECTION_MAX = 100  # maximum mails on one connection
+HOST_PAUSE_S = 60.0  # pause of a host after a 421; equals the first step of the retry schedule
+QUEUE_TIMEOUT_S = 10.0  # wait for a free connection; meanwhile the message occupies a slot of its queue
 
 
-class Prepared(msgspec.Struct, frozen=True, kw_only=True):
+class PreparedMail(msgspec.Struct, frozen=True, kw_only=True):
     """A built and signed mail, ready to send to one recipient. All recipients of a message share its contents."""
 
     envelope_from: str
@@ -32,155 +32,165 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     needs_utf8: bool = False
 
 
-Prepare = Callable[[Parcel], Awaitable[Prepared]]
+PrepareMail = Callable[[OutboundMessage], Awaitable[PreparedMail]]
 
 
 class PoolLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of a connection pool."""
 
-    per_host: int = 4  # maximum connections
-    idle_s: float = IDLE_S
-    pause_s: float = PAUSE_S
-    queue_s: float = QUEUE_S
-    again_s: float = 0.0  # retry delay of a mail that got no connection within `queue_s`; 0: no delay
+    connections_per_host: int = 4  # maximum connections
+    idle_timeout_s: float = IDLE_TIMEOUT_S
+    host_pause_s: float = HOST_PAUSE_S
+    queue_timeout_s: float = QUEUE_TIMEOUT_S
+    busy_retry_s: float = 0.0  # retry delay of a mail that got no connection within `queue_timeout_s`; 0: no delay
 
 
 LIMITS = PoolLimits()
 
 
-class _Host:
+class _HostState:
     """The connections to one host and their state."""
 
-    def __init__(self, per_host: int) -> None:
-        self.line = Line(per_host)
-        self.asking = 0  # messages that have or await a connection
-        self.busy = 0  # messages that have a connection
+    def __init__(self, connections: int) -> None:
+        self.slots = PrioritySemaphore(connections)
+        self.messages = 0  # messages that have or await a connection
+        self.connections_in_use = 0  # messages that have a connection
         self.idle: dict[SmtpSession, float] = {}  # idle connection → expiry time, the oldest first
-        self.timed = False  # a timer for the oldest connection is set
+        self.has_timer = False  # a timer for the oldest connection is set
         self.paused_until = 0.0
         self.paused_by: Mapping[str, Any] = {}  # the detail of the 421 reply
 
 
-class Pool:
+class ConnectionPool:
     """SMTP connections of one carrier to all its hosts."""
 
     def __init__(self, smtp_options: SmtpOptions, limits: PoolLimits) -> None:
         self._smtp_options = smtp_options
         self._limits = limits
-        self._hosts: dict[tuple[str, int], _Host] = {}  # keyed by address and port
-        self._idle = 0
-        self._goodbyes: set[asyncio.Task[None]] = set()
+        self._hosts: dict[tuple[str, int], _HostState] = {}  # keyed by address and port
+        self._idle_count = 0
+        self._quit_tasks: set[asyncio.Task[None]] = set()
 
-    async def send(self, destination: Destination, parcel: Parcel, mail: Prepared) -> Outcome:
+    async def send(self, destination: Destination, message: OutboundMessage, mail: PreparedMail) -> Outcome:
         """Send a mail on a pooled connection; Deferred with `held` if the host is busy or paused."""
         key = (destination.address, destination.port)
         host = self._hosts.get(key)
         if host is None:
-            host = self._hosts[key] = _Host(self._limits.per_host)
-        host.asking += 1
+            host = self._hosts[key] = _HostState(self._limits.connections_per_host)
+        host.messages += 1
         try:
-            if not await host.line.take(parcel, self._limits.queue_s):
-                why = f"is busy with {self._limits.per_host} connections of ours"
-                return _not_asked(destination, why, self._limits.again_s)
-            host.busy += 1
+            if not await host.slots.acquire(message, self._limits.queue_timeout_s):
+                reason = f"already has {self._limits.connections_per_host} connections of ours"
+                return _deferred_without_contact(destination, reason, self._limits.busy_retry_s)
+            host.connections_in_use += 1
             try:
-                return await self._send_in_turn(host, destination, parcel, mail)
+                return await self._send_with_slot(host, destination, message, mail)
             finally:
-                host.busy -= 1
-                host.line.give_back()
+                host.connections_in_use -= 1
+                host.slots.release()
         finally:
-            host.asking -= 1
-            self._forget(key)
+            host.messages -= 1
+            self._drop_host_if_unused(key)
 
     async def close(self) -> None:
         for host in self._hosts.values():
             for session in list(host.idle):
-                self._part(self._take(host, session))
-        await asyncio.gather(*self._goodbyes)
+                self._quit_in_background(self._remove_idle(host, session))
+        await asyncio.gather(*self._quit_tasks)
 
-    async def _send_in_turn(self, host: _Host, destination: Destination, parcel: Parcel, mail: Prepared) -> Outcome:
+    async def _send_with_slot(
+        self, host: _HostState, destination: Destination, message: OutboundMessage, mail: PreparedMail
+    ) -> Outcome:
         # Checked after the wait, because the pause may have started meanwhile.
         if _now() < host.paused_until:
-            return _paused(destination, host.paused_by, host.paused_until - _now())
-        outcome = await self._speak_on_kept(host, destination, parcel, mail)
+            return _deferred_by_pause(destination, host.paused_by, host.paused_until - _now())
+        outcome = await self._send_on_idle(host, destination, message, mail)
         if outcome is None:
             opened = await SmtpSession.open(destination, self._smtp_options)
-            outcome = opened if isinstance(opened, Deferred) else await self._speak(host, opened, parcel, mail)
-        said = str(outcome.detail.get("code") or "")
-        metrics.smtp_replied[provider_of(destination.host), f"{said[0]}xx" if said else "none"].inc()
+            outcome = opened if isinstance(opened, Deferred) else await self._send_on(host, opened, message, mail)
+        code = str(outcome.detail.get("code") or "")
+        metrics.smtp_replies[provider_of(destination.host), f"{code[0]}xx" if code else "none"].inc()
         if pauses_host(outcome.detail):
-            host.paused_until, host.paused_by = _now() + self._limits.pause_s, outcome.detail
-            _call_later(self._limits.pause_s, self._forget, (destination.address, destination.port))
+            host.paused_until, host.paused_by = _now() + self._limits.host_pause_s, outcome.detail
+            _call_later(self._limits.host_pause_s, self._drop_host_if_unused, (destination.address, destination.port))
         return outcome
 
-    async def _speak_on_kept(
-        self, host: _Host, destination: Destination, parcel: Parcel, mail: Prepared
+    async def _send_on_idle(
+        self, host: _HostState, destination: Destination, message: OutboundMessage, mail: PreparedMail
     ) -> Outcome | None:
         """Send on an idle connection; None if there is none, or if the server closed it while idle."""
-        session = await self._kept(host, destination)
+        session = await self._take_idle_session(host, destination)
         if session is None:
             return None
-        outcome = await self._speak(host, session, parcel, mail)
+        outcome = await self._send_on(host, session, message, mail)
         # A closed connection or a 421 at the first command is the server's idle timeout, unrelated to this mail.
-        stale = isinstance(outcome, Deferred) and not session.usable and session.verb in ("rset", "mail")
-        return None if stale else outcome
+        was_stale = isinstance(outcome, Deferred) and not session.is_usable and session.verb in ("rset", "mail")
+        return None if was_stale else outcome
 
-    async def _speak(self, host: _Host, session: SmtpSession, parcel: Parcel, mail: Prepared) -> Outcome:
+    async def _send_on(
+        self, host: _HostState, session: SmtpSession, message: OutboundMessage, mail: PreparedMail
+    ) -> Outcome:
         try:
-            await parcel.passage.admit()
-            return await session.send(mail.envelope_from, parcel.mailbox, mail.chunks(), mail.size, mail.needs_utf8)
+            await message.hooks.before_send()
+            return await session.send(
+                mail.envelope_from, message.envelope_address, mail.chunks(), mail.size, mail.needs_utf8
+            )
         finally:
-            self._keep(host, session)
+            self._return_session(host, session)
 
-    def _keep(self, host: _Host, session: SmtpSession) -> None:
-        if session.usable and session.sent < USES_MAX and self._idle < IDLE_MAX:
-            host.idle[session] = _now() + self._limits.idle_s
-            self._idle += 1
-            if not host.timed:
-                host.timed = True
-                _call_later(self._limits.idle_s, self._expire, host)
+    def _return_session(self, host: _HostState, session: SmtpSession) -> None:
+        if (
+            session.is_usable
+            and session.mails_attempted < MAILS_PER_CONNECTION_MAX
+            and self._idle_count < IDLE_CONNECTIONS_MAX
+        ):
+            host.idle[session] = _now() + self._limits.idle_timeout_s
+            self._idle_count += 1
+            if not host.has_timer:
+                host.has_timer = True
+                _call_later(self._limits.idle_timeout_s, self._close_expired, host)
         else:
-            self._part(session)
+            self._quit_in_background(session)
 
-    async def _kept(self, host: _Host, destination: Destination) -> SmtpSession | None:
+    async def _take_idle_session(self, host: _HostState, destination: Destination) -> SmtpSession | None:
         """Return the most recently used idle connection to this destination; None if not found.
 
         If the host's limit is reached, the oldest idle connection to another destination is closed.
         """
         for session in reversed(list(host.idle)):
-            if not session.usable:
-                self._part(self._take(host, session))
+            if not session.is_usable:
+                self._quit_in_background(self._remove_idle(host, session))
             elif session.destination == destination:
-                return self._take(host, session)
-        if host.idle and host.busy + len(host.idle) > self._limits.per_host:
-            await self._take(host, next(iter(host.idle))).quit()
+                return self._remove_idle(host, session)
+        if host.idle and host.connections_in_use + len(host.idle) > self._limits.connections_per_host:
+            await self._remove_idle(host, next(iter(host.idle))).quit()
         return None
 
-    def _take(self, host: _Host, session: SmtpSession) -> SmtpSession:
+    def _remove_idle(self, host: _HostState, session: SmtpSession) -> SmtpSession:
         del host.idle[session]
-        self._idle -= 1
+        self._idle_count -= 1
         return session
 
-    def _expire(self, host: _Host) -> None:
-        now, host.timed = _now(), False
-        for session in [session for session, until in host.idle.items() if until <= now]:
-            self._part(self._take(host, session))
-            self._forget((session.destination.address, session.destination.port))
-        for until in host.idle.values():
-            host.timed = True
-            _call_later(until - now, self._expire, host)
+    def _close_expired(self, host: _HostState) -> None:
+        now, host.has_timer = _now(), False
+        for session in [session for session, expires_at in host.idle.items() if expires_at <= now]:
+            self._quit_in_background(self._remove_idle(host, session))
+            self._drop_host_if_unused((session.destination.address, session.destination.port))
+        for expires_at in host.idle.values():
+            host.has_timer = True
+            _call_later(expires_at - now, self._close_expired, host)
             break
 
-    def _part(self, session: SmtpSession) -> None:
+    def _quit_in_background(self, session: SmtpSession) -> None:
         """Close the connection in the background."""
         task = asyncio.get_running_loop().create_task(session.quit())
-        self._goodbyes.add(task)
-        task.add_done_callback(self._goodbyes.discard)
+        self._quit_tasks.add(task)
+        task.add_done_callback(self._quit_tasks.discard)
 
-    def _forget(self, key: tuple[str, int]) -> None:
+    def _drop_host_if_unused(self, key: tuple[str, int]) -> None:
         """Remove the host's entry if it is unused and not paused."""
         host = self._hosts.get(key)
-        if host and not host.asking and not host.idle and host.paused_until <= _now():
+        if host and not host.messages and not host.idle and host.paused_until <= _now():
             del self._hosts[key]
 
 
@@ -188,29 +198,38 @@ def _now() -> float:
     return asyncio.get_running_loop().time()
 
 
-def _call_later(seconds: float, act: Callable[..., None], *given: Any) -> asyncio.TimerHandle:
-    return asyncio.get_running_loop().call_later(seconds, act, *given)
+def _call_later(seconds: float, function: Callable[..., None], *args: Any) -> asyncio.TimerHandle:
+    return asyncio.get_running_loop().call_later(seconds, function, *args)
 
 
-def tell(outcome: Outcome, parcel: Parcel, carrier: str, started: float, *, delivered: bool) -> Outcome:
+def complete_outcome(
+    outcome: Outcome, message: OutboundMessage, carrier: str, started_at: float, *, accepted_is_delivered: bool
+) -> Outcome:
     """Return the outcome with the carrier's name, the duration, and the carrier id that later reports refer to.
 
-    `delivered`: the server is the recipient's own, so that an accepted mail is delivered and a refused one bounces.
+    `accepted_is_delivered`: the server is the recipient's own, so that an accepted mail is delivered and a refused mail
+    bounces.
     """
-    detail = {**outcome.detail, "duration_ms": round((_now() - started) * 1000), "carrier": carrier}
+    detail = {**outcome.detail, "duration_ms": round((_now() - started_at) * 1000), "carrier": carrier}
     if isinstance(outcome, Accepted):
-        return Accepted(carrier_id=f"{parcel.message_id}/{parcel.position}", detail=detail, delivered=delivered)
+        return Accepted(
+            carrier_id=f"{message.message_id}/{message.position}", detail=detail, delivered=accepted_is_delivered
+        )
     if isinstance(outcome, Refused):
-        return replace(outcome, detail=detail, by_inbox=outcome.by_inbox and delivered)
+        return replace(outcome, detail=detail, by_inbox=outcome.by_inbox and accepted_is_delivered)
     return replace(outcome, detail=detail)
 
 
-def _paused(destination: Destination, reply: Mapping[str, Any], again_s: float) -> Deferred:
+def _deferred_by_pause(destination: Destination, reply: Mapping[str, Any], retry_s: float) -> Deferred:
     """Return the deferral of a mail to a host that is paused because of its earlier 421 reply."""
-    return _not_asked(destination, f"asked for a pause: {reply.get('text')}", again_s, reply.get("enhanced"))
+    return _deferred_without_contact(
+        destination, f"asked for a pause: {reply.get('text')}", retry_s, reply.get("enhanced")
+    )
 
 
-def _not_asked(destination: Destination, why: str, again_s: float, enhanced: str | None = None) -> Deferred:
+def _deferred_without_contact(
+    destination: Destination, reason: str, retry_s: float, enhanced: str | None = None
+) -> Deferred:
     """Return the deferral of a mail whose host was not contacted."""
     detail = {
         "host": destination.host,
@@ -218,6 +237,6 @@ def _not_asked(destination: Destination, why: str, again_s: float, enhanced: str
         "tls": None,
         "code": None,
         "enhanced": enhanced,
-        "text": f"{destination.host} was not asked: it {why}"[:TEXT_MAX],
+        "text": f"{destination.host} was not contacted: it {reason}"[:TEXT_MAX],
     }
-    return Deferred(detail=detail, held=True, retry_after_ms=int(again_s * SECOND_MS))
+    return Deferred(detail=detail, held=True, retry_after_ms=int(retry_s * SECOND_MS))

@@ -8,25 +8,34 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from heliograph.carriers.contract import Carrier, Parcel
-from heliograph.carriers.email.connection_pool import LIMITS, Pool, PoolLimits, Prepare, Prepared, tell
-from heliograph.carriers.email.mta_sts import Fetch, Policies, https_fetch
-from heliograph.carriers.email.mx_lookup import Exchange, Forbidden, NullMx, Resolver, networks
+from heliograph.carriers.contract import Carrier, OutboundMessage
+from heliograph.carriers.email.connection_pool import (
+    LIMITS,
+    ConnectionPool,
+    PoolLimits,
+    PreparedMail,
+    PrepareMail,
+    complete_outcome,
+)
+from heliograph.carriers.email.mta_sts import FetchPolicy, PolicyCache, https_policy_fetcher
+from heliograph.carriers.email.mx_lookup import BlockedAddress, MxRecords, MxResolver, NullMx, parse_networks
 from heliograph.carriers.email.smtp import DEFAULT_OPTIONS, Destination, SmtpOptions
-from heliograph.carriers.email.tls_policy import DANE_TA, Pin, Tls
-from heliograph.domain.delivery.outcome import Deferred, Outcome, Refused, Trouble
+from heliograph.carriers.email.tls_policy import DANE_TA, TlsaRecord, TlsMode
+from heliograph.domain.delivery.outcome import ConnectionFailure, Deferred, Outcome, Refused
 from heliograph.domain.setup.carrier_kinds import MxOptions
-from heliograph.runtime.resolver import Ask, DnsSilent, Unknown
+from heliograph.runtime.resolver import DnsTimeout, NameNotFound, QueryDns
 from heliograph.runtime.tls_roots import system_roots
 
-TRIES_MAX = 5  # maximum addresses tried in one delivery attempt
-TRIES_S = 120.0  # seconds after which no further address is tried
-AGAIN_S = 10.0  # delay before a host with no free connection is tried again; mail for other hosts is sent meanwhile
+ADDRESSES_PER_ATTEMPT_MAX = 5  # maximum addresses tried in one delivery attempt
+NEW_ADDRESS_MAX_S = 120.0  # seconds after which no further address is tried
+BUSY_HOST_RETRY_S = (
+    10.0  # delay before a host with no free connection is tried again; mail for other hosts is sent meanwhile
+)
 
 
-def asking(server: str | None) -> Ask:
+def dns_query_function(server: str | None) -> QueryDns:
     """Return a DNS query function that uses `server` (host:port), or the system's resolver if None."""
-    return Resolver(server, (), Random()).values
+    return MxResolver(server, (), Random()).values
 
 
 class Mx(Carrier):
@@ -35,124 +44,151 @@ class Mx(Carrier):
     def __init__(
         self,
         options: MxOptions,
-        prepare: Prepare,
+        prepare: PrepareMail,
         *,
         smtp_options: SmtpOptions = DEFAULT_OPTIONS,
         limits: PoolLimits = LIMITS,
-        fetch: Fetch | None = None,
+        fetch: FetchPolicy | None = None,
         random: Random | None = None,
     ) -> None:
         """Create the carrier; `fetch` downloads MTA-STS policies, by default over HTTPS."""
         self._options = options
         self._prepare = prepare
         self._random = random or Random()
-        self._resolver = Resolver(options.resolver or None, networks(options.allow_private), self._random)
-        self._policies = Policies(
-            self._resolver, fetch or https_fetch(self._resolver, smtp_options.roots or system_roots())
+        self._resolver = MxResolver(options.resolver or None, parse_networks(options.allow_private), self._random)
+        self._policy_cache = PolicyCache(
+            self._resolver, fetch or https_policy_fetcher(self._resolver, smtp_options.roots or system_roots())
         )
-        limits = replace(limits, per_host=options.per_host, again_s=AGAIN_S)
-        self._pool = Pool(replace(smtp_options, helo=options.helo), limits)
+        limits = replace(limits, connections_per_host=options.per_host, busy_retry_s=BUSY_HOST_RETRY_S)
+        self._pool = ConnectionPool(replace(smtp_options, helo=options.helo), limits)
 
-    async def hand_over(self, parcel: Parcel) -> Outcome:
-        started = asyncio.get_running_loop().time()
-        domain = parcel.address.rpartition("@")[2]
+    async def send_message(self, message: OutboundMessage) -> Outcome:
+        started_at = asyncio.get_running_loop().time()
+        domain = message.address.rpartition("@")[2]
         try:
-            exchange = await self._resolver.exchange(domain)
-            mail = await self._prepare(parcel)
-            outcome = await self._ask_each(domain, exchange, parcel, mail)
+            mx_records = await self._resolver.mx_records(domain)
+            mail = await self._prepare(message)
+            outcome = await self._try_addresses(domain, mx_records, message, mail)
         except NullMx:
-            outcome = _unasked(domain, f"{domain} takes no mail (null MX)", "5.1.10", bounced=True)
-        except Unknown:
-            text = f"there is no domain {domain} that takes mail"
-            outcome = replace(_unasked(domain, text, "5.1.2", bounced=True), absent=True)
-        except DnsSilent as error:
-            outcome = _later(domain, f"DNS does not say who takes mail for {domain} ({error})", "unreachable")
-        return tell(outcome, parcel, "mx", started, delivered=True)
+            outcome = _refuse(domain, f"{domain} accepts no mail (null MX)", "5.1.10", bounced=True)
+        except NameNotFound:
+            text = f"the domain {domain} does not exist or accepts no mail"
+            outcome = replace(_refuse(domain, text, "5.1.2", bounced=True), absent=True)
+        except DnsTimeout as error:
+            outcome = _defer(domain, f"the mail servers of {domain} cannot be looked up ({error})", "unreachable")
+        return complete_outcome(outcome, message, "mx", started_at, accepted_is_delivered=True)
 
     async def close(self) -> None:
         await self._pool.close()
 
-    async def _ask_each(self, domain: str, exchange: Exchange, parcel: Parcel, mail: Prepared) -> Outcome:
+    async def _try_addresses(
+        self, domain: str, mx_records: MxRecords, message: OutboundMessage, mail: PreparedMail
+    ) -> Outcome:
         """Try the addresses in order until a server accepts or refuses the mail, or a limit is reached.
 
         If none does, return the last outcome, preferably a deferral, and preferably one that is not `held`.
         """
-        late = asyncio.get_running_loop().time() + TRIES_S
-        tried: list[Outcome] = []
-        async with aclosing(self._doors(domain, exchange)) as doors:
-            async for door in doors:
-                if isinstance(door, Destination):
-                    outcome = await self._pool.send(door, parcel, mail)
+        deadline = asyncio.get_running_loop().time() + NEW_ADDRESS_MAX_S
+        outcomes: list[Outcome] = []
+        async with aclosing(self._targets(domain, mx_records)) as targets:
+            async for target in targets:
+                if isinstance(target, Destination):
+                    outcome = await self._pool.send(target, message, mail)
                     if not isinstance(outcome, Deferred) or "uncertain" in outcome.detail:
-                        return _after(tried, outcome)
-                    tried.append(replace(outcome, unreachable=False))  # only the host is unreachable, not this carrier
+                        return _with_tried_hosts(outcomes, outcome)
+                    outcomes.append(
+                        replace(outcome, unreachable=False)
+                    )  # only the host is unreachable, not this carrier
                 else:
-                    tried.append(door)
-                if len(tried) == TRIES_MAX or asyncio.get_running_loop().time() > late:
+                    outcomes.append(target)
+                if len(outcomes) == ADDRESSES_PER_ATTEMPT_MAX or asyncio.get_running_loop().time() > deadline:
                     break
-        put_off = [outcome for outcome in tried if isinstance(outcome, Deferred)]
-        said = [outcome for outcome in put_off if not outcome.held]
-        last = (said or put_off or tried)[-1]
-        return _after([outcome for outcome in tried if outcome is not last], last)
+        deferrals = [outcome for outcome in outcomes if isinstance(outcome, Deferred)]
+        server_deferrals = [outcome for outcome in deferrals if not outcome.held]
+        last = (server_deferrals or deferrals or outcomes)[-1]
+        return _with_tried_hosts([outcome for outcome in outcomes if outcome is not last], last)
 
-    async def _doors(self, domain: str, exchange: Exchange) -> AsyncGenerator[Destination | Refused | Deferred, None]:
+    async def _targets(
+        self, domain: str, mx_records: MxRecords
+    ) -> AsyncGenerator[Destination | Refused | Deferred, None]:
         """Yield each destination to try, in order, or the outcome for a host that cannot be tried."""
-        policy = await self._policies.enforced(domain)
-        strict = policy is not None or self._options.tls == "required"
-        for host in exchange.hosts:
+        policy = await self._policy_cache.enforced_policy(domain)
+        requires_verified_tls = policy is not None or self._options.tls == "required"
+        for host in mx_records.hosts:
             if policy and not policy.allows(host):
-                yield _later(host, f"the MTA-STS policy of {domain} does not name {host}", "encryption")
+                yield _defer(host, f"the MTA-STS policy of {domain} does not name {host}", "encryption")
                 continue
             try:
                 addresses = await self._resolver.addresses(host)
-                pins = await self._resolver.pins(host, self._options.port) if exchange.secure else None
-            except DnsSilent as error:
-                yield _later(host, f"DNS does not say where {host} is ({error})", "unreachable")
-            except Forbidden:
-                yield _unasked(host, f"{host} is at an address that no mail may go to", "5.4.4")
-            except Unknown:
-                if not exchange.listed:
+                tlsa_records = (
+                    await self._resolver.tlsa_records(host, self._options.port) if mx_records.dnssec_validated else None
+                )
+            except DnsTimeout as error:
+                yield _defer(host, f"the address of {host} cannot be looked up ({error})", "unreachable")
+            except BlockedAddress:
+                yield _refuse(host, f"{host} resolves to an address that is not permitted", "5.4.4")
+            except NameNotFound:
+                if not mx_records.has_mx:
                     raise  # a domain without MX and address accepts no mail; for an MX host it may be a mistake
-                yield _unasked(host, f"{host} has no address", "5.4.4")
+                yield _refuse(host, f"{host} has no address", "5.4.4")
             else:
-                way = _secured(host, self._options.port, domain, pins, strict)
+                destination = _destination_with_tls(
+                    host, self._options.port, domain, tlsa_records, requires_verified_tls
+                )
                 for address in addresses:
-                    yield self._door(way, address)
+                    yield self._with_address(destination, address)
 
-    def _door(self, way: Destination, address: str) -> Destination | Deferred:
-        """Return `way` with this address and a source IP of the same family; Deferred if there is no such IP."""
+    def _with_address(self, destination: Destination, address: str) -> Destination | Deferred:
+        """Return `destination` with this address and a source IP of the same family; Deferred if no such IP exists."""
         sources = [ip for ip in self._options.source_ips if (":" in ip) == (":" in address)]
         if self._options.source_ips and not sources:
-            return _later(way.host, f"none of source_ips reaches {address}", "not_ready")
+            return _defer(destination.host, f"no address in source_ips can reach {address}", "not_ready")
         source = self._random.choice(sources) if sources else None
-        return replace(way, address=address, source=source)
+        return replace(destination, address=address, source_address=source)
 
 
-def _secured(host: str, port: int, domain: str, pins: tuple[Pin, ...] | None, strict: bool) -> Destination:
+def _destination_with_tls(
+    host: str, port: int, domain: str, tlsa_records: tuple[TlsaRecord, ...] | None, requires_verified_tls: bool
+) -> Destination:
     """Return a destination, without an address, with the TLS requirements of the host.
 
-    Validated TLSA records require TLS even if none is usable (RFC 7672): `pins` is then empty, not None.
+    Validated TLSA records require TLS even if none is usable (RFC 7672): `tlsa_records` is then empty, not None.
     """
-    tls: Tls = "dane" if pins else "verified" if strict else "opportunistic" if pins is None else "encrypted"
-    named = domain if any(pin.usage == DANE_TA for pin in pins or ()) else None
-    return Destination(host=host, address="", port=port, tls=tls, pins=pins or (), domain=named)
+    tls: TlsMode = (
+        "dane"
+        if tlsa_records
+        else "verified"
+        if requires_verified_tls
+        else "opportunistic"
+        if tlsa_records is None
+        else "encrypted"
+    )
+    certificate_domain = domain if any(tlsa_record.usage == DANE_TA for tlsa_record in tlsa_records or ()) else None
+    return Destination(
+        host=host,
+        address="",
+        port=port,
+        tls=tls,
+        tlsa_records=tlsa_records or (),
+        certificate_domain=certificate_domain,
+    )
 
 
-def _after(tried: list[Outcome], outcome: Outcome) -> Outcome:
+def _with_tried_hosts(earlier_outcomes: list[Outcome], outcome: Outcome) -> Outcome:
     """Add the previously tried hosts to the outcome's detail, for the timeline."""
-    if not tried:
+    if not earlier_outcomes:
         return outcome
-    before = [{name: other.detail[name] for name in ("host", "address", "text")} for other in tried]
-    return replace(outcome, detail={**outcome.detail, "tried": before})
+    tried_hosts = [{name: earlier.detail[name] for name in ("host", "address", "text")} for earlier in earlier_outcomes]
+    return replace(outcome, detail={**outcome.detail, "tried": tried_hosts})
 
 
 def _detail(host: str, text: str, enhanced: str | None = None) -> dict[str, Any]:
     return {"host": host, "address": None, "tls": None, "code": None, "enhanced": enhanced, "text": text}
 
 
-def _later(host: str, text: str, trouble: Trouble) -> Deferred:
+def _defer(host: str, text: str, trouble: ConnectionFailure) -> Deferred:
     return Deferred(detail={**_detail(host, text), "trouble": trouble})
 
 
-def _unasked(host: str, text: str, enhanced: str, *, bounced: bool = False) -> Refused:
+def _refuse(host: str, text: str, enhanced: str, *, bounced: bool = False) -> Refused:
     return Refused(detail=_detail(host, text, enhanced), bounced=bounced)

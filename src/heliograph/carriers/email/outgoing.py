@@ -8,188 +8,198 @@ from typing import BinaryIO, TypeVar
 
 import msgspec
 
-from heliograph.carriers.contract import NotReady, Parcel
+from heliograph.carriers.contract import NotReady, OutboundMessage
 from heliograph.carriers.email import mime
-from heliograph.carriers.email.connection_pool import Prepared
+from heliograph.carriers.email.connection_pool import PreparedMail
 from heliograph.domain.delivery.content import EmailContent
-from heliograph.domain.delivery.lanes import PRIORITIES, take_turns
+from heliograph.domain.delivery.lanes import PRIORITIES, schedule_priorities
 from heliograph.domain.ids import PREFIXES, ulid_ms
 from heliograph.domain.limits import KIB, MIB
 from heliograph.domain.mail import verp
 from heliograph.domain.mail.address import parse_address
 from heliograph.domain.mail.dkim import Draft, Signer, SigningKey, sign_all
 from heliograph.domain.setup.records import Priority
-from heliograph.runtime.threads import BUILDING, LOOKING
+from heliograph.runtime.threads import BUILD_POOL, READ_POOL
 
 T = TypeVar("T")
 
-KEPT = 200  # maximum cached mails, kept for their other recipients; large attachments stay on disk
-KEPT_OCTETS = 32 * MIB  # maximum bytes of the contents of all cached mails
-AT_ONCE = 32 * KIB  # bytes of content that are built on the event loop, in one or two milliseconds
-HEAD_AT_ONCE = 2 * KIB  # characters of headers built on the event loop; one takes as long as 30 characters of body
-THREADS = 2  # number of signing threads; more would only compete for the GIL
-TOGETHER = 16  # maximum mails signed per call into a thread
+CACHED_MAILS_MAX = 200  # maximum cached mails, kept for their other recipients; large attachments stay on disk
+CACHED_BYTES_MAX = 32 * MIB  # maximum bytes of the contents of all cached mails
+INLINE_CONTENT_MAX = 32 * KIB  # bytes of content that are built on the event loop, in one or two milliseconds
+INLINE_HEADERS_MAX = (
+    2 * KIB
+)  # characters of headers built on the event loop; one takes as long as 30 characters of body
+SIGNING_THREADS = 2  # number of signing threads; more would only compete for the GIL
+SIGN_BATCH_MAX = 16  # maximum mails signed per call into a thread
 
-_content = msgspec.json.Decoder(EmailContent)
+_content_decoder = msgspec.json.Decoder(EmailContent)
 
 
-class Ready(msgspec.Struct, frozen=True):
+class SignedMail(msgspec.Struct, frozen=True):
     """A built and signed mail."""
 
-    mail: mime.Mail
+    mail: mime.MimeMessage
     signatures: bytes
     domain: str
 
 
-class Kept(msgspec.Struct):
+class CacheEntry(msgspec.Struct):
     """A cache entry of one message."""
 
     lock: asyncio.Lock  # held while the mail is built
-    octets: int  # bytes of the content
+    size: int  # bytes of the content
     blobs: Sequence[str] = ()  # attachments stored as blobs
-    ready: Ready | None = None
+    signed: SignedMail | None = None
 
 
-class Unsigned(msgspec.Struct, frozen=True):
+class UnsignedMail(msgspec.Struct, frozen=True):
     """A built mail that is not signed yet."""
 
-    mail: mime.Mail
+    mail: mime.MimeMessage
     drafts: Sequence[Draft]
     domain: str
 
-    def sign(self) -> Ready:
-        return Ready(self.mail, sign_all(self.drafts), self.domain)
+    def sign(self) -> SignedMail:
+        return SignedMail(self.mail, sign_all(self.drafts), self.domain)
 
 
-Waiting = tuple[Callable[[], Ready], "asyncio.Future[Ready]"]
+QueuedWork = tuple[Callable[[], SignedMail], "asyncio.Future[SignedMail]"]
 
 
-class Outgoing:
+class MailPreparer:
     """Prepares emails for sending, with a cache of built mails and a queue for the signing threads."""
 
     def __init__(
         self,
         *,
         ensure_keys: Callable[[str], Awaitable[None]],  # creates signing keys for a domain without keys
-        keys_of: Callable[[str], Sequence[SigningKey]],  # returns the signing keys of a domain
-        bring_blob: Callable[[str], Awaitable[None]],  # makes a blob available to `open_blob`
+        signing_keys: Callable[[str], Sequence[SigningKey]],  # returns the signing keys of a domain
+        fetch_blob: Callable[[str], Awaitable[None]],  # makes a blob available to `open_blob`
         open_blob: Callable[[str], BinaryIO],
         envelope_key: bytes,
         entropy: Callable[[int], bytes],
         now: Callable[[], int],
     ) -> None:
         self._ensure_keys = ensure_keys
-        self._keys_of = keys_of
-        self._bring_blob = bring_blob
+        self._signing_keys = signing_keys
+        self._fetch_blob = fetch_blob
         self._open_blob = open_blob
         self._envelope_key = envelope_key
         self._entropy = entropy
         self._now = now
         self._signers: dict[str, tuple[Sequence[SigningKey], Signer | None]] = {}
-        self._waiting: dict[Priority, list[Waiting]] = {priority: [] for priority in PRIORITIES}
-        self._turns = 0
+        self._queued: dict[Priority, list[QueuedWork]] = {priority: [] for priority in PRIORITIES}
+        self._taken_count = 0
         self._threads: set[asyncio.Task[None]] = set()
-        self._kept: OrderedDict[str, Kept] = OrderedDict()  # keyed by message id
-        self._octets = 0  # bytes of all cached contents
+        self._cache: OrderedDict[str, CacheEntry] = OrderedDict()  # keyed by message id
+        self._cached_bytes = 0  # bytes of all cached contents
 
-    async def prepare(self, parcel: Parcel) -> Prepared:
+    async def prepare(self, message: OutboundMessage) -> PreparedMail:
         """Return the signed mail with the recipient's envelope sender."""
-        ready = await self._shared(parcel)
-        return_path = verp.return_path(ready.domain)
+        signed = await self._signed_mail(message)
+        return_path = verp.bounce_domain(signed.domain)
 
         def chunks() -> Iterator[bytes]:
-            yield ready.signatures
-            yield from ready.mail.chunks()
+            yield signed.signatures
+            yield from signed.mail.chunks()
 
-        return Prepared(
-            envelope_from=verp.sign(self._envelope_key, parcel.message_id, parcel.position, return_path, self._now()),
+        return PreparedMail(
+            envelope_from=verp.sign_return_path(
+                self._envelope_key, message.message_id, message.position, return_path, self._now()
+            ),
             chunks=chunks,
-            size=len(ready.signatures) + ready.mail.size,
-            needs_utf8=ready.mail.needs_utf8 or not parcel.mailbox.isascii(),
+            size=len(signed.signatures) + signed.mail.size,
+            needs_utf8=signed.mail.needs_utf8 or not message.envelope_address.isascii(),
         )
 
-    async def plain(self, message_id: str, content: str, room: Callable[[int], Awaitable[None]]) -> bytes:
+    async def build_unsigned(self, message_id: str, content: str, reserve: Callable[[int], Awaitable[None]]) -> bytes:
         """Return the whole unsigned mail, for display only.
 
-        `room` is awaited with the total size of the blobs before they are loaded into memory.
+        `reserve` is awaited with the total size of the blobs before they are loaded into memory.
         """
-        read = await LOOKING.run_large(len(content), _content.decode, content)
-        await room(sum(file.size for file in read.attachments if file.blob))
-        await self._bring(_blobs(read))
-        return await LOOKING.run(lambda: b"".join(self._mail(message_id, read).chunks()))
+        parsed = await READ_POOL.run_large(len(content), _content_decoder.decode, content)
+        await reserve(sum(file.size for file in parsed.attachments if file.blob))
+        await self._fetch_blobs(_blobs(parsed))
+        return await READ_POOL.run(lambda: b"".join(self._build_mime(message_id, parsed).chunks()))
 
-    async def _bring(self, blobs: Sequence[str]) -> None:
+    async def _fetch_blobs(self, blobs: Sequence[str]) -> None:
         for blob in blobs:
-            await self._bring_blob(blob)
+            await self._fetch_blob(blob)
 
-    async def _shared(self, parcel: Parcel) -> Ready:
+    async def _signed_mail(self, message: OutboundMessage) -> SignedMail:
         """Return the message's mail. The first recipient's attempt builds the mail, the others wait for the result."""
-        kept = self._keep(parcel)
-        async with kept.lock:
-            if kept.ready:
-                await self._bring(kept.blobs)  # may have been evicted since an earlier attempt
+        entry = self._cache_entry(message)
+        async with entry.lock:
+            if entry.signed:
+                await self._fetch_blobs(entry.blobs)  # may have been evicted since an earlier attempt
             else:
-                kept.ready = await self._make(parcel, kept)
-            return kept.ready
+                entry.signed = await self._build_and_sign(message, entry)
+            return entry.signed
 
-    def _keep(self, parcel: Parcel) -> Kept:
+    def _cache_entry(self, message: OutboundMessage) -> CacheEntry:
         """Return the message's cache entry; create it, and evict the oldest ones, if necessary."""
-        kept = self._kept.get(parcel.message_id)
-        if kept is None:
-            kept = self._kept[parcel.message_id] = Kept(asyncio.Lock(), len(parcel.content))
-            self._octets += kept.octets
-            while len(self._kept) > KEPT or (self._octets > KEPT_OCTETS and len(self._kept) > 1):
-                self._octets -= self._kept.popitem(last=False)[1].octets
-        return kept
+        entry = self._cache.get(message.message_id)
+        if entry is None:
+            entry = self._cache[message.message_id] = CacheEntry(asyncio.Lock(), len(message.content))
+            self._cached_bytes += entry.size
+            while len(self._cache) > CACHED_MAILS_MAX or (
+                self._cached_bytes > CACHED_BYTES_MAX and len(self._cache) > 1
+            ):
+                self._cached_bytes -= self._cache.popitem(last=False)[1].size
+        return entry
 
-    async def _make(self, parcel: Parcel, kept: Kept) -> Ready:
-        content = await _started(BUILDING.run_large(len(parcel.content), _content.decode, parcel.content))
+    async def _build_and_sign(self, message: OutboundMessage, entry: CacheEntry) -> SignedMail:
+        content = await _await_thread(
+            BUILD_POOL.run_large(len(message.content), _content_decoder.decode, message.content)
+        )
         sender = parse_address(content.from_address)
         if sender is None:
             raise ValueError("the sender is not an email address")
-        if not self._keys_of(sender.domain):
+        if not self._signing_keys(sender.domain):
             await self._ensure_keys(sender.domain)
-        kept.blobs = _blobs(content)
-        await self._bring(kept.blobs)
-        build = partial(self._build, parcel.message_id, content, sender.domain)
-        work = build().sign if _is_quick(parcel, content) else lambda: build().sign()
-        return await self._in_thread(parcel.priority, work)
+        entry.blobs = _blobs(content)
+        await self._fetch_blobs(entry.blobs)
+        build = partial(self._build_with_drafts, message.message_id, content, sender.domain)
+        work = build().sign if _is_quick(message, content) else lambda: build().sign()
+        return await self._queue_work(message.priority, work)
 
-    def _in_thread(self, priority: Priority, work: Callable[[], Ready]) -> "asyncio.Future[Ready]":
+    def _queue_work(self, priority: Priority, work: Callable[[], SignedMail]) -> "asyncio.Future[SignedMail]":
         """Queue `work` for a signing thread and return the future of its result."""
-        made: asyncio.Future[Ready] = asyncio.get_running_loop().create_future()
-        self._waiting[priority].append((work, made))
-        if len(self._threads) < THREADS:
-            self._threads.add(asyncio.create_task(self._work()))
-        return made
+        result: asyncio.Future[SignedMail] = asyncio.get_running_loop().create_future()
+        self._queued[priority].append((work, result))
+        if len(self._threads) < SIGNING_THREADS:
+            self._threads.add(asyncio.create_task(self._run_queue()))
+        return result
 
-    async def _work(self) -> None:
+    async def _run_queue(self) -> None:
         try:
-            while taken := self._take():
-                for (_, made), ready in zip(taken, await _signed(taken), strict=True):
-                    if made.done():  # the caller was cancelled
+            while batch := self._next_batch():
+                for (_, result), signed in zip(batch, await _sign_batch(batch), strict=True):
+                    if result.done():  # the caller was cancelled
                         continue
-                    if isinstance(ready, Exception):
-                        made.set_exception(ready)
+                    if isinstance(signed, Exception):
+                        result.set_exception(signed)
                     else:
-                        made.set_result(ready)
-        finally:  # immediately, so that the next call of `_in_thread` does not rely on this task
+                        result.set_result(signed)
+        finally:  # immediately, so that the next call of `_queue_work` does not rely on this task
             self._threads.discard(asyncio.current_task())
 
-    def _take(self) -> list[Waiting]:
+    def _next_batch(self) -> list[QueuedWork]:
         """Remove and return up to TOGETHER queued items, by priority."""
-        order = take_turns(self._turns, TOGETHER, {priority: len(line) for priority, line in self._waiting.items()})
-        self._turns += len(order)
-        return [self._waiting[priority].pop(0) for priority in order]
+        order = schedule_priorities(
+            self._taken_count, SIGN_BATCH_MAX, {priority: len(queued) for priority, queued in self._queued.items()}
+        )
+        self._taken_count += len(order)
+        return [self._queued[priority].pop(0) for priority in order]
 
-    def _build(self, message_id: str, content: EmailContent, domain: str) -> Unsigned:
-        mail = self._mail(message_id, content)
+    def _build_with_drafts(self, message_id: str, content: EmailContent, domain: str) -> UnsignedMail:
+        mail = self._build_mime(message_id, content)
         signer = self._signer(domain)
         drafts = signer.draft(mail.headers, mail.body_chunks(), time_ms=self._now()) if signer else ()
-        return Unsigned(mail, drafts, domain)
+        return UnsignedMail(mail, drafts, domain)
 
-    def _mail(self, message_id: str, content: EmailContent) -> mime.Mail:
-        return mime.build(
+    def _build_mime(self, message_id: str, content: EmailContent) -> mime.MimeMessage:
+        return mime.build_message(
             content,
             message_id=message_id,
             date_ms=ulid_ms(message_id.removeprefix(PREFIXES["email"])),
@@ -202,45 +212,45 @@ class Outgoing:
 
         None if the domain has no keys.
         """
-        keys = self._keys_of(domain)
-        known = self._signers.get(domain)
-        if known is None or known[0] != keys:
-            known = (keys, Signer(domain, keys) if keys else None)
-            self._signers[domain] = known
-        return known[1]
+        keys = self._signing_keys(domain)
+        cached = self._signers.get(domain)
+        if cached is None or cached[0] != keys:
+            cached = (keys, Signer(domain, keys) if keys else None)
+            self._signers[domain] = cached
+        return cached[1]
 
 
 def _blobs(content: EmailContent) -> list[str]:
     return [file.blob for file in content.attachments if file.blob]
 
 
-def _is_quick(parcel: Parcel, content: EmailContent) -> bool:
+def _is_quick(message: OutboundMessage, content: EmailContent) -> bool:
     """Return whether to build on the event loop: in a thread, contention for the GIL would double the time."""
     has_text = content.text is not None or content.html is None  # converting HTML to text takes milliseconds
-    head = (content.subject, *content.to, *content.cc, *content.headers.values())
-    is_small = len(parcel.content) <= AT_ONCE and sum(map(len, head)) <= HEAD_AT_ONCE
+    header_values = (content.subject, *content.to, *content.cc, *content.headers.values())
+    is_small = len(message.content) <= INLINE_CONTENT_MAX and sum(map(len, header_values)) <= INLINE_HEADERS_MAX
     return has_text and is_small and not content.attachments
 
 
-async def _signed(taken: Sequence[Waiting]) -> Sequence[Ready | Exception]:
+async def _sign_batch(batch: Sequence[QueuedWork]) -> Sequence[SignedMail | Exception]:
     try:
-        return await _started(BUILDING.run(_do_all, taken))
+        return await _await_thread(BUILD_POOL.run(_run_all, batch))
     except NotReady as error:  # fail all waiting callers, so that none waits forever
-        return [NotReady(*error.args) for _ in taken]
+        return [NotReady(*error.args) for _ in batch]
 
 
-async def _started(made: Awaitable[T]) -> T:
+async def _await_thread(running: Awaitable[T]) -> T:
     try:
-        return await made
+        return await running
     except RuntimeError as error:  # the thread cannot start
-        raise NotReady(f"no thread to make mails in: {error}") from error
+        raise NotReady(f"no thread is available to build mails: {error}") from error
 
 
-def _do_all(taken: Sequence[Waiting]) -> list[Ready | Exception]:
-    done = list[Ready | Exception]()
-    for work, _ in taken:
+def _run_all(batch: Sequence[QueuedWork]) -> list[SignedMail | Exception]:
+    results = list[SignedMail | Exception]()
+    for work, _ in batch:
         try:
-            done.append(work())
+            results.append(work())
         except Exception as error:
-            done.append(error)
-    return done
+            results.append(error)
+    return results

@@ -6,43 +6,43 @@ from typing import Any
 
 import msgspec
 
-from heliograph.carriers.contract import Carrier, Parcel
+from heliograph.carriers.contract import Carrier, OutboundMessage
 from heliograph.domain.delivery.content import EmailContent
-from heliograph.domain.delivery.magic_recipients import DOMAIN, Behaviour, behaviour_of, is_held_back
-from heliograph.domain.delivery.outcome import Accepted, Deferred, DueReport, Outcome, Refused, Report, own
+from heliograph.domain.delivery.magic_recipients import SIMULATOR_DOMAIN, Behaviour, behaviour_of, is_resend_suppressed
+from heliograph.domain.delivery.outcome import Accepted, Deferred, DueReport, Outcome, Refused, Report, local_failure
 from heliograph.inbound.policy.inbound_mail import Authentication
-from heliograph.inbound.policy.inbound_parser import TeamMail, read_received
-from heliograph.runtime.threads import BUILDING
+from heliograph.inbound.policy.inbound_parser import TeamMailbox, parse_inbound_mail
+from heliograph.runtime.threads import BUILD_POOL
 
-QUOTED_MAX = 20  # lines of the original that a simulated reply quotes
-ANSWER = "Thank you, I got it. (simulator)"
+QUOTED_LINES_MAX = 20  # lines of the original that a simulated reply quotes
+REPLY_TEXT = "Thank you, I received it. (simulator)"
 
-_content = msgspec.json.Decoder(EmailContent)
-
-
-def _reply(code: str, enhanced: str, text: str) -> dict[str, Any]:
-    words = f"{code} {enhanced} {text} (simulator)"
-    return {"carrier": "simulator", "code": code, "enhanced": enhanced, "text": words}
+_content_decoder = msgspec.json.Decoder(EmailContent)
 
 
-TAKEN = _reply("250", "2.0.0", "Queued")
-ARRIVED = _reply("250", "2.1.5", "Delivered")
-NO_SUCH_USER = _reply("550", "5.1.1", "No such user")
-REJECTED = _reply("554", "5.7.1", "Message rejected")
-BUSY = _reply("451", "4.7.1", "Try again later")
-HELD_BACK = own("suppressed", "the address stands for a suppressed one (simulator)")
-ABUSE = {"carrier": "simulator", "text": "feedback report: abuse (simulator)"}
+def _smtp_detail(code: str, enhanced: str, text: str) -> dict[str, Any]:
+    reply_text = f"{code} {enhanced} {text} (simulator)"
+    return {"carrier": "simulator", "code": code, "enhanced": enhanced, "text": reply_text}
 
-DELIVERED = Report(status="delivered", detail=ARRIVED)
-BOUNCED = Report(status="bounced", detail=NO_SUCH_USER, suppress="bounce")
-COMPLAINED = Report(status="complained", detail=ABUSE, suppress="complaint")
 
-REFUSALS: dict[Behaviour, Refused] = {
-    "bounced": Refused(detail=NO_SUCH_USER, bounced=True),
-    "failed": Refused(detail=REJECTED),
+ACCEPTED_DETAIL = _smtp_detail("250", "2.0.0", "Queued")
+DELIVERED_DETAIL = _smtp_detail("250", "2.1.5", "Delivered")
+NO_SUCH_USER_DETAIL = _smtp_detail("550", "5.1.1", "No such user")
+REJECTED_DETAIL = _smtp_detail("554", "5.7.1", "Message rejected")
+BUSY_DETAIL = _smtp_detail("451", "4.7.1", "Try again later")
+SUPPRESSED_DETAIL = local_failure("suppressed", "the address simulates a suppressed recipient (simulator)")
+COMPLAINT_DETAIL = {"carrier": "simulator", "text": "feedback report: abuse (simulator)"}
+
+DELIVERED = Report(status="delivered", detail=DELIVERED_DETAIL)
+BOUNCED = Report(status="bounced", detail=NO_SUCH_USER_DETAIL, suppress="bounce")
+COMPLAINED = Report(status="complained", detail=COMPLAINT_DETAIL, suppress="complaint")
+
+REFUSAL_BY_BEHAVIOUR: dict[Behaviour, Refused] = {
+    "bounced": Refused(detail=NO_SUCH_USER_DETAIL, bounced=True),
+    "failed": Refused(detail=REJECTED_DETAIL),
 }
-DEFERRALS: dict[Behaviour, int] = {"softbounce": 2, "delayed": 2}
-REPORTS: dict[Behaviour, tuple[Report, ...]] = {
+DEFERRALS_BY_BEHAVIOUR: dict[Behaviour, int] = {"softbounce": 2, "delayed": 2}
+REPORTS_BY_BEHAVIOUR: dict[Behaviour, tuple[Report, ...]] = {
     "delivered": (DELIVERED,),
     "asyncbounce": (DELIVERED, BOUNCED),
     "complained": (DELIVERED, COMPLAINED),
@@ -56,52 +56,55 @@ REPORTS: dict[Behaviour, tuple[Report, ...]] = {
 class EmailSimulator(Carrier):
     """Returns scripted outcomes and reports for each magic recipient."""
 
-    def __init__(self, step_ms: int, mailbox: TeamMail | None = None) -> None:
-        """Create the simulator; `mailbox` receives the replies of `reply@simulator.test`."""
+    def __init__(self, step_ms: int, team_mail: TeamMailbox | None = None) -> None:
+        """Create the simulator; `team_mail` receives the replies of `reply@simulator.test`."""
         self._step_ms = step_ms
-        self._mailbox = mailbox
-        self._reports = {what: [DueReport(step_ms, report) for report in said] for what, said in REPORTS.items()}
+        self._team_mail = team_mail
+        self._reports = {
+            behaviour: [DueReport(step_ms, report) for report in reports]
+            for behaviour, reports in REPORTS_BY_BEHAVIOUR.items()
+        }
 
-    async def hand_over(self, parcel: Parcel) -> Outcome:
-        behaviour = behaviour_of(parcel.address)
-        if is_held_back(parcel.address):
-            return Refused(detail=HELD_BACK)
-        if behaviour in REFUSALS:
-            return REFUSALS[behaviour]
+    async def send_message(self, message: OutboundMessage) -> Outcome:
+        behaviour = behaviour_of(message.address)
+        if is_resend_suppressed(message.address):
+            return Refused(detail=SUPPRESSED_DETAIL)
+        if behaviour in REFUSAL_BY_BEHAVIOUR:
+            return REFUSAL_BY_BEHAVIOUR[behaviour]
         if behaviour == "deferred":  # follows the usual retry schedule until it fails permanently
-            return Deferred(detail=BUSY)
-        if parcel.attempt < DEFERRALS.get(behaviour, 0):
-            delayed = behaviour == "delayed" and parcel.attempt == 1
-            return Deferred(detail=BUSY, retry_after_ms=self._step_ms, delayed=delayed)
+            return Deferred(detail=BUSY_DETAIL)
+        if message.attempt < DEFERRALS_BY_BEHAVIOUR.get(behaviour, 0):
+            delayed = behaviour == "delayed" and message.attempt == 1
+            return Deferred(detail=BUSY_DETAIL, retry_after_ms=self._step_ms, delayed=delayed)
         if behaviour == "reply":
-            await self._answer(parcel)
+            await self._store_reply(message)
         return Accepted(
-            carrier_id=f"sim-{parcel.message_id}-{parcel.address}",
-            detail=TAKEN,
+            carrier_id=f"sim-{message.message_id}-{message.address}",
+            detail=ACCEPTED_DETAIL,
             reports=self._reports[behaviour],
         )
 
-    async def _answer(self, parcel: Parcel) -> None:
+    async def _store_reply(self, message: OutboundMessage) -> None:
         """Store a reply from the recipient in the team's mailbox, if the reply address belongs to a team.
 
         The reply's bytes are deterministic, so that sending the mail again creates no second reply.
         """
-        content = await BUILDING.run_large(len(parcel.content), _content.decode, parcel.content)
-        asked = content.reply_to or content.from_address
-        to = asked if isinstance(asked, str) else asked[0]
-        if self._mailbox is None or self._mailbox.owner(to) is None:
+        content = await BUILD_POOL.run_large(len(message.content), _content_decoder.decode, message.content)
+        reply_to = content.reply_to or content.from_address
+        to = reply_to if isinstance(reply_to, str) else reply_to[0]
+        if self._team_mail is None or self._team_mail.find_team_id(to) is None:
             return
-        mail = answer_to(parcel, content, to)
-        read = await BUILDING.run(read_received, mail, parcel.address, [to])
-        await self._mailbox.take(mail, read, [to], Authentication())
+        reply = build_reply(message, content, to)
+        parsed = await BUILD_POOL.run(parse_inbound_mail, reply, message.address, [to])
+        await self._team_mail.deliver(reply, parsed, [to], Authentication())
 
 
-def answer_to(parcel: Parcel, content: EmailContent, to: str) -> bytes:
+def build_reply(message: OutboundMessage, content: EmailContent, to: str) -> bytes:
     """Build the recipient's simulated reply to a mail."""
-    answer = EmailMessage()
-    answer["From"], answer["To"], answer["Subject"] = parcel.address, to, f"Re: {content.subject}"
-    answer["Message-ID"] = f"<re-{parcel.message_id}-{parcel.position}@{DOMAIN}>"
-    answer["In-Reply-To"] = f"<{parcel.message_id}@{content.from_address.rpartition('@')[2]}>"
-    quoted = "\n".join(f"> {line}" for line in (content.text or content.subject).splitlines()[:QUOTED_MAX])
-    answer.set_content(f"{ANSWER}\n\nOn 1 Jan 2026 at 12:00, <{content.from_address}> wrote:\n\n{quoted}\n")
-    return answer.as_bytes(policy=SMTP)
+    reply = EmailMessage()
+    reply["From"], reply["To"], reply["Subject"] = message.address, to, f"Re: {content.subject}"
+    reply["Message-ID"] = f"<re-{message.message_id}-{message.position}@{SIMULATOR_DOMAIN}>"
+    reply["In-Reply-To"] = f"<{message.message_id}@{content.from_address.rpartition('@')[2]}>"
+    quoted = "\n".join(f"> {line}" for line in (content.text or content.subject).splitlines()[:QUOTED_LINES_MAX])
+    reply.set_content(f"{REPLY_TEXT}\n\nOn 1 Jan 2026 at 12:00, <{content.from_address}> wrote:\n\n{quoted}\n")
+    return reply.as_bytes(policy=SMTP)

@@ -15,35 +15,48 @@ from typing import Any, Self
 import msgspec
 from msgspec.structs import replace
 
-from heliograph.carriers.email.tls_policy import TRUST, Pin, Tls, context_for, is_pinned, presented
-from heliograph.carriers.email.wire import Broken, Untrusted, Wire, tls_words, wire_form
+from heliograph.carriers.email.tls_policy import (
+    TLS_SUFFIX_BY_MODE,
+    TlsaRecord,
+    TlsMode,
+    context_for,
+    matches_tlsa,
+    presented_chain,
+)
+from heliograph.carriers.email.wire import (
+    ProtocolError,
+    SmtpClientConnection,
+    TlsError,
+    describe_tls_error,
+    dot_stuffed,
+)
 from heliograph.domain.delivery.outcome import (
     FORWARDING_FAILED,
     Accepted,
+    ConnectionFailure,
     Deferred,
     Outcome,
     Refused,
-    Trouble,
 )
 from heliograph.domain.mail.mailbox_provider import provider_of
 from heliograph.domain.network.ssrf import is_denied
-from heliograph.inbound.policy.bounce_recipient import begins_with_another
+from heliograph.inbound.policy.bounce_recipient import names_other_recipient
 from heliograph.inbound.policy.smtp_reply import (
-    ABOUT_THE_RECIPIENT,
+    RECIPIENT_VERBS,
     Reply,
     Verb,
+    classify_reply,
     pauses_host,
     read_size,
-    verdict,
 )
 from heliograph.runtime import metrics
 
-BLOCK = 64 * 1024  # bytes of mail written at a time
+BLOCK_SIZE = 64 * 1024  # bytes of mail written at a time
 
-_PATH = re.compile(r"[^\x00-\x20\x7f-\xa0<>\u2028\u2029]*")
+_VALID_ADDRESS = re.compile(r"[^\x00-\x20\x7f-\xa0<>\u2028\u2029]*")
 
 
-_LIMITS: dict[Verb, str] = {"connect": "greeting", "data": "data", "body": "block", "final": "final"}
+_TIMEOUT_BY_VERB: dict[Verb, str] = {"connect": "greeting", "data": "data", "body": "block", "final": "final"}
 
 
 class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,10 +70,9 @@ class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
     final: float = 600
     quit: float = 5
 
-    def of(self, verb: Verb) -> float:
-        """Return the timeout for the reply to `verb`."""
-        limit: float = getattr(self, _LIMITS.get(verb, "command"))
-        return limit
+    def reply_timeout(self, verb: Verb) -> float:
+        timeout: float = getattr(self, _TIMEOUT_BY_VERB.get(verb, "command"))
+        return timeout
 
 
 class Destination(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,10 +81,10 @@ class Destination(msgspec.Struct, frozen=True, kw_only=True):
     host: str  # name that the certificate must be issued for
     address: str  # a checked IP address, or the relay host that the operator configured
     port: int
-    tls: Tls
-    pins: tuple[Pin, ...] = ()
-    domain: str | None = None  # second name that is accepted in a certificate from a pinned authority
-    source: str | None = None  # local IP address to connect from
+    tls: TlsMode
+    tlsa_records: tuple[TlsaRecord, ...] = ()
+    certificate_domain: str | None = None  # second name that is accepted in a certificate from a pinned authority
+    source_address: str | None = None  # local IP address to connect from
 
 
 class Login(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,22 +108,24 @@ DEFAULT_OPTIONS = SmtpOptions()
 
 
 class SmtpSession:
-    """An open SMTP connection. `send` may be called repeatedly while the session is `usable`."""
+    """An open SMTP connection. `send` may be called repeatedly while `is_usable` is true."""
 
-    def __init__(self, wire: Wire, destination: Destination, smtp_options: SmtpOptions) -> None:
-        self._wire = wire
+    def __init__(self, connection: SmtpClientConnection, destination: Destination, smtp_options: SmtpOptions) -> None:
+        self._connection = connection
         self._smtp_options = smtp_options
-        self._address = _host_of(wire, "peername")
-        self._offers: dict[str, str] = {}  # EHLO keyword → parameters
-        self._unclean = False  # a transaction was abandoned: send RSET before the next one
-        self._open = True
+        self._address = _socket_address(connection, "peername")
+        self._capabilities: dict[str, str] = {}  # EHLO keyword → parameters
+        self._needs_reset = False  # a transaction was abandoned: send RSET before the next one
+        self._is_open = True
         self._recipient = ""  # recipient of the mail in progress
-        self._counted = metrics.smtp_connections.labels(provider_of(destination.host), destination.source or "default")
-        self._counted.inc()
+        self._connection_gauge = metrics.smtp_connections.labels(
+            provider_of(destination.host), destination.source_address or "default"
+        )
+        self._connection_gauge.inc()
         self.destination = destination
         self.tls: str | None = None
         self.verb: Verb = "connect"  # last command sent
-        self.sent = 0  # number of mails attempted, with any outcome
+        self.mails_attempted = 0  # number of mails attempted, with any outcome
 
     @classmethod
     async def open(cls, destination: Destination, smtp_options: SmtpOptions) -> Self | Deferred:
@@ -120,28 +134,28 @@ class SmtpSession:
         If opportunistic TLS fails, connect again without TLS.
         """
         try:
-            return await cls._open_as_asked(destination, smtp_options)
-        except Untrusted:
-            opened = await cls._open_as_asked(replace(destination, tls="none"), smtp_options)
+            return await cls._open_once(destination, smtp_options)
+        except TlsError:
+            opened = await cls._open_once(replace(destination, tls="none"), smtp_options)
             if isinstance(opened, cls):
                 opened.destination = destination
             return opened
 
     @classmethod
-    async def _open_as_asked(cls, destination: Destination, smtp_options: SmtpOptions) -> Self | Deferred:
+    async def _open_once(cls, destination: Destination, smtp_options: SmtpOptions) -> Self | Deferred:
         try:
             session = cls(await _connect(destination, smtp_options), destination, smtp_options)
         except (OSError, ValueError) as error:
-            text = f"cannot connect to {destination.host}: {_connect_words(error)}"
-            trouble: Trouble = "encryption" if isinstance(error, ssl.SSLError) else "unreachable"
+            text = f"cannot connect to {destination.host}: {_describe_connect_error(error)}"
+            trouble: ConnectionFailure = "encryption" if isinstance(error, ssl.SSLError) else "unreachable"
             return Deferred(detail=_detail(destination, text, trouble=trouble), unreachable=True)
         try:
-            refusal = await session._greet()
+            refusal = await session._start()
         except BaseException as error:
             session.abort()
-            if isinstance(error, Untrusted) and destination.tls == "opportunistic":
+            if isinstance(error, TlsError) and destination.tls == "opportunistic":
                 raise
-            return replace(session._broken(error), unreachable=True)
+            return replace(session._outcome_of_failure(error), unreachable=True)
         if refusal is not None:
             session.abort()
             return Deferred(detail=refusal, unreachable=True)
@@ -151,87 +165,89 @@ class SmtpSession:
         self, envelope_from: str, recipient: str, chunks: Iterable[bytes], size: int, needs_utf8: bool = False
     ) -> Outcome:
         """Send one mail to one recipient. If `chunks` raises, the connection is aborted and the mail discarded."""
-        wide = needs_utf8 or not (envelope_from + recipient).isascii()
-        if misfit := self._misfit(envelope_from, recipient, size, wide):
-            return Refused(detail=misfit)
-        self.sent += 1
+        uses_utf8 = needs_utf8 or not (envelope_from + recipient).isascii()
+        if detail := self._unsupported_detail(envelope_from, recipient, size, uses_utf8):
+            return Refused(detail=detail)
+        self.mails_attempted += 1
         self._recipient = recipient
         try:
-            refused = await self._envelope(self._commands(envelope_from, recipient, size, wide))
-            return refused or await self._mail(chunks)
+            refused = await self._send_envelope(self._envelope_commands(envelope_from, recipient, size, uses_utf8))
+            return refused or await self._send_mail(chunks)
         except BaseException as error:
             self.abort()
-            return self._broken(error)
+            return self._outcome_of_failure(error)
 
     @property
-    def usable(self) -> bool:
+    def is_usable(self) -> bool:
         """Return whether the connection is open and has no unexpected input."""
-        return self._open and self._wire.quiet
+        return self._is_open and self._connection.is_clean
 
     def abort(self) -> None:
-        if self._open:
-            self._counted.dec()
-        self._open = False
-        self._wire.transport.abort()
+        if self._is_open:
+            self._connection_gauge.dec()
+        self._is_open = False
+        self._connection.transport.abort()
 
     async def quit(self) -> None:
         """Send QUIT, wait briefly for the reply, and close the connection."""
         try:
-            if self.usable:
-                self._wire.write(b"QUIT\r\n")
-                await self._wire.reply(self._smtp_options.timeouts.quit)
-        except (Broken, TimeoutError):
+            if self.is_usable:
+                self._connection.write(b"QUIT\r\n")
+                await self._connection.next_reply(self._smtp_options.timeouts.quit)
+        except (ProtocolError, TimeoutError):
             pass
         finally:
             self.abort()
 
     # -- opening: each step returns None on success, or the detail of the failure --
 
-    async def _greet(self) -> dict[str, Any] | None:
+    async def _start(self) -> dict[str, Any] | None:
         if self.destination.tls == "implicit":
-            self._judge()
-        greeting = await self._read("connect")
-        if verdict(greeting, "connect") != "accepted":
-            return self._told(greeting)
-        refusal = await self._hello() or await self._start_tls() or await self._log_in()
+            self._check_certificate()
+        greeting = await self._read_reply("connect")
+        if classify_reply(greeting, "connect") != "accepted":
+            return self._reply_detail(greeting)
+        refusal = await self._ehlo() or await self._start_tls() or await self._log_in()
         if refusal is None:
             policy = "none" if self.tls is None else self.destination.tls
-            metrics.smtp_secured[provider_of(self.destination.host), policy].inc()
+            metrics.smtp_tls[provider_of(self.destination.host), policy].inc()
         return refusal
 
-    async def _hello(self) -> dict[str, Any] | None:
-        name = self._smtp_options.helo or _literal(_host_of(self._wire, "sockname"))
-        reply = await self._ask("ehlo", f"EHLO {name}")
-        self._offers = {}
+    async def _ehlo(self) -> dict[str, Any] | None:
+        name = self._smtp_options.helo or _address_literal(_socket_address(self._connection, "sockname"))
+        reply = await self._run_command("ehlo", f"EHLO {name}")
+        self._capabilities = {}
         if reply.code // 100 == 5:  # a server without ESMTP (before 1995)
-            reply = await self._ask("ehlo", f"HELO {name}")
+            reply = await self._run_command("ehlo", f"HELO {name}")
         elif reply.code == 250:
-            words = [line.partition(" ") for line in reply.lines[1:]]
-            self._offers = {keyword.upper(): parameters for keyword, _, parameters in words}
-        return None if reply.code == 250 else self._told(reply)
+            lines = [line.partition(" ") for line in reply.lines[1:]]
+            self._capabilities = {keyword.upper(): parameters for keyword, _, parameters in lines}
+        return None if reply.code == 250 else self._reply_detail(reply)
 
     async def _start_tls(self) -> dict[str, Any] | None:
-        asked = self.destination.tls
-        if asked in ("none", "implicit"):
+        tls_mode = self.destination.tls
+        if tls_mode in ("none", "implicit"):
             return None
-        if "STARTTLS" not in self._offers:
-            lacking = f"{self.destination.host} does not offer STARTTLS, and without TLS nothing is sent to it"
-            return None if asked == "opportunistic" else self._detail(lacking, trouble="encryption")
-        reply = await self._ask("starttls", "STARTTLS")
+        if "STARTTLS" not in self._capabilities:
+            text = f"{self.destination.host} does not offer STARTTLS, which is required"
+            return None if tls_mode == "opportunistic" else self._detail(text, trouble="encryption")
+        reply = await self._run_command("starttls", "STARTTLS")
         if reply.code != 220:
-            return None if asked == "opportunistic" and reply.code != 421 else self._told(reply)
-        context = context_for(asked, self._smtp_options.roots)
-        await self._wire.secure(context, self.destination.host, self._smtp_options.timeouts.connect)
-        self._judge()
-        return await self._hello()  # discard the capabilities that were offered before TLS
+            return None if tls_mode == "opportunistic" and reply.code != 421 else self._reply_detail(reply)
+        context = context_for(tls_mode, self._smtp_options.roots)
+        await self._connection.start_tls(context, self.destination.host, self._smtp_options.timeouts.connect)
+        self._check_certificate()
+        return await self._ehlo()  # discard the capabilities that were offered before TLS
 
-    def _judge(self) -> None:
-        """Record the TLS version; raise Untrusted if DANE is required and no TLSA record matches."""
-        tls, destination = self._wire.transport.get_extra_info("ssl_object"), self.destination
-        names = filter(None, (destination.host, destination.domain))
-        if destination.tls == "dane" and not is_pinned(presented(tls), destination.pins, list(names)):
-            raise Untrusted("the TLSA records know neither the certificate nor who issued it")
-        self.tls = f"{tls.version()}{TRUST.get(destination.tls, '')}"
+    def _check_certificate(self) -> None:
+        """Record the TLS version; raise TlsError if DANE is required and no TLSA record matches."""
+        ssl_object, destination = self._connection.transport.get_extra_info("ssl_object"), self.destination
+        names = filter(None, (destination.host, destination.certificate_domain))
+        if destination.tls == "dane" and not matches_tlsa(
+            presented_chain(ssl_object), destination.tlsa_records, list(names)
+        ):
+            raise TlsError("no TLSA record matches the certificate or its issuer")
+        self.tls = f"{ssl_object.version()}{TLS_SUFFIX_BY_MODE.get(destination.tls, '')}"
 
     async def _log_in(self) -> dict[str, Any] | None:
         login = self._smtp_options.login
@@ -242,196 +258,198 @@ class SmtpSession:
                 "the password was not sent: without TLS it is sent only to a relay at a private address",
                 trouble="encryption",
             )
-        mechanisms = self._offers.get("AUTH", "").upper().split()
+        mechanisms = self._capabilities.get("AUTH", "").upper().split()
         if "PLAIN" in mechanisms:
-            word = _base64("\0".join(("", login.username, login.password)))
-            reply = await self._ask("auth", f"AUTH PLAIN {word}")
+            credentials = _base64("\0".join(("", login.username, login.password)))
+            reply = await self._run_command("auth", f"AUTH PLAIN {credentials}")
         elif "LOGIN" in mechanisms:
-            reply = await self._ask("auth", "AUTH LOGIN")
-            for word in (login.username, login.password):
+            reply = await self._run_command("auth", "AUTH LOGIN")
+            for credentials in (login.username, login.password):
                 if reply.code == 334:
-                    reply = await self._ask("auth", _base64(word))
+                    reply = await self._run_command("auth", _base64(credentials))
         else:
-            told = f"{self.destination.host} offers neither AUTH PLAIN nor AUTH LOGIN"
-            return self._detail(told, trouble="account")
-        return None if reply.code == 235 else self._told(reply)
+            text = f"{self.destination.host} offers neither AUTH PLAIN nor AUTH LOGIN"
+            return self._detail(text, trouble="account")
+        return None if reply.code == 235 else self._reply_detail(reply)
 
     # -- sending --
 
-    def _misfit(self, envelope_from: str, recipient: str, size: int, wide: bool) -> dict[str, Any] | None:
+    def _unsupported_detail(
+        self, envelope_from: str, recipient: str, size: int, uses_utf8: bool
+    ) -> dict[str, Any] | None:
         """Return the detail of a refusal if this server cannot accept the mail; None if it may."""
         host = self.destination.host
-        if not (_PATH.fullmatch(envelope_from) and _PATH.fullmatch(recipient)):
+        if not (_VALID_ADDRESS.fullmatch(envelope_from) and _VALID_ADDRESS.fullmatch(recipient)):
             return self._detail("the address cannot be used in an SMTP command", enhanced="5.1.3")
-        if wide and "SMTPUTF8" not in self._offers:
-            text = f"{host} does not take international addresses: it does not offer SMTPUTF8"
+        if uses_utf8 and "SMTPUTF8" not in self._capabilities:
+            text = f"{host} does not accept international addresses: it does not offer SMTPUTF8"
             return self._detail(text, enhanced="5.6.7")
-        limit = read_size(self._offers.get("SIZE", ""))
+        limit = read_size(self._capabilities.get("SIZE", ""))
         if 0 < limit < size:
-            return self._detail(f"{host} takes at most {limit} octets, the mail has {size}", enhanced="5.3.4")
+            return self._detail(f"{host} accepts at most {limit} bytes, and the mail has {size}", enhanced="5.3.4")
         return None
 
-    def _commands(self, envelope_from: str, recipient: str, size: int, wide: bool) -> dict[Verb, bytes]:
-        parameters = f" SIZE={size}" if "SIZE" in self._offers else ""
-        if wide:
+    def _envelope_commands(self, envelope_from: str, recipient: str, size: int, uses_utf8: bool) -> dict[Verb, bytes]:
+        parameters = f" SIZE={size}" if "SIZE" in self._capabilities else ""
+        if uses_utf8:
             # All other mail is 7bit: with BODY=8BITMIME a later hop might re-encode it and break the signature.
-            parameters += " BODY=8BITMIME SMTPUTF8" if "8BITMIME" in self._offers else " SMTPUTF8"
-        commands: dict[Verb, bytes] = {"rset": b"RSET\r\n"} if self._unclean else {}
+            parameters += " BODY=8BITMIME SMTPUTF8" if "8BITMIME" in self._capabilities else " SMTPUTF8"
+        commands: dict[Verb, bytes] = {"rset": b"RSET\r\n"} if self._needs_reset else {}
         commands["mail"] = f"MAIL FROM:<{envelope_from}>{parameters}\r\n".encode()
         commands["rcpt"] = f"RCPT TO:<{recipient}>\r\n".encode()
         commands["data"] = b"DATA\r\n"
         return commands
 
-    async def _envelope(self, commands: dict[Verb, bytes]) -> Outcome | None:
+    async def _send_envelope(self, commands: dict[Verb, bytes]) -> Outcome | None:
         """Send the envelope commands; None if the server is ready for the mail, else the outcome."""
-        together = "PIPELINING" in self._offers
-        if together:
-            self._wire.write(b"".join(commands.values()))
-        unanswered = list(commands)
-        while unanswered:
-            verb = unanswered.pop(0)
-            if not together:
-                self._wire.write(commands[verb])
-            reply = await self._read(verb)
-            if verdict(reply, verb) != "accepted":
-                await self._give_up(unanswered if together else [])
-                return self._outcome(reply, verb)
-        self._unclean = False
+        can_pipeline = "PIPELINING" in self._capabilities
+        if can_pipeline:
+            self._connection.write(b"".join(commands.values()))
+        pending = list(commands)
+        while pending:
+            verb = pending.pop(0)
+            if not can_pipeline:
+                self._connection.write(commands[verb])
+            reply = await self._read_reply(verb)
+            if classify_reply(reply, verb) != "accepted":
+                await self._read_pending_replies(pending if can_pipeline else [])
+                return self._outcome_of_reply(reply, verb)
+        self._needs_reset = False
         return None
 
-    async def _give_up(self, unanswered: list[Verb]) -> None:
+    async def _read_pending_replies(self, pending: list[Verb]) -> None:
         """Read the replies to commands already sent, so that the connection can be reused."""
-        self._unclean, verb = True, self.verb
+        self._needs_reset, verb = True, self.verb
         try:
-            late = [await self._read(asked) for asked in unanswered]
-        except (Broken, TimeoutError):
+            replies = [await self._read_reply(pending_verb) for pending_verb in pending]
+        except (ProtocolError, TimeoutError):
             self.abort()
         else:
             # The server awaits a mail: only closing the connection prevents it from accepting an empty one.
-            if any(reply.code == 354 for reply in late):
+            if any(reply.code == 354 for reply in replies):
                 self.abort()
         self.verb = verb
 
-    async def _mail(self, chunks: Iterable[bytes]) -> Outcome:
+    async def _send_mail(self, chunks: Iterable[bytes]) -> Outcome:
         self.verb = "body"
         block = bytearray()
-        for piece in wire_form(chunks):
+        for piece in dot_stuffed(chunks):
             block += piece
-            if len(block) >= BLOCK:
-                self._wire.write(bytes(block))
+            if len(block) >= BLOCK_SIZE:
+                self._connection.write(bytes(block))
                 block.clear()
-                if early := await self._early():
-                    return early
-        if early := await self._early():
-            return early
-        self._wire.write(bytes(block + b".\r\n"))
-        return self._outcome(await self._read("final"), "final")
+                if outcome := await self._early_outcome():
+                    return outcome
+        if outcome := await self._early_outcome():
+            return outcome
+        self._connection.write(bytes(block + b".\r\n"))
+        return self._outcome_of_reply(await self._read_reply("final"), "final")
 
-    async def _early(self) -> Outcome | None:
+    async def _early_outcome(self) -> Outcome | None:
         """Wait until the write buffer has drained. Return the outcome if the server has already replied.
 
         A reply before the end of the mail is a refusal.
         """
         try:
-            await self._wire.drain(self._smtp_options.timeouts.block)
-        except Broken:
-            if not self._wire.has_reply:
+            await self._connection.drain(self._smtp_options.timeouts.block)
+        except ProtocolError:
+            if not self._connection.has_reply:
                 raise
-        if not self._wire.has_reply:
+        if not self._connection.has_reply:
             return None
-        reply = await self._read("body")
+        reply = await self._read_reply("body")
         self.abort()
-        return self._outcome(reply, "body")
+        return self._outcome_of_reply(reply, "body")
 
     # -- commands, replies and outcomes --
 
-    async def _ask(self, verb: Verb, command: str) -> Reply:
-        self._wire.write(f"{command}\r\n".encode())
-        return await self._read(verb)
+    async def _run_command(self, verb: Verb, command: str) -> Reply:
+        self._connection.write(f"{command}\r\n".encode())
+        return await self._read_reply(verb)
 
-    def _read(self, verb: Verb) -> Awaitable[Reply]:
+    def _read_reply(self, verb: Verb) -> Awaitable[Reply]:
         self.verb = verb
-        return self._wire.reply(self._smtp_options.timeouts.of(verb))
+        return self._connection.next_reply(self._smtp_options.timeouts.reply_timeout(verb))
 
-    def _outcome(self, reply: Reply, verb: Verb) -> Outcome:
-        detail = self._told(reply)
+    def _outcome_of_reply(self, reply: Reply, verb: Verb) -> Outcome:
+        detail = self._reply_detail(reply)
         if pauses_host(detail):
             self.abort()
-        match verdict(reply, verb):
+        match classify_reply(reply, verb):
             case "accepted":
                 return Accepted(detail=detail)
             case "deferred":
                 return Deferred(detail=detail)
-            case "bounced" | "absent" if begins_with_another(" ".join(reply.lines), self._recipient):
+            case "bounced" | "absent" if names_other_recipient(" ".join(reply.lines), self._recipient):
                 return Refused(detail={**detail, "reason": FORWARDING_FAILED})
-            case refused:
-                by_inbox = verb in ABOUT_THE_RECIPIENT  # `tell` clears it for a relay
+            case refusal_kind:
+                by_inbox = verb in RECIPIENT_VERBS  # `complete_outcome` clears it for a relay
                 return Refused(
-                    detail=detail, bounced=refused != "failed", by_inbox=by_inbox, absent=refused == "absent"
+                    detail=detail, bounced=refusal_kind != "failed", by_inbox=by_inbox, absent=refusal_kind == "absent"
                 )
 
-    def _broken(self, error: BaseException) -> Deferred:
+    def _outcome_of_failure(self, error: BaseException) -> Deferred:
         """Return the outcome for a lost connection or timeout; re-raise any other exception."""
-        host, seconds = self.destination.host, self._smtp_options.timeouts.of(self.verb)
+        host, seconds = self.destination.host, self._smtp_options.timeouts.reply_timeout(self.verb)
         match error:
             case TimeoutError():
-                words = f"{host} was silent for {seconds:g} s"
-            case Broken():
-                words = f"{host}: {error}"
+                description = f"{host} did not respond within {seconds:g} s"
+            case ProtocolError():
+                description = f"{host}: {error}"
             case _:
                 raise error
         if self.verb != "final":  # only at `body` can the mail be the cause; earlier, the server is unreachable
-            trouble: Trouble = "encryption" if isinstance(error, Untrusted) else "unreachable"
-            detail = self._detail(f"{words} (at {self.verb})", trouble=trouble)
+            trouble: ConnectionFailure = "encryption" if isinstance(error, TlsError) else "unreachable"
+            detail = self._detail(f"{description} (at {self.verb})", trouble=trouble)
             return Deferred(detail=detail, unreachable=self.verb != "body")
-        text = f"{words} (after the whole mail: it may have arrived)"
+        text = f"{description} (after the complete mail was sent: it may have arrived)"
         return Deferred(detail={**self._detail(text, trouble="server_silent"), "uncertain": True})
 
-    def _told(self, reply: Reply) -> dict[str, Any]:
+    def _reply_detail(self, reply: Reply) -> dict[str, Any]:
         return self._detail(reply.text, code=str(reply.code), enhanced=reply.enhanced)
 
-    def _detail(self, text: str, **more: str | None) -> dict[str, Any]:
-        return _detail(self.destination, text, address=self._address, tls=self.tls, **more)
+    def _detail(self, text: str, **extra: str | None) -> dict[str, Any]:
+        return _detail(self.destination, text, address=self._address, tls=self.tls, **extra)
 
 
-async def _connect(destination: Destination, smtp_options: SmtpOptions) -> Wire:
+async def _connect(destination: Destination, smtp_options: SmtpOptions) -> SmtpClientConnection:
     implicit = destination.tls == "implicit"
     async with asyncio.timeout(smtp_options.timeouts.connect):
-        _, wire = await asyncio.get_running_loop().create_connection(
-            Wire,
+        _, connection = await asyncio.get_running_loop().create_connection(
+            SmtpClientConnection,
             destination.address,
             destination.port,
-            local_addr=(destination.source, 0) if destination.source else None,
+            local_addr=(destination.source_address, 0) if destination.source_address else None,
             ssl=context_for("implicit", smtp_options.roots) if implicit else None,
             server_hostname=destination.host if implicit else None,
         )
-    return wire
+    return connection
 
 
-def _connect_words(error: Exception) -> str:
+def _describe_connect_error(error: Exception) -> str:
     match error:
         case TimeoutError():
             return "timed out"
         case ssl.SSLError():
-            return tls_words(error)
+            return describe_tls_error(error)
         case OSError(errno=int(code)) if code > 0:  # negative codes are from the resolver
             return os.strerror(code).lower()
-        case OSError(strerror=str(words)):
-            return words
+        case OSError(strerror=str(description)):
+            return description
         case _:
             return str(error) or type(error).__name__
 
 
-def _detail(destination: Destination, text: str, **more: str | None) -> dict[str, Any]:
-    unsaid = {"address": destination.address, "tls": None, "code": None, "enhanced": None}
-    return {"host": destination.host, **unsaid, **more, "text": text}
+def _detail(destination: Destination, text: str, **extra: str | None) -> dict[str, Any]:
+    defaults = {"address": destination.address, "tls": None, "code": None, "enhanced": None}
+    return {"host": destination.host, **defaults, **extra, "text": text}
 
 
-def _host_of(wire: Wire, side: str) -> str:
-    return str((wire.transport.get_extra_info(side) or ("",))[0])
+def _socket_address(connection: SmtpClientConnection, side: str) -> str:
+    return str((connection.transport.get_extra_info(side) or ("",))[0])
 
 
-def _literal(address: str) -> str:
+def _address_literal(address: str) -> str:
     return f"[IPv6:{address}]" if ":" in address else f"[{address}]"
 
 

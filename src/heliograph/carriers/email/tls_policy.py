@@ -22,23 +22,27 @@ from heliograph.runtime.tls_roots import system_roots
 
 # verified: require STARTTLS with a valid certificate for the host name; implicit: the same, with TLS from the first
 # byte; encrypted: require STARTTLS with any certificate.
-Tls = Literal["none", "opportunistic", "encrypted", "verified", "implicit", "dane"]
+TlsMode = Literal["none", "opportunistic", "encrypted", "verified", "implicit", "dane"]
 
-TRUST: dict[Tls, str] = {"verified": " verified", "implicit": " verified", "dane": " dane"}  # suffix in the timeline
+TLS_SUFFIX_BY_MODE: dict[TlsMode, str] = {
+    "verified": " verified",
+    "implicit": " verified",
+    "dane": " dane",
+}  # suffix in the timeline
 
 # TLSA usages for SMTP (RFC 7672, 3.1): a certificate authority, or the server's own certificate.
 DANE_TA, DANE_EE = 2, 3
 
-_DIGESTS: dict[int, Callable[[bytes], bytes]] = {
+_DIGEST_BY_MATCHING: dict[int, Callable[[bytes], bytes]] = {
     0: bytes,
     1: lambda octets: hashlib.sha256(octets).digest(),
     2: lambda octets: hashlib.sha512(octets).digest(),
 }
-_LENGTHS = {1: 32, 2: 64}  # bytes of a digest, by matching type
+_LENGTH_BY_MATCHING = {1: 32, 2: 64}  # bytes of a digest, by matching type
 _DER = 2  # `ENCODING_DER` of CPython's module `_ssl`
 
 
-class Pin(msgspec.Struct, frozen=True, kw_only=True):
+class TlsaRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A TLSA record (RFC 6698)."""
 
     usage: int
@@ -47,27 +51,27 @@ class Pin(msgspec.Struct, frozen=True, kw_only=True):
     value: bytes
 
     @property
-    def usable(self) -> bool:
+    def is_usable(self) -> bool:
         """Return whether the record can match a certificate; a digest of the wrong length cannot (RFC 7671, 10.1)."""
-        is_known = self.usage in (DANE_TA, DANE_EE) and self.selector in (0, 1) and self.matching in _DIGESTS
-        return is_known and len(self.value) == _LENGTHS.get(self.matching, len(self.value))
+        is_known = self.usage in (DANE_TA, DANE_EE) and self.selector in (0, 1) and self.matching in _DIGEST_BY_MATCHING
+        return is_known and len(self.value) == _LENGTH_BY_MATCHING.get(self.matching, len(self.value))
 
-    def fits(self, certificate: x509.Certificate) -> bool:
+    def matches(self, certificate: x509.Certificate) -> bool:
         """Return whether the record matches the certificate."""
         if self.selector == 0:
-            selected = certificate.public_bytes(Encoding.DER)
+            data = certificate.public_bytes(Encoding.DER)
         else:
-            selected = certificate.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-        return _DIGESTS[self.matching](selected) == self.value
+            data = certificate.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+        return _DIGEST_BY_MATCHING[self.matching](data) == self.value
 
 
-def context_for(tls: Tls, roots: ssl.SSLContext | None) -> ssl.SSLContext:
+def context_for(mode: TlsMode, roots: ssl.SSLContext | None) -> ssl.SSLContext:
     """Return the TLS context for a mode: one that verifies certificates with `roots`, or one that accepts any."""
-    return (roots or system_roots()) if tls in ("verified", "implicit") else _any_certificate()
+    return (roots or system_roots()) if mode in ("verified", "implicit") else _unverified_context()
 
 
 @lru_cache(maxsize=1)
-def _any_certificate() -> ssl.SSLContext:
+def _unverified_context() -> ssl.SSLContext:
     """Return a context that accepts any certificate, for opportunistic TLS, and for DANE with its separate check."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
@@ -75,50 +79,66 @@ def _any_certificate() -> ssl.SSLContext:
     return context
 
 
-def presented(tls: Any) -> list[bytes]:
+def presented_chain(ssl_object: Any) -> list[bytes]:
     """Return the certificate chain (DER) that the server presented, its own certificate first."""
-    if hasattr(tls, "get_unverified_chain"):  # Python 3.13
-        return list(tls.get_unverified_chain())
-    return [one.public_bytes(_DER) for one in tls._sslobj.get_unverified_chain()]
+    if hasattr(ssl_object, "get_unverified_chain"):  # Python 3.13
+        return list(ssl_object.get_unverified_chain())
+    return [certificate.public_bytes(_DER) for certificate in ssl_object._sslobj.get_unverified_chain()]
 
 
-def is_pinned(chain: Sequence[bytes], pins: Iterable[Pin], names: Iterable[str]) -> bool:
+def matches_tlsa(chain: Sequence[bytes], tlsa_records: Iterable[TlsaRecord], names: Iterable[str]) -> bool:
     """Return whether a TLSA record matches the server's certificate, or an authority that issued it for a name."""
-    own, *others = (x509.load_der_x509_certificate(der) for der in chain)
+    leaf, *intermediates = (x509.load_der_x509_certificate(der) for der in chain)
     return any(
-        pin.fits(own) if pin.usage == DANE_EE else _is_issued(own, others, pin, names) for pin in pins if pin.usable
+        tlsa_record.matches(leaf)
+        if tlsa_record.usage == DANE_EE
+        else _is_issued_by_anchor(leaf, intermediates, tlsa_record, names)
+        for tlsa_record in tlsa_records
+        if tlsa_record.is_usable
     )
 
 
-def _is_issued(own: x509.Certificate, others: Sequence[x509.Certificate], pin: Pin, names: Iterable[str]) -> bool:
-    """Return whether an authority that matches `pin` issued the certificate `own` for one of the names."""
-    anchors = [one for one in (*others, *_whole(pin)) if pin.fits(one)]
-    return any(_leads_to(own, others, anchor, name) for anchor in anchors for name in names)
+def _is_issued_by_anchor(
+    leaf: x509.Certificate, intermediates: Sequence[x509.Certificate], tlsa_record: TlsaRecord, names: Iterable[str]
+) -> bool:
+    """Return whether an authority that matches `tlsa_record` issued the certificate `leaf` for one of the names."""
+    anchors = [
+        certificate
+        for certificate in (*intermediates, *_full_certificate(tlsa_record))
+        if tlsa_record.matches(certificate)
+    ]
+    return any(_is_valid_chain(leaf, intermediates, anchor, name) for anchor in anchors for name in names)
 
 
-def _whole(pin: Pin) -> list[x509.Certificate]:
+def _full_certificate(tlsa_record: TlsaRecord) -> list[x509.Certificate]:
     """Return the authority's certificate if the record contains it in full; the server may then omit it."""
     try:
-        return [x509.load_der_x509_certificate(pin.value)] if (pin.selector, pin.matching) == (0, 0) else []
+        return (
+            [x509.load_der_x509_certificate(tlsa_record.value)]
+            if (tlsa_record.selector, tlsa_record.matching) == (0, 0)
+            else []
+        )
     except ValueError:
         return []
 
 
-def _leads_to(own: x509.Certificate, others: Sequence[x509.Certificate], anchor: x509.Certificate, name: str) -> bool:
-    """Return whether the chain from `own` to `anchor` is valid by signatures, dates and name."""
-    policy = PolicyBuilder().store(Store([anchor])).extension_policies(ca_policy=_AUTHORITY, ee_policy=_SERVER)
+def _is_valid_chain(
+    leaf: x509.Certificate, intermediates: Sequence[x509.Certificate], anchor: x509.Certificate, name: str
+) -> bool:
+    """Return whether the chain from `leaf` to `anchor` is valid by signatures, dates and name."""
+    policy = PolicyBuilder().store(Store([anchor])).extension_policies(ca_policy=_CA_POLICY, ee_policy=_SERVER_POLICY)
     try:
-        policy.build_server_verifier(x509.DNSName(name)).verify(own, list(others))
+        policy.build_server_verifier(x509.DNSName(name)).verify(leaf, list(intermediates))
     except (VerificationError, ValueError):  # ValueError: the name is not a valid DNS name
         return False
     return True
 
 
-def _must_issue(_: Policy, __: x509.Certificate, constraints: x509.BasicConstraints) -> None:
+def _require_ca(_: Policy, __: x509.Certificate, constraints: x509.BasicConstraints) -> None:
     if not constraints.ca:
         raise ValueError("not an authority")
 
 
 # Mail servers often use private authorities, whose certificates lack extensions that the web PKI requires.
-_AUTHORITY = ExtensionPolicy.permit_all().require_present(x509.BasicConstraints, Criticality.AGNOSTIC, _must_issue)
-_SERVER = ExtensionPolicy.permit_all().require_present(x509.SubjectAlternativeName, Criticality.AGNOSTIC, None)
+_CA_POLICY = ExtensionPolicy.permit_all().require_present(x509.BasicConstraints, Criticality.AGNOSTIC, _require_ca)
+_SERVER_POLICY = ExtensionPolicy.permit_all().require_present(x509.SubjectAlternativeName, Criticality.AGNOSTIC, None)

@@ -8,24 +8,24 @@ from urllib.parse import quote, quote_plus
 
 import msgspec
 
-from heliograph.carriers.contract import Callback, CallbackAnswer, Carrier, Parcel
+from heliograph.carriers.contract import Callback, CallbackResult, Carrier, OutboundMessage
 from heliograph.carriers.http_client import (
     FORBIDDEN,
-    NoAnswer,
+    CarrierHttp,
+    HttpResponse,
+    NoResponse,
     Unreachable,
-    Web,
-    WebAnswer,
-    codes_in,
+    build_detail,
+    clean_text,
+    decode_form,
+    decode_json,
+    deferred_without_response,
+    equal_constant_time,
     is_signed,
-    pick,
-    put_off,
-    read_form,
-    read_json,
-    reply,
-    said,
-    same,
-    silent,
-    stopped,
+    outcome_for_unknown_status,
+    possible_codes,
+    refused_after_uncertain,
+    value_at,
 )
 from heliograph.domain.delivery.content import SmsContent
 from heliograph.domain.delivery.outcome import (
@@ -41,144 +41,158 @@ from heliograph.domain.ids import parse_timestamp
 from heliograph.domain.limits import MINUTE_MS, SECOND_MS
 from heliograph.domain.phones.phone import to_e164
 from heliograph.domain.setup.carrier_kinds import PLACEHOLDER, CallbackMap, HttpOptions, IncomingMap
-from heliograph.domain.text import CONTROLS, whole_number
+from heliograph.domain.text import CONTROL_CHARACTER, parse_int
 
 NAME = "http"
-FORM = "application/x-www-form-urlencoded"
-WINDOW_MS = 5 * MINUTE_MS  # maximum difference between a callback's timestamp and our clock
-MS_FROM = 100_000_000_000  # Unix times from this value on are in milliseconds
+FORM_CONTENT_TYPE = "application/x-www-form-urlencoded"
+CLOCK_SKEW_MAX_MS = 5 * MINUTE_MS  # maximum difference between a callback's timestamp and our clock
+MS_TIMESTAMP_MIN = 100_000_000_000  # Unix times from this value on are in milliseconds
 
 # Escape function for values in the body, by content type; other types are not escaped.
-ESCAPES: dict[str, Callable[[str], str]] = {
+ESCAPE_BY_CONTENT_TYPE: dict[str, Callable[[str], str]] = {
     "application/json": lambda value: msgspec.json.encode(value).decode()[1:-1],
-    FORM: quote_plus,
+    FORM_CONTENT_TYPE: quote_plus,
     "application/xml": escape,
     "text/xml": escape,
 }
 
 
-class Http(Carrier):
+class HttpCarrier(Carrier):
     """Sends SMS with HTTP requests built from the operator's template."""
 
-    def __init__(self, options: HttpOptions, web: Web, callback_url: str) -> None:
+    def __init__(self, options: HttpOptions, http: CarrierHttp, callback_url: str) -> None:
         self._options = options
-        self._web = web
-        token = f"?token={quote(options.callback_secret, safe='')}" if options.callback_check == "token" else ""
-        self._callback_url = callback_url + token
+        self._http = http
+        token_query = f"?token={quote(options.callback_secret, safe='')}" if options.callback_check == "token" else ""
+        self._callback_url = callback_url + token_query
         self._headers = {name.lower(): value for name, value in options.headers.items()}
         if options.body:
             self._headers.setdefault("content-type", "application/json")
         type_ = self._headers.get("content-type", "").partition(";")[0].strip().lower()
-        self._escape = ESCAPES.get(type_, str)
-        self._hidden = [options.callback_secret, *" ".join(options.headers.values()).split()]
+        self._escape = ESCAPE_BY_CONTENT_TYPE.get(type_, str)
+        self._secrets = [options.callback_secret, *" ".join(options.headers.values()).split()]
 
-    async def hand_over(self, parcel: Parcel) -> Outcome:
-        if parcel.uncertain and self._options.uncertain == "stop":
-            return stopped(NAME)
-        content = msgspec.json.decode(parcel.content, type=SmsContent)
-        own = self._options.sender
-        sender = content.sender(own) or own
-        values = self._values(parcel, content.body, sender)
+    async def send_message(self, message: OutboundMessage) -> Outcome:
+        if message.uncertain and self._options.uncertain == "stop":
+            return refused_after_uncertain(NAME)
+        content = msgspec.json.decode(message.content, type=SmsContent)
+        default_sender = self._options.sender
+        sender = content.sender(default_sender) or default_sender
+        values = self._placeholder_values(message, content.body, sender)
         try:
-            answer = await self._web.ask_in_turn(
-                parcel,
+            response = await self._http.request_for(
+                message,
                 self._options.method,
-                fill(self._options.url, values, lambda value: quote(value, safe="")),
-                headers={name: CONTROLS.sub(" ", fill(value, values, str)) for name, value in self._headers.items()},
-                body=fill(self._options.body, values, self._escape).encode(),
+                fill_placeholders(self._options.url, values, lambda value: quote(value, safe="")),
+                headers={
+                    name: CONTROL_CHARACTER.sub(" ", fill_placeholders(value, values, str))
+                    for name, value in self._headers.items()
+                },
+                body=fill_placeholders(self._options.body, values, self._escape).encode(),
             )
-        except (Unreachable, NoAnswer) as error:
-            return silent(NAME, error)
-        return self._outcome(answer, content.body, sender)
+        except (Unreachable, NoResponse) as error:
+            return deferred_without_response(NAME, error)
+        return self._outcome(response, content.body, sender)
 
-    def read_callback(self, callback: Callback) -> CallbackAnswer | None:
+    def parse_callback(self, callback: Callback) -> CallbackResult | None:
         options = self._options
         if not options.callback_secret or (options.callback is None and options.incoming is None):
             return None
-        if not self._is_theirs(callback):
+        if not self._is_authentic(callback):
             return FORBIDDEN
-        form = callback.headers.get("content-type", "").startswith(FORM)
-        given = dict(read_form(callback.body)) if form else read_json(callback.body)
+        is_form = callback.headers.get("content-type", "").startswith(FORM_CONTENT_TYPE)
+        document = dict(decode_form(callback.body)) if is_form else decode_json(callback.body)
         if self._options.callback_timestamp and not _is_fresh(
-            pick(given, self._options.callback_timestamp), callback.now
+            value_at(document, self._options.callback_timestamp), callback.now
         ):
             return FORBIDDEN
-        if options.incoming and (text := _text(given, options.incoming, callback.body)):
-            return CallbackAnswer(texts=[text])
-        return CallbackAnswer(reports=_reports(given, options.callback) if options.callback else [])
+        if options.incoming and (text := _parse_incoming_text(document, options.incoming, callback.body)):
+            return CallbackResult(incoming_texts=[text])
+        return CallbackResult(reports=_parse_reports(document, options.callback) if options.callback else [])
 
-    def _values(self, parcel: Parcel, body: str, sender: str) -> dict[str, str]:
+    def _placeholder_values(self, message: OutboundMessage, body: str, sender: str) -> dict[str, str]:
         return {
-            "to": parcel.address,
-            "to_digits": parcel.address.removeprefix("+"),
+            "to": message.address,
+            "to_digits": message.address.removeprefix("+"),
             "from": sender,
             "text": body,
-            "message_id": parcel.message_id,
+            "message_id": message.message_id,
             "callback_url": self._callback_url,
-            "country": parcel.country or "",
+            "country": message.country or "",
         }
 
-    def _outcome(self, answer: WebAnswer, body: str, sender: str) -> Outcome:
-        accepted, refused, given, status = self._options.accepted, self._options.refused, answer.json, answer.status
-        id_ = _scalar(pick(given, accepted.id)) if accepted.id else None
+    def _outcome(self, response: HttpResponse, body: str, sender: str) -> Outcome:
+        accepted, refused, document, status = (
+            self._options.accepted,
+            self._options.refused,
+            response.json,
+            response.status,
+        )
+        id_ = _as_text(value_at(document, accepted.id)) if accepted.id else None
         if status in accepted.status and (id_ or not accepted.id):
-            return Accepted(carrier_id=id_, detail=reply(NAME, status, "accepted", sender=sender))
-        words = said(pick(given, refused.text), [*codes_in(body), *self._hidden]) if refused.text else ""
-        detail = reply(NAME, status, words or f"the carrier answered {status}")
+            return Accepted(carrier_id=id_, detail=build_detail(NAME, status, "accepted", sender=sender))
+        carrier_text = (
+            clean_text(value_at(document, refused.text), [*possible_codes(body), *self._secrets])
+            if refused.text
+            else ""
+        )
+        detail = build_detail(NAME, status, carrier_text or f"the carrier answered {status}")
         if status in refused.status:
             return Refused(detail=detail)
         if status in accepted.status:
-            text = f"the carrier answered {status} without a message id: maybe it was sent"
-            return Deferred(detail=reply(NAME, status, text), uncertain=True)
-        return put_off(detail, answer)
+            text = f"the carrier answered {status} without a message id: the message may have been sent"
+            return Deferred(detail=build_detail(NAME, status, text), uncertain=True)
+        return outcome_for_unknown_status(detail, response)
 
-    def _is_theirs(self, callback: Callback) -> bool:
+    def _is_authentic(self, callback: Callback) -> bool:
         """Return whether the callback has the configured token or a valid signature."""
         if self._options.callback_check == "token":
-            return same(callback.query.get("token", ""), self._options.callback_secret)
+            return equal_constant_time(callback.query.get("token", ""), self._options.callback_secret)
         return is_signed(callback.headers.get("x-signature", ""), self._options.callback_secret, callback.body)
 
 
-def fill(template: str, values: Mapping[str, str], escaped: Callable[[str], str]) -> str:
+def fill_placeholders(template: str, values: Mapping[str, str], escape_value: Callable[[str], str]) -> str:
     """Replace the template's placeholders in one pass, so that placeholders inside values are not replaced."""
-    return PLACEHOLDER.sub(lambda found: escaped(values[found[1]]), template)
+    return PLACEHOLDER.sub(lambda match: escape_value(values[match[1]]), template)
 
 
-def _reports(given: Any, where: CallbackMap) -> list[CarrierReport]:
+def _parse_reports(document: Any, paths: CallbackMap) -> list[CarrierReport]:
     """Return the delivery reports in a callback; entries with an unknown status are skipped."""
-    each = pick(given, where.each) if where.each else [given]
+    entries = value_at(document, paths.each) if paths.each else [document]
     reports = []
-    for one in each if isinstance(each, list) else []:
-        id_, status = _scalar(pick(one, where.id)), _scalar(pick(one, where.status))
-        state = "delivered" if status in where.delivered else "failed" if status in where.failed else None
+    for entry in entries if isinstance(entries, list) else []:
+        id_, status = _as_text(value_at(entry, paths.id)), _as_text(value_at(entry, paths.status))
+        state = "delivered" if status in paths.delivered else "failed" if status in paths.failed else None
         if id_ and status and state:
-            reports.append(CarrierReport(id_, Report(status=state, detail=reply(NAME, said(status, ()), state))))
+            reports.append(
+                CarrierReport(id_, Report(status=state, detail=build_detail(NAME, clean_text(status, ()), state)))
+            )
     return reports
 
 
-def _text(given: Any, where: IncomingMap, body: bytes) -> IncomingText | None:
+def _parse_incoming_text(document: Any, paths: IncomingMap, body: bytes) -> IncomingText | None:
     """Return the inbound message in a callback; None if the callback has none."""
-    sender, words = _scalar(pick(given, where.sender)), pick(given, where.text)
-    if not sender or not isinstance(words, str):
+    sender, text = _as_text(value_at(document, paths.sender)), value_at(document, paths.text)
+    if not sender or not isinstance(text, str):
         return None
-    id_ = _scalar(pick(given, where.id)) if where.id else None
+    id_ = _as_text(value_at(document, paths.id)) if paths.id else None
     return IncomingText(
         id=id_ or hashlib.sha256(body).hexdigest(),
         sender=to_e164(sender),
-        to=to_e164(_scalar(pick(given, where.to)) or ""),
-        text=words,
+        to=to_e164(_as_text(value_at(document, paths.to)) or ""),
+        text=text,
         is_unnamed=id_ is None,
     )
 
 
-def _scalar(value: Any) -> str | None:
+def _as_text(value: Any) -> str | None:
     """Return a string or integer as text, because providers use both for ids and states; None if another type."""
     return str(value) if isinstance(value, str | int) and not isinstance(value, bool) and value != "" else None
 
 
 def _is_fresh(value: Any, now: int) -> bool:
     """Return whether a timestamp (RFC 3339, or Unix time in s or ms) is within WINDOW_MS of now."""
-    text = _scalar(int(value) if isinstance(value, float) else value) or ""
-    number = whole_number(text, 19)
-    moment = parse_timestamp(text) if number is None else number * (1 if number >= MS_FROM else SECOND_MS)
-    return moment is not None and abs(now - moment) <= WINDOW_MS
+    text = _as_text(int(value) if isinstance(value, float) else value) or ""
+    number = parse_int(text, 19)
+    moment = parse_timestamp(text) if number is None else number * (1 if number >= MS_TIMESTAMP_MIN else SECOND_MS)
+    return moment is not None and abs(now - moment) <= CLOCK_SKEW_MAX_MS

@@ -9,24 +9,24 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
-from heliograph.carriers.contract import Callback, CallbackAnswer, Carrier, Parcel
+from heliograph.carriers.contract import Callback, CallbackResult, Carrier, OutboundMessage
 from heliograph.carriers.http_client import (
     FORBIDDEN,
-    NoAnswer,
+    CarrierHttp,
+    HttpResponse,
+    NoResponse,
     Unreachable,
     Verdict,
-    Web,
-    WebAnswer,
-    codes_in,
-    judged,
-    pick,
-    read_form,
-    reply,
-    said,
-    same,
-    silent,
-    stopped,
-    verdict_of,
+    build_detail,
+    clean_text,
+    decode_form,
+    deferred_without_response,
+    equal_constant_time,
+    outcome_for_verdict,
+    possible_codes,
+    refused_after_uncertain,
+    value_at,
+    verdict_for_status,
 )
 from heliograph.domain.delivery.content import SmsContent
 from heliograph.domain.delivery.outcome import (
@@ -41,16 +41,16 @@ from heliograph.domain.delivery.outcome import (
 from heliograph.domain.ids import parse_date_header, ulid_ms
 from heliograph.domain.limits import SECOND_MS
 from heliograph.domain.setup.carrier_kinds import TwilioOptions
-from heliograph.domain.text import whole_number
+from heliograph.domain.text import parse_int
 
 NAME = "twilio"
-SKEW_MS = 5 * SECOND_MS  # tolerated difference between Twilio's clock and ours
-RECEIVED = "received"  # state of an inbound message
-SILENCE = b"<Response></Response>"  # empty TwiML; Twilio would send any other response as a reply
+CLOCK_SKEW_MAX_MS = 5 * SECOND_MS  # tolerated difference between Twilio's clock and ours
+INBOUND_STATUS = "received"  # state of an inbound message
+EMPTY_TWIML = b"<Response></Response>"  # empty TwiML; Twilio would send any other response as a reply
 VALIDITY_MAX_S = 36_000
-PAGE = 100  # messages to one number that a lookup reads
+LOOKUP_PAGE_SIZE = 100  # messages to one number that a lookup reads
 
-STATES = {
+STATE_BY_STATUS = {
     "accepted": "sent",
     "scheduled": "sent",
     "queued": "sent",
@@ -63,7 +63,7 @@ STATES = {
 }
 
 # Twilio's error codes → verdict on a send request, and explanation with the fix. In a callback every code is final.
-CODES: dict[int, tuple[Verdict, str]] = {
+VERDICT_BY_CODE: dict[int, tuple[Verdict, str]] = {
     10001: ("unreachable", "the Twilio account is not active: see its console"),
     14107: ("deferred", "Twilio's limit of messages a second is reached"),
     20003: ("unreachable", "Twilio does not know these credentials: check account_sid and auth_token"),
@@ -104,7 +104,7 @@ CODES: dict[int, tuple[Verdict, str]] = {
     30003: ("refused", "the phone cannot be reached: switched off, or out of coverage"),
     30004: ("refused", "the message is blocked for this phone"),
     30005: ("refused", "the number is unknown or no longer in service"),
-    30006: ("refused", "the number is a landline, or its network takes no SMS"),
+    30006: ("refused", "the number is a landline, or its network accepts no SMS"),
     30007: ("refused", "the message was filtered by Twilio or the network: check its content and the sender"),
     30008: ("refused", "the network gave no reason"),
     30010: ("refused", "the message costs more than the maximum price"),
@@ -124,97 +124,103 @@ CODES: dict[int, tuple[Verdict, str]] = {
 class Twilio(Carrier):
     """Sends SMS through Twilio."""
 
-    def __init__(self, options: TwilioOptions, web: Web, callback_url: str) -> None:
+    def __init__(self, options: TwilioOptions, http: CarrierHttp, callback_url: str) -> None:
         self._options = options
-        self._web = web
+        self._http = http
         self._callback_url = callback_url
         account = quote(options.account_sid, safe="")
         self._url = f"{options.base_url.rstrip('/')}/2010-04-01/Accounts/{account}/Messages.json"
-        login = base64.b64encode(f"{options.account_sid}:{options.auth_token}".encode()).decode()
-        self._headers = {"Authorization": f"Basic {login}", "Content-Type": "application/x-www-form-urlencoded"}
+        credentials = base64.b64encode(f"{options.account_sid}:{options.auth_token}".encode()).decode()
+        self._headers = {"Authorization": f"Basic {credentials}", "Content-Type": "application/x-www-form-urlencoded"}
 
-    async def hand_over(self, parcel: Parcel) -> Outcome:
-        content = msgspec.json.decode(parcel.content, type=SmsContent)
-        own = self._options.sender
-        sender = content.sender(own) or own
-        if parcel.uncertain and self._options.uncertain == "stop":
-            return stopped(NAME)
+    async def send_message(self, message: OutboundMessage) -> Outcome:
+        content = msgspec.json.decode(message.content, type=SmsContent)
+        default_sender = self._options.sender
+        sender = content.sender(default_sender) or default_sender
+        if message.uncertain and self._options.uncertain == "stop":
+            return refused_after_uncertain(NAME)
         try:
-            if parcel.uncertain and self._options.uncertain == "lookup":
-                found = await self._look_up(parcel, content.body, sender)
-                if found:
-                    return found
-            form = self._form(parcel.address, content, sender, content.validity(parcel.left_s))
-            answer = await self._web.ask_in_turn(parcel, "POST", self._url, headers=self._headers, body=form)
-        except (Unreachable, NoAnswer) as error:
-            return silent(NAME, error)
-        return self._outcome(answer, content.body, sender)
+            if message.uncertain and self._options.uncertain == "lookup":
+                earlier = await self._find_earlier_send(message, content.body, sender)
+                if earlier:
+                    return earlier
+            form = self._encode_form(message.address, content, sender, content.validity(message.seconds_left))
+            response = await self._http.request_for(message, "POST", self._url, headers=self._headers, body=form)
+        except (Unreachable, NoResponse) as error:
+            return deferred_without_response(NAME, error)
+        return self._outcome(response, content.body, sender)
 
-    def read_callback(self, callback: Callback) -> CallbackAnswer:
-        form = read_form(callback.body)
-        given = callback.headers.get("x-twilio-signature", "")
-        expected = [made for url in _spellings(callback.url) for made in self._signatures(url, form)]
-        if not any(same(given, made) for made in expected):
+    def parse_callback(self, callback: Callback) -> CallbackResult:
+        form = decode_form(callback.body)
+        signature = callback.headers.get("x-twilio-signature", "")
+        valid_signatures = [valid for url in _url_variants(callback.url) for valid in self._signatures(url, form)]
+        if not any(equal_constant_time(signature, valid) for valid in valid_signatures):
             return FORBIDDEN
         fields = dict(form)
         id_, status = fields.get("MessageSid"), fields.get("MessageStatus", "")
-        if id_ and fields.get("SmsStatus") == RECEIVED and not status:
+        if id_ and fields.get("SmsStatus") == INBOUND_STATUS and not status:
             text = IncomingText(
                 id=id_, sender=fields.get("From", ""), to=fields.get("To", ""), text=fields.get("Body", "")
             )
-            return CallbackAnswer(texts=[text], body=SILENCE, content_type=b"text/xml; charset=utf-8")
-        if not id_ or status not in STATES:
-            return CallbackAnswer()
+            return CallbackResult(incoming_texts=[text], body=EMPTY_TWIML, content_type=b"text/xml; charset=utf-8")
+        if not id_ or status not in STATE_BY_STATUS:
+            return CallbackResult()
         code = fields.get("ErrorCode", "")
-        number = whole_number(code, 9)
-        words = status if number is None else _words(number)
-        detail = reply(NAME, code or status, words, **_price(fields.get("Price"), fields.get("PriceUnit")))
-        return CallbackAnswer(reports=[CarrierReport(id_, Report(status=STATES[status], detail=detail))])
+        number = parse_int(code, 9)
+        description = status if number is None else _describe_code(number)
+        detail = build_detail(NAME, code or status, description, **_price(fields.get("Price"), fields.get("PriceUnit")))
+        return CallbackResult(reports=[CarrierReport(id_, Report(status=STATE_BY_STATUS[status], detail=detail))])
 
-    def _outcome(self, answer: WebAnswer, body: str, sender: str) -> Outcome:
-        given = answer.json
-        if answer.status in (200, 201):
-            if isinstance(pick(given, "$.sid"), str):
-                return _accepted(given, answer.status, sender)
+    def _outcome(self, response: HttpResponse, body: str, sender: str) -> Outcome:
+        document = response.json
+        if response.status in (200, 201):
+            if isinstance(value_at(document, "$.sid"), str):
+                return _accepted_from(document, response.status, sender)
             return Deferred(
-                detail=reply(NAME, answer.status, "Twilio returned no message id: maybe it was sent"), uncertain=True
+                detail=build_detail(
+                    NAME, response.status, "Twilio returned no message id: the message may have been sent"
+                ),
+                uncertain=True,
             )
-        code = pick(given, "$.code")
-        code = code if isinstance(code, int) else answer.status
-        hidden = [*codes_in(body), self._options.auth_token]
-        unknown = verdict_of(answer.status), said(pick(given, "$.message"), hidden) or f"Twilio answered {code}"
-        verdict, words = CODES.get(code, unknown)
-        return judged(verdict, reply(NAME, code, words), answer)
+        code = value_at(document, "$.code")
+        code = code if isinstance(code, int) else response.status
+        secrets = [*possible_codes(body), self._options.auth_token]
+        default = (
+            verdict_for_status(response.status),
+            clean_text(value_at(document, "$.message"), secrets) or f"Twilio answered {code}",
+        )
+        verdict, description = VERDICT_BY_CODE.get(code, default)
+        return outcome_for_verdict(verdict, build_detail(NAME, code, description), response)
 
-    def _form(self, to: str, content: SmsContent, sender: str, validity_s: int) -> bytes:
-        service = sender == self._options.sender and sender.startswith("MG")
+    def _encode_form(self, to: str, content: SmsContent, sender: str, validity_s: int) -> bytes:
+        is_messaging_service = sender == self._options.sender and sender.startswith("MG")
         form = {
             "To": to,
-            "MessagingServiceSid" if service else "From": sender,
+            "MessagingServiceSid" if is_messaging_service else "From": sender,
             "Body": content.body,
             "ValidityPeriod": str(min(validity_s, VALIDITY_MAX_S) or ""),
             "StatusCallback": self._callback_url,
         }
         return urlencode({name: value for name, value in form.items() if value}).encode()
 
-    async def _look_up(self, parcel: Parcel, body: str, sender: str) -> Outcome | None:
+    async def _find_earlier_send(self, message: OutboundMessage, body: str, sender: str) -> Outcome | None:
         """Return the outcome of an earlier attempt if Twilio has the message; None if not found.
 
         A message matches if it has the same text and sender and is not older than ours.
         """
-        url = f"{self._url}?{urlencode({'To': parcel.address, 'PageSize': PAGE})}"
+        url = f"{self._url}?{urlencode({'To': message.address, 'PageSize': LOOKUP_PAGE_SIZE})}"
         try:
-            answer = await self._web.ask("GET", url, headers=self._headers)
-            messages = pick(answer.json, "$.messages") if answer.status == 200 else None
-        except NoAnswer:
-            messages = None
-        if not isinstance(messages, list):
+            response = await self._http.request("GET", url, headers=self._headers)
+            candidates = value_at(response.json, "$.messages") if response.status == 200 else None
+        except NoResponse:
+            candidates = None
+        if not isinstance(candidates, list):
             # Not `uncertain`: this attempt sent nothing, and the earlier attempt stays uncertain.
-            return Deferred(detail=reply(NAME, None, "Twilio did not say whether it has the message already"))
-        since = ulid_ms(parcel.message_id.partition("_")[2]) - SKEW_MS
-        for message in messages:
-            if _is_same(message, body, sender) and _created(message) >= since:
-                return _accepted(message, 200, sender)
+            return Deferred(detail=build_detail(NAME, None, "Twilio did not say whether it has the message already"))
+        created_after = ulid_ms(message.message_id.partition("_")[2]) - CLOCK_SKEW_MAX_MS
+        for candidate in candidates:
+            if _is_same_message(candidate, body, sender) and _created_at(candidate) >= created_after:
+                return _accepted_from(candidate, 200, sender)
         return None
 
     def _signatures(self, url: str, form: list[tuple[str, str]]) -> Iterator[str]:
@@ -225,30 +231,32 @@ class Twilio(Carrier):
                 yield base64.b64encode(hmac.digest(key.encode(), text.encode(), digest)).decode()
 
 
-def _accepted(message: Mapping[str, Any], code: int, sender: str) -> Accepted:
+def _accepted_from(message: Mapping[str, Any], code: int, sender: str) -> Accepted:
     """Return the outcome for a message resource of Twilio."""
     status, error = str(message.get("status", "queued")), message.get("error_code")
     price = _price(message.get("price"), message.get("price_unit"))
-    words = _words(error) if isinstance(error, int) else status
-    last = Report(status=STATES.get(status, "sent"), detail=reply(NAME, error or status, words, **price))
+    description = _describe_code(error) if isinstance(error, int) else status
+    report = Report(
+        status=STATE_BY_STATUS.get(status, "sent"), detail=build_detail(NAME, error or status, description, **price)
+    )
     return Accepted(
         carrier_id=message["sid"],
-        detail=reply(NAME, code, status, sender=str(message.get("from") or sender), **price),
+        detail=build_detail(NAME, code, status, sender=str(message.get("from") or sender), **price),
         # A lookup may find a final message, whose callback arrived before we knew its id.
-        reports=[] if last.status == "sent" else [DueReport(0, last)],
+        reports=[] if report.status == "sent" else [DueReport(0, report)],
     )
 
 
-def _is_same(message: Any, body: str, sender: str) -> bool:
+def _is_same_message(message: Any, body: str, sender: str) -> bool:
     # A trial account prepends text to the body.
     return (
-        isinstance(pick(message, "$.sid"), str)
+        isinstance(value_at(message, "$.sid"), str)
         and str(message.get("body")).endswith(body)
         and sender in (message.get("from"), message.get("messaging_service_sid"))
     )
 
 
-def _created(message: Mapping[str, Any]) -> int:
+def _created_at(message: Mapping[str, Any]) -> int:
     return parse_date_header(str(message.get("date_created"))) or 0
 
 
@@ -259,14 +267,14 @@ def _price(amount: Any, currency: Any) -> dict[str, str]:
     return {"carrier_price": str(amount).removeprefix("-"), "carrier_currency": str(currency).upper()}
 
 
-def _words(code: int) -> str:
-    return CODES[code][1] if code in CODES else f"Twilio's error {code}"
+def _describe_code(code: int) -> str:
+    return VERDICT_BY_CODE[code][1] if code in VERDICT_BY_CODE else f"Twilio's error {code}"
 
 
-def _spellings(url: str) -> Iterator[str]:
+def _url_variants(url: str) -> Iterator[str]:
     """Yield the URL with and without its port, because Twilio may sign either form."""
     yield url
     parts = urlsplit(url)
     host = parts.hostname or ""
-    default = {"https": 443, "http": 80}.get(parts.scheme)
-    yield parts._replace(netloc=host if parts.port else f"{host}:{default}").geturl()
+    default_port = {"https": 443, "http": 80}.get(parts.scheme)
+    yield parts._replace(netloc=host if parts.port else f"{host}:{default_port}").geturl()

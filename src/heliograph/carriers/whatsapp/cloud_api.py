@@ -6,25 +6,25 @@ from urllib.parse import quote
 
 import msgspec
 
-from heliograph.carriers.contract import Callback, CallbackAnswer, Carrier, Parcel
+from heliograph.carriers.contract import Callback, CallbackResult, Carrier, OutboundMessage
 from heliograph.carriers.http_client import (
     FORBIDDEN,
-    NoAnswer,
+    CarrierHttp,
+    HttpResponse,
+    NoResponse,
     Unreachable,
     Verdict,
-    Web,
-    WebAnswer,
+    build_detail,
+    clean_text,
+    decode_json,
+    deferred_without_response,
+    equal_constant_time,
     is_signed,
-    judged,
-    pick,
-    put_off,
-    read_json,
-    reply,
-    said,
-    same,
-    silent,
-    stopped,
-    verdict_of,
+    outcome_for_unknown_status,
+    outcome_for_verdict,
+    refused_after_uncertain,
+    value_at,
+    verdict_for_status,
 )
 from heliograph.domain.delivery.content import WhatsappContent
 from heliograph.domain.delivery.outcome import (
@@ -39,22 +39,22 @@ from heliograph.domain.limits import SECOND_MS
 from heliograph.domain.phones.phone import to_e164
 from heliograph.domain.setup.carrier_kinds import CloudApiOptions
 from heliograph.domain.setup.records import UpstreamState
-from heliograph.domain.text import whole_number
-from heliograph.templates.policy.meta_status import UpstreamNews
+from heliograph.domain.text import parse_int
+from heliograph.templates.policy.meta_status import UpstreamUpdate
 
 NAME = "cloud_api"
 
 # Paths of the text in an inbound message.
-WORDS = (
+TEXT_PATHS = (
     *("$.text.body", "$.button.text"),
     *("$.interactive.button_reply.title", "$.interactive.list_reply.title"),
 )
 TIMESTAMP_DIGITS = 11  # maximum digits of a Unix time in seconds
-PRICING = ("billable", "pricing_model", "category", "type")
-STATES = {"sent": "sent", "delivered": "delivered", "read": "read", "failed": "failed"}
+PRICING_FIELDS = ("billable", "pricing_model", "category", "type")
+STATE_BY_STATUS = {"sent": "sent", "delivered": "delivered", "read": "read", "failed": "failed"}
 
 # Meta's template events → our state. A template that is flagged or locked against edits can still be sent.
-TEMPLATE_EVENTS: dict[str, UpstreamState] = {
+TEMPLATE_STATE_BY_EVENT: dict[str, UpstreamState] = {
     **dict.fromkeys(("APPROVED", "REINSTATED", "UNARCHIVED", "FLAGGED"), "approved"),
     **dict.fromkeys(("PENDING", "IN_APPEAL"), "pending"),
     **dict.fromkeys(("REJECTED",), "rejected"),
@@ -62,13 +62,13 @@ TEMPLATE_EVENTS: dict[str, UpstreamState] = {
     **dict.fromkeys(("DISABLED", "ARCHIVED", "PENDING_DELETION", "DELETED"), "disabled"),
 }
 # Paths of the reason in a template event: codes and texts.
-REASONS = (
+REASON_PATHS = (
     *("$.reason", "$.other_info.title"),
     *("$.rejection_info.reason", "$.other_info.description", "$.rejection_info.recommendation"),
 )
 
 # Meta's error codes → verdict on a send request, and explanation with the fix. In a webhook every code is final.
-CODES: dict[int, tuple[Verdict, str]] = {
+VERDICT_BY_CODE: dict[int, tuple[Verdict, str]] = {
     0: ("unreachable", "Meta does not accept the access token: create a new one"),
     1: ("deferred", "Meta does not know what went wrong: see the platform's status page"),
     2: ("deferred", "Meta is overloaded or temporarily down"),
@@ -124,12 +124,12 @@ CODES: dict[int, tuple[Verdict, str]] = {
     ),
     132005: ("refused", "the template is too long with these variables"),
     132007: ("refused", "the template's content breaks Meta's policy"),
-    132012: ("refused", "a variable has not the form that the template wants"),
+    132012: ("refused", "a variable does not match the format that the template requires"),
     132015: ("refused", "Meta has paused the template for low quality: improve it, or use another"),
     132016: ("refused", "Meta has disabled the template for low quality: create a new one"),
     132018: (
         "refused",
-        "a variable has a line break, a tab, or more than four spaces in a row, or is not fitting else",
+        "a variable has a line break, a tab, or more than four spaces in a row, or is invalid otherwise",
     ),
     132068: ("refused", "the template's flow is blocked"),
     132069: ("deferred", "the template's flow is throttled"),
@@ -140,164 +140,189 @@ CODES: dict[int, tuple[Verdict, str]] = {
     133015: ("deferred", "the phone number was deleted a moment ago and is not free yet"),
     135000: ("refused", "Meta refuses a parameter without saying which"),
 }
-NOTHING = "\u200b"  # zero-width space for an empty variable, because Meta rejects empty ones
+EMPTY_VALUE = "\u200b"  # zero-width space for an empty variable, because Meta rejects empty ones
 
 
 class CloudApi(Carrier):
     """Sends WhatsApp messages through Meta's Cloud API."""
 
-    def __init__(self, options: CloudApiOptions, web: Web) -> None:
+    def __init__(self, options: CloudApiOptions, http: CarrierHttp) -> None:
         self._options = options
-        self._web = web
+        self._http = http
         self._url = f"{options.base_url.rstrip('/')}/{quote(options.phone_number_id, safe='')}/messages"
         self._headers = {"Authorization": f"Bearer {options.access_token}", "Content-Type": "application/json"}
 
-    async def hand_over(self, parcel: Parcel) -> Outcome:
-        if parcel.uncertain and self._options.uncertain == "stop":
-            return stopped(NAME)
-        content = msgspec.json.decode(parcel.content, type=WhatsappContent)
-        body = msgspec.json.encode(_message(parcel, content))
+    async def send_message(self, message: OutboundMessage) -> Outcome:
+        if message.uncertain and self._options.uncertain == "stop":
+            return refused_after_uncertain(NAME)
+        content = msgspec.json.decode(message.content, type=WhatsappContent)
+        body = msgspec.json.encode(_request_body(message, content))
         try:
-            answer = await self._web.ask_in_turn(parcel, "POST", self._url, headers=self._headers, body=body)
-        except (Unreachable, NoAnswer) as error:
-            return silent(NAME, error)
-        return self._outcome(answer, content)
+            response = await self._http.request_for(message, "POST", self._url, headers=self._headers, body=body)
+        except (Unreachable, NoResponse) as error:
+            return deferred_without_response(NAME, error)
+        return self._outcome(response, content)
 
-    def read_callback(self, callback: Callback) -> CallbackAnswer | None:
+    def parse_callback(self, callback: Callback) -> CallbackResult | None:
         if callback.method == "GET":
-            return self._challenge(callback) if self._options.verify_token else None
+            return self._answer_challenge(callback) if self._options.verify_token else None
         if not self._options.app_secret:
             return None
         scheme, _, signature = callback.headers.get("x-hub-signature-256", "").partition("=")
         if scheme != "sha256" or not is_signed(signature, self._options.app_secret, callback.body):
             return FORBIDDEN
-        given = read_json(callback.body)
-        return CallbackAnswer(
-            reports=list(_reports(given)), texts=list(_texts(given)), templates=list(_news(given, callback.now))
+        document = decode_json(callback.body)
+        return CallbackResult(
+            reports=list(_parse_reports(document)),
+            incoming_texts=list(_parse_incoming_texts(document)),
+            template_updates=list(_parse_template_updates(document, callback.now)),
         )
 
-    def _challenge(self, callback: Callback) -> CallbackAnswer:
+    def _answer_challenge(self, callback: Callback) -> CallbackResult:
         """Answer Meta's verification request for the webhook URL."""
         query = callback.query
-        known = same(query.get("hub.verify_token", ""), self._options.verify_token)
-        if not known or query.get("hub.mode") != "subscribe":
+        is_authentic = equal_constant_time(query.get("hub.verify_token", ""), self._options.verify_token)
+        if not is_authentic or query.get("hub.mode") != "subscribe":
             return FORBIDDEN
-        return CallbackAnswer(body=query.get("hub.challenge", "").encode())
+        return CallbackResult(body=query.get("hub.challenge", "").encode())
 
-    def _outcome(self, answer: WebAnswer, content: WhatsappContent) -> Outcome:
-        given = answer.json
-        if answer.status == 200:
-            id_ = pick(given, "$.messages[0].id")
+    def _outcome(self, response: HttpResponse, content: WhatsappContent) -> Outcome:
+        document = response.json
+        if response.status == 200:
+            id_ = value_at(document, "$.messages[0].id")
             if isinstance(id_, str):
-                status = said(pick(given, "$.messages[0].message_status"), ()) or "accepted"
+                status = clean_text(value_at(document, "$.messages[0].message_status"), ()) or "accepted"
                 sender = self._options.phone_number_id
-                return Accepted(carrier_id=id_, detail=reply(NAME, answer.status, status, sender=sender))
+                return Accepted(carrier_id=id_, detail=build_detail(NAME, response.status, status, sender=sender))
             return Deferred(
-                detail=reply(NAME, answer.status, "Meta returned no message id: maybe it was sent"), uncertain=True
+                detail=build_detail(
+                    NAME, response.status, "Meta returned no message id: the message may have been sent"
+                ),
+                uncertain=True,
             )
-        code = pick(given, "$.error.code")
+        code = value_at(document, "$.error.code")
         if not isinstance(code, int):  # the response is from a proxy, not from Meta
-            return put_off(reply(NAME, answer.status, f"Meta answered {answer.status}"), answer)
-        theirs = self._words(given, content)
-        verdict, ours = CODES.get(200 if 200 <= code < 300 else code, (verdict_of(answer.status), theirs))
-        if pick(given, "$.error.is_transient") is True:
+            return outcome_for_unknown_status(
+                build_detail(NAME, response.status, f"Meta answered {response.status}"), response
+            )
+        meta_text = self._error_text(document, content)
+        verdict, text = VERDICT_BY_CODE.get(
+            200 if 200 <= code < 300 else code, (verdict_for_status(response.status), meta_text)
+        )
+        if value_at(document, "$.error.is_transient") is True:
             verdict = "deferred"
-        return judged(verdict, reply(NAME, code, ours, said=theirs), answer)
+        return outcome_for_verdict(verdict, build_detail(NAME, code, text, said=meta_text), response)
 
-    def _words(self, given: Any, content: WhatsappContent) -> str:
+    def _error_text(self, document: Any, content: WhatsappContent) -> str:
         """Return Meta's error text with message contents and the token masked."""
-        hidden = [content.body, *content.parameters, self._options.access_token]
-        words = (said(pick(given, path), hidden) for path in ("$.error.error_data.details", "$.error.message"))
-        return next(filter(None, words), "Meta gave no reason")
+        secrets = [content.body, *content.parameters, self._options.access_token]
+        texts = (
+            clean_text(value_at(document, path), secrets) for path in ("$.error.error_data.details", "$.error.message")
+        )
+        return next(filter(None, texts), "Meta gave no reason")
 
 
-def _message(parcel: Parcel, content: WhatsappContent) -> dict[str, Any]:
+def _request_body(message: OutboundMessage, content: WhatsappContent) -> dict[str, Any]:
     if content.is_answer:  # Meta accepts free text only in the conversation window; the message expires with the window
         return {
             "messaging_product": "whatsapp",
             "recipient_type": "individual",
-            "to": parcel.address,
+            "to": message.address,
             "type": "text",
             "text": {"body": content.body},
-            "biz_opaque_callback_data": parcel.message_id,
+            "biz_opaque_callback_data": message.message_id,
         }
     template: dict[str, Any] = {"name": content.template, "language": {"code": content.language}}
     if content.parameters:
-        texts = [{"type": "text", "text": value or NOTHING} for value in content.parameters]
+        texts = [{"type": "text", "text": value or EMPTY_VALUE} for value in content.parameters]
         template["components"] = [{"type": "body", "parameters": texts}]
     if content.button:
-        code = {"type": "text", "text": content.button}
-        template["components"].append({"type": "button", "sub_type": "url", "index": "0", "parameters": [code]})
+        button_parameter = {"type": "text", "text": content.button}
+        template["components"].append(
+            {"type": "button", "sub_type": "url", "index": "0", "parameters": [button_parameter]}
+        )
     return {
         "messaging_product": "whatsapp",
         "recipient_type": "individual",
-        "to": parcel.address,
+        "to": message.address,
         "type": "template",
         "template": template,
-        "biz_opaque_callback_data": parcel.message_id,
+        "biz_opaque_callback_data": message.message_id,
     }
 
 
-def _changes(given: Any) -> Iterator[Any]:
-    for entry in _list(pick(given, "$.entry")):
-        yield from _list(pick(entry, "$.changes"))
+def _iter_changes(document: Any) -> Iterator[Any]:
+    for entry in _as_list(value_at(document, "$.entry")):
+        yield from _as_list(value_at(entry, "$.changes"))
 
 
-def _reports(given: Any) -> Iterator[CarrierReport]:
-    for change in _changes(given):
-        for status in _list(pick(change, "$.value.statuses")):
-            id_, state = pick(status, "$.id"), pick(status, "$.status")
-            if isinstance(id_, str) and isinstance(state, str) and state in STATES:
-                yield CarrierReport(id_, Report(status=STATES[state], detail=_detail(status, state)))
+def _parse_reports(document: Any) -> Iterator[CarrierReport]:
+    for change in _iter_changes(document):
+        for status in _as_list(value_at(change, "$.value.statuses")):
+            id_, state = value_at(status, "$.id"), value_at(status, "$.status")
+            if isinstance(id_, str) and isinstance(state, str) and state in STATE_BY_STATUS:
+                yield CarrierReport(id_, Report(status=STATE_BY_STATUS[state], detail=_status_detail(status, state)))
 
 
-def _texts(given: Any) -> Iterator[IncomingText]:
+def _parse_incoming_texts(document: Any) -> Iterator[IncomingText]:
     """Yield inbound messages with their text or button title; other kinds of messages have an empty text."""
-    for change in _changes(given):
-        to = pick(change, "$.value.metadata.display_phone_number")
-        for message in _list(pick(change, "$.value.messages")):
-            id_, sender = pick(message, "$.id"), pick(message, "$.from")
-            words = next(filter(lambda one: isinstance(one, str), (pick(message, path) for path in WORDS)), "")
+    for change in _iter_changes(document):
+        display_number = value_at(change, "$.value.metadata.display_phone_number")
+        for message in _as_list(value_at(change, "$.value.messages")):
+            id_, sender = value_at(message, "$.id"), value_at(message, "$.from")
+            text = next(
+                filter(lambda value: isinstance(value, str), (value_at(message, path) for path in TEXT_PATHS)), ""
+            )
             if isinstance(id_, str) and isinstance(sender, str):
-                to_ = to_e164(to) if isinstance(to, str) else ""
-                sent_s = whole_number(str(pick(message, "$.timestamp")), TIMESTAMP_DIGITS)
+                to = to_e164(display_number) if isinstance(display_number, str) else ""
+                sent_s = parse_int(str(value_at(message, "$.timestamp")), TIMESTAMP_DIGITS)
                 sent_at = None if sent_s is None else sent_s * SECOND_MS
-                yield IncomingText(id=id_, sender=to_e164(sender), to=to_, text=words, sent_at=sent_at)
+                yield IncomingText(id=id_, sender=to_e164(sender), to=to, text=text, sent_at=sent_at)
 
 
-def _news(given: Any, now: int) -> Iterator[UpstreamNews]:
+def _parse_template_updates(document: Any, now: int) -> Iterator[UpstreamUpdate]:
     """Yield the status and quality changes of templates."""
-    for entry in _list(pick(given, "$.entry")):
-        told = pick(entry, "$.time")
-        at = min(told * SECOND_MS, now) if isinstance(told, int) and told > 0 else now
-        for change in _list(pick(entry, "$.changes")):
-            value = pick(change, "$.value")
-            name, language = pick(value, "$.message_template_name"), pick(value, "$.message_template_language")
+    for entry in _as_list(value_at(document, "$.entry")):
+        entry_time_s = value_at(entry, "$.time")
+        changed_at = min(entry_time_s * SECOND_MS, now) if isinstance(entry_time_s, int) and entry_time_s > 0 else now
+        for change in _as_list(value_at(entry, "$.changes")):
+            value = value_at(change, "$.value")
+            name, language = value_at(value, "$.message_template_name"), value_at(value, "$.message_template_language")
             if not isinstance(name, str) or not isinstance(language, str):
                 continue
-            field, event = pick(change, "$.field"), pick(value, "$.event")
-            quality = pick(value, "$.new_quality_score")
-            if field == "message_template_status_update" and isinstance(event, str) and event in TEMPLATE_EVENTS:
-                status, reason = TEMPLATE_EVENTS[event], _reason(value)
-                yield UpstreamNews(name=name, language=language, at=at, status=status, reason=reason)
+            field, event = value_at(change, "$.field"), value_at(value, "$.event")
+            quality = value_at(value, "$.new_quality_score")
+            if (
+                field == "message_template_status_update"
+                and isinstance(event, str)
+                and event in TEMPLATE_STATE_BY_EVENT
+            ):
+                status, reason = TEMPLATE_STATE_BY_EVENT[event], _reason_text(value)
+                yield UpstreamUpdate(name=name, language=language, at=changed_at, status=status, reason=reason)
             elif field == "message_template_quality_update" and isinstance(quality, str):
-                yield UpstreamNews(name=name, language=language, at=at, quality=said(quality, ()).lower())
+                yield UpstreamUpdate(
+                    name=name, language=language, at=changed_at, quality=clean_text(quality, ()).lower()
+                )
 
 
-def _reason(value: Any) -> str:
-    words = dict.fromkeys(said(pick(value, path), ()) for path in REASONS)
-    return said(": ".join(one for one in words if one not in ("", "NONE")), ())
+def _reason_text(value: Any) -> str:
+    texts = dict.fromkeys(clean_text(value_at(value, path), ()) for path in REASON_PATHS)
+    return clean_text(": ".join(text for text in texts if text not in ("", "NONE")), ())
 
 
-def _detail(status: Any, state: str) -> dict[str, Any]:
-    code, title = pick(status, "$.errors[0].code"), said(pick(status, "$.errors[0].title"), ())
-    known = CODES.get(code) if isinstance(code, int) else None
-    detail = reply(NAME, code if code is not None else state, known[1] if known else title or state)
-    pricing = pick(status, "$.pricing")
+def _status_detail(status: Any, state: str) -> dict[str, Any]:
+    code, title = value_at(status, "$.errors[0].code"), clean_text(value_at(status, "$.errors[0].title"), ())
+    verdict_and_text = VERDICT_BY_CODE.get(code) if isinstance(code, int) else None
+    detail = build_detail(
+        NAME, code if code is not None else state, verdict_and_text[1] if verdict_and_text else title or state
+    )
+    pricing = value_at(status, "$.pricing")
     if isinstance(pricing, dict):
-        detail["pricing"] = {name: pricing[name] for name in PRICING if isinstance(pricing.get(name), bool | str)}
+        detail["pricing"] = {
+            name: pricing[name] for name in PRICING_FIELDS if isinstance(pricing.get(name), bool | str)
+        }
     return detail
 
 
-def _list(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []

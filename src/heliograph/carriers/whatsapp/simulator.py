@@ -1,23 +1,23 @@
 """The simulator carrier for WhatsApp: sends nothing; messages to numbers that are not magic are read."""
 
-from heliograph.carriers.phone_simulator import PhoneScript, PhoneSimulator, simulated
+from heliograph.carriers.phone_simulator import PhoneScript, PhoneSimulator, simulated_detail
 from heliograph.domain.delivery.content import WhatsappContent
 from heliograph.domain.delivery.outcome import Refused, Report
 
-DELIVERED = Report(status="delivered", detail=simulated("delivered", "delivered"))
-READ = Report(status="read", detail=simulated("read", "read"))
-FAILED = Report(status="failed", detail=simulated("131026", "message undeliverable"))
+DELIVERED = Report(status="delivered", detail=simulated_detail("delivered", "delivered"))
+READ = Report(status="read", detail=simulated_detail("read", "read"))
+FAILED = Report(status="failed", detail=simulated_detail("131026", "message undeliverable"))
 
 
 class WhatsappSimulator(PhoneSimulator):
     script = PhoneScript(
         content=WhatsappContent,
-        taken=simulated("accepted", "accepted"),
-        refused={
-            "failed": Refused(detail=simulated("131009", "invalid number")),
-            "no_carrier": Refused(detail=simulated("131030", "no route to this destination")),
+        accepted_detail=simulated_detail("accepted", "accepted"),
+        refusals={
+            "failed": Refused(detail=simulated_detail("131009", "invalid number")),
+            "no_carrier": Refused(detail=simulated_detail("131030", "no route to this destination")),
         },
-        later={
+        reports_by_behaviour={
             "delivered": (DELIVERED, READ),
             "delivered_unread": (DELIVERED,),
             "read_undelivered": (READ,),

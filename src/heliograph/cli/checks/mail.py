@@ -8,75 +8,79 @@ from urllib.parse import urlsplit
 
 import dns.reversename
 
-from heliograph.app import CARRIERS, make_certificate
+from heliograph.app import CARRIER_FACTORIES, make_certificate
 from heliograph.cli.checks.findings import Finding, Site, fail, ok, warn
-from heliograph.domain.delivery.callbacks import calls_back, is_silent
+from heliograph.domain.delivery.callbacks import expects_callbacks, lacks_callbacks
 from heliograph.domain.ids import timestamp
-from heliograph.domain.mail.address import normal_domain, parse_address
-from heliograph.domain.network.client_address import is_inside
+from heliograph.domain.mail.address import normalize_domain, parse_address
+from heliograph.domain.network.client_address import is_loopback_or_in
 from heliograph.domain.setup.records import CHANNELS
 from heliograph.domain.setup.snapshot import Setup
-from heliograph.runtime.resolver import DnsSilent, Unknown
+from heliograph.runtime.resolver import DnsTimeout, NameNotFound
 from heliograph.settings import BadSetting, Settings
-from heliograph.storage.carrier_stats import RecentUse
+from heliograph.storage.carrier_stats import RecentCarrierCounts
 
 PROBE_S = 5.0
-TRIED_MAX = 2  # mail exchangers to try before port 25 counts as blocked
+EXCHANGERS_MAX = 2  # mail exchangers to try before port 25 counts as blocked
 
 
 # -- configuration -----------------------------------------------------------------------------------------
 
 
-async def name_servers(site: Site) -> list[Finding]:
-    servers = await site.resolver.servers()
+async def check_name_servers(site: Site) -> list[Finding]:
+    servers = await site.resolver.server_addresses()
     return [ok(f"name servers: {', '.join(servers)}") if servers else warn("no name server is configured")]
 
 
-def carriers(setup: Setup) -> Iterator[Finding]:
+def check_carriers(setup: Setup) -> Iterator[Finding]:
     for channel in CHANNELS:
         configured = [carrier for carrier in setup.carriers if carrier.channel == channel]
         enabled = [carrier for carrier in configured if carrier.enabled]
         if configured and not enabled:
-            what = "emails are accepted and wait, deferred" if channel == "email" else "sends are refused with 503"
-            yield fail(f"every {channel} carrier is disabled: {what}", "enable one with heliograph apply")
+            effect = "emails are accepted and deferred" if channel == "email" else "sends are refused with 503"
+            yield fail(f"every {channel} carrier is disabled: {effect}", "enable one with heliograph apply")
         elif not enabled:
-            yield ok(f"{channel} is served by the built-in simulator: nothing leaves this machine")
+            yield ok(f"{channel} uses the built-in simulator: nothing leaves this machine")
         for carrier in enabled:
-            if (channel, carrier.kind) in CARRIERS:
-                yield ok(f"{channel} goes to {carrier.id} ({carrier.kind})")
+            if (channel, carrier.kind) in CARRIER_FACTORIES:
+                yield ok(f"{channel} is sent with {carrier.id} ({carrier.kind})")
             else:
-                yield fail(f"{carrier.id}: {carrier.kind!r} is not built into this version")
+                yield fail(f"{carrier.id}: {carrier.kind!r} is not supported by this version")
 
 
-def delivery(setup: Setup) -> Iterator[Finding]:
+def check_delivery(setup: Setup) -> Iterator[Finding]:
     if setup.platform.paused:
-        yield warn(f"paused ({setup.platform.paused_reason or 'by an operator'}): messages wait as queued")
+        yield warn(f"paused ({setup.platform.paused_reason or 'by an operator'}): messages stay queued")
 
 
-def callbacks(setup: Setup, heard: Mapping[str, int], uses: Mapping[str, RecentUse], now: int) -> Iterator[Finding]:
-    for carrier in filter(calls_back, setup.carriers):
-        use, last_at = uses.get(carrier.id, RecentUse()), heard.get(carrier.id)
-        if is_silent(use.day.accepted, use.hour.accepted, last_at, now):
-            yield warn(f"{carrier.id}: {use.day.accepted} sent in 24 hours, and no callback came")
+def check_callbacks(
+    setup: Setup, last_callbacks: Mapping[str, int], usage: Mapping[str, RecentCarrierCounts], now: int
+) -> Iterator[Finding]:
+    for carrier in filter(expects_callbacks, setup.carriers):
+        carrier_usage, last_at = usage.get(carrier.id, RecentCarrierCounts()), last_callbacks.get(carrier.id)
+        if lacks_callbacks(carrier_usage.day.accepted, carrier_usage.hour.accepted, last_at, now):
+            yield warn(f"{carrier.id}: {carrier_usage.day.accepted} sent in 24 hours without a callback")
         elif last_at is not None:
-            yield ok(f"{carrier.id} called back at {timestamp(last_at)}")
+            yield ok(f"{carrier.id} sent a callback at {timestamp(last_at)}")
 
 
-def platform_sender(setup: Setup) -> Iterator[Finding]:
+def check_platform_sender(setup: Setup) -> Iterator[Finding]:
     """Check the DNS records of the platform's sender domain, if any enabled email carrier is not a simulator."""
     address = parse_address(setup.platform.sender)
-    leaves = any(c.channel == "email" and c.enabled and c.kind != "simulator" for c in setup.carriers)
-    if address is None or not leaves:
+    sends_real_mail = any(
+        carrier.channel == "email" and carrier.enabled and carrier.kind != "simulator" for carrier in setup.carriers
+    )
+    if address is None or not sends_real_mail:
         return
-    name, domain = address.domain, setup.domain_named(address.domain)
+    name, domain = address.domain, setup.find_domain(address.domain)
     if domain and domain.verified:
-        yield ok(f"{address.given}: the DNS records of {name} are there")
+        yield ok(f"{address.original}: the DNS records of {name} were found")
     else:
-        fix = f"heliograph domain dns {name} prints them, heliograph domain check {name} looks again"
-        yield warn(f"{address.given}: the DNS records of {name} were not found", fix)
+        fix = f"heliograph domain dns {name} prints them, heliograph domain check {name} checks again"
+        yield warn(f"{address.original}: the DNS records of {name} were not found", fix)
 
 
-def submission(site: Site) -> Iterator[Finding]:
+def check_submission(site: Site) -> Iterator[Finding]:
     settings = site.settings
     if not (settings.submission_listen or settings.submission_tls_listen):
         return
@@ -84,50 +88,50 @@ def submission(site: Site) -> Iterator[Finding]:
     try:
         certificate = make_certificate(settings)
     except BadSetting as error:
-        yield fail(str(error), "give the service's user the right to read both files")
+        yield fail(str(error), "make both files readable for the service's user")
         return
-    if certificate is None and not all(is_inside(host, ()) for host, _ in settings.submission_listen):
-        yield warn(f"{where}: without a certificate nobody else can send")
+    if certificate is None and not all(is_loopback_or_in(host, ()) for host, _ in settings.submission_listen):
+        yield warn(f"{where}: without a certificate, only local clients can send")
     else:
-        yield ok(f"mail is taken on {where}")
+        yield ok(f"mail is accepted on {where}")
 
 
 # -- network -----------------------------------------------------------------------------------------------
 
 
-async def exchangers(site: Site) -> list[Finding]:
+async def check_exchangers(site: Site) -> list[Finding]:
     try:
-        answer, why = await site.resolver.ask(site.probe, "MX"), "it has no MX records"
-    except Unknown:
-        answer, why = (), "there is no such name"
-    except DnsSilent as silence:
-        answer, why = (), f"no name server answers ({silence})"
+        answer, reason = await site.resolver.query(site.probe, "MX"), "there are no MX records"
+    except NameNotFound:
+        answer, reason = (), "the domain does not exist"
+    except DnsTimeout as silence:
+        answer, reason = (), f"no name server responds ({silence})"
     hosts = [str(record.exchange) for record in sorted(answer, key=lambda record: record.preference)]
     if not hosts:
-        return [fail(f"who takes mail for {site.probe} cannot be found: {why}")]
+        return [fail(f"the mail exchangers of {site.probe} cannot be determined: {reason}")]
     site.exchangers = hosts
     return [ok(f"mail for {site.probe} goes to {hosts[0]}")]
 
 
-async def way_out(site: Site) -> list[Finding]:
-    for host in site.exchangers[:TRIED_MAX]:
-        if source := await greet(site, host, site.port):
+async def check_port_25(site: Site) -> list[Finding]:
+    for host in site.exchangers[:EXCHANGERS_MAX]:
+        if source := await connect_to(site, host, site.port):
             site.source = source
-            return [ok(f"{host} can be reached from {source}")]
+            return [ok(f"{host} is reachable from {source}")]
     if not site.exchangers:
         return []
-    said = f"no mail exchanger of {site.probe} answers: port 25 is blocked outward"
+    problem = f"no mail exchanger of {site.probe} responds: outgoing port 25 is blocked"
     for relay in site.relays:
         host, _, number = relay.rpartition(":")
-        if await greet(site, host, int(number)):
-            fix = f'send through a relay (carrier kind "smtp"), such as {relay}, which can be reached from here'
-            return [warn(said, f"{fix}; or ask your provider to open port 25")]
-    return [fail(f"{said}, and no relay can be reached")]
+        if await connect_to(site, host, int(number)):
+            fix = f'send through a relay (carrier kind "smtp"), such as {relay}, which is reachable from here'
+            return [warn(problem, f"{fix}; or ask your provider to open port 25")]
+    return [fail(f"{problem}, and no relay is reachable")]
 
 
-async def greet(site: Site, host: str, number: int) -> str | None:
+async def connect_to(site: Site, host: str, number: int) -> str | None:
     """Connect to `host`; return the local IP address of the connection, or None if it fails."""
-    for address in await addresses(site, host):
+    for address in await resolve_addresses(site, host):
         with suppress(OSError, TimeoutError):
             async with asyncio.timeout(PROBE_S):
                 _, writer = await asyncio.open_connection(address, number)
@@ -137,48 +141,48 @@ async def greet(site: Site, host: str, number: int) -> str | None:
     return None
 
 
-async def addresses(site: Site, host: str) -> list[str]:
+async def resolve_addresses(site: Site, host: str) -> list[str]:
     with suppress(ValueError):
         return [str(ipaddress.ip_address(host))]
-    return [text for kind in ("A", "AAAA") for text in await records(site, host, kind)]
+    return [text for kind in ("A", "AAAA") for text in await query_records(site, host, kind)]
 
 
-async def records(site: Site, host: str, kind: str) -> list[str]:
+async def query_records(site: Site, host: str, kind: str) -> list[str]:
     try:
-        return [record.to_text().rstrip(".").lower() for record in await site.resolver.ask(host, kind)]
-    except (Unknown, DnsSilent):
+        return [record.to_text().rstrip(".").lower() for record in await site.resolver.query(host, kind)]
+    except (NameNotFound, DnsTimeout):
         return []
 
 
-def greeting(settings: Settings) -> str | None:
+def helo_name(settings: Settings) -> str | None:
     """Return the host name that we send in EHLO; None if the public URL has no valid one."""
-    return normal_domain(urlsplit(settings.public_url).hostname or "")
+    return normalize_domain(urlsplit(settings.public_url).hostname or "")
 
 
-async def own_name(site: Site) -> list[Finding]:
-    host = greeting(site.settings)
+async def check_helo_name(site: Site) -> list[Finding]:
+    host = helo_name(site.settings)
     if not site.exchangers:
         return []
     if host is None:
-        return [warn("there is no public name to greet mail servers with")]
-    site.addresses = found = await addresses(site, host)
-    if not found:
+        return [warn("there is no public host name for the SMTP greeting (EHLO)")]
+    site.addresses = own_addresses = await resolve_addresses(site, host)
+    if not own_addresses:
         fix = f"publish an A record for {host} with this machine's public address"
-        return [fail(f"{host} has no address in DNS", fix)]
-    if site.source and ipaddress.ip_address(site.source).is_global and site.source not in found:
-        fix = f"add it to the addresses of {host}, or send from one of them (source_ips of the carrier)"
-        return [warn(f"mail leaves from {site.source}, which is none of {', '.join(found)}", fix)]
-    return [ok(f"{host} is at {', '.join(found)}")]
+        return [fail(f"{host} has no address record in DNS", fix)]
+    if site.source and ipaddress.ip_address(site.source).is_global and site.source not in own_addresses:
+        fix = f"add this address to the records of {host}, or send from a listed address (source_ips of the carrier)"
+        return [warn(f"mail leaves from {site.source}, which is not among {', '.join(own_addresses)}", fix)]
+    return [ok(f"{host} resolves to {', '.join(own_addresses)}")]
 
 
-async def way_back(site: Site) -> list[Finding]:
-    return [await _called(site, address, greeting(site.settings) or "") for address in site.addresses]
+async def check_reverse_dns(site: Site) -> list[Finding]:
+    return [await _check_reverse_name(site, address, helo_name(site.settings) or "") for address in site.addresses]
 
 
-async def _called(site: Site, address: str, host: str) -> Finding:
-    names = await records(site, str(dns.reversename.from_address(address)), "PTR")
+async def _check_reverse_name(site: Site, address: str, host: str) -> Finding:
+    names = await query_records(site, str(dns.reversename.from_address(address)), "PTR")
     if host in names:
-        return ok(f"{address} is called {host}")
-    called = f"is called {', '.join(names)}, not {host}" if names else "has no name"
-    fix = f"set the PTR record of {address} to {host} where you rent the address; many servers refuse mail without it"
-    return (fail if site.source else warn)(f"{address} {called}", fix)
+        return ok(f"the PTR record of {address} is {host}")
+    actual = f"has the PTR record {', '.join(names)}, not {host}" if names else "has no PTR record"
+    fix = f"set the PTR record of {address} to {host} at your hosting provider; many servers reject mail without it"
+    return (fail if site.source else warn)(f"{address} {actual}", fix)

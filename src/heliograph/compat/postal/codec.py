@@ -2,17 +2,17 @@
 
 from typing import Any
 
-from heliograph.compat.normalize import worded
+from heliograph.compat.normalize import with_client_field_names
 from heliograph.domain import refusals as r
 from heliograph.domain.refusals import MissingApiKey, Refusal
 from heliograph.web.errors import error_headers
 from heliograph.web.request import Request, Response
-from heliograph.web.route import answer
+from heliograph.web.route import json_response
 from heliograph.web.status import status_of
 
 PREFIX = "/compat/postal"
-TOO_MANY = {"to": "TooManyToAddresses", "cc": "TooManyCCAddresses", "bcc": "TooManyBCCAddresses"}
-CODES: dict[type[Refusal], str] = {
+TOO_MANY_CODE_BY_FIELD = {"to": "TooManyToAddresses", "cc": "TooManyCCAddresses", "bcc": "TooManyBCCAddresses"}
+CODE_BY_REFUSAL: dict[type[Refusal], str] = {
     r.MissingApiKey: "AccessDenied",
     r.InvalidApiKey: "InvalidServerAPIKey",
     r.InsufficientScope: "AccessDenied",
@@ -25,30 +25,35 @@ CODES: dict[type[Refusal], str] = {
     r.SandboxFromLocked: "UnauthenticatedFromAddress",
     r.MessageNotFound: "MessageNotFound",
 }
-OTHER = "ValidationError"
-FIELDS = {"html": "html_body", "text": "plain_body", "filename": "name", "content": "data"}  # our name → Postal's
-ANSWERED = 200  # Postal's HTTP status for refusals; the body reports the error
+DEFAULT_CODE = "ValidationError"
+CLIENT_FIELD_NAMES = {
+    "html": "html_body",
+    "text": "plain_body",
+    "filename": "name",
+    "content": "data",
+}  # our name → Postal's
+ERROR_STATUS = 200  # Postal's HTTP status for refusals; the body reports the error
 
 
 def token(request: Request) -> bytes:
-    given = request.headers.get(b"x-server-api-key")
-    if given is None:
-        raise MissingApiKey("X-Server-API-Key is missing. Send an API key in it.")
-    return given
+    key = request.headers.get(b"x-server-api-key")
+    if key is None:
+        raise MissingApiKey("The header X-Server-API-Key is missing. Send an API key in this header.")
+    return key
 
 
 def error(refusal: Refusal, request: Request, base_url: str) -> Response:
     status = status_of(type(refusal))
-    code = CODES.get(type(refusal), OTHER)
+    code = CODE_BY_REFUSAL.get(type(refusal), DEFAULT_CODE)
     if isinstance(refusal, r.TooManyRecipients):
-        code = TOO_MANY.get(refusal.param or "", OTHER)
+        code = TOO_MANY_CODE_BY_FIELD.get(refusal.param or "", DEFAULT_CODE)
     elif isinstance(refusal, r.InvalidEmail) and not refusal.details and refusal.param != "reply_to":
         code = "NoRecipients"
-    is_called_wrongly = status in (404, 405, 413, 429) and not isinstance(refusal, r.MessageNotFound)
-    kept = status if is_called_wrongly or status >= 500 else ANSWERED
-    told = envelope("error", {"code": code, "message": worded(refusal, FIELDS)})
-    return Response(kept, told.body, error_headers(refusal))
+    is_protocol_error = status in (404, 405, 413, 429) and not isinstance(refusal, r.MessageNotFound)
+    http_status = status if is_protocol_error or status >= 500 else ERROR_STATUS
+    body = envelope("error", {"code": code, "message": with_client_field_names(refusal, CLIENT_FIELD_NAMES)})
+    return Response(http_status, body.body, error_headers(refusal))
 
 
 def envelope(status: str, data: Any) -> Response:
-    return answer({"status": status, "time": 0.0, "flags": {}, "data": data})
+    return json_response({"status": status, "time": 0.0, "flags": {}, "data": data})

@@ -6,23 +6,28 @@ from typing import Any
 import msgspec
 
 from heliograph.compat.call import Call
-from heliograph.compat.normalize import given_as
+from heliograph.compat.normalize import parse_request
 from heliograph.compat.postal.codec import envelope
 from heliograph.domain.delivery.content import EmailContent
 from heliograph.domain.events import DELAYED
 from heliograph.domain.ids import PREFIXES, parse_timestamp
 from heliograph.domain.refusals import MessageNotFound
-from heliograph.domain.sending.send_options import MessageRecord, read_record
+from heliograph.domain.sending.send_options import MessageRecord, decode_record
 from heliograph.storage.search.message_search import MessageDetails, TimelineEvent
-from heliograph.web.read_budget import work
+from heliograph.web.read_budget import run_large
 from heliograph.web.request import Response
 from heliograph.webhooks.policy.formats.postal import TAG, message_id
 
-WAITS = "Pending"
-STATES = {"queued": WAITS, "sending": WAITS, "bounced": "Bounced", "failed": "HardFail"}  # every other state is Sent
-TRIES = {"delivered": "Sent", "bounced": "Bounced", "failed": "HardFail"}
+PENDING = "Pending"
+STATUS_BY_STATE = {
+    "queued": PENDING,
+    "sending": PENDING,
+    "bounced": "Bounced",
+    "failed": "HardFail",
+}  # every other state is Sent
+ATTEMPT_STATUS_BY_STATE = {"delivered": "Sent", "bounced": "Bounced", "failed": "HardFail"}
 # All parts of a message that clients can request; parts that are not stored are empty.
-PARTS = (
+EXPANSIONS = (
     *("status", "details", "inspection", "plain_body", "html_body", "attachments", "headers", "raw_message"),
     "activity_entries",
 )
@@ -34,46 +39,48 @@ class PostalMessage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 async def read(call: Call) -> Response:
-    asked = given_as(PostalMessage, call.json)
-    found = await _found(call, asked.id)
+    request = parse_request(PostalMessage, call.json)
+    message = await _find_message(call, request.id)
     content = EmailContent(from_name="", from_address="", to=[], subject="")  # deleted by retention
-    if found.facts.content is not None:
-        content = await work(found.facts.size, msgspec.json.decode, found.facts.content, type=EmailContent)
-    wanted = PARTS if asked.expansions is True else asked.expansions or ()
-    parts = _parts(found, content)
-    told = {"id": found.facts.id, "token": found.facts.id}
-    return envelope("success", told | {name: parts[name] for name in PARTS if name in wanted})
+    if message.row.content is not None:
+        content = await run_large(message.row.size, msgspec.json.decode, message.row.content, type=EmailContent)
+    requested = EXPANSIONS if request.expansions is True else request.expansions or ()
+    parts = _parts(message, content)
+    body = {"id": message.row.id, "token": message.row.id}
+    return envelope("success", body | {name: parts[name] for name in EXPANSIONS if name in requested})
 
 
-async def list_tries(call: Call) -> Response:
-    found = await _found(call, given_as(PostalMessage, call.json).id)
-    return envelope("success", [_try(n, event) for n, event in enumerate(_tries(found), 1)])
+async def list_attempts(call: Call) -> Response:
+    message = await _find_message(call, parse_request(PostalMessage, call.json).id)
+    return envelope("success", [_attempt(n, event) for n, event in enumerate(_attempt_events(message), 1)])
 
 
-def _tries(found: MessageDetails) -> list[TimelineEvent]:
-    return [event for event in found.events if event.status in TRIES or event.type == DELAYED]
+def _attempt_events(message: MessageDetails) -> list[TimelineEvent]:
+    return [event for event in message.events if event.status in ATTEMPT_STATUS_BY_STATE or event.type == DELAYED]
 
 
-async def _found(call: Call, given: str | int) -> MessageDetails:
-    id_ = str(given)
+async def _find_message(call: Call, raw_id: str | int) -> MessageDetails:
+    id_ = str(raw_id)
     is_email = id_.startswith(PREFIXES["email"])
-    found = await call.context.store.messages.whole(call.team, id_, (), call.hold) if is_email else None
-    if found is None:
+    message = (
+        await call.context.store.messages.get_details(call.team, id_, (), call.reserve_memory) if is_email else None
+    )
+    if message is None:
         raise MessageNotFound("No message was found that matches this id.", param="id")
-    return found
+    return message
 
 
-def _parts(found: MessageDetails, content: EmailContent) -> Mapping[str, Any]:
-    facts, record = found.facts, read_record(found.facts.record)
-    last = max((event.created_at for event in _tries(found)), default=None)
+def _parts(message: MessageDetails, content: EmailContent) -> Mapping[str, Any]:
+    row, record = message.row, decode_record(message.row.record)
+    last_attempt = max((event.created_at for event in _attempt_events(message)), default=None)
     return {
         "status": {
-            "status": STATES.get(facts.status, "Sent"),
-            "last_delivery_attempt": _seconds(last) if last else None,
+            "status": STATUS_BY_STATE.get(row.status, "Sent"),
+            "last_delivery_attempt": _seconds(last_attempt) if last_attempt else None,
             "held": False,
             "hold_expiry": None,
         },
-        "details": _details(facts.id, record),
+        "details": _details(row.id, record),
         "inspection": {"inspected": False, "spam": False, "spam_score": 0.0, "threat": False, "threat_details": None},
         "plain_body": content.text,
         "html_body": content.html,
@@ -88,13 +95,13 @@ def _parts(found: MessageDetails, content: EmailContent) -> Mapping[str, Any]:
 
 
 def _details(id_: str, record: MessageRecord) -> dict[str, Any]:
-    made = parse_timestamp(record.created_at)
+    created_ms = parse_timestamp(record.created_at)
     return {
         "rcpt_to": record.to_addresses[0] if record.to_addresses else "",
         "mail_from": record.from_,
         "subject": record.subject,
         "message_id": message_id(id_, record.from_),
-        "timestamp": _seconds(made) if made else None,
+        "timestamp": _seconds(created_ms) if created_ms else None,
         "direction": "outgoing",
         "size": "0",
         "bounce": 0,
@@ -104,13 +111,13 @@ def _details(id_: str, record: MessageRecord) -> dict[str, Any]:
     }
 
 
-def _try(number: int, event: TimelineEvent) -> dict[str, Any]:
-    words = msgspec.json.decode(event.detail).get("text", "") if event.detail else ""
+def _attempt(number: int, event: TimelineEvent) -> dict[str, Any]:
+    text = msgspec.json.decode(event.detail).get("text", "") if event.detail else ""
     return {
         "id": number,
-        "status": TRIES.get(event.status or "", "SoftFail"),
-        "details": words,
-        "output": words,
+        "status": ATTEMPT_STATUS_BY_STATE.get(event.status or "", "SoftFail"),
+        "details": text,
+        "output": text,
         "sent_with_ssl": False,
         "log_id": event.id,
         "time": None,

@@ -6,121 +6,128 @@ from typing import Any
 import msgspec
 
 from heliograph.compat.call import Call
-from heliograph.compat.postmark.codec import COUNT_MAX, STREAM, asked, check_stream, page_of, span
+from heliograph.compat.postmark.codec import COUNT_MAX, STREAM, check_stream, read_page, read_query, time_range
 from heliograph.domain.events import StoredEvent
 from heliograph.domain.ids import ulid
 from heliograph.domain.limits import DAY_MS
 from heliograph.domain.mail.address import parse_address
 from heliograph.domain.refusals import MessageNotFound, SuppressionNotFound
-from heliograph.domain.text import whole_number
+from heliograph.domain.text import parse_int
 from heliograph.manage import suppressions
 from heliograph.storage.events import NEWEST
-from heliograph.storage.stats import Reached
+from heliograph.storage.stats import StateCounts
 from heliograph.web.request import Response
-from heliograph.web.route import answer
+from heliograph.web.route import json_response
 from heliograph.webhooks.policy.formats.formats import CANCELED
-from heliograph.webhooks.policy.formats.postmark import HARD, SOFT, SPAM, bounce_number, bounced, second_of
+from heliograph.webhooks.policy.formats.postmark import (
+    HARD_BOUNCE,
+    SOFT_BOUNCE,
+    SPAM_COMPLAINT,
+    bounce_number,
+    bounce_record,
+    bounce_second,
+)
 
-TYPES = ("email.bounced", "email.complained", "email.failed")
-NOT_FOUND = 407
-SPANS = 20  # maximum batches of events searched for one page
-INACTIVE_MOST = 1_000  # inactive addresses are counted up to this number
+BOUNCE_EVENTS = ("email.bounced", "email.complained", "email.failed")
+NOT_FOUND_CODE = 407
+BATCHES_MAX = 20  # maximum batches of events searched for one page
+INACTIVE_COUNT_MAX = 1_000  # inactive addresses are counted up to this number
 
 
 class Bounce(msgspec.Struct, frozen=True):
     event: StoredEvent
     inactive: bool  # the address is on the suppression list now
 
-    def told(self, call: Call) -> dict[str, Any]:
-        return bounced(self.event, call.caller.team) | {"Inactive": self.inactive, "CanActivate": self.inactive}
+    def to_json(self, call: Call) -> dict[str, Any]:
+        return bounce_record(self.event, call.caller.team) | {"Inactive": self.inactive, "CanActivate": self.inactive}
 
 
 async def list_all(call: Call) -> Response:
-    query = asked(call)
+    query = read_query(call)
     check_stream(query.get("messagestream", STREAM))
-    found, total = await page_of(query, _pages(call, NEWEST), _fits(call, query))
-    return answer({"TotalCount": total, "Bounces": [bounce.told(call) for bounce in found]})
+    bounces, total = await read_page(query, _bounce_batches(call, NEWEST), _make_filter(call, query))
+    return json_response({"TotalCount": total, "Bounces": [bounce.to_json(call) for bounce in bounces]})
 
 
 async def read(call: Call) -> Response:
-    return answer((await _found(call)).told(call))
+    return json_response((await _find_bounce(call)).to_json(call))
 
 
 async def read_source(call: Call) -> Response:
     """Return an empty source, because sources are not stored; Postmark does the same for an expired source."""
-    await _found(call)
-    return answer({"Body": ""})
+    await _find_bounce(call)
+    return json_response({"Body": ""})
 
 
 async def activate(call: Call) -> Response:
-    found = await _found(call)
-    if found.inactive:
+    bounce = await _find_bounce(call)
+    if bounce.inactive:
         try:
             team = call.caller.team.record
-            await suppressions.remove(call.context.store, call.actor, team, found.event.recipient or "")
+            await suppressions.remove(call.context.store, call.actor, team, bounce.event.recipient or "")
         except SuppressionNotFound:  # removed concurrently
             pass
-    return answer({"Message": "OK", "Bounce": Bounce(found.event, False).told(call)})
+    return json_response({"Message": "OK", "Bounce": Bounce(bounce.event, False).to_json(call)})
 
 
 async def count(call: Call) -> Response:
     """Return the number of bounces by type, from all stored statistics, and the number of inactive addresses."""
     store = call.context.store
-    figures = (await store.figures.overview(call.team, 0, DAY_MS, ())).figures
-    mails = Reached()
-    for (_, channel), reached in figures.items():
-        mails = mails.plus(reached) if channel == "email" else mails
-    inactive = await store.suppressions.page(call.team, None, INACTIVE_MOST)
-    kinds = ((HARD, mails.bounced), (SOFT, mails.failed), (SPAM, mails.complained))
-    told = [{"Name": name, "Type": type_, "Count": number} for (type_, _, name, _), number in kinds if number]
-    everything = {"Name": "All", "Count": sum(number for _, number in kinds)}
-    return answer({"InactiveMails": min(len(inactive), INACTIVE_MOST), "Bounces": [everything, *told]})
+    counts_by_channel = (await store.stats.overview(call.team, 0, DAY_MS, ())).counts
+    email = StateCounts()
+    for (_, channel), counts in counts_by_channel.items():
+        email = email.plus(counts) if channel == "email" else email
+    inactive = await store.suppressions.list_page(call.team, None, INACTIVE_COUNT_MAX)
+    totals = ((HARD_BOUNCE, email.bounced), (SOFT_BOUNCE, email.failed), (SPAM_COMPLAINT, email.complained))
+    by_type = [{"Name": name, "Type": type_, "Count": number} for (type_, _, name, _), number in totals if number]
+    all_types = {"Name": "All", "Count": sum(number for _, number in totals)}
+    return json_response({"InactiveMails": min(len(inactive), INACTIVE_COUNT_MAX), "Bounces": [all_types, *by_type]})
 
 
-async def _pages(call: Call, before: str) -> AsyncIterator[list[Bounce]]:
+async def _bounce_batches(call: Call, before: str) -> AsyncIterator[list[Bounce]]:
     """Yield batches of bounces, newest first."""
     store = call.context.store
-    for _ in range(SPANS):
-        page = await store.events.newest(call.team, TYPES, before, COUNT_MAX)
-        mails = [event for event in page.events if event.record and _reason(event) != CANCELED]
-        listed = await store.suppressions.among(call.team, {_normal(event) for event in mails})
-        yield [Bounce(event, _normal(event) in listed) for event in mails]
+    for _ in range(BATCHES_MAX):
+        page = await store.events.newest(call.team, BOUNCE_EVENTS, before, COUNT_MAX)
+        events = [event for event in page.events if event.record and _failure_reason(event) != CANCELED]
+        suppressed = await store.suppressions.find_statuses(call.team, {_normalized_address(event) for event in events})
+        yield [Bounce(event, _normalized_address(event) in suppressed) for event in events]
         if page.before is None:
             return
         before = page.before
 
 
-async def _found(call: Call) -> Bounce:
+async def _find_bounce(call: Call) -> Bounce:
     """Return the bounce with the number in the path. The number encodes its second; only this second is searched."""
-    number = whole_number(call.params["id"], 16) or 0
-    second = second_of(number)
-    async for some in _pages(call, "evt_" + ulid((second + 1) * 1000, 0)):
-        for bounce in some:
+    number = parse_int(call.params["id"], 16) or 0
+    second = bounce_second(number)
+    async for batch in _bounce_batches(call, "evt_" + ulid((second + 1) * 1000, 0)):
+        for bounce in batch:
             if bounce_number(bounce.event.id) == number:
                 return bounce
-        if not some or second_of(bounce_number(some[-1].event.id)) < second:
+        if not batch or bounce_second(bounce_number(batch[-1].event.id)) < second:
             break
-    raise MessageNotFound(f"No bounce {call.params['id'][:80]!r}.", param="id", details={"code": NOT_FOUND})
+    raise MessageNotFound(f"No bounce {call.params['id'][:80]!r}.", param="id", details={"code": NOT_FOUND_CODE})
 
 
-def _fits(call: Call, query: Mapping[str, str]) -> Callable[[Bounce], bool]:
-    email, (after, before) = query.get("emailfilter", "").lower(), span(query)
+def _make_filter(call: Call, query: Mapping[str, str]) -> Callable[[Bounce], bool]:
+    email, (after, before) = query.get("emailfilter", "").lower(), time_range(query)
     names = {"type": "Type", "tag": "Tag", "messageid": "MessageID", "inactive": "Inactive"}
-    wanted = {theirs: query[name].lower() for name, theirs in names.items() if name in query}
+    filters = {field: query[name].lower() for name, field in names.items() if name in query}
 
-    def fits(bounce: Bounce) -> bool:
+    def matches(bounce: Bounce) -> bool:
         if not after < bounce.event.created_at < before or email not in (bounce.event.recipient or "").lower():
             return False
-        told = bounce.told(call) if wanted else {}
-        return all(str(told.get(name, "")).lower() == text for name, text in wanted.items())
+        fields = bounce.to_json(call) if filters else {}
+        return all(str(fields.get(name, "")).lower() == text for name, text in filters.items())
 
-    return fits
+    return matches
 
 
-def _normal(event: StoredEvent) -> str:
+def _normalized_address(event: StoredEvent) -> str:
     address = parse_address(event.recipient or "")
     return address.normal if address else ""
 
 
-def _reason(event: StoredEvent) -> str | None:
+def _failure_reason(event: StoredEvent) -> str | None:
     return msgspec.json.decode(event.detail).get("reason") if event.status == "failed" and event.detail else None

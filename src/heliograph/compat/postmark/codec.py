@@ -6,13 +6,13 @@ from typing import Any, TypeVar
 import msgspec
 
 from heliograph.compat.call import Call
-from heliograph.compat.normalize import worded
+from heliograph.compat.normalize import with_client_field_names
 from heliograph.domain import refusals as r
 from heliograph.domain.ids import parse_timestamp
 from heliograph.domain.limits import DAY_MS
 from heliograph.domain.refusals import InvalidRequest, MissingApiKey, Refusal
-from heliograph.domain.text import whole_number
-from heliograph.storage.search.message_search import FOREVER
+from heliograph.domain.text import parse_int
+from heliograph.storage.search.message_search import LATEST_TIME
 from heliograph.web.errors import error_headers
 from heliograph.web.request import Request, Response
 from heliograph.web.status import status_of
@@ -21,11 +21,11 @@ T = TypeVar("T")
 
 PREFIX = "/compat/postmark"
 STREAM = "outbound"  # the only message stream
-NO_STREAM = 1226
+UNKNOWN_STREAM_CODE = 1226
 COUNT_MAX = 500
-LOOKED = 5_000  # maximum records searched for one page
-INVALID = 300  # errors of a mail without a specific code
-CODES: dict[type[Refusal], int] = {
+SEARCHED_MAX = 5_000  # maximum records searched for one page
+DEFAULT_CODE = 300  # errors of a mail without a specific code
+CODE_BY_REFUSAL: dict[type[Refusal], int] = {
     r.MissingApiKey: 10,
     r.InvalidApiKey: 10,
     r.InsufficientScope: 10,
@@ -50,7 +50,7 @@ CODES: dict[type[Refusal], int] = {
     r.TemplateNotFound: 1101,
     r.WrongTemplateChannel: 1101,
 }
-FIELDS = {  # our name → Postmark's
+CLIENT_FIELD_NAMES = {  # our name → Postmark's
     **{name: name.title() for name in ("to", "cc", "bcc", "from", "subject", "headers", "metadata", "attachments")},
     "reply_to": "ReplyTo",
     "html": "HtmlBody",
@@ -63,124 +63,130 @@ FIELDS = {  # our name → Postmark's
     "template_id": "TemplateAlias",
     "variables": "TemplateModel",
 }
-STATUS = {10: 401, 100: 503, 429: 429}  # HTTP status by Postmark code; other errors of a mail are 422
-KEPT_STATUS = (404, 405, 413, 500)
+STATUS_BY_CODE = {10: 401, 100: 503, 429: 429}  # HTTP status by Postmark code; other errors of a mail are 422
+UNCHANGED_STATUSES = (404, 405, 413, 500)
 # Postmark's calls that we do not support, by path prefix, and the reason.
-DECLINED = {
-    "/email/bulk": "This service sends what somebody waits for: send up to 500 mails with /email/batch.",
-    "/messages/inbound": "Received mail is read at GET /v1/received.",
-    "/bounces/tags": "Tags are not listed: name one, as tag of /bounces.",
-    "/triggers/tags": "Nothing is tracked, so nothing is triggered by a tag.",
-    "/triggers": "What becomes of received mail is your program's to decide: there are no rules here.",
-    "/server": "A team is changed in the dashboard.",
-    "/message-streams": "There is one stream, outbound, and it stays as it is.",
-    "/domains": "Domains are added and verified at /v1/domains.",
-    "/data-removals": "An owner of the team erases an address in the dashboard, under Suppressions.",
-    "/senders": "Senders are whole domains here: add them at /v1/domains.",
+UNSUPPORTED = {
+    "/email/bulk": "Bulk mail is not supported. Send up to 500 transactional mails with /email/batch.",
+    "/messages/inbound": "Not supported here. List inbound mail with GET /v1/received.",
+    "/bounces/tags": "Listing tags is not supported. Filter /bounces by a tag instead.",
+    "/triggers/tags": "Opens and clicks are not tracked, so tag triggers are not supported.",
+    "/triggers": "Inbound rules are not supported: process inbound mail in your own code.",
+    "/server": "Not supported here. Change the team in the dashboard.",
+    "/message-streams": "There is only one stream, outbound, and it cannot be changed.",
+    "/domains": "Not supported here. Add and verify domains with /v1/domains.",
+    "/data-removals": "Not supported here. A team owner can erase an address in the dashboard, under Suppressions.",
+    "/senders": "Sender signatures are not supported: senders are domains. Add domains with /v1/domains.",
 }
 # Postmark's exact wording: its clients parse the addresses from this text.
-INACTIVE = (
+INACTIVE_MESSAGE = (
     "Found inactive addresses: {}. Inactive recipients are ones that have generated a hard bounce, a spam complaint, "
     "or a manual suppression."
 )
-REFUSED = f"You tried to send to recipient(s) that have been marked as inactive. {INACTIVE}"
+SUPPRESSED_MESSAGE = f"You tried to send to recipient(s) that have been marked as inactive. {INACTIVE_MESSAGE}"
 
 
 def token(request: Request) -> bytes:
-    given = request.headers.get(b"x-postmark-server-token")
-    if given is None:
-        raise MissingApiKey("X-Postmark-Server-Token is missing. Send an API key in it.")
-    return given
+    key = request.headers.get(b"x-postmark-server-token")
+    if key is None:
+        raise MissingApiKey("The header X-Postmark-Server-Token is missing. Send an API key in this header.")
+    return key
 
 
 def error(refusal: Refusal, request: Request, base_url: str) -> Response:
-    told, status = word(refusal), status_of(type(refusal))
-    if status in (404, 405) and (why := _declined(request.path)):
-        told = {"ErrorCode": INVALID, "Message": why}
-    if told["ErrorCode"] != INVALID or status not in KEPT_STATUS:
-        status = STATUS.get(told["ErrorCode"], 422)
-    return Response(status, msgspec.json.encode(told), error_headers(refusal))
+    body, status = to_error(refusal), status_of(type(refusal))
+    if status in (404, 405) and (reason := _unsupported_reason(request.path)):
+        body = {"ErrorCode": DEFAULT_CODE, "Message": reason}
+    if body["ErrorCode"] != DEFAULT_CODE or status not in UNCHANGED_STATUSES:
+        status = STATUS_BY_CODE.get(body["ErrorCode"], 422)
+    return Response(status, msgspec.json.encode(body), error_headers(refusal))
 
 
-def _declined(path: str) -> str | None:
-    return next((why for start, why in DECLINED.items() if path.removeprefix(PREFIX).startswith(start)), None)
+def _unsupported_reason(path: str) -> str | None:
+    return next(
+        (reason for prefix, reason in UNSUPPORTED.items() if path.removeprefix(PREFIX).startswith(prefix)), None
+    )
 
 
-def word(refusal: Refusal) -> dict[str, Any]:
+def to_error(refusal: Refusal) -> dict[str, Any]:
     details = refusal.details or {}
-    code, told = details.get("code") or CODES.get(type(refusal), INVALID), worded(refusal, FIELDS)
+    code, message = (
+        details.get("code") or CODE_BY_REFUSAL.get(type(refusal), DEFAULT_CODE),
+        with_client_field_names(refusal, CLIENT_FIELD_NAMES),
+    )
     if isinstance(refusal, r.RecipientSuppressed):
-        told = REFUSED.format(", ".join(details["addresses"]))
+        message = SUPPRESSED_MESSAGE.format(", ".join(details["addresses"]))
     elif "address" in details:
         field = (refusal.param or "").rpartition(".")[2]  # in a batch, the path begins with the mail's position
-        told = f"Invalid '{field.replace('_', '-').title()}' address: '{details['address']}'."
-    return {"ErrorCode": code, "Message": told}
+        message = f"Invalid '{field.replace('_', '-').title()}' address: '{details['address']}'."
+    return {"ErrorCode": code, "Message": message}
 
 
 # -- lists ---------------------------------------------------------------------------------------------------------
 
 
-def asked(call: Call) -> dict[str, str]:
+def read_query(call: Call) -> dict[str, str]:
     """Return the query with lower-case names: Postmark's clients use different capitalisation."""
-    return {name.lower(): value for name, value in call.request.loose_query().items() if value}
+    return {name.lower(): value for name, value in call.request.unchecked_query().items() if value}
 
 
-async def page_of(
-    query: Mapping[str, str], pages: AsyncIterator[Sequence[T]], fits: Callable[[T], bool]
+async def read_page(
+    query: Mapping[str, str], pages: AsyncIterator[Sequence[T]], matches: Callable[[T], bool]
 ) -> tuple[list[T], int]:
     """Return the requested page of matching records, and the number of matches found so far."""
-    count, offset = _ends(query)
-    if count > COUNT_MAX or count + offset > LOOKED:
+    count, offset = _count_and_offset(query)
+    if count > COUNT_MAX or count + offset > SEARCHED_MAX:
         raise InvalidRequest(
-            f"count is at most {COUNT_MAX}, with offset {LOOKED}. Ask for fewer days with fromdate and todate.",
+            f"count must be at most {COUNT_MAX}, and count plus offset at most {SEARCHED_MAX}. "
+            "Narrow the time range with fromdate and todate.",
             param="count",
         )
-    found, looked = list[T](), 0
-    async for some in pages:
-        looked += len(some)
-        found += filter(fits, some)
-        if len(found) > offset + count or looked >= LOOKED:
+    matching, searched = list[T](), 0
+    async for batch in pages:
+        searched += len(batch)
+        matching += filter(matches, batch)
+        if len(matching) > offset + count or searched >= SEARCHED_MAX:
             break
-    return found[offset : offset + count], len(found)
+    return matching[offset : offset + count], len(matching)
 
 
-def cut(query: Mapping[str, str], records: Sequence[T]) -> Sequence[T]:
+def slice_page(query: Mapping[str, str], records: Sequence[T]) -> Sequence[T]:
     """Return the requested page of an in-memory list."""
-    count, offset = _ends(query)
+    count, offset = _count_and_offset(query)
     return records[offset : offset + count]
 
 
-def _ends(query: Mapping[str, str]) -> tuple[int, int]:
-    return _number(query, "count", COUNT_MAX), _number(query, "offset", 0)
+def _count_and_offset(query: Mapping[str, str]) -> tuple[int, int]:
+    return _parse_number(query, "count", COUNT_MAX), _parse_number(query, "offset", 0)
 
 
-def _number(query: Mapping[str, str], name: str, default: int) -> int:
+def _parse_number(query: Mapping[str, str], name: str, default: int) -> int:
     text = query.get(name, str(default))
-    number = whole_number(text, 9)
+    number = parse_int(text, 9)
     if number is None:
-        raise InvalidRequest(f"{name} is a whole number, not {text[:80]!r}.", param=name)
+        raise InvalidRequest(f"{name} must be a whole number, not {text[:80]!r}.", param=name)
     return number
 
 
-def span(query: Mapping[str, str]) -> tuple[int, int]:
+def time_range(query: Mapping[str, str]) -> tuple[int, int]:
     """Return the exclusive time limits of the inclusive fromdate and todate: days or times, UTC by default."""
-    after, before = -1, FOREVER
+    after, before = -1, LATEST_TIME
     if text := query.get("fromdate"):
-        after = _time(text, "fromdate") - 1
+        after = _parse_time(text, "fromdate") - 1
     if text := query.get("todate"):
-        before = _time(text, "todate") + (1 if "T" in text else DAY_MS)
+        before = _parse_time(text, "todate") + (1 if "T" in text else DAY_MS)
     return after, before
 
 
-def _time(text: str, name: str) -> int:
-    whole = text if "T" in text else f"{text}T00:00:00"
-    at = parse_timestamp(whole) or parse_timestamp(f"{whole}Z")
-    if at is None:
-        raise InvalidRequest(f"{name} is a day such as 2026-11-15, not {text[:80]!r}.", param=name)
-    return at
+def _parse_time(text: str, name: str) -> int:
+    with_time = text if "T" in text else f"{text}T00:00:00"
+    parsed = parse_timestamp(with_time) or parse_timestamp(f"{with_time}Z")
+    if parsed is None:
+        raise InvalidRequest(f"{name} must be a date such as 2026-11-15, not {text[:80]!r}.", param=name)
+    return parsed
 
 
 def check_stream(name: str) -> None:
     if name != STREAM:
-        told = f"There is no message stream {name[:80]!r}. The only one is {STREAM}."
-        raise InvalidRequest(told, param="MessageStream", details={"code": NO_STREAM})
+        message = f"There is no message stream {name[:80]!r}. The only stream is {STREAM}."
+        raise InvalidRequest(message, param="MessageStream", details={"code": UNKNOWN_STREAM_CODE})

@@ -1,4 +1,4 @@
-"""Postmark's sending API: one mail or up to 500, direct or from a template, with the use case of /v1/emails."""
+"""Postmark's sending API: one mail or up to 500, direct or from a template. Calls the same code as /v1/emails."""
 
 from functools import partial
 from typing import Any
@@ -6,27 +6,27 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from heliograph.accept.batch import Fates, send_batch
+from heliograph.accept.batch import SendResults, send_batch
 from heliograph.accept.context import Context
-from heliograph.accept.email import EmailRecord, EmailRequest, Shown, prepare_email, send_email
+from heliograph.accept.email import EmailRecord, EmailRequest, HeaderRecipients, prepare_email, send_email
 from heliograph.accept.idempotency import send_once
 from heliograph.compat.call import Call
-from heliograph.compat.normalize import bare, given_as, shown, split_mailboxes, unwrapped
-from heliograph.compat.postmark.codec import INACTIVE, word
+from heliograph.compat.normalize import addresses_of, header_recipients, parse_request, split_mailboxes, unwrap_base64
+from heliograph.compat.postmark.codec import INACTIVE_MESSAGE, to_error
 from heliograph.domain import refusals as r
 from heliograph.domain.exports.postmark import find_template, template_id
 from heliograph.domain.limits import BATCH_MAX
 from heliograph.domain.refusals import InvalidHeader, InvalidRequest, Refusal
-from heliograph.domain.sending.acceptance import Acceptance, IdempotencyKey, Sent
+from heliograph.domain.sending.acceptance import Acceptance, IdempotencyKey, SendResult
 from heliograph.domain.setup.records import Caller
-from heliograph.templates.policy.values import only_declared
+from heliograph.templates.policy.values import keep_declared
 from heliograph.web.bodies import to_request
 from heliograph.web.request import Response
-from heliograph.web.route import answer_once
+from heliograph.web.route import send_response
 from heliograph.webhooks.policy.formats.postmark import TAG
 
-TOO_MANY = 410
-DROPPED = INACTIVE.replace("Found", "Message OK, but will not deliver to these", 1)
+TOO_MANY_CODE = 410
+DROPPED_MESSAGE = INACTIVE_MESSAGE.replace("Found", "Message OK, but will not deliver to these", 1)
 
 
 class PostmarkHeader(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="pascal"):
@@ -74,11 +74,11 @@ class PostmarkTemplates(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 
 
 async def send(call: Call) -> Response:
-    return await _send(call, given_as(PostmarkMail, call.json))
+    return await _send(call, parse_request(PostmarkMail, call.json))
 
 
 async def send_with_template(call: Call) -> Response:
-    return await _send(call, given_as(PostmarkTemplate, call.json))
+    return await _send(call, parse_request(PostmarkTemplate, call.json))
 
 
 async def send_several(call: Call) -> Response:
@@ -94,63 +94,70 @@ async def send_several_with_templates(call: Call) -> Response:
 async def _send(call: Call, mail: PostmarkMail) -> Response:
     request, headers = _to_request(call.caller, mail)
 
-    async def story(retry_key: IdempotencyKey | None) -> Sent[EmailRecord]:
-        return await send_email(call.context, call.caller, request, retry_key, headers)
+    async def submit(idempotency_key: IdempotencyKey | None) -> SendResult[EmailRecord]:
+        return await send_email(call.context, call.caller, request, idempotency_key, headers)
 
-    sent = await send_once(call.context, call.caller.key.id, call.retry(), story)
+    sent = await send_once(call.context, call.caller.key.id, call.keyed_request(), submit)
     record = sent.record or msgspec.json.decode(sent.body, type=EmailRecord)  # a replayed response is stored as bytes
-    return answer_once(sent, 200, msgspec.json.encode(_told(mail, request, record)))
+    return send_response(sent, 200, msgspec.json.encode(_result(mail, request, record)))
 
 
-async def _send_all(call: Call, messages: list[Any], kind: type[PostmarkMail]) -> Response:
+async def _send_all(call: Call, messages: list[Any], request_type: type[PostmarkMail]) -> Response:
     if len(messages) > BATCH_MAX:
-        told = f"There are {len(messages)} messages, {BATCH_MAX} is the most."
-        raise InvalidRequest(told, details={"code": TOO_MANY})
-    given: dict[str, tuple[PostmarkMail, EmailRequest]] = {}  # by message id; prepared mails only
+        reason = f"There are {len(messages)} messages; the maximum is {BATCH_MAX}."
+        raise InvalidRequest(reason, details={"code": TOO_MANY_CODE})
+    prepared: dict[str, tuple[PostmarkMail, EmailRequest]] = {}  # by message id; prepared mails only
 
     async def prepare(context: Context, caller: Caller, mail: PostmarkMail) -> Acceptance:
         request, headers = _to_request(caller, mail)
-        item = await prepare_email(context, caller, request, shown=headers)
-        given[item.id] = mail, request
+        item = await prepare_email(context, caller, request, header_recipients=headers)
+        prepared[item.id] = mail, request
         return item
 
-    def respond(_: str, told: Fates) -> bytes:
+    def respond(_: str, results: SendResults) -> bytes:
         return msgspec.json.encode(
-            [word(one) if isinstance(one, Refusal) else _told(*given[one.id], one.made) for one in told]
+            [
+                to_error(result) if isinstance(result, Refusal) else _result(*prepared[result.id], result.new_record)
+                for result in results
+            ]
         )
 
-    sends = [partial(given_as, kind, message) for message in messages]
-    done = await send_batch(
-        call.context, call.caller, sends, prepare=prepare, strict=False, respond=respond, retry_key=None
+    parsers = [partial(parse_request, request_type, message) for message in messages]
+    sent = await send_batch(
+        call.context, call.caller, parsers, prepare=prepare, strict=False, respond=respond, idempotency_key=None
     )
-    return Response(200, done.body)
+    return Response(200, sent.body)
 
 
-def _told(mail: PostmarkMail, request: EmailRequest, record: EmailRecord) -> dict[str, Any]:
-    left = {*record.to_addresses, *record.cc, *record.bcc}
-    dropped = [one for one in (*(request.to or ()), *(request.cc or ()), *(request.bcc or ())) if one not in left]
+def _result(mail: PostmarkMail, request: EmailRequest, record: EmailRecord) -> dict[str, Any]:
+    remaining = {*record.to_addresses, *record.cc, *record.bcc}
+    dropped = [
+        address
+        for address in (*(request.to or ()), *(request.cc or ()), *(request.bcc or ()))
+        if address not in remaining
+    ]
     return {
         "To": mail.to,
         "SubmittedAt": record.created_at,
         "MessageID": record.id,
         "ErrorCode": 0,
-        "Message": DROPPED.format(", ".join(dropped)) if dropped else "OK",
+        "Message": DROPPED_MESSAGE.format(", ".join(dropped)) if dropped else "OK",
     }
 
 
-def _to_request(caller: Caller, mail: PostmarkMail) -> tuple[EmailRequest, Shown]:
+def _to_request(caller: Caller, mail: PostmarkMail) -> tuple[EmailRequest, HeaderRecipients]:
     to, cc = split_mailboxes(mail.to, "to"), split_mailboxes(mail.cc, "cc")
     template: dict[str, Any] = {}
     if isinstance(mail, PostmarkTemplate):
-        id_ = _template(caller, mail)
-        variables = only_declared(caller.team.templates.get(id_), mail.template_model)
+        id_ = _template_id(caller, mail)
+        variables = keep_declared(caller.team.templates.get(id_), mail.template_model)
         template = {"template_id": id_, "variables": variables}
     request = EmailRequest(
         from_=mail.from_,
-        to=bare(to),
-        cc=bare(cc),
-        bcc=bare(split_mailboxes(mail.bcc, "bcc")),
-        reply_to=bare(split_mailboxes(mail.reply_to, "reply_to")) or None,
+        to=addresses_of(to),
+        cc=addresses_of(cc),
+        bcc=addresses_of(split_mailboxes(mail.bcc, "bcc")),
+        reply_to=addresses_of(split_mailboxes(mail.reply_to, "reply_to")) or None,
         subject=mail.subject,
         html=mail.html_body,
         text=mail.text_body,
@@ -160,28 +167,28 @@ def _to_request(caller: Caller, mail: PostmarkMail) -> tuple[EmailRequest, Shown
         metadata=mail.metadata,
         **template,
     )
-    return request, replace(shown(to, cc), drop_suppressed=True)
+    return request, replace(header_recipients(to, cc), drop_suppressed=True)
 
 
-def _template(caller: Caller, mail: PostmarkTemplate) -> str:
-    given = mail.template_alias or mail.template_id
-    if not given:
+def _template_id(caller: Caller, mail: PostmarkTemplate) -> str:
+    name = mail.template_alias or mail.template_id
+    if not name:
         raise r.TemplateNotFound(f"TemplateId and TemplateAlias are missing. {r.TemplateNotFound.fix}")
-    found = find_template(caller.team.templates, str(given))
-    return found.id if found else template_id(str(given))
+    template = find_template(caller.team.templates, str(name))
+    return template.id if template else template_id(str(name))
 
 
-def _headers(given: list[PostmarkHeader]) -> dict[str, str]:
-    headers = {header.name: header.value for header in given}
-    if len(headers) < len(given):
-        raise InvalidHeader(f"A header is given twice. {InvalidHeader.fix}", param="Headers")
+def _headers(items: list[PostmarkHeader]) -> dict[str, str]:
+    headers = {header.name: header.value for header in items}
+    if len(headers) < len(items):
+        raise InvalidHeader(f"A header occurs twice. {InvalidHeader.fix}", param="Headers")
     return headers
 
 
 def _attachment(file: PostmarkFile) -> dict[str, str | None]:
     return {
         "filename": file.name,
-        "content": unwrapped(file.content),
+        "content": unwrap_base64(file.content),
         "content_type": file.content_type,
         "content_id": (file.content_id or "").removeprefix("cid:").strip("<>") or None,
     }

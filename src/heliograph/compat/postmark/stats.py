@@ -4,13 +4,13 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from heliograph.compat.call import Call
-from heliograph.compat.postmark.codec import STREAM, asked, check_stream, span
+from heliograph.compat.postmark.codec import STREAM, check_stream, read_query, time_range
 from heliograph.domain.ids import timestamp
 from heliograph.domain.limits import DAY_MS
 from heliograph.domain.refusals import InvalidRequest
-from heliograph.storage.stats import Reached
+from heliograph.storage.stats import StateCounts
 from heliograph.web.request import Response
-from heliograph.web.route import answer
+from heliograph.web.route import json_response
 
 UNTRACKED = (
     *("Opens", "UniqueOpens", "Tracked", "WithLinkTracking", "WithOpenTracking", "TotalTrackedLinksSent"),
@@ -20,7 +20,7 @@ UNTRACKED = (
 
 async def read_server(call: Call) -> Response:
     team = call.caller.team
-    return answer(
+    return json_response(
         {
             "ID": call.team,
             "Name": team.record.name,
@@ -43,18 +43,18 @@ async def read_server(call: Call) -> Response:
 
 
 async def overview(call: Call) -> Response:
-    reached = Reached()
-    for one in (await _days(call)).values():
-        reached = reached.plus(one)
-    bounced, sent = reached.bounced + reached.failed, reached.sent or 1
-    return answer(
+    total = StateCounts()
+    for counts in (await _daily_counts(call)).values():
+        total = total.plus(counts)
+    bounced, sent = total.bounced + total.failed, total.sent or 1
+    return json_response(
         {
-            "Sent": reached.sent,
+            "Sent": total.sent,
             "Bounced": bounced,
             "SMTPApiErrors": 0,
             "BounceRate": round(100 * bounced / sent, 3),
-            "SpamComplaints": reached.complained,
-            "SpamComplaintsRate": round(100 * reached.complained / sent, 3),
+            "SpamComplaints": total.complained,
+            "SpamComplaintsRate": round(100 * total.complained / sent, 3),
             **dict.fromkeys(UNTRACKED, 0),
         }
     )
@@ -63,33 +63,42 @@ async def overview(call: Call) -> Response:
 def by_day(**names: str) -> Callable[[Call], Awaitable[Response]]:
     """Return a route handler for daily statistics; `names` maps Postmark's names to ours."""
 
-    def told(reached: Reached) -> dict[str, int]:
-        return {theirs: getattr(reached, own) for theirs, own in names.items()}
+    def to_client_names(counts: StateCounts) -> dict[str, int]:
+        return {client_name: getattr(counts, own_name) for client_name, own_name in names.items()}
 
-    async def tell(call: Call) -> Response:
-        days, every = await _days(call), Reached()
-        for one in days.values():
-            every = every.plus(one)
-        return answer({"Days": [{"Date": day, **told(one)} for day, one in days.items()], **told(every)})
+    async def handler(call: Call) -> Response:
+        days, total = await _daily_counts(call), StateCounts()
+        for counts in days.values():
+            total = total.plus(counts)
+        return json_response(
+            {
+                "Days": [{"Date": day, **to_client_names(counts)} for day, counts in days.items()],
+                **to_client_names(total),
+            }
+        )
 
-    return tell
+    return handler
 
 
 def untracked(*names: str) -> Callable[[Call], Awaitable[Response]]:
-    async def tell(call: Call) -> Response:
-        none: dict[str, Any] = {"Days": [], **dict.fromkeys(names, 0)}
-        return answer(none)
+    async def handler(call: Call) -> Response:
+        empty: dict[str, Any] = {"Days": [], **dict.fromkeys(names, 0)}
+        return json_response(empty)
 
-    return tell
+    return handler
 
 
-async def _days(call: Call) -> dict[str, Reached]:
-    query = asked(call)
+async def _daily_counts(call: Call) -> dict[str, StateCounts]:
+    query = read_query(call)
     check_stream(query.get("messagestream", STREAM))
     if "tag" in query:
-        raise InvalidRequest("Figures are not counted by tag. List the messages of a tag instead.", param="tag")
-    after, before = span(query)
+        raise InvalidRequest(
+            "Statistics by tag are not available. List the messages with this tag instead.", param="tag"
+        )
+    after, before = time_range(query)
     since = max(0, after + 1) // DAY_MS * DAY_MS
-    figures = (await call.context.store.figures.overview(call.team, since, DAY_MS, ())).figures
-    mails = {start: reached for (start, channel), reached in figures.items() if channel == "email" and start < before}
-    return {timestamp(start)[:10]: mails[start] for start in sorted(mails)}
+    totals = (await call.context.store.stats.overview(call.team, since, DAY_MS, ())).counts
+    email_counts = {
+        start: counts for (start, channel), counts in totals.items() if channel == "email" and start < before
+    }
+    return {timestamp(start)[:10]: email_counts[start] for start in sorted(email_counts)}

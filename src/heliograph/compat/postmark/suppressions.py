@@ -6,23 +6,23 @@ from typing import Any
 import msgspec
 
 from heliograph.compat.call import Call
-from heliograph.compat.normalize import given_as
-from heliograph.compat.postmark.codec import STREAM, asked, check_stream, span
+from heliograph.compat.normalize import parse_request
+from heliograph.compat.postmark.codec import STREAM, check_stream, read_query, time_range
 from heliograph.domain.ids import timestamp
 from heliograph.domain.mail.address import parse_address
-from heliograph.domain.mail.suppression_file import DEFAULT
+from heliograph.domain.mail.suppression_file import DEFAULT_REASON
 from heliograph.domain.refusals import InvalidEmail, InvalidRequest, SuppressionNotFound
 from heliograph.domain.text import quoted
 from heliograph.manage import suppressions
-from heliograph.storage.suppressions import START, End, SuppressionLine
+from heliograph.storage.suppressions import FIRST_PAGE, PageCursor, SuppressionRow
 from heliograph.web.request import Response
-from heliograph.web.route import answer, answer_of
-from heliograph.webhooks.policy.formats.postmark import REASONS, origin_of
+from heliograph.web.route import json_response, large_json_response
+from heliograph.webhooks.policy.formats.postmark import SUPPRESSION_REASON_BY_REASON, origin_of
 
 CHANGE_MAX = 50
 PAGE = 1_000
 DUMP_MAX = 50_000
-LINE_OCTETS = 200  # approximate bytes per item in a response
+ITEM_OCTETS = 200  # approximate bytes per item in a response
 
 
 class PostmarkAddress(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="pascal"):
@@ -34,12 +34,12 @@ class PostmarkAddresses(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 
 
 async def list_streams(call: Call) -> Response:
-    return answer({"MessageStreams": [_stream(call)], "TotalCount": 1})
+    return json_response({"MessageStreams": [_stream(call)], "TotalCount": 1})
 
 
 async def read_stream(call: Call) -> Response:
     check_stream(call.params["stream"])
-    return answer(_stream(call))
+    return json_response(_stream(call))
 
 
 def _stream(call: Call) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def _stream(call: Call) -> dict[str, Any]:
         "ID": STREAM,
         "ServerID": call.team,
         "Name": "Transactional",
-        "Description": "All that this team sends.",
+        "Description": "All messages of this team.",
         "MessageStreamType": "Transactional",
         "CreatedAt": None,
         "UpdatedAt": None,
@@ -59,30 +59,32 @@ def _stream(call: Call) -> dict[str, Any]:
 
 async def dump(call: Call) -> Response:
     check_stream(call.params["stream"])
-    query = asked(call)
-    fits, text, end = _fits(query), query.get("emailaddress", "").lower(), START
-    found, more = list[SuppressionLine](), True
-    while more:
+    query = read_query(call)
+    matches, text, end = _make_filter(query), query.get("emailaddress", "").lower(), FIRST_PAGE
+    rows, has_more = list[SuppressionRow](), True
+    while has_more:
         page = await call.context.store.suppressions.search(call.team, text, end, PAGE)
-        found += filter(fits, page.lines)
-        if len(found) > DUMP_MAX:
-            raise InvalidRequest(f"There are more than {DUMP_MAX}. Ask for fewer days with fromdate and todate.")
-        end, more = page.end or End(0, ""), page.end is not None
-    octets = LINE_OCTETS * len(found)
-    await call.hold(octets)
-    return await answer_of(octets, lambda: {"Suppressions": [_line(one) for one in found]})
+        rows += filter(matches, page.rows)
+        if len(rows) > DUMP_MAX:
+            raise InvalidRequest(
+                f"There are more than {DUMP_MAX} suppressions. Narrow the time range with fromdate and todate."
+            )
+        end, has_more = page.next_cursor or PageCursor(0, ""), page.next_cursor is not None
+    octets = ITEM_OCTETS * len(rows)
+    await call.reserve_memory(octets)
+    return await large_json_response(octets, lambda: {"Suppressions": [_to_item(row) for row in rows]})
 
 
 async def add(call: Call) -> Response:
-    async def one(email: str) -> str:
-        await suppressions.add(call.context.store, call.actor, call.caller.team.record, email, DEFAULT)
+    async def suppress(email: str) -> str:
+        await suppressions.add(call.context.store, call.actor, call.caller.team.record, email, DEFAULT_REASON)
         return "Suppressed"
 
-    return await _each(call, one)
+    return await _apply_to_each(call, suppress)
 
 
 async def remove(call: Call) -> Response:
-    async def one(email: str) -> str:
+    async def unsuppress(email: str) -> str:
         if parse_address(email) is None:
             raise InvalidEmail(f"{quoted(email)} is not a valid email address.")
         try:
@@ -91,41 +93,43 @@ async def remove(call: Call) -> Response:
             pass
         return "Deleted"
 
-    return await _each(call, one)
+    return await _apply_to_each(call, unsuppress)
 
 
-async def _each(call: Call, do: Callable[[str], Awaitable[str]]) -> Response:
+async def _apply_to_each(call: Call, action: Callable[[str], Awaitable[str]]) -> Response:
     check_stream(call.params["stream"])
-    given = given_as(PostmarkAddresses, call.json).suppressions
-    if len(given) > CHANGE_MAX:
-        raise InvalidRequest(f"Suppressions has {len(given)}, {CHANGE_MAX} is the most.", param="Suppressions")
-    return answer({"Suppressions": [await _changed(one.email_address, do) for one in given]})
+    items = parse_request(PostmarkAddresses, call.json).suppressions
+    if len(items) > CHANGE_MAX:
+        raise InvalidRequest(
+            f"Suppressions has {len(items)} entries; the maximum is {CHANGE_MAX}.", param="Suppressions"
+        )
+    return json_response({"Suppressions": [await _change_one(item.email_address, action) for item in items]})
 
 
-async def _changed(email: str, do: Callable[[str], Awaitable[str]]) -> dict[str, Any]:
+async def _change_one(email: str, action: Callable[[str], Awaitable[str]]) -> dict[str, Any]:
     try:
-        return {"EmailAddress": email, "Status": await do(email), "Message": None}
+        return {"EmailAddress": email, "Status": await action(email), "Message": None}
     except (InvalidEmail, InvalidRequest) as refusal:
         return {"EmailAddress": email, "Status": "Failed", "Message": refusal.message}
 
 
-def _fits(query: Mapping[str, str]) -> Callable[[SuppressionLine], bool]:
-    after, before = span(query)
+def _make_filter(query: Mapping[str, str]) -> Callable[[SuppressionRow], bool]:
+    after, before = time_range(query)
     names = {"suppressionreason": "SuppressionReason", "origin": "Origin", "emailaddress": "EmailAddress"}
-    wanted = {theirs: query[name].lower() for name, theirs in names.items() if name in query}
+    filters = {field: query[name].lower() for name, field in names.items() if name in query}
 
-    def fits(line: SuppressionLine) -> bool:
-        told = _line(line) if wanted else {}
-        in_time = after < line.created_at < before
-        return in_time and all(told[name].lower() == text for name, text in wanted.items())
+    def matches(row: SuppressionRow) -> bool:
+        fields = _to_item(row) if filters else {}
+        in_time = after < row.created_at < before
+        return in_time and all(fields[name].lower() == text for name, text in filters.items())
 
-    return fits
+    return matches
 
 
-def _line(line: SuppressionLine) -> dict[str, str]:
+def _to_item(row: SuppressionRow) -> dict[str, str]:
     return {
-        "EmailAddress": line.shown,
-        "SuppressionReason": REASONS[line.reason],
-        "Origin": origin_of(line.reason),
-        "CreatedAt": timestamp(line.created_at),
+        "EmailAddress": row.shown_address,
+        "SuppressionReason": SUPPRESSION_REASON_BY_REASON[row.reason],
+        "Origin": origin_of(row.reason),
+        "CreatedAt": timestamp(row.created_at),
     }

@@ -5,28 +5,28 @@ from typing import Any, TypeVar
 import msgspec
 
 from heliograph.compat.call import Call
-from heliograph.compat.normalize import given_as
-from heliograph.compat.postmark.codec import asked, cut
+from heliograph.compat.normalize import parse_request
+from heliograph.compat.postmark.codec import read_query, slice_page
 from heliograph.domain.exports.postmark import find_template, template_id, template_number
-from heliograph.domain.exports.records import with_kept
-from heliograph.domain.mail.sender import usual_brand
+from heliograph.domain.exports.records import with_extra_fields
+from heliograph.domain.mail.sender import default_brand_values
 from heliograph.domain.refusals import InvalidRequest, TemplateNotFound
 from heliograph.domain.setup.records import Template
 from heliograph.templates import service as templates
-from heliograph.templates.policy.import_placeholders import own_placeholders, short_placeholders
-from heliograph.templates.policy.mjml import reading_cost
-from heliograph.templates.policy.render import most_octets, render
-from heliograph.templates.policy.template_approvals import mark_of
-from heliograph.templates.policy.template_edit import Edited, edit_template
-from heliograph.templates.policy.values import check_types, leaf_texts, only_declared, read_variables
-from heliograph.web.read_budget import work
+from heliograph.templates.policy.import_placeholders import from_foreign_placeholders, to_short_placeholders
+from heliograph.templates.policy.mjml import parsing_cost
+from heliograph.templates.policy.render import estimate_octets, render
+from heliograph.templates.policy.template_approvals import revision_of
+from heliograph.templates.policy.template_edit import EditResult, edit_template
+from heliograph.templates.policy.values import check_types, iterate_texts, keep_declared, read_variables
+from heliograph.web.read_budget import run_large
 from heliograph.web.request import Response
-from heliograph.web.route import answer, answer_of
+from heliograph.web.route import json_response, large_json_response
 
-PARTS = {"subject": "Subject", "html": "HtmlBody", "text": "TextBody"}  # our name → Postmark's
+FIELD_BY_PART = {"subject": "Subject", "html": "HtmlBody", "text": "TextBody"}  # our name → Postmark's
 
 
-class PostmarkWords(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="pascal"):
+class PostmarkTemplateFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="pascal"):
     name: str | None = None
     alias: str | None = None
     subject: str | None = None
@@ -36,117 +36,129 @@ class PostmarkWords(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     layout_template: str | None = None
 
     def parts(self) -> dict[str, str]:
-        words = {"subject": self.subject, "html": self.html_body, "text": self.text_body}
-        return {name: own_placeholders(text) for name, text in words.items() if text is not None}
+        texts = {"subject": self.subject, "html": self.html_body, "text": self.text_body}
+        return {name: from_foreign_placeholders(text) for name, text in texts.items() if text is not None}
 
 
-class PostmarkTrial(PostmarkWords, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="pascal"):
+class PostmarkValidation(
+    PostmarkTemplateFields, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="pascal"
+):
     test_render_model: dict[str, Any] | None = None
     inline_css_for_html_test_render: bool | None = None  # accepted and ignored
 
 
-T = TypeVar("T", bound=PostmarkWords)
+T = TypeVar("T", bound=PostmarkTemplateFields)
 
 
 async def list_all(call: Call) -> Response:
-    own = [one for one in call.caller.team.templates.values() if one.channel == "email" and one.status != "archived"]
-    found = cut(asked(call), sorted(own, key=lambda one: one.id))
-    return answer({"TotalCount": len(own), "Templates": [_line(one) for one in found]})
+    active = [
+        template
+        for template in call.caller.team.templates.values()
+        if template.channel == "email" and template.status != "archived"
+    ]
+    selected = slice_page(read_query(call), sorted(active, key=lambda template: template.id))
+    return json_response({"TotalCount": len(active), "Templates": [_summary(template) for template in selected]})
 
 
 async def read(call: Call) -> Response:
-    template = _own(call)
-    shown = templates.proposed(call.context.store.setup.current, template)
-    octets = most_octets(shown, ())
-    await call.hold(octets)
-    return await answer_of(octets, lambda: _line(template) | _words(shown) | {"AssociatedServerId": call.team})
+    template = _get_template(call)
+    newest = templates.draft_or_current(call.context.store.setup.current, template)
+    octets = estimate_octets(newest, ())
+    await call.reserve_memory(octets)
+    return await large_json_response(
+        octets, lambda: _summary(template) | _content(newest) | {"AssociatedServerId": call.team}
+    )
 
 
 async def create(call: Call) -> Response:
-    given = _read(call, PostmarkWords)
-    if not given.name:
-        raise InvalidRequest("Name is missing. Name the template.", param="Name")
-    wanted = template_id(given.alias) if given.alias else ""
-    is_free = wanted and ("template", wanted) not in call.context.store.setup.current.records
-    id_ = wanted if is_free else call.context.clock.new_id("tpl_")
-    base = Template(id=id_, team=call.caller.team.record.id, channel="email", name=given.name)
-    return await _save(call, base, given, None)
+    request = _parse_body(call, PostmarkTemplateFields)
+    if not request.name:
+        raise InvalidRequest("Name is missing.", param="Name")
+    wanted_id = template_id(request.alias) if request.alias else ""
+    is_free = wanted_id and ("template", wanted_id) not in call.context.store.setup.current.records
+    id_ = wanted_id if is_free else call.context.clock.new_id("tpl_")
+    base = Template(id=id_, team=call.caller.team.record.id, channel="email", name=request.name)
+    return await _save(call, base, request, None)
 
 
 async def change(call: Call) -> Response:
-    given = _read(call, PostmarkWords)
-    now = templates.proposed(call.context.store.setup.current, _own(call))
-    return await _save(call, now, given, mark_of(now))
+    request = _parse_body(call, PostmarkTemplateFields)
+    current = templates.draft_or_current(call.context.store.setup.current, _get_template(call))
+    return await _save(call, current, request, revision_of(current))
 
 
 async def delete(call: Call) -> Response:
-    template = _own(call)
-    end = templates.discard if template.status == "draft" else templates.archive
-    await end(call.context.store, call.actor, template.team, template.id)
-    return answer({"ErrorCode": 0, "Message": f"Template {template_number(template.id)} removed."})
+    template = _get_template(call)
+    remove = templates.discard if template.status == "draft" else templates.archive
+    await remove(call.context.store, call.actor, template.team, template.id)
+    return json_response({"ErrorCode": 0, "Message": f"Template {template_number(template.id)} removed."})
 
 
 async def validate(call: Call) -> Response:
     """Return the errors of each template part, its rendering with the given values, and the missing variables."""
-    given = _read(call, PostmarkTrial)
+    request = _parse_body(call, PostmarkValidation)
     base = Template(id="tpl_trial", team=call.caller.team.record.id, channel="email", name="Trial")
-    edited = await work(reading_cost(call.json), _edited, base, given)
-    told: dict[str, Any] = {theirs: _part(edited, own) for own, theirs in PARTS.items() if own in given.parts()}
-    suggested = {name: f"{name}_Value" for name in edited.template.variables}
+    edited = await run_large(parsing_cost(call.json), _apply_edit, base, request)
+    results: dict[str, Any] = {
+        field: _part_result(edited, part) for part, field in FIELD_BY_PART.items() if part in request.parts()
+    }
+    suggested_model = {name: f"{name}_Value" for name in edited.template.variables}
     if not edited.errors:
-        model = suggested | (only_declared(edited.template, given.test_render_model) or {})
-        values = read_variables(model)
+        values_given = suggested_model | (keep_declared(edited.template, request.test_render_model) or {})
+        values = read_variables(values_given)
         check_types(edited.template, values)
-        await call.hold(most_octets(edited.template, leaf_texts(model)))
-        brand = usual_brand(call.caller.team, call.context.store.setup.current.platform)
+        await call.reserve_memory(estimate_octets(edited.template, iterate_texts(values_given)))
+        brand = default_brand_values(call.caller.team, call.context.store.setup.current.platform)
         rendered = render(edited.template, values, brand)
-        for own, theirs in PARTS.items():
-            if theirs in told:
-                told[theirs]["RenderedContent"] = getattr(rendered, own)
-    absent = dict.fromkeys(PARTS.values())
-    return answer(
-        {"AllContentIsValid": not edited.errors, **absent, **told, "SuggestedTemplateModel": suggested},
+        for part, field in FIELD_BY_PART.items():
+            if field in results:
+                results[field]["RenderedContent"] = getattr(rendered, part)
+    defaults = dict.fromkeys(FIELD_BY_PART.values())
+    return json_response(
+        {"AllContentIsValid": not edited.errors, **defaults, **results, "SuggestedTemplateModel": suggested_model},
     )
 
 
-def _read(call: Call, kind: type[T]) -> T:
-    given = given_as(kind, call.json)
-    if given.template_type not in (None, "Standard") or given.layout_template:
-        raise InvalidRequest("Layouts are written at /v1/layouts. Leave out LayoutTemplate.", param="LayoutTemplate")
-    return given
+def _parse_body(call: Call, request_type: type[T]) -> T:
+    request = parse_request(request_type, call.json)
+    if request.template_type not in (None, "Standard") or request.layout_template:
+        raise InvalidRequest(
+            "Layouts are not supported here. Remove LayoutTemplate and use /v1/layouts.", param="LayoutTemplate"
+        )
+    return request
 
 
-def _edited(base: Template, given: PostmarkWords) -> Edited:
-    return edit_template(base, {"name": given.name or base.name, "variables": base.variables, **given.parts()})
+def _apply_edit(base: Template, request: PostmarkTemplateFields) -> EditResult:
+    return edit_template(base, {"name": request.name or base.name, "variables": base.variables, **request.parts()})
 
 
-async def _save(call: Call, base: Template, given: PostmarkWords, mark: str | None) -> Response:
-    same = find_template(call.caller.team.templates, given.alias) if given.alias else None
-    if same and same.id != base.id:
-        raise InvalidRequest(f"Alias: {same.id} has it already. Choose another.", param="Alias")
-    read = await work(reading_cost(call.json), _edited, base, given)
-    edited = with_kept(read, {"alias": given.alias or base.alias})
-    for name, why in edited.errors.items():
-        field = {**PARTS, "alias": "Alias"}.get(name, name)
-        raise InvalidRequest(f"{field}: {why}", param=field)
-    await templates.save(call.context.store, call.actor, edited.template, mark=mark, by_operator=False)
-    return answer(_line(templates.find(call.context.store.setup.current, base.team, base.id)))
+async def _save(call: Call, base: Template, request: PostmarkTemplateFields, mark: str | None) -> Response:
+    existing = find_template(call.caller.team.templates, request.alias) if request.alias else None
+    if existing and existing.id != base.id:
+        raise InvalidRequest(f"Alias: {existing.id} already has this alias. Choose another alias.", param="Alias")
+    parsed = await run_large(parsing_cost(call.json), _apply_edit, base, request)
+    edited = with_extra_fields(parsed, {"alias": request.alias or base.alias})
+    for name, reason in edited.errors.items():
+        field = {**FIELD_BY_PART, "alias": "Alias"}.get(name, name)
+        raise InvalidRequest(f"{field}: {reason}", param=field)
+    await templates.save(call.context.store, call.actor, edited.template, revision=mark, by_operator=False)
+    return json_response(_summary(templates.get(call.context.store.setup.current, base.team, base.id)))
 
 
-def _own(call: Call) -> Template:
-    found = find_template(call.caller.team.templates, call.params["id"])
-    if found is None or found.channel != "email" or found.status == "archived":
+def _get_template(call: Call) -> Template:
+    template = find_template(call.caller.team.templates, call.params["id"])
+    if template is None or template.channel != "email" or template.status == "archived":
         raise TemplateNotFound(f"There is no template {call.params['id'][:80]!r}.")
-    return found
+    return template
 
 
-def _part(edited: Edited, name: str) -> dict[str, Any]:
-    whys = edited.errors.get(name, "").splitlines()
-    errors = [{"Message": why, "Line": None, "CharacterPosition": None} for why in whys]
+def _part_result(edited: EditResult, name: str) -> dict[str, Any]:
+    reasons = edited.errors.get(name, "").splitlines()
+    errors = [{"Message": reason, "Line": None, "CharacterPosition": None} for reason in reasons]
     return {"ContentIsValid": not errors, "ValidationErrors": errors, "RenderedContent": None}
 
 
-def _line(template: Template) -> dict[str, Any]:
+def _summary(template: Template) -> dict[str, Any]:
     return {
         "TemplateId": template_number(template.id),
         "Name": template.name,
@@ -157,6 +169,6 @@ def _line(template: Template) -> dict[str, Any]:
     }
 
 
-def _words(shown: Template) -> dict[str, str | None]:
-    texts = {"Subject": shown.subject, "HtmlBody": shown.html, "TextBody": shown.text}
-    return {name: text and short_placeholders(text) for name, text in texts.items()}
+def _content(template: Template) -> dict[str, str | None]:
+    texts = {"Subject": template.subject, "HtmlBody": template.html, "TextBody": template.text}
+    return {name: text and to_short_placeholders(text) for name, text in texts.items()}

@@ -6,21 +6,23 @@ from urllib.parse import quote
 import msgspec
 
 from heliograph.compat.call import Call
-from heliograph.compat.normalize import given_as
-from heliograph.compat.postmark.codec import STREAM, asked, check_stream
-from heliograph.domain.exports.postmark import number_of
+from heliograph.compat.normalize import parse_request
+from heliograph.compat.postmark.codec import STREAM, check_stream, read_query
+from heliograph.domain.exports.postmark import numeric_id
 from heliograph.domain.refusals import InvalidRequest, WebhookNotFound
 from heliograph.domain.setup.records import Webhook
 from heliograph.web.request import Response
-from heliograph.web.route import answer
-from heliograph.webhooks.policy.formats.formats import hears
-from heliograph.webhooks.policy.formats.postmark import TYPES, USER
+from heliograph.web.route import json_response
+from heliograph.webhooks.policy.formats.formats import is_subscribed
+from heliograph.webhooks.policy.formats.postmark import RECORD_TYPE_BY_TYPE, USER
 from heliograph.webhooks.service import WebhookChange, WebhookRequest
 
 FORMAT = "postmark"
-TOLD = ("Delivery", "Bounce", "SpamComplaint", "SubscriptionChange")
-OURS = {theirs: [own for own, name in TYPES.items() if name == theirs] for theirs in TOLD}
-NEVER = ("Open", "Click")  # events that are never sent
+TRIGGERS = ("Delivery", "Bounce", "SpamComplaint", "SubscriptionChange")
+EVENTS_BY_TRIGGER = {
+    trigger: [event for event, name in RECORD_TYPE_BY_TYPE.items() if name == trigger] for trigger in TRIGGERS
+}
+UNSUPPORTED_TRIGGERS = ("Open", "Click")  # events that are never sent
 
 
 class PostmarkTrigger(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
@@ -41,94 +43,96 @@ class PostmarkWebhook(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 async def create(call: Call) -> Response:
-    given = _read(call)
-    if given.url is None:
-        raise InvalidRequest("Url is missing. Say where events are sent.", param="Url")
-    wanted = WebhookRequest(url=_with_login(given.url, given), events=_events(given, set()), format=FORMAT)
-    made = await call.management.webhooks.create(call.actor, _team(call), wanted)
-    own = given.http_auth or PostmarkLogin(username=USER, password=made.secret)  # shown only at creation
-    return answer(_webhook(made.webhook) | {"HttpAuth": own})
+    request = _parse_body(call)
+    if request.url is None:
+        raise InvalidRequest("Url is missing. Give the URL that receives the events.", param="Url")
+    new_webhook = WebhookRequest(url=_with_login(request.url, request), events=_events(request, set()), format=FORMAT)
+    created = await call.management.webhooks.create(call.actor, _team_id(call), new_webhook)
+    credentials = request.http_auth or PostmarkLogin(username=USER, password=created.secret)  # shown only at creation
+    return json_response(_webhook_json(created.webhook) | {"HttpAuth": credentials})
 
 
 async def list_all(call: Call) -> Response:
-    check_stream(asked(call).get("messagestream", STREAM))
-    return answer({"Webhooks": [_webhook(hook) for hook in _own(call)]})
+    check_stream(read_query(call).get("messagestream", STREAM))
+    return json_response({"Webhooks": [_webhook_json(hook) for hook in _postmark_webhooks(call)]})
 
 
 async def read(call: Call) -> Response:
-    return answer(_webhook(_found(call)))
+    return json_response(_webhook_json(_find_webhook(call)))
 
 
 async def change(call: Call) -> Response:
-    given, hook = _read(call), _found(call)
-    url = _with_login(given.url or hook.url, given) if given.url or given.http_auth else None
-    events = _events(given, _heard(hook)) if given.triggers is not None else None
-    wanted = WebhookChange(url=url, events=events)
-    return answer(_webhook(await call.management.webhooks.change(call.actor, _team(call), hook.id, wanted)))
+    request, hook = _parse_body(call), _find_webhook(call)
+    url = _with_login(request.url or hook.url, request) if request.url or request.http_auth else None
+    events = _events(request, _enabled_triggers(hook)) if request.triggers is not None else None
+    changes = WebhookChange(url=url, events=events)
+    return json_response(
+        _webhook_json(await call.management.webhooks.change(call.actor, _team_id(call), hook.id, changes))
+    )
 
 
 async def delete(call: Call) -> Response:
-    hook = _found(call)
-    await call.management.webhooks.remove(call.actor, _team(call), hook.id)
-    return answer({"ErrorCode": 0, "Message": f"Webhook {number_of(hook.id)} removed."})
+    hook = _find_webhook(call)
+    await call.management.webhooks.remove(call.actor, _team_id(call), hook.id)
+    return json_response({"ErrorCode": 0, "Message": f"Webhook {numeric_id(hook.id)} removed."})
 
 
-def _read(call: Call) -> PostmarkWebhook:
-    given = given_as(PostmarkWebhook, call.json)
-    check_stream(given.message_stream or STREAM)
-    if given.http_headers:
-        raise InvalidRequest("HttpHeaders: no headers of your own are sent. Use HttpAuth.", param="HttpHeaders")
-    return given
+def _parse_body(call: Call) -> PostmarkWebhook:
+    request = parse_request(PostmarkWebhook, call.json)
+    check_stream(request.message_stream or STREAM)
+    if request.http_headers:
+        raise InvalidRequest("HttpHeaders: custom headers are not supported. Use HttpAuth.", param="HttpHeaders")
+    return request
 
 
-def _with_login(url: str, given: PostmarkWebhook) -> str:
-    if given.http_auth is None:
+def _with_login(url: str, request: PostmarkWebhook) -> str:
+    if request.http_auth is None:
         return url
-    scheme, parting, rest = url.partition("://")
-    login = f"{quote(given.http_auth.username, safe='')}:{quote(given.http_auth.password, safe='')}"
-    return f"{scheme}{parting}{login}@{rest}"
+    scheme, separator, rest = url.partition("://")
+    login = f"{quote(request.http_auth.username, safe='')}:{quote(request.http_auth.password, safe='')}"
+    return f"{scheme}{separator}{login}@{rest}"
 
 
-def _events(given: PostmarkWebhook, before: set[str]) -> list[str]:
-    triggers = given.triggers or {}
-    if unknown := [name for name in triggers if name not in (*TOLD, *NEVER)]:
-        raise InvalidRequest(f"Triggers: there is no {unknown[0][:80]!r}.", param="Triggers")
-    wanted = [name for name in TOLD if (triggers[name].enabled if name in triggers else name in before)]
-    if not wanted:
-        raise InvalidRequest(f"Triggers: enable one of {', '.join(TOLD)}: nothing else is told.", param="Triggers")
-    return [own for name in wanted for own in OURS[name]]
+def _events(request: PostmarkWebhook, previous: set[str]) -> list[str]:
+    triggers = request.triggers or {}
+    if unknown := [name for name in triggers if name not in (*TRIGGERS, *UNSUPPORTED_TRIGGERS)]:
+        raise InvalidRequest(f"Triggers: unknown trigger {unknown[0][:80]!r}.", param="Triggers")
+    enabled = [name for name in TRIGGERS if (triggers[name].enabled if name in triggers else name in previous)]
+    if not enabled:
+        raise InvalidRequest(f"Triggers: enable at least one of {', '.join(TRIGGERS)}.", param="Triggers")
+    return [event for name in enabled for event in EVENTS_BY_TRIGGER[name]]
 
 
 # -- records ------------------------------------------------------------------------------------------------------
 
 
-def _team(call: Call) -> str:
+def _team_id(call: Call) -> str:
     return call.caller.team.record.id
 
 
-def _own(call: Call) -> list[Webhook]:
+def _postmark_webhooks(call: Call) -> list[Webhook]:
     return [hook for hook in call.caller.team.webhooks if hook.format == FORMAT]
 
 
-def _found(call: Call) -> Webhook:
-    given = call.params["id"]
-    for hook in _own(call):
-        if given in (hook.id, str(number_of(hook.id))):
+def _find_webhook(call: Call) -> Webhook:
+    id_ = call.params["id"]
+    for hook in _postmark_webhooks(call):
+        if id_ in (hook.id, str(numeric_id(hook.id))):
             return hook
-    raise WebhookNotFound(f"No webhook {given[:80]!r}.", param="id")
+    raise WebhookNotFound(f"No webhook {id_[:80]!r}.", param="id")
 
 
-def _heard(hook: Webhook) -> set[str]:
-    return {name for name, types in OURS.items() if any(hears(hook, own) for own in types)}
+def _enabled_triggers(hook: Webhook) -> set[str]:
+    return {name for name, types in EVENTS_BY_TRIGGER.items() if any(is_subscribed(hook, event) for event in types)}
 
 
-def _webhook(hook: Webhook) -> dict[str, Any]:
-    heard = _heard(hook)
+def _webhook_json(hook: Webhook) -> dict[str, Any]:
+    enabled = _enabled_triggers(hook)
     return {
-        "ID": number_of(hook.id),
+        "ID": numeric_id(hook.id),
         "Url": hook.url,
         "MessageStream": STREAM,
         "HttpAuth": None,
         "HttpHeaders": [],
-        "Triggers": {name: {"Enabled": name in heard} for name in (*NEVER, *TOLD)},
+        "Triggers": {name: {"Enabled": name in enabled} for name in (*UNSUPPORTED_TRIGGERS, *TRIGGERS)},
     }

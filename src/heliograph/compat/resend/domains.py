@@ -5,16 +5,16 @@ from typing import Any
 import msgspec
 
 from heliograph.compat.call import Call
-from heliograph.compat.normalize import given_as
-from heliograph.compat.resend.codec import ResendDeleted, cut, listed, made_at
+from heliograph.compat.normalize import parse_request
+from heliograph.compat.resend.codec import ResendDeleted, creation_time, list_response, slice_page
 from heliograph.domain.refusals import InvalidRequest
 from heliograph.domain.setup.domain_records import Record
 from heliograph.domain.setup.records import Domain
-from heliograph.storage.domain_checks import KeptVerdict
+from heliograph.storage.domain_checks import StoredVerdict
 from heliograph.web.request import Response
-from heliograph.web.route import answer
+from heliograph.web.route import json_response
 
-RECORDS = {"dkim": "DKIM", "spf": "SPF", "return_path": "SPF", "dmarc": "DMARC", "ownership": "Ownership"}
+RECORD_BY_PURPOSE = {"dkim": "DKIM", "spf": "SPF", "return_path": "SPF", "dmarc": "DMARC", "ownership": "Ownership"}
 
 
 class ResendTracking(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -35,73 +35,77 @@ class ResendDomain(ResendTracking, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 async def create(call: Call) -> Response:
-    given = given_as(ResendDomain, call.json)
-    _check(given)
-    made = await call.management.domains.add(call.actor, call.caller.team.record.id, given.name)
-    return answer(await _whole(call, made))
+    request = parse_request(ResendDomain, call.json)
+    _refuse_tracking(request)
+    created = await call.management.domains.add(call.actor, call.caller.team.record.id, request.name)
+    return json_response(await _detail(call, created))
 
 
 async def list_all(call: Call) -> Response:
-    found, more = cut(call, list(call.caller.team.domains.values()), lambda domain: domain.id)
-    return answer(listed([_line(domain) for domain in found], has_more=more))
+    page, has_more = slice_page(call, list(call.caller.team.domains.values()), lambda domain: domain.id)
+    return json_response(list_response([_summary(domain) for domain in page], has_more=has_more))
 
 
 async def read(call: Call) -> Response:
-    return answer(await _whole(call, _own(call)))
+    return json_response(await _detail(call, _find_domain(call)))
 
 
 async def change(call: Call) -> Response:
-    _check(given_as(ResendTracking, call.json))
-    return answer({"object": "domain", "id": _own(call).id})
+    _refuse_tracking(parse_request(ResendTracking, call.json))
+    return json_response({"object": "domain", "id": _find_domain(call).id})
 
 
 async def delete(call: Call) -> Response:
-    domain = _own(call)
+    domain = _find_domain(call)
     await call.management.domains.remove(call.actor, domain)
-    return answer(ResendDeleted(object="domain", id=domain.id))
+    return json_response(ResendDeleted(object="domain", id=domain.id))
 
 
 async def verify(call: Call) -> Response:
-    domain = _own(call)
+    domain = _find_domain(call)
     await call.management.domains.check(call.actor, domain.id)
-    return answer({"object": "domain", "id": domain.id})
+    return json_response({"object": "domain", "id": domain.id})
 
 
-def _check(given: ResendTracking) -> None:
+def _refuse_tracking(request: ResendTracking) -> None:
     for name in ("open_tracking", "click_tracking", "tracking_subdomain"):
-        if getattr(given, name):
-            raise InvalidRequest(f"{name}: this service does not track readers. Leave it out.", param=name)
-    if given.tls == "enforced":
-        why = "an operator decides how mail is encrypted on its way. Leave it out, or send opportunistic."
-        raise InvalidRequest(f"tls: {why}", param="tls")
+        if getattr(request, name):
+            raise InvalidRequest(f"{name}: tracking is not supported. Remove this field.", param=name)
+    if request.tls == "enforced":
+        reason = "enforced TLS is set by the operator. Remove this field, or use opportunistic."
+        raise InvalidRequest(f"tls: {reason}", param="tls")
 
 
-def _own(call: Call) -> Domain:
-    return call.management.domains.own(call.caller.team.record.id, call.params["id"])
+def _find_domain(call: Call) -> Domain:
+    return call.management.domains.get_of_team(call.caller.team.record.id, call.params["id"])
 
 
-async def _whole(call: Call, domain: Domain) -> dict[str, Any]:
-    looked = await call.management.domains.looked_up(domain.id)
-    return {"object": "domain", **_line(domain), "records": [_record(record, kept) for record, kept in looked.records]}
+async def _detail(call: Call, domain: Domain) -> dict[str, Any]:
+    lookup = await call.management.domains.status(domain.id)
+    return {
+        "object": "domain",
+        **_summary(domain),
+        "records": [_record_json(record, stored) for record, stored in lookup.records],
+    }
 
 
-def _line(domain: Domain) -> dict[str, Any]:
-    begun = "not_started" if domain.checked_at is None else "pending"
+def _summary(domain: Domain) -> dict[str, Any]:
+    unverified_status = "not_started" if domain.checked_at is None else "pending"
     return {
         "id": domain.id,
         "name": domain.name,
-        "status": "verified" if domain.usable else begun,
-        "created_at": made_at(domain.id),
+        "status": "verified" if domain.usable else unverified_status,
+        "created_at": creation_time(domain.id),
         "region": None,
         "open_tracking": False,
         "click_tracking": False,
     }
 
 
-def _record(record: Record, kept: KeptVerdict | None) -> dict[str, Any]:
-    status = "not_started" if kept is None else "verified" if kept.verdict.ok else "pending"
-    shown = {"record": RECORDS[record.purpose], "name": record.name, "type": record.type, "ttl": "Auto"}
+def _record_json(record: Record, stored: StoredVerdict | None) -> dict[str, Any]:
+    status = "not_started" if stored is None else "verified" if stored.verdict.ok else "pending"
+    fields = {"record": RECORD_BY_PURPOSE[record.purpose], "name": record.name, "type": record.type, "ttl": "Auto"}
     priority, _, host = record.value.partition(" ")
     if record.type != "MX":
-        return shown | {"status": status, "value": record.value}
-    return shown | {"status": status, "value": host, "priority": int(priority)}
+        return fields | {"status": status, "value": record.value}
+    return fields | {"status": status, "value": host, "priority": int(priority)}

@@ -1,4 +1,4 @@
-"""Resend's emails: send, read, list, reschedule and cancel, with the use cases of /v1/emails."""
+"""Resend's emails: send, read, list, reschedule and cancel. Calls the same code as /v1/emails."""
 
 from functools import partial
 from typing import Any
@@ -6,20 +6,20 @@ from typing import Any
 import msgspec
 
 from heliograph.accept import scheduled
-from heliograph.accept.batch import Fates, send_batch
+from heliograph.accept.batch import SendResults, send_batch
 from heliograph.accept.context import Context
-from heliograph.accept.email import EmailRecord, EmailRequest, Shown, prepare_email, send_email
+from heliograph.accept.email import EmailRecord, EmailRequest, HeaderRecipients, prepare_email, send_email
 from heliograph.accept.idempotency import send_once
 from heliograph.accept.scheduled import RescheduleRequest
 from heliograph.compat.call import Call
-from heliograph.compat.normalize import given_as, own_sender, worded
-from heliograph.compat.resend.codec import FIELDS, attachment, counted, ends, listed
-from heliograph.compat.resend.files import link
+from heliograph.compat.normalize import default_sender, parse_request, with_client_field_names
+from heliograph.compat.resend.codec import CLIENT_FIELD_NAMES, attachment_json, cursor_params, list_response, paginate
+from heliograph.compat.resend.files import file_link
 from heliograph.domain.delivery.content import EmailContent
-from heliograph.domain.delivery.outcome import Own
+from heliograph.domain.delivery.outcome import LocalReason
 from heliograph.domain.exports.resend import find_template
 from heliograph.domain.ids import PREFIXES, parse_timestamp
-from heliograph.domain.mail.address import name_addr, parse_name_addr
+from heliograph.domain.mail.address import format_name_addr, parse_name_addr
 from heliograph.domain.refusals import (
     InvalidAttachment,
     InvalidRequest,
@@ -27,27 +27,30 @@ from heliograph.domain.refusals import (
     MessageNotFound,
     Refusal,
 )
-from heliograph.domain.sending.acceptance import Acceptance, IdempotencyKey, Sent
-from heliograph.domain.sending.relative_times import in_full
-from heliograph.domain.sending.send_options import read_record, with_name
+from heliograph.domain.sending.acceptance import Acceptance, IdempotencyKey, SendResult
+from heliograph.domain.sending.relative_times import resolve_relative_time
+from heliograph.domain.sending.send_options import decode_record, to_name_addr
 from heliograph.domain.setup.records import Caller, Template
-from heliograph.storage.search.message_search import MessageLine, MessageRow, RecipientLine, Search
-from heliograph.templates.policy.values import only_declared
-from heliograph.web.read_budget import work
+from heliograph.storage.search.message_search import MessageListRow, MessageRow, RecipientDetails, Search
+from heliograph.templates.policy.values import keep_declared
+from heliograph.web.read_budget import run_large
 from heliograph.web.request import Response
-from heliograph.web.route import answer, answer_of, answer_once
+from heliograph.web.route import json_response, large_json_response, send_response
 
 BATCH_MAX = 100
-KEY_MAX = 256  # maximum characters of an Idempotency-Key
+IDEMPOTENCY_KEY_MAX = 256  # maximum characters of an Idempotency-Key
 FILE_FIELDS = ("filename", "content", "content_type", "content_id")
-NO_VALUE = "true"  # value of a tag that only has a name
-_TOLD: dict[Own, str] = {"canceled": "canceled", "suppressed": "suppressed"}  # our failure reason → Resend's state
-NAME_KEPT = 256  # maximum characters of a recipient's name in lists and events
+DEFAULT_TAG_VALUE = "true"  # value of a tag that only has a name
+_EVENT_BY_REASON: dict[LocalReason, str] = {
+    "canceled": "canceled",
+    "suppressed": "suppressed",
+}  # our failure reason → Resend's state
+NAME_MAX = 256  # maximum characters of a recipient's name in lists and events
 
 
 class ResendTag(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     name: str
-    value: str = NO_VALUE
+    value: str = DEFAULT_TAG_VALUE
 
 
 class ResendTemplateUse(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -74,7 +77,7 @@ class ResendEmail(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     topic_id: str | None = None
 
 
-class ResendMove(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ResendReschedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     scheduled_at: str
     id: str | None = None  # resend-python repeats the id of the path
 
@@ -83,231 +86,248 @@ class ResendMove(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 async def send(call: Call) -> Response:
-    async def story(retry_key: IdempotencyKey | None) -> Sent[EmailRecord]:
+    async def submit(idempotency_key: IdempotencyKey | None) -> SendResult[EmailRecord]:
         request, shown = _to_email(call, call.json)
-        return await send_email(call.context, call.caller, request, retry_key, shown)
+        return await send_email(call.context, call.caller, request, idempotency_key, shown)
 
-    sent = await send_once(call.context, call.caller.key.id, call.retry(KEY_MAX), story)
-    return answer_once(sent, 200, msgspec.json.encode({"id": sent.id}))
+    sent = await send_once(call.context, call.caller.key.id, call.keyed_request(IDEMPOTENCY_KEY_MAX), submit)
+    return send_response(sent, 200, msgspec.json.encode({"id": sent.id}))
 
 
 async def send_several(call: Call) -> Response:
     mode = call.request.headers.get(b"x-batch-validation", b"strict").decode("latin-1")
     if mode not in ("strict", "permissive"):
-        raise InvalidRequest("x-batch-validation is strict or permissive.", param="x-batch-validation")
+        raise InvalidRequest("x-batch-validation must be strict or permissive.", param="x-batch-validation")
     if not isinstance(call.json, list) or not 1 <= len(call.json) <= BATCH_MAX:
         raise InvalidRequest(f"The body must be a list of 1 to {BATCH_MAX} emails.")
 
-    async def story(retry_key: IdempotencyKey | None) -> Sent[Fates]:
+    async def submit(idempotency_key: IdempotencyKey | None) -> SendResult[SendResults]:
         return await send_batch(
             call.context,
             call.caller,
-            [partial(_to_email, call, given) for given in call.json],
+            [partial(_to_email, call, email) for email in call.json],
             prepare=_prepare,
             strict=mode == "strict",
-            respond=lambda _, told: _made(told, with_errors=mode == "permissive"),
-            retry_key=retry_key,
+            respond=lambda _, results: _batch_response(results, with_errors=mode == "permissive"),
+            idempotency_key=idempotency_key,
         )
 
-    return answer_once(await send_once(call.context, call.caller.key.id, call.retry(KEY_MAX), story), 200)
-
-
-async def _prepare(context: Context, caller: Caller, mail: tuple[EmailRequest, Shown]) -> Acceptance:
-    return await prepare_email(context, caller, mail[0], shown=mail[1])
-
-
-def _made(told: Fates, *, with_errors: bool) -> bytes:
-    errors = [{"index": n, "message": worded(one, FIELDS)} for n, one in enumerate(told) if isinstance(one, Refusal)]
-    made = {"data": [{"id": one.id} for one in told if not isinstance(one, Refusal)]}
-    return msgspec.json.encode(made | ({"errors": errors} if with_errors else {}))
-
-
-def _to_email(call: Call, value: Any) -> tuple[EmailRequest, Shown]:
-    """Return the mail as a /v1/emails request, and its recipients with names; the use case validates the mail."""
-    given, now = given_as(ResendEmail, value), call.context.clock.of(call.team)
-    if given.topic_id is not None:
-        raise InvalidRequest("topic_id: this service has no topics. Leave it out.", param="topic_id")
-    use = given.template
-    template = find_template(call.caller.team.templates, use.id) if use else None
-    own = template or Template(id=use.id if use else "", team="", channel="email", name="")
-    request = EmailRequest(
-        from_=given.from_ or (own.sender or own_sender(call.caller) if use else None),
-        to=_bare(given.to),
-        cc=_bare(given.cc),
-        bcc=_bare(given.bcc),
-        reply_to=_bare(given.reply_to) or _bare(list(own.reply_to)) or None,
-        subject=None if use else given.subject,
-        html=given.html,
-        text=given.text,
-        template_id=own.id if use else None,
-        variables=only_declared(template, _lowered(use.variables)) if use and use.variables else None,
-        headers=given.headers,
-        tags=_tags(given.tags) if given.tags else None,
-        scheduled_at=in_full(given.scheduled_at, now) if given.scheduled_at is not None else None,
-        attachments=[_file(item, f"attachments[{n}]") for n, item in enumerate(given.attachments or [])] or None,
+    return send_response(
+        await send_once(call.context, call.caller.key.id, call.keyed_request(IDEMPOTENCY_KEY_MAX), submit), 200
     )
-    sender = name_addr(*_mailboxes(request.from_)[0]) if request.from_ else None
-    shown = Shown(
-        to=_named(given.to),
-        cc=_named(given.cc),
-        subject=given.subject if use else None,
+
+
+async def _prepare(context: Context, caller: Caller, mail: tuple[EmailRequest, HeaderRecipients]) -> Acceptance:
+    return await prepare_email(context, caller, mail[0], header_recipients=mail[1])
+
+
+def _batch_response(results: SendResults, *, with_errors: bool) -> bytes:
+    errors = [
+        {"index": n, "message": with_client_field_names(result, CLIENT_FIELD_NAMES)}
+        for n, result in enumerate(results)
+        if isinstance(result, Refusal)
+    ]
+    body = {"data": [{"id": result.id} for result in results if not isinstance(result, Refusal)]}
+    return msgspec.json.encode(body | ({"errors": errors} if with_errors else {}))
+
+
+def _to_email(call: Call, value: Any) -> tuple[EmailRequest, HeaderRecipients]:
+    """Return the mail as a /v1/emails request, and its recipients with names; the use case validates the mail."""
+    email, now = parse_request(ResendEmail, value), call.context.clock.team_now(call.team)
+    if email.topic_id is not None:
+        raise InvalidRequest("topic_id: topics are not supported. Remove this field.", param="topic_id")
+    template_use = email.template
+    template = find_template(call.caller.team.templates, template_use.id) if template_use else None
+    defaults = template or Template(id=template_use.id if template_use else "", team="", channel="email", name="")
+    request = EmailRequest(
+        from_=email.from_ or (defaults.sender or default_sender(call.caller) if template_use else None),
+        to=_addresses(email.to),
+        cc=_addresses(email.cc),
+        bcc=_addresses(email.bcc),
+        reply_to=_addresses(email.reply_to) or _addresses(list(defaults.reply_to)) or None,
+        subject=None if template_use else email.subject,
+        html=email.html,
+        text=email.text,
+        template_id=defaults.id if template_use else None,
+        variables=keep_declared(template, _lower_names(template_use.variables))
+        if template_use and template_use.variables
+        else None,
+        headers=email.headers,
+        tags=_tags(email.tags) if email.tags else None,
+        scheduled_at=resolve_relative_time(email.scheduled_at, now) if email.scheduled_at is not None else None,
+        attachments=[_attachment_fields(item, f"attachments[{n}]") for n, item in enumerate(email.attachments or [])]
+        or None,
+    )
+    sender = format_name_addr(*_mailboxes(request.from_)[0]) if request.from_ else None
+    shown = HeaderRecipients(
+        to=_with_names(email.to),
+        cc=_with_names(email.cc),
+        subject=email.subject if template_use else None,
         sender=sender,
         named=[
-            name_addr(name, address)
-            for name, address in (*_mailboxes(given.to), *_mailboxes(given.cc))
-            if 0 < len(name) <= NAME_KEPT
+            format_name_addr(name, address)
+            for name, address in (*_mailboxes(email.to), *_mailboxes(email.cc))
+            if 0 < len(name) <= NAME_MAX
         ],
     )
     return request, shown
 
 
-def _mailboxes(given: str | list[str] | None) -> list[tuple[str, str]]:
+def _mailboxes(value: str | list[str] | None) -> list[tuple[str, str]]:
     """Return (name, address) pairs; invalid addresses are kept for the use case to refuse."""
-    texts = [given] if isinstance(given, str) else given or []
+    texts = [value] if isinstance(value, str) else value or []
     parsed = [(text, parse_name_addr(text)) for text in texts]
-    return [(found[0] or "", found[1].given) if found else ("", text) for text, found in parsed]
+    return [(mailbox[0] or "", mailbox[1].original) if mailbox else ("", text) for text, mailbox in parsed]
 
 
-def _bare(given: str | list[str] | None) -> list[str]:
-    return [address for _, address in _mailboxes(given)]
+def _addresses(value: str | list[str] | None) -> list[str]:
+    return [address for _, address in _mailboxes(value)]
 
 
-def _named(given: str | list[str] | None) -> list[str]:
-    return [name_addr(name, address) for name, address in _mailboxes(given)]
+def _with_names(value: str | list[str] | None) -> list[str]:
+    return [format_name_addr(name, address) for name, address in _mailboxes(value)]
 
 
-def _lowered(variables: dict[str, Any]) -> dict[str, Any]:
+def _lower_names(variables: dict[str, Any]) -> dict[str, Any]:
     """Return the variables with lower-case names, as ours are; Resend allows capitals."""
-    lowered = {name.lower(): _lowered_items(value) for name, value in variables.items()}
+    lowered = {name.lower(): _lower_item_names(value) for name, value in variables.items()}
     if len(lowered) < len(variables):
-        raise InvalidRequest("A variable is given twice, in capital and small letters.", param="template")
+        raise InvalidRequest("A variable occurs twice, in upper and lower case.", param="template")
     return lowered
 
 
-def _lowered_items(value: Any) -> Any:
-    return [_lowered(item) if isinstance(item, dict) else item for item in value] if isinstance(value, list) else value
+def _lower_item_names(value: Any) -> Any:
+    return (
+        [_lower_names(item) if isinstance(item, dict) else item for item in value] if isinstance(value, list) else value
+    )
 
 
-def _tags(given: list[ResendTag]) -> dict[str, str]:
-    tags = {tag.name: tag.value for tag in given}
-    if len(tags) < len(given):
-        raise InvalidTags("A tag's name is given twice. Send each once.", param="tags")
+def _tags(items: list[ResendTag]) -> dict[str, str]:
+    tags = {tag.name: tag.value for tag in items}
+    if len(tags) < len(items):
+        raise InvalidTags("A tag name occurs twice. Tag names must be unique.", param="tags")
     return tags
 
 
-def _file(item: Any, where: str) -> Any:
+def _attachment_fields(item: Any, path: str) -> Any:
     if not isinstance(item, dict):
         return item
     if item.get("path") is not None:
-        why = "this service fetches no files. Send the file itself as content."
-        raise InvalidAttachment(f"{where}.path: {why}", param=f"{where}.path")
+        reason = "fetching files is not supported. Send the file as content."
+        raise InvalidAttachment(f"{path}.path: {reason}", param=f"{path}.path")
     content = item.get("content")
     if isinstance(content, dict) and content.get("type") == "Buffer":  # a Buffer as Node encodes it in JSON
         content = content.get("data")
     if not isinstance(content, str | None):  # lists of octets are already base64 here
-        raise InvalidAttachment(f"{where}.content is not a file. {InvalidAttachment.fix}", param=f"{where}.content")
-    named = {"content_id": item.get("inline_content_id"), **item, "content": content}
-    return {name: named[name] for name in FILE_FIELDS if named.get(name) is not None}
+        raise InvalidAttachment(f"{path}.content is not a valid file. {InvalidAttachment.fix}", param=f"{path}.content")
+    fields = {"content_id": item.get("inline_content_id"), **item, "content": content}
+    return {name: fields[name] for name in FILE_FIELDS if fields.get(name) is not None}
 
 
 # -- sent emails ------------------------------------------------------------------------------------------------
 
 
 async def read(call: Call) -> Response:
-    facts, content = await _found(call)
-    recipients = await _recipients(call, facts)
-    told: dict[str, Any] = {"html": content.html, "text": content.text}
-    if facts.content is not None:  # the content has the recipients' names
-        sender = name_addr(content.from_name, content.from_address)
-        told |= {"from": sender, "to": content.to, "cc": content.cc or None}
-    return await answer_of(facts.size, lambda: _email(call, facts, recipients) | told)
+    row, content = await _find_email(call)
+    recipients = await _recipients(call, row)
+    body: dict[str, Any] = {"html": content.html, "text": content.text}
+    if row.content is not None:  # the content has the recipients' names
+        sender = format_name_addr(content.from_name, content.from_address)
+        body |= {"from": sender, "to": content.to, "cc": content.cc or None}
+    return await large_json_response(row.size, lambda: _email_json(call, row, recipients) | body)
 
 
 async def list_all(call: Call) -> Response:
-    limit, after, before = ends(call, "email")
-    wanted = Search(limit=limit, channel="email", before=after or before, oldest_first=before is not None)
-    found = await call.context.store.messages.search(call.team, wanted)
-    lines = found.lines[::-1] if before else found.lines
-    told = [(line, await _recipients(call, line)) for line in lines]
-    octets = sum(len(line.record) for line in lines)
-    await call.hold(octets)
-    return await answer_of(
-        octets, lambda: listed([_email(call, *one) for one in told], has_more=found.after is not None)
+    limit, after, before = cursor_params(call, "email")
+    search = Search(limit=limit, channel="email", before=after or before, oldest_first=before is not None)
+    page = await call.context.store.messages.search(call.team, search)
+    rows = page.rows[::-1] if before else page.rows
+    items = [(row, await _recipients(call, row)) for row in rows]
+    octets = sum(len(row.record) for row in rows)
+    await call.reserve_memory(octets)
+    return await large_json_response(
+        octets, lambda: list_response([_email_json(call, *item) for item in items], has_more=page.after is not None)
     )
 
 
 async def list_attachments(call: Call) -> Response:
-    _, content = await _found(call)
+    _, content = await _find_email(call)
     id_ = call.params["id"]
-    files = [attachment(str(n), file, link(call, id_, str(n))) for n, file in enumerate(content.attachments, 1)]
-    return answer(counted(call, files))
+    files = [
+        attachment_json(str(n), file, file_link(call, id_, str(n))) for n, file in enumerate(content.attachments, 1)
+    ]
+    return json_response(paginate(call, files))
 
 
 async def read_attachment(call: Call) -> Response:
-    _, content = await _found(call)
+    _, content = await _find_email(call)
     for n, file in enumerate(content.attachments, 1):
         if str(n) == call.params["attachment"]:
-            return answer({"object": "attachment", **attachment(str(n), file, link(call, call.params["id"], str(n)))})
+            return json_response(
+                {"object": "attachment", **attachment_json(str(n), file, file_link(call, call.params["id"], str(n)))}
+            )
     raise MessageNotFound("The email has no such attachment.", param="attachment")
 
 
-async def move(call: Call) -> Response:
-    given = given_as(ResendMove, call.json)
-    wanted = RescheduleRequest(scheduled_at=in_full(given.scheduled_at, call.context.clock.of(call.team)))
-    await scheduled.reschedule(call.context, call.caller, "email", call.params["id"], wanted)
-    return answer({"object": "email", "id": call.params["id"]})
+async def reschedule(call: Call) -> Response:
+    body = parse_request(ResendReschedule, call.json)
+    request = RescheduleRequest(
+        scheduled_at=resolve_relative_time(body.scheduled_at, call.context.clock.team_now(call.team))
+    )
+    await scheduled.reschedule(call.context, call.caller, "email", call.params["id"], request)
+    return json_response({"object": "email", "id": call.params["id"]})
 
 
 async def cancel(call: Call) -> Response:
     await scheduled.cancel(call.context, call.caller, "email", call.params["id"])
-    return answer({"object": "email", "id": call.params["id"]})
+    return json_response({"object": "email", "id": call.params["id"]})
 
 
-async def _found(call: Call) -> tuple[MessageRow, EmailContent]:
+async def _find_email(call: Call) -> tuple[MessageRow, EmailContent]:
     id_ = call.params["id"]
     is_email, store = id_.startswith(PREFIXES["email"]), call.context.store
-    facts = await store.messages.facts(call.team, id_, call.hold) if is_email else None
-    if facts is None:
+    row = await store.messages.get_row(call.team, id_, call.reserve_memory) if is_email else None
+    if row is None:
         raise MessageNotFound(f"No email {id_[:80]!r}. {MessageNotFound.fix}", param="id")
-    if facts.content is None:  # deleted by retention
-        return facts, EmailContent(from_name="", from_address="", to=[], subject="")
-    return facts, await work(facts.size, msgspec.json.decode, facts.content, type=EmailContent)
+    if row.content is None:  # deleted by retention
+        return row, EmailContent(from_name="", from_address="", to=[], subject="")
+    return row, await run_large(row.size, msgspec.json.decode, row.content, type=EmailContent)
 
 
-async def _recipients(call: Call, line: MessageRow | MessageLine) -> list[RecipientLine]:
+async def _recipients(call: Call, row: MessageRow | MessageListRow) -> list[RecipientDetails]:
     """Return the recipients of a failed message, which hold the reason; empty for other states."""
-    if line.status != "failed":
+    if row.status != "failed":
         return []
-    found = await call.context.store.messages.get(call.team, line.id)
-    return found.recipients if found else []
+    message = await call.context.store.messages.get(call.team, row.id)
+    return message.recipients if message else []
 
 
-def _email(call: Call, found: MessageRow | MessageLine, recipients: list[RecipientLine]) -> dict[str, Any]:
-    record = read_record(found.record)
-    replies = record.reply_to_addresses or [record.reply_to] if record.reply_to else None
+def _email_json(call: Call, row: MessageRow | MessageListRow, recipients: list[RecipientDetails]) -> dict[str, Any]:
+    record = decode_record(row.record)
+    reply_to = record.reply_to_addresses or [record.reply_to] if record.reply_to else None
     return {
         "object": "email",
-        "id": found.id,
-        "message_id": f"<{found.id}@{record.from_.rpartition('@')[2].lower()}>",
-        "to": [with_name(address, record.named) for address in record.to_addresses],
+        "id": row.id,
+        "message_id": f"<{row.id}@{record.from_.rpartition('@')[2].lower()}>",
+        "to": [to_name_addr(address, record.named) for address in record.to_addresses],
         "from": record.sender_id or record.from_,
         "created_at": record.created_at,
         "subject": record.subject,
         "html": None,
         "text": None,
-        "cc": [with_name(address, record.named) for address in record.cc] or None,
+        "cc": [to_name_addr(address, record.named) for address in record.cc] or None,
         "bcc": record.bcc or None,
-        "reply_to": replies,
-        "last_event": _last_event(found.status, record.scheduled_at, recipients, call.context.clock.of(call.team)),
+        "reply_to": reply_to,
+        "last_event": _last_event(row.status, record.scheduled_at, recipients, call.context.clock.team_now(call.team)),
         "scheduled_at": record.scheduled_at,
         "tags": [{"name": name, "value": value} for name, value in record.tags.items()],
     }
 
 
-def _last_event(status: str, due_at: str | None, recipients: list[RecipientLine], now: int) -> str:
+def _last_event(status: str, due_at: str | None, recipients: list[RecipientDetails], now: int) -> str:
     if status == "queued":
         return "scheduled" if due_at and (parse_timestamp(due_at) or 0) > now else "queued"
     if status == "failed":
-        reasons = [msgspec.json.decode(one.detail).get("reason") for one in recipients if one.detail]
-        return next((_TOLD[reason] for reason in reasons if reason in _TOLD), "failed")
+        reasons = [msgspec.json.decode(recipient.detail).get("reason") for recipient in recipients if recipient.detail]
+        return next((_EVENT_BY_REASON[reason] for reason in reasons if reason in _EVENT_BY_REASON), "failed")
     return "sent" if status == "sending" else status

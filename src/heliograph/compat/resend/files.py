@@ -11,21 +11,21 @@ from heliograph.compat.resend.codec import PREFIX, FileLink
 from heliograph.domain.delivery.content import EmailContent
 from heliograph.domain.ids import PREFIXES, timestamp
 from heliograph.domain.limits import SECOND_MS
-from heliograph.domain.mail.file_links import LIVES_S, RAW, linked_team, sign_link
+from heliograph.domain.mail.file_links import RAW, VALID_S, sign_link, verify_link
 from heliograph.domain.refusals import MessageNotFound
-from heliograph.domain.text import whole_number
-from heliograph.inbound.policy.inbound_mail import attachment_in
+from heliograph.domain.text import parse_int
+from heliograph.inbound.policy.inbound_mail import attachment_content
 from heliograph.storage.store import Store
-from heliograph.web.read_budget import work
+from heliograph.web.read_budget import run_large
 from heliograph.web.request import Response
-from heliograph.web.route import answer_file
+from heliograph.web.route import file_response
 
 Hold = Callable[[int], Awaitable[None]]
-ENDED = "This link has ended, or its file is no longer kept. Read the email again."
+EXPIRED_MESSAGE = "This link has expired, or the file is no longer stored. Get the email again for a new link."
 
 
-def link(call: Call, id_: str, file: str) -> FileLink:
-    until_s = call.context.clock.now() // SECOND_MS + LIVES_S  # real time, even for a team with a test clock
+def file_link(call: Call, id_: str, file: str) -> FileLink:
+    until_s = call.context.clock.now() // SECOND_MS + VALID_S  # real time, even for a team with a test clock
     query = sign_link(call.context.reply_key, call.team, id_, file, until_s)
     url = f"{call.context.base_url}{PREFIX}/files/{id_}/{file}?{query}"
     return FileLink(download_url=url, expires_at=timestamp(until_s * SECOND_MS))
@@ -33,37 +33,37 @@ def link(call: Call, id_: str, file: str) -> FileLink:
 
 async def download(call: Call) -> Response:
     context, id_, file = call.context, call.params["id"], call.params["file"]
-    query, now_s = call.request.loose_query(), context.clock.now() // SECOND_MS
-    ref = linked_team(context.reply_key, query, id_, file, now_s)
+    query, now_s = call.request.unchecked_query(), context.clock.now() // SECOND_MS
+    ref = verify_link(context.reply_key, query, id_, file, now_s)
     team = context.store.setup.current.teams_by_ref.get(ref) if ref is not None else None
     if team is None or team.record.suspended:
-        raise MessageNotFound(ENDED, param="id")
-    hold = partial(call.reads.hold, call.request, team.record.id)
-    read = _sent if id_.startswith(PREFIXES["email"]) else _received
-    content = await read(context.store, team.record.ref, id_, file, hold)
+        raise MessageNotFound(EXPIRED_MESSAGE, param="id")
+    hold = partial(call.read_budget.reserve, call.request, team.record.id)
+    read_file = _sent_file if id_.startswith(PREFIXES["email"]) else _received_file
+    content = await read_file(context.store, team.record.ref, id_, file, hold)
     if content is None:
-        raise MessageNotFound(ENDED, param="id")
-    return answer_file(content)
+        raise MessageNotFound(EXPIRED_MESSAGE, param="id")
+    return file_response(content)
 
 
-async def _received(store: Store, team: int, id_: str, file: str, hold: Hold) -> bytes | None:
-    found = await store.received.find(team, id_)
-    raw = await store.received.raw(found, hold) if found else None
-    if not found or raw is None or file == RAW:
+async def _received_file(store: Store, team: int, id_: str, file: str, hold: Hold) -> bytes | None:
+    row = await store.inbound_mail.find_row(team, id_)
+    raw = await store.inbound_mail.get_raw(row, hold) if row else None
+    if not row or raw is None or file == RAW:
         return raw
-    return await work(found.size, attachment_in, raw, file)
+    return await run_large(row.size, attachment_content, raw, file)
 
 
-async def _sent(store: Store, team: int, id_: str, file: str, hold: Hold) -> bytes | None:
-    facts = await store.messages.facts(team, id_, hold)
-    if facts is None or facts.content is None:
+async def _sent_file(store: Store, team: int, id_: str, file: str, hold: Hold) -> bytes | None:
+    row = await store.messages.get_row(team, id_, hold)
+    if row is None or row.content is None:
         return None
-    content = await work(facts.size, msgspec.json.decode, facts.content, type=EmailContent)
-    one = dict(enumerate(content.attachments, 1)).get(whole_number(file, 3) or 0)
-    if one is None or not one.blob:
-        return pybase64.b64decode(one.base64) if one and one.base64 is not None else None
-    await hold(one.size)
+    content = await run_large(row.size, msgspec.json.decode, row.content, type=EmailContent)
+    attachment = dict(enumerate(content.attachments, 1)).get(parse_int(file, 3) or 0)
+    if attachment is None or not attachment.blob:
+        return pybase64.b64decode(attachment.base64) if attachment and attachment.base64 is not None else None
+    await hold(attachment.size)
     try:
-        return await store.attachments.get(one.blob)
+        return await store.attachments.get(attachment.blob)
     except OSError:
         return None

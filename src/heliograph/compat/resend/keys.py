@@ -3,17 +3,17 @@
 import msgspec
 
 from heliograph.compat.call import Call
-from heliograph.compat.normalize import given_as
-from heliograph.compat.resend.codec import ResendDeleted, cut, listed
+from heliograph.compat.normalize import parse_request
+from heliograph.compat.resend.codec import ResendDeleted, list_response, slice_page
 from heliograph.domain.ids import timestamp
 from heliograph.domain.refusals import InvalidRequest
 from heliograph.domain.setup.records import Scope
 from heliograph.manage import keys
-from heliograph.manage.keys import KeyLine, WantedKey
+from heliograph.manage.keys import KeySummary, NewKey
 from heliograph.web.request import Response
-from heliograph.web.route import answer
+from heliograph.web.route import json_response
 
-SCOPES: dict[str, tuple[Scope, ...]] = {"full_access": ("send", "manage"), "sending_access": ("send",)}
+SCOPES_BY_PERMISSION: dict[str, tuple[Scope, ...]] = {"full_access": ("send", "manage"), "sending_access": ("send",)}
 
 
 class ResendKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -23,31 +23,33 @@ class ResendKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 async def create(call: Call) -> Response:
-    given, team = given_as(ResendKey, call.json), call.caller.team.record.id
-    if given.permission not in SCOPES:
-        raise InvalidRequest(f"permission is one of {', '.join(SCOPES)}.", param="permission")
-    domain = call.management.domains.own(team, given.domain_id).name if given.domain_id is not None else None
-    wanted = WantedKey(team=team, name=given.name, scopes=SCOPES[given.permission], domain=domain)
-    made = await keys.create(call.context.store, call.actor, wanted)
-    return answer({"id": made.key.id, "token": made.token})
+    request, team = parse_request(ResendKey, call.json), call.caller.team.record.id
+    if request.permission not in SCOPES_BY_PERMISSION:
+        raise InvalidRequest(f"permission must be one of {', '.join(SCOPES_BY_PERMISSION)}.", param="permission")
+    domain = (
+        call.management.domains.get_of_team(team, request.domain_id).name if request.domain_id is not None else None
+    )
+    new_key = NewKey(team=team, name=request.name, scopes=SCOPES_BY_PERMISSION[request.permission], domain=domain)
+    created = await keys.create(call.context.store, call.actor, new_key)
+    return json_response({"id": created.key.id, "token": created.token})
 
 
 async def list_all(call: Call) -> Response:
-    found = await keys.lines(call.context.store, call.caller.team.record.id, call.context.state.used)
-    shown, more = cut(call, [line for line in found if not line.record.revoked], lambda line: line.record.id)
-    return answer(listed([_line(line) for line in shown], has_more=more))
+    rows = await keys.list_keys(call.context.store, call.caller.team.record.id, call.context.state.last_used)
+    page, has_more = slice_page(call, [row for row in rows if not row.record.revoked], lambda row: row.record.id)
+    return json_response(list_response([_key_json(row) for row in page], has_more=has_more))
 
 
 async def delete(call: Call) -> Response:
     await keys.revoke(call.context.store, call.actor, call.params["id"], call.caller.team.record.id)
-    return answer(ResendDeleted(object="api_key", id=call.params["id"]))
+    return json_response(ResendDeleted(object="api_key", id=call.params["id"]))
 
 
 async def rename(call: Call) -> Response:
-    raise InvalidRequest("A key keeps its name here. Make another one, and delete this one.", param="name")
+    raise InvalidRequest("Keys cannot be renamed. Create a new key and delete this one.", param="name")
 
 
-def _line(line: KeyLine) -> dict[str, str | None]:
-    used = timestamp(line.used_at) if line.used_at is not None else None
-    made = timestamp(line.record.created_at) if line.record.created_at else None
-    return {"id": line.record.id, "name": line.record.name, "created_at": made, "last_used_at": used}
+def _key_json(row: KeySummary) -> dict[str, str | None]:
+    last_used_at = timestamp(row.used_at) if row.used_at is not None else None
+    created_at = timestamp(row.record.created_at) if row.record.created_at else None
+    return {"id": row.record.id, "name": row.record.name, "created_at": created_at, "last_used_at": last_used_at}

@@ -5,74 +5,76 @@ from typing import Any
 import msgspec
 
 from heliograph.compat.call import Call
-from heliograph.compat.resend.codec import attachment, ends, listed, made_at
-from heliograph.compat.resend.files import link
+from heliograph.compat.resend.codec import attachment_json, creation_time, cursor_params, list_response
+from heliograph.compat.resend.files import file_link
 from heliograph.domain.mail.file_links import RAW
-from heliograph.domain.mail.smtp_to_request import read_addresses
+from heliograph.domain.mail.smtp_to_request import parse_mailboxes
 from heliograph.domain.refusals import InvalidRequest, ReceivedNotFound
 from heliograph.inbound.policy.inbound_mail import AttachmentRecord, ReceivedRecord
-from heliograph.inbound.store.inbound_mail import LAST, ReceivedLine
+from heliograph.inbound.store.inbound_mail import PAST_ANY_ID, InboundMailRow
 from heliograph.web.request import Response
-from heliograph.web.route import answer, answer_of
+from heliograph.web.route import json_response, large_json_response
 
 
 async def list_all(call: Call) -> Response:
-    limit, after, before = ends(call, "received")
+    limit, after, before = cursor_params(call, "received")
     if before is not None:
-        raise InvalidRequest("before: this list is read with after only.", param="before")
-    page = await call.context.store.received.page(call.team, after or LAST, limit, call.hold)
+        raise InvalidRequest("before: this list only supports after.", param="before")
+    page = await call.context.store.inbound_mail.list_page(call.team, after or PAST_ANY_ID, limit, call.reserve_memory)
 
-    def make() -> dict[str, Any]:
+    def render() -> dict[str, Any]:
         records = [msgspec.json.decode(record, type=ReceivedRecord) for record in page.records]
-        return listed([_email(call, record) for record in records], has_more=page.has_more)
+        return list_response([_email_json(call, record) for record in records], has_more=page.has_more)
 
-    return await answer_of(page.octets, make)
+    return await large_json_response(page.octets, render)
 
 
 async def read(call: Call) -> Response:
-    found, whole = await _whole(call)
-    raw = link(call, whole.id, RAW) if found.raw else None
-    texts = {"html": whole.html, "text": whole.text, "headers": dict(whole.headers), "raw": raw}
-    told = {"object": "email", **_email(call, whole), **texts}
-    return await answer_of(len(f"{whole.html}{whole.text}"), lambda: told)
+    row, mail = await _find_mail(call)
+    raw = file_link(call, mail.id, RAW) if row.raw else None
+    texts = {"html": mail.html, "text": mail.text, "headers": dict(mail.headers), "raw": raw}
+    body = {"object": "email", **_email_json(call, mail), **texts}
+    return await large_json_response(len(f"{mail.html}{mail.text}"), lambda: body)
 
 
 async def list_attachments(call: Call) -> Response:
-    _, whole = await _whole(call)
-    return answer(listed([_file(call, whole.id, file) for file in whole.attachments], has_more=False))
+    _, mail = await _find_mail(call)
+    return json_response(
+        list_response([_attachment_of(call, mail.id, file) for file in mail.attachments], has_more=False)
+    )
 
 
 async def read_attachment(call: Call) -> Response:
-    for file in (await _whole(call))[1].attachments:
+    for file in (await _find_mail(call))[1].attachments:
         if file.id == call.params["attachment"]:
-            return answer({"object": "attachment", **_file(call, call.params["id"], file)})
+            return json_response({"object": "attachment", **_attachment_of(call, call.params["id"], file)})
     raise ReceivedNotFound("The email has no such attachment.", param="attachment")
 
 
-async def _whole(call: Call) -> tuple[ReceivedLine, ReceivedRecord]:
-    store, id_ = call.context.store.received, call.params["id"]
-    found = await store.find(call.team, id_)
-    whole = await store.whole(call.team, found, call.hold) if found else None
-    if found is None or whole is None:
-        raise ReceivedNotFound(f"No mail {id_[:80]!r} was received. {ReceivedNotFound.fix}", param="id")
-    return found, whole
+async def _find_mail(call: Call) -> tuple[InboundMailRow, ReceivedRecord]:
+    store, id_ = call.context.store.inbound_mail, call.params["id"]
+    row = await store.find_row(call.team, id_)
+    mail = await store.get_record(call.team, row, call.reserve_memory) if row else None
+    if row is None or mail is None:
+        raise ReceivedNotFound(f"There is no inbound email {id_[:80]!r}. {ReceivedNotFound.fix}", param="id")
+    return row, mail
 
 
-def _file(call: Call, id_: str, file: AttachmentRecord) -> dict[str, Any]:
-    return attachment(file.id, file, link(call, id_, file.id))
+def _attachment_of(call: Call, id_: str, file: AttachmentRecord) -> dict[str, Any]:
+    return attachment_json(file.id, file, file_link(call, id_, file.id))
 
 
-def _email(call: Call, one: ReceivedRecord) -> dict[str, Any]:
-    answer_to = next((value for name, value in one.headers if name.lower() == "reply-to"), "")
+def _email_json(call: Call, mail: ReceivedRecord) -> dict[str, Any]:
+    reply_to = next((value for name, value in mail.headers if name.lower() == "reply-to"), "")
     return {
-        "id": one.id,
-        "from": one.from_,
-        "to": one.to,
-        "cc": one.cc,
+        "id": mail.id,
+        "from": mail.from_,
+        "to": mail.to,
+        "cc": mail.cc,
         "bcc": [],
-        "reply_to": [address for _, address in read_addresses(answer_to)],
-        "subject": one.subject,
-        "message_id": one.message_id,
-        "created_at": made_at(one.id),
-        "attachments": [_file(call, one.id, file) for file in one.attachments],
+        "reply_to": [address for _, address in parse_mailboxes(reply_to)],
+        "subject": mail.subject,
+        "message_id": mail.message_id,
+        "created_at": creation_time(mail.id),
+        "attachments": [_attachment_of(call, mail.id, file) for file in mail.attachments],
     }

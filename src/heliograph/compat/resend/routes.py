@@ -7,34 +7,34 @@ from heliograph.compat.call import Call
 from heliograph.compat.resend import domains, emails, files, keys, logs, receiving, suppressions, templates, webhooks
 from heliograph.compat.resend.codec import PREFIX, error, parse
 from heliograph.domain.limits import EMAIL_BODY_MAX, MIB
-from heliograph.web.adapter import Surface, bearer
+from heliograph.web.adapter import ApiAdapter, read_bearer_token
 from heliograph.web.request import Request, Response
 from heliograph.web.route import Route
 
 SEND, MANAGE = ("send",), ("manage",)
-READ = ("send", "manage")
+SEND_OR_MANAGE = ("send", "manage")
 TEMPLATE_BODY_MAX = 6 * MIB
 
 
 def _route(
-    line: str, call: Callable[[Call], Awaitable[Response]], scopes: tuple[str, ...] | None, **more: Any
+    operation: str, call: Callable[[Call], Awaitable[Response]], scopes: tuple[str, ...] | None, **options: Any
 ) -> Route:
-    method, path = line.split()
+    method, path = operation.split()
     body = dict if method in ("POST", "PATCH") else None
-    return Route(method=method, path=PREFIX + path, call=call, summary=line, scopes=scopes, body=body, **more)
+    return Route(method=method, path=PREFIX + path, call=call, summary=operation, scopes=scopes, body=body, **options)
 
 
 ROUTES = (
     _route("POST /emails", emails.send, SEND, body_max=EMAIL_BODY_MAX),
     _route("POST /emails/batch", emails.send_several, SEND, body_max=EMAIL_BODY_MAX),
     _route("GET /emails", emails.list_all, SEND),
-    _route("GET /emails/receiving", receiving.list_all, READ),
-    _route("GET /emails/receiving/{id}", receiving.read, READ),
-    _route("GET /emails/receiving/{id}/attachments", receiving.list_attachments, READ),
-    _route("GET /emails/receiving/{id}/attachments/{attachment}", receiving.read_attachment, READ),
+    _route("GET /emails/receiving", receiving.list_all, SEND_OR_MANAGE),
+    _route("GET /emails/receiving/{id}", receiving.read, SEND_OR_MANAGE),
+    _route("GET /emails/receiving/{id}/attachments", receiving.list_attachments, SEND_OR_MANAGE),
+    _route("GET /emails/receiving/{id}/attachments/{attachment}", receiving.read_attachment, SEND_OR_MANAGE),
     _route("GET /files/{id}/{file}", files.download, None),
     _route("GET /emails/{id}", emails.read, SEND),
-    _route("PATCH /emails/{id}", emails.move, SEND),
+    _route("PATCH /emails/{id}", emails.reschedule, SEND),
     _route("POST /emails/{id}/cancel", emails.cancel, SEND),
     _route("GET /emails/{id}/attachments", emails.list_attachments, SEND),
     _route("GET /emails/{id}/attachments/{attachment}", emails.read_attachment, SEND),
@@ -82,6 +82,11 @@ def check_media_type(request: Request) -> None:
         request.check_media_type()
 
 
-RESEND = Surface(
-    prefix=PREFIX, routes=ROUTES, token=bearer, check_media_type=check_media_type, parse=parse, error=error
+RESEND = ApiAdapter(
+    prefix=PREFIX,
+    routes=ROUTES,
+    read_token=read_bearer_token,
+    check_media_type=check_media_type,
+    parse_body=parse,
+    error_response=error,
 )

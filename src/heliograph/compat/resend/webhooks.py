@@ -6,25 +6,28 @@ from typing import Any
 import msgspec
 
 from heliograph.compat.call import Call
-from heliograph.compat.normalize import given_as
-from heliograph.compat.resend.codec import ResendDeleted, counted, cut, ends, listed
+from heliograph.compat.normalize import parse_request
+from heliograph.compat.resend.codec import ResendDeleted, cursor_params, list_response, paginate, slice_page
 from heliograph.domain.events import SCHEDULED
 from heliograph.domain.ids import timestamp
 from heliograph.domain.refusals import InvalidRequest, WebhookNotFound
 from heliograph.domain.setup.records import Webhook
 from heliograph.web.request import Response
-from heliograph.web.route import answer
-from heliograph.webhooks.policy.formats.formats import FORMATS, hears
-from heliograph.webhooks.policy.formats.resend import FAILED, TYPES
+from heliograph.web.route import json_response
+from heliograph.webhooks.policy.formats.formats import FORMATS, is_subscribed
+from heliograph.webhooks.policy.formats.resend import RESEND_TYPE_BY_REASON, RESEND_TYPE_BY_TYPE
 from heliograph.webhooks.service import DeliveryRecord, WebhookChange, WebhookRequest
-from heliograph.webhooks.store import WantedEvents
+from heliograph.webhooks.store import ReplaySelection
 
-STATES = {"waiting": "pending", "delivered": "success", "exhausted": "failed"}
+STATUS_BY_STATE = {"waiting": "pending", "delivered": "success", "exhausted": "failed"}
 # Resend's event → ours. Suppressed and canceled mails are email.failed events here, with that reason.
 # We have no event for scheduled mails: a subscription to that event alone receives the next events of such mails.
-OURS = {
-    **{theirs: [own for own, name in TYPES.items() if name == theirs] for theirs in TYPES.values()},
-    **{theirs: ["email.failed"] for theirs in FAILED.values()},
+EVENTS_BY_RESEND_EVENT = {
+    **{
+        resend_event: [event for event, name in RESEND_TYPE_BY_TYPE.items() if name == resend_event]
+        for resend_event in RESEND_TYPE_BY_TYPE.values()
+    },
+    **{resend_event: ["email.failed"] for resend_event in RESEND_TYPE_BY_REASON.values()},
     SCHEDULED: ["email.sending"],
 }
 
@@ -42,125 +45,144 @@ class ResendWebhookChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
 
 
 async def create(call: Call) -> Response:
-    given = given_as(ResendWebhook, call.json)
-    wanted = WebhookRequest(url=given.endpoint, events=_ours(given.events), format="resend")
-    made = await call.management.webhooks.create(call.actor, _team(call), wanted, _known(given.events))
-    return answer({"object": "webhook", "id": made.webhook.id, "signing_secret": made.secret})
+    request = parse_request(ResendWebhook, call.json)
+    new_webhook = WebhookRequest(url=request.endpoint, events=_own_events(request.events), format="resend")
+    created = await call.management.webhooks.create(
+        call.actor, _team_id(call), new_webhook, _known_events(request.events)
+    )
+    return json_response({"object": "webhook", "id": created.webhook.id, "signing_secret": created.secret})
 
 
 async def list_all(call: Call) -> Response:
     newest_first = sorted(call.caller.team.webhooks, key=lambda hook: hook.id, reverse=True)
-    found, more = cut(call, newest_first, lambda hook: hook.id)
-    return answer(listed([_webhook(hook) for hook in found], has_more=more))
+    page, has_more = slice_page(call, newest_first, lambda hook: hook.id)
+    return json_response(list_response([_webhook_json(hook) for hook in page], has_more=has_more))
 
 
 async def read(call: Call) -> Response:
-    return answer({"object": "webhook", **_webhook(_own(call)), "signing_secret": None})  # shown only at creation
+    return json_response(
+        {"object": "webhook", **_webhook_json(_find_webhook(call)), "signing_secret": None}
+    )  # shown only at creation
 
 
 async def change(call: Call) -> Response:
-    given = given_as(ResendWebhookChange, call.json)
-    if given.status not in (None, "enabled", "disabled"):
-        raise InvalidRequest("status is enabled or disabled.", param="status")
-    wanted = WebhookChange(
-        url=given.endpoint,
-        events=_ours(given.events) if given.events is not None else None,
-        enabled=None if given.status is None else given.status == "enabled",
+    request = parse_request(ResendWebhookChange, call.json)
+    if request.status not in (None, "enabled", "disabled"):
+        raise InvalidRequest("status must be enabled or disabled.", param="status")
+    changes = WebhookChange(
+        url=request.endpoint,
+        events=_own_events(request.events) if request.events is not None else None,
+        enabled=None if request.status is None else request.status == "enabled",
     )
-    asked = _known(given.events or [])
-    hook = await call.management.webhooks.change(call.actor, _team(call), call.params["id"], wanted, asked)
-    return answer({"object": "webhook", "id": hook.id})
+    requested = _known_events(request.events or [])
+    hook = await call.management.webhooks.change(call.actor, _team_id(call), call.params["id"], changes, requested)
+    return json_response({"object": "webhook", "id": hook.id})
 
 
 async def delete(call: Call) -> Response:
-    await call.management.webhooks.remove(call.actor, _team(call), call.params["id"])
-    return answer(ResendDeleted(object="webhook", id=call.params["id"]))
+    await call.management.webhooks.remove(call.actor, _team_id(call), call.params["id"])
+    return json_response(ResendDeleted(object="webhook", id=call.params["id"]))
 
 
 async def rotate(call: Call) -> Response:
-    made = await call.management.webhooks.rotate(call.actor, _team(call), call.params["id"])
-    return answer({"object": "webhook", "id": made.webhook.id, "signing_secret": made.secret})
+    created = await call.management.webhooks.rotate(call.actor, _team_id(call), call.params["id"])
+    return json_response({"object": "webhook", "id": created.webhook.id, "signing_secret": created.secret})
 
 
 # -- deliveries ---------------------------------------------------------------------------------------------------
 
 
 async def list_events(call: Call) -> Response:
-    limit, after, before = ends(call, "event")
+    limit, after, before = cursor_params(call, "event")
     if before is not None:
-        raise InvalidRequest("before: this list is read with after only.", param="before")
-    found = await call.management.webhooks.deliveries(_team(call), call.params["id"], after, limit)
-    return answer(listed([_event(one) for one in found[:limit]], has_more=len(found) > limit))
+        raise InvalidRequest("before: this list only supports after.", param="before")
+    rows = await call.management.webhooks.deliveries(_team_id(call), call.params["id"], after, limit)
+    return json_response(list_response([_event_json(row) for row in rows[:limit]], has_more=len(rows) > limit))
 
 
 async def read_event(call: Call) -> Response:
-    found = await _delivery(call)
-    told = await call.context.store.events.find(call.team, found.event_id)
-    body = FORMATS["resend"].body(told, call.caller.team) if told else b"null"
-    whole = {**_event(found), "next_attempt_at": found.next_attempt_at, "payload": msgspec.Raw(body)}
-    return answer({"object": "webhook_event", **whole})
+    delivery = await _find_delivery(call)
+    event = await call.context.store.events.find(call.team, delivery.event_id)
+    payload = FORMATS["resend"].body(event, call.caller.team) if event else b"null"
+    body = {**_event_json(delivery), "next_attempt_at": delivery.next_attempt_at, "payload": msgspec.Raw(payload)}
+    return json_response({"object": "webhook_event", **body})
 
 
 async def list_attempts(call: Call) -> Response:
     attempts = [
-        {"id": str(one.number), "http_status_code": one.status, "response": one.answer, "sent_at": one.at}
-        for one in (await _delivery(call)).attempts
+        {
+            "id": str(attempt.number),
+            "http_status_code": attempt.status,
+            "response": attempt.answer,
+            "sent_at": attempt.at,
+        }
+        for attempt in (await _find_delivery(call)).attempts
     ]
-    return answer(counted(call, attempts))
+    return json_response(paginate(call, attempts))
 
 
 async def replay(call: Call) -> Response:
-    event = (await _delivery(call)).event_id
-    wanted = WantedEvents(event_ids=[event])
-    await call.management.webhooks.replay(call.actor, _team(call), call.params["id"], wanted)
-    return answer({"object": "webhook_event", "id": event})
+    event = (await _find_delivery(call)).event_id
+    selection = ReplaySelection(event_ids=[event])
+    await call.management.webhooks.replay(call.actor, _team_id(call), call.params["id"], selection)
+    return json_response({"object": "webhook_event", "id": event})
 
 
-async def _delivery(call: Call) -> DeliveryRecord:
+async def _find_delivery(call: Call) -> DeliveryRecord:
     """Return the delivery of the event in the path: the newest delivery up to this event, if it is of this event."""
     id_, event = call.params["id"], call.params["event"]
-    found = await call.management.webhooks.deliveries(_team(call), id_, event + "!", 1)
-    if not found or found[0].event_id != event:
-        raise WebhookNotFound(f"The webhook was told no event {event[:80]!r}.", param="event")
-    return found[0]
+    rows = await call.management.webhooks.deliveries(_team_id(call), id_, event + "!", 1)
+    if not rows or rows[0].event_id != event:
+        raise WebhookNotFound(f"The webhook has no delivery of event {event[:80]!r}.", param="event")
+    return rows[0]
 
 
 # -- records ------------------------------------------------------------------------------------------------------
 
 
-def _team(call: Call) -> str:
+def _team_id(call: Call) -> str:
     return call.caller.team.record.id
 
 
-def _own(call: Call) -> Webhook:
-    return call.management.webhooks.find(_team(call), call.params["id"])
+def _find_webhook(call: Call) -> Webhook:
+    return call.management.webhooks.find(_team_id(call), call.params["id"])
 
 
-def _known(names: Iterable[str]) -> list[str]:
-    return [name for name in dict.fromkeys(names) if name in OURS]
+def _known_events(names: Iterable[str]) -> list[str]:
+    return [name for name in dict.fromkeys(names) if name in EVENTS_BY_RESEND_EVENT]
 
 
-def _ours(names: Iterable[str]) -> list[str]:
+def _own_events(names: Iterable[str]) -> list[str]:
     """Return our events for Resend's names, without events that we never send, such as opens.
 
     Raises InvalidRequest if no event remains.
     """
-    found = [own for name in names for own in OURS.get(name, [])]
-    if not found:
-        raise InvalidRequest(f"events: this service tells {', '.join(OURS)}.", param="events")
-    return list(dict.fromkeys(found))
+    events = [event for name in names for event in EVENTS_BY_RESEND_EVENT.get(name, [])]
+    if not events:
+        raise InvalidRequest(f"events: use at least one of {', '.join(EVENTS_BY_RESEND_EVENT)}.", param="events")
+    return list(dict.fromkeys(events))
 
 
-def _webhook(hook: Webhook) -> dict[str, Any]:
+def _webhook_json(hook: Webhook) -> dict[str, Any]:
     return {
         "id": hook.id,
         "created_at": timestamp(hook.created_at),
         "status": "enabled" if hook.enabled else "disabled",
         "endpoint": hook.url,
-        "events": list(hook.asked or dict.fromkeys(theirs for own, theirs in TYPES.items() if hears(hook, own))),
+        "events": list(
+            hook.asked
+            or dict.fromkeys(
+                resend_event for event, resend_event in RESEND_TYPE_BY_TYPE.items() if is_subscribed(hook, event)
+            )
+        ),
     }
 
 
-def _event(one: DeliveryRecord) -> dict[str, Any]:
-    type_ = TYPES.get(one.type, one.type)
-    return {"id": one.event_id, "type": type_, "created_at": one.created_at, "status": STATES[one.state]}
+def _event_json(delivery: DeliveryRecord) -> dict[str, Any]:
+    type_ = RESEND_TYPE_BY_TYPE.get(delivery.type, delivery.type)
+    return {
+        "id": delivery.event_id,
+        "type": type_,
+        "created_at": delivery.created_at,
+        "status": STATUS_BY_STATE[delivery.state],
+    }

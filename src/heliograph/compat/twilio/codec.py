@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 
-from heliograph.compat.normalize import worded
+from heliograph.compat.normalize import with_client_field_names
 from heliograph.domain import refusals as r
 from heliograph.domain.limits import SECOND_MS
 from heliograph.domain.refusals import Refusal
 from heliograph.web.errors import error_headers
-from heliograph.web.forms import check_kind, read_form
+from heliograph.web.forms import check_content_type, read_form
 from heliograph.web.request import Request, Response
 from heliograph.web.status import status_of
 
@@ -23,7 +23,7 @@ VERSION = "2010-04-01"  # version of the Messages API
 
 
 # Refusal → Twilio's status and code. Other refusals keep our status; their code is 20000 plus the status.
-CODES: dict[type[Refusal], tuple[int, int]] = {
+CODE_BY_REFUSAL: dict[type[Refusal], tuple[int, int]] = {
     r.MissingApiKey: (401, 20003),
     r.InvalidApiKey: (401, 20003),
     r.InsufficientScope: (403, 20003),
@@ -52,13 +52,13 @@ CODES: dict[type[Refusal], tuple[int, int]] = {
     r.VerifyRateLimited: (429, 60203),
     r.VerificationNotFound: (404, 20404),
 }
-NARROWER = {  # Twilio's codes that split one of ours, by a detail's name or the parameter at fault
+CODE_BY_DETAIL = {  # Twilio's codes that split one of ours, by a detail's name or the parameter at fault
     "country": (403, 60410),
     "checks": (429, 60202),
     "StatusCallback": (400, 21609),
     "ContentVariables": (400, 21656),
 }
-FIELDS = {  # our name → Twilio's
+CLIENT_FIELD_NAMES = {  # our name → Twilio's
     "to": "To",
     "channel": "Channel",
     "code": "Code",
@@ -74,20 +74,20 @@ INVALID_PARAMETER = (400, 60200)  # Verify's code for an invalid number
 def token(request: Request) -> bytes:
     scheme, separator, _, password = _credentials(request)
     if scheme != b"basic" or not separator:
-        raise r.MissingApiKey("Send any account SID as user name and your key hk_… as password, by Basic auth.")
+        raise r.MissingApiKey("Use Basic auth with any account SID as the user name and your key hk_… as the password.")
     return password
 
 
-def account(request: Request) -> str:
+def account_sid(request: Request) -> str:
     """Return the account SID that the caller sent; responses repeat it."""
     return _credentials(request)[2].decode("utf-8", "replace")
 
 
 def _credentials(request: Request) -> tuple[bytes, bytes, bytes, bytes]:
     """Return the Authorization header's lower-case scheme, separator (empty if missing), user and password."""
-    scheme, _, given = request.headers.get(b"authorization", b"").partition(b" ")
+    scheme, _, encoded = request.headers.get(b"authorization", b"").partition(b" ")
     try:
-        user, separator, password = b64decode(given.strip(), validate=True).partition(b":")
+        user, separator, password = b64decode(encoded.strip(), validate=True).partition(b":")
     except binascii.Error:
         user = separator = password = b""
     return scheme.lower(), separator, user, password
@@ -98,60 +98,61 @@ def parse(raw: bytes) -> dict[str, str]:
 
 
 def check_media_type(request: Request) -> None:
-    check_kind(request.headers.get(b"content-type", b"").decode("latin-1"), files=False)
+    check_content_type(request.headers.get(b"content-type", b"").decode("latin-1"), files=False)
 
 
 # Twilio's calls that we do not support, by path segment (the last match counts), and the reason.
-DECLINED = {
-    "Services": "The team is the only service here: its settings are in the dashboard, and any VA… finds it.",
-    "Attempts": "Verifications are listed in the dashboard and at GET /v1/verify.",
-    "RateLimits": "The team's limits hold: they are in the dashboard.",
-    "MessagingConfigurations": "The team's senders hold: they are in the dashboard.",
-    "Webhooks": "Webhooks are added in the dashboard and at POST /v1/webhooks.",
-    "Templates": "Templates are listed in the dashboard and at GET /v1/templates.",
-    "SafeList": "The team's limits hold for every number: they are in the dashboard.",
-    "Entities": "Codes are verified here, and no other factors.",
-    "AccessTokens": "Codes are verified here, and no other factors.",
-    "Forms": "Codes are verified here, and no other factors.",
-    "Media": "Messages have no media here.",
-    "Feedback": "What became of a message is told by its carrier: no feedback is taken.",
-    "Accounts": "The account is the team here: GET /v1/me tells of it.",
-    "Balance": "GET /v1/me has the team's credit.",
-    "Usage": "What was used is in the dashboard.",
-    "IncomingPhoneNumbers": "Numbers belong to carriers here: an operator adds them.",
-    "Calls": "Nobody is called here: messages and codes are sent.",
+UNSUPPORTED = {
+    "Services": "Each team is one service: any VA… SID refers to it. Change its settings in the dashboard.",
+    "Attempts": "Not supported here. List verifications in the dashboard or with GET /v1/verify.",
+    "RateLimits": "Not supported here. The team's limits are in the dashboard.",
+    "MessagingConfigurations": "Not supported here. The team's senders are in the dashboard.",
+    "Webhooks": "Not supported here. Create webhooks in the dashboard or with POST /v1/webhooks.",
+    "Templates": "Not supported here. List templates in the dashboard or with GET /v1/templates.",
+    "SafeList": "Not supported: the team's limits apply to every number. They are in the dashboard.",
+    "Entities": "Not supported: one-time codes are the only factor.",
+    "AccessTokens": "Not supported: one-time codes are the only factor.",
+    "Forms": "Not supported: one-time codes are the only factor.",
+    "Media": "Media are not supported: messages are text only.",
+    "Feedback": "Feedback is not supported: the carrier reports the result of a message.",
+    "Accounts": "Not supported here. GET /v1/me returns the team.",
+    "Balance": "Not supported here. GET /v1/me returns the team's credit.",
+    "Usage": "Not supported here. Usage is in the dashboard.",
+    "IncomingPhoneNumbers": "Not supported: numbers belong to carriers, which an operator configures.",
+    "Calls": "Voice calls are not supported.",
 }
 
 
 def error(refusal: Refusal, request: Request, base_url: str) -> Response:
-    """Return a refusal in Twilio's error format, without `type` and `title`: Twilio's libraries would treat an error
-    with these fields as another kind.
+    """Return a refusal in Twilio's error format, without `type` and `title`.
+
+    Twilio's libraries would treat an error with these fields as another kind.
     """
     status = status_of(type(refusal))
-    status, code = CODES.get(type(refusal), (status, 20000 + status))
+    status, code = CODE_BY_REFUSAL.get(type(refusal), (status, 20000 + status))
     for name in (*(refusal.details or {}), refusal.param):
-        status, code = NARROWER.get(name or "", (status, code))
+        status, code = CODE_BY_DETAIL.get(name or "", (status, code))
     if isinstance(refusal, r.InvalidPhone) and request.path.startswith(VERIFY):
         status, code = INVALID_PARAMETER
     code = (refusal.details or {}).get("code", code)
     doc = f"{base_url}/docs/errors#{refusal.code}"
-    message = worded(refusal, FIELDS)
+    message = with_client_field_names(refusal, CLIENT_FIELD_NAMES)
     if isinstance(refusal, r.NotFound | r.MethodNotAllowed):
         parts = [part.removesuffix(".json") for part in request.path.split("/")]
-        message = next((DECLINED[part] for part in reversed(parts) if part in DECLINED), message)
+        message = next((UNSUPPORTED[part] for part in reversed(parts) if part in UNSUPPORTED), message)
     body: dict[str, Any] = {"code": code, "message": message, "more_info": doc, "status": status}
     return Response(status, msgspec.json.encode(body), error_headers(refusal))
 
 
 def iso_time(ms: int) -> str:
     """Return a time in Verify's format: without milliseconds, which Twilio's library cannot parse."""
-    return f"{_moment(ms):%Y-%m-%dT%H:%M:%SZ}"
+    return f"{_to_datetime(ms):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def mail_time(ms: int | None) -> str | None:
     """Return a time in the format of Messages: as in a mail's Date header."""
-    return None if ms is None else format_datetime(_moment(ms))
+    return None if ms is None else format_datetime(_to_datetime(ms))
 
 
-def _moment(ms: int) -> datetime:
+def _to_datetime(ms: int) -> datetime:
     return datetime.fromtimestamp(ms // SECOND_MS, UTC)

@@ -5,15 +5,15 @@ from collections.abc import Awaitable, Callable
 from heliograph.compat.call import Call
 from heliograph.compat.twilio import messages, verify
 from heliograph.compat.twilio.codec import PREFIX, VERSION, check_media_type, error, parse, token
-from heliograph.web.adapter import Surface
+from heliograph.web.adapter import ApiAdapter
 from heliograph.web.request import Response
 from heliograph.web.route import Route
 
 
-def _route(line: str, call: Callable[[Call], Awaitable[Response]]) -> Route:
-    method, path = line.split()
+def _route(operation: str, call: Callable[[Call], Awaitable[Response]]) -> Route:
+    method, path = operation.split()
     body = dict if method == "POST" else None
-    return Route(method=method, path=PREFIX + path, call=call, summary=line, scopes=("send",), body=body)
+    return Route(method=method, path=PREFIX + path, call=call, summary=operation, scopes=("send",), body=body)
 
 
 _MESSAGES = f"/{VERSION}/Accounts/{{account}}/Messages"
@@ -31,4 +31,11 @@ ROUTES = (
     _route(f"DELETE {_MESSAGES}/{{sid}}", messages.delete),
 )
 
-TWILIO = Surface(prefix=PREFIX, routes=ROUTES, token=token, check_media_type=check_media_type, parse=parse, error=error)
+TWILIO = ApiAdapter(
+    prefix=PREFIX,
+    routes=ROUTES,
+    read_token=token,
+    check_media_type=check_media_type,
+    parse_body=parse,
+    error_response=error,
+)

@@ -14,96 +14,103 @@ from heliograph.accept.verify_start import (
     start_verification,
 )
 from heliograph.compat.call import Call
-from heliograph.compat.twilio.codec import VERIFY, account, iso_time
+from heliograph.compat.twilio.codec import VERIFY, account_sid, iso_time
 from heliograph.domain.limits import CODE_DIGITS, SECOND_MS
 from heliograph.domain.mail.address import parse_address
 from heliograph.domain.refusals import InvalidRequest, VerificationNotFound, VerifyRateLimited
-from heliograph.storage.search.message_search import Search, VerificationLine
+from heliograph.storage.search.message_search import Search, VerificationRow
 from heliograph.web.request import Response
-from heliograph.web.route import answer
+from heliograph.web.route import json_response
 
-STATUSES = {"pending": "pending", "verified": "approved", "expired": "expired", "exhausted": "max_attempts_reached"}
-REFUSED = ("CustomCode", "CustomMessage", "Amount", "Payee", "TemplateSid")  # ignoring them would mislead
+STATUS_BY_STATE = {
+    "pending": "pending",
+    "verified": "approved",
+    "expired": "expired",
+    "exhausted": "max_attempts_reached",
+}
+UNSUPPORTED_FIELDS = ("CustomCode", "CustomMessage", "Amount", "Payee", "TemplateSid")  # ignoring them would mislead
 
 
 async def start(call: Call) -> Response:
     """Start a verification. As at Twilio, a second start for a pending number resends the same code."""
     form = call.json
-    if given := [name for name in REFUSED if form.get(name)]:
+    if unsupported := [name for name in UNSUPPORTED_FIELDS if form.get(name)]:
         raise InvalidRequest(
-            f"{given[0]} is not possible: codes are made here and sent in texts that the operator has approved.",
-            param=given[0],
+            f"{unsupported[0]} is not supported: codes are generated here and sent with approved texts.",
+            param=unsupported[0],
         )
     to, channel = form.get("To"), form.get("Channel") or "sms"
-    found = await _newest(call, to or "")
-    if found and found.status == "pending" and found.channel == channel:
-        await _send_again(call, found)
-        id_ = found.id
+    newest = await _find_newest(call, to or "")
+    if newest and newest.status == "pending" and newest.channel == channel:
+        await _resend(call, newest)
+        id_ = newest.id
     else:
-        begun = await start_verification(
+        started = await start_verification(
             call.context, call.caller, VerifyRequest(to=to, channel=channel, locale=form.get("Locale") or None), None
         )
-        id_ = begun.id
-    return await _show(call, id_, 201)
+        id_ = started.id
+    return await _verification_response(call, id_, 201)
 
 
-async def _send_again(call: Call, found: VerificationLine) -> None:
+async def _resend(call: Call, verification: VerificationRow) -> None:
     try:
-        await resend_verification(call.context, call.caller, found.id, None)
+        await resend_verification(call.context, call.caller, verification.id, None)
     except VerifyRateLimited:
         interval = call.caller.team.record.verify.min_interval_s * SECOND_MS
-        if call.context.clock.of(call.team) - _times(found)[-1] >= interval:
+        if call.context.clock.team_now(call.team) - _sent_times(verification)[-1] >= interval:
             raise
         # The code was sent a moment ago; no resend is needed.
 
 
 async def read(call: Call) -> Response:
-    return await _show(call, (await _named(call, call.params["sid"])).id)
+    return await _verification_response(call, (await _find_by_name(call, call.params["sid"])).id)
 
 
 async def update(call: Call) -> Response:
-    found = await _named(call, call.params["sid"])
+    verification = await _find_by_name(call, call.params["sid"])
     if call.json.get("Status") != "canceled":
-        raise InvalidRequest("Status is canceled: only a code can approve a verification.", param="Status")
-    if found.status != "pending":
-        raise _over(found)
-    await cancel_verification(call.context, call.caller, found.id)
-    return await _show(call, found.id)
+        raise InvalidRequest("Status must be canceled: only a code can approve a verification.", param="Status")
+    if verification.status != "pending":
+        raise _finished_error(verification)
+    await cancel_verification(call.context, call.caller, verification.id)
+    return await _verification_response(call, verification.id)
 
 
 async def check(call: Call) -> Response:
     form = call.json
     name = form.get("VerificationSid") or form.get("To")
     if not name:
-        raise InvalidRequest("To or VerificationSid is needed.", param="To")
-    found = await _named(call, name)
-    if found.status == "exhausted":
-        raise VerifyRateLimited("Too many wrong codes. Start a new verification.", details={"checks": found.wrong})
-    if found.status != "pending":
-        raise _over(found)
-    checked = await check_verification(call.context, call.caller, found.id, CheckRequest(code=form.get("Code")))
-    status = "approved" if checked.verified else "pending"  # even after the last wrong code; then 429
-    return answer(_record(call, found) | {"status": status, "valid": checked.verified})
+        raise InvalidRequest("To or VerificationSid is required.", param="To")
+    verification = await _find_by_name(call, name)
+    if verification.status == "exhausted":
+        raise VerifyRateLimited(
+            "Too many wrong codes. Start a new verification.", details={"checks": verification.wrong}
+        )
+    if verification.status != "pending":
+        raise _finished_error(verification)
+    result = await check_verification(call.context, call.caller, verification.id, CheckRequest(code=form.get("Code")))
+    status = "approved" if result.verified else "pending"  # even after the last wrong code; then 429
+    return json_response(_verification_json(call, verification) | {"status": status, "valid": result.verified})
 
 
 async def create_service(call: Call) -> Response:
     """Return a service with a SID derived from its name. Any `VA…` SID means the team's only service."""
     name = call.json.get("FriendlyName")
     if not name:
-        raise InvalidRequest("FriendlyName is needed.", param="FriendlyName")
+        raise InvalidRequest("FriendlyName is required.", param="FriendlyName")
     sid = "VA" + sha256(f"{call.caller.team.record.id}/{name}".encode()).hexdigest()[:32]
-    return answer(_service(call, sid, name), 201)
+    return json_response(_service(call, sid, name), 201)
 
 
 async def service(call: Call) -> Response:
-    return answer(_service(call, call.params["service"], call.caller.team.record.name))
+    return json_response(_service(call, call.params["service"], call.caller.team.record.name))
 
 
 def _service(call: Call, sid: str, name: str) -> dict[str, Any]:
-    now, url = iso_time(call.context.clock.of(call.team)), f"{call.context.base_url}{VERIFY}/{sid}"
+    now, url = iso_time(call.context.clock.team_now(call.team)), f"{call.context.base_url}{VERIFY}/{sid}"
     return {
         "sid": sid,
-        "account_sid": account(call.request),
+        "account_sid": account_sid(call.request),
         "friendly_name": name,
         "code_length": CODE_DIGITS,
         "lookup_enabled": False,
@@ -124,60 +131,65 @@ def _service(call: Call, sid: str, name: str) -> dict[str, Any]:
     }
 
 
-async def _named(call: Call, name: str) -> VerificationLine:
+async def _find_by_name(call: Call, name: str) -> VerificationRow:
     """Return the verification with this id, or the newest of this number or address."""
     if name.startswith("vrf_"):
         return await find_verification(call.context, call.caller, name)
-    found = await _newest(call, name)
-    if found is None:
-        raise VerificationNotFound(f"No verification of {name[:80]!r}.", param="To")
-    return found
+    newest = await _find_newest(call, name)
+    if newest is None:
+        raise VerificationNotFound(f"No verification for {name[:80]!r}.", param="To")
+    return newest
 
 
-def _over(found: VerificationLine) -> VerificationNotFound:
+def _finished_error(verification: VerificationRow) -> VerificationNotFound:
     """Return "not found" for a finished verification, as Twilio's clients expect."""
-    return VerificationNotFound(f"The verification {found.id} is {found.status}. Start a new one.", param="Sid")
+    return VerificationNotFound(
+        f"The verification {verification.id} is {verification.status}. Start a new one.", param="Sid"
+    )
 
 
-async def _newest(call: Call, to: str) -> VerificationLine | None:
+async def _find_newest(call: Call, to: str) -> VerificationRow | None:
     address = parse_address(to)
-    wanted = Search(limit=1, address=address.normal if address else to)
-    found = await call.context.store.verifications.search(call.team, wanted)
-    return next(iter(found.lines), None)
+    search = Search(limit=1, address=address.normal if address else to)
+    page = await call.context.store.verifications.search(call.team, search)
+    return next(iter(page.rows), None)
 
 
-async def _show(call: Call, id_: str, status: int = 200) -> Response:
-    return replace(answer(_record(call, await find_verification(call.context, call.caller, id_)), status), made=id_)
+async def _verification_response(call: Call, id_: str, status: int = 200) -> Response:
+    return replace(
+        json_response(_verification_json(call, await find_verification(call.context, call.caller, id_)), status),
+        record_id=id_,
+    )
 
 
-def _record(call: Call, found: VerificationLine) -> dict[str, Any]:
-    canceled = "canceled" if found.reason == "canceled" else "failed"
-    times = _times(found)
+def _verification_json(call: Call, verification: VerificationRow) -> dict[str, Any]:
+    canceled = "canceled" if verification.reason == "canceled" else "failed"
+    times = _sent_times(verification)
     return {
-        "sid": found.id,
+        "sid": verification.id,
         "service_sid": call.params["service"],
-        "account_sid": account(call.request),
-        "to": found.to,
-        "channel": found.channel,
-        "status": STATUSES.get(found.status, canceled),
-        "valid": found.status == "verified",
+        "account_sid": account_sid(call.request),
+        "to": verification.to,
+        "channel": verification.channel,
+        "status": STATUS_BY_STATE.get(verification.status, canceled),
+        "valid": verification.status == "verified",
         "lookup": {},
         "amount": None,
         "payee": None,
         "sna": None,
         "send_code_attempts": [
-            {"attempt_sid": f"{found.id}-{number}", "channel": found.channel, "time": iso_time(at)}
+            {"attempt_sid": f"{verification.id}-{number}", "channel": verification.channel, "time": iso_time(at)}
             for number, at in enumerate(times, start=1)
         ],
-        "date_created": iso_time(found.created_at),
+        "date_created": iso_time(verification.created_at),
         "date_updated": iso_time(times[-1]),
-        "url": _url(call, f"/Verifications/{found.id}"),
+        "url": _url(call, f"/Verifications/{verification.id}"),
     }
 
 
-def _times(found: VerificationLine) -> list[int]:
+def _sent_times(verification: VerificationRow) -> list[int]:
     """Return the times at which the code was sent."""
-    return [found.created_at, *map(int, found.resent.split())]
+    return [verification.created_at, *map(int, verification.resent.split())]
 
 
 def _url(call: Call, rest: str) -> str:

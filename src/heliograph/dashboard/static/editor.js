@@ -61,7 +61,7 @@
         field.checked = false;
         if (field.type === "checkbox") continue;
         field.value = "";
-        if (/^(variable|example)/.test(field.name)) field.placeholder = field.name.startsWith("variable") ? "Add one" : "";
+        if (/^(variable|example)/.test(field.name)) field.placeholder = field.name.startsWith("variable") ? "Add a variable" : "";
       }
       for (const number of row.querySelectorAll(".no")) number.textContent = at + 1;
       delete row.dataset.byItself;
@@ -79,7 +79,7 @@
         const row = [...rows.children].find((one) => !nameOf(one).value && !exampleOf(one).value);
         if (!row) break;
         nameOf(row).value = name;
-        exampleOf(row).placeholder = "Such as …";
+        exampleOf(row).placeholder = "Example value";
         row.dataset.byItself = exampleOf(row).value = guesses[name] ?? "";
         if (name in lists) row.querySelector("[name^='fields.']").value = lists[name];
         changed = true;
@@ -144,7 +144,7 @@
     // -- nothing is lost: kept here until the server has it --
     const keep = () => {
       const changed = isChanged();
-      state.textContent = changed ? "Not saved yet." : said;
+      state.textContent = changed ? "Unsaved changes" : said;
       if (changed) kept.set(key, { at: Date.now(), fields: fields() });
       else kept.drop(key);
     };
@@ -168,11 +168,11 @@
     box.querySelector("[data-kept-drop]").addEventListener("click", () => { kept.drop(key); box.hidden = true; keep(); });
 
     // From here on the preview says what is wrong.
-    const told = document.getElementById("wrong");
+    const errorBox = document.getElementById("wrong");
     form.addEventListener("input", ({ target }) => {
       keepEmptyRow();
       if (box.hidden) keep();
-      told?.remove();
+      errorBox?.remove();
       const field = target.closest(".field.wrong");
       field?.classList.remove("wrong");
       field?.querySelector(".error")?.remove();
@@ -196,6 +196,6 @@
     });
     frame.addEventListener("load", settle);
     if (inside(frame)) settle();
-    if ("typed" in form.dataset) { keep(); show("?told=yes"); }
+    if ("typed" in form.dataset) { keep(); show("?show_errors=yes"); }
   }
 }

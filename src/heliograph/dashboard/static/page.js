@@ -41,7 +41,7 @@ const addEyes = (root) => {
     place.className = "secret";
     button.type = "button";
     button.textContent = "Show";
-    button.setAttribute("aria-label", "Show what is typed");
+    button.setAttribute("aria-label", "Show value");
     button.setAttribute("aria-pressed", "false");
     button.addEventListener("click", () => {
       const isShown = field.type === "text";
@@ -78,10 +78,10 @@ document.addEventListener("click", async (event) => {
   const shown = button.parentNode.querySelector("code, pre");
   const done = await copy(shown.textContent);
   if (!done) getSelection().selectAllChildren(shown);  // one key more, but no lie
-  button.textContent = done ? "Copied" : "Press Ctrl-C";
+  button.textContent = done ? "Copied" : "Press Ctrl+C";
   setTimeout(() => { button.textContent = "Copy"; }, 1500);
 });
-// What a browser keeps of somebody's unsaved text goes when they do.
+// Signing out deletes the unsaved text that the browser keeps of this user.
 document.querySelector("form[action$='/sign-out']")?.addEventListener("submit", () => {
   try {
     for (const name of Object.keys(localStorage)) if (name.startsWith("heliograph.")) localStorage.removeItem(name);
@@ -148,12 +148,12 @@ const followPlaces = (old, fresh) => {
   wanted.forEach((child, i) => (i < there.length ? follow(there[i], child) : old.append(child)));
   there.slice(wanted.length).forEach((child) => child.remove());
 };
-// <… data-live="URL">: the server says there when the page changed; then the page is fetched anew, and its places
-// marked data-fresh (or that element itself, when it has an id) follow. One stream a page, and none while it is hidden.
+// <… data-live="URL">: an event stream that reports changes of the page. After each, the page is fetched again and its
+// elements marked data-fresh (or this element itself if it has an id) are replaced. One stream per page, none while hidden.
 const live = document.querySelector("[data-live]");
 if (live) {
   const say = (word) => { if (!live.id) live.textContent = word; };
-  // What somebody is about to press must not move or change its meaning.
+  // A control that the user is about to press must not move or change its meaning.
   const isInUse = (place) => place.querySelector("form") &&
     (place.matches(":hover, :focus-within") || place.querySelector("input:checked"));
   const late = new Map();
@@ -181,7 +181,7 @@ if (live) {
       apply();
       const next = page.querySelector("[data-live]");
       if (next) live.dataset.live = next.dataset.live;
-    } catch { /* the network is gone: the stream comes back by itself, and says what changed */ } finally {
+    } catch { /* network error: the stream reconnects automatically and reports what changed */ } finally {
       fetching = false;
       if (missed) { missed = false; setTimeout(refresh, 2000); }
     }
@@ -235,12 +235,12 @@ const fillIn = ({ team, sender, keys, place }) => {
     if (one.textContent === '"hello@demo.test"') one.textContent = JSON.stringify(sender);
   }
   const link = Object.assign(document.createElement("a"), { href: `${place}/keys/new`, textContent: "New key" });
-  const words = [`Filled in for ${team}.`, keys.length ? `HELIOGRAPH_KEY holds one of its keys: ${keys.join(", ")}.` : "", ""];
+  const words = [`Example for ${team}.`, keys.length ? `Set HELIOGRAPH_KEY to one of its keys: ${keys.join(", ")}.` : "", ""];
   for (const note of notes) { note.replaceChildren(words.join(" "), link.cloneNode(true)); note.hidden = false; }
 };
 if (mine) {
   fetch(`${mine}/start/own`).then((answer) => (answer.ok && !answer.redirected ? answer.json() : null))
-    .then((told) => { if (told) fillIn(told); }, () => {});
+    .then((values) => { if (values) fillIn(values); }, () => {});
 }
 // A long list of places shows where one is.
 document.querySelector(".docs .places [aria-current]")?.scrollIntoView({ block: "center" });

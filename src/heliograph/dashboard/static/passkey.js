@@ -4,7 +4,7 @@
   const octets = (text) => Uint8Array.from(atob(text.replace(/-/g, "+").replace(/_/g, "/")), (one) => one.charCodeAt(0));
   const base64url = (buffer) =>
     btoa(String.fromCharCode(...new Uint8Array(buffer))).replace(/\+/g, "-").replace(/\//g, "_").replace(/=+$/, "");
-  // Browsers read and write this by themselves since 2024 only.
+  // Browsers convert this natively since 2024 only.
   const opened = (options) => {
     const known = (list) => list?.map((one) => ({ ...one, id: octets(one.id) }));
     const given = { ...options, challenge: octets(options.challenge) };
@@ -21,8 +21,8 @@
     return JSON.stringify({ id, rawId: base64url(rawId), type, response: parts, clientExtensionResults: {} });
   };
   const WORDS = {
-    NotAllowedError: "No passkey was used. Try again.",
-    InvalidStateError: "This device has a passkey for this account already.",
+    NotAllowedError: "No passkey was selected. Try again.",
+    InvalidStateError: "This device already has a passkey for this account.",
   };
   const ask = async (form) => {
     const answer = await fetch(form.dataset.passkey);
@@ -36,7 +36,7 @@
   for (const form of document.querySelectorAll("form[data-passkey]")) {
     const hint = form.nextElementSibling;
     if (!window.PublicKeyCredential) {
-      hint.textContent = "This browser has no passkeys.";
+      hint.textContent = "This browser doesn't support passkeys.";
       continue;
     }
     [form.hidden, hint.hidden] = [false, true];
@@ -46,7 +46,7 @@
       problem.hidden = true;
       ask(form).catch((error) => {
         problem.hidden = false;
-        problem.textContent = WORDS[error.name] ?? "That did not work. Try again in a moment.";
+        problem.textContent = WORDS[error.name] ?? "Something went wrong. Try again in a moment.";
       });
     });
   }

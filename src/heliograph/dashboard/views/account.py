@@ -1,137 +1,140 @@
 """A user's own account: name, password, two-factor code, passkeys and sessions."""
 
 from heliograph.dashboard import totp
-from heliograph.dashboard.page_request import Answer, Page, Redirect, Visit, errors_of
-from heliograph.dashboard.passkeys import ARE_HERE, party_of
-from heliograph.dashboard.passwords import complaint, hash_password
-from heliograph.dashboard.views.reauth import must_prove, why_unproven
-from heliograph.dashboard.views.sign_in import CLOSED, wrong_code
+from heliograph.dashboard.page_request import Page, PageRequest, PageResponse, Redirect, field_errors
+from heliograph.dashboard.passkeys import PASSKEYS_AVAILABLE, relying_party
+from heliograph.dashboard.passwords import find_password_problem, hash_password
+from heliograph.dashboard.views.reauth import must_reauthenticate, reauthentication_error
+from heliograph.dashboard.views.sign_in import PASSWORDS_DISABLED, code_error
 from heliograph.domain.accounts.people import Person
 from heliograph.domain.refusals import InvalidRequest
-from heliograph.encryption import CannotOpen
+from heliograph.encryption import DecryptionError
 from heliograph.manage import people
-from heliograph.runtime.threads import LOOKING
+from heliograph.runtime.threads import READ_POOL
 from heliograph.texts.dashboard_links import ACCOUNT
 
 # Substring of the User-Agent → name of the browser. Browsers include each other's names: the first match counts.
-BROWSERS = (
+BROWSER_BY_TOKEN = (
     *(("Edg", "Edge"), ("OPR/", "Opera"), ("Firefox/", "Firefox"), ("HeadlessChrome", "Chrome"), ("Chrome/", "Chrome")),
     *(("CriOS/", "Chrome"), ("Safari/", "Safari"), ("curl/", "curl")),
 )
-SYSTEMS = (
+SYSTEM_BY_TOKEN = (
     *(("iPhone", "iPhone"), ("iPad", "iPad"), ("Android", "Android"), ("Windows", "Windows"), ("Mac OS", "macOS")),
     *(("CrOS", "ChromeOS"), ("Linux", "Linux")),
 )
 
 
-async def set_name(visit: Visit) -> Answer:
-    person = visit.person
+async def set_name(request: PageRequest) -> PageResponse:
+    person = request.user
     try:
-        await people.set_name(visit.store, visit.actor, person.person, person.email, visit.form.get("name", ""))
+        await people.set_name(request.store, request.actor, person.person, person.email, request.form.get("name", ""))
     except InvalidRequest as refusal:
-        return await show(visit, errors_of(refusal))
-    return Redirect(ACCOUNT, "Your name is changed.")
+        return await show(request, field_errors(refusal))
+    return Redirect(ACCOUNT, "Name saved.")
 
 
-async def set_password(visit: Visit) -> Answer:
-    if not visit.tools.passwords:
-        raise InvalidRequest(CLOSED)
-    person = await themselves(visit)
-    if why := await why_unproven(visit, person, visit.form.get("old", "")):
-        return await show(visit, {"old": why})
-    new = visit.form.get("new", "")
-    if wrong := complaint(new):
-        return await show(visit, {"new": wrong})
-    await people.set_password(visit.store, visit.actor, person, await hash_password(new), visit.person.session)
-    return Redirect(ACCOUNT, "Your password is changed; other sessions are signed out.")
+async def set_password(request: PageRequest) -> PageResponse:
+    if not request.tools.password_sign_in:
+        raise InvalidRequest(PASSWORDS_DISABLED)
+    person = await load_user(request)
+    if reauth_error := await reauthentication_error(request, person, request.form.get("old", "")):
+        return await show(request, {"old": reauth_error})
+    new = request.form.get("new", "")
+    if password_problem := find_password_problem(new):
+        return await show(request, {"new": password_problem})
+    await people.set_password(request.store, request.actor, person, await hash_password(new), request.user.session)
+    return Redirect(ACCOUNT, "Password changed. Your other sessions were signed out.")
 
 
-async def end_sessions(visit: Visit) -> Answer:
-    who, only = visit.person, visit.form.get("id", "")
-    await people.end_sessions(visit.store, visit.actor, who.person, who.email, kept=who.session, only=only)
-    return Redirect(ACCOUNT, "Signed out there.")
+async def end_sessions(request: PageRequest) -> PageResponse:
+    user, session_id = request.user, request.form.get("id", "")
+    await people.end_sessions(request.store, request.actor, user.person, user.email, kept=user.session, only=session_id)
+    return Redirect(ACCOUNT, "Session signed out.")
 
 
-async def show(visit: Visit, errors: dict[str, str] | None = None) -> Page:
-    person = await themselves(visit)
-    may_have_passkeys = visit.tools.passwords and party_of(visit.context.base_url)
+async def show(request: PageRequest, errors: dict[str, str] | None = None) -> Page:
+    person = await load_user(request)
+    passkeys_supported = request.tools.password_sign_in and relying_party(request.context.base_url)
     values = {
         "person": person,
-        "name": visit.form.get("name", person.name),
-        "sessions": await visit.store.sessions.of(person.id),
-        "provider": visit.tools.provider.options.name if visit.tools.provider else "",
-        "identities": await visit.store.people.identities(person.id),
-        "passwords": visit.tools.passwords,
-        "must_prove": must_prove(visit, person),
-        "passkeys": await visit.store.passkeys.of(person.id) if may_have_passkeys and ARE_HERE else None,
-        "lacks_passkeys": may_have_passkeys and not ARE_HERE,
-        "passkey": visit.form.get("passkey", ""),
-        "codes_left": await visit.store.people.count_recovery(person.id),
-        "browser": browser_of,
+        "name": request.form.get("name", person.name),
+        "sessions": await request.store.sessions.list_sessions(person.id),
+        "provider": request.tools.provider.options.name if request.tools.provider else "",
+        "identities": await request.store.people.list_identities(person.id),
+        "passwords": request.tools.password_sign_in,
+        "must_reauthenticate": must_reauthenticate(request, person),
+        "passkeys": await request.store.passkeys.list_all(person.id)
+        if passkeys_supported and PASSKEYS_AVAILABLE
+        else None,
+        "lacks_passkeys": passkeys_supported and not PASSKEYS_AVAILABLE,
+        "passkey": request.form.get("passkey", ""),
+        "codes_left": await request.store.people.count_recovery_codes(person.id),
+        "browser": describe_browser,
         "errors": errors or {},
     }
     return Page("account.html", values, 400 if errors else 200)
 
 
-def browser_of(agent: str) -> str:
+def describe_browser(user_agent: str) -> str:
     """Return browser and system of a User-Agent; an unknown User-Agent is returned unchanged."""
-    browser = next((name for mark, name in BROWSERS if mark in agent), "")
-    system = next((name for mark, name in SYSTEMS if mark in agent), "")
-    return f"{browser} on {system}" if browser and system else browser or agent
+    browser = next((name for token, name in BROWSER_BY_TOKEN if token in user_agent), "")
+    system = next((name for token, name in SYSTEM_BY_TOKEN if token in user_agent), "")
+    return f"{browser} on {system}" if browser and system else browser or user_agent
 
 
-async def themselves(visit: Visit) -> Person:
-    person = await visit.store.people.get(visit.person.person)
-    assert person, "a session ends with its person"
+async def load_user(request: PageRequest) -> Person:
+    """Load the account of the signed-in user."""
+    person = await request.store.people.get(request.user.person)
+    assert person, "a session is deleted with its user"
     return person
 
 
 # -- two-factor code ---------------------------------------------------------------------------------------
 
 
-async def show_totp(visit: Visit) -> Answer:
+async def show_totp(request: PageRequest) -> PageResponse:
     """Show a new TOTP secret; it is kept only in the form until a code confirms it."""
-    person = await themselves(visit)
-    if person.totp or must_prove(visit, person):
+    person = await load_user(request)
+    if person.totp or must_reauthenticate(request, person):
         return Redirect(ACCOUNT)
-    return await _totp_page(visit, person, visit.context.clock.entropy(totp.SECRET_BYTES))
+    return await _totp_page(request, person, request.context.clock.random_bytes(totp.SECRET_BYTES))
 
 
-async def confirm_totp(visit: Visit) -> Answer:
+async def confirm_totp(request: PageRequest) -> PageResponse:
     """Enable TOTP after checking a code and the password, so that an unattended session cannot lock its user out."""
-    person, sealed = await themselves(visit), visit.form.get("sealed", "")
-    if person.totp or must_prove(visit, person):
+    person, encrypted_secret = await load_user(request), request.form.get("sealed", "")
+    if person.totp or must_reauthenticate(request, person):
         return Redirect(ACCOUNT)
     try:
-        secret = visit.tools.unseal(sealed, f"totp/{person.id}")
-    except CannotOpen:
+        secret = request.tools.decrypt(encrypted_secret, f"totp/{person.id}")
+    except DecryptionError:
         return Redirect(f"{ACCOUNT}/totp")
-    step = totp.step_of(secret, totp.plain(visit.form.get("code", "")), visit.context.clock.now())
+    step = totp.find_time_step(secret, totp.normalize_code(request.form.get("code", "")), request.context.clock.now())
     if step is None:
-        wrong = {"code": "This code is wrong or too old. Check the clock of your phone."}
-        return await _totp_page(visit, person, secret, wrong)
-    if why := await why_unproven(visit, person, visit.form.get("check", "")):
-        return await _totp_page(visit, person, secret, {"check": why})
-    codes = totp.recovery_codes(visit.context.clock.entropy(totp.RECOVERY_CODES * totp.RECOVERY_BYTES))
-    await people.start_totp(visit.store, visit.actor, person.id, person.email, sealed, codes, step)
+        errors = {"code": "This code is wrong or expired. Check that your phone's clock is correct."}
+        return await _totp_page(request, person, secret, errors)
+    if problem := await reauthentication_error(request, person, request.form.get("check", "")):
+        return await _totp_page(request, person, secret, {"check": problem})
+    codes = totp.recovery_codes(request.context.clock.random_bytes(totp.RECOVERY_CODE_COUNT * totp.RECOVERY_CODE_BYTES))
+    await people.enable_totp(request.store, request.actor, person.id, person.email, encrypted_secret, codes, step)
     return Page("recovery.html", {"codes": codes})
 
 
-async def drop_totp(visit: Visit) -> Answer:
-    person = await themselves(visit)
-    if person.totp and (wrong := await wrong_code(visit, person, visit.form.get("code", ""))):
-        return await show(visit, {"code": wrong})
-    await people.end_totp(visit.store, visit.actor, person)
+async def disable_totp(request: PageRequest) -> PageResponse:
+    person = await load_user(request)
+    if person.totp and (problem := await code_error(request, person, request.form.get("code", ""))):
+        return await show(request, {"code": problem})
+    await people.disable_totp(request.store, request.actor, person)
     return Redirect(ACCOUNT, "Two-factor authentication is off.")
 
 
-async def _totp_page(visit: Visit, person: Person, secret: bytes, errors: dict[str, str] | None = None) -> Page:
+async def _totp_page(request: PageRequest, person: Person, secret: bytes, errors: dict[str, str] | None = None) -> Page:
     text = totp.base32(secret)
     values = {
         "person": person,
-        "sealed": visit.tools.seal(secret, f"totp/{person.id}"),
-        "image": await LOOKING.run(totp.qr_code, secret, person.email),
-        "secret": " ".join(text[at : at + 4] for at in range(0, len(text), 4)),
+        "sealed": request.tools.encrypt(secret, f"totp/{person.id}"),
+        "image": await READ_POOL.run(totp.qr_code, secret, person.email),
+        "secret": " ".join(text[offset : offset + 4] for offset in range(0, len(text), 4)),
         "errors": errors or {},
     }
     return Page("totp.html", values, 400 if errors else 200)

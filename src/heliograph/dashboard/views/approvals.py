@@ -4,22 +4,29 @@ import hashlib
 import re
 
 from heliograph.changes import decisions
-from heliograph.dashboard.audit_texts import actor_of, subject_of
-from heliograph.dashboard.live import Pulse, Watch
-from heliograph.dashboard.page_request import Answer, Page, Redirect, Visit, errors_of, waiting_ids
-from heliograph.dashboard.views.live import stream
-from heliograph.dashboard.views.template_form import is_free, prices_given, to_form
+from heliograph.dashboard.audit_texts import actor_name, find_subject
+from heliograph.dashboard.live import PageVersion, Subscription
+from heliograph.dashboard.page_request import (
+    Page,
+    PageRequest,
+    PageResponse,
+    Redirect,
+    field_errors,
+    pending_approval_ids,
+)
+from heliograph.dashboard.views.live import open_stream
+from heliograph.dashboard.views.template_form import form_values, is_free, price_fields
 from heliograph.domain.ids import ulid_ms
 from heliograph.domain.limits import DAY_MS
-from heliograph.domain.mail.reputation import Counts, rates
-from heliograph.domain.mail.sender import brands_of, usual_brand
+from heliograph.domain.mail.reputation import Counts, describe_rates
+from heliograph.domain.mail.sender import default_brand_values, possible_brand_values
 from heliograph.domain.phones.countries import country_name, country_names
-from heliograph.domain.phones.gsm import Segments, segment
+from heliograph.domain.phones.gsm import Segments, count_segments
 from heliograph.domain.refusals import BodyTooLong, InvalidRequest
 from heliograph.domain.setup.records import Template
-from heliograph.domain.setup.sender_approvals import PendingSender, pending
-from heliograph.domain.setup.undo_decision import Decided, list_reversible
-from heliograph.domain.text import whole_number
+from heliograph.domain.setup.sender_approvals import PendingSender, pending_senders
+from heliograph.domain.setup.undo_decision import RecordedDecision, list_reversible
+from heliograph.domain.text import parse_int
 from heliograph.manage import senders
 from heliograph.storage.audit import NEWEST, AuditFilter
 from heliograph.templates import layout_service as layouts
@@ -28,205 +35,239 @@ from heliograph.templates.policy import layout_drafts
 from heliograph.templates.policy.bounds import Bounds, bounds_of
 from heliograph.templates.policy.examples import example_values
 from heliograph.templates.policy.render import render
-from heliograph.templates.policy.template_approvals import list_pending, mark_of
-from heliograph.templates.policy.template_edit import offered
+from heliograph.templates.policy.template_approvals import list_pending, revision_of
+from heliograph.templates.policy.template_edit import with_suggested_prices
 from heliograph.texts.dashboard_links import OPERATOR
 
-HERE = f"{OPERATOR}/approvals"
-KINDS = {
+APPROVALS_PATH = f"{OPERATOR}/approvals"
+KIND_LABELS = {
     "domain": "Domain",
     "display_name": "Display name",
     "sender_id": "SMS sender ID",
     "team": "Team name",
 }
-EXCERPT = 400  # characters shown of a template's text
-SHOWN = 50  # decisions per page
-LAYOUT_EXCERPT = 4000  # characters shown of a layout, which no other page shows
-ULID = re.compile("[0-9A-HJKMNP-TV-Z]{26}")
-PEOPLE_MAX = 100  # maximum number of requesters whose addresses are looked up, and of teams whose statistics are
-RATES_MS = 30 * DAY_MS
-DECIDED = f"{HERE}?tab=decided"
-MEANWHILE = "It was changed or decided meanwhile."
+EXCERPT_CHARS = 400  # characters shown of a template's text
+PAGE_SIZE = 50  # decisions per page
+LAYOUT_EXCERPT_CHARS = 4000  # characters shown of a layout, which no other page shows
+ULID_PATTERN = re.compile("[0-9A-HJKMNP-TV-Z]{26}")
+LOOKUPS_MAX = 100  # maximum number of requesters whose addresses are looked up, and of teams whose statistics are
+RATES_WINDOW_MS = 30 * DAY_MS
+DECIDED_PATH = f"{APPROVALS_PATH}?tab=decided"
+CHANGED_MEANWHILE = "This request was changed or decided in the meantime."
 
 
-async def decide(visit: Visit) -> Answer:
+async def decide(request: PageRequest) -> PageResponse:
     """Approve or refuse the sender that the operator saw; no decision is made if the sender was changed since."""
-    kind, id_, text = (visit.form.get(name, "") for name in ("kind", "id", "text"))
-    item = PendingSender(kind=kind, team=visit.team.record.id, id=id_, text=text)
-    approve, reason = visit.form.get("approve") == "yes", visit.form.get("reason", "")
+    kind, id_, text = (request.form.get(name, "") for name in ("kind", "id", "text"))
+    item = PendingSender(kind=kind, team=request.team.record.id, id=id_, text=text)
+    approve, reason = request.form.get("approve") == "yes", request.form.get("reason", "")
     try:
-        done = await senders.decide_pending(visit.store, visit.actor, item, approve, reason)
+        is_decided = await senders.decide_pending(request.store, request.actor, item, approve, reason)
     except InvalidRequest as refusal:
-        return await _page(visit, id_, {"reason": refusal.message})
-    return Redirect(f"{HERE}?decided=yes", _told(text, approve)) if done else Redirect(HERE, MEANWHILE)
+        return await _page(request, id_, {"reason": refusal.message})
+    return (
+        Redirect(f"{APPROVALS_PATH}?decided=yes", _decision_notice(text, approve))
+        if is_decided
+        else Redirect(APPROVALS_PATH, CHANGED_MEANWHILE)
+    )
 
 
-async def decide_template(visit: Visit) -> Answer:
+async def decide_template(request: PageRequest) -> PageResponse:
     """Approve the template at the form's prices, or refuse it with a reason."""
-    team, id_, form = visit.team.record.id, visit.params["template"], visit.form
-    mark, approve = form.get("mark", ""), form.get("approve") == "yes"
+    team, id_, form = request.team.record.id, request.params["template"], request.form
+    revision, approve = form.get("mark", ""), form.get("approve") == "yes"
     try:
         if approve:
-            terms = prices_given(form) if "price" in form else None
-            await templates.approve(visit.store, visit.actor, team, id_, mark, terms, free=is_free(form))
+            prices = price_fields(form) if "price" in form else None
+            await templates.approve(request.store, request.actor, team, id_, revision, prices, free=is_free(form))
         else:
-            await templates.refuse(visit.store, visit.actor, team, id_, mark, form.get("reason", ""))
+            await templates.refuse(request.store, request.actor, team, id_, revision, form.get("reason", ""))
     except InvalidRequest as refusal:
-        errors = errors_of(refusal)
+        errors = field_errors(refusal)
         return await _page(
-            visit, id_, {name or ("reason" if not approve else "price"): why for name, why in errors.items()}
+            request, id_, {name or ("reason" if not approve else "price"): message for name, message in errors.items()}
         )
-    return Redirect(f"{HERE}?decided=yes", _told(form.get("text", "The template"), approve))
+    return Redirect(f"{APPROVALS_PATH}?decided=yes", _decision_notice(form.get("text", "The template"), approve))
 
 
-async def decide_layout(visit: Visit) -> Answer:
-    id_, form = layouts.find(visit.setup, visit.team.record.id, visit.params["layout"]).id, visit.form
-    mark, approve = form.get("mark", ""), form.get("approve") == "yes"
+async def decide_layout(request: PageRequest) -> PageResponse:
+    id_, form = layouts.get(request.setup, request.team.record.id, request.params["layout"]).id, request.form
+    revision, approve = form.get("mark", ""), form.get("approve") == "yes"
     try:
         if approve:
-            await layouts.approve(visit.store, visit.actor, id_, mark)
+            await layouts.approve(request.store, request.actor, id_, revision)
         else:
-            await layouts.refuse(visit.store, visit.actor, id_, mark, form.get("reason", ""))
+            await layouts.refuse(request.store, request.actor, id_, revision, form.get("reason", ""))
     except InvalidRequest as refusal:
-        return await _page(visit, id_, {"reason": refusal.message})
-    return Redirect(f"{HERE}?decided=yes", _told(form.get("text", "The layout"), approve))
+        return await _page(request, id_, {"reason": refusal.message})
+    return Redirect(f"{APPROVALS_PATH}?decided=yes", _decision_notice(form.get("text", "The layout"), approve))
 
 
-def _told(text: str, approve: bool) -> str:
-    return f"Approved: {text}." if approve else f"Refused: {text}. The team sees the reason."
+def _decision_notice(text: str, approve: bool) -> str:
+    return f"Approved: {text}." if approve else f"Refused: {text}. The team can see the reason."
 
 
-async def reopen(visit: Visit) -> Answer:
+async def reopen(request: PageRequest) -> PageResponse:
     """Undo a decision, so that its subject is pending again."""
-    form = visit.form
-    earlier = Decided(
-        team=visit.team.record.id,
+    form = request.form
+    decision = RecordedDecision(
+        team=request.team.record.id,
         kind=form.get("kind", ""),
-        said=form.get("said", ""),
+        text=form.get("said", ""),
         approved=form.get("approved") == "yes",
     )
-    done = await decisions.reopen(visit.store, visit.actor, earlier)
-    return Redirect(HERE, "It waits again.") if done else Redirect(DECIDED, MEANWHILE)
+    is_reopened = await decisions.undo_decision(request.store, request.actor, decision)
+    return (
+        Redirect(APPROVALS_PATH, "Decision undone. The request is pending again.")
+        if is_reopened
+        else Redirect(DECIDED_PATH, CHANGED_MEANWHILE)
+    )
 
 
-async def show(visit: Visit) -> Answer:
-    return await _decided(visit) if visit.query.get("tab") == "decided" else await _page(visit)
+async def show(request: PageRequest) -> PageResponse:
+    return await _decided_page(request) if request.query.get("tab") == "decided" else await _page(request)
 
 
-async def _decided(visit: Visit) -> Page:
+async def _decided_page(request: PageRequest) -> Page:
     """List decisions, newest first; the latest decision about a subject can be undone if it is reversible."""
-    before = whole_number(visit.query.get("before", ""), 18)
-    found = await visit.store.audit.page(None, AuditFilter(decisions=True), NEWEST if before is None else before, SHOWN)
-    left = set(list_reversible(visit.setup))
-    lines = []
-    for line in found.lines:
-        kind, _, verb = line.action.partition(".")
-        earlier = Decided(team=line.team or "", kind=kind, said=line.subject, approved=verb == "approve")
-        lines.append(
+    before = parse_int(request.query.get("before", ""), 18)
+    audit_page = await request.store.audit.list_page(
+        None, AuditFilter(decisions=True), NEWEST if before is None else before, PAGE_SIZE
+    )
+    reversible = set(list_reversible(request.setup))
+    rows = []
+    for entry in audit_page.rows:
+        kind, _, verb = entry.action.partition(".")
+        decision = RecordedDecision(team=entry.team or "", kind=kind, text=entry.subject, approved=verb == "approve")
+        rows.append(
             {
-                "line": line,
-                "kind": KINDS.get(kind) or kind.capitalize(),
-                "state": "approved" if earlier.approved else "refused",
-                "subject": subject_of(line, visit.setup, operator=True),
-                "who": actor_of(line, visit.setup),
-                "team": visit.setup.teams.get(line.team or ""),
-                "earlier": earlier if earlier in left else None,
+                "line": entry,
+                "kind": KIND_LABELS.get(kind) or kind.capitalize(),
+                "state": "approved" if decision.approved else "refused",
+                "subject": find_subject(entry, request.setup, is_operator=True),
+                "who": actor_name(entry, request.setup),
+                "team": request.setup.teams.get(entry.team or ""),
+                "decision": decision if decision in reversible else None,
             }
         )
-        left.discard(earlier)
+        reversible.discard(decision)
     values = {
-        "lines": lines,
-        "newest": DECIDED if before is not None else "",
-        "older": f"{DECIDED}&before={found.after}" if found.after else "",
+        "lines": rows,
+        "newest": DECIDED_PATH if before is not None else "",
+        "older": f"{DECIDED_PATH}&before={audit_page.after}" if audit_page.after else "",
     }
     return Page("decided.html", values)
 
 
-async def live(visit: Visit) -> Answer:
+async def live(request: PageRequest) -> PageResponse:
     """Stream changes of the number of pending items, for the navigation; with `of=list`, of the items."""
 
-    async def read() -> Pulse:
-        return Pulse({"count": str(visit.approvals), "list": _word(visit)})
+    async def read() -> PageVersion:
+        return PageVersion({"count": str(request.pending_approvals), "list": _pending_hash(request)})
 
-    part = "list" if visit.query.get("of") == "list" else "count"
-    return stream(visit, Watch(key=("approvals",), read=read, parts=(part,)))
-
-
-def _word(visit: Visit) -> str:
-    return hashlib.sha256("\n".join(waiting_ids(visit.setup)).encode()).hexdigest()[:16]
+    part = "list" if request.query.get("of") == "list" else "count"
+    return open_stream(request, Subscription(key=("approvals",), read_version=read, parts=(part,)))
 
 
-async def _page(visit: Visit, wrong: str = "", errors: dict[str, str] | None = None) -> Page:
-    asked, drafts = pending(visit.setup), list_pending(visit.setup)
-    offers = [(draft, offered(visit.setup, draft.template)) for draft in drafts]
-    people = sorted({one.asked_by for one in asked} | {draft.by or "" for draft in drafts})
-    found = [await visit.store.people.get(id_) for id_ in people[:PEOPLE_MAX] if id_.startswith("usr_")]
-    teams = {one.team for one in asked} | {draft.team.record.id for draft in drafts}
-    refs = {id_: team.record.ref for id_ in sorted(teams)[:PEOPLE_MAX] if (team := visit.setup.teams.get(id_))}
-    seen = await visit.store.figures.of_teams(refs.values(), visit.context.clock.now() - RATES_MS) if refs else {}
+def _pending_hash(request: PageRequest) -> str:
+    return hashlib.sha256("\n".join(pending_approval_ids(request.setup)).encode()).hexdigest()[:16]
+
+
+async def _page(request: PageRequest, failed_id: str = "", errors: dict[str, str] | None = None) -> Page:
+    requested_senders, pending_templates = pending_senders(request.setup), list_pending(request.setup)
+    offers = [(draft, with_suggested_prices(request.setup, draft.template)) for draft in pending_templates]
+    requesters = sorted(
+        {pending_item.asked_by for pending_item in requested_senders}
+        | {draft.author or "" for draft in pending_templates}
+    )
+    accounts = [await request.store.people.get(id_) for id_ in requesters[:LOOKUPS_MAX] if id_.startswith("usr_")]
+    team_ids = {pending_item.team for pending_item in requested_senders} | {
+        draft.team.record.id for draft in pending_templates
+    }
+    ref_by_team = {
+        id_: team.record.ref for id_ in sorted(team_ids)[:LOOKUPS_MAX] if (team := request.setup.teams.get(id_))
+    }
+    stats = (
+        await request.store.stats.team_totals(ref_by_team.values(), request.context.clock.now() - RATES_WINDOW_MS)
+        if ref_by_team
+        else {}
+    )
     values = {
-        "live": f"{HERE}/live?of=list&seen={_word(visit)}" if visit.request.method == "GET" else "",
+        "live": f"{APPROVALS_PATH}/live?of=list&seen={_pending_hash(request)}" if request.http.method == "GET" else "",
         "senders": sorted(
-            ((item, asked_at(item)) for item in asked), key=lambda one: one[1] or visit.context.clock.now()
+            ((item, requested_at(item)) for item in requested_senders),
+            key=lambda pending_item: pending_item[1] or request.context.clock.now(),
         ),
         "drafts": [
-            (draft, offer, to_form(offer), _bounds(visit, offer), _listed(visit, offer), _segments(visit, offer))
+            (
+                draft,
+                offer,
+                form_values(offer),
+                _message_bounds(request, offer),
+                _list_prices(request, offer),
+                _example_segments(request, offer),
+            )
             for draft, offer in offers
         ],
         "countries": country_names() if any(offer.channel != "email" for _, offer in offers) else {},
         "country_name": country_name,
-        "priced": _priced,
-        "layouts": [(layout, mark_of(layout)) for layout in layout_drafts.list_pending(visit.setup)],
-        "kinds": KINDS,
-        "excerpt": EXCERPT,
-        "layout_excerpt": LAYOUT_EXCERPT,
-        "teams": visit.setup.teams,
+        "priced": _priced_countries,
+        "layouts": [(layout, revision_of(layout)) for layout in layout_drafts.list_pending(request.setup)],
+        "kinds": KIND_LABELS,
+        "excerpt": EXCERPT_CHARS,
+        "layout_excerpt": LAYOUT_EXCERPT_CHARS,
+        "teams": request.setup.teams,
         "rates": {
-            id_: rates(Counts(sends=sent.emails, bounces=sent.bounced, complaints=sent.complained))
-            for id_, ref in refs.items()
-            if (sent := seen.get(ref))
+            id_: describe_rates(
+                Counts(sends=team_stats.emails, bounces=team_stats.bounced, complaints=team_stats.complained)
+            )
+            for id_, ref in ref_by_team.items()
+            if (team_stats := stats.get(ref))
         },
-        "people": {person.id: person.email for person in found if person},
-        "wrong": wrong,
+        "people": {person.id: person.email for person in accounts if person},
+        "failed_id": failed_id,
         "errors": errors or {},
-        "form": visit.form,
+        "form": request.form,
     }
     return Page("approvals.html", values, 400 if errors else 200)
 
 
-def asked_at(item: PendingSender) -> int | None:
-    """Return when the sender was requested, from its id; None for a change or an id from a setup file."""
-    body = item.id.partition("_")[2]
-    return ulid_ms(body) if not item.is_change and ULID.fullmatch(body) else None
+def requested_at(item: PendingSender) -> int | None:
+    """Return the time of the request, which a generated id contains.
+
+    None if unknown: the request changes an approved record, or the id was chosen in a setup file.
+    """
+    id_body = item.id.partition("_")[2]
+    return ulid_ms(id_body) if not item.is_change and ULID_PATTERN.fullmatch(id_body) else None
 
 
-def _listed(visit: Visit, offer: Template) -> dict[str, int]:
+def _list_prices(request: PageRequest, offer: Template) -> dict[str, int]:
     """Return the instance's prices for the template's channel and currency: by country, and `*` for all others."""
-    currency = visit.setup.teams[offer.team].record.currency
-    return visit.setup.platform.prices.get(offer.channel, {}).get(currency, {})
+    currency = request.setup.teams[offer.team].record.currency
+    return request.setup.platform.prices.get(offer.channel, {}).get(currency, {})
 
 
-def _priced(offer: Template, listed: dict[str, int]) -> list[tuple[str, str]]:
+def _priced_countries(offer: Template, list_prices: dict[str, int]) -> list[tuple[str, str]]:
     """Return (code, name) of the countries priced in the template or the price list, sorted by name."""
-    codes = (offer.prices.keys() | listed.keys()) - {"*"}
-    return sorted(((code, country_name(code)) for code in codes), key=lambda one: one[1])
+    codes = (offer.prices.keys() | list_prices.keys()) - {"*"}
+    return sorted(((code, country_name(code)) for code in codes), key=lambda country: country[1])
 
 
-def _segments(visit: Visit, offer: Template) -> tuple[Segments, int] | None:
+def _example_segments(request: PageRequest, offer: Template) -> tuple[Segments, int] | None:
     """Return the SMS segments of the template with its example values, and the number of billed segments."""
     if offer.channel != "sms":
         return None
-    team = visit.setup.teams[offer.team]
+    team = request.setup.teams[offer.team]
     try:
-        shown = render(offer, example_values(offer), usual_brand(team, visit.setup.platform))
+        rendered = render(offer, example_values(offer), default_brand_values(team, request.setup.platform))
     except BodyTooLong:
         return None
-    parts = segment(shown.body or "")
-    return parts, parts.billed(team.record.segmenting)
+    segments = count_segments(rendered.body or "")
+    return segments, segments.billed(team.record.segmenting)
 
 
-def _bounds(visit: Visit, offer: Template) -> Bounds | None:
+def _message_bounds(request: PageRequest, offer: Template) -> Bounds | None:
     """Return the maximum size and cost of a message from this template at the offered price; None if unbounded."""
-    team = visit.setup.teams[offer.team]
-    brands = brands_of(team, visit.setup.platform)
+    team = request.setup.teams[offer.team]
+    brands = possible_brand_values(team, request.setup.platform)
     return bounds_of(offer, brands, team.layouts.get(offer.layout or ""), team.record.segmenting)

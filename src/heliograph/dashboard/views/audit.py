@@ -4,113 +4,128 @@ from collections.abc import AsyncGenerator
 from datetime import date, datetime, timedelta, tzinfo
 from urllib.parse import urlencode
 
-from heliograph.dashboard.audit_texts import AREAS, actor_of, in_words, subject_of
-from heliograph.dashboard.csv_rows import csv_lines
-from heliograph.dashboard.page_request import Answer, Page, Redirect, Stream, Visit
+from heliograph.dashboard.audit_texts import AREAS, action_text, actor_name, find_subject
+from heliograph.dashboard.csv_rows import encode_csv
+from heliograph.dashboard.page_request import Page, PageRequest, PageResponse, Redirect, Stream
 from heliograph.domain.ids import timestamp
-from heliograph.domain.text import whole_number
-from heliograph.storage.audit import FOREVER, NEWEST, AuditFilter, AuditLine
+from heliograph.domain.text import parse_int
+from heliograph.storage.audit import LATEST_TIME, NEWEST, AuditFilter, AuditRow
 
-PAGE = 50
-PEOPLE = 200  # maximum number of people in the filter
-PORTION = 1000  # lines read per batch of an export
+PAGE_SIZE = 50
+PEOPLE_MAX = 200  # maximum number of people in the filter
+EXPORT_BATCH = 1000  # lines read per batch of an export
 COLUMNS = ("time", "person", "team", "action", "subject", "detail", "address")
-OTHERS = (("command line", "Command line"), ("service", "Heliograph"))
+OTHER_ACTORS = (("command line", "Command line"), ("service", "Heliograph"))
 FILTERS = ("by", "action", "from", "until")
-WRONG_DAY = "Give a day such as 2026-11-15."
+INVALID_DAY = "Enter a date such as 2026-11-15."
 
 
-async def show(visit: Visit) -> Answer:
-    wanted, errors = read(visit)
-    found = await visit.store.audit.page(_team(visit), wanted, _before(visit), PAGE)
-    kept = _kept(visit)
-    operator, here = visit.sees("operator"), visit.request.path
-    lines = [
+async def show(request: PageRequest) -> PageResponse:
+    audit_filter, errors = parse_filter(request)
+    audit_page = await request.store.audit.list_page(_team_id(request), audit_filter, _parse_cursor(request), PAGE_SIZE)
+    params = _filter_params(request)
+    is_operator, path = request.can_view("operator"), request.http.path
+    rows = [
         {
-            "line": line,
-            "who": actor_of(line, visit.setup),
-            "what": in_words(line.action),
-            "subject": subject_of(line, visit.setup, operator),
-            "team": visit.setup.teams.get(line.team or ""),
+            "line": entry,
+            "who": actor_name(entry, request.setup),
+            "what": action_text(entry.action),
+            "subject": find_subject(entry, request.setup, is_operator),
+            "team": request.setup.teams.get(entry.team or ""),
         }
-        for line in ([] if errors else found.lines)
+        for entry in ([] if errors else audit_page.rows)
     ]
-    people = await _people(visit)
+    people = await _list_people(request)
     values = {
-        "lines": lines,
+        "lines": rows,
         "errors": errors,
-        "query": visit.query,
-        "is_filtered": bool(kept),
-        "people": sorted(people, key=lambda one: one[1].lower()) + list(OTHERS),
+        "query": request.query,
+        "is_filtered": bool(params),
+        "people": sorted(people, key=lambda person: person[1].lower()) + list(OTHER_ACTORS),
         "areas": AREAS,
-        "here": here,
-        "export": f"{here}.csv?{urlencode(kept)}" if kept else f"{here}.csv",
-        "newest": f"{here}?{urlencode(kept)}" if "before" in visit.query else "",
-        "older": f"{here}?{urlencode(kept | {'before': str(found.after)})}" if found.after else "",
-        "is_cut": found.is_cut,
-        "by_line": lambda line: f"{here}?{urlencode({'by': line.by})}",
+        "here": path,
+        "export": f"{path}.csv?{urlencode(params)}" if params else f"{path}.csv",
+        "newest": f"{path}?{urlencode(params)}" if "before" in request.query else "",
+        "older": f"{path}?{urlencode(params | {'before': str(audit_page.after)})}" if audit_page.after else "",
+        "is_cut": audit_page.is_incomplete,
+        "by_line": lambda entry: f"{path}?{urlencode({'by': entry.actor_name})}",
     }
     return Page("audit.html", values, 400 if errors else 200)
 
 
-async def _people(visit: Visit) -> list[tuple[str, str]]:
+async def _list_people(request: PageRequest) -> list[tuple[str, str]]:
     """Return the people for the filter. A person not listed can be selected by clicking one of their entries."""
-    if team := _team(visit):
-        return [(one.id, one.name or one.email) for one in await visit.store.people.members(team)]
-    return [(one.id, one.name or one.email) for one in await visit.store.people.lines(limit=PEOPLE)]
+    if team := _team_id(request):
+        return [(person.id, person.name or person.email) for person in await request.store.people.list_members(team)]
+    return [
+        (person.id, person.name or person.email) for person in await request.store.people.list_rows(limit=PEOPLE_MAX)
+    ]
 
 
-async def export(visit: Visit) -> Answer:
-    wanted, errors = read(visit)
+async def export(request: PageRequest) -> PageResponse:
+    audit_filter, errors = parse_filter(request)
     if errors:  # show the errors on the page; an unfiltered export would be misleading
-        return Redirect(f"{visit.request.path.removesuffix('.csv')}?{urlencode(_kept(visit))}")
-    return Stream(_file(visit, wanted), "text/csv; charset=utf-8", f"audit-{_team(visit) or 'instance'}.csv")
+        return Redirect(f"{request.http.path.removesuffix('.csv')}?{urlencode(_filter_params(request))}")
+    return Stream(
+        _export_rows(request, audit_filter), "text/csv; charset=utf-8", f"audit-{_team_id(request) or 'instance'}.csv"
+    )
 
 
-async def _file(visit: Visit, wanted: AuditFilter) -> AsyncGenerator[bytes, None]:
-    yield csv_lines([COLUMNS])
+async def _export_rows(request: PageRequest, audit_filter: AuditFilter) -> AsyncGenerator[bytes, None]:
+    yield encode_csv([COLUMNS])
     before: int | None = NEWEST
     while before is not None:
-        found = await visit.store.audit.page(_team(visit), wanted, before, PORTION)
-        yield csv_lines(map(_cells, found.lines))
-        before = found.after
+        audit_page = await request.store.audit.list_page(_team_id(request), audit_filter, before, EXPORT_BATCH)
+        yield encode_csv(map(_csv_row, audit_page.rows))
+        before = audit_page.after
 
 
-def _cells(line: AuditLine) -> tuple[str, ...]:
-    return (timestamp(line.at), line.actor, line.team or "", line.action, line.subject, line.detail, line.address)
-
-
-def read(visit: Visit) -> tuple[AuditFilter, dict[str, str]]:
-    """Parse the filter from the query; return the filter and the errors by field."""
-    days = {name: read_day(visit.query.get(name, ""), visit.zone, days=name == "until") for name in ("from", "until")}
-    errors = {name: WRONG_DAY for name, at in days.items() if at is None and visit.query.get(name)}
-    wanted = AuditFilter(
-        actor=visit.query.get("by", "") or None,
-        action=visit.query.get("action", ""),
-        since=days["from"] or 0,
-        until=days["until"] or FOREVER,
+def _csv_row(entry: AuditRow) -> tuple[str, ...]:
+    return (
+        timestamp(entry.at),
+        entry.actor,
+        entry.team or "",
+        entry.action,
+        entry.subject,
+        entry.detail,
+        entry.address,
     )
-    return wanted, errors
 
 
-def read_day(text: str, zone: tzinfo, *, days: int) -> int | None:
-    """Return the start of the day `days` after `text` in the reader's zone, in ms; None if `text` is not a date."""
+def parse_filter(request: PageRequest) -> tuple[AuditFilter, dict[str, str]]:
+    """Parse the filter from the query; return the filter and the errors by field."""
+    days = {
+        name: parse_day(request.query.get(name, ""), request.time_zone, offset_days=name == "until")
+        for name in ("from", "until")
+    }
+    errors = {name: INVALID_DAY for name, time_ms in days.items() if time_ms is None and request.query.get(name)}
+    audit_filter = AuditFilter(
+        actor=request.query.get("by", "") or None,
+        action=request.query.get("action", ""),
+        since=days["from"] or 0,
+        until=days["until"] or LATEST_TIME,
+    )
+    return audit_filter, errors
+
+
+def parse_day(text: str, zone: tzinfo, *, offset_days: int) -> int | None:
+    """Return the start of the day `offset_days` after the date `text` in the reader's zone, in ms; None if invalid."""
     try:
-        day = date.fromisoformat(text) + timedelta(days=days)
+        day = date.fromisoformat(text) + timedelta(days=offset_days)
         return max(1, int(datetime(day.year, day.month, day.day, tzinfo=zone).timestamp() * 1000))
     except (ValueError, OverflowError):
         return None
 
 
-def _kept(visit: Visit) -> dict[str, str]:
+def _filter_params(request: PageRequest) -> dict[str, str]:
     """Return the query parameters that links to other pages keep."""
-    return {name: value for name in FILTERS if (value := visit.query.get(name, ""))}
+    return {name: value for name in FILTERS if (value := request.query.get(name, ""))}
 
 
-def _team(visit: Visit) -> str | None:
-    return visit.team_found.record.id if visit.team_found else None
+def _team_id(request: PageRequest) -> str | None:
+    return request.team_or_none.record.id if request.team_or_none else None
 
 
-def _before(visit: Visit) -> int:
-    before = whole_number(visit.query.get("before", ""), 18)
+def _parse_cursor(request: PageRequest) -> int:
+    before = parse_int(request.query.get("before", ""), 18)
     return NEWEST if before is None else before

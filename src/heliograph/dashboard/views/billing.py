@@ -6,105 +6,110 @@ from typing import Any
 
 import msgspec
 
-from heliograph.dashboard.csv_rows import csv_lines
-from heliograph.dashboard.page_request import Answer, Page, Redirect, Stream, Visit
-from heliograph.dashboard.views.messages import line_of
+from heliograph.dashboard.csv_rows import encode_csv
+from heliograph.dashboard.page_request import Page, PageRequest, PageResponse, Redirect, Stream
+from heliograph.dashboard.views.messages import build_row
 from heliograph.domain.ids import PREFIXES, timestamp
 from heliograph.domain.phones.countries import country_name
 from heliograph.domain.sending.pricing import format_money, month_of, verify_price
-from heliograph.domain.text import whole_number
-from heliograph.storage.ledger import Cursor, Entry
+from heliograph.domain.text import parse_int
+from heliograph.storage.ledger import Cursor, LedgerEntry
 
-PAGE = 50
-MONTHS = 12
-PORTION = 1000  # lines read per batch of an export
+PAGE_SIZE = 50
+MONTHS_SHOWN = 12
+EXPORT_BATCH = 1000  # lines read per batch of an export
 COLUMNS = ("time", "kind", "amount", "credit_change", "credit", "currency", "subject")
 
 
-async def show(visit: Visit) -> Answer:
-    team, cursor = visit.team, _cursor(visit.query.get("before", ""))
-    account = await visit.store.ledger.account(team.record.ref)
-    page = await visit.store.ledger.page(team.record.ref, cursor, PAGE)
-    entries = _told_once(page.entries)
-    months = _months(visit.context.clock.of(team.record.ref))
-    this_month = account.month == month_of(visit.context.clock.of(visit.team.record.ref))
+async def show(request: PageRequest) -> PageResponse:
+    team, cursor = request.team, _parse_cursor(request.query.get("before", ""))
+    account = await request.store.ledger.get_account(team.record.ref)
+    page = await request.store.ledger.list_page(team.record.ref, cursor, PAGE_SIZE)
+    entries = _merge_charges(page.entries)
+    months = _last_months(request.context.clock.team_now(team.record.ref))
+    is_current_month = account.month == month_of(request.context.clock.team_now(request.team.record.ref))
     return Page(
         "billing.html",
         {
             "record": team.record,
             "account": account,
-            "used": account.used if this_month else 0,
+            "used": account.used if is_current_month else 0,
             "entries": entries,
-            "sent": await _sent(visit, entries),
-            "spend": await visit.store.ledger.spend(team.record.ref, months[-1]),
+            "sent": await _list_messages(request, entries),
+            "spend": await request.store.ledger.get_spend(team.record.ref, months[-1]),
             "months": months,
             "month_name": _month_name,
             "country_name": country_name,
             "later": bool(cursor),
-            "following": f"{page.following.key}.{page.following.balance}" if page.following else "",
-            "templates": sorted(team.templates.values(), key=lambda t: (t.channel, t.name)),
-            "verify_price": verify_price(visit.setup.platform, team.record.currency),
+            "following": f"{page.next_cursor.key}.{page.next_cursor.balance}" if page.next_cursor else "",
+            "templates": sorted(team.templates.values(), key=lambda template: (template.channel, template.name)),
+            "verify_price": verify_price(request.setup.platform, team.record.currency),
         },
     )
 
 
-def _months(now: int) -> list[str]:
+def _last_months(now: int) -> list[str]:
     """Return the last twelve months, such as '2026-11', newest first."""
     year, month = map(int, month_of(now).split("-"))
-    return [f"{(at := year * 12 + month - 1 - back) // 12}-{at % 12 + 1:02d}" for back in range(MONTHS)]
+    return [
+        f"{(month_number := year * 12 + month - 1 - months_ago) // 12}-{month_number % 12 + 1:02d}"
+        for months_ago in range(MONTHS_SHOWN)
+    ]
 
 
 def _month_name(month: str) -> str:
     return date.fromisoformat(f"{month}-01").strftime("%B %Y")
 
 
-async def _sent(visit: Visit, entries: list[Entry]) -> dict[str, dict[str, Any]]:
+async def _list_messages(request: PageRequest, entries: list[LedgerEntry]) -> dict[str, dict[str, Any]]:
     """Return the message list row of each message in the ledger entries, by message id."""
     kinds = tuple(PREFIXES[channel] for channel in ("email", "sms", "whatsapp"))
     ids = dict.fromkeys(entry.subject for entry in entries if entry.subject and entry.subject.startswith(kinds))
-    found = await visit.store.messages.lines(visit.team.record.ref, ids)
-    return {id_: line_of(visit, line) for id_, line in found.items()}
+    messages = await request.store.messages.find_rows(request.team.record.ref, ids)
+    return {id_: build_row(request, message) for id_, message in messages.items()}
 
 
-def _told_once(entries: list[Entry]) -> list[Entry]:
+def _merge_charges(entries: list[LedgerEntry]) -> list[LedgerEntry]:
     """Merge a message's charge into the entry of its hold, which changed the credit; the export lists both entries."""
-    held = {entry.subject for entry in entries if entry.kind == "hold"}
-    charged = {entry.subject for entry in entries if entry.kind == "capture"}
+    held_subjects = {entry.subject for entry in entries if entry.kind == "hold"}
+    charged_subjects = {entry.subject for entry in entries if entry.kind == "capture"}
     return [
-        msgspec.structs.replace(entry, kind="capture") if entry.kind == "hold" and entry.subject in charged else entry
+        msgspec.structs.replace(entry, kind="capture")
+        if entry.kind == "hold" and entry.subject in charged_subjects
+        else entry
         for entry in entries
-        if entry.kind != "capture" or entry.subject not in held
+        if entry.kind != "capture" or entry.subject not in held_subjects
     ]
 
 
-async def moved(visit: Visit) -> Answer:
+async def redirect_old_url(request: PageRequest) -> PageResponse:
     """Redirect from the page's former URL, which users may have bookmarked."""
-    return Redirect(f"{visit.base}/billing")
+    return Redirect(f"{request.team_path}/billing")
 
 
-async def export(visit: Visit) -> Answer:
-    return Stream(_lines(visit), "text/csv; charset=utf-8", f"ledger-{visit.team.record.id}.csv")
+async def export(request: PageRequest) -> PageResponse:
+    return Stream(_export_rows(request), "text/csv; charset=utf-8", f"ledger-{request.team.record.id}.csv")
 
 
-async def _lines(visit: Visit) -> AsyncGenerator[bytes, None]:
-    yield csv_lines([COLUMNS])
-    team, cursor = visit.team.record, None
+async def _export_rows(request: PageRequest) -> AsyncGenerator[bytes, None]:
+    yield encode_csv([COLUMNS])
+    team, cursor = request.team.record, None
     while True:
-        page = await visit.store.ledger.page(team.ref, cursor, PORTION)
-        yield csv_lines([_row(entry, team.currency) for entry in page.entries])
-        cursor = page.following
+        page = await request.store.ledger.list_page(team.ref, cursor, EXPORT_BATCH)
+        yield encode_csv([_csv_row(entry, team.currency) for entry in page.entries])
+        cursor = page.next_cursor
         if cursor is None:
             return
 
 
-def _row(entry: Entry, currency: str) -> tuple[str, ...]:
-    amounts = (format_money(amount) for amount in (entry.amount, entry.moved, entry.balance))
+def _csv_row(entry: LedgerEntry, currency: str) -> tuple[str, ...]:
+    amounts = (format_money(amount) for amount in (entry.amount, entry.change, entry.balance))
     subject = entry.subject or ""
     return (timestamp(entry.created_at), entry.kind, *amounts, currency, subject)
 
 
-def _cursor(text: str) -> Cursor | None:
+def _parse_cursor(text: str) -> Cursor | None:
     """Parse a cursor `key.credit`; None, for the newest entry, if invalid."""
-    left, _, right = text.partition(".")
-    key, balance = whole_number(left, 18), whole_number(right, 18)
+    key_text, _, balance_text = text.partition(".")
+    key, balance = parse_int(key_text, 18), parse_int(balance_text, 18)
     return None if key is None or balance is None else Cursor(key, balance)

@@ -6,265 +6,288 @@ import msgspec
 
 from heliograph.dashboard import charts
 from heliograph.dashboard.charts import Chart, Series
-from heliograph.dashboard.page_request import Answer, Gone, Page, Redirect, Visit, errors_of
-from heliograph.domain.delivery.callbacks import calls_back, has_address, is_silent
-from heliograph.domain.delivery.circuit import Circuit, health
+from heliograph.dashboard.page_request import Page, PageNotFound, PageRequest, PageResponse, Redirect, field_errors
+from heliograph.domain.delivery.callbacks import expects_callbacks, lacks_callbacks, supports_callbacks
+from heliograph.domain.delivery.circuit import Circuit, circuit_health
 from heliograph.domain.delivery.outcome import Accepted, Deferred
 from heliograph.domain.delivery.routing import simulated_channels
 from heliograph.domain.refusals import InvalidRequest, NotFound
 from heliograph.domain.setup import carrier_form
-from heliograph.domain.setup.carrier_kinds import CARRIER_KINDS, SECRETS, CarrierKind
+from heliograph.domain.setup.carrier_kinds import CARRIER_KINDS, SECRET_OPTIONS, CarrierKind
 from heliograph.domain.setup.records import CarrierRecord, Channel
 from heliograph.manage import carriers
 from heliograph.manage.carriers import CarrierChange
-from heliograph.storage.carrier_stats import RecentUse
-from heliograph.texts.dashboard_links import of_instance
-from heliograph.texts.explain import cure_of_carrier
+from heliograph.storage.carrier_stats import RecentCarrierCounts
+from heliograph.texts.dashboard_links import operator_page
+from heliograph.texts.explain import carrier_advice
 
-HERE = of_instance("carrier")
+CARRIERS_PATH = operator_page("carrier")
 
 
-class Tested(msgspec.Struct, frozen=True, kw_only=True):
-    """Result of a carrier test; `word` is the state of its badge."""
+class TestResult(msgspec.Struct, frozen=True, kw_only=True):
+    """Result of a carrier test; `status` is the state of its badge."""
 
     address: str
-    word: str
+    status: str
     text: str
-    is_answer: bool  # True if `text` is the peer's reply, False if it is our own observation
-    cure: str
-    took_ms: int | None
+    is_remote_reply: bool  # True if `text` is the peer's reply, False if it is our own observation
+    fix: str
+    duration_ms: int | None
 
 
 # -- list ------------------------------------------------------------------------------------------------------------
 
 
-async def show(visit: Visit) -> Page:
-    now = visit.context.clock.now()
-    recent = await visit.store.carrier_use.recent(now)
-    known = {carrier.id for carrier in visit.setup.carriers}
+async def show(request: PageRequest) -> Page:
+    now = request.context.clock.now()
+    usage = await request.store.carrier_stats.read_recent(now)
+    carrier_ids = {carrier.id for carrier in request.setup.carriers}
     channels: list[dict[str, Any]] = [
         {
             "name": channel,
-            "simulated": channel in simulated_channels(visit.setup.carriers),
-            "lines": [_line(visit, carrier, recent) for carrier in carriers.of_channel(visit.setup, channel)],
+            "simulated": channel in simulated_channels(request.setup.carriers),
+            "lines": [
+                _carrier_row(request, carrier, usage)
+                for carrier in carriers.carriers_of_channel(request.setup, channel)
+            ],
         }
         for channel in get_args(Channel)
     ]
-    others = [(id_, recent[id_]) for id_ in sorted(recent.keys() - known) if recent[id_].day.total]
-    return Page("carriers.html", {"channels": channels, "others": others, "share": _share, "any": bool(known)})
+    removed_carriers = [(id_, usage[id_]) for id_ in sorted(usage.keys() - carrier_ids) if usage[id_].day.total]
+    return Page(
+        "carriers.html",
+        {"channels": channels, "others": removed_carriers, "share": _format_share, "any": bool(carrier_ids)},
+    )
 
 
-def _line(visit: Visit, carrier: CarrierRecord, recent: dict[str, RecentUse]) -> dict[str, Any]:
-    circuit = visit.store.circuits.current.get(carrier.id)
-    options, use = carrier.options, recent.get(carrier.id, RecentUse())
-    place = str(options.get("host") or options.get("base_url") or "")
+def _carrier_row(request: PageRequest, carrier: CarrierRecord, usage: dict[str, RecentCarrierCounts]) -> dict[str, Any]:
+    circuit = request.store.circuits.current.get(carrier.id)
+    options, carrier_usage = carrier.options, usage.get(carrier.id, RecentCarrierCounts())
+    server = str(options.get("host") or options.get("base_url") or "")
     return {
         "carrier": carrier,
         "kind": CARRIER_KINDS[carrier.channel, carrier.kind].title,
-        "place": place,
-        "state": health(carrier.enabled, circuit, use.answered),
+        "server": server,
+        "state": circuit_health(carrier.enabled, circuit, carrier_usage.has_accepted),
         "circuit": circuit,
-        "cure": _cure(carrier, circuit),
-        "hour": use.hour,
+        "fix": _circuit_fix(carrier, circuit),
+        "hour": carrier_usage.hour,
     }
 
 
-def _cure(carrier: CarrierRecord, circuit: Circuit | None) -> str:
-    return cure_of_carrier(carrier.channel, {"carrier": carrier.kind, "text": circuit.reason}) if circuit else ""
+def _circuit_fix(carrier: CarrierRecord, circuit: Circuit | None) -> str:
+    return carrier_advice(carrier.channel, {"carrier": carrier.kind, "text": circuit.reason}) if circuit else ""
 
 
-def _share(part: int, whole: int) -> str:
-    return charts.percent(100 * part / whole) if whole else "–"
+def _format_share(count: int, total: int) -> str:
+    return charts.format_percent(100 * count / total) if total else "–"
 
 
 # -- one carrier -----------------------------------------------------------------------------------------------------
 
 
-async def show_one(visit: Visit) -> Page:
-    return await _one(visit, _carrier(visit))
+async def show_carrier(request: PageRequest) -> Page:
+    return await _carrier_page(request, _find_carrier(request))
 
 
-async def _one(
-    visit: Visit, carrier: CarrierRecord, errors: dict[str, str] | None = None, tested: Tested | None = None
+async def _carrier_page(
+    request: PageRequest,
+    carrier: CarrierRecord,
+    errors: dict[str, str] | None = None,
+    test_result: TestResult | None = None,
 ) -> Page:
-    now = visit.context.clock.now()
-    recent = (await visit.store.carrier_use.recent(now)).get(carrier.id, RecentUse())
-    called_at = (await visit.store.carrier_use.callbacks()).get(carrier.id)
+    now = request.context.clock.now()
+    usage = (await request.store.carrier_stats.read_recent(now)).get(carrier.id, RecentCarrierCounts())
+    called_at = (await request.store.carrier_stats.read_callbacks()).get(carrier.id)
     kind = (carrier.channel, carrier.kind)
-    texts = carrier_form.shown(kind, carrier.options | {"countries": carrier.countries})
-    facts = [(one.label, "set" if one.secret else texts[one.name]) for one in carrier_form.inputs(kind)
-             if one.name in texts or (one.secret and one.name in carrier.options)]  # fmt: skip
-    order = carriers.of_channel(visit.setup, carrier.channel)
-    circuit = visit.store.circuits.current.get(carrier.id)
+    texts = carrier_form.form_values(kind, carrier.options | {"countries": carrier.countries})
+    settings = [(item.label, "set" if item.secret else texts[item.name]) for item in carrier_form.form_inputs(kind)
+             if item.name in texts or (item.secret and item.name in carrier.options)]  # fmt: skip
+    order = carriers.carriers_of_channel(request.setup, carrier.channel)
+    circuit = request.store.circuits.current.get(carrier.id)
     values = {
         "carrier": carrier,
-        "state": health(carrier.enabled, circuit, recent.answered),
-        "cure": _cure(carrier, circuit),
+        "state": circuit_health(carrier.enabled, circuit, usage.has_accepted),
+        "fix": _circuit_fix(carrier, circuit),
         "kind": CARRIER_KINDS[kind],
-        "facts": [(label, "All countries" if text == "*" else text) for label, text in facts],
+        "facts": [(label, "All countries" if text == "*" else text) for label, text in settings],
         "circuit": circuit,
-        "recent": recent,
-        "chart": _chart(visit, recent, now) if recent.hour.total else None,
-        "share": _share,
+        "recent": usage,
+        "chart": _chart(request, usage, now) if usage.hour.total else None,
+        "share": _format_share,
         "order": order,
-        "alone": not [one for one in order if one.enabled and one.id != carrier.id],
+        "alone": not [item for item in order if item.enabled and item.id != carrier.id],
         "last": len(order) == 1,
-        "callback": f"{visit.context.base_url}/carriers/{carrier.id}/callback" if has_address(carrier) else "",
+        "callback": f"{request.context.base_url}/carriers/{carrier.id}/callback" if supports_callbacks(carrier) else "",
         "called_at": called_at,
-        "silent": calls_back(carrier) and is_silent(recent.day.accepted, recent.hour.accepted, called_at, now),
+        "silent": expects_callbacks(carrier)
+        and lacks_callbacks(usage.day.accepted, usage.hour.accepted, called_at, now),
         "errors": errors or {},
-        "tested": tested,
-        "address": visit.form.get("address", "") or (visit.person.email if carrier.channel == "email" else ""),
+        "tested": test_result,
+        "address": request.form.get("address", "") or (request.user.email if carrier.channel == "email" else ""),
     }
     return Page("carrier.html", values, 400 if errors else 200)
 
 
-def _carrier(visit: Visit) -> CarrierRecord:
+def _find_carrier(request: PageRequest) -> CarrierRecord:
     try:
-        return carriers.find_carrier(visit.setup, visit.params["carrier"])
+        return carriers.get_carrier(request.setup, request.params["carrier"])
     except NotFound as refusal:
-        raise Gone(refusal.message) from None
+        raise PageNotFound(refusal.message) from None
 
 
-def _chart(visit: Visit, recent: RecentUse, now: int) -> Chart:
-    uses = recent.minutes
+def _chart(request: PageRequest, usage: RecentCarrierCounts, now: int) -> Chart:
+    minutes = usage.minutes
     series = [
-        Series("Accepted", "delivered", [use.accepted for use in uses]),
-        Series("Refused", "bounced", [use.refused for use in uses]),
-        Series("Deferred", "complained", [use.put_off for use in uses]),
+        Series("Accepted", "delivered", [minute.accepted for minute in minutes]),
+        Series("Refused", "bounced", [minute.refused for minute in minutes]),
+        Series("Deferred", "complained", [minute.put_off for minute in minutes]),
     ]
-    times = charts.last_hour(now, visit.zone)
-    return charts.bars("The last hour, by minute", times, series, text=charts.count, least=2)
+    time_buckets = charts.last_hour_buckets(now, request.time_zone)
+    return charts.draw_chart("Last hour, by minute", time_buckets, series, format_value=charts.format_count, top_min=2)
 
 
-async def change(visit: Visit) -> Answer:
-    carrier, form = _carrier(visit), visit.form
+async def change(request: PageRequest) -> PageResponse:
+    carrier, form = _find_carrier(request), request.form
     if "move" in form:
-        await carriers.move(visit.store, visit.actor, carrier.id, -1 if form["move"] == "up" else 1)
-        return Redirect(f"{HERE}#{carrier.channel}", f"The order for {carrier.id} has changed.")
-    wanted = CarrierChange(enabled=form.get("enabled") == "yes")
-    carrier = await carriers.change(visit.store, visit.actor, carrier.id, wanted)
-    return Redirect(f"{HERE}/{carrier.id}", f"{carrier.id} is {'enabled' if carrier.enabled else 'disabled'}.")
+        await carriers.move(request.store, request.actor, carrier.id, -1 if form["move"] == "up" else 1)
+        return Redirect(f"{CARRIERS_PATH}#{carrier.channel}", f"Order of {carrier.id} changed.")
+    carrier_change = CarrierChange(enabled=form.get("enabled") == "yes")
+    carrier = await carriers.change(request.store, request.actor, carrier.id, carrier_change)
+    return Redirect(f"{CARRIERS_PATH}/{carrier.id}", f"{carrier.id} is {'enabled' if carrier.enabled else 'disabled'}.")
 
 
-async def remove(visit: Visit) -> Answer:
-    carrier = _carrier(visit)
-    await carriers.remove(visit.store, visit.actor, carrier.id)
-    return Redirect(HERE, f"{carrier.id} is removed.")
+async def remove(request: PageRequest) -> PageResponse:
+    carrier = _find_carrier(request)
+    await carriers.remove(request.store, request.actor, carrier.id)
+    return Redirect(CARRIERS_PATH, f"{carrier.id} removed.")
 
 
-async def test(visit: Visit) -> Answer:
-    carrier = _carrier(visit)
+async def test(request: PageRequest) -> PageResponse:
+    carrier = _find_carrier(request)
     try:
-        tested = await _test(visit, carrier)
+        test_result = await _run_test(request, carrier)
     except InvalidRequest as refusal:
-        return await _one(visit, carrier, {"address": refusal.message})
-    return await _one(visit, carrier, tested=tested)
+        return await _carrier_page(request, carrier, {"address": refusal.message})
+    return await _carrier_page(request, carrier, test_result=test_result)
 
 
-async def _test(visit: Visit, carrier: CarrierRecord) -> Tested:
-    address = visit.form.get("address", "").strip()
-    outcome = await carriers.test(visit.store, visit.actor, visit.context.handover, carrier, address)
-    word = "ok" if isinstance(outcome, Accepted) else "deferred" if isinstance(outcome, Deferred) else "refused"
+async def _run_test(request: PageRequest, carrier: CarrierRecord) -> TestResult:
+    address = request.form.get("address", "").strip()
+    outcome = await carriers.send_test(request.store, request.actor, request.context.failover, carrier, address)
+    status = "ok" if isinstance(outcome, Accepted) else "deferred" if isinstance(outcome, Deferred) else "refused"
     detail = outcome.detail
     codes = [str(detail[name]) for name in ("code", "enhanced") if detail.get(name) is not None]
     text = str(detail.get("text") or "")
-    said = " ".join([*(code for code in codes if code not in text), text])
-    cure = "" if word == "ok" else cure_of_carrier(carrier.channel, detail | {"carrier": carrier.kind})
-    return Tested(
+    reply = " ".join([*(code for code in codes if code not in text), text])
+    fix = "" if status == "ok" else carrier_advice(carrier.channel, detail | {"carrier": carrier.kind})
+    return TestResult(
         address=address,
-        word=word,
-        text=said,
-        is_answer=bool(codes) or word == "ok",
-        cure=cure,
-        took_ms=detail.get("duration_ms"),
+        status=status,
+        text=reply,
+        is_remote_reply=bool(codes) or status == "ok",
+        fix=fix,
+        duration_ms=detail.get("duration_ms"),
     )
 
 
 # -- form ------------------------------------------------------------------------------------------------------------
 
 
-async def choose(visit: Visit) -> Answer:
+async def choose(request: PageRequest) -> PageResponse:
     """Show the choice of carrier kinds; with `kind`, show its form."""
-    if kind := carrier_form.kind_of(visit.query.get("kind", "")):
-        return _form(visit, kind)
-    wanted = visit.query.get("channel", "")
+    if kind := carrier_form.parse_kind(request.query.get("kind", "")):
+        return _form(request, kind)
+    channel_filter = request.query.get("channel", "")
     kinds = [
-        (channel, [(f"{channel}-{name}", said) for (of, name), said in CARRIER_KINDS.items() if of == channel])
+        (
+            channel,
+            [
+                (f"{channel}-{name}", carrier_kind)
+                for (kind_channel, name), carrier_kind in CARRIER_KINDS.items()
+                if kind_channel == channel
+            ],
+        )
         for channel in get_args(Channel)
-        if wanted in ("", channel)
+        if channel_filter in ("", channel)
     ]
-    return Page("carrier_new.html", {"kinds": kinds, "wanted": wanted})
+    return Page("carrier_new.html", {"kinds": kinds, "wanted": channel_filter})
 
 
-async def create(visit: Visit) -> Answer:
-    kind = carrier_form.kind_of(visit.form.get("kind", ""))
+async def create(request: PageRequest) -> PageResponse:
+    kind = carrier_form.parse_kind(request.form.get("kind", ""))
     if kind is None:
-        raise Gone
-    id_, tested = visit.form.get("id", "").strip(), None
-    seal, live = visit.tools.seal, visit.context.handover.carriers
+        raise PageNotFound
+    id_, test_result = request.form.get("id", "").strip(), None
+    encrypt, live_carriers = request.tools.encrypt, request.context.failover.carriers
     try:
-        made = carriers.draft(visit.setup, seal, live, kind, id_, visit.form)
-        if visit.form.get("then") == "test":
-            tested = await _test(visit, made)
-            if tested.word != "ok":  # do not save the carrier: a disabled carrier would hold up mail
-                return _form(visit, kind, tested=tested)
-        made = await carriers.create(visit.store, visit.actor, made)
+        carrier = carriers.draft_carrier(request.setup, encrypt, live_carriers, kind, id_, request.form)
+        if request.form.get("then") == "test":
+            test_result = await _run_test(request, carrier)
+            if test_result.status != "ok":  # do not save the carrier: a disabled carrier would hold up mail
+                return _form(request, kind, test_result=test_result)
+        carrier = await carriers.create(request.store, request.actor, carrier)
     except InvalidRequest as refusal:
-        return _form(visit, kind, errors=errors_of(refusal))
-    if tested:
-        return await _one(visit, made, tested=tested)
-    return Redirect(f"{HERE}/{made.id}", f"{made.id} is set up. Send a test through it.")
+        return _form(request, kind, errors=field_errors(refusal))
+    if test_result:
+        return await _carrier_page(request, carrier, test_result=test_result)
+    return Redirect(f"{CARRIERS_PATH}/{carrier.id}", f"{carrier.id} added. Send a test message.")
 
 
-async def edit(visit: Visit) -> Answer:
-    carrier = _carrier(visit)
-    return _form(visit, (carrier.channel, carrier.kind), carrier)
+async def edit(request: PageRequest) -> PageResponse:
+    carrier = _find_carrier(request)
+    return _form(request, (carrier.channel, carrier.kind), carrier)
 
 
-async def save(visit: Visit) -> Answer:
-    carrier = _carrier(visit)
-    seal, live = visit.tools.seal, visit.context.handover.carriers
+async def save(request: PageRequest) -> PageResponse:
+    carrier = _find_carrier(request)
+    encrypt, live_carriers = request.tools.encrypt, request.context.failover.carriers
     try:
-        await carriers.edit(visit.store, visit.actor, seal, live, carrier.id, visit.form)
+        await carriers.edit(request.store, request.actor, encrypt, live_carriers, carrier.id, request.form)
     except InvalidRequest as refusal:
-        return _form(visit, (carrier.channel, carrier.kind), carrier, errors=errors_of(refusal))
-    return Redirect(f"{HERE}/{carrier.id}", "Saved. Send a test to see that it works.")
+        return _form(request, (carrier.channel, carrier.kind), carrier, errors=field_errors(refusal))
+    return Redirect(f"{CARRIERS_PATH}/{carrier.id}", "Saved. Send a test message to check that it works.")
 
 
 def _form(
-    visit: Visit,
+    request: PageRequest,
     kind: CarrierKind,
     carrier: CarrierRecord | None = None,
     errors: dict[str, str] | None = None,
-    tested: Tested | None = None,  # a failed test
+    test_result: TestResult | None = None,  # a failed test
 ) -> Page:
-    typed = visit.request.method == "POST"
-    inputs = carrier_form.inputs(kind)
-    if typed:
-        texts = {one.name: visit.form.get(one.name, "") for one in inputs if not one.secret}
+    is_submitted = request.http.method == "POST"
+    inputs = carrier_form.form_inputs(kind)
+    if is_submitted:
+        texts = {item.name: request.form.get(item.name, "") for item in inputs if not item.secret}
     else:
-        texts = carrier_form.shown(kind, carrier.options | {"countries": carrier.countries}) if carrier else {}
-    wrong = errors or {}
+        texts = carrier_form.form_values(kind, carrier.options | {"countries": carrier.countries}) if carrier else {}
+    errors_by_field = errors or {}
     values = {
         "carrier": carrier,
         "channel": kind[0],
         "kind": CARRIER_KINDS[kind],
         "kind_id": "-".join(kind),
-        "first": [one for one in inputs if not one.more],
-        "more": [one for one in inputs if one.more],
-        "open": any(one.name in wrong or texts.get(one.name, "") not in ("", "*") for one in inputs if one.more),
+        "first": [item for item in inputs if not item.advanced],
+        "more": [item for item in inputs if item.advanced],
+        "open": any(
+            item.name in errors_by_field or texts.get(item.name, "") not in ("", "*")
+            for item in inputs
+            if item.advanced
+        ),
         "texts": texts,
-        "saved": set(carrier.options) & SECRETS if carrier else set(),
-        "id": visit.form.get("id", "") if typed else _free_id(visit, kind[1].replace("_", "-")),
-        "errors": wrong,
-        "typed": typed,
-        "tested": tested,
-        "address": visit.form.get("address", visit.person.email if kind[0] == "email" else ""),
+        "saved": set(carrier.options) & SECRET_OPTIONS if carrier else set(),
+        "id": request.form.get("id", "") if is_submitted else _free_id(request, kind[1].replace("_", "-")),
+        "errors": errors_by_field,
+        "typed": is_submitted,
+        "tested": test_result,
+        "address": request.form.get("address", request.user.email if kind[0] == "email" else ""),
     }
-    return Page("carrier_form.html", values, 400 if errors or tested else 200)
+    return Page("carrier_form.html", values, 400 if errors or test_result else 200)
 
 
-def _free_id(visit: Visit, name: str) -> str:
-    taken = {carrier.id for carrier in visit.setup.carriers}
-    return next(id_ for id_ in (name, *(f"{name}-{n}" for n in range(2, len(taken) + 3))) if id_ not in taken)
+def _free_id(request: PageRequest, name: str) -> str:
+    used_ids = {carrier.id for carrier in request.setup.carriers}
+    return next(
+        id_ for id_ in (name, *(f"{name}-{number}" for number in range(2, len(used_ids) + 3))) if id_ not in used_ids
+    )

@@ -4,53 +4,53 @@ import asyncio
 
 import structlog
 
-from heliograph.dashboard.page_request import Answer, Page, Redirect, Visit
+from heliograph.dashboard.page_request import Page, PageRequest, PageResponse, Redirect
 from heliograph.domain.refusals import InvalidRequest
 from heliograph.manage import erase as erasing
-from heliograph.storage.erase import StillMoving
+from heliograph.storage.erase import ErasureBlocked
 
 WAIT_S = 10.0  # time the page waits; a long erasure continues in the background
 
 log = structlog.get_logger()
-_running: set["asyncio.Task[int]"] = set()  # strong references: the event loop keeps only weak ones
+_running_tasks: set["asyncio.Task[int]"] = set()  # strong references: the event loop keeps only weak ones
 
 
-async def show(visit: Visit) -> Answer:
+async def show(request: PageRequest) -> PageResponse:
     return _page("")
 
 
-async def erase(visit: Visit) -> Answer:
+async def erase(request: PageRequest) -> PageResponse:
     """Erase an address. A POST, so that no URL log contains the address. Without `sure`, ask for confirmation."""
-    address = visit.form.get("address", "").strip()
+    address = request.form.get("address", "").strip()
     try:
         erasing.read_erasable(address)
     except InvalidRequest as refusal:
         return _page(address, refusal.message)
-    if visit.form.get("sure") != "yes":
+    if request.form.get("sure") != "yes":
         return Page("erase.html", {"address": address, "error": "", "ask": True})
-    task = asyncio.create_task(erasing.erase(visit.store, visit.actor, visit.team, address))
-    _running.add(task)
-    task.add_done_callback(_ended)
+    task = asyncio.create_task(erasing.erase(request.store, request.actor, request.team, address))
+    _running_tasks.add(task)
+    task.add_done_callback(_on_finished)
     done, _ = await asyncio.wait({task}, timeout=WAIT_S)
-    here = f"{visit.base}/suppressions"
+    list_url = f"{request.team_path}/suppressions"
     if not done:
-        return Redirect(here, "The address is being erased. The audit log says when it is done.")
+        return Redirect(list_url, "Erasing the address. The audit log shows when this is finished.")
     try:
-        count = task.result()
-    except StillMoving as error:
+        message_count = task.result()
+    except ErasureBlocked as error:
         return _page(address, f"{error} Try again later.")
     except InvalidRequest as refusal:  # the team would lose its last owner
         return _page(address, refusal.message)
-    return Redirect(here, f"It is erased. Messages that named it: {count}.")
+    return Redirect(list_url, f"Address erased. Messages affected: {message_count}.")
 
 
 def _page(address: str, error: str = "") -> Page:
     return Page("erase.html", {"address": address, "error": error, "ask": False}, 400 if error else 200)
 
 
-def _ended(task: "asyncio.Task[int]") -> None:
-    _running.discard(task)
+def _on_finished(task: "asyncio.Task[int]") -> None:
+    _running_tasks.discard(task)
     error = None if task.cancelled() else task.exception()
-    if error and not isinstance(error, StillMoving | InvalidRequest):
+    if error and not isinstance(error, ErasureBlocked | InvalidRequest):
         # no error text: it may contain the address
-        log.error("an address was not erased wholly", error=type(error).__name__)
+        log.error("address erasure incomplete", error=type(error).__name__)

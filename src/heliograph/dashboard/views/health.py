@@ -5,29 +5,29 @@ from collections.abc import Mapping
 import msgspec
 
 from heliograph.dashboard import charts
-from heliograph.dashboard.page_request import Page, Visit
-from heliograph.dashboard.render import CHANNEL_NAMES, are, lasted, number
+from heliograph.dashboard.page_request import Page, PageRequest
+from heliograph.dashboard.render import CHANNEL_NAMES, format_duration, format_number, names_with_verb
 from heliograph.dashboard.views import live, queues
-from heliograph.dashboard.views.approvals import asked_at
+from heliograph.dashboard.views.approvals import requested_at
 from heliograph.domain.delivery.lanes import PRIORITIES
-from heliograph.domain.delivery.routing import closed_channels
+from heliograph.domain.delivery.routing import disabled_channels
 from heliograph.domain.limits import HOUR_MS, MINUTE_MS
-from heliograph.domain.mail.reputation import Reputation, judge_share
+from heliograph.domain.mail.reputation import Reputation, judge_rate
 from heliograph.domain.sending.pricing import Account
 from heliograph.domain.setup.records import Priority, Team
-from heliograph.domain.setup.sender_approvals import pending
+from heliograph.domain.setup.sender_approvals import pending_senders
 from heliograph.domain.setup.snapshot import Setup
-from heliograph.domain.text import whole_number
-from heliograph.storage.dead_letters import COUNT_MOST
-from heliograph.storage.stats import TeamFigures
+from heliograph.domain.text import parse_int
+from heliograph.storage.dead_letters import COUNT_MAX
+from heliograph.storage.stats import TeamTotals
 from heliograph.templates.policy import layout_drafts
 from heliograph.templates.policy.template_approvals import list_pending
 
-HERE = "/dashboard/operator"
-PAGE = 50
-LATE_MS = 5 * MINUTE_MS  # a longer wait counts as a problem
-HOURS = 24
-TROUBLES = (  # problems of a team, most severe first: (state of the badge, text)
+OPERATOR_PATH = "/dashboard/operator"
+PAGE_SIZE = 50
+LONG_WAIT_MS = 5 * MINUTE_MS  # a longer wait counts as a problem
+HOURS_SHOWN = 24
+TEAM_PROBLEMS = (  # problems of a team, most severe first: (state of the badge, text)
     ("paused", "Direct emails paused"),
     ("low", "No credit"),
     ("warn", "Many complaints"),
@@ -39,50 +39,57 @@ TROUBLES = (  # problems of a team, most severe first: (state of the badge, text
 
 
 class HealthTile(msgspec.Struct, frozen=True, kw_only=True):
+    """A status figure at the top of the page."""
+
     name: str
-    figure: str
-    page: str
-    about: str = ""
-    since: int | None = None  # time shown after `about`
+    value: str
+    link: str
+    detail: str = ""
+    since: int | None = None  # time shown after `detail`
     kind: str = ""  # wait, bad; empty if healthy
 
 
 class TeamHealth(msgspec.Struct, frozen=True, kw_only=True):
+    """A team as a row of the list, with its problems."""
+
     team: Team
     account: Account | None
-    figures: TeamFigures
-    troubles: list[tuple[str, str]]  # subset of TROUBLES, in the same order
+    stats: TeamTotals
+    problems: list[tuple[str, str]]  # subset of TROUBLES, in the same order
 
 
-async def show(visit: Visit) -> Page:
-    store, now = visit.store, visit.context.clock.now()
-    wanted = visit.query.get("q", "").strip()
-    before = max(0, (whole_number(visit.query.get("page", ""), 6) or 1) - 1)  # number of pages to skip
-    followed = await live.stream_address(visit, f"{queues.HERE}/live", queues.watch(visit))
-    since = now - now % HOUR_MS - (HOURS - 1) * HOUR_MS
-    figures = await store.figures.of_instance(since)
-    fitting = [team for team in visit.setup.teams.values() if _fits(team, wanted.lower())]
-    accounts = await store.ledger.accounts([team.record.ref for team in fitting])
-    lines = sorted(
-        (_line(team, figures, accounts, store.reputation.current.get(team.record.id)) for team in fitting), key=_order
+async def show(request: PageRequest) -> Page:
+    store, now = request.store, request.context.clock.now()
+    search_text = request.query.get("q", "").strip()
+    pages_before = max(0, (parse_int(request.query.get("page", ""), 6) or 1) - 1)  # number of pages to skip
+    live_url = await live.stream_url(request, f"{queues.QUEUES_PATH}/live", queues.queues_subscription(request))
+    since = now - now % HOUR_MS - (HOURS_SHOWN - 1) * HOUR_MS
+    stats = await store.stats.instance_totals(since)
+    matching = [team for team in request.setup.teams.values() if _matches(team, search_text.lower())]
+    accounts = await store.ledger.find_accounts([team.record.ref for team in matching])
+    rows = sorted(
+        (_team_health(team, stats, accounts, store.reputations.current.get(team.record.id)) for team in matching),
+        key=_sort_key,
     )
-    shown = lines[before * PAGE : (before + 1) * PAGE]
-    sent = await store.figures.sent_by_hour([line.team.record.ref for line in shown], since)
+    page_rows = rows[pages_before * PAGE_SIZE : (pages_before + 1) * PAGE_SIZE]
+    sent = await store.stats.sent_by_hour([row.team.record.ref for row in page_rows], since)
     values = {
-        "live": followed,
+        "live": live_url,
         "tiles": [
-            _delivery(visit, sum(one.sent for one in figures.values())),
-            _waiting(await store.dead_letters.oldest(now), now),
-            _carriers(visit),
-            _dead(await store.dead_letters.count()),
-            _approvals(visit.setup, visit.approvals),
+            _delivery_tile(request, sum(team_stats.sent for team_stats in stats.values())),
+            _waiting_tile(await store.dead_letters.oldest(now), now),
+            _carriers_tile(request),
+            _dead_letters_tile(await store.dead_letters.count()),
+            _approvals_tile(request.setup, request.pending_approvals),
         ],
-        "lines": [(line, charts.spark(_hours(sent.get(line.team.record.ref, {}), since))) for line in shown],
-        "rate": rate,
-        "newer": before,
-        "older": before + 2 if len(lines) > (before + 1) * PAGE else 0,
-        "count": len(visit.setup.teams),
-        "q": wanted,
+        "lines": [
+            (row, charts.draw_sparkline(_sent_by_hour(sent.get(row.team.record.ref, {}), since))) for row in page_rows
+        ],
+        "rate": format_rate,
+        "newer": pages_before,
+        "older": pages_before + 2 if len(rows) > (pages_before + 1) * PAGE_SIZE else 0,
+        "count": len(request.setup.teams),
+        "q": search_text,
     }
     return Page("health.html", values)
 
@@ -90,79 +97,91 @@ async def show(visit: Visit) -> Page:
 # -- tiles -----------------------------------------------------------------------------------------------------------
 
 
-def _delivery(visit: Visit, sent: int) -> HealthTile:
-    setup, page = visit.setup, f"{HERE}/queues"
+def _delivery_tile(request: PageRequest, sent: int) -> HealthTile:
+    setup, link = request.setup, f"{OPERATOR_PATH}/queues"
     if setup.platform.paused:
-        why = setup.platform.paused_reason or "Messages are accepted and wait."
-        return HealthTile(name="Delivery", figure="Paused", page=page, about=why, kind="bad")
-    about = f"{number(sent)} sent in 24 hours"
-    if len(visit.simulated) == len(CHANNEL_NAMES):
-        about = f"Nothing leaves this instance: {about}, to nobody."
-        return HealthTile(name="Delivery", figure="Simulated", page=f"{HERE}/carriers", about=about, kind="wait")
-    return HealthTile(name="Delivery", figure="On", page=page, about=about)
+        reason = setup.platform.paused_reason or "Messages are accepted and queued."
+        return HealthTile(name="Delivery", value="Paused", link=link, detail=reason, kind="bad")
+    detail = f"{format_number(sent)} sent in 24 hours"
+    if len(request.simulated_channel_names) == len(CHANNEL_NAMES):
+        detail = f"No real messages are sent: {detail}, all simulated."
+        return HealthTile(
+            name="Delivery", value="Simulated", link=f"{OPERATOR_PATH}/carriers", detail=detail, kind="wait"
+        )
+    return HealthTile(name="Delivery", value="On", link=link, detail=detail)
 
 
-def _waiting(oldest: Mapping[Priority, int], now: int) -> HealthTile:
-    ages = [(priority, now - oldest[priority]) for priority in PRIORITIES if priority in oldest]
-    worst = max((age for _, age in ages), default=0)
+def _waiting_tile(oldest_due: Mapping[Priority, int], now: int) -> HealthTile:
+    ages = [(priority, now - oldest_due[priority]) for priority in PRIORITIES if priority in oldest_due]
+    highest_age = max((age for _, age in ages), default=0)
     return HealthTile(
-        name="Oldest waiting",
-        figure=lasted(worst) if ages else "None",
-        page=f"{HERE}/queues#waiting",
-        about=", ".join(f"{priority} {lasted(age)}" for priority, age in ages) or "Nothing waits.",
-        kind="wait" if worst > LATE_MS else "",
+        name="Oldest in queue",
+        value=format_duration(highest_age) if ages else "None",
+        link=f"{OPERATOR_PATH}/queues#waiting",
+        detail=", ".join(f"{priority} {format_duration(age)}" for priority, age in ages) or "Queue is empty.",
+        kind="wait" if highest_age > LONG_WAIT_MS else "",
     )
 
 
-def _carriers(visit: Visit) -> HealthTile:
-    real = [carrier for carrier in visit.setup.carriers if carrier.kind != "simulator"]
+def _carriers_tile(request: PageRequest) -> HealthTile:
+    real = [carrier for carrier in request.setup.carriers if carrier.kind != "simulator"]
     enabled = [carrier for carrier in real if carrier.enabled]
-    dead = [visit.store.circuits.current[one.id] for one in enabled if one.id in visit.store.circuits.current]
-    page = f"{HERE}/carriers/{dead[0].id}" if len(dead) == 1 else f"{HERE}/carriers"
+    open_circuits = [
+        request.store.circuits.current[item.id] for item in enabled if item.id in request.store.circuits.current
+    ]
+    link = f"{OPERATOR_PATH}/carriers/{open_circuits[0].id}" if len(open_circuits) == 1 else f"{OPERATOR_PATH}/carriers"
     if not enabled:
-        figure, about = (
-            ("None enabled", _waits(visit.setup)) if real else ("None set up", "Simulators take all messages.")
+        value, detail = (
+            ("None enabled", _closed_channels_text(request.setup))
+            if real
+            else ("None set up", "All messages are simulated.")
         )
-        return HealthTile(name="Carriers reachable", figure=figure, page=page, about=about, kind="wait")
+        return HealthTile(name="Carriers reachable", value=value, link=link, detail=detail, kind="wait")
     return HealthTile(
         name="Carriers reachable",
-        figure=f"{len(enabled) - len(dead)} of {len(enabled)}",
-        page=page,
-        about=f"{', '.join(one.id for one in dead)} went out of reach" if dead else "None is out of reach.",
-        since=min((one.since for one in dead), default=None),
-        kind="bad" if dead else "",
+        value=f"{len(enabled) - len(open_circuits)} of {len(enabled)}",
+        link=link,
+        detail=f"{', '.join(item.id for item in open_circuits)} became unreachable"
+        if open_circuits
+        else "All carriers are reachable.",
+        since=min((item.since for item in open_circuits), default=None),
+        kind="bad" if open_circuits else "",
     )
 
 
-def _waits(setup: Setup) -> str:
+def _closed_channels_text(setup: Setup) -> str:
     """Return what happens to messages of channels whose carriers are all disabled."""
-    closed = closed_channels(setup.carriers)
-    others = [CHANNEL_NAMES[channel] for channel in closed if channel != "email"]
-    said = ["Emails wait."] if "email" in closed else []
-    said += [f"{are(others)} refused."] if others else []
-    return " ".join(said) or "Simulators take all messages."
+    closed = disabled_channels(setup.carriers)
+    refused_names = [CHANNEL_NAMES[channel] for channel in closed if channel != "email"]
+    sentences = ["Emails are queued."] if "email" in closed else []
+    sentences += [f"{names_with_verb(refused_names)} refused."] if refused_names else []
+    return " ".join(sentences) or "All messages are simulated."
 
 
-def _dead(count: int) -> HealthTile:
+def _dead_letters_tile(count: int) -> HealthTile:
     return HealthTile(
         name="Dead letters",
-        figure=number(count) + ("+" if count == COUNT_MOST else ""),
-        page=f"{HERE}/queues#dead",
-        about="Parked after repeated crashes." if count else "Nothing is parked.",
+        value=format_number(count) + ("+" if count == COUNT_MAX else ""),
+        link=f"{OPERATOR_PATH}/queues#dead",
+        detail="Held after repeated failures." if count else "No dead letters.",
         kind="bad" if count else "",
     )
 
 
-def _approvals(setup: Setup, count: int) -> HealthTile:
-    asked = [draft.at for draft in list_pending(setup) if draft.at]
-    asked += [at for item in pending(setup) if (at := asked_at(item))]
-    asked += [layout.submitted_at for layout in layout_drafts.list_pending(setup) if layout.submitted_at]
+def _approvals_tile(setup: Setup, count: int) -> HealthTile:
+    request_times = [draft.saved_at for draft in list_pending(setup) if draft.saved_at]
+    request_times += [requested for item in pending_senders(setup) if (requested := requested_at(item))]
+    request_times += [layout.submitted_at for layout in layout_drafts.list_pending(setup) if layout.submitted_at]
     return HealthTile(
         name="Approvals",
-        figure=number(count),
-        page=f"{HERE}/approvals",
-        about="The oldest was asked for" if asked else "They wait for you." if count else "Nobody waits for you.",
-        since=min(asked, default=None),
+        value=format_number(count),
+        link=f"{OPERATOR_PATH}/approvals",
+        detail="Oldest requested"
+        if request_times
+        else "Waiting for your decision."
+        if count
+        else "No pending requests.",
+        since=min(request_times, default=None),
         kind="wait" if count else "",
     )
 
@@ -170,43 +189,45 @@ def _approvals(setup: Setup, count: int) -> HealthTile:
 # -- teams -----------------------------------------------------------------------------------------------------------
 
 
-def _line(
-    team: Team, figures: dict[int, TeamFigures], accounts: dict[int, Account], reputation: Reputation | None
+def _team_health(
+    team: Team, totals_by_ref: dict[int, TeamTotals], accounts: dict[int, Account], reputation: Reputation | None
 ) -> TeamHealth:
-    seen, account = figures.get(team.record.ref, TeamFigures()), accounts.get(team.record.ref)
-    return TeamHealth(team=team, account=account, figures=seen, troubles=troubles(team, seen, account, reputation))
+    team_stats, account = totals_by_ref.get(team.record.ref, TeamTotals()), accounts.get(team.record.ref)
+    return TeamHealth(
+        team=team, account=account, stats=team_stats, problems=find_problems(team, team_stats, account, reputation)
+    )
 
 
-def troubles(
-    team: Team, seen: TeamFigures, account: Account | None, reputation: Reputation | None
+def find_problems(
+    team: Team, team_stats: TeamTotals, account: Account | None, reputation: Reputation | None
 ) -> list[tuple[str, str]]:
     """Return the problems of a team, most severe first."""
     credit = account.available if account and not team.sandbox else None
     is_low = credit is not None and credit < team.record.credit_low
-    found = (
+    conditions = (
         reputation is not None and reputation.state == "paused",
         is_low and credit is not None and credit <= 0,
-        judge_share("complaints", seen.complained, seen.emails) in ("warn", "paused"),
-        judge_share("bounces", seen.bounced, seen.emails) in ("warn", "paused"),
+        judge_rate("complaints", team_stats.complained, team_stats.emails) in ("warn", "paused"),
+        judge_rate("bounces", team_stats.bounced, team_stats.emails) in ("warn", "paused"),
         any(not hook.enabled and hook.disabled_reason for hook in team.webhooks),
         is_low and credit is not None and credit > 0,
         team.record.suspended,
     )
-    return [trouble for trouble, is_there in zip(TROUBLES, found, strict=True) if is_there]
+    return [problem for problem, is_present in zip(TEAM_PROBLEMS, conditions, strict=True) if is_present]
 
 
-def _order(line: TeamHealth) -> tuple[int, int, str, str]:
-    worst = TROUBLES.index(line.troubles[0]) if line.troubles else len(TROUBLES)
-    return worst, -line.figures.sent, line.team.record.name.casefold(), line.team.record.id
+def _sort_key(row: TeamHealth) -> tuple[int, int, str, str]:
+    worst = TEAM_PROBLEMS.index(row.problems[0]) if row.problems else len(TEAM_PROBLEMS)
+    return worst, -row.stats.sent, row.team.record.name.casefold(), row.team.record.id
 
 
-def _hours(sent: Mapping[int, int], since: int) -> list[int]:
-    return [sent.get(since + hour * HOUR_MS, 0) for hour in range(HOURS)]
+def _sent_by_hour(sent: Mapping[int, int], since: int) -> list[int]:
+    return [sent.get(since + hour * HOUR_MS, 0) for hour in range(HOURS_SHOWN)]
 
 
-def rate(part: int, whole: int) -> str:
-    return charts.percent(min(100.0, 100 * part / whole)) if whole else "–"
+def format_rate(count: int, total: int) -> str:
+    return charts.format_percent(min(100.0, 100 * count / total)) if total else "–"
 
 
-def _fits(team: Team, wanted: str) -> bool:
-    return any(wanted in name.lower() for name in (team.record.id, team.record.name, *team.domains))
+def _matches(team: Team, text: str) -> bool:
+    return any(text in name.lower() for name in (team.record.id, team.record.name, *team.domains))

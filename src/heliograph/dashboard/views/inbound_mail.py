@@ -5,20 +5,27 @@ from typing import Any
 
 import msgspec
 
-from heliograph.dashboard.page_request import Answer, Download, Gone, Page, Visit
-from heliograph.dashboard.views.previews import framed, in_bytes, listed, pictures_in, shown_or_saved, with_pictures
-from heliograph.inbound.policy.inbound_mail import ReceivedRecord, attachment_in
-from heliograph.inbound.store.inbound_mail import LAST, ReceivedLine
+from heliograph.dashboard.page_request import Download, Page, PageNotFound, PageRequest, PageResponse
+from heliograph.dashboard.views.previews import (
+    embed_images,
+    file_download,
+    file_rows,
+    find_inline_images,
+    format_size,
+    html_download,
+)
+from heliograph.inbound.policy.inbound_mail import ReceivedRecord, attachment_content
+from heliograph.inbound.store.inbound_mail import PAST_ANY_ID, InboundMailRow
 from heliograph.storage.events import NEWEST
-from heliograph.web.read_budget import work
+from heliograph.web.read_budget import run_large
 
-PAGE = 50
-TABS = {"email": "Email", "texts": "Texts"}
-TEXTS = ("sms.received", "whatsapp.received")
-VIEWS = {"reply": "Reply", "html": "HTML", "text": "Text", "headers": "Headers"}
+PAGE_SIZE = 50
+TAB_LABELS = {"email": "Email", "texts": "Texts"}
+TEXT_EVENT_TYPES = ("sms.received", "whatsapp.received")
+VIEW_LABELS = {"reply": "Reply", "html": "HTML", "text": "Text", "headers": "Headers"}
 
 
-class Came(msgspec.Struct, frozen=True, kw_only=True):
+class InboundRow(msgspec.Struct, frozen=True, kw_only=True):
     """Row of the list of inbound mail: only the fields that the row shows."""
 
     id: str
@@ -29,91 +36,93 @@ class Came(msgspec.Struct, frozen=True, kw_only=True):
     attachments: list[Any]
 
 
-async def show(visit: Visit) -> Answer:
-    tab = visit.query.get("tab", "email")
-    if tab not in TABS:
-        raise Gone
-    before = visit.query.get("before", "")
-    found, older = await (_mails(visit, before) if tab == "email" else _texts(visit, before))
-    return Page("received.html", {"tabs": TABS, "tab": tab, "found": found, "older": older, "first": not before})
+async def show(request: PageRequest) -> PageResponse:
+    tab = request.query.get("tab", "email")
+    if tab not in TAB_LABELS:
+        raise PageNotFound
+    before = request.query.get("before", "")
+    items, next_cursor = await (_mail_page(request, before) if tab == "email" else _text_page(request, before))
+    return Page(
+        "received.html", {"tabs": TAB_LABELS, "tab": tab, "items": items, "older": next_cursor, "first": not before}
+    )
 
 
-async def _mails(visit: Visit, before: str) -> tuple[Sequence[Any], str]:
-    team, received = visit.team.record.ref, visit.store.received
-    lines = await received.newest(team, before or LAST, PAGE + 1)
-    await visit.hold(sum(line.octets for line in lines[:PAGE]))
-    records = await received.records(team, [line.id for line in lines[:PAGE]])
-    known = {one.id: one for one in (msgspec.json.decode(record, type=Came) for record in records)}
-    found = [(line, known[line.id]) for line in lines[:PAGE] if line.id in known]
-    return found, lines[PAGE - 1].id if len(lines) > PAGE else ""
+async def _mail_page(request: PageRequest, before: str) -> tuple[Sequence[Any], str]:
+    team, store = request.team.record.ref, request.store.inbound_mail
+    rows = await store.list_newest(team, before or PAST_ANY_ID, PAGE_SIZE + 1)
+    await request.reserve_memory(sum(row.octets for row in rows[:PAGE_SIZE]))
+    records = await store.get_records(team, [row.id for row in rows[:PAGE_SIZE]])
+    record_by_id = {mail.id: mail for mail in (msgspec.json.decode(record, type=InboundRow) for record in records)}
+    items = [(row, record_by_id[row.id]) for row in rows[:PAGE_SIZE] if row.id in record_by_id]
+    return items, rows[PAGE_SIZE - 1].id if len(rows) > PAGE_SIZE else ""
 
 
-async def _texts(visit: Visit, before: str) -> tuple[Sequence[Any], str]:
+async def _text_page(request: PageRequest, before: str) -> tuple[Sequence[Any], str]:
     """Return a page of inbound SMS and WhatsApp messages, stored as events, and the cursor of the next page."""
-    page = await visit.store.events.newest(visit.team.record.ref, TEXTS, before or NEWEST, PAGE)
+    page = await request.store.events.newest(request.team.record.ref, TEXT_EVENT_TYPES, before or NEWEST, PAGE_SIZE)
     return [(event, msgspec.json.decode(event.detail or "{}")) for event in page.events], page.before or ""
 
 
-async def show_one(visit: Visit) -> Answer:
-    line, mail = await _read(visit)
+async def show_mail(request: PageRequest) -> PageResponse:
+    row, mail = await _find_mail(request)
     views = {
         name: label
-        for name, label in VIEWS.items()
+        for name, label in VIEW_LABELS.items()
         if name == "headers" or {"reply": mail.reply_text, "html": mail.html, "text": mail.text}[name]
     }
-    view = visit.query.get("view", "")
+    view = request.query.get("view", "")
     values = {
-        "line": line,
+        "line": row,
         "mail": mail,
         "views": views,
         "view": view if view in views else next(iter(views)),
-        "files": listed(mail.attachments),
-        "size": in_bytes(line.size),
-        "pictures": visit.query.get("pictures") == "yes",
+        "files": file_rows(mail.attachments),
+        "size": format_size(row.size),
+        "pictures": request.query.get("pictures") == "yes",
     }
-    return Page("received_one.html", values, size=line.octets)
+    return Page("received_one.html", values, size=row.octets)
 
 
-async def frame(visit: Visit) -> Answer:
+async def html_frame(request: PageRequest) -> PageResponse:
     """Return the HTML of a mail with its inline images, for a sandboxed iframe."""
-    line, mail = await _read(visit)
+    row, mail = await _find_mail(request)
     if (html := mail.html) is None:
-        raise Gone
-    inline = pictures_in(mail.attachments)
-    raw = await visit.store.received.raw(line, visit.hold) if inline else None
+        raise PageNotFound
+    inline_images = find_inline_images(mail.attachments)
+    raw = await request.store.inbound_mail.get_raw(row, request.reserve_memory) if inline_images else None
 
     def shown() -> Download:
-        files = [(file, (attachment_in(raw, file.id) if raw else None) or b"") for file in inline]
-        return framed(with_pictures(html, files), images=visit.query.get("pictures") == "yes")
+        images = [(file, (attachment_content(raw, file.id) if raw else None) or b"") for file in inline_images]
+        return html_download(embed_images(html, images), allow_remote_images=request.query.get("pictures") == "yes")
 
-    return await work(line.octets + (line.size if raw else 0), shown)
-
-
-async def download(visit: Visit) -> Answer:
-    line, _ = await _read(visit)
-    return Download(await _raw(visit, line), "message/rfc822", f"{line.id}.eml")
+    return await run_large(row.octets + (row.size if raw else 0), shown)
 
 
-async def attachment(visit: Visit) -> Answer:
-    line, mail = await _read(visit)
-    file = next((one for one in mail.attachments if one.id == visit.params["attachment"]), None)
+async def download(request: PageRequest) -> PageResponse:
+    row, _ = await _find_mail(request)
+    return Download(await _raw_mail(request, row), "message/rfc822", f"{row.id}.eml")
+
+
+async def attachment(request: PageRequest) -> PageResponse:
+    row, mail = await _find_mail(request)
+    file = next((item for item in mail.attachments if item.id == request.params["attachment"]), None)
     if file is None:
-        raise Gone
-    body = await work(line.size, attachment_in, await _raw(visit, line), file.id)
-    return shown_or_saved(visit, file, body or b"")
+        raise PageNotFound
+    body = await run_large(row.size, attachment_content, await _raw_mail(request, row), file.id)
+    return file_download(request, file, body or b"")
 
 
-async def _raw(visit: Visit, line: ReceivedLine) -> bytes:
-    raw = await visit.store.received.raw(line, visit.hold)
+async def _raw_mail(request: PageRequest, row: InboundMailRow) -> bytes:
+    raw = await request.store.inbound_mail.get_raw(row, request.reserve_memory)
     if raw is None:
-        raise Gone("The mail as it came is no longer kept.")
+        raise PageNotFound("The original message is no longer stored.")
     return raw
 
 
-async def _read(visit: Visit) -> tuple[ReceivedLine, ReceivedRecord]:
-    team = visit.team.record.ref
-    line = await visit.store.received.find(team, visit.params["id"])
-    mail = await visit.store.received.whole(team, line, visit.hold) if line else None
-    if line is None or mail is None:
-        raise Gone
-    return line, mail
+async def _find_mail(request: PageRequest) -> tuple[InboundMailRow, ReceivedRecord]:
+    team = request.team.record.ref
+    row = await request.store.inbound_mail.find_row(team, request.params["id"])
+    mail = await request.store.inbound_mail.get_record(team, row, request.reserve_memory) if row else None
+    if row is None or mail is None:
+        raise PageNotFound
+    return row, mail

@@ -4,25 +4,27 @@ Only a verified account can answer here. An unverified account may be controlled
 user needs the link of the inviting team, and a new password to accept.
 """
 
-from heliograph.dashboard.page_request import Answer, Gone, Redirect, Visit
+from heliograph.dashboard.page_request import PageNotFound, PageRequest, PageResponse, Redirect
 from heliograph.manage import people
-from heliograph.texts.dashboard_links import HOME, of_team
+from heliograph.texts.dashboard_links import HOME, team_page
 
 
-async def answer(visit: Visit) -> Answer:
-    who, team, said = visit.person, visit.form.get("team", ""), visit.form.get("answer")
-    role, accepts = (await offered(visit)).get(team), said == "accept"
-    if role is None or said not in ("accept", "decline"):
-        raise Gone
-    if not await people.answer(visit.store, visit.actor, who.person, who.email, team, role, accepts=accepts):
-        raise Gone
-    if not accepts:
-        return Redirect(HOME, "The invitation is declined.")
-    return Redirect(of_team(team) if team else HOME, "Welcome.")
+async def answer(request: PageRequest) -> PageResponse:
+    user, team, answer_value = request.user, request.form.get("team", ""), request.form.get("answer")
+    role, is_accepted = (await pending_invitations(request)).get(team), answer_value == "accept"
+    if role is None or answer_value not in ("accept", "decline"):
+        raise PageNotFound
+    if not await people.answer_invitation(
+        request.store, request.actor, user.person, user.email, team, role, accepts=is_accepted
+    ):
+        raise PageNotFound
+    if not is_accepted:
+        return Redirect(HOME, "Invitation declined.")
+    return Redirect(team_page(team) if team else HOME, "Welcome.")
 
 
-async def offered(visit: Visit) -> dict[str, str]:
+async def pending_invitations(request: PageRequest) -> dict[str, str]:
     """Return the invitations that the user can answer without a link: team → role. An empty team means the instance."""
-    person = await visit.store.people.get(visit.person.person)
-    pending = await visit.store.people.invitations(person.id) if person and person.proven else {}
-    return {team: role for team, role in pending.items() if not team or team in visit.setup.teams}
+    person = await request.store.people.get(request.user.person)
+    invitations = await request.store.people.list_invitations(person.id) if person and person.proven else {}
+    return {team: role for team, role in invitations.items() if not team or team in request.setup.teams}

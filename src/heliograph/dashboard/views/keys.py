@@ -2,76 +2,83 @@
 
 from typing import Any
 
-from heliograph.dashboard.page_request import Answer, Gone, Page, Redirect, Visit, errors_of
+from heliograph.dashboard.page_request import Page, PageNotFound, PageRequest, PageResponse, Redirect, field_errors
 from heliograph.domain.refusals import InvalidRequest
 from heliograph.domain.setup.records import Scope
 from heliograph.manage import keys
-from heliograph.manage.keys import KeyLine, WantedKey, end_of
-from heliograph.templates.policy.values import wrong_passthrough
+from heliograph.manage.keys import KeySummary, NewKey, end_of_day
+from heliograph.templates.policy.values import passthrough_error
 
 SCOPES: tuple[Scope, ...] = ("send", "manage")
-KINDS = [("", "A program, which sends the token"), ("hook", "Supabase's auth hooks, which sign with a secret")]
+KIND_OPTIONS = [("", "A program (authenticates with a token)"), ("hook", "Supabase auth hooks (signed with a secret)")]
 
 
-async def create(visit: Visit) -> Answer:
-    form = visit.form
-    wanted = WantedKey(
-        team=visit.team.record.id,
+async def create(request: PageRequest) -> PageResponse:
+    form = request.form
+    new_key = NewKey(
+        team=request.team.record.id,
         name=form.get("name", ""),
         scopes=tuple(scope for scope in SCOPES if form.get(scope)),
         domain=form.get("domain") or None,
-        expires_at=end_of(form["expires"]) if form.get("expires") else None,
+        expires_at=end_of_day(form["expires"]) if form.get("expires") else None,
         networks=tuple(form.get("networks", "").replace(",", " ").split()),
         passthrough=form.get("passthrough", ""),
         hook=form.get("kind") == "hook",
     )
     try:
-        made = await keys.create(visit.store, visit.actor, wanted, visit.tools.seal)
+        created = await keys.create(request.store, request.actor, new_key, request.tools.encrypt)
     except InvalidRequest as refusal:
-        return _new(visit, form, errors_of(refusal))
-    return await show(visit, token=made.token, made=made.key)
+        return _new_page(request, form, field_errors(refusal))
+    return await show(request, token=created.token, new_key=created.key)
 
 
-async def rotate(visit: Visit) -> Answer:
+async def rotate(request: PageRequest) -> PageResponse:
     """Create a new key with the same permissions; the old key stays valid for a day."""
-    id_ = visit.params["key"]
+    id_ = request.params["key"]
     try:
-        made = await keys.rotate(visit.store, visit.actor, id_, visit.team.record.id, visit.tools.seal)
+        created = await keys.rotate(request.store, request.actor, id_, request.team.record.id, request.tools.encrypt)
     except InvalidRequest as refusal:
-        return Redirect(f"{visit.base}/keys/{id_}", refusal.message)
-    return await show(visit, token=made.token, made=made.key, old=made.old)
+        return Redirect(f"{request.team_path}/keys/{id_}", refusal.message)
+    return await show(request, token=created.token, new_key=created.key, old_key=created.old)
 
 
-async def revoke(visit: Visit) -> Answer:
-    key = await keys.revoke(visit.store, visit.actor, visit.params["key"], visit.team.record.id)
-    return Redirect(f"{visit.base}/keys", f"The key {key.name} is revoked.")
+async def revoke(request: PageRequest) -> PageResponse:
+    key = await keys.revoke(request.store, request.actor, request.params["key"], request.team.record.id)
+    return Redirect(f"{request.team_path}/keys", f"Key {key.name} revoked.")
 
 
 # -- pages ----------------------------------------------------------------------------------------------------
 
 
-async def _lines(visit: Visit) -> list[KeyLine]:
-    return await keys.lines(visit.store, visit.team.record.id, visit.context.state.used)
+async def _list_keys(request: PageRequest) -> list[KeySummary]:
+    return await keys.list_keys(request.store, request.team.record.id, request.context.state.last_used)
 
 
-async def show(visit: Visit, **values: Any) -> Page:
-    lines = await _lines(visit)
-    return Page("keys.html", {"token": "", "made": None, "old": None, "keys": lines} | values)
+async def show(request: PageRequest, **values: Any) -> Page:
+    rows = await _list_keys(request)
+    return Page("keys.html", {"token": "", "new_key": None, "old_key": None, "keys": rows} | values)
 
 
-async def show_new(visit: Visit) -> Page:
-    return _new(visit, {"send": "yes"})
+async def show_new(request: PageRequest) -> Page:
+    return _new_page(request, {"send": "yes"})
 
 
-def _new(visit: Visit, form: dict[str, str], errors: dict[str, str] | None = None) -> Page:
-    domains = [("", "Any domain of the team"), *((name, name) for name in visit.team.domains)]
-    fitting = [(one.id, one.name) for one in visit.team.templates.values() if not wrong_passthrough(one)]
-    shown = {"domains": domains, "passthroughs": [("", "None"), *fitting], "kinds": KINDS, "form": form}
-    return Page("key_new.html", shown | {"errors": errors or {}}, 400 if errors else 200)
+def _new_page(request: PageRequest, form: dict[str, str], errors: dict[str, str] | None = None) -> Page:
+    domains = [("", "Any of the team's domains"), *((name, name) for name in request.team.domains)]
+    usable_templates = [
+        (template.id, template.name) for template in request.team.templates.values() if not passthrough_error(template)
+    ]
+    values = {
+        "domains": domains,
+        "passthroughs": [("", "None"), *usable_templates],
+        "kinds": KIND_OPTIONS,
+        "form": form,
+    }
+    return Page("key_new.html", values | {"errors": errors or {}}, 400 if errors else 200)
 
 
-async def show_one(visit: Visit) -> Page:
-    for line in await _lines(visit):
-        if line.record.id == visit.params["key"]:
-            return Page("key.html", {"key": line})
-    raise Gone
+async def show_key(request: PageRequest) -> Page:
+    for row in await _list_keys(request):
+        if row.record.id == request.params["key"]:
+            return Page("key.html", {"key": row})
+    raise PageNotFound

@@ -5,205 +5,231 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from heliograph.dashboard.page_request import Answer, Download, Gone, Page, Redirect, Visit
+from heliograph.dashboard.page_request import Download, Page, PageNotFound, PageRequest, PageResponse, Redirect
 from heliograph.dashboard.render import render as to_page
-from heliograph.dashboard.views.template_preview import HEADERS, preview_of
-from heliograph.dashboard.views.template_search import number
-from heliograph.domain.limits import PARSED
+from heliograph.dashboard.views.template_preview import HEADERS, preview_values
+from heliograph.dashboard.views.template_search import parse_number
+from heliograph.domain.limits import SCAN_COST_FACTOR
 from heliograph.domain.refusals import Refusal
 from heliograph.domain.setup.records import Layout, Template
-from heliograph.runtime.threads import LOOKING
+from heliograph.runtime.threads import READ_POOL
 from heliograph.templates import layout_service as layouts
-from heliograph.templates.layout_service import find, goes_live, proposed
-from heliograph.templates.policy.check import length_of
-from heliograph.templates.policy.layout_drafts import find_draft, with_fields
-from heliograph.templates.policy.lint import problems_of_layout
-from heliograph.templates.policy.mjml import reading_cost
-from heliograph.templates.policy.template_approvals import mark_of
-from heliograph.templates.policy.template_edit import differences
-from heliograph.templates.store import PAGE
-from heliograph.web.read_budget import work
+from heliograph.templates.layout_service import draft_or_current, get, publishes_at_once
+from heliograph.templates.policy.check import total_length
+from heliograph.templates.policy.layout_drafts import apply_fields, find_draft
+from heliograph.templates.policy.lint import find_layout_problems
+from heliograph.templates.policy.mjml import parsing_cost
+from heliograph.templates.policy.template_approvals import revision_of
+from heliograph.templates.policy.template_edit import compare
+from heliograph.templates.store import PAGE_SIZE
+from heliograph.web.read_budget import run_large
 
 PARTS = ("html", "text")
-EXPIRED = "This page had expired, so nothing was saved. Your text is still here: save it again."
+SESSION_EXPIRED = "This page had expired, so nothing was saved. Your text is still here. Save again."
 # Sample content for previews of a layout.
-CONTENT = Template(
-    id="tpl_content", team="", channel="email", name="", subject="A message in this layout",
-    html="<h1>A message</h1><p>Its words stand here, where the layout has its content.</p>",
-    text="A message\n\nIts words stand here, where the layout has its content.",
+SAMPLE_CONTENT = Template(
+    id="tpl_content", team="", channel="email", name="", subject="Sample email",
+    html="<h1>Sample email</h1><p>The content of the email appears here.</p>",
+    text="Sample email\n\nThe content of the email appears here.",
 )  # fmt: skip
 
 
-async def index(visit: Visit) -> Answer:
-    own = sorted(visit.team.layouts.values(), key=lambda one: (one.name.casefold(), one.id))
-    used = Counter(one.layout for one in visit.team.templates.values() if one.status != "archived")
-    values = {"found": own, "drafts": {one.id: find_draft(visit.setup, one.id) for one in own}, "used": used}
+async def index(request: PageRequest) -> PageResponse:
+    layouts_by_name = sorted(request.team.layouts.values(), key=lambda item: (item.name.casefold(), item.id))
+    use_count = Counter(item.layout for item in request.team.templates.values() if item.status != "archived")
+    values = {
+        "layouts": layouts_by_name,
+        "drafts": {item.id: find_draft(request.setup, item.id) for item in layouts_by_name},
+        "used": use_count,
+    }
     return Page("layouts.html", values)
 
 
-async def show(visit: Visit) -> Answer:
-    layout = _current(visit)
-    draft = find_draft(visit.setup, layout.id)
-    old = layout if draft and layout.status != "draft" else None
-    versions = await visit.store.versions.of(layout.id)
+async def show(request: PageRequest) -> PageResponse:
+    layout = _find_layout(request)
+    draft = find_draft(request.setup, layout.id)
+    live_layout = layout if draft and layout.status != "draft" else None
+    versions = await request.store.versions.list(layout.id)
     values = {
         "layout": layout,
         "draft": draft,
-        "seen": mark_of(draft) if draft else "",
-        "differences": await LOOKING.run(differences, old, draft, ("name", *PARTS)) if old and draft else [],
-        "used": [one for one in visit.team.templates.values() if one.layout == layout.id and one.status != "archived"],
-        "versions": versions[:PAGE],
-        "goes_live": goes_live(visit.setup, by_operator=visit.may("operator")),
+        "seen": revision_of(draft) if draft else "",
+        "differences": await READ_POOL.run(compare, live_layout, draft, ("name", *PARTS))
+        if live_layout and draft
+        else [],
+        "used": [
+            template
+            for template in request.team.templates.values()
+            if template.layout == layout.id and template.status != "archived"
+        ],
+        "versions": versions[:PAGE_SIZE],
+        "goes_live": publishes_at_once(request.setup, by_operator=request.has_role("operator")),
     }
     return Page("layout.html", values)
 
 
-async def show_version(visit: Visit) -> Answer:
+async def show_version(request: PageRequest) -> PageResponse:
     """Show a version and its differences from the previous one."""
-    layout, version = _current(visit), number(visit.params["version"])
-    found, before = [await visit.store.versions.find_layout(layout.id, one) for one in (version, version - 1)]
-    if found is None:
-        raise Gone
-    old = before or replace(found, html=None, text=None)
-    compared = await LOOKING.run(differences, old, found, PARTS)
-    values = {"layout": layout, "version": found, "before": before, "differences": compared}
+    layout, version = _find_layout(request), parse_number(request.params["version"])
+    shown_version, previous = [
+        await request.store.versions.find_layout(layout.id, version_number) for version_number in (version, version - 1)
+    ]
+    if shown_version is None:
+        raise PageNotFound
+    base = previous or replace(shown_version, html=None, text=None)
+    changes = await READ_POOL.run(compare, base, shown_version, PARTS)
+    values = {"layout": layout, "version": shown_version, "before": previous, "differences": changes}
     return Page("layout_version.html", values)
 
 
-async def new(visit: Visit) -> Answer:
-    return await _editor(visit, _blank(visit), {"html": "{{content}}", "text": "{{content}}"})
+async def new(request: PageRequest) -> PageResponse:
+    return await _editor(request, _new_layout(request), {"html": "{{content}}", "text": "{{content}}"})
 
 
-async def edit(visit: Visit) -> Answer:
-    base = proposed(visit.setup, _current(visit))
-    return await _editor(visit, base, {name: getattr(base, name) or "" for name in ("name", *PARTS)})
+async def edit(request: PageRequest) -> PageResponse:
+    base = draft_or_current(request.setup, _find_layout(request))
+    return await _editor(request, base, {name: getattr(base, name) or "" for name in ("name", *PARTS)})
 
 
-async def create(visit: Visit) -> Answer:
-    return await _save(visit, _blank(visit), None)
+async def create(request: PageRequest) -> PageResponse:
+    return await _save(request, _new_layout(request), None)
 
 
-async def save(visit: Visit) -> Answer:
-    return await _save(visit, proposed(visit.setup, _current(visit)), visit.form.get("mark", ""))
+async def save(request: PageRequest) -> PageResponse:
+    return await _save(request, draft_or_current(request.setup, _find_layout(request)), request.form.get("mark", ""))
 
 
-async def expired(visit: Visit) -> Answer:
+async def expired(request: PageRequest) -> PageResponse:
     """Show a form sent with an expired session again, without saving it."""
-    base = proposed(visit.setup, _current(visit)) if "layout" in visit.params else _blank(visit)
-    page = await _editor(visit, base, visit.form, {"form": EXPIRED})
+    base = (
+        draft_or_current(request.setup, _find_layout(request)) if "layout" in request.params else _new_layout(request)
+    )
+    page = await _editor(request, base, request.form, {"form": SESSION_EXPIRED})
     return replace(page, status=403)
 
 
-async def publish(visit: Visit) -> Answer:
+async def publish(request: PageRequest) -> PageResponse:
     """Publish the draft that the user saw."""
-    layout = _current(visit)
-    done = await layouts.publish(*_by(visit), layout.id, by_operator=visit.may("operator"), mark=visit.form.get("mark"))
-    return _published(visit, layout.id, done)
+    layout = _find_layout(request)
+    is_changed = await layouts.publish(
+        *_team_args(request), layout.id, by_operator=request.has_role("operator"), revision=request.form.get("mark")
+    )
+    return _saved_redirect(request, layout.id, is_changed)
 
 
-async def archive(visit: Visit) -> Answer:
-    await layouts.archive(*_by(visit), _current(visit).id)
-    return Redirect(f"{visit.base}/layouts", "Archived. Templates that have it keep it.")
+async def archive(request: PageRequest) -> PageResponse:
+    await layouts.archive(*_team_args(request), _find_layout(request).id)
+    return Redirect(f"{request.team_path}/layouts", "Layout archived. Templates that use it keep it.")
 
 
-async def preview(visit: Visit) -> Answer:
+async def preview(request: PageRequest) -> PageResponse:
     """Return the preview document of the saved layout, its draft or an old version, for the iframe."""
-    layout = _current(visit)
-    if wanted := visit.query.get("version"):
-        layout = await visit.store.versions.find_layout(layout.id, number(wanted)) or layout
-    elif visit.query.get("draft"):
-        layout = proposed(visit.setup, layout)
-    return await _frame(visit, layout)
+    layout = _find_layout(request)
+    if version_text := request.query.get("version"):
+        layout = await request.store.versions.find_layout(layout.id, parse_number(version_text)) or layout
+    elif request.query.get("draft"):
+        layout = draft_or_current(request.setup, layout)
+    return await _preview_frame(request, layout)
 
 
-async def preview_typed(visit: Visit) -> Answer:
+async def preview_typed(request: PageRequest) -> PageResponse:
     """Return the preview document of the unsaved layout in the editor, for the iframe."""
-    known = visit.team.layouts.get(visit.form.get("id", ""))
-    typed, _ = await _typed(proposed(visit.setup, known) if known else _blank(visit), visit.form)
-    return await _frame(visit, typed)
+    existing = request.team.layouts.get(request.form.get("id", ""))
+    layout, _ = await _read_layout(
+        draft_or_current(request.setup, existing) if existing else _new_layout(request), request.form
+    )
+    return await _preview_frame(request, layout)
 
 
-async def _frame(visit: Visit, layout: Layout) -> Download:
-    return Download(await _document(visit, layout), "text/html; charset=utf-8", headers=HEADERS)
+async def _preview_frame(request: PageRequest, layout: Layout) -> Download:
+    return Download(await _preview_document(request, layout), "text/html; charset=utf-8", headers=HEADERS)
 
 
-async def _document(visit: Visit, layout: Layout) -> bytes:
-    octets = PARSED * length_of(layout)
-    await visit.hold(octets)
-    team = replace(visit.team, layouts={layout.id: layout})
-    content = replace(CONTENT, team=layout.team, name=layout.name, layout=layout.id)
+async def _preview_document(request: PageRequest, layout: Layout) -> bytes:
+    byte_count = SCAN_COST_FACTOR * total_length(layout)
+    await request.reserve_memory(byte_count)
+    team = replace(request.team, layouts={layout.id: layout})
+    content = replace(SAMPLE_CONTENT, team=layout.team, name=layout.name, layout=layout.id)
 
-    def made() -> bytes:
-        shown = preview_of(visit.setup, team, content) | {"problems": problems_of_layout(layout), "is_layout": True}
-        return to_page("template_preview.html", shown)
+    def render() -> bytes:
+        values = preview_values(request.setup, team, content) | {
+            "problems": find_layout_problems(layout),
+            "is_layout": True,
+        }
+        return to_page("template_preview.html", values)
 
-    return await work(octets, made)
+    return await run_large(byte_count, render)
 
 
-async def _save(visit: Visit, base: Layout, mark: str | None) -> Answer:
-    """Save the layout. `mark` is the content hash of the version that the user edited; None for a new layout."""
-    _, wrong = await _typed(base, visit.form)
-    if mark is not None and mark != mark_of(base):
-        wrong["form"] = "Somebody changed this layout while you wrote. Save again to replace theirs with yours."
-    if wrong:
-        return await _editor(visit, base, visit.form, wrong)
+async def _save(request: PageRequest, base: Layout, base_revision: str | None) -> PageResponse:
+    """Save the layout.
+
+    `base_revision` is the content hash of the version that the user edited; None for a new layout.
+    """
+    _, errors = await _read_layout(base, request.form)
+    if base_revision is not None and base_revision != revision_of(base):
+        errors["form"] = "Someone changed this layout while you were editing. Save again to overwrite their changes."
+    if errors:
+        return await _editor(request, base, request.form, errors)
     try:
-        given, publishes = _given(visit.form), visit.form.get("do") != "draft"
-        terms = {"publish": publishes, "by_operator": visit.may("operator")}
-        done = await layouts.write(visit.store, visit.actor, base, given, **terms)
+        fields, publishes = _form_fields(request.form), request.form.get("do") != "draft"
+        terms = {"publish": publishes, "by_operator": request.has_role("operator")}
+        is_changed = await layouts.save(request.store, request.actor, base, fields, **terms)
         if not publishes:
-            return Redirect(f"{visit.base}/layouts/{base.id}/edit?saved=yes", "Draft saved.")
+            return Redirect(f"{request.team_path}/layouts/{base.id}/edit?saved=yes", "Draft saved.")
     except Refusal as refusal:
-        return await _editor(visit, base, visit.form, {refusal.param or "form": refusal.message})
-    return _published(visit, base.id, done)
+        return await _editor(request, base, request.form, {refusal.param or "form": refusal.message})
+    return _saved_redirect(request, base.id, is_changed)
 
 
-def _published(visit: Visit, id_: str, done: bool) -> Redirect:
-    layout = visit.setup.teams[visit.team.record.id].layouts[id_]
-    told = f"Published. Version {layout.version} is in use."
-    if find_draft(visit.setup, id_):
-        told = "Submitted. It is used when an operator approves it."
-    return Redirect(f"{visit.base}/layouts/{id_}?saved=yes", told if done else "Nothing was changed.")
+def _saved_redirect(request: PageRequest, id_: str, is_changed: bool) -> Redirect:
+    layout = request.setup.teams[request.team.record.id].layouts[id_]
+    notice = f"Published. Version {layout.version} is in use."
+    if find_draft(request.setup, id_):
+        notice = "Submitted. It takes effect once an operator approves it."
+    return Redirect(f"{request.team_path}/layouts/{id_}?saved=yes", notice if is_changed else "No changes.")
 
 
-async def _editor(visit: Visit, base: Layout, form: dict[str, str], errors: dict[str, str] | None = None) -> Page:
-    (typed, _), known = await _typed(base, form), visit.team.layouts.get(base.id)
-    problems = await work(PARSED * length_of(typed), problems_of_layout, typed)
+async def _editor(
+    request: PageRequest, base: Layout, form: dict[str, str], errors: dict[str, str] | None = None
+) -> Page:
+    (layout, _), existing = await _read_layout(base, form), request.team.layouts.get(base.id)
+    problems = await run_large(SCAN_COST_FACTOR * total_length(layout), find_layout_problems, layout)
     # otherwise the iframe requests the saved layout
-    shown = await _document(visit, typed) if visit.form or not known else b""
+    document = await _preview_document(request, layout) if request.form or not existing else b""
     values: dict[str, Any] = {
         "base": base,
-        "known": known is not None,
-        "live": known if known and known.status == "approved" else None,
-        "draft": find_draft(visit.setup, base.id),
-        "goes_live": goes_live(visit.setup, by_operator=visit.may("operator")),
-        "begun": mark_of(base),
+        "exists": existing is not None,
+        "live": existing if existing and existing.status == "approved" else None,
+        "draft": find_draft(request.setup, base.id),
+        "goes_live": publishes_at_once(request.setup, by_operator=request.has_role("operator")),
+        "base_revision": revision_of(base),
         "form": form,
         "errors": errors or {},
         "problems": problems,
-        "typed": bool(visit.form),
-        "shown": shown.decode(),
+        "typed": bool(request.form),
+        "preview_html": document.decode(),
     }
-    return Page("layout_edit.html", values, 400 if errors else 200, len(shown))
+    return Page("layout_edit.html", values, 400 if errors else 200, len(document))
 
 
-async def _typed(base: Layout, form: dict[str, str]) -> tuple[Layout, dict[str, str]]:
-    given = _given(form)
-    return await work(reading_cost(given), with_fields, base, given)
+async def _read_layout(base: Layout, form: dict[str, str]) -> tuple[Layout, dict[str, str]]:
+    fields = _form_fields(form)
+    return await run_large(parsing_cost(fields), apply_fields, base, fields)
 
 
-def _given(form: dict[str, str]) -> dict[str, Any]:
+def _form_fields(form: dict[str, str]) -> dict[str, Any]:
     parts = {part: form.get(part, "").replace("\r\n", "\n") or None for part in PARTS}
     return {"name": form.get("name", "").strip(), **parts}
 
 
-def _blank(visit: Visit) -> Layout:
-    return Layout(id=visit.context.clock.new_id("lay_"), team=visit.team.record.id, name="", status="draft")
+def _new_layout(request: PageRequest) -> Layout:
+    return Layout(id=request.context.clock.new_id("lay_"), team=request.team.record.id, name="", status="draft")
 
 
-def _current(visit: Visit) -> Layout:
-    return find(visit.setup, visit.team.record.id, visit.params["layout"])
+def _find_layout(request: PageRequest) -> Layout:
+    return get(request.setup, request.team.record.id, request.params["layout"])
 
 
-def _by(visit: Visit) -> tuple[Any, Any, str]:
-    return visit.store, visit.actor, visit.team.record.id
+def _team_args(request: PageRequest) -> tuple[Any, Any, str]:
+    return request.store, request.actor, request.team.record.id

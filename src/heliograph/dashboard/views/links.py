@@ -1,144 +1,153 @@
 """One-time links: first operator, invitation, password reset and demo sign-in."""
 
-from heliograph.dashboard.page_request import Answer, Gone, Page, Redirect, Visit, errors_of
-from heliograph.dashboard.passwords import complaint, hash_password, is_right
-from heliograph.dashboard.views.sign_in import let_in, wrong_code
+from heliograph.dashboard.page_request import Page, PageNotFound, PageRequest, PageResponse, Redirect, field_errors
+from heliograph.dashboard.passwords import find_password_problem, hash_password, verify_password
+from heliograph.dashboard.views.sign_in import code_error, start_session
 from heliograph.domain.accounts.people import Link, Person
 from heliograph.domain.audit.actor import Actor
 from heliograph.domain.refusals import InvalidRequest
 from heliograph.manage import people, teams
 from heliograph.manage.people import NewPerson, read_person
-from heliograph.texts.dashboard_links import HOME, of_team
+from heliograph.texts.dashboard_links import HOME, team_page
 
-CLOSED = "Passwords are not in use here: sign in, and answer invitations there."
-OVER = "This link is good no more. Ask whoever gave it to you for a new one."
-SAME = "Choose another password than the one you have: somebody who made you a link may know it."
-
-
-async def show(visit: Visit) -> Answer:
-    link, person = await _linked(visit)
-    if _is_closed(visit, link):
-        return Redirect(HOME if visit.who else "/dashboard/sign-in", CLOSED)
-    if _is_here(link, person) and visit.who is None:
-        return Redirect(f"/dashboard/sign-in?next={visit.request.path}")
-    return await _page(visit, link, person)
+PASSWORDS_DISABLED = "This instance doesn't use passwords. Sign in to accept or decline invitations."
+LINK_INVALID = "This link is no longer valid. Ask the person who sent it for a new one."
+SAME_PASSWORD = "Choose a password that differs from your current one."
 
 
-async def follow(visit: Visit) -> Answer:
+async def show(request: PageRequest) -> PageResponse:
+    link, person = await _find_link(request)
+    if _is_disabled(request, link):
+        return Redirect(HOME if request.signed_in else "/dashboard/sign-in", PASSWORDS_DISABLED)
+    if _is_verified_account(link, person) and request.signed_in is None:
+        return Redirect(f"/dashboard/sign-in?next={request.http.path}")
+    return await _page(request, link, person)
+
+
+async def follow(request: PageRequest) -> PageResponse:
     """Use the link: sign in (demo), create the first operator, or accept or decline an invitation.
 
     Most links require a new password.
     """
-    link, person = await _linked(visit)
-    if _is_closed(visit, link):
-        raise Gone(CLOSED)
+    link, person = await _find_link(request)
+    if _is_disabled(request, link):
+        raise PageNotFound(PASSWORDS_DISABLED)
     if link.purpose == "demo" and person:
-        await visit.store.people.use_link(visit.params["token"], "demo")
-        return await let_in(visit, person, of_team(link.team), notice="Welcome.", how="with a link")
+        await request.store.people.use_link(request.params["token"], "demo")
+        return await start_session(request, person, team_page(link.team), notice="Welcome.", audit_detail="with a link")
     if link.purpose == "first":
-        return await _begin(visit, link)
-    if person is None or (_is_here(link, person) and not _is_signed_in(visit, person)):
-        raise Gone
-    if "decline" in visit.form and link.team:
-        await people.decline(visit.store, _actor(visit, person.id), person, link.team)
-        return Redirect(HOME, "The invitation is declined.")
-    return await _follow(visit, link, person)
+        return await _create_first_operator(request, link)
+    if person is None or (_is_verified_account(link, person) and not _is_signed_in(request, person)):
+        raise PageNotFound
+    if "decline" in request.form and link.team:
+        await people.decline_invitation(request.store, _link_actor(request, person.id), person, link.team)
+        return Redirect(HOME, "Invitation declined.")
+    return await _accept(request, link, person)
 
 
-async def _follow(visit: Visit, link: Link, person: Person) -> Answer:
+async def _accept(request: PageRequest, link: Link, person: Person) -> PageResponse:
     errors, hashed = {}, None
-    if not (_is_here(link, person) and person.proven):
-        password = visit.form.get("password", "")
-        if wrong := complaint(password):
-            errors["password"] = wrong
-        elif _is_here(link, person) and await is_right(person.password, password):
-            errors["password"] = SAME
-        if not errors and person.totp and (wrong := await wrong_code(visit, person, visit.form.get("code", ""))):
-            errors["code"] = wrong
+    if not (_is_verified_account(link, person) and person.proven):
+        password = request.form.get("password", "")
+        if problem := find_password_problem(password):
+            errors["password"] = problem
+        elif _is_verified_account(link, person) and await verify_password(person.password, password):
+            errors["password"] = SAME_PASSWORD
+        if not errors and person.totp and (problem := await code_error(request, person, request.form.get("code", ""))):
+            errors["code"] = problem
         if errors:
-            return await _page(visit, link, person, errors)
+            return await _page(request, link, person, errors)
         hashed = await hash_password(password)
-    kept = visit.who.session if visit.who and _is_signed_in(visit, person) else ""
-    actor, token = _actor(visit, person.id), visit.params["token"]
-    followed = await people.follow(visit.store, actor, person, token, link.purpose, hashed, kept)
-    if followed is None:
-        raise Gone
-    if kept and _is_here(link, person):
-        return Redirect(of_team(link.team) if link.team else HOME, "Welcome.")
-    return await let_in(visit, followed, notice="Welcome.")
+    kept_session = request.signed_in.session if request.signed_in and _is_signed_in(request, person) else ""
+    actor, token = _link_actor(request, person.id), request.params["token"]
+    accepted = await people.follow_link(request.store, actor, person, token, link.purpose, hashed, kept_session)
+    if accepted is None:
+        raise PageNotFound
+    if kept_session and _is_verified_account(link, person):
+        return Redirect(team_page(link.team) if link.team else HOME, "Welcome.")
+    return await start_session(request, accepted, notice="Welcome.")
 
 
-async def _begin(visit: Visit, link: Link) -> Answer:
+async def _create_first_operator(request: PageRequest, link: Link) -> PageResponse:
     """Create the first operator account, and the first team if its name is given."""
-    password = visit.form.get("password", "")
-    wrong, given = complaint(password), NewPerson(email=visit.form.get("email", ""), name=visit.form.get("name", ""))
+    password = request.form.get("password", "")
+    problem, new_person = (
+        find_password_problem(password),
+        NewPerson(email=request.form.get("email", ""), name=request.form.get("name", "")),
+    )
     try:
-        read_person(given, {"password": wrong} if wrong else {})
+        read_person(new_person, {"password": problem} if problem else {})
     except InvalidRequest as refusal:
-        return await _page(visit, link, None, errors_of(refusal))
+        return await _page(request, link, None, field_errors(refusal))
     hashed = await hash_password(password)
-    person = await people.follow_first(visit.store, _actor(visit), given, visit.params["token"], hashed)
+    person = await people.follow_first_link(
+        request.store, _link_actor(request), new_person, request.params["token"], hashed
+    )
     if person is None:
-        raise Gone(OVER)
-    team = visit.form.get("team", "").strip()
-    if not team or visit.setup.teams:
-        return await let_in(visit, person, notice="Welcome.")
+        raise PageNotFound(LINK_INVALID)
+    team = request.form.get("team", "").strip()
+    if not team or request.setup.teams:
+        return await start_session(request, person, notice="Welcome.")
     try:
-        made = await teams.create(visit.store, _actor(visit, person.id), {"name": team})
+        created = await teams.create(request.store, _link_actor(request, person.id), {"name": team})
     except InvalidRequest as refusal:
-        return await let_in(visit, person, notice=refusal.message)
-    return await let_in(visit, person, of_team(made.id), notice="Welcome. Send a test message to see it work.")
+        return await start_session(request, person, notice=refusal.message)
+    return await start_session(
+        request, person, team_page(created.id), notice="Welcome. Send a test message to try it out."
+    )
 
 
-async def _linked(visit: Visit) -> tuple[Link, Person | None]:
-    """Return the link and its user. Raises Gone if the link is invalid or expired, or its team is suspended."""
-    link = await visit.store.people.find_link(visit.params["token"])
+async def _find_link(request: PageRequest) -> tuple[Link, Person | None]:
+    """Return the link and its user. Raises PageNotFound if the link is invalid or expired, or its team is suspended."""
+    link = await request.store.people.find_link(request.params["token"])
     if link is None or link.purpose in ("ticket", "spent"):
-        raise Gone(OVER)
-    if link.team and (link.team not in visit.setup.teams or visit.setup.teams[link.team].record.suspended):
-        raise Gone(OVER)
+        raise PageNotFound(LINK_INVALID)
+    if link.team and (link.team not in request.setup.teams or request.setup.teams[link.team].record.suspended):
+        raise PageNotFound(LINK_INVALID)
     if link.purpose == "first":
-        if await visit.store.people.count():
-            raise Gone(OVER)
+        if await request.store.people.count():
+            raise PageNotFound(LINK_INVALID)
         return link, None
-    person = await visit.store.people.get(link.person)
+    person = await request.store.people.get(link.person)
     if person is None:
-        raise Gone(OVER)
+        raise PageNotFound(LINK_INVALID)
     return link, person
 
 
-def _is_closed(visit: Visit, link: Link) -> bool:
+def _is_disabled(request: PageRequest, link: Link) -> bool:
     """Return whether the link is disabled because password sign-in is off.
 
     Links made on the command line stay valid: they allow sign-in without the identity provider.
     """
-    return not visit.tools.passwords and bool(link.maker)
+    return not request.tools.password_sign_in and bool(link.maker)
 
 
-def _is_here(link: Link, person: Person | None) -> bool:
-    return person is not None and link.only_accepts(person)
+def _is_verified_account(link: Link, person: Person | None) -> bool:
+    return person is not None and link.requires_sign_in(person)
 
 
-def _is_signed_in(visit: Visit, person: Person) -> bool:
-    return visit.who is not None and visit.who.person == person.id
+def _is_signed_in(request: PageRequest, person: Person) -> bool:
+    return request.signed_in is not None and request.signed_in.person == person.id
 
 
-def _actor(visit: Visit, person: str = "") -> Actor:
+def _link_actor(request: PageRequest, person: str = "") -> Actor:
     """Return the actor for a user who followed a link and is not signed in yet."""
-    return Actor(kind="person", id=person, address=visit.address)
+    return Actor(kind="person", id=person, address=request.client_ip)
 
 
-async def _page(visit: Visit, link: Link, person: Person | None, errors: dict[str, str] | None = None) -> Page:
-    pending = await visit.store.people.invitations(person.id) if person and link.purpose == "invite" else {}
-    names = {id_: team.record.name for id_, team in visit.setup.teams.items()}
+async def _page(request: PageRequest, link: Link, person: Person | None, errors: dict[str, str] | None = None) -> Page:
+    invitations = await request.store.people.list_invitations(person.id) if person and link.purpose == "invite" else {}
+    name_by_team = {id_: team.record.name for id_, team in request.setup.teams.items()}
     values = {
         "link": link,
         "person": person,
-        "invitations": [(names.get(team, ""), role) for team, role in pending.items() if link.team in ("", team)],
-        "is_here": _is_here(link, person),
-        "is_other": bool(_is_here(link, person) and person and not _is_signed_in(visit, person)),
-        "form": visit.form,
+        "invitations": [
+            (name_by_team.get(team, ""), role) for team, role in invitations.items() if link.team in ("", team)
+        ],
+        "is_here": _is_verified_account(link, person),
+        "is_other": bool(_is_verified_account(link, person) and person and not _is_signed_in(request, person)),
+        "form": request.form,
         "errors": errors or {},
-        "is_bare": not visit.setup.teams,
+        "is_bare": not request.setup.teams,
     }
     return Page("link.html", values, 400 if errors else 200)

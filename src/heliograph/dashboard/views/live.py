@@ -5,13 +5,13 @@ from urllib.parse import urlencode
 
 from msgspec.structs import replace
 
-from heliograph.dashboard.live import Follower, Pulse, Watch
-from heliograph.dashboard.page_request import Answer, Gone, Stream, Visit, is_seen
+from heliograph.dashboard.live import PageVersion, Subscriber, Subscription
+from heliograph.dashboard.page_request import PageNotFound, PageRequest, PageResponse, Stream, is_view_allowed
 
-Words = Callable[[], Awaitable[dict[str, str]]]
+ReadTokens = Callable[[], Awaitable[dict[str, str]]]
 
 # Team page → the version tokens of the team that the page depends on.
-TEAM = {
+TOKENS_BY_TEAM_PAGE = {
     "overview": ("accepted", "events", "account", "setup"),
     "messages": ("accepted", "events", "account", "setup"),
     "inbox": ("events", "cleared", "verifications"),
@@ -20,60 +20,68 @@ TEAM = {
 }
 
 
-async def team(visit: Visit) -> Answer:
-    page = visit.query.get("of", "")
-    if page not in TEAM:
-        raise Gone
-    return stream(visit, _of_team(visit, page))
+async def stream_team(request: PageRequest) -> PageResponse:
+    page = request.query.get("of", "")
+    if page not in TOKENS_BY_TEAM_PAGE:
+        raise PageNotFound
+    return open_stream(request, _team_subscription(request, page))
 
 
-async def team_stream_address(visit: Visit, page: str) -> str:
-    return await stream_address(visit, f"{visit.base}/live", _of_team(visit, page), of=page)
+async def team_stream_url(request: PageRequest, page: str) -> str:
+    return await stream_url(request, f"{request.team_path}/live", _team_subscription(request, page), of=page)
 
 
-def _of_team(visit: Visit, page: str) -> Watch:
-    ref = visit.team.record.ref
-    return watch(visit, "team", str(ref), lambda: visit.store.pulses.team(ref), TEAM[page])
+def _team_subscription(request: PageRequest, page: str) -> Subscription:
+    ref = request.team.record.ref
+    return make_subscription(
+        request, "team", str(ref), lambda: request.store.page_versions.team_lists(ref), TOKENS_BY_TEAM_PAGE[page]
+    )
 
 
-def watch(visit: Visit, kind: str, id_: str, words: Words, parts: tuple[str, ...]) -> Watch:
-    """Return a subscription to the version tokens of `words`, and to `setup`: setup, circuits and reputations."""
+def make_subscription(
+    request: PageRequest, kind: str, id_: str, read_tokens: ReadTokens, parts: tuple[str, ...]
+) -> Subscription:
+    """Return a subscription to the version tokens that `read_tokens` returns, and to setup changes."""
 
-    async def read() -> Pulse:
-        store = visit.store
-        shared = [visit.setup.version, store.reputation.version, *sorted(store.circuits.current)]
-        return Pulse(await words() | {"setup": " ".join(map(str, shared))})
+    async def read() -> PageVersion:
+        store = request.store
+        shared_tokens = [request.setup.version, store.reputations.version, *sorted(store.circuits.current)]
+        return PageVersion(await read_tokens() | {"setup": " ".join(map(str, shared_tokens))})
 
-    return Watch(key=(kind, id_), read=read, parts=parts)
+    return Subscription(key=(kind, id_), read_version=read, parts=parts)
 
 
-async def stream_address(visit: Visit, path: str, followed: Watch, **query: str) -> str:
+async def stream_url(request: PageRequest, path: str, subscription: Subscription, **query: str) -> str:
     """Return the URL of the live stream, with the page's current version. Call before reading the page's data.
 
     Empty for the response to a form: its URL cannot be fetched again with GET.
     """
-    if visit.request.method != "GET":
+    if request.http.method != "GET":
         return ""
-    return f"{path}?{urlencode(query | {'seen': await visit.tools.live.word(followed)})}"
+    return f"{path}?{urlencode(query | {'seen': await request.tools.live.version(subscription)})}"
 
 
-def stream(visit: Visit, followed: Watch) -> Answer:
-    team = visit.team_found.record.id if visit.team_found else ""
-    follower = Follower(
-        key=("who", visit.person.session, team),
-        person=visit.person.person,
-        team=team,
-        may=lambda: _may_listen(visit),
-        draining=lambda: visit.context.state.draining,
+def open_stream(request: PageRequest, subscription: Subscription) -> PageResponse:
+    team_id = request.team_or_none.record.id if request.team_or_none else ""
+    subscriber = Subscriber(
+        key=("who", request.user.session, team_id),
+        person=request.user.person,
+        team=team_id,
+        may_read=lambda: _may_still_read(request),
+        is_draining=lambda: request.context.state.draining,
     )
-    return Stream(visit.tools.live.changes(followed, follower, visit.query.get("seen", "")))
+    return Stream(request.tools.live.stream_changes(subscription, subscriber, request.query.get("seen", "")))
 
 
-async def _may_listen(visit: Visit) -> bool:
+async def _may_still_read(request: PageRequest) -> bool:
     """Return whether the user is still signed in with a role that may read the page."""
-    id_ = visit.person.person
-    person = await visit.store.people.get(id_)
-    if person is None or all(one.id != visit.person.session for one in await visit.store.sessions.of(id_)):
+    person_id = request.user.person
+    person = await request.store.people.get(person_id)
+    if person is None or all(
+        session.id != request.user.session for session in await request.store.sessions.list_sessions(person_id)
+    ):
         return False
-    who, team = replace(visit.person, operator=person.operator, observer=person.observer), visit.team_found
-    return is_seen("viewer" if team else "operator", who, await visit.store.people.roles(id_), team)
+    user, team = replace(request.user, operator=person.operator, observer=person.observer), request.team_or_none
+    return is_view_allowed(
+        "viewer" if team else "operator", user, await request.store.people.get_roles(person_id), team
+    )

@@ -1,7 +1,7 @@
 """Members of a team: list, roles, invitations and links."""
 
-from heliograph.dashboard.link_mails import MAILED, mail_or_show, terms_of
-from heliograph.dashboard.page_request import Answer, Gone, Page, Redirect, Visit, errors_of
+from heliograph.dashboard.link_mails import LINK_MAILED, link_terms, mail_or_show
+from heliograph.dashboard.page_request import Page, PageNotFound, PageRequest, PageResponse, Redirect, field_errors
 from heliograph.domain.accounts.idp_groups import ROLES
 from heliograph.domain.accounts.people import Person
 from heliograph.domain.refusals import Refusal
@@ -10,88 +10,88 @@ from heliograph.manage.people import LinkTerms, NewPerson
 from heliograph.storage.people import Member
 
 
-async def invite(visit: Visit) -> Answer:
-    wanted = NewPerson(email=visit.form.get("email", ""), name=visit.form.get("name", ""))
-    team, role, terms = visit.team.record.id, visit.form.get("role", ""), terms_of(visit)
+async def invite(request: PageRequest) -> PageResponse:
+    new_person = NewPerson(email=request.form.get("email", ""), name=request.form.get("name", ""))
+    team, role, terms = request.team.record.id, request.form.get("role", ""), link_terms(request)
     try:
-        made = await people.invite(visit.store, visit.actor, team, wanted, role, terms)
+        created = await people.invite(request.store, request.actor, team, new_person, role, terms)
     except Refusal as refusal:
-        return _new(visit.form, errors_of(refusal))
-    return await _show_link(visit, made.person, made.token, "invite", terms)
+        return _new_page(request.form, field_errors(refusal))
+    return await _show_link(request, created.person, created.token, "invite", terms)
 
 
-async def make_link(visit: Visit) -> Answer:
+async def make_link(request: PageRequest) -> PageResponse:
     """Create a new invitation link, or a password reset link for a member who has accepted."""
-    member, team, terms = await _member(visit), visit.team.record.id, terms_of(visit)
-    person = await visit.store.people.get(member.id)
+    member, team, terms = await _find_member(request), request.team.record.id, link_terms(request)
+    person = await request.store.people.get(member.id)
     if person is None:
-        raise Gone
+        raise PageNotFound
     purpose = "invite" if member.invited else "reset"
     try:
-        token = await people.make_team_link(visit.store, visit.actor, person, team, purpose, terms)
+        token = await people.make_team_link(request.store, request.actor, person, team, purpose, terms)
     except Refusal as refusal:
-        return Redirect(f"{visit.base}/team", refusal.message)
-    return await _show_link(visit, person, token, purpose, terms)
+        return Redirect(f"{request.team_path}/team", refusal.message)
+    return await _show_link(request, person, token, purpose, terms)
 
 
-async def set_role(visit: Visit) -> Answer:
-    member, role = await _member(visit), visit.form.get("role", "")
+async def set_role(request: PageRequest) -> PageResponse:
+    member, role = await _find_member(request), request.form.get("role", "")
     if role not in ROLES:
-        raise Gone
-    team = visit.team.record.id
+        raise PageNotFound
+    team = request.team.record.id
     try:
-        await people.set_role(visit.store, visit.actor, member.id, member.email, team, member.role, role)
+        await people.set_role(request.store, request.actor, member.id, member.email, team, member.role, role)
     except Refusal as refusal:
-        return await show(visit, errors={"members": refusal.message})
-    return Redirect(f"{visit.base}/team", f"{member.email} is now {role}.")
+        return await show(request, errors={"members": refusal.message})
+    return Redirect(f"{request.team_path}/team", f"{member.email} is now {role}.")
 
 
-async def remove(visit: Visit) -> Answer:
-    member = await _member(visit)
-    team = visit.team.record.id
+async def remove(request: PageRequest) -> PageResponse:
+    member = await _find_member(request)
+    team = request.team.record.id
     try:
-        await people.end_role(visit.store, visit.actor, member.id, member.email, team, member.role)
+        await people.remove_role(request.store, request.actor, member.id, member.email, team, member.role)
     except Refusal as refusal:
-        return await show(visit, errors={"members": refusal.message})
-    return Redirect(f"{visit.base}/team", f"{member.email} is no longer here.")
+        return await show(request, errors={"members": refusal.message})
+    return Redirect(f"{request.team_path}/team", f"{member.email} removed from the team.")
 
 
-async def _member(visit: Visit) -> Member:
-    members = await visit.store.people.members(visit.team.record.id)
-    found = next((member for member in members if member.id == visit.params["person"]), None)
-    if found is None:
-        raise Gone
-    return found
+async def _find_member(request: PageRequest) -> Member:
+    members = await request.store.people.list_members(request.team.record.id)
+    result = next((member for member in members if member.id == request.params["person"]), None)
+    if result is None:
+        raise PageNotFound
+    return result
 
 
-async def _show_link(visit: Visit, person: Person, token: str, purpose: str, terms: LinkTerms) -> Answer:
+async def _show_link(request: PageRequest, person: Person, token: str, purpose: str, terms: LinkTerms) -> PageResponse:
     try:
-        link = await mail_or_show(visit, person, token, purpose, terms)
+        link = await mail_or_show(request, person, token, purpose, terms)
     except Refusal as refusal:
-        return await show(visit, errors={"members": refusal.message})
+        return await show(request, errors={"members": refusal.message})
     if not link:
-        return Redirect(f"{visit.base}/team", MAILED.format(person.email))
-    return await show(visit, handed=(link, purpose, person))
+        return Redirect(f"{request.team_path}/team", LINK_MAILED.format(person.email))
+    return await show(request, new_link=(link, purpose, person))
 
 
-async def show_new(visit: Visit) -> Page:
-    return _new({})
+async def show_new(request: PageRequest) -> Page:
+    return _new_page({})
 
 
-def _new(form: dict[str, str], errors: dict[str, str] | None = None) -> Page:
+def _new_page(form: dict[str, str], errors: dict[str, str] | None = None) -> Page:
     return Page("member_new.html", {"form": form, "errors": errors or {}}, 400 if errors else 200)
 
 
 async def show(
-    visit: Visit,
+    request: PageRequest,
     errors: dict[str, str] | None = None,
-    handed: tuple[str, str, Person] | None = None,
+    new_link: tuple[str, str, Person] | None = None,
 ) -> Page:
-    members = await visit.store.people.members(visit.team.record.id)
+    members = await request.store.people.list_members(request.team.record.id)
     values = {
         "members": members,
         "errors": errors or {},
-        "handed": handed,
+        "new_link": new_link,
         "roles": ROLES,
     }
     return Page("members.html", values, 400 if errors else 200)

@@ -3,137 +3,159 @@
 import msgspec
 from msgspec.structs import replace
 
-from heliograph.accept.resend import UNREACHED, Undelivered, can_resend, resend
-from heliograph.dashboard.live import Pulse, Watch
-from heliograph.dashboard.page_request import Answer, Download, Gone, Page, Redirect, Visit
-from heliograph.dashboard.recipient_view import WaitedFor, again, normal_addresses, summary, tell
-from heliograph.dashboard.render import CHANNEL_NAMES, host
-from heliograph.dashboard.views.live import stream
-from heliograph.dashboard.views.messages import is_id, template_name
-from heliograph.dashboard.views.previews import framed
+from heliograph.accept.resend import UNREACHED_STATUSES, Undelivered, can_resend, resend
+from heliograph.dashboard.live import PageVersion, Subscription
+from heliograph.dashboard.page_request import Download, Page, PageNotFound, PageRequest, PageResponse, Redirect
+from heliograph.dashboard.recipient_view import (
+    BlockedBy,
+    build_recipient_views,
+    normalized_addresses,
+    resend_advice,
+    summarize,
+)
+from heliograph.dashboard.render import CHANNEL_NAMES, url_host
+from heliograph.dashboard.views.live import open_stream
+from heliograph.dashboard.views.messages import may_be_id, template_name
+from heliograph.dashboard.views.previews import html_download
 from heliograph.domain.delivery.content import EmailContent, SmsContent, WhatsappContent
 from heliograph.domain.delivery.magic_recipients import is_magic
-from heliograph.domain.delivery.routing import waited_for
+from heliograph.domain.delivery.routing import blocking_carrier
 from heliograph.domain.refusals import Refusal
-from heliograph.domain.sending.send_options import Added, read_record
+from heliograph.domain.sending.send_options import ExtraFields, decode_record
 from heliograph.domain.setup.records import Key
 from heliograph.storage.search.message_search import MessageDetails, MessageRow
-from heliograph.storage.stats import QUEUE_MOST
-from heliograph.texts.explain import CARRIER_NAMES, SIMULATED, tried_for
-from heliograph.web.read_budget import work
+from heliograph.storage.stats import QUEUE_COUNT_MAX
+from heliograph.texts.explain import CARRIER_NAMES, SIMULATED_TEXT, retry_window_text
+from heliograph.web.read_budget import run_large
 from heliograph.webhooks.policy.bin import is_bin
 
 LIVE_S = 1.0  # interval of checks for changes of a message
-KINDS = {"email": EmailContent, "sms": SmsContent, "whatsapp": WhatsappContent}
-WORST = ("bad", "wait", "info", "good")
+CONTENT_TYPES = {"email": EmailContent, "sms": SmsContent, "whatsapp": WhatsappContent}
+KINDS_BY_SEVERITY = ("bad", "wait", "info", "good")
 
 
-async def show(visit: Visit) -> Answer:
-    return await _page(visit, await _whole(visit))
+async def show(request: PageRequest) -> PageResponse:
+    return await _page(request, await _find_message(request))
 
 
-def _id(visit: Visit) -> str:
-    if not is_id(visit.params["id"]):
-        raise Gone
-    return visit.params["id"]
+def _message_id(request: PageRequest) -> str:
+    if not may_be_id(request.params["id"]):
+        raise PageNotFound
+    return request.params["id"]
 
 
-async def _whole(visit: Visit) -> MessageDetails:
-    hooks = [hook.id for hook in visit.team.webhooks]
-    found = await visit.store.messages.whole(visit.team.record.ref, _id(visit), hooks, visit.hold)
-    if found is None:
-        raise Gone
-    return found
+async def _find_message(request: PageRequest) -> MessageDetails:
+    webhook_ids = [hook.id for hook in request.team.webhooks]
+    message = await request.store.messages.get_details(
+        request.team.record.ref, _message_id(request), webhook_ids, request.reserve_memory
+    )
+    if message is None:
+        raise PageNotFound
+    return message
 
 
-async def _page(visit: Visit, found: MessageDetails, wrong: str = "") -> Page:
-    facts = found.facts
-    record = read_record(facts.record)
+async def _page(request: PageRequest, message: MessageDetails, error: str = "") -> Page:
+    row = message.row
+    record = decode_record(row.record)
     content = None
-    if facts.content:
-        content = await work(facts.size, msgspec.json.decode, facts.content, type=KINDS[facts.channel])
-    key = visit.setup.records.get(("key", facts.key_id))
-    moves = facts.ended_at is None and visit.request.method == "GET"
-    suppressed = await visit.store.suppressions.among(visit.team.record.ref, normal_addresses(found))
-    told = tell(found, suppressed, paused=visit.setup.platform.paused, waited=await _waited_for(visit, facts))
+    if row.content:
+        content = await run_large(row.size, msgspec.json.decode, row.content, type=CONTENT_TYPES[row.channel])
+    key = request.setup.records.get(("key", row.key_id))
+    is_live = row.ended_at is None and request.http.method == "GET"
+    suppressions = await request.store.suppressions.find_statuses(
+        request.team.record.ref, normalized_addresses(message)
+    )
+    views = build_recipient_views(
+        message,
+        suppressions,
+        paused=request.setup.platform.paused,
+        blocked_by=await _find_blocking_carrier(request, row),
+    )
     values = {
-        "facts": facts,
+        "facts": row,
         "record": record,
         "content": content,
-        "name": CHANNEL_NAMES[facts.channel],
-        "title": record.subject or f"{CHANNEL_NAMES[facts.channel]} to {record.to}",
-        "template": template_name(visit, facts.template_id),
-        "key": key.name if isinstance(key, Key) else facts.key_id,
-        "key_page": f"{visit.base}/keys/{key.id}" if isinstance(key, Key) and visit.may("developer") else "",
-        "fates": told,
+        "name": CHANNEL_NAMES[row.channel],
+        "title": record.subject or f"{CHANNEL_NAMES[row.channel]} to {record.to}",
+        "template": template_name(request, row.template_id),
+        "key": key.name if isinstance(key, Key) else row.key_id,
+        "key_page": f"{request.team_path}/keys/{key.id}"
+        if isinstance(key, Key) and request.has_role("developer")
+        else "",
+        "recipients": views,
         "hooks": {
-            hook.id: "Webhook bin" if is_bin(visit.context.base_url, hook.url) else host(hook.url)
-            for hook in visit.team.webhooks
+            hook.id: "Webhook bin" if is_bin(request.context.base_url, hook.url) else url_host(hook.url)
+            for hook in request.team.webhooks
         },
-        "kind": min((one.why.kind for one in told), key=WORST.index),
-        "summary": summary(told),
-        "tried_for": tried_for(facts.channel),
-        "many": QUEUE_MOST,
-        "again": again(told),
-        "magic": {one.line.given for one in told if is_magic(one.line.given)},
-        "simulated_text": SIMULATED,
-        "live": f"{visit.base}/messages/{facts.id}/live?seen={found.pulse}" if moves else "",
-        "simulated": any(one.simulated for one in told),
-        "images": "images" in visit.query,
-        "can_resend": facts.content is not None and can_resend(_unreached(found)) and visit.may("developer"),
-        "wrong": wrong,
+        "kind": min((view.explanation.style for view in views), key=KINDS_BY_SEVERITY.index),
+        "summary": summarize(views),
+        "tried_for": retry_window_text(row.channel),
+        "count_max": QUEUE_COUNT_MAX,
+        "resend_advice": resend_advice(views),
+        "magic_recipients": {view.recipient.given for view in views if is_magic(view.recipient.given)},
+        "simulated_text": SIMULATED_TEXT,
+        "live": f"{request.team_path}/messages/{row.id}/live?seen={message.version}" if is_live else "",
+        "simulated": any(view.simulated for view in views),
+        "images": "images" in request.query,
+        "can_resend": row.content is not None
+        and can_resend(_unreached_recipients(message))
+        and request.has_role("developer"),
+        "wrong": error,
     }
-    return Page("message.html", values, 400 if wrong else 200, facts.size)
+    return Page("message.html", values, 400 if error else 200, row.size)
 
 
-async def _waited_for(visit: Visit, facts: MessageRow) -> WaitedFor | None:
-    circuits = visit.store.circuits.current
-    if facts.ended_at is not None or visit.team.simulated or not circuits:
+async def _find_blocking_carrier(request: PageRequest, row: MessageRow) -> BlockedBy | None:
+    circuits = request.store.circuits.current
+    if row.ended_at is not None or request.team.simulated or not circuits:
         return None
-    carrier = waited_for(visit.setup.routes[facts.channel, facts.country], circuits)
+    carrier = blocking_carrier(request.setup.routes[row.channel, row.country], circuits)
     if carrier is None:
         return None
-    return WaitedFor(
+    return BlockedBy(
         id=carrier.id,
         name=CARRIER_NAMES.get(carrier.kind, "carrier"),
         since=circuits[carrier.id].since,
-        waiting=await visit.store.figures.held(visit.team.record.ref, facts.channel),
+        waiting_count=await request.store.stats.count_held(request.team.record.ref, row.channel),
     )
 
 
-async def live(visit: Visit) -> Answer:
-    team, id_ = visit.team.record.ref, _id(visit)
+async def live(request: PageRequest) -> PageResponse:
+    team, id_ = request.team.record.ref, _message_id(request)
 
-    async def pulse() -> Pulse | None:
-        found = await visit.store.pulses.message(team, id_)
-        return Pulse({"events": found.word}, over=found.has_ended) if found else None
+    async def read_version() -> PageVersion | None:
+        version = await request.store.page_versions.message(team, id_)
+        return PageVersion({"events": version.version}, is_final=version.has_ended) if version else None
 
-    if await pulse() is None:
-        raise Gone
-    return stream(visit, Watch(key=("message", str(team), id_), read=pulse, parts=("events",), every_s=LIVE_S))
+    if await read_version() is None:
+        raise PageNotFound
+    return open_stream(
+        request,
+        Subscription(key=("message", str(team), id_), read_version=read_version, parts=("events",), interval_s=LIVE_S),
+    )
 
 
 # -- content -----------------------------------------------------------------------------------------------------
 
 
-async def preview(visit: Visit) -> Answer:
-    found = await _email(visit)
+async def preview(request: PageRequest) -> PageResponse:
+    email = await _find_email(request)
 
     def frame() -> Download:
-        html = msgspec.json.decode(found.content, type=EmailContent).html
+        html = msgspec.json.decode(email.content, type=EmailContent).html
         if html is None:
-            raise Gone
-        return framed(html, images="images" in visit.query)
+            raise PageNotFound
+        return html_download(html, allow_remote_images="images" in request.query)
 
-    return await work(len(found.content), frame)
+    return await run_large(len(email.content), frame)
 
 
-async def source(visit: Visit) -> Answer:
+async def source(request: PageRequest) -> PageResponse:
     """Return the MIME source of the mail; only the DKIM signature is missing, which is added at each send."""
-    found = await _email(visit)
-    mail = await visit.tools.eml(found.id, found.content, visit.hold)
-    if "download" in visit.query:
-        return Download(mail, "message/rfc822", f"{found.id}.eml")
+    email = await _find_email(request)
+    mail = await request.tools.render_eml(email.id, email.content, request.reserve_memory)
+    if "download" in request.query:
+        return Download(mail, "message/rfc822", f"{email.id}.eml")
     return Download(mail, "text/plain; charset=utf-8")
 
 
@@ -142,37 +164,45 @@ class StoredEmail(msgspec.Struct, frozen=True):
     content: str
 
 
-async def _email(visit: Visit) -> StoredEmail:
-    found = await visit.store.messages.facts(visit.team.record.ref, _id(visit), visit.hold)
-    if found is None or found.content is None or found.channel != "email":
-        raise Gone
-    return StoredEmail(found.id, found.content)
+async def _find_email(request: PageRequest) -> StoredEmail:
+    message = await request.store.messages.get_row(
+        request.team.record.ref, _message_id(request), request.reserve_memory
+    )
+    if message is None or message.content is None or message.channel != "email":
+        raise PageNotFound
+    return StoredEmail(message.id, message.content)
 
 
 # -- resending ---------------------------------------------------------------------------------------------------
 
 
-async def send_again(visit: Visit) -> Answer:
-    found = await _whole(visit)
-    facts, unreached = found.facts, _unreached(found)
-    if facts.content is None or not can_resend(unreached):
-        return await _page(visit, found, "Nobody is left to resend this to, or its content is no longer kept.")
-    unsent = Undelivered(
-        added=msgspec.json.decode(facts.record, type=Added),
-        channel=facts.channel,
-        content=facts.content.encode(),
-        template_id=facts.template_id,
-        template_version=facts.template_version,
-        country=facts.country,
+async def resend_message(request: PageRequest) -> PageResponse:
+    message = await _find_message(request)
+    row, unreached = message.row, _unreached_recipients(message)
+    if row.content is None or not can_resend(unreached):
+        return await _page(
+            request, message, "There are no recipients to resend this to, or the content is no longer stored."
+        )
+    undelivered = Undelivered(
+        added=msgspec.json.decode(row.record, type=ExtraFields),
+        channel=row.channel,
+        content=row.content.encode(),
+        template_id=row.template_id,
+        template_version=row.template_version,
+        country=row.country,
         unreached=unreached,
     )
-    caller = replace(visit.caller, entry=lambda id_: visit.entry("message.resend", facts.id, id_))
+    caller = replace(request.caller, entry=lambda id_: request.audit_entry("message.resend", row.id, id_))
     try:
-        sent = await resend(visit.context, caller, unsent)
+        new_message = await resend(request.context, caller, undelivered)
     except Refusal as refusal:
-        return await _page(visit, found, str(refusal))
-    return Redirect(f"{visit.base}/messages/{sent.id}", f"Sent again, as this new message. The old one is {facts.id}.")
+        return await _page(request, message, str(refusal))
+    return Redirect(
+        f"{request.team_path}/messages/{new_message.id}", f"Sent again as this new message. The original is {row.id}."
+    )
 
 
-def _unreached(found: MessageDetails) -> list[tuple[str, str]]:
-    return [(one.given, one.kind) for one in found.recipients if one.status in UNREACHED]
+def _unreached_recipients(message: MessageDetails) -> list[tuple[str, str]]:
+    return [
+        (recipient.given, recipient.kind) for recipient in message.recipients if recipient.status in UNREACHED_STATUSES
+    ]

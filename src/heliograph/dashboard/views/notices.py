@@ -1,100 +1,108 @@
 """Notice settings: a user's own, and the chat webhook of a team or of the instance."""
 
-from heliograph.dashboard.page_request import Answer, Page, Redirect, Visit, errors_of
-from heliograph.domain.operations.notices import INSTANCE
+from heliograph.dashboard.page_request import Page, PageRequest, PageResponse, Redirect, field_errors
+from heliograph.domain.operations.notices import INSTANCE_TEAM
 from heliograph.domain.refusals import InvalidRequest
 from heliograph.manage import notices, platform_mail
-from heliograph.storage.notices import CHAT
-from heliograph.texts.dashboard_links import OWN_NOTICES, below_team, of_instance
-from heliograph.texts.notices import kinds_of, say
+from heliograph.storage.notices import CHAT_PREFIX
+from heliograph.texts.dashboard_links import ACCOUNT_NOTICES, operator_page, path_in_team
+from heliograph.texts.notices import notice_kinds, notice_text
 
-SENT, REMOVED = "A test is on its way to the chat.", "The chat was removed."
-SAVED = "The chat is saved. Send a test to see whether it arrives."
+TEST_SENT, CHAT_REMOVED = "Test notice sent to the chat.", "Chat removed."
+CHAT_SAVED = "Chat saved. Send a test notice to check that it arrives."
 
 
 # -- user ------------------------------------------------------------------------------------------------------
 
 
-async def show(visit: Visit) -> Answer:
-    person, setup = visit.person, visit.setup
-    chosen = await visit.store.notices.choices(person.person)
+async def show(request: PageRequest) -> PageResponse:
+    person, setup = request.user, request.setup
+    choices = await request.store.notices.choices(person.person)
     groups = [
         {
             "team": team,
             "name": setup.teams[team].record.name if team else "This instance",
             "role": role,
             "kinds": [
-                (f"{team}/{kind}", *kinds_of(team)[kind], wanted)
-                for kind, wanted in notices.defaults(role, team, chosen).items()
+                (f"{team}/{kind}", *notice_kinds(team)[kind], is_enabled)
+                for kind, is_enabled in notices.effective_preferences(role, team, choices).items()
             ],
         }
-        for team, role in _own(visit).items()
+        for team, role in _role_by_team(request).items()
     ]
-    past = [(one, say(one.happening, setup, "")) for one in await visit.store.notices.newest(person.person, 10)]
+    recent_notices = [
+        (notice, notice_text(notice.notice, setup, ""))
+        for notice in await request.store.notices.newest(person.person, 10)
+    ]
     values = {
         "groups": groups,
-        "past": past,
+        "past": recent_notices,
         "email": person.email,
-        "is_simulated": platform_mail.is_simulated(setup, "email"),
+        "is_simulated": platform_mail.has_only_simulators(setup, "email"),
     }
     return Page("account_notices.html", values)
 
 
-async def choose(visit: Visit) -> Answer:
-    wanted = {name for name, value in visit.form.items() if value == "yes"}
-    person = visit.person
-    changed = await notices.choose(visit.store, visit.actor, person.person, person.email, list(_own(visit)), wanted)
-    return Redirect(OWN_NOTICES, "Saved." if changed else "Nothing was changed.")
+async def save_choices(request: PageRequest) -> PageResponse:
+    enabled = {name for name, value in request.form.items() if value == "yes"}
+    person = request.user
+    is_changed = await notices.set_preferences(
+        request.store, request.actor, person.person, person.email, list(_role_by_team(request)), enabled
+    )
+    return Redirect(ACCOUNT_NOTICES, "Saved." if is_changed else "No changes.")
 
 
-def _own(visit: Visit) -> dict[str, str]:
+def _role_by_team(request: PageRequest) -> dict[str, str]:
     """Return the user's role per team; for operators, the instance comes first."""
-    teams = {team: role for team, role in visit.roles.items() if team in visit.setup.teams}
-    return ({INSTANCE: "operator"} if visit.person.operator else {}) | teams
+    teams = {team: role for team, role in request.roles.items() if team in request.setup.teams}
+    return ({INSTANCE_TEAM: "operator"} if request.user.operator else {}) | teams
 
 
 # -- chat ------------------------------------------------------------------------------------------------------
 
 
-async def show_chat(visit: Visit, errors: dict[str, str] | None = None) -> Answer:
-    team = _team(visit)
-    hook = await visit.store.notices.hook(team)
-    past = [(one, say(one.happening, visit.setup, "")) for one in await visit.store.notices.newest(CHAT + team)]
+async def show_chat(request: PageRequest, errors: dict[str, str] | None = None) -> PageResponse:
+    team = _team_id(request)
+    webhook = await request.store.notices.get_chat_webhook(team)
+    recent_notices = [
+        (notice, notice_text(notice.notice, request.setup, ""))
+        for notice in await request.store.notices.newest(CHAT_PREFIX + team)
+    ]
     values = {
-        "hook": hook,
-        "past": past,
+        "hook": webhook,
+        "past": recent_notices,
         "errors": errors or {},
-        "here": _here(visit),
-        "kinds": list(kinds_of(team).values()),
-        "may_change": visit.may("owner" if team else "operator"),
+        "here": _page_path(request),
+        "kinds": list(notice_kinds(team).values()),
+        "may_change": request.has_role("owner" if team else "operator"),
     }
     return Page("notices.html", values, 400 if errors else 200)
 
 
-async def set_chat(visit: Visit) -> Answer:
+async def set_chat(request: PageRequest) -> PageResponse:
     try:
-        await visit.tools.management.chats.set(visit.actor, _team(visit), visit.form.get("url", "").strip())
+        await request.tools.management.chats.set(request.actor, _team_id(request), request.form.get("url", "").strip())
     except InvalidRequest as refusal:
-        return await show_chat(visit, errors_of(refusal))
-    return Redirect(_here(visit), SAVED)
+        return await show_chat(request, field_errors(refusal))
+    return Redirect(_page_path(request), CHAT_SAVED)
 
 
-async def remove_chat(visit: Visit) -> Answer:
-    await visit.tools.management.chats.remove(visit.actor, _team(visit))
-    return Redirect(_here(visit), REMOVED)
+async def remove_chat(request: PageRequest) -> PageResponse:
+    await request.tools.management.chats.remove(request.actor, _team_id(request))
+    return Redirect(_page_path(request), CHAT_REMOVED)
 
 
-async def test_chat(visit: Visit) -> Answer:
+async def test_chat(request: PageRequest) -> PageResponse:
     try:
-        await visit.tools.management.chats.test(visit.actor, _team(visit))
+        await request.tools.management.chats.test(request.actor, _team_id(request))
     except InvalidRequest as refusal:
-        return await show_chat(visit, errors_of(refusal))
-    return Redirect(_here(visit), SENT)
+        return await show_chat(request, field_errors(refusal))
+    return Redirect(_page_path(request), TEST_SENT)
 
 
-def _team(visit: Visit) -> str:
-    return visit.team_found.record.id if visit.team_found else INSTANCE
+def _team_id(request: PageRequest) -> str:
+    return request.team_or_none.record.id if request.team_or_none else INSTANCE_TEAM
 
 
-def _here(visit: Visit) -> str:
-    return visit.base + below_team("chat") if visit.team_found else of_instance("chat")
+def _page_path(request: PageRequest) -> str:
+    return request.team_path + path_in_team("chat") if request.team_or_none else operator_page("chat")

@@ -2,133 +2,149 @@
 
 from typing import Any
 
-from heliograph.dashboard.page_request import Answer, Page, Redirect, Visit, errors_of
-from heliograph.dashboard.render import money
-from heliograph.dashboard.views.health import rate
+from heliograph.dashboard.page_request import Page, PageRequest, PageResponse, Redirect, field_errors
+from heliograph.dashboard.render import format_amount
+from heliograph.dashboard.views.health import format_rate
 from heliograph.domain.limits import DAY_MS
-from heliograph.domain.mail.reputation import MIN_SENDS, WINDOW_SENDS, Counts, rates
+from heliograph.domain.mail.reputation import MIN_SENDS, WINDOW_SENDS, Counts, describe_rates
 from heliograph.domain.refusals import InvalidRequest
 from heliograph.domain.sending.pricing import month_of
-from heliograph.domain.text import whole_number
+from heliograph.domain.text import parse_int
 from heliograph.manage import credit, teams
-from heliograph.manage.credit import Booking
-from heliograph.storage.stats import TeamFigures
-from heliograph.templates.policy.values import wrong_passthrough
+from heliograph.manage.credit import CreditAdjustment
+from heliograph.storage.stats import TeamTotals
+from heliograph.templates.policy.values import passthrough_error
 from heliograph.texts.dashboard_links import OPERATOR as HERE
-from heliograph.texts.dashboard_links import of_team
+from heliograph.texts.dashboard_links import team_page
 
-NEW = {"name": "", "id": "", "currency": "USD", "email_quota": "10000", "credit": "0"}
-PLAN = ("email_quota", "rate_limit", "marketing_per_day", "octets_per_day", "domains_max", "segmenting", "passthrough")
+NEW_TEAM_DEFAULTS = {"name": "", "id": "", "currency": "USD", "email_quota": "10000", "credit": "0"}
+PLAN_FIELDS = (
+    "email_quota",
+    "rate_limit",
+    "marketing_per_day",
+    "octets_per_day",
+    "domains_max",
+    "segmenting",
+    "passthrough",
+)
 TABS = ("credit", "plan")  # tabs besides the summary
-RATES_MS = 30 * DAY_MS
-NUMBERS = ("email_quota", "rate_limit", "marketing_per_day", "octets_per_day", "domains_max")
+RATES_WINDOW_MS = 30 * DAY_MS
+NUMBER_FIELDS = ("email_quota", "rate_limit", "marketing_per_day", "octets_per_day", "domains_max")
 
 
-async def create(visit: Visit) -> Answer:
-    given = {name: visit.form.get(name, usual).strip() for name, usual in NEW.items()}
+async def create(request: PageRequest) -> PageResponse:
+    values = {name: request.form.get(name, default).strip() for name, default in NEW_TEAM_DEFAULTS.items()}
     try:
-        wanted = {name: value for name, value in _typed(given).items() if name != "id" or value}
-        team = await teams.create(visit.store, visit.actor, wanted)
+        new_team = {name: value for name, value in _convert_numbers(values).items() if name != "id" or value}
+        team = await teams.create(request.store, request.actor, new_team)
     except InvalidRequest as refusal:
-        return await show_new(visit, given, errors_of(refusal))
-    if len(visit.setup.teams) == 1:
-        return Redirect(of_team(team.id), "The team is created. Send a test message to see it work.")
-    return Redirect(
-        f"{HERE}/teams/{team.id}", "The team is created. Invite its people, and it can begin in the sandbox."
-    )
+        return await show_new(request, values, field_errors(refusal))
+    if len(request.setup.teams) == 1:
+        return Redirect(team_page(team.id), "Team created. Send a test message to try it out.")
+    return Redirect(f"{HERE}/teams/{team.id}", "Team created. Invite members to start in the sandbox.")
 
 
-async def set_plan(visit: Visit) -> Answer:
-    form = visit.form
-    given = {name: form.get(name, "").strip() for name in PLAN}
-    ticked = {
+async def set_plan(request: PageRequest) -> PageResponse:
+    form = request.form
+    values = {name: form.get(name, "").strip() for name in PLAN_FIELDS}
+    checkbox_values = {
         "features": ["verify"] if form.get("verify") else [],
         "catch": bool(form.get("catch")),
         "verify": {
             "magic": bool(form.get("verify_magic")),
             "inbox": bool(form.get("verify_inbox")),
-            "channels": ["sms", *(one for one in ("whatsapp", "email") if form.get(f"verify_{one}"))],
+            "channels": ["sms", *(channel for channel in ("whatsapp", "email") if form.get(f"verify_{channel}"))],
         },
     }
     try:
-        plan = _typed(given) | ticked
-        if not given["octets_per_day"]:
+        plan = _convert_numbers(values) | checkbox_values
+        if not values["octets_per_day"]:
             plan["octets_per_day"] = None
-        await teams.set_plan(visit.store, visit.actor, visit.team.record.id, plan)
+        await teams.set_plan(request.store, request.actor, request.team.record.id, plan)
     except InvalidRequest as refusal:
-        return await show_team(visit, given, errors_of(refusal), "plan")
-    return Redirect(f"{_page_of(visit)}?tab=plan", "The plan is saved.")
+        return await show_team(request, values, field_errors(refusal), "plan")
+    return Redirect(f"{_team_page_url(request)}?tab=plan", "Plan saved.")
 
 
-async def suspend(visit: Visit) -> Answer:
-    suspended = visit.form.get("suspended") == "yes"
-    await teams.set_suspended(visit.store, visit.actor, visit.team.record.id, suspended)
-    return Redirect(_page_of(visit), "The team is suspended." if suspended else "The team may send again.")
+async def suspend(request: PageRequest) -> PageResponse:
+    suspended = request.form.get("suspended") == "yes"
+    await teams.set_suspended(request.store, request.actor, request.team.record.id, suspended)
+    return Redirect(_team_page_url(request), "Team suspended." if suspended else "Team resumed. It can send again.")
 
 
-async def book(visit: Visit) -> Answer:
-    given = {"amount": visit.form.get("amount", "").strip(), "note": visit.form.get("note", "").strip()}
-    team = visit.team.record
+async def adjust_credit(request: PageRequest) -> PageResponse:
+    values = {"amount": request.form.get("amount", "").strip(), "note": request.form.get("note", "").strip()}
+    team = request.team.record
     try:
-        account = await credit.book(visit.store, visit.actor, Booking(team=team.id, **given))
+        account = await credit.adjust_credit(request.store, request.actor, CreditAdjustment(team=team.id, **values))
     except InvalidRequest as refusal:
-        return await show_team(visit, given, errors_of(refusal), "credit")
+        return await show_team(request, values, field_errors(refusal), "credit")
     return Redirect(
-        f"{_page_of(visit)}?tab=credit", f"Booked. The credit is {money(account.available, team.currency)}."
+        f"{_team_page_url(request)}?tab=credit",
+        f"Credit changed. Available: {format_amount(account.available, team.currency)}.",
     )
 
 
-async def resume_direct(visit: Visit) -> Answer:
-    await teams.resume_direct(visit.store, visit.actor, visit.team.record.id)
-    return Redirect(_page_of(visit), "Direct emails resumed; counting starts over.")
+async def resume_direct(request: PageRequest) -> PageResponse:
+    await teams.resume_direct_sends(request.store, request.actor, request.team.record.id)
+    return Redirect(_team_page_url(request), "Direct emails resumed. Bounce and complaint counters restarted.")
 
 
-async def show_new(visit: Visit, given: dict[str, str] | None = None, errors: dict[str, str] | None = None) -> Page:
-    return Page("team_new.html", {"given": given or NEW, "errors": errors or {}}, 400 if errors else 200)
+async def show_new(
+    request: PageRequest, values: dict[str, str] | None = None, errors: dict[str, str] | None = None
+) -> Page:
+    return Page(
+        "team_new.html", {"values": values or NEW_TEAM_DEFAULTS, "errors": errors or {}}, 400 if errors else 200
+    )
 
 
 async def show_team(
-    visit: Visit, given: dict[str, str] | None = None, errors: dict[str, str] | None = None, tab: str = ""
+    request: PageRequest,
+    typed_values: dict[str, str] | None = None,
+    errors: dict[str, str] | None = None,
+    tab: str = "",
 ) -> Page:
     """Show a tab of the team's page; with errors, the tab whose form was submitted."""
-    record = visit.team.record
-    account = await visit.store.ledger.account(record.ref)
-    counts = (await visit.store.reputation.counts()).get(record.ref, Counts())
-    reputation = visit.store.reputation.current.get(record.id)
-    plan = {name: "" if (value := getattr(record, name)) is None else value for name in PLAN}
-    this_month = account.month == month_of(visit.context.clock.of(visit.team.record.ref))
-    fitting = [(one.id, one.name) for one in visit.team.templates.values() if not wrong_passthrough(one)]
-    since = visit.context.clock.now() - RATES_MS
-    values = {
+    record = request.team.record
+    account = await request.store.ledger.get_account(record.ref)
+    counts = (await request.store.reputations.read_counts()).get(record.ref, Counts())
+    reputation = request.store.reputations.current.get(record.id)
+    plan = {name: "" if (value := getattr(record, name)) is None else value for name in PLAN_FIELDS}
+    is_current_month = account.month == month_of(request.context.clock.team_now(request.team.record.ref))
+    usable_templates = [
+        (template.id, template.name) for template in request.team.templates.values() if not passthrough_error(template)
+    ]
+    since = request.context.clock.now() - RATES_WINDOW_MS
+    page_values = {
         "record": record,
-        "tab": tab or (wanted if (wanted := visit.query.get("tab", "")) in TABS else ""),
-        "sent": (await visit.store.figures.of_teams([record.ref], since)).get(record.ref, TeamFigures()),
-        "rate": rate,
-        "passthroughs": [("", "None"), *fitting],
+        "tab": tab or (query_tab if (query_tab := request.query.get("tab", "")) in TABS else ""),
+        "sent": (await request.store.stats.team_totals([record.ref], since)).get(record.ref, TeamTotals()),
+        "rate": format_rate,
+        "passthroughs": [("", "None"), *usable_templates],
         "account": account,
-        "used": account.used if this_month else 0,
+        "used": account.used if is_current_month else 0,
         "reputation": reputation,
-        "rates": rates(counts) if counts.sends else "",
-        "judged": "" if reputation and reputation.state != "ok" else _unjudged(counts.sends),
+        "rates": describe_rates(counts) if counts.sends else "",
+        "judged": "" if reputation and reputation.state != "ok" else _unrated_reason(counts.sends),
         "window_sends": WINDOW_SENDS,
-        "given": plan | {"amount": "", "note": ""} | (given or {}),
+        "values": plan | {"amount": "", "note": ""} | (typed_values or {}),
         "errors": errors or {},
     }
-    return Page("operator_team.html", values, 400 if errors else 200)
+    return Page("operator_team.html", page_values, 400 if errors else 200)
 
 
-def _unjudged(sends: int) -> str:
+def _unrated_reason(sends: int) -> str:
     """Return why the reputation is not rated yet; empty if it is rated."""
     if not sends:
-        return "Nothing to judge yet."
-    return "" if sends >= MIN_SENDS else f"Too few to judge ({sends} of {MIN_SENDS})."
+        return "No emails yet."
+    return "" if sends >= MIN_SENDS else f"Too few emails to rate ({sends} of {MIN_SENDS})."
 
 
-def _typed(given: dict[str, str]) -> dict[str, Any]:
+def _convert_numbers(values: dict[str, str]) -> dict[str, Any]:
     """Convert numeric fields to numbers; an invalid number stays text, so that validation reports it."""
-    numbers = {name: whole_number(given[name], 15) for name in NUMBERS if name in given}
-    return given | {name: number for name, number in numbers.items() if number is not None}
+    numbers = {name: parse_int(values[name], 15) for name in NUMBER_FIELDS if name in values}
+    return values | {name: number for name, number in numbers.items() if number is not None}
 
 
-def _page_of(visit: Visit) -> str:
-    return f"{HERE}/teams/{visit.team.record.id}"
+def _team_page_url(request: PageRequest) -> str:
+    return f"{HERE}/teams/{request.team.record.id}"

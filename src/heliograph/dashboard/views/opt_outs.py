@@ -1,63 +1,63 @@
 """Phones that opted out: list, add, and remove after confirmation."""
 
-from heliograph.dashboard.page_request import Answer, Page, Redirect, Visit, errors_of
+from heliograph.dashboard.page_request import Page, PageRequest, PageResponse, Redirect, field_errors
 from heliograph.domain.refusals import OptOutNotFound, Refusal
-from heliograph.domain.text import whole_number
-from heliograph.inbound.store.opt_outs import START, OptOutPlace
+from heliograph.domain.text import parse_int
+from heliograph.inbound.store.opt_outs import FIRST_PAGE, OptOutCursor
 from heliograph.manage import opt_outs
 
-SHOWN = 50
+PAGE_SIZE = 50
 
 
-async def show(visit: Visit) -> Answer:
-    before = _place(visit.query.get("before", ""))
-    found = await visit.store.opt_outs.page(visit.team.record.ref, before, SHOWN)
-    lines, last = found[:SHOWN], found[SHOWN - 1] if len(found) > SHOWN else None
+async def show(request: PageRequest) -> PageResponse:
+    before = _parse_cursor(request.query.get("before", ""))
+    opt_out_rows = await request.store.opt_outs.list_page(request.team.record.ref, before, PAGE_SIZE)
+    rows, last_row = opt_out_rows[:PAGE_SIZE], opt_out_rows[PAGE_SIZE - 1] if len(opt_out_rows) > PAGE_SIZE else None
     values = {
-        "lines": lines,
-        "before": f"{last.created_at}~{last.phone}~{last.channel}" if last else "",
+        "lines": rows,
+        "before": f"{last_row.created_at}~{last_row.phone}~{last_row.channel}" if last_row else "",
     }
     return Page("opt_outs.html", values)
 
 
-async def add(visit: Visit) -> Answer:
-    phone, channel = visit.form.get("phone", "").strip(), visit.form.get("channel", "")
+async def add(request: PageRequest) -> PageResponse:
+    phone, channel = request.form.get("phone", "").strip(), request.form.get("channel", "")
     try:
-        is_new = await opt_outs.add(visit.store, visit.actor, visit.team.record, phone, channel)
+        is_new = await opt_outs.add(request.store, request.actor, request.team.record, phone, channel)
     except Refusal as refusal:
-        return await show_new(visit, errors_of(refusal))
+        return await show_new(request, field_errors(refusal))
     if not is_new:
-        return await show_new(visit, {"phone": "This phone is already on the list."})
-    return Redirect(_here(visit), f"{phone} gets no more messages from this team on this channel.")
+        return await show_new(request, {"phone": "This number is already on the list."})
+    return Redirect(_list_url(request), f"{phone} opted out of this channel.")
 
 
-async def show_new(visit: Visit, errors: dict[str, str] | None = None) -> Answer:
-    return Page("opt_out_new.html", {"errors": errors or {}, "form": visit.form}, 400 if errors else 200)
+async def show_new(request: PageRequest, errors: dict[str, str] | None = None) -> PageResponse:
+    return Page("opt_out_new.html", {"errors": errors or {}, "form": request.form}, 400 if errors else 200)
 
 
-async def ask_remove(visit: Visit) -> Answer:
-    phone, channel = visit.query.get("phone", ""), visit.query.get("channel", "")
+async def confirm_remove(request: PageRequest) -> PageResponse:
+    phone, channel = request.query.get("phone", ""), request.query.get("channel", "")
     try:
-        (found,) = await opt_outs.find(visit.store, visit.team.record, phone, channel)
+        (opt_out,) = await opt_outs.find(request.store, request.team.record, phone, channel)
     except Refusal:  # page reloaded after the removal, or opened without its parameters
-        return Redirect(_here(visit), "This phone is not on the list.")
-    return Page("opt_out_remove.html", {"found": found})
+        return Redirect(_list_url(request), "This number is not on the list.")
+    return Page("opt_out_remove.html", {"opt_out": opt_out})
 
 
-async def remove(visit: Visit) -> Answer:
-    phone, channel = visit.form.get("phone", "").strip(), visit.form.get("channel", "")
+async def remove(request: PageRequest) -> PageResponse:
+    phone, channel = request.form.get("phone", "").strip(), request.form.get("channel", "")
     try:
-        await opt_outs.remove(visit.store, visit.actor, visit.team.record, phone, channel)
+        await opt_outs.remove(request.store, request.actor, request.team.record, phone, channel)
     except OptOutNotFound:
-        return Redirect(_here(visit), "This phone is no longer on the list.")
-    return Redirect(_here(visit), f"{phone} can be written to again.")
+        return Redirect(_list_url(request), "This number is no longer on the list.")
+    return Redirect(_list_url(request), f"{phone} can receive messages again.")
 
 
-def _place(text: str) -> OptOutPlace:
-    time, _, rest = text.partition("~")
-    phone, _, channel = rest.partition("~")
-    return START if (at := whole_number(time, 15)) is None else OptOutPlace(at, phone, channel)
+def _parse_cursor(text: str) -> OptOutCursor:
+    time, _, phone_and_channel = text.partition("~")
+    phone, _, channel = phone_and_channel.partition("~")
+    return FIRST_PAGE if (time_ms := parse_int(time, 15)) is None else OptOutCursor(time_ms, phone, channel)
 
 
-def _here(visit: Visit) -> str:
-    return f"{visit.base}/opt-outs"
+def _list_url(request: PageRequest) -> str:
+    return f"{request.team_path}/opt-outs"

@@ -12,129 +12,146 @@ from msgspec.structs import replace
 
 from heliograph.accept.email import EmailRequest, send_email
 from heliograph.dashboard import alerts, charts
-from heliograph.dashboard.charts import Bucket, Chart, Series, Shape
-from heliograph.dashboard.page_request import Answer, Page, Redirect, Visit
-from heliograph.dashboard.render import number, short
+from heliograph.dashboard.charts import Bucket, Chart, ChartShape, Series
+from heliograph.dashboard.page_request import Page, PageRequest, PageResponse, Redirect
+from heliograph.dashboard.render import format_number, format_short_number
 from heliograph.dashboard.views import live
 from heliograph.domain.delivery.magic_recipients import is_magic
 from heliograph.domain.delivery.routing import simulated_channels
 from heliograph.domain.ids import timestamp
 from heliograph.domain.limits import DAY_MS, HOUR_MS
-from heliograph.domain.mail.reputation import MIN_SENDS, judge_share, warned_from
+from heliograph.domain.mail.reputation import MIN_SENDS, judge_rate, warning_threshold
 from heliograph.domain.refusals import Refusal
 from heliograph.domain.setup.records import Team
-from heliograph.storage.stats import QUEUE_MOST, Reached
+from heliograph.storage.stats import QUEUE_COUNT_MAX, StateCounts
 
-CHANNELS: dict[str, str] = {"email": "Email", "sms": "SMS", "whatsapp": "WhatsApp"}
-SPANS = {"day": "24 hours", "month": "30 days", "year": "12 months"}
-FEW = 20  # a rate of fewer messages per bar is not meaningful
-MAGIC = "delivered@simulator.test"
-STATES = ("delivered", "read", "bounced", "complained", "failed")  # columns of the table after `sent`
+CHANNEL_LABELS: dict[str, str] = {"email": "Email", "sms": "SMS", "whatsapp": "WhatsApp"}
+SPAN_LABELS = {"day": "24 hours", "month": "30 days", "year": "12 months"}
+RATE_MIN_MESSAGES = 20  # a rate of fewer messages per bar is not meaningful
+MAGIC_RECIPIENT = "delivered@simulator.test"
+TABLE_STATES = ("delivered", "read", "bounced", "complained", "failed")  # columns of the table after `sent`
 # Statistics of emails only: (title, state, name of the rate in the reputation check).
-BY_EMAIL: tuple[tuple[str, str, Literal["bounces", "complaints"]], ...] = (
+EMAIL_RATES: tuple[tuple[str, str, Literal["bounces", "complaints"]], ...] = (
     ("Bounce rate", "bounced", "bounces"),
     ("Complaint rate", "complained", "complaints"),
 )
 
-ByChannel = dict[str, list[Reached]]  # channel → counts, one for each bucket
+CountsByChannel = dict[str, list[StateCounts]]  # channel → counts, one for each bucket
 
 
-async def send_test(visit: Visit) -> Answer:
+async def send_test(request: PageRequest) -> PageResponse:
     """Send a test email from the team, through the same code as the API."""
-    to = visit.form.get("to", "").strip() or MAGIC
-    request = EmailRequest(
+    to = request.form.get("to", "").strip() or MAGIC_RECIPIENT
+    email = EmailRequest(
         to=to,
-        from_=_sender(visit.team),
-        subject=f"A test message from {visit.team.record.name}"[:200],
-        text="It works. This message was sent from the overview of the dashboard.",
+        from_=_sender_address(request.team),
+        subject=f"Test message from {request.team.record.name}"[:200],
+        text="It works! This message was sent from the dashboard.",
     )
-    caller = replace(visit.caller, entry=lambda id_: visit.entry("message.test", id_))
+    caller = replace(request.caller, entry=lambda id_: request.audit_entry("message.test", id_))
     try:
-        sent = await send_email(visit.context, caller, request, None)
+        message = await send_email(request.context, caller, email, None)
     except Refusal as refusal:
-        return await show(visit, to, _in_words(refusal))
-    told = "The test message is on its way."
-    if is_magic(to) or "email" in simulated_channels(visit.setup.carriers):
-        told += " A simulator takes it: read it in the test inbox."
-    return Redirect(f"{visit.base}/messages/{sent.id}", told)
+        return await show(request, to, _refusal_text(refusal))
+    notice = "Test message sent."
+    if is_magic(to) or "email" in simulated_channels(request.setup.carriers):
+        notice += " It is simulated: read it in the test inbox."
+    return Redirect(f"{request.team_path}/messages/{message.id}", notice)
 
 
-def _in_words(refusal: Refusal) -> str:
+def _refusal_text(refusal: Refusal) -> str:
     return refusal.message if refusal.fix in refusal.message else f"{refusal.message}. {refusal.fix}"
 
 
-def _sender(team: Team) -> str | None:
+def _sender_address(team: Team) -> str | None:
     """Return a sender address at the first approved domain; None without one, or in the sandbox (platform sender)."""
     domains = [] if team.sandbox else team.approved_domains
     return f"hello@{domains[0].name}" if domains else None
 
 
-async def show(visit: Visit, to: str = MAGIC, wrong: str = "") -> Page:
-    team, store = visit.team, visit.context.store
-    now = visit.context.clock.of(team.record.ref)
-    span, channel = visit.query.get("span", ""), visit.query.get("channel", "")
-    span = span if span in SPANS else "day"
-    channel = channel if channel in CHANNELS else ""
-    times = charts.buckets(span, now, visit.zone)
-    width = DAY_MS if span == "year" else HOUR_MS
-    hooks = [hook.id for hook in team.webhooks if hook.enabled]
-    stream = await live.team_stream_address(visit, "overview")
-    seen = await store.figures.overview(team.record.ref, _earlier(times), width, hooks)
-    account = await store.ledger.account(team.record.ref)
-    role = visit.instance_role
-    channels = [channel] if channel else list(CHANNELS)
-    series = _fold(seen.figures, times, width, channels)
-    before = [counts for (start, of), counts in seen.figures.items() if of in channels and start < times[0].start]
-    old_email = [counts for (start, of), counts in seen.figures.items() if of == "email" and start < times[0].start]
-    total = _sum(chain(*series.values()))
-    email = _sum(series.get("email", ()))
-    link = partial(_messages, visit.base, times[0].start, times[-1].finish)
+async def show(request: PageRequest, to: str = MAGIC_RECIPIENT, error: str = "") -> Page:
+    team, store = request.team, request.context.store
+    now = request.context.clock.team_now(team.record.ref)
+    span, channel = request.query.get("span", ""), request.query.get("channel", "")
+    span = span if span in SPAN_LABELS else "day"
+    channel = channel if channel in CHANNEL_LABELS else ""
+    time_buckets = charts.buckets(span, now, request.time_zone)
+    interval_ms = DAY_MS if span == "year" else HOUR_MS
+    webhook_ids = [hook.id for hook in team.webhooks if hook.enabled]
+    live_url = await live.team_stream_url(request, "overview")
+    overview = await store.stats.overview(team.record.ref, _period_start(time_buckets), interval_ms, webhook_ids)
+    account = await store.ledger.get_account(team.record.ref)
+    role = request.instance_role
+    channels = [channel] if channel else list(CHANNEL_LABELS)
+    counts_by_channel = _fold_into_buckets(overview.counts, time_buckets, interval_ms, channels)
+    previous_counts = [
+        counts
+        for (start, count_channel), counts in overview.counts.items()
+        if count_channel in channels and start < time_buckets[0].start
+    ]
+    previous_email = [
+        counts
+        for (start, count_channel), counts in overview.counts.items()
+        if count_channel == "email" and start < time_buckets[0].start
+    ]
+    total = _sum_counts(chain(*counts_by_channel.values()))
+    email = _sum_counts(counts_by_channel.get("email", ()))
+    messages_link = partial(_messages_url, request.team_path, time_buckets[0].start, time_buckets[-1].end)
     values = {
-        "live": stream,
+        "live": live_url,
         "span": span,
-        "spans": SPANS,
+        "spans": SPAN_LABELS,
         "channel": channel,
-        "channels": CHANNELS,
+        "channels": CHANNEL_LABELS,
         "total": total,
-        "tiles": _tiles(total, _sum(before), email, _sum(old_email), channel, span, link),
-        "by_channel": [(one, CHANNELS[one], _sum(counts)) for one, counts in series.items()],
-        "link": link,
-        "states": STATES,
-        "sends": _sends(visit.base, series, times, channel),
-        "rates": _rates(visit.base, series, times, channel),
-        "rate": rate,
-        "percent": charts.percent,
-        "few": FEW,
-        "account": account,
-        "used": alerts.used_this_month(account, now),
-        "waiting": seen.waiting,
-        "many": QUEUE_MOST,
-        "age_s": (now - seen.oldest_due) // 1000 if seen.oldest_due is not None else 0,
-        "concerns": [
-            *alerts.of_instance(visit.setup, visit.store.circuits.current.values(), role),
-            *alerts.of_channels(visit.setup, role),
-            *alerts.of_team(team, visit.store.reputation.current.get(team.record.id), account, seen.failing, now, role),
+        "tiles": _tiles(
+            total, _sum_counts(previous_counts), email, _sum_counts(previous_email), channel, span, messages_link
+        ),
+        "by_channel": [
+            (series_channel, CHANNEL_LABELS[series_channel], _sum_counts(counts))
+            for series_channel, counts in counts_by_channel.items()
         ],
-        "magic": MAGIC,
+        "link": messages_link,
+        "states": TABLE_STATES,
+        "sends": _sent_chart(request.team_path, counts_by_channel, time_buckets, channel),
+        "rates": _rate_charts(request.team_path, counts_by_channel, time_buckets, channel),
+        "rate": percent_of,
+        "percent": charts.format_percent,
+        "rate_min_messages": RATE_MIN_MESSAGES,
+        "account": account,
+        "used": alerts.emails_used_this_month(account, now),
+        "waiting": overview.waiting,
+        "count_max": QUEUE_COUNT_MAX,
+        "age_s": (now - overview.oldest_due) // 1000 if overview.oldest_due is not None else 0,
+        "alerts": [
+            *alerts.instance_alerts(request.setup, request.store.circuits.current.values(), role),
+            *alerts.channel_alerts(request.setup, role),
+            *alerts.team_alerts(
+                team, request.store.reputations.current.get(team.record.id), account, overview.failing, now, role
+            ),
+        ],
+        "magic": MAGIC_RECIPIENT,
         "to": to,
-        "wrong": wrong,
+        "wrong": error,
     }
-    return Page("overview.html", values, 400 if wrong else 200)
+    return Page("overview.html", values, 400 if error else 200)
 
 
-def _earlier(times: Sequence[Bucket]) -> int:
+def _period_start(time_buckets: Sequence[Bucket]) -> int:
     """Return the start of the preceding period of equal length; `start` for a year: older statistics are not kept."""
-    start, finish = times[0].start, times[-1].finish
-    return start if finish - start > 60 * DAY_MS else start - (finish - start)
+    start, end = time_buckets[0].start, time_buckets[-1].end
+    return start if end - start > 60 * DAY_MS else start - (end - start)
 
 
-def _messages(base: str, start: int, finish: int, **wanted: str) -> str:
-    """Return the URL of the message list filtered by time range and `wanted`, such as state and channel."""
-    given = {"from": _minute(start), "until": _minute(finish)} | {name: one for name, one in wanted.items() if one}
-    return f"{base}/messages?{urlencode(given, safe=':')}"
+def _messages_url(base: str, start: int, end: int, **filters: str) -> str:
+    """Return the URL of the message list filtered by time range and `filters`, such as state and channel."""
+    params = {"from": _minute_timestamp(start), "until": _minute_timestamp(end)} | {
+        name: value for name, value in filters.items() if value
+    }
+    return f"{base}/messages?{urlencode(params, safe=':')}"
 
 
-def _minute(ms: int) -> str:
+def _minute_timestamp(ms: int) -> str:
     return f"{timestamp(ms)[:16]}Z"
 
 
@@ -142,134 +159,176 @@ class Tile(msgspec.Struct, frozen=True, kw_only=True):
     """A figure with its rating by the product's thresholds and its change from the preceding period."""
 
     name: str
-    figure: str
-    page: str
+    value: str
+    link: str
     change: str = ""  # change from the preceding period
-    better: bool | None = None  # whether the change is an improvement; None if it is neutral
+    is_better: bool | None = None  # whether the change is an improvement; None if it is neutral
     state: str = ""  # state of the badge
-    judged: str = ""
+    rating_text: str = ""
 
 
 def _tiles(
-    total: Reached,
-    before: Reached,
-    email: Reached,
-    old_email: Reached,
+    total: StateCounts,
+    previous: StateCounts,
+    email: StateCounts,
+    previous_email: StateCounts,
     channel: str,
     span: str,
-    link: Callable[..., str],
+    messages_link: Callable[..., str],
 ) -> list[Tile]:
-    name = SPANS[span]
+    period = SPAN_LABELS[span]
     tiles = [
         Tile(
             name="Sent",
-            figure=short(total.sent),
-            page=link(channel=channel),
-            change=_change(number(before.sent), total.sent - before.sent, name) if before.sent else "",
+            value=format_short_number(total.sent),
+            link=messages_link(channel=channel),
+            change=_change_text(format_number(previous.sent), total.sent - previous.sent, period)
+            if previous.sent
+            else "",
         ),
-        _share_tile("Delivered", "delivered", total, before, link(channel=channel, status="delivered"), name, up=True),
+        _share_tile(
+            "Delivered",
+            "delivered",
+            total,
+            previous,
+            messages_link(channel=channel, status="delivered"),
+            period,
+            higher_is_better=True,
+        ),
     ]
     if channel in ("", "email"):
-        for title, state, of in BY_EMAIL:
-            page = link(channel="email", status=state)
-            tiles.append(_judged(_share_tile(title, state, email, old_email, page, name, up=False), state, of, email))
-    failed = Tile(name="Failed", figure=short(total.failed), page=link(channel=channel, status="failed"))
+        for title, status, rate_kind in EMAIL_RATES:
+            url = messages_link(channel="email", status=status)
+            tiles.append(
+                _rate_tile(
+                    _share_tile(title, status, email, previous_email, url, period, higher_is_better=False),
+                    status,
+                    rate_kind,
+                    email,
+                )
+            )
+    failed = Tile(
+        name="Failed", value=format_short_number(total.failed), link=messages_link(channel=channel, status="failed")
+    )
     return [*tiles, failed]
 
 
-def _share_tile(title: str, state: str, now: Reached, before: Reached, page: str, span: str, *, up: bool) -> Tile:
-    share, old = (rate(getattr(one, state), one.sent) for one in (now, before))
-    change, better = "", None
-    if share is not None and old is not None:
-        points = share - old
-        change = _change(charts.percent(old), 0 if abs(points) < 0.05 else points, span)
-        better = (points > 0) == up if abs(points) >= 0.05 else None
-    figure = "–" if share is None else charts.percent(share)
-    return Tile(name=title, figure=figure, page=page, change=change, better=better)
+def _share_tile(
+    title: str, state: str, current: StateCounts, previous: StateCounts, link: str, span: str, *, higher_is_better: bool
+) -> Tile:
+    current_rate, previous_rate = (percent_of(getattr(counts, state), counts.sent) for counts in (current, previous))
+    change, is_better = "", None
+    if current_rate is not None and previous_rate is not None:
+        points = current_rate - previous_rate
+        change = _change_text(charts.format_percent(previous_rate), 0 if abs(points) < 0.05 else points, span)
+        is_better = (points > 0) == higher_is_better if abs(points) >= 0.05 else None
+    value = "–" if current_rate is None else charts.format_percent(current_rate)
+    return Tile(name=title, value=value, link=link, change=change, is_better=is_better)
 
 
-def _judged(tile: Tile, state: str, of: Literal["bounces", "complaints"], email: Reached) -> Tile:
+def _rate_tile(tile: Tile, state: str, rate_kind: Literal["bounces", "complaints"], email: StateCounts) -> Tile:
     if not email.sent:
         return tile
-    verdict = judge_share(of, getattr(email, state), email.sent)
+    verdict = judge_rate(rate_kind, getattr(email, state), email.sent)
     if verdict is None:
-        return replace(tile, change="", better=None, judged=f"Too few to judge ({email.sent} of {MIN_SENDS}).")
-    limit = charts.percent(warned_from(of))
+        return replace(
+            tile, change="", is_better=None, rating_text=f"Too few emails to rate ({email.sent} of {MIN_SENDS})."
+        )
+    limit = charts.format_percent(warning_threshold(rate_kind))
     state = {"ok": "good", "warn": "warn", "paused": "error"}[verdict]
     return replace(
-        tile, state=state, judged=f"Below {limit} is good." if verdict == "ok" else f"Keep it below {limit}."
+        tile, state=state, rating_text=f"Below {limit} is good." if verdict == "ok" else f"Keep it below {limit}."
     )
 
 
-def _change(before: str, more: float, span: str) -> str:
-    return f"{'▲' if more > 0 else '▼'} was {before} in the previous {span}" if more else f"as in the previous {span}"
+def _change_text(previous: str, difference: float, span: str) -> str:
+    return (
+        f"{'▲' if difference > 0 else '▼'} {previous} in previous {span}" if difference else f"same as previous {span}"
+    )
 
 
-def rate(part: int, whole: int) -> float | None:
-    """Return `part` of `whole` in percent; None if `whole` is 0.
+def percent_of(count: int, total: int) -> float | None:
+    """Return `count` of `total` in percent; None if `total` is 0.
 
     At most 100: outcomes may belong to sends of an earlier hour.
     """
-    return min(100.0, 100 * part / whole) if whole else None
+    return min(100.0, 100 * count / total) if total else None
 
 
-def _sum(counts: Iterable[Reached]) -> Reached:
-    return reduce(Reached.plus, counts, Reached())
+def _sum_counts(counts: Iterable[StateCounts]) -> StateCounts:
+    return reduce(StateCounts.plus, counts, StateCounts())
 
 
-def _fold(
-    found: dict[tuple[int, str], Reached], times: Sequence[Bucket], width: int, channels: Iterable[str]
-) -> ByChannel:
-    """Sum counts per channel and bucket. A count belongs to the bucket that contains the middle of its interval:
-    daylight saving time may shift the start by an hour.
+def _fold_into_buckets(
+    counts_by_interval: dict[tuple[int, str], StateCounts],
+    time_buckets: Sequence[Bucket],
+    interval_ms: int,
+    channels: Iterable[str],
+) -> CountsByChannel:
+    """Sum counts per channel and bucket.
+
+    A count belongs to the bucket that contains the middle of its interval: daylight saving time may shift the start by
+    an hour.
     """
-    starts = [time.start for time in times]
-    folded = {channel: [Reached()] * len(times) for channel in channels}
-    for (start, channel), counts in found.items():
-        index = bisect_right(starts, start + width // 2) - 1
-        if channel in folded and index >= 0:
-            folded[channel][index] = folded[channel][index].plus(counts)
-    return folded
+    starts = [time.start for time in time_buckets]
+    result = {channel: [StateCounts()] * len(time_buckets) for channel in channels}
+    for (start, channel), counts in counts_by_interval.items():
+        index = bisect_right(starts, start + interval_ms // 2) - 1
+        if channel in result and index >= 0:
+            result[channel][index] = result[channel][index].plus(counts)
+    return result
 
 
-def _sends(base: str, series: ByChannel, times: Sequence[Bucket], channel: str) -> Chart:
-    sent = [Series(CHANNELS[of], of, [one.sent for one in counts]) for of, counts in series.items()]
+def _sent_chart(base: str, counts_by_channel: CountsByChannel, time_buckets: Sequence[Bucket], channel: str) -> Chart:
+    sent_series = [
+        Series(CHANNEL_LABELS[series_channel], series_channel, [bucket_counts.sent for bucket_counts in counts])
+        for series_channel, counts in counts_by_channel.items()
+    ]
 
     def page_of(bucket: Bucket) -> str:
-        return _messages(base, bucket.start, bucket.finish, channel=channel)
+        return _messages_url(base, bucket.start, bucket.end, channel=channel)
 
-    return charts.bars("Sent", times, sent, text=charts.count, least=2, page_of=page_of)
+    return charts.draw_chart(
+        "Sent", time_buckets, sent_series, format_value=charts.format_count, top_min=2, bucket_url=page_of
+    )
 
 
-def _rates(base: str, series: ByChannel, times: Sequence[Bucket], channel: str) -> list[Chart]:
+def _rate_charts(
+    base: str, counts_by_channel: CountsByChannel, time_buckets: Sequence[Bucket], channel: str
+) -> list[Chart]:
     """Return the charts of rates; bounce and complaint rates only if emails are shown."""
-    wanted: list[tuple[str, str, list[str], float, float | None]] = [
-        ("Delivery rate", "delivered", list(series), 100.0, None)
+    rate_specs: list[tuple[str, str, list[str], float, float | None]] = [
+        ("Delivery rate", "delivered", list(counts_by_channel), 100.0, None)
     ]
-    if "email" in series:
-        for title, state, of in BY_EMAIL:
-            wanted.append((title, state, ["email"], 2 * warned_from(of), warned_from(of)))
-    made = []
-    for title, state, channels, least, limit in wanted:
-        each = [_sum(column) for column in zip(*(series[of] for of in channels), strict=True)]
-        rates = [rate(getattr(one, state), one.sent) for one in each]
-        page_of = partial(_page_of, base, state, channel if state == "delivered" else "email")
-        few = {index for index, one in enumerate(each) if one.sent < FEW}
-        shape: Shape = "steps" if limit else "line"
-        one = [Series(title, state, rates)]
-        made.append(
-            charts.bars(
-                *(title, times, one),
-                text=charts.percent,
-                least=least,
+    if "email" in counts_by_channel:
+        for rate_title, state, series_channel in EMAIL_RATES:
+            rate_specs.append(
+                (rate_title, state, ["email"], 2 * warning_threshold(series_channel), warning_threshold(series_channel))
+            )
+    result = []
+    for rate_title, state, channels, top_min, limit in rate_specs:
+        totals = [
+            _sum_counts(column)
+            for column in zip(*(counts_by_channel[series_channel] for series_channel in channels), strict=True)
+        ]
+        rates = [percent_of(getattr(bucket_counts, state), bucket_counts.sent) for bucket_counts in totals]
+        bucket_url = partial(_bucket_url, base, state, channel if state == "delivered" else "email")
+        sparse = {index for index, bucket_counts in enumerate(totals) if bucket_counts.sent < RATE_MIN_MESSAGES}
+        shape: ChartShape = "steps" if limit else "line"
+        bucket_counts = [Series(rate_title, state, rates)]
+        result.append(
+            charts.draw_chart(
+                *(rate_title, time_buckets, bucket_counts),
+                format_value=charts.format_percent,
+                top_min=top_min,
                 limit=limit,
-                page_of=page_of,
+                bucket_url=bucket_url,
                 shape=shape,
-                few=few,
+                sparse=sparse,
             )
         )
-    return made
+    return result
 
 
-def _page_of(base: str, state: str, channel: str, bucket: Bucket) -> str:
-    return _messages(base, bucket.start, bucket.finish, channel=channel, status=state)
+def _bucket_url(base: str, state: str, channel: str, bucket: Bucket) -> str:
+    return _messages_url(base, bucket.start, bucket.end, channel=channel, status=state)

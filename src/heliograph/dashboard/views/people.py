@@ -2,146 +2,163 @@
 
 from urllib.parse import quote
 
-from heliograph.dashboard.link_mails import MAILED, mail_or_show, terms_of
-from heliograph.dashboard.page_request import Answer, Gone, Page, Redirect, Visit, errors_of
+from heliograph.dashboard.link_mails import LINK_MAILED, link_terms, mail_or_show
+from heliograph.dashboard.page_request import Page, PageNotFound, PageRequest, PageResponse, Redirect, field_errors
 from heliograph.domain.accounts.idp_groups import OPERATOR, ROLES
 from heliograph.domain.accounts.people import Person
 from heliograph.domain.refusals import Refusal
 from heliograph.manage import people
 from heliograph.manage.people import LinkTerms, NewPerson
-from heliograph.texts.dashboard_links import of_instance
+from heliograph.texts.dashboard_links import operator_page
 
-HERE = of_instance("person")
-PAGE = 50
+PEOPLE_PATH = operator_page("person")
+PAGE_SIZE = 50
 
 
-async def add(visit: Visit) -> Answer:
-    wanted = NewPerson(email=visit.form.get("email", ""), name=visit.form.get("name", ""))
-    role, terms = people.instance_role("operator" in visit.form, "read_only" in visit.form), terms_of(visit)
+async def add(request: PageRequest) -> PageResponse:
+    new_person = NewPerson(email=request.form.get("email", ""), name=request.form.get("name", ""))
+    role, terms = (
+        people.choose_instance_role("operator" in request.form, "read_only" in request.form),
+        link_terms(request),
+    )
     try:
-        made = await people.add(visit.store, visit.actor, wanted, role, terms)
+        created = await people.add_person(request.store, request.actor, new_person, role, terms)
     except Refusal as refusal:
-        return await show_new(visit, errors_of(refusal))
-    return await _show_link(visit, made.person, made.token, "invite", terms)
+        return await show_new(request, field_errors(refusal))
+    return await _show_link(request, created.person, created.token, "invite", terms)
 
 
-async def show_one(visit: Visit) -> Answer:
-    return await _one(visit, await _person(visit))
+async def show_person(request: PageRequest) -> PageResponse:
+    return await _person_page(request, await _find_person(request))
 
 
-async def make_link(visit: Visit) -> Answer:
-    person, terms = await _person(visit), terms_of(visit)
-    purpose = "reset" if person.password and "invite" not in visit.form else "invite"
-    token = await people.make_link(visit.store, visit.actor, person, purpose, terms)
-    return await _show_link(visit, person, token, purpose, terms)
+async def make_link(request: PageRequest) -> PageResponse:
+    person, terms = await _find_person(request), link_terms(request)
+    purpose = "reset" if person.password and "invite" not in request.form else "invite"
+    token = await people.make_link(request.store, request.actor, person, purpose, terms)
+    return await _show_link(request, person, token, purpose, terms)
 
 
-async def set_operator(visit: Visit) -> Answer:
-    person, terms = await _person(visit), terms_of(visit)
+async def set_operator(request: PageRequest) -> PageResponse:
+    person, terms = await _find_person(request), link_terms(request)
     try:
-        role = people.instance_role(bool(visit.form.get("operator")), visit.form.get("operator") == "read-only")
+        role = people.choose_instance_role(
+            bool(request.form.get("operator")), request.form.get("operator") == "read-only"
+        )
         if not role:
-            await people.end_operator(visit.store, visit.actor, person)
-            return _back(person, f"{person.email} is no longer an operator.")
-        made = await people.offer_operator(visit.store, visit.actor, person, role, terms)
+            await people.remove_operator_role(request.store, request.actor, person)
+            return _person_redirect(person, f"{person.email} is no longer an operator.")
+        offer = await people.offer_instance_role(request.store, request.actor, person, role, terms)
     except Refusal as refusal:
-        return await _one(visit, person, error=refusal.message)
-    if made.token:
-        return await _show_link(visit, person, made.token, "invite", terms)
-    return _back(person, f"{person.email} is {'an operator' if role == OPERATOR else 'a read-only operator'} now.")
-
-
-async def set_role(visit: Visit) -> Answer:
-    person, team, role = await _person(visit), visit.form.get("team", ""), visit.form.get("role", "")
-    if team not in visit.setup.teams or role not in (*ROLES, ""):
-        raise Gone
-    before, terms = (await visit.store.people.roles(person.id)).get(team, ""), terms_of(visit)
-    if role and not before:
-        made = await people.offer_role(visit.store, visit.actor, person, team, role, terms)
-        return await _show_link(visit, person, made.token, "invite", terms)
-    given = (visit.store, visit.actor, person.id, person.email, team, before)
-    try:
-        await (people.set_role(*given, role) if role else people.end_role(*given))
-    except Refusal as refusal:
-        return await _one(visit, person, error=refusal.message)
-    return _back(person, f"{person.email} is now {role or 'not'} in {team}.")
-
-
-async def drop_totp(visit: Visit) -> Answer:
-    person = await _person(visit)
-    await people.end_totp(visit.store, visit.actor, person)
-    return _back(person, f"{person.email} now signs in without two-factor authentication.")
-
-
-async def disconnect(visit: Visit) -> Answer:
-    person = await _person(visit)
-    await people.disconnect(visit.store, visit.actor, person)
-    return _back(person, f"{person.email} is connected to no identity provider, and signed out everywhere.")
-
-
-async def end_sessions(visit: Visit) -> Answer:
-    person = await _person(visit)
-    await people.end_sessions(visit.store, visit.actor, person.id, person.email)
-    return _back(person, f"{person.email} is signed out everywhere.")
-
-
-async def remove(visit: Visit) -> Answer:
-    person = await _person(visit)
-    try:
-        await people.remove(visit.store, visit.actor, person)
-    except Refusal as refusal:
-        return await _one(visit, person, error=refusal.message)
-    return Redirect(HERE, f"{person.email} is deleted.")
-
-
-async def _person(visit: Visit) -> Person:
-    person = await visit.store.people.get(visit.params["person"])
-    if person is None:
-        raise Gone
-    return person
-
-
-def _back(person: Person, notice: str) -> Redirect:
-    return Redirect(f"{HERE}/{person.id}", notice)
-
-
-async def _show_link(visit: Visit, person: Person, token: str, purpose: str, terms: LinkTerms) -> Answer:
-    try:
-        link = await mail_or_show(visit, person, token, purpose, terms)
-    except Refusal as refusal:
-        return await _one(visit, person, error=refusal.message)
-    return (
-        await _one(visit, person, handed=(link, purpose, person))
-        if link
-        else _back(person, MAILED.format(person.email))
+        return await _person_page(request, person, error=refusal.message)
+    if offer.token:
+        return await _show_link(request, person, offer.token, "invite", terms)
+    return _person_redirect(
+        person, f"{person.email} is {'an operator' if role == OPERATOR else 'a read-only operator'} now."
     )
 
 
-async def _one(visit: Visit, person: Person, *, handed: tuple[str, str, Person] | None = None, error: str = "") -> Page:
-    names = {id_: team.record.name for id_, team in visit.setup.teams.items()}
+async def set_role(request: PageRequest) -> PageResponse:
+    person, team, role = await _find_person(request), request.form.get("team", ""), request.form.get("role", "")
+    if team not in request.setup.teams or role not in (*ROLES, ""):
+        raise PageNotFound
+    current_role, terms = (await request.store.people.get_roles(person.id)).get(team, ""), link_terms(request)
+    if role and not current_role:
+        offer = await people.offer_team_role(request.store, request.actor, person, team, role, terms)
+        return await _show_link(request, person, offer.token, "invite", terms)
+    role_args = (request.store, request.actor, person.id, person.email, team, current_role)
+    try:
+        await (people.set_role(*role_args, role) if role else people.remove_role(*role_args))
+    except Refusal as refusal:
+        return await _person_page(request, person, error=refusal.message)
+    return _person_redirect(
+        person, f"{person.email} is now {role} in {team}." if role else f"{person.email} is no longer in {team}."
+    )
+
+
+async def disable_totp(request: PageRequest) -> PageResponse:
+    person = await _find_person(request)
+    await people.disable_totp(request.store, request.actor, person)
+    return _person_redirect(person, f"{person.email} can now sign in without two-factor authentication.")
+
+
+async def disconnect(request: PageRequest) -> PageResponse:
+    person = await _find_person(request)
+    await people.disconnect_provider(request.store, request.actor, person)
+    return _person_redirect(
+        person, f"{person.email} was disconnected from the identity provider and signed out everywhere."
+    )
+
+
+async def end_sessions(request: PageRequest) -> PageResponse:
+    person = await _find_person(request)
+    await people.end_sessions(request.store, request.actor, person.id, person.email)
+    return _person_redirect(person, f"{person.email} was signed out everywhere.")
+
+
+async def remove(request: PageRequest) -> PageResponse:
+    person = await _find_person(request)
+    try:
+        await people.remove(request.store, request.actor, person)
+    except Refusal as refusal:
+        return await _person_page(request, person, error=refusal.message)
+    return Redirect(PEOPLE_PATH, f"{person.email} deleted.")
+
+
+async def _find_person(request: PageRequest) -> Person:
+    person = await request.store.people.get(request.params["person"])
+    if person is None:
+        raise PageNotFound
+    return person
+
+
+def _person_redirect(person: Person, notice: str) -> Redirect:
+    return Redirect(f"{PEOPLE_PATH}/{person.id}", notice)
+
+
+async def _show_link(request: PageRequest, person: Person, token: str, purpose: str, terms: LinkTerms) -> PageResponse:
+    try:
+        link = await mail_or_show(request, person, token, purpose, terms)
+    except Refusal as refusal:
+        return await _person_page(request, person, error=refusal.message)
+    return (
+        await _person_page(request, person, new_link=(link, purpose, person))
+        if link
+        else _person_redirect(person, LINK_MAILED.format(person.email))
+    )
+
+
+async def _person_page(
+    request: PageRequest, person: Person, *, new_link: tuple[str, str, Person] | None = None, error: str = ""
+) -> Page:
+    name_by_team = {id_: team.record.name for id_, team in request.setup.teams.items()}
     values = {
         "person": person,
-        "member_of": await visit.store.people.roles(person.id),
-        "invited_to": await visit.store.people.invitations(person.id),
-        "teams": sorted(names.items(), key=lambda pair: pair[1]),
-        "names": names,
+        "member_of": await request.store.people.get_roles(person.id),
+        "invited_to": await request.store.people.list_invitations(person.id),
+        "teams": sorted(name_by_team.items(), key=lambda pair: pair[1]),
+        "names": name_by_team,
         "roles": ROLES,
-        "sessions": await visit.store.sessions.of(person.id),
-        "passkeys": len(await visit.store.passkeys.of(person.id)),
-        "identities": await visit.store.people.identities(person.id),
-        "handed": handed,
+        "sessions": await request.store.sessions.list_sessions(person.id),
+        "passkeys": len(await request.store.passkeys.list_all(person.id)),
+        "identities": await request.store.people.list_identities(person.id),
+        "new_link": new_link,
         "error": error,
     }
     return Page("person.html", values, 400 if error else 200)
 
 
-async def show_new(visit: Visit, errors: dict[str, str] | None = None) -> Page:
-    return Page("person_new.html", {"form": visit.form, "errors": errors or {}}, 400 if errors else 200)
+async def show_new(request: PageRequest, errors: dict[str, str] | None = None) -> Page:
+    return Page("person_new.html", {"form": request.form, "errors": errors or {}}, 400 if errors else 200)
 
 
-async def show(visit: Visit) -> Page:
-    search, after = (visit.query.get(name, "") for name in ("search", "after"))
-    lines = await visit.store.people.lines(search, after, PAGE)
-    more = f"{HERE}?search={quote(search)}&after={quote(lines[PAGE - 1].email)}" if len(lines) > PAGE else ""
-    values = {"people": lines[:PAGE], "more": more, "search": search}
+async def show(request: PageRequest) -> Page:
+    search, after = (request.query.get(name, "") for name in ("search", "after"))
+    rows = await request.store.people.list_rows(search, after, PAGE_SIZE)
+    more = (
+        f"{PEOPLE_PATH}?search={quote(search)}&after={quote(rows[PAGE_SIZE - 1].email)}"
+        if len(rows) > PAGE_SIZE
+        else ""
+    )
+    values = {"people": rows[:PAGE_SIZE], "more": more, "search": search}
     return Page("people.html", values)

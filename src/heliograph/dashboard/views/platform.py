@@ -3,56 +3,62 @@
 import re
 from typing import Any
 
-from heliograph.dashboard.page_request import Answer, Page, Redirect, Visit, errors_of
+from heliograph.dashboard.page_request import Page, PageRequest, PageResponse, Redirect, field_errors
 from heliograph.domain.refusals import InvalidRequest
 from heliograph.domain.sending.pricing import format_money
 from heliograph.domain.setup.records import Platform
 from heliograph.manage import platform
-from heliograph.texts.dashboard_links import of_instance
+from heliograph.texts.dashboard_links import operator_page
 
-COUNTS = ("sandbox_per_day", "log_requests_per_second")
-HERE = of_instance("platform")
-FORM = "Write one price a line: channel, currency, country or *, amount; such as sms USD GB 0.0350."
-
-
-async def show(visit: Visit) -> Answer:
-    return _page(_to_form(visit.setup.platform))
+NUMBER_FIELDS = ("sandbox_per_day", "log_requests_per_second")
+PLATFORM_PATH = operator_page("platform")
+PRICE_FORMAT = "One price per line: channel, currency, country (or *), amount. For example: sms USD GB 0.0350."
 
 
-async def save(visit: Visit) -> Answer:
-    kept = _to_form(visit.setup.platform)
-    given = {name: visit.form.get(name, kept[name]).strip() for name in (*COUNTS, "prices")}
-    prices = _read_prices(given["prices"])
+async def show(request: PageRequest) -> PageResponse:
+    return _page(_form_values(request.setup.platform))
+
+
+async def save(request: PageRequest) -> PageResponse:
+    stored = _form_values(request.setup.platform)
+    values = {name: request.form.get(name, stored[name]).strip() for name in (*NUMBER_FIELDS, "prices")}
+    prices = _parse_prices(values["prices"])
     if prices is None:
-        return _page(given, {"prices": FORM})
-    counts = {name: int(given[name]) if re.fullmatch("[0-9]{1,9}", given[name]) else given[name] for name in COUNTS}
+        return _page(values, {"prices": PRICE_FORMAT})
+    numbers = {
+        name: int(values[name]) if re.fullmatch("[0-9]{1,9}", values[name]) else values[name] for name in NUMBER_FIELDS
+    }
     try:
-        await platform.change(visit.store, visit.actor, {**counts, "prices": prices})
+        await platform.change_platform(request.store, request.actor, {**numbers, "prices": prices})
     except InvalidRequest as refusal:
-        return _page(given, errors_of(refusal))
-    return Redirect(HERE, "The platform is saved.")
+        return _page(values, field_errors(refusal))
+    return Redirect(PLATFORM_PATH, "Platform settings saved.")
 
 
-def _to_form(record: Platform) -> dict[str, str]:
-    lines = [
+def _form_values(record: Platform) -> dict[str, str]:
+    price_lines = [
         f"{channel} {currency} {country} {format_money(price)}"
         for channel, currencies in record.prices.items()
         for currency, countries in currencies.items()
         for country, price in countries.items()
     ]
-    return {name: str(getattr(record, name)) for name in COUNTS} | {"prices": "\n".join(lines)}
+    return {name: str(getattr(record, name)) for name in NUMBER_FIELDS} | {"prices": "\n".join(price_lines)}
 
 
-def _read_prices(text: str) -> dict[str, Any] | None:
+def _parse_prices(text: str) -> dict[str, Any] | None:
     """Parse the price list into the setup file's structure; None if a line does not have four words."""
     prices: dict[str, Any] = {}
-    for words in (line.split() for line in text.splitlines() if line.strip()):
-        if len(words) != 4:
+    for columns in (line.split() for line in text.splitlines() if line.strip()):
+        if len(columns) != 4:
             return None
-        channel, currency, country, amount = words
+        channel, currency, country, amount = columns
         prices.setdefault(channel.lower(), {}).setdefault(currency.upper(), {})[country.upper()] = amount
     return prices
 
 
-def _page(given: dict[str, str], errors: dict[str, str] | None = None) -> Page:
-    return Page("platform.html", {"given": given, "errors": errors or {}, "form": FORM}, 400 if errors else 200)
+def _page(values: dict[str, str], errors: dict[str, str] | None = None) -> Page:
+    return Page(
+        "platform.html",
+        {"values": values, "errors": errors or {}, "price_format": PRICE_FORMAT},
+        400 if errors else 200,
+    )

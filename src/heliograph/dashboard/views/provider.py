@@ -8,38 +8,51 @@ import hmac
 import msgspec
 import structlog
 
-from heliograph.dashboard.oidc import LEEWAY_S, NotBelieved, Provider, ProviderAway, Visitor, base64url
-from heliograph.dashboard.page_request import Answer, Gone, Page, Redirect, Visit
+from heliograph.dashboard.oidc import (
+    LEEWAY_S,
+    InvalidProviderResponse,
+    Provider,
+    ProviderUnavailable,
+    ProviderUser,
+    encode_base64url,
+)
+from heliograph.dashboard.page_request import Page, PageNotFound, PageRequest, PageResponse, Redirect
 from heliograph.dashboard.views import account, reauth
-from heliograph.dashboard.views.sign_in import ENDED, NETWORK_TRIES_MAX, TOO_MANY, let_in, page
-from heliograph.domain.accounts.idp_groups import roles_by_groups
+from heliograph.dashboard.views.sign_in import (
+    NETWORK_ATTEMPTS_MAX,
+    SIGN_IN_EXPIRED,
+    TOO_MANY_ATTEMPTS,
+    sign_in_page,
+    start_session,
+)
+from heliograph.domain.accounts.idp_groups import roles_for_groups
 from heliograph.domain.limits import HOUR_MS, MINUTE_MS, SECOND_MS
-from heliograph.domain.network.client_address import network_of
-from heliograph.encryption import CannotOpen
+from heliograph.domain.network.client_address import client_network
+from heliograph.encryption import DecryptionError
 from heliograph.manage import people
 from heliograph.texts.dashboard_links import ACCOUNT
 
-COOKIE = "heliograph_provider"
-WAIT_MS = 10 * MINUTE_MS  # time a user may spend at the provider
+AUTHORIZATION_COOKIE = "heliograph_provider"
+AUTHORIZATION_LIFETIME_MS = 10 * MINUTE_MS  # time a user may spend at the provider
 # session lifetime regardless of activity: access and groups are then checked again at the provider
-LASTS_MS = 12 * HOUR_MS
-AWAY = "{} does not answer just now. Try again in a moment."
-REFUSED = "{} did not let you in."
-NOT_BELIEVED = "This sign-in with {} did not work. Try again."
-STRANGERS = {
-    "unverified": "{} does not say that your address is verified, so we cannot tell who you are. "
-    "Where all addresses there are, an operator sets HELIOGRAPH_OIDC_EMAIL_TRUSTED=on.",
+SESSION_LIFETIME_MS = 12 * HOUR_MS
+PROVIDER_UNAVAILABLE = "{} is not responding. Try again in a moment."
+PROVIDER_REFUSED = "{} denied the sign-in."
+SIGN_IN_FAILED = "Signing in with {} failed. Try again."
+REJECTION_TEXTS = {
+    "unverified": "{} doesn't confirm that your email address is verified, so we can't sign you in. "
+    "If all its addresses are verified, an operator can set HELIOGRAPH_OIDC_EMAIL_TRUSTED=on.",
     "unknown": "You have no role here yet. Ask an operator for one.",
-    "taken": "The account with your address belongs to somebody else at {}. Ask an operator to disconnect it.",
+    "taken": "Your Heliograph account is connected to a different {} account. Ask an operator to disconnect it.",
 }
-SOMEBODY_ELSE = "At {} that was not your account."
-NOT_ANEW = "{} does not say that you signed in there just now. Ask an operator for a link to choose a password."
-PROVEN = "Confirmed. For ten minutes you can set a password and add passkeys."
+OTHER_ACCOUNT = "You signed in to a different {} account."
+NOT_REAUTHENTICATED = "{} doesn't confirm that you just signed in. Ask an operator for a link to set a password."
+REAUTHENTICATED = "Confirmed. You can set a password and add passkeys for the next ten minutes."
 
 log = structlog.get_logger()
 
 
-class Journey(msgspec.Struct, frozen=True):
+class AuthorizationRequest(msgspec.Struct, frozen=True):
     """Pending authorization request of a browser, stored in the cookie."""
 
     state: str
@@ -50,106 +63,131 @@ class Journey(msgspec.Struct, frozen=True):
     session: str = ""  # session of a signed-in user who re-authenticates; otherwise empty
 
 
-async def begin(visit: Visit) -> Answer:
-    return Redirect("/dashboard") if visit.who else await _depart(visit)
+async def begin(request: PageRequest) -> PageResponse:
+    return Redirect("/dashboard") if request.signed_in else await _redirect_to_provider(request)
 
 
-async def begin_anew(visit: Visit) -> Answer:
-    return await _depart(visit, visit.person.session)
+async def begin_reauthentication(request: PageRequest) -> PageResponse:
+    return await _redirect_to_provider(request, request.user.session)
 
 
-async def _depart(visit: Visit, session: str = "") -> Answer:
-    provider, clock = _provider(visit), visit.context.clock
-    state, nonce, verifier = (base64url(clock.entropy(32)) for _ in range(3))
-    journey = Journey(state, nonce, verifier, visit.query.get("next", "")[:1000], clock.now() + WAIT_MS, session)
-    try:
-        place = await provider.address(state, nonce, verifier, anew=bool(session))
-    except ProviderAway as error:
-        return await _away(visit, provider, error)
-    sealed = visit.tools.seal(msgspec.json.encode(journey), COOKIE)
-    return Redirect(place, cookies=(f"{COOKIE}={sealed}; Max-Age={WAIT_MS // SECOND_MS}",))
-
-
-async def finish(visit: Visit) -> Answer:
-    provider, journey = _provider(visit), _journey(visit)
-    if visit.who and (journey is None or journey.session != visit.who.session):
-        return Redirect("/dashboard")
-    if journey is None or not hmac.compare_digest(visit.query.get("state", "").encode(), journey.state.encode()):
-        return await _stay(visit, ENDED)
-    if journey.session and not visit.who:
-        return await _stay(visit, ENDED)
-    network = f"network {network_of(visit.address)}"
-    if await visit.store.tries.begin({network: NETWORK_TRIES_MAX}, visit.context.clock.now()):
-        return await _stay(visit, TOO_MANY, 429)
-    if "error" in visit.query:
-        return await _stay(visit, REFUSED.format(provider.options.name))
-    try:
-        visitor = await provider.receive(visit.query, journey.nonce, journey.verifier)
-    except ProviderAway as error:
-        return await _away(visit, provider, error)
-    except NotBelieved as error:
-        log.warning("sign-in with the provider refused", request_id=visit.request.id, error=str(error))
-        return await _stay(visit, NOT_BELIEVED.format(provider.options.name))
-    await visit.store.tries.forgive([network])
-    return await (_prove if visit.who else _admit)(visit, provider, visitor, journey)
-
-
-async def _prove(visit: Visit, provider: Provider, visitor: Visitor, journey: Journey) -> Answer:
-    """Confirm re-authentication by `auth_time`: a user could remove `prompt=login` from the URL."""
-    known = await visit.store.people.identities(visit.person.person)
-    if (visitor.identity.issuer, visitor.identity.subject) not in [(one.issuer, one.subject) for one in known]:
-        return await _stay(visit, SOMEBODY_ELSE.format(provider.options.name))
-    if visitor.entered_at < journey.until - WAIT_MS - LEEWAY_S * SECOND_MS:
-        return await _stay(visit, NOT_ANEW.format(provider.options.name))
-    return Redirect(ACCOUNT, PROVEN, (reauth.cookie(visit), f"{COOKIE}=; Max-Age=0"))
-
-
-async def _admit(visit: Visit, provider: Provider, visitor: Visitor, journey: Journey) -> Answer:
-    name, roles = provider.options.name, roles_by_groups(visitor.groups, provider.options.roles)
-    person = await people.admit(visit.store, visit.address, visitor.identity, roles, name)
-    if isinstance(person, str):
-        log.warning("sign-in with the provider refused", request_id=visit.request.id, error=f"the person is {person}")
-        return page(visit, problem=STRANGERS[person].format(name), status=403)
-    entered = await let_in(
-        visit, person, journey.next, how=f"with {name}", lasts_ms=LASTS_MS, spends=f"provider {journey.state}"
+async def _redirect_to_provider(request: PageRequest, session: str = "") -> PageResponse:
+    provider, clock = _require_provider(request), request.context.clock
+    state, nonce, verifier = (encode_base64url(clock.random_bytes(32)) for _ in range(3))
+    authorization = AuthorizationRequest(
+        state, nonce, verifier, request.query.get("next", "")[:1000], clock.now() + AUTHORIZATION_LIFETIME_MS, session
     )
-    if isinstance(entered, Redirect):
-        return msgspec.structs.replace(entered, cookies=(*entered.cookies, f"{COOKIE}=; Max-Age=0"))
-    return entered
+    try:
+        url = await provider.authorization_url(state, nonce, verifier, reauthenticate=bool(session))
+    except ProviderUnavailable as error:
+        return await _unavailable_page(request, provider, error)
+    encrypted = request.tools.encrypt(msgspec.json.encode(authorization), AUTHORIZATION_COOKIE)
+    return Redirect(
+        url, cookies=(f"{AUTHORIZATION_COOKIE}={encrypted}; Max-Age={AUTHORIZATION_LIFETIME_MS // SECOND_MS}",)
+    )
 
 
-async def leave(visit: Visit) -> Answer:
+async def handle_callback(request: PageRequest) -> PageResponse:
+    provider, authorization = _require_provider(request), _read_authorization(request)
+    if request.signed_in and (authorization is None or authorization.session != request.signed_in.session):
+        return Redirect("/dashboard")
+    if authorization is None or not hmac.compare_digest(
+        request.query.get("state", "").encode(), authorization.state.encode()
+    ):
+        return await _error_page(request, SIGN_IN_EXPIRED)
+    if authorization.session and not request.signed_in:
+        return await _error_page(request, SIGN_IN_EXPIRED)
+    network = f"network {client_network(request.client_ip)}"
+    if await request.store.attempt_limiter.record_attempt({network: NETWORK_ATTEMPTS_MAX}, request.context.clock.now()):
+        return await _error_page(request, TOO_MANY_ATTEMPTS, 429)
+    if "error" in request.query:
+        return await _error_page(request, PROVIDER_REFUSED.format(provider.options.name))
+    try:
+        provider_user = await provider.authenticate(request.query, authorization.nonce, authorization.verifier)
+    except ProviderUnavailable as error:
+        return await _unavailable_page(request, provider, error)
+    except InvalidProviderResponse as error:
+        log.warning("identity provider sign-in rejected", request_id=request.http.id, error=str(error))
+        return await _error_page(request, SIGN_IN_FAILED.format(provider.options.name))
+    await request.store.attempt_limiter.remove_last_attempt([network])
+    return await (_confirm_reauthentication if request.signed_in else _sign_in_user)(
+        request, provider, provider_user, authorization
+    )
+
+
+async def _confirm_reauthentication(
+    request: PageRequest, provider: Provider, provider_user: ProviderUser, authorization: AuthorizationRequest
+) -> PageResponse:
+    """Confirm re-authentication by `auth_time`: a user could remove `prompt=login` from the URL."""
+    identities = await request.store.people.list_identities(request.user.person)
+    if (provider_user.identity.issuer, provider_user.identity.subject) not in [
+        (identity.issuer, identity.subject) for identity in identities
+    ]:
+        return await _error_page(request, OTHER_ACCOUNT.format(provider.options.name))
+    if provider_user.authenticated_at < authorization.until - AUTHORIZATION_LIFETIME_MS - LEEWAY_S * SECOND_MS:
+        return await _error_page(request, NOT_REAUTHENTICATED.format(provider.options.name))
+    return Redirect(ACCOUNT, REAUTHENTICATED, (reauth.reauth_cookie(request), f"{AUTHORIZATION_COOKIE}=; Max-Age=0"))
+
+
+async def _sign_in_user(
+    request: PageRequest, provider: Provider, provider_user: ProviderUser, authorization: AuthorizationRequest
+) -> PageResponse:
+    name, roles = provider.options.name, roles_for_groups(provider_user.groups, provider.options.roles)
+    person = await people.sign_in_by_provider(request.store, request.client_ip, provider_user.identity, roles, name)
+    if isinstance(person, str):
+        log.warning("identity provider sign-in rejected", request_id=request.http.id, error=f"user is {person}")
+        return sign_in_page(request, problem=REJECTION_TEXTS[person].format(name), status=403)
+    page_response = await start_session(
+        request,
+        person,
+        authorization.next,
+        audit_detail=f"with {name}",
+        lifetime_ms=SESSION_LIFETIME_MS,
+        consumed_token=f"provider {authorization.state}",
+    )
+    if isinstance(page_response, Redirect):
+        return msgspec.structs.replace(
+            page_response, cookies=(*page_response.cookies, f"{AUTHORIZATION_COOKIE}=; Max-Age=0")
+        )
+    return page_response
+
+
+async def sign_out(request: PageRequest) -> PageResponse:
     """Also sign out at the provider, if the user asks: otherwise the next user of the browser could sign in again."""
-    provider = _provider(visit)
+    provider = _require_provider(request)
     try:
-        place = await provider.leaving(f"{visit.context.base_url}/dashboard/sign-in")
-    except ProviderAway as error:
-        return await _away(visit, provider, error)
-    return Redirect(place) if place else Redirect("/dashboard/sign-in", f"Sign out at {provider.options.name} itself.")
+        logout_url = await provider.logout_url(f"{request.context.base_url}/dashboard/sign-in")
+    except ProviderUnavailable as error:
+        return await _unavailable_page(request, provider, error)
+    return (
+        Redirect(logout_url)
+        if logout_url
+        else Redirect("/dashboard/sign-in", f"Sign out at {provider.options.name} too.")
+    )
 
 
-def _provider(visit: Visit) -> Provider:
-    if visit.tools.provider is None:
-        raise Gone
-    return visit.tools.provider
+def _require_provider(request: PageRequest) -> Provider:
+    if request.tools.provider is None:
+        raise PageNotFound
+    return request.tools.provider
 
 
-def _journey(visit: Visit) -> Journey | None:
+def _read_authorization(request: PageRequest) -> AuthorizationRequest | None:
     try:
-        opened = visit.tools.unseal(visit.cookies.get(COOKIE, ""), COOKIE)
-    except CannotOpen:
+        decrypted = request.tools.decrypt(request.cookies.get(AUTHORIZATION_COOKIE, ""), AUTHORIZATION_COOKIE)
+    except DecryptionError:
         return None
-    journey = msgspec.json.decode(opened, type=Journey)
-    return journey if journey.until > visit.context.clock.now() else None
+    authorization = msgspec.json.decode(decrypted, type=AuthorizationRequest)
+    return authorization if authorization.until > request.context.clock.now() else None
 
 
-async def _away(visit: Visit, provider: Provider, error: ProviderAway) -> Page:
-    log.error("the identity provider is away", request_id=visit.request.id, error=str(error))
-    return await _stay(visit, AWAY.format(provider.options.name), 503)
+async def _unavailable_page(request: PageRequest, provider: Provider, error: ProviderUnavailable) -> Page:
+    log.error("identity provider unavailable", request_id=request.http.id, error=str(error))
+    return await _error_page(request, PROVIDER_UNAVAILABLE.format(provider.options.name), 503)
 
 
-async def _stay(visit: Visit, problem: str, status: int = 403) -> Page:
+async def _error_page(request: PageRequest, problem: str, status: int = 403) -> Page:
     """Show the error on the page that the user came from: the account, or the sign-in page."""
-    if visit.who:
-        return msgspec.structs.replace(await account.show(visit, {"anew": problem}), status=status)
-    return page(visit, problem=problem, status=status)
+    if request.signed_in:
+        return msgspec.structs.replace(await account.show(request, {"reauth": problem}), status=status)
+    return sign_in_page(request, problem=problem, status=status)

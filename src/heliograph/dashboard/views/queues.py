@@ -2,138 +2,142 @@
 
 import msgspec
 
-from heliograph.dashboard.live import Watch
-from heliograph.dashboard.page_request import Answer, Gone, Page, Redirect, Visit
-from heliograph.dashboard.render import number, plural
+from heliograph.dashboard.live import Subscription
+from heliograph.dashboard.page_request import Page, PageNotFound, PageRequest, PageResponse, Redirect
+from heliograph.dashboard.render import format_count, format_number
 from heliograph.dashboard.views import live as live_views
-from heliograph.dashboard.views.live import stream, stream_address
-from heliograph.domain.limits import DEATHS_MAX
+from heliograph.dashboard.views.live import open_stream, stream_url
+from heliograph.domain.limits import CRASHES_MAX
 from heliograph.domain.setup.records import Webhook
-from heliograph.domain.text import whole_number
+from heliograph.domain.text import parse_int
 from heliograph.manage import dead_letters
-from heliograph.manage.dead_letters import ALL_MOST
+from heliograph.manage.dead_letters import LETTERS_MAX
 from heliograph.manage.pause import set_paused
 from heliograph.storage.audit import NEWEST
-from heliograph.storage.dead_letters import COUNT_MOST, FIRST, PAGE, LetterKey, WaitingHook
-from heliograph.storage.queues import PAGE_MOST
-from heliograph.texts.dashboard_links import of_instance
+from heliograph.storage.dead_letters import COUNT_MAX, FIRST_PAGE, PAGE_SIZE, DeadLetterKey, WebhookBacklog
+from heliograph.storage.queues import PAGE_COUNT_MAX
+from heliograph.texts.dashboard_links import operator_page
 
-HERE = of_instance("delivery")
-NOT_SURE = "Nothing was done: tick the box to say that you mean all of them."
-GONE = "It is no dead letter any more, or its content is no longer kept."
+QUEUES_PATH = operator_page("delivery")
+NOT_CONFIRMED = "Nothing was changed. Select the box to confirm that you mean all of them."
+NOT_A_DEAD_LETTER = "This message is no longer a dead letter, or its content is no longer stored."
 
 
-async def show(visit: Visit) -> Answer:
-    store, now = visit.store, visit.context.clock.now()
-    before = LetterKey.parse(visit.query.get("before", "")) or FIRST
+async def show(request: PageRequest) -> PageResponse:
+    store, now = request.store, request.context.clock.now()
+    before = DeadLetterKey.parse(request.query.get("before", "")) or FIRST_PAGE
     is_first = before.message == NEWEST
-    followed = await stream_address(visit, f"{HERE}/live", watch(visit)) if is_first else ""
-    dead = await store.dead_letters.page(before)
-    last = dead[PAGE - 1] if len(dead) > PAGE else None
+    live_url = await stream_url(request, f"{QUEUES_PATH}/live", queues_subscription(request)) if is_first else ""
+    letters = await store.dead_letters.list_page(before)
+    last_letter = letters[PAGE_SIZE - 1] if len(letters) > PAGE_SIZE else None
     return Page(
         "queues.html",
         {
-            "live": followed,
+            "live": live_url,
             "queues": await store.dead_letters.queues(now),
-            "hooks": [(hook, _webhook(visit, hook)) for hook in await store.dead_letters.waiting_hooks()],
-            "dead": dead[:PAGE],
-            "following": str(last.key) if last else "",
+            "hooks": [(hook, _find_webhook(request, hook)) for hook in await store.dead_letters.webhook_backlogs()],
+            "dead": letters[:PAGE_SIZE],
+            "following": str(last_letter.key) if last_letter else "",
             "later": not is_first,
-            "dead_count": await store.dead_letters.count() if dead else 0,
-            "count_most": COUNT_MOST,
-            "queue_most": PAGE_MOST,
-            "all_most": ALL_MOST,
+            "dead_count": await store.dead_letters.count() if letters else 0,
+            "count_most": COUNT_MAX,
+            "queue_most": PAGE_COUNT_MAX,
+            "all_most": LETTERS_MAX,
             "now": now,
-            "teams": visit.setup.teams_by_ref,
-            "paused": visit.setup.platform.paused,
+            "teams": request.setup.teams_by_ref,
+            "paused": request.setup.platform.paused,
         },
     )
 
 
-async def live(visit: Visit) -> Answer:
-    return stream(visit, watch(visit))
+async def live(request: PageRequest) -> PageResponse:
+    return open_stream(request, queues_subscription(request))
 
 
-def watch(visit: Visit) -> Watch:
-    return live_views.watch(visit, "queues", "", visit.store.pulses.queues, ("queues", "setup"))
+def queues_subscription(request: PageRequest) -> Subscription:
+    return live_views.make_subscription(
+        request, "queues", "", request.store.page_versions.queues_page, ("queues", "setup")
+    )
 
 
-async def pause(visit: Visit) -> Answer:
-    paused = visit.form.get("paused") == "yes"
-    await set_paused(visit.store, visit.actor, paused)
-    return Redirect(HERE, "Delivery is paused; messages are accepted and wait." if paused else "Delivery resumed.")
+async def pause(request: PageRequest) -> PageResponse:
+    paused = request.form.get("paused") == "yes"
+    await set_paused(request.store, request.actor, paused)
+    return Redirect(
+        QUEUES_PATH, "Delivery paused. Messages are accepted and queued." if paused else "Delivery resumed."
+    )
 
 
 # -- dead letters ----------------------------------------------------------------------------------------------
 
 
-async def show_dead(visit: Visit) -> Answer:
-    return await _dead_page(visit, _wanted(visit.params["place"]))
+async def show_dead_letter(request: PageRequest) -> PageResponse:
+    return await _dead_letter_page(request, _parse_letter_key(request.params["place"]))
 
 
-async def _dead_page(visit: Visit, letter: LetterKey, wrong: str = "") -> Page:
-    found = await visit.store.dead_letters.find(letter)
-    if found is None:
-        raise Gone
-    steps = [(event, msgspec.json.decode(event.detail) if event.detail else {}) for event in found.events]
+async def _dead_letter_page(request: PageRequest, letter_key: DeadLetterKey, error: str = "") -> Page:
+    details = await request.store.dead_letters.find(letter_key)
+    if details is None:
+        raise PageNotFound
+    steps = [(event, msgspec.json.decode(event.detail) if event.detail else {}) for event in details.events]
     values = {
-        "letter": found.letter,
-        "found": found,
-        "said": msgspec.json.decode(found.detail),
+        "letter": details.letter,
+        "details": details,
+        "failure": msgspec.json.decode(details.detail),
         "steps": steps,
-        "deaths": DEATHS_MAX,
-        "owner": visit.setup.teams_by_ref.get(found.letter.team),
-        "wrong": wrong,
+        "deaths": CRASHES_MAX,
+        "owner": request.setup.teams_by_ref.get(details.letter.team),
+        "wrong": error,
     }
-    return Page("dead_letter.html", values, 400 if wrong else 200)
+    return Page("dead_letter.html", values, 400 if error else 200)
 
 
-async def retry(visit: Visit) -> Answer:
-    letter = _wanted(visit.form.get("place", ""))
-    done = await dead_letters.retry(visit.store, visit.actor, letter)
-    if done.unpaid:
-        return await _dead_page(visit, letter, f"It was not tried again. {done.unpaid[0]}")
-    return Redirect(HERE, "It is in the queue again." if done.done else GONE)
+async def retry(request: PageRequest) -> PageResponse:
+    letter_key = _parse_letter_key(request.form.get("place", ""))
+    result = await dead_letters.retry(request.store, request.actor, letter_key)
+    if result.unpaid:
+        return await _dead_letter_page(request, letter_key, f"Not retried. {result.unpaid[0]}")
+    return Redirect(QUEUES_PATH, "Message queued again." if result.requeued else NOT_A_DEAD_LETTER)
 
 
-async def drop(visit: Visit) -> Answer:
-    done = await dead_letters.drop(visit.store, visit.actor, _wanted(visit.form.get("place", "")))
-    return Redirect(HERE, "Deleted: the message stays failed." if done else GONE)
+async def delete(request: PageRequest) -> PageResponse:
+    is_deleted = await dead_letters.drop(request.store, request.actor, _parse_letter_key(request.form.get("place", "")))
+    return Redirect(QUEUES_PATH, "Dead letter deleted. The message stays failed." if is_deleted else NOT_A_DEAD_LETTER)
 
 
-async def retry_all(visit: Visit) -> Answer:
-    until = _sure_until(visit)
+async def retry_all(request: PageRequest) -> PageResponse:
+    until = _confirmed_until(request)
     if until is None:
-        return Redirect(HERE, NOT_SURE)
-    done = await dead_letters.retry_all(visit.store, visit.actor, until)
-    told = [f"{plural(done.done, 'dead letter')} put into the queue again."]
-    if done.unpaid:
-        told.append(f"The credit does not cover {number(len(done.unpaid))}: {done.unpaid[0]}")
-    if done.gone:
-        told.append(f"Of {number(done.gone)} the content is no longer kept.")
-    return Redirect(HERE, " ".join(told))
+        return Redirect(QUEUES_PATH, NOT_CONFIRMED)
+    result = await dead_letters.retry_all(request.store, request.actor, until)
+    sentences = [f"{format_count(result.requeued, 'dead letter')} queued again."]
+    if result.unpaid:
+        sentences.append(f"Not enough credit for {format_number(len(result.unpaid))}: {result.unpaid[0]}")
+    if result.missing:
+        sentences.append(f"The content of {format_number(result.missing)} is no longer stored.")
+    return Redirect(QUEUES_PATH, " ".join(sentences))
 
 
-async def drop_all(visit: Visit) -> Answer:
-    until = _sure_until(visit)
+async def delete_all(request: PageRequest) -> PageResponse:
+    until = _confirmed_until(request)
     if until is None:
-        return Redirect(HERE, NOT_SURE)
-    done = await dead_letters.drop_all(visit.store, visit.actor, until)
-    return Redirect(HERE, f"{plural(done, 'dead letter')} deleted: the messages stay failed.")
+        return Redirect(QUEUES_PATH, NOT_CONFIRMED)
+    deleted_count = await dead_letters.drop_all(request.store, request.actor, until)
+    return Redirect(QUEUES_PATH, f"{format_count(deleted_count, 'dead letter')} deleted. The messages stay failed.")
 
 
-def _sure_until(visit: Visit) -> int | None:
+def _confirmed_until(request: PageRequest) -> int | None:
     """Return the time at which the page counted the dead letters; None if the confirmation box is not ticked."""
-    return whole_number(visit.form.get("until", ""), 15) if visit.form.get("sure") == "yes" else None
+    return parse_int(request.form.get("until", ""), 15) if request.form.get("sure") == "yes" else None
 
 
-def _webhook(visit: Visit, hook: WaitingHook) -> Webhook | None:
-    record = visit.setup.records.get(("webhook", hook.webhook))
+def _find_webhook(request: PageRequest, hook: WebhookBacklog) -> Webhook | None:
+    record = request.setup.records.get(("webhook", hook.webhook))
     return record if isinstance(record, Webhook) else None
 
 
-def _wanted(text: str) -> LetterKey:
-    letter = LetterKey.parse(text)
+def _parse_letter_key(text: str) -> DeadLetterKey:
+    letter = DeadLetterKey.parse(text)
     if letter is None:
-        raise Gone
+        raise PageNotFound
     return letter

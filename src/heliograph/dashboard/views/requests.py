@@ -3,20 +3,20 @@
 from typing import Any
 from urllib.parse import urlencode
 
-from heliograph.dashboard.live import Watch
-from heliograph.dashboard.page_request import Answer, Gone, Page, Redirect, Visit
-from heliograph.dashboard.views.live import stream, stream_address, watch
+from heliograph.dashboard.live import Subscription
+from heliograph.dashboard.page_request import Page, PageNotFound, PageRequest, PageResponse, Redirect
+from heliograph.dashboard.views.live import make_subscription, open_stream, stream_url
 from heliograph.domain.limits import DAY_MS, HOUR_MS
 from heliograph.domain.refusals import all_refusals
-from heliograph.storage.requests import NEWEST, SHARE_MAX, LoggedRequest, WantedRequests
+from heliograph.storage.requests import NEWEST, TEAM_SHARE_MAX, LoggedRequest, RequestFilter
 
-PAGE = 50
-EXPLAINED = {refusal.code: {"meaning": refusal.meaning(), "fix": refusal.fix} for refusal in all_refusals()}
-CLASSES = (("", "Any status"), ("2", "Succeeded (2xx)"), ("4", "Refused (4xx)"), ("5", "Failed (5xx)"))
-SPANS = {"hour": HOUR_MS, "day": DAY_MS}
-TIMES = (("", "Last 7 days"), ("day", "Last 24 hours"), ("hour", "Last hour"))
+PAGE_SIZE = 50
+EXPLANATION_BY_CODE = {refusal.code: {"meaning": refusal.meaning(), "fix": refusal.fix} for refusal in all_refusals()}
+STATUS_CLASS_OPTIONS = (("", "Any status"), ("2", "Succeeded (2xx)"), ("4", "Refused (4xx)"), ("5", "Failed (5xx)"))
+DURATION_BY_SPAN = {"hour": HOUR_MS, "day": DAY_MS}
+TIME_OPTIONS = (("", "Last 7 days"), ("day", "Last 24 hours"), ("hour", "Last hour"))
 # Prefix of an id → path of the page that shows the object which a request created or read.
-PLACES = {
+PAGE_BY_ID_PREFIX = {
     **dict.fromkeys(("eml", "sms", "wam"), "messages"),
     "vrf": "verifications",
     "dom": "senders/domains",
@@ -26,106 +26,121 @@ PLACES = {
 FILTERS = ("class", "code", "key", "route", "time")
 
 
-async def show(visit: Visit) -> Answer:
-    wanted = visit.query.get("id", "").strip()
-    store, team = visit.store.requests, visit.team.record.ref
+async def show(request: PageRequest) -> PageResponse:
+    request_id = request.query.get("id", "").strip()
+    store, team = request.store.requests, request.team.record.ref
     # flush this process; entries of other processes may lag by a second
-    await visit.context.state.requests.write(store)
-    if wanted and await store.find(team, wanted):
-        return Redirect(f"{_here(visit)}/{wanted}")
-    given = {name: visit.query.get(name, "").strip() for name in FILTERS}
-    before = visit.query.get("before", "")
-    live = await live_address(visit)
-    found = [] if wanted else await store.page(team, _wanted(given, visit.context.clock.now()), before or NEWEST, PAGE)
-    chosen = {name: value for name, value in given.items() if value}
+    await request.context.state.request_log.write(store)
+    if request_id and await store.find(team, request_id):
+        return Redirect(f"{_log_url(request)}/{request_id}")
+    filters = {name: request.query.get(name, "").strip() for name in FILTERS}
+    before = request.query.get("before", "")
+    live_url = await log_stream_url(request)
+    rows = (
+        []
+        if request_id
+        else await store.list_page(
+            team, _parse_filters(filters, request.context.clock.now()), before or NEWEST, PAGE_SIZE
+        )
+    )
+    active_filters = {name: value for name, value in filters.items() if value}
     return Page(
         "requests.html",
         {
-            "requests": [(one, _place(visit, one)) for one in found[:PAGE]],
-            "wanted": wanted,
-            "given": given,
-            "chosen": chosen,
-            "newest": f"{_here(visit)}?{urlencode(chosen)}" if before else "",
-            "older": f"?{urlencode(chosen | {'before': found[PAGE - 1].id})}" if len(found) > PAGE else "",
-            "live": "" if before or wanted else live,
-            "classes": CLASSES,
-            "times": TIMES,
-            "codes": _choices("Any error", EXPLAINED, given["code"]),
-            "routes": _choices("Any endpoint", visit.tools.routes, given["route"]),
-            "keys": [("", "Any key"), *((id_, name) for id_, name in _keys(visit).items())],
-            "names": _keys(visit),
-            "share": SHARE_MAX,
-            "most": visit.setup.platform.log_requests_per_second,
+            "requests": [(row, _object_page(request, row)) for row in rows[:PAGE_SIZE]],
+            "wanted": request_id,
+            "filters": filters,
+            "active_filters": active_filters,
+            "newest": f"{_log_url(request)}?{urlencode(active_filters)}" if before else "",
+            "older": f"?{urlencode(active_filters | {'before': rows[PAGE_SIZE - 1].id})}"
+            if len(rows) > PAGE_SIZE
+            else "",
+            "live": "" if before or request_id else live_url,
+            "classes": STATUS_CLASS_OPTIONS,
+            "times": TIME_OPTIONS,
+            "codes": _filter_options("Any error", EXPLANATION_BY_CODE, filters["code"]),
+            "routes": _filter_options("Any endpoint", request.tools.api_routes, filters["route"]),
+            "keys": [("", "Any key"), *((id_, name) for id_, name in _name_by_key(request).items())],
+            "names": _name_by_key(request),
+            "share": TEAM_SHARE_MAX,
+            "logged_per_second": request.setup.platform.log_requests_per_second,
         },
     )
 
 
-async def show_one(visit: Visit) -> Answer:
-    store, team = visit.store.requests, visit.team.record.ref
-    await visit.context.state.requests.write(store)
-    one = await store.find(team, visit.params["id"])
-    if one is None:
-        raise Gone("This request is not in the log. The log keeps a week.")
-    explained = EXPLAINED.get(one.code)
+async def show_logged_request(request: PageRequest) -> PageResponse:
+    store, team = request.store.requests, request.team.record.ref
+    await request.context.state.request_log.write(store)
+    logged = await store.find(team, request.params["id"])
+    if logged is None:
+        raise PageNotFound("This request is not in the log. Requests are kept for a week.")
+    explanation = EXPLANATION_BY_CODE.get(logged.code)
     values: dict[str, Any] = {
-        "one": one,
+        "logged": logged,
         # the fix is shown separately
-        "answer": one.message.removesuffix(explained["fix"]).strip() if explained else "",
-        "place": _place(visit, one),
-        "explained": explained,
-        "key": _keys(visit).get(one.key, ""),
-        "docs": f"{visit.context.base_url}/docs/errors#{one.code}",
+        "answer": logged.message.removesuffix(explanation["fix"]).strip() if explanation else "",
+        "place": _object_page(request, logged),
+        "explained": explanation,
+        "key": _name_by_key(request).get(logged.key, ""),
+        "docs": f"{request.context.base_url}/docs/errors#{logged.code}",
     }
     return Page("request.html", values)
 
 
-async def live(visit: Visit) -> Answer:
-    return stream(visit, _watch(visit))
+async def live(request: PageRequest) -> PageResponse:
+    return open_stream(request, _log_subscription(request))
 
 
-async def live_address(visit: Visit) -> str:
+async def log_stream_url(request: PageRequest) -> str:
     """Return the URL of the live stream for a page that shows the newest requests."""
-    return await stream_address(visit, f"{_here(visit)}/live", _watch(visit))
+    return await stream_url(request, f"{_log_url(request)}/live", _log_subscription(request))
 
 
-async def newest_requests(visit: Visit, count: int) -> list[tuple[LoggedRequest, str]]:
+async def list_newest_requests(request: PageRequest, count: int) -> list[tuple[LoggedRequest, str]]:
     """Return the newest requests, each with the page of the object that it created or read."""
-    store = visit.store.requests
-    await visit.context.state.requests.write(store)
-    return [(one, _place(visit, one)) for one in (await store.page(visit.team.record.ref, limit=count))[:count]]
+    store = request.store.requests
+    await request.context.state.request_log.write(store)
+    return [
+        (logged, _object_page(request, logged))
+        for logged in (await store.list_page(request.team.record.ref, limit=count))[:count]
+    ]
 
 
-def _here(visit: Visit) -> str:
-    return f"{visit.base}/requests"
+def _log_url(request: PageRequest) -> str:
+    return f"{request.team_path}/requests"
 
 
-def _watch(visit: Visit) -> Watch:
-    ref = visit.team.record.ref
-    return watch(visit, "requests", str(ref), lambda: visit.store.requests.pulse(ref), ("requests",))
-
-
-def _wanted(given: dict[str, str], now: int) -> WantedRequests:
-    return WantedRequests(
-        class_=int(given["class"]) if given["class"] in ("2", "4", "5") else None,
-        code=given["code"],
-        key=given["key"],
-        route=given["route"],
-        since=now - SPANS[given["time"]] if given["time"] in SPANS else 0,
+def _log_subscription(request: PageRequest) -> Subscription:
+    ref = request.team.record.ref
+    return make_subscription(
+        request, "requests", str(ref), lambda: request.store.requests.list_version(ref), ("requests",)
     )
 
 
-def _choices(anything: str, names: Any, chosen: str) -> list[tuple[str, str]]:
+def _parse_filters(filters: dict[str, str], now: int) -> RequestFilter:
+    return RequestFilter(
+        status_class=int(filters["class"]) if filters["class"] in ("2", "4", "5") else None,
+        code=filters["code"],
+        key=filters["key"],
+        route=filters["route"],
+        since=now - DURATION_BY_SPAN[filters["time"]] if filters["time"] in DURATION_BY_SPAN else 0,
+    )
+
+
+def _filter_options(any_label: str, names: Any, selected: str) -> list[tuple[str, str]]:
     """Return the options of a filter, including the selected value even if it is unknown."""
-    return [("", anything), *((name, name) for name in sorted({*names, chosen} - {""}))]
+    return [("", any_label), *((name, name) for name in sorted({*names, selected} - {""}))]
 
 
-def _keys(visit: Visit) -> dict[str, str]:
+def _name_by_key(request: PageRequest) -> dict[str, str]:
     """Return the public id and name of each API key of the team."""
-    own = (caller.key for caller in visit.setup.callers.values() if caller.team.record.id == visit.team.record.id)
-    return {key.id: key.name for key in own}
+    team_keys = (
+        caller.key for caller in request.setup.callers.values() if caller.team.record.id == request.team.record.id
+    )
+    return {key.id: key.name for key in team_keys}
 
 
-def _place(visit: Visit, one: LoggedRequest) -> str:
+def _object_page(request: PageRequest, logged: LoggedRequest) -> str:
     """Return the page of the object that the request created or read; empty if it has no page."""
-    kind = PLACES.get(one.subject.partition("_")[0])
-    return f"{visit.base}/{kind}/{one.subject}" if kind and one.subject else ""
+    page_path = PAGE_BY_ID_PREFIX.get(logged.subject.partition("_")[0])
+    return f"{request.team_path}/{page_path}/{logged.subject}" if page_path and logged.subject else ""

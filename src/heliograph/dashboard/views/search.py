@@ -5,198 +5,220 @@ from urllib.parse import quote
 
 import msgspec
 
-from heliograph.dashboard.navigation import FORMS, MenuPlace, searched
-from heliograph.dashboard.page_request import Answer, Page, Redirect, Visit
+from heliograph.dashboard.navigation import FORM_PAGES, NavItem, iter_searchable_pages
+from heliograph.dashboard.page_request import Page, PageRequest, PageResponse, Redirect
 from heliograph.dashboard.render import CHANNEL_NAMES
-from heliograph.dashboard.views.messages import lines_of, looked_for, page_of, search, typed
-from heliograph.dashboard.views.suppressions import part_of
-from heliograph.domain.search.trigrams import NEEDLE_MAX, fold
+from heliograph.dashboard.views.messages import (
+    build_rows,
+    find_object_page,
+    search_messages,
+    search_text,
+    text_criteria,
+)
+from heliograph.dashboard.views.suppressions import normalize_search
+from heliograph.domain.search.trigrams import QUERY_MAX, normalize
 from heliograph.manage.keys import keys_of
 from heliograph.storage.search.message_search import Search
 
-MOST = 5  # maximum number of hits per kind
+HITS_MAX = 5  # maximum number of hits per kind
 
 
 class Hit(msgspec.Struct, frozen=True, kw_only=True):
+    """A search result."""
+
     name: str
-    to: str
+    url: str
     icon: str
-    about: str = ""
+    detail: str = ""
     state: str = ""
     at: int | None = None
 
 
 class HitGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """Search results of one kind."""
+
     name: str
     hits: list[Hit]
-    more: str = ""  # link to all hits of this kind
+    more_url: str = ""  # link to all hits of this kind
     more_text: str = ""
 
 
-async def show(visit: Visit) -> Answer:
+async def show(request: PageRequest) -> PageResponse:
     # a script requests only the hits while the user types
-    text, is_part = typed(visit)[:NEEDLE_MAX], "part" in visit.query
-    if text and not is_part and (page := await page_of(visit, text)):
-        return Redirect(page)
-    groups = [group for group in await _groups(visit, text) if group.hits]
-    return Page("search_hits.html" if is_part else "search.html", {"q": text, "groups": groups})
+    text, is_partial = search_text(request)[:QUERY_MAX], "part" in request.query
+    if text and not is_partial and (object_page := await find_object_page(request, text)):
+        return Redirect(object_page)
+    groups = [group for group in await _search_groups(request, text) if group.hits]
+    return Page("search_hits.html" if is_partial else "search.html", {"q": text, "groups": groups})
 
 
-async def _groups(visit: Visit, text: str) -> list[HitGroup]:
-    part = fold(" ".join(text.split()))
-    if not part:
-        return [HitGroup(name="Actions", hits=_actions(visit, "")), HitGroup(name="Pages", hits=_pages(visit, ""))]
+async def _search_groups(request: PageRequest, text: str) -> list[HitGroup]:
+    needle = normalize(" ".join(text.split()))
+    if not needle:
+        return [
+            HitGroup(name="Actions", hits=_action_hits(request, "")),
+            HitGroup(name="Pages", hits=_page_hits(request, "")),
+        ]
     return [
-        HitGroup(name="Actions", hits=_actions(visit, part)[:MOST]),
-        HitGroup(name="Pages", hits=_pages(visit, part)[:MOST]),
-        await _messages(visit, text),
-        await _verifications(visit, text),
-        HitGroup(name="Templates", hits=_templates(visit, part)),
-        HitGroup(name="Domains", hits=_domains(visit, part)),
-        HitGroup(name="API keys", hits=_keys(visit, part) if visit.sees("developer") else []),
-        HitGroup(name="Webhooks", hits=_webhooks(visit, part)),
-        await _suppressions(visit, text),
-        HitGroup(name="People", hits=await _people(visit, part)),
+        HitGroup(name="Actions", hits=_action_hits(request, needle)[:HITS_MAX]),
+        HitGroup(name="Pages", hits=_page_hits(request, needle)[:HITS_MAX]),
+        await _message_hits(request, text),
+        await _verification_hits(request, text),
+        HitGroup(name="Templates", hits=_template_hits(request, needle)),
+        HitGroup(name="Domains", hits=_domain_hits(request, needle)),
+        HitGroup(name="API keys", hits=_key_hits(request, needle) if request.can_view("developer") else []),
+        HitGroup(name="Webhooks", hits=_webhook_hits(request, needle)),
+        await _suppression_hits(request, text),
+        HitGroup(name="People", hits=await _member_hits(request, needle)),
     ]
 
 
-def _has(part: str, *texts: str) -> bool:
-    """Return whether each word of `part` occurs in one of the texts."""
-    whole = fold(" ".join(texts))
-    return all(word in whole for word in part.split())
+def _matches(needle: str, *texts: str) -> bool:
+    """Return whether each word of `needle` occurs in one of the texts."""
+    haystack = normalize(" ".join(texts))
+    return all(word in haystack for word in needle.split())
 
 
-def _pages(visit: Visit, part: str) -> list[Hit]:
-    return _places(visit, part, [one for one in searched() if visit.sees(one.need)])
+def _page_hits(request: PageRequest, needle: str) -> list[Hit]:
+    return _nav_hits(
+        request, needle, [item for item in iter_searchable_pages() if request.can_view(item.required_role)]
+    )
 
 
-def _actions(visit: Visit, part: str) -> list[Hit]:
-    return _places(visit, part, [one for one in FORMS if visit.may(one.need)])
+def _action_hits(request: PageRequest, needle: str) -> list[Hit]:
+    return _nav_hits(request, needle, [item for item in FORM_PAGES if request.has_role(item.required_role)])
 
 
-def _places(visit: Visit, part: str, places: Iterable[MenuPlace]) -> list[Hit]:
+def _nav_hits(request: PageRequest, needle: str, items: Iterable[NavItem]) -> list[Hit]:
     """Return matching pages; matches in the name come before matches in the keywords."""
-    known = [
-        (not _has(part, one.name), Hit(name=one.name, to=one.address(visit.base), icon=one.icon))
-        for one in places
-        if _has(part, one.name, one.words)
+    ranked_hits = [
+        (not _matches(needle, item.name), Hit(name=item.name, url=item.url(request.team_path), icon=item.icon))
+        for item in items
+        if _matches(needle, item.name, item.keywords)
     ]
-    return [hit for _, hit in sorted(known, key=lambda one: one[0])]
+    return [hit for _, hit in sorted(ranked_hits, key=lambda item: item[0])]
 
 
-async def _messages(visit: Visit, text: str) -> HitGroup:
-    found = await search(visit, Search(limit=MOST, **looked_for(text)))
+async def _message_hits(request: PageRequest, text: str) -> HitGroup:
+    results = await search_messages(request, Search(limit=HITS_MAX, **text_criteria(text)))
     hits = [
         Hit(
-            name=line["about"],
-            to=f"{visit.base}/messages/{line['id']}",
-            icon=line["channel"],
-            about=line["to"],
-            state=line["status"],
-            at=line["created_at"],
+            name=row["about"],
+            url=f"{request.team_path}/messages/{row['id']}",
+            icon=row["channel"],
+            detail=row["to"],
+            state=row["status"],
+            at=row["created_at"],
         )
-        for line in await lines_of(visit, found.lines)
+        for row in await build_rows(request, results.rows)
     ]
-    more = f"{visit.base}/messages?q={_quoted(text)}" if found.after else ""
-    return HitGroup(name="Messages", hits=hits, more=more, more_text="All messages")
+    more_url = f"{request.team_path}/messages?q={_quote(text)}" if results.after else ""
+    return HitGroup(name="Messages", hits=hits, more_url=more_url, more_text="All messages")
 
 
-async def _verifications(visit: Visit, text: str) -> HitGroup:
-    phone = "".join(letter for letter in text if letter not in " -().")
+async def _verification_hits(request: PageRequest, text: str) -> HitGroup:
+    phone = "".join(character for character in text if character not in " -().")
     if not (phone.startswith("+") and phone[1:].isdigit() and phone.isascii()):
         return HitGroup(name="Verifications", hits=[])
-    found = await visit.store.verifications.search(visit.team.record.ref, Search(limit=MOST, address=phone))
+    results = await request.store.verifications.search(request.team.record.ref, Search(limit=HITS_MAX, address=phone))
     hits = [
         Hit(
-            name=line.phone,
-            to=f"{visit.base}/verifications/{line.id}",
+            name=verification.phone,
+            url=f"{request.team_path}/verifications/{verification.id}",
             icon="verify",
-            state=line.status,
-            at=line.created_at,
+            state=verification.status,
+            at=verification.created_at,
         )
-        for line in found.lines
+        for verification in results.rows
     ]
-    more = f"{visit.base}/verifications?q={_quoted(phone)}" if found.after else ""
-    return HitGroup(name="Verifications", hits=hits, more=more, more_text="All verifications")
+    more_url = f"{request.team_path}/verifications?q={_quote(phone)}" if results.after else ""
+    return HitGroup(name="Verifications", hits=hits, more_url=more_url, more_text="All verifications")
 
 
-def _templates(visit: Visit, part: str) -> list[Hit]:
-    return _first(
+def _template_hits(request: PageRequest, needle: str) -> list[Hit]:
+    return _sort_hits(
         Hit(
-            name=one.name,
-            to=f"{visit.base}/templates/{one.id}",
+            name=template.name,
+            url=f"{request.team_path}/templates/{template.id}",
             icon="template",
-            about=CHANNEL_NAMES[one.channel],
+            detail=CHANNEL_NAMES[template.channel],
         )
-        for one in visit.team.templates.values()
-        if _has(part, one.name, one.id)
+        for template in request.team.templates.values()
+        if _matches(needle, template.name, template.id)
     )
 
 
-def _domains(visit: Visit, part: str) -> list[Hit]:
-    return _first(
-        Hit(name=one.name, to=f"{visit.base}/senders/domains/{one.id}", icon="domain", about=one.brand)
-        for one in visit.team.domains.values()
-        if _has(part, one.name, one.brand, one.id)
+def _domain_hits(request: PageRequest, needle: str) -> list[Hit]:
+    return _sort_hits(
+        Hit(
+            name=domain.name, url=f"{request.team_path}/senders/domains/{domain.id}", icon="domain", detail=domain.brand
+        )
+        for domain in request.team.domains.values()
+        if _matches(needle, domain.name, domain.brand, domain.id)
     )
 
 
-def _keys(visit: Visit, part: str) -> list[Hit]:
-    return _first(
+def _key_hits(request: PageRequest, needle: str) -> list[Hit]:
+    return _sort_hits(
         Hit(
             name=key.name,
-            to=f"{visit.base}/keys/{key.id}",
+            url=f"{request.team_path}/keys/{key.id}",
             icon="key",
-            about=f"hk_{key.id}_…",
+            detail=f"hk_{key.id}_…",
             state="revoked" if key.revoked else "",
         )
-        for key in keys_of(visit.setup, visit.team.record.id)
-        if _has(part, key.name, f"hk_{key.id}_")
+        for key in keys_of(request.setup, request.team.record.id)
+        if _matches(needle, key.name, f"hk_{key.id}_")
     )
 
 
-def _webhooks(visit: Visit, part: str) -> list[Hit]:
-    return _first(
+def _webhook_hits(request: PageRequest, needle: str) -> list[Hit]:
+    return _sort_hits(
         Hit(
-            name=one.url,
-            to=f"{visit.base}/webhooks/{one.id}",
+            name=webhook.url,
+            url=f"{request.team_path}/webhooks/{webhook.id}",
             icon="webhook",
-            about=one.description,
-            state="" if one.enabled else "disabled",
+            detail=webhook.description,
+            state="" if webhook.enabled else "disabled",
         )
-        for one in visit.team.webhooks
-        if _has(part, one.url, one.description, one.id)
+        for webhook in request.team.webhooks
+        if _matches(needle, webhook.url, webhook.description, webhook.id)
     )
 
 
-async def _suppressions(visit: Visit, text: str) -> HitGroup:
-    found = await visit.store.suppressions.search(visit.team.record.ref, part_of(text), limit=MOST)
-    here = f"{visit.base}/suppressions"
+async def _suppression_hits(request: PageRequest, text: str) -> HitGroup:
+    results = await request.store.suppressions.search(request.team.record.ref, normalize_search(text), limit=HITS_MAX)
+    list_url = f"{request.team_path}/suppressions"
     hits = [
         Hit(
-            name=line.shown,
-            to=f"{here}?q={_quoted(line.email)}",
+            name=suppression.shown_address,
+            url=f"{list_url}?q={_quote(suppression.email)}",
             icon="suppression",
-            about=line.reason,
-            at=line.created_at,
+            detail=suppression.reason,
+            at=suppression.created_at,
         )
-        for line in found.lines
+        for suppression in results.rows
     ]
-    more = f"{here}?q={_quoted(text)}" if found.end and hits else ""
-    return HitGroup(name="Suppressions", hits=hits, more=more, more_text="All suppressions")
+    more_url = f"{list_url}?q={_quote(text)}" if results.next_cursor and hits else ""
+    return HitGroup(name="Suppressions", hits=hits, more_url=more_url, more_text="All suppressions")
 
 
-async def _people(visit: Visit, part: str) -> list[Hit]:
-    return _first(
-        Hit(name=one.name or one.email, to=f"{visit.base}/team", icon="person", about=f"{one.email}, {one.role}")
-        for one in await visit.store.people.members(visit.team.record.id)
-        if _has(part, one.name, one.email)
+async def _member_hits(request: PageRequest, needle: str) -> list[Hit]:
+    return _sort_hits(
+        Hit(
+            name=member.name or member.email,
+            url=f"{request.team_path}/team",
+            icon="person",
+            detail=f"{member.email}, {member.role}",
+        )
+        for member in await request.store.people.list_members(request.team.record.id)
+        if _matches(needle, member.name, member.email)
     )
 
 
-def _first(hits: Iterable[Hit]) -> list[Hit]:
-    return sorted(hits, key=lambda hit: hit.name.casefold())[:MOST]
+def _sort_hits(hits: Iterable[Hit]) -> list[Hit]:
+    return sorted(hits, key=lambda hit: hit.name.casefold())[:HITS_MAX]
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return quote(text, safe="")

@@ -4,256 +4,278 @@ from collections.abc import Mapping
 
 import msgspec
 
-from heliograph.dashboard.live import Watch
-from heliograph.dashboard.page_request import Answer, Download, Gone, Page, Redirect, Visit, errors_of
-from heliograph.dashboard.views.live import stream, stream_address, watch
-from heliograph.dashboard.views.senders import own_domain
+from heliograph.dashboard.live import Subscription
+from heliograph.dashboard.page_request import (
+    Download,
+    Page,
+    PageNotFound,
+    PageRequest,
+    PageResponse,
+    Redirect,
+    field_errors,
+)
+from heliograph.dashboard.views.live import make_subscription, open_stream, stream_url
+from heliograph.dashboard.views.senders import find_domain
 from heliograph.domain.limits import MINUTE_MS, SECOND_MS
 from heliograph.domain.refusals import InvalidRequest
 from heliograph.domain.setup.domain_records import Record
 from heliograph.domain.setup.records import Domain
 from heliograph.domain.setup.sender_approvals import state_of
 from heliograph.domain.setup.zone_file import (
+    candidate_zones,
     is_public,
     mx_parts,
     quoted_strings,
-    strings,
-    within,
+    relative_name,
+    split_txt,
     zone_file,
-    zones,
 )
 from heliograph.manage import platform
-from heliograph.manage.domains import Domains, LookedUp
-from heliograph.storage.domain_checks import KeptVerdict
-from heliograph.texts.dashboard_links import of_instance
+from heliograph.manage.domains import Domains, DomainStatus
+from heliograph.storage.domain_checks import StoredVerdict
+from heliograph.texts.dashboard_links import operator_page
 
-PURPOSES = {
-    "ownership": "Proves that the domain is yours",
-    "dkim": "Signs your mail (DKIM)",
-    "return_path": "Takes bounces (return path)",
-    "spf": "Lets this service send (SPF)",
-    "dmarc": "Tells receivers what to do with forgeries (DMARC)",
+PURPOSE_TEXTS = {
+    "ownership": "Domain ownership",
+    "dkim": "Email signature (DKIM)",
+    "return_path": "Bounces (return path)",
+    "spf": "Allowed senders (SPF)",
+    "dmarc": "Policy for forged email (DMARC)",
 }
-PLATFORM = of_instance("domain")
+PLATFORM_DOMAIN_URL = operator_page("domain")
 
 
-class RecordLine(msgspec.Struct, frozen=True, kw_only=True):
+class RecordRow(msgspec.Struct, frozen=True, kw_only=True):
     """A DNS record as a row of the table."""
 
     record: Record
     name: str  # relative to the zone
     priority: str  # priority of an MX record
     value: str
-    split: str  # value as quoted strings; empty if one string is enough
-    parts: int
-    kept: KeptVerdict | None
+    quoted_value: str  # value as quoted strings; empty if one string is enough
+    string_count: int
+    last_check: StoredVerdict | None
 
     @property
     def state(self) -> tuple[str, str]:
         """Return the state and its label on this page."""
-        if self.kept is None:
+        if self.last_check is None:
             return "checking", "Not checked yet"
-        verdict = self.kept.verdict
+        verdict = self.last_check.verdict
         if verdict.ok:
             return "verified", "Found"
         if not verdict.answered:
-            return "waiting", "No answer"
-        return ("failed", "Not right") if verdict.found else ("unverified", "Missing")
+            return "waiting", "DNS not responding"
+        return ("failed", "Incorrect") if verdict.found else ("unverified", "Missing")
 
     @property
-    def mend(self) -> str:
+    def fix(self) -> str:
         """Return how to fix a wrong record; the table shows the expected value above."""
-        if self.kept is None or (self.kept.verdict.answered and not self.kept.verdict.found):
+        if self.last_check is None or (self.last_check.verdict.answered and not self.last_check.verdict.found):
             return ""
-        mend = self.kept.verdict.fix
+        fix = self.last_check.verdict.fix
         for before, after in ((" with the value: ", " with the value above."), (" to: ", " to the value above.")):
-            mend = mend.replace(before + self.record.value, after)
-        return mend
+            fix = fix.replace(before + self.record.value, after)
+        return fix
 
 
 # -- adding, checking, changing -------------------------------------------------------------------------------------
 
 
-async def new(visit: Visit, **errors: str) -> Page:
-    values = {"errors": errors, "typed": visit.form, "team": visit.team.record}
+async def show_new(request: PageRequest, **errors: str) -> Page:
+    values = {"errors": errors, "typed": request.form, "team": request.team.record}
     return Page("domain_new.html", values, 400 if errors else 200)
 
 
-async def add(visit: Visit) -> Answer:
-    typed, brand = visit.form.get("domain", "").strip(), visit.form.get("brand", "").strip()
+async def add(request: PageRequest) -> PageResponse:
+    domain_name, brand = request.form.get("domain", "").strip(), request.form.get("brand", "").strip()
     try:
-        made = await _domains(visit).add(visit.actor, visit.team.record.id, typed, brand)
+        created = await _domains(request).add(request.actor, request.team.record.id, domain_name, brand)
     except InvalidRequest as refusal:
-        errors = errors_of(refusal)
-        return await new(visit, **{"domain" if field == "name" else field: why for field, why in errors.items()})
-    known, name = made.name in visit.team.domains, made.name
-    told = f"You have {name} already." if known else f"{name} is added. Now set its DNS records."
-    return Redirect(_here(visit, made), told)
+        errors = field_errors(refusal)
+        return await show_new(
+            request, **{"domain" if field == "name" else field: message for field, message in errors.items()}
+        )
+    is_existing, name = created.name in request.team.domains, created.name
+    notice = f"You already have {name}." if is_existing else f"{name} added. Now add its DNS records."
+    return Redirect(_domain_url(request, created), notice)
 
 
-async def show(visit: Visit) -> Answer:
-    return await _page(visit, await _domain(visit))
+async def show(request: PageRequest) -> PageResponse:
+    return await _page(request, await _find_domain(request))
 
 
-async def live(visit: Visit) -> Answer:
-    return stream(visit, _watch(visit, await _domain(visit)))
+async def live(request: PageRequest) -> PageResponse:
+    return open_stream(request, _domain_subscription(request, await _find_domain(request)))
 
 
-async def check(visit: Visit) -> Answer:
-    domain = await _domain(visit)
-    done = await _domains(visit).check(visit.actor, domain.id)
-    right, all_ = sum(verdict.ok for _, verdict in done.records), len(done.records)
-    told = f"All {all_} records are right." if right == all_ else f"{right} of {all_} records are right."
-    return Redirect(_here(visit, domain), told)
+async def check(request: PageRequest) -> PageResponse:
+    domain = await _find_domain(request)
+    result = await _domains(request).check(request.actor, domain.id)
+    valid_count, total = sum(verdict.ok for _, verdict in result.records), len(result.records)
+    notice = (
+        f"All {total} records are correct."
+        if valid_count == total
+        else f"{valid_count} of {total} records are correct."
+    )
+    return Redirect(_domain_url(request, domain), notice)
 
 
-async def zone(visit: Visit) -> Answer:
+async def zone(request: PageRequest) -> PageResponse:
     """Return the records as a zone file, for import at the DNS provider."""
-    domain = await _domain(visit)
-    if not _domains(visit).is_public:
-        raise Gone("There are no records to download before this service has a public name.")
-    looked = await _domains(visit).looked_up(domain.id)
-    text = zone_file(domain.name, _zone(visit, domain, looked), [record for record, _ in looked.records])
+    domain = await _find_domain(request)
+    if not _domains(request).has_public_mail_host:
+        raise PageNotFound("There are no records to download until this server has a public host name.")
+    check_results = await _domains(request).status(domain.id)
+    text = zone_file(
+        domain.name, _selected_zone(request, domain, check_results), [record for record, _ in check_results.records]
+    )
     return Download(text.encode(), "text/dns; charset=utf-8", f"{domain.name}.zone")
 
 
-async def rotate(visit: Visit) -> Answer:
-    domain = await _domain(visit)
-    await _domains(visit).rotate(visit.actor, domain.id)
-    told = "Two new keys are made. Set their records: the old keys sign until both are found."
-    return Redirect(_here(visit, domain), told)
+async def rotate(request: PageRequest) -> PageResponse:
+    domain = await _find_domain(request)
+    await _domains(request).rotate(request.actor, domain.id)
+    notice = "Two new keys created. Add their DNS records: the old keys are used until both are found."
+    return Redirect(_domain_url(request, domain), notice)
 
 
-async def set_brand(visit: Visit) -> Answer:
-    domain, brand, operator = own_domain(visit), visit.form.get("brand", "").strip(), visit.may("operator")
+async def set_brand(request: PageRequest) -> PageResponse:
+    domain, brand, is_operator = (
+        find_domain(request),
+        request.form.get("brand", "").strip(),
+        request.has_role("operator"),
+    )
     try:
-        await _domains(visit).set_brand(visit.actor, domain, brand, by_operator=operator)
+        await _domains(request).set_brand(request.actor, domain, brand, by_operator=is_operator)
     except InvalidRequest as refusal:
-        return await _page(visit, domain, errors=errors_of(refusal))
-    if domain.approved and not operator and brand != domain.brand:
-        told = f"{brand} waits for the operator's approval. Until then mail is sent as {domain.brand}."
-        return Redirect(_here(visit, domain), told)
-    return Redirect(_here(visit, domain), f"Mail from {domain.name} is sent as {brand}.")
+        return await _page(request, domain, errors=field_errors(refusal))
+    if domain.approved and not is_operator and brand != domain.brand:
+        notice = f"{brand} is waiting for approval. Until then, email is sent as {domain.brand}."
+        return Redirect(_domain_url(request, domain), notice)
+    return Redirect(_domain_url(request, domain), f"Email from {domain.name} is now sent as {brand}.")
 
 
-async def remove(visit: Visit) -> Answer:
-    domain = own_domain(visit)
+async def remove(request: PageRequest) -> PageResponse:
+    domain = find_domain(request)
     try:
-        await _domains(visit).remove(visit.actor, domain)
+        await _domains(request).remove(request.actor, domain)
     except InvalidRequest as refusal:
-        return Redirect(_here(visit, domain), refusal.message)
-    return Redirect(f"{visit.base}/senders", f"{domain.name} is removed.")
+        return Redirect(_domain_url(request, domain), refusal.message)
+    return Redirect(f"{request.team_path}/senders", f"{domain.name} deleted.")
 
 
-async def set_mail_host(visit: Visit) -> Answer:
+async def set_mail_host(request: PageRequest) -> PageResponse:
     """Set the public host name that the DNS records of all domains refer to."""
-    host = visit.form.get("mail_host", "").strip().lower().removesuffix(".")
-    back = visit.form.get("back", "")
-    there = back if back.startswith("/dashboard/") and back.isprintable() else PLATFORM
+    host = request.form.get("mail_host", "").strip().lower().removesuffix(".")
+    return_path = request.form.get("back", "")
+    return_url = (
+        return_path if return_path.startswith("/dashboard/") and return_path.isprintable() else PLATFORM_DOMAIN_URL
+    )
     if not is_public(host):
-        return Redirect(there, f"“{host}” is not a public host name, such as mail.example.com.")
+        return Redirect(return_url, f"“{host}” is not a public host name. Enter one such as mail.example.com.")
     try:
-        await platform.change(visit.store, visit.actor, {"mail_host": host})
+        await platform.change_platform(request.store, request.actor, {"mail_host": host})
     except InvalidRequest as refusal:
-        return Redirect(there, "; ".join(errors_of(refusal).values()))
-    return Redirect(there, f"DNS records now name {host}.")
+        return Redirect(return_url, "; ".join(field_errors(refusal).values()))
+    return Redirect(return_url, f"DNS records now use {host}.")
 
 
 # -- pages ------------------------------------------------------------------------------------------------------------
 
 
-def _domains(visit: Visit) -> Domains:
-    return visit.tools.management.domains
+def _domains(request: PageRequest) -> Domains:
+    return request.tools.management.domains
 
 
-async def _domain(visit: Visit) -> Domain:
+async def _find_domain(request: PageRequest) -> Domain:
     """Return the team's domain; on the operator's page, the domain of the platform's sender.
 
     If a team has verified the platform's domain, its domain is returned.
     """
-    if visit.team_found:
-        return own_domain(visit)
-    await _domains(visit).ensure_keys(_domains(visit).platform_name)
-    return _domains(visit).find(_domains(visit).platform_name)
+    if request.team_or_none:
+        return find_domain(request)
+    await _domains(request).ensure_keys(_domains(request).platform_domain_name)
+    return _domains(request).get(_domains(request).platform_domain_name)
 
 
-def _here(visit: Visit, domain: Domain) -> str:
-    return f"{visit.base}/senders/domains/{domain.id}" if visit.team_found else PLATFORM
+def _domain_url(request: PageRequest, domain: Domain) -> str:
+    return f"{request.team_path}/senders/domains/{domain.id}" if request.team_or_none else PLATFORM_DOMAIN_URL
 
 
-def _watch(visit: Visit, domain: Domain) -> Watch:
+def _domain_subscription(request: PageRequest, domain: Domain) -> Subscription:
     async def words() -> dict[str, str]:
-        kept = await visit.store.domain_checks.get(domain.id)
-        return {"looked": f"{kept.checked_at}-{kept.next_at}"}
+        check_state = await request.store.domain_checks.get(domain.id)
+        return {"check_results": f"{check_state.checked_at}-{check_state.next_at}"}
 
-    return watch(visit, "domain", domain.id, words, ("looked", "setup"))
+    return make_subscription(request, "domain", domain.id, words, ("check_results", "setup"))
 
 
-def _zone(visit: Visit, domain: Domain, looked: LookedUp) -> str:
+def _selected_zone(request: PageRequest, domain: Domain, check_results: DomainStatus) -> str:
     """Return the DNS zone that the user selected, otherwise the detected zone."""
-    wanted = visit.query.get("zone", "")
-    return wanted if wanted in zones(domain.name) else looked.zone
+    zone_param = request.query.get("zone", "")
+    return zone_param if zone_param in candidate_zones(domain.name) else check_results.zone
 
 
-def _lines(looked: LookedUp, zone: str) -> list[RecordLine]:
-    found = []
-    for record, kept in looked.records:
+def _record_rows(check_results: DomainStatus, zone: str) -> list[RecordRow]:
+    rows = []
+    for record, last_check in check_results.records:
         priority, value = mx_parts(record.value) if record.type == "MX" else ("", record.value)
-        parts = len(strings(value)) if record.type == "TXT" else 1
-        found.append(
-            RecordLine(
+        string_count = len(split_txt(value)) if record.type == "TXT" else 1
+        rows.append(
+            RecordRow(
                 record=record,
-                name=within(record.name, zone),
+                name=relative_name(record.name, zone),
                 priority=priority,
                 value=value,
-                split=quoted_strings(value) if parts > 1 else "",
-                parts=parts,
-                kept=kept,
+                quoted_value=quoted_strings(value) if string_count > 1 else "",
+                string_count=string_count,
+                last_check=last_check,
             )
         )
-    return found
+    return rows
 
 
-def _silence(lines: list[RecordLine]) -> str:
+def _no_answer_reason(rows: list[RecordRow]) -> str:
     """Return why no record could be looked up; empty if a lookup was answered or a record was not checked yet."""
-    verdicts = [line.kept.verdict for line in lines if line.kept]
-    if not verdicts or len(verdicts) < len(lines) or any(verdict.answered for verdict in verdicts):
+    verdicts = [row.last_check.verdict for row in rows if row.last_check]
+    if not verdicts or len(verdicts) < len(rows) or any(verdict.answered for verdict in verdicts):
         return ""
     return verdicts[0].fix.rstrip(".")
 
 
-def _every(looked: LookedUp) -> str:
+def _check_interval(check_results: DomainStatus) -> str:
     """Return the current interval of DNS checks as text; empty if no frequent checks are scheduled."""
-    if not looked.is_watched or not looked.next_at or not looked.checked_at:
+    if not check_results.is_checked_often or not check_results.next_check_at or not check_results.checked_at:
         return ""
-    ms = looked.next_at - looked.checked_at
-    if ms < MINUTE_MS:
-        return f"{max(1, ms // SECOND_MS)} seconds"
-    return "minute" if ms < 2 * MINUTE_MS else f"{ms // MINUTE_MS} minutes"
+    interval_ms = check_results.next_check_at - check_results.checked_at
+    if interval_ms < MINUTE_MS:
+        return f"{max(1, interval_ms // SECOND_MS)} seconds"
+    return "minute" if interval_ms < 2 * MINUTE_MS else f"{interval_ms // MINUTE_MS} minutes"
 
 
-async def _page(visit: Visit, domain: Domain, errors: Mapping[str, str] = {}) -> Page:
-    here = _here(visit, domain)
-    followed = await stream_address(visit, f"{here}/live", _watch(visit, domain))
-    looked = await _domains(visit).looked_up(domain.id)
-    zone = _zone(visit, domain, looked)
-    lines = _lines(looked, zone)
+async def _page(request: PageRequest, domain: Domain, errors: Mapping[str, str] = {}) -> Page:
+    domain_url = _domain_url(request, domain)
+    live_url = await stream_url(request, f"{domain_url}/live", _domain_subscription(request, domain))
+    check_results = await _domains(request).status(domain.id)
+    zone = _selected_zone(request, domain, check_results)
+    rows = _record_rows(check_results, zone)
     values = {
-        "live": followed,
+        "live": live_url,
         "domain": domain,
-        "here": here,
-        "mail_host": _domains(visit).mail_host,
-        "is_public": _domains(visit).is_public,
-        "looked": looked,
-        "every": _every(looked),
-        "lines": lines,
-        "silence": _silence(lines),
+        "here": domain_url,
+        "mail_host": _domains(request).mail_host,
+        "is_public": _domains(request).has_public_mail_host,
+        "check_results": check_results,
+        "check_interval": _check_interval(check_results),
+        "lines": rows,
+        "no_answer_reason": _no_answer_reason(rows),
         "zone": zone,
-        "zones": zones(domain.name),
-        "purposes": PURPOSES,
-        "rotating": any(key.state == "pending" for key in visit.setup.keys_of(domain)),
+        "zones": candidate_zones(domain.name),
+        "purposes": PURPOSE_TEXTS,
+        "rotating": any(key.state == "pending" for key in request.setup.dkim_keys(domain)),
         "state": state_of(domain),
         "errors": errors,
-        "brand": visit.form.get("brand", domain.wanted or domain.brand),
+        "brand": request.form.get("brand", domain.wanted or domain.brand),
     }
     return Page("domain.html", values, 400 if errors else 200)

@@ -11,109 +11,111 @@ from msgspec.structs import replace
 
 from heliograph.accept.verify_check import CheckRequest, check_verification
 from heliograph.accept.verify_start import VerifyRequest, start_verification
-from heliograph.dashboard.page_request import Answer, Gone, Page, Redirect, Visit
+from heliograph.dashboard.page_request import Page, PageNotFound, PageRequest, PageResponse, Redirect
 from heliograph.dashboard.views import senders
-from heliograph.domain.mail.system_mail import OwnMail
+from heliograph.domain.mail.system_mail import SystemMail
 from heliograph.domain.refusals import Refusal
-from heliograph.domain.setup.recipient_code import is_right_code, recipient_code
+from heliograph.domain.setup.recipient_code import is_valid_code, recipient_code
 from heliograph.domain.setup.records import Caller
 from heliograph.domain.setup.values import read_recipient
-from heliograph.domain.text import without_addresses
+from heliograph.domain.text import remove_linkable_words
 from heliograph.manage import platform_mail, recipients
 
 
-async def ask(visit: Visit) -> Answer:
+async def send_code(request: PageRequest) -> PageResponse:
     """Send a code to the new recipient."""
-    if not visit.team.sandbox:
-        raise Gone
+    if not request.team.sandbox:
+        raise PageNotFound
     try:
-        address = recipients.read_new(visit.actor, visit.team, visit.form.get("address", ""))
-        there = {"address": address}
-        if not is_simulated(visit, address):
-            there |= await _send_mail(visit, address) if "@" in address else await _send_sms(visit, address)
+        address = recipients.read_new_recipient(request.actor, request.team, request.form.get("address", ""))
+        params = {"address": address}
+        if not is_simulated(request, address):
+            params |= await _send_mail(request, address) if "@" in address else await _send_sms(request, address)
     except Refusal as refusal:
-        return senders.new_page(visit, "recipients", address=refusal.message)
-    await recipients.note_asked(visit.store, visit.actor, visit.team.record.id, address)
-    return Redirect(f"{visit.base}/senders/recipients?{urlencode(there)}")
+        return senders.new_sender_page(request, "recipients", address=refusal.message)
+    await recipients.log_code_sent(request.store, request.actor, request.team.record.id, address)
+    return Redirect(f"{request.team_path}/senders/recipients?{urlencode(params)}")
 
 
-async def new(visit: Visit) -> Answer:
-    if not visit.team.sandbox:
-        raise Gone
-    return senders.new_page(visit, "recipients")
+async def show_new(request: PageRequest) -> PageResponse:
+    if not request.team.sandbox:
+        raise PageNotFound
+    return senders.new_sender_page(request, "recipients")
 
 
-async def show(visit: Visit) -> Answer:
-    return _page(visit, visit.query)
+async def show(request: PageRequest) -> PageResponse:
+    return _page(request, request.query)
 
 
-async def confirm(visit: Visit) -> Answer:
+async def confirm(request: PageRequest) -> PageResponse:
     """Add the recipient if the code is correct."""
-    form, context, team = visit.form, visit.context, visit.team.record
-    address, tries = _address(visit, form), {f"recipient code {team.id}": recipients.CODES_MAX}
-    if await visit.store.tries.begin(tries, context.clock.now()):
-        return _page(visit, form, "Too many wrong codes. Try again in 15 minutes.")
+    form, context, team = request.form, request.context, request.team.record
+    address, limits = _parse_address(request, form), {f"recipient code {team.id}": recipients.CODE_ATTEMPTS_MAX}
+    if await request.store.attempt_limiter.record_attempt(limits, context.clock.now()):
+        return _page(request, form, "Too many wrong codes. Try again in 15 minutes.")
     try:
         if id_ := form.get("verification"):
-            right = await _is_verified(visit, id_, address)
+            is_correct = await _is_verified(request, id_, address)
         else:
-            right = is_right_code(context.code_key, team.id, address, form.get("code", ""), context.clock.now())
+            is_correct = is_valid_code(context.code_key, team.id, address, form.get("code", ""), context.clock.now())
     except Refusal as refusal:
-        return _page(visit, form, refusal.message)
-    if not right:
-        return _page(visit, form, "This is not the code, or it is too old.")
-    await visit.store.tries.forgive(tries)
-    await recipients.add(visit.store, visit.actor, team.id, address)
-    return Redirect(f"{visit.base}/senders", f"{address} is verified: this team may send to it.")
+        return _page(request, form, refusal.message)
+    if not is_correct:
+        return _page(request, form, "This code is wrong or expired.")
+    await request.store.attempt_limiter.remove_last_attempt(limits)
+    await recipients.add(request.store, request.actor, team.id, address)
+    return Redirect(f"{request.team_path}/senders", f"{address} verified. This team can now send to it.")
 
 
-def _page(visit: Visit, given: dict[str, str], error: str = "") -> Page:
-    address, code = _address(visit, given), ""
-    if is_simulated(visit, address):
-        code = recipient_code(visit.context.code_key, visit.team.record.id, address, visit.context.clock.now())
-    values = {"address": address, "verification": given.get("verification", ""), "code": code, "error": error}
+def _page(request: PageRequest, fields: dict[str, str], error: str = "") -> Page:
+    address, code = _parse_address(request, fields), ""
+    if is_simulated(request, address):
+        code = recipient_code(request.context.code_key, request.team.record.id, address, request.context.clock.now())
+    values = {"address": address, "verification": fields.get("verification", ""), "code": code, "error": error}
     return Page("sender_recipient.html", values, 400 if error else 200)
 
 
-def is_simulated(visit: Visit, address: str) -> bool:
+def is_simulated(request: PageRequest, address: str) -> bool:
     """Return whether the address's channel has no real carrier, not even a disabled or unreachable one."""
-    return platform_mail.is_simulated(visit.setup, "email" if "@" in address else "sms")
+    return platform_mail.has_only_simulators(request.setup, "email" if "@" in address else "sms")
 
 
-def _address(visit: Visit, given: dict[str, str]) -> str:
+def _parse_address(request: PageRequest, fields: dict[str, str]) -> str:
     try:
-        address: str = read_recipient(given.get("address", ""))
+        address: str = read_recipient(fields.get("address", ""))
     except ValueError:
-        raise Gone from None
-    if not visit.team.sandbox:
-        raise Gone
+        raise PageNotFound from None
+    if not request.team.sandbox:
+        raise PageNotFound
     return address
 
 
 # -- phone --------------------------------------------------------------------------------------------------
 
 
-def _caller(visit: Visit, phone: str) -> Caller:
+def _verifying_caller(request: PageRequest, phone: str) -> Caller:
     """Return the team as a caller that may verify this phone, regardless of its plan."""
-    team = visit.team
+    team = request.team
     record = replace(team.record, features=("verify",))
-    return replace(visit.caller, team=replace(team, record=record, recipients=frozenset({phone})))
+    return replace(request.caller, team=replace(team, record=record, recipients=frozenset({phone})))
 
 
-async def _send_sms(visit: Visit, phone: str) -> dict[str, str]:
-    record = (await start_verification(visit.context, _caller(visit, phone), VerifyRequest(to=phone), None)).made
+async def _send_sms(request: PageRequest, phone: str) -> dict[str, str]:
+    record = (
+        await start_verification(request.context, _verifying_caller(request, phone), VerifyRequest(to=phone), None)
+    ).new_record
     if record.error_message:
         raise Refusal(f"The SMS could not be sent. {record.error_message}")
     return {"verification": record.id}
 
 
-async def _is_verified(visit: Visit, id_: str, phone: str) -> bool:
-    """Return whether the code is correct. Raises Gone if the verification is not for this phone."""
-    found = await visit.context.store.verifications.get(visit.team.record.ref, id_)
-    if found is None or found.phone != phone:
-        raise Gone
-    request = CheckRequest(code=visit.form.get("code", "").strip())
-    return (await check_verification(visit.context, _caller(visit, phone), id_, request)).verified
+async def _is_verified(request: PageRequest, id_: str, phone: str) -> bool:
+    """Return whether the code is correct. Raises PageNotFound if the verification is not for this phone."""
+    verification = await request.context.store.verifications.get(request.team.record.ref, id_)
+    if verification is None or verification.phone != phone:
+        raise PageNotFound
+    check = CheckRequest(code=request.form.get("code", "").strip())
+    return (await check_verification(request.context, _verifying_caller(request, phone), id_, check)).verified
 
 
 # -- email address ------------------------------------------------------------------------------------------
@@ -122,22 +124,22 @@ async def _is_verified(visit: Visit, id_: str, phone: str) -> bool:
 NAME_MAX = 60  # maximum length of the team's name in the mail, in characters
 
 
-async def _send_mail(visit: Visit, address: str) -> dict[str, str]:
-    team, brand, now = visit.team.record, visit.setup.platform.brand, visit.context.clock.now()
-    code = recipient_code(visit.context.code_key, team.id, address, now)
-    name = without_addresses(team.name).replace('"', "'")[:NAME_MAX]
-    called = f' They call themselves "{name}".' if name else ""
-    await platform_mail.send(
-        visit.store,
-        visit.context.handover,
+async def _send_mail(request: PageRequest, address: str) -> dict[str, str]:
+    team, brand, now = request.team.record, request.setup.platform.brand, request.context.clock.now()
+    code = recipient_code(request.context.code_key, team.id, address, now)
+    name = remove_linkable_words(team.name).replace('"', "'")[:NAME_MAX]
+    name_sentence = f' The team is called "{name}".' if name else ""
+    await platform_mail.send_system_mail(
+        request.store,
+        request.context.failover,
         team.id,
         address,
-        OwnMail(
-            subject=f"{brand}: confirm that you want test messages",
-            said=f"A team that uses {brand} would like to send test messages to {address}.{called}",
-            todo="If you want them, give the team this code:",
+        SystemMail(
+            subject=f"{brand}: confirm test messages",
+            summary=f"A team that uses {brand} wants to send test messages to {address}.{name_sentence}",
+            action="If you agree, give the team this code:",
             code=code,
-            end="If not, do nothing: there will be no other mail.",
+            footer="If not, ignore this email. You won't get any more.",
         ),
     )
     return {}

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from heliograph.dashboard.page_request import Answer, Gone, Page, Redirect, Visit, errors_of
+from heliograph.dashboard.page_request import Page, PageNotFound, PageRequest, PageResponse, Redirect, field_errors
 from heliograph.domain.phones.countries import country_code, country_name, country_names
 from heliograph.domain.refusals import InvalidRequest
 from heliograph.domain.setup.records import Domain
@@ -10,17 +10,17 @@ from heliograph.domain.setup.sender_approvals import state_of
 from heliograph.domain.setup.snapshot import RecordId
 from heliograph.manage import recipients, senders
 
-REMOVABLE = {"display_name": "The display name", "sender_id": "The sender ID", "recipient": "The recipient"}
+REMOVABLE = {"display_name": "Display name", "sender_id": "Sender ID", "recipient": "Recipient"}
 
 
-async def show(visit: Visit) -> Page:
-    team = visit.team
-    looked = await visit.store.domain_checks.of(domain.id for domain in team.domains.values())
+async def show(request: PageRequest) -> Page:
+    team = request.team
+    check_by_domain = await request.store.domain_checks.find_many(domain.id for domain in team.domains.values())
     values: dict[str, Any] = {
         "team": team,
-        "platform": visit.setup.platform,
+        "platform": request.setup.platform,
         "domains": sorted(team.domains.values(), key=lambda domain: domain.name),
-        "checked": {id_: one.checked_at for id_, one in looked.items()},
+        "checked": {id_: domain_check.checked_at for id_, domain_check in check_by_domain.items()},
         "domain_names": {domain.id: domain.name for domain in team.domains.values()},
         "names": sorted(team.display_names.values(), key=lambda name: (name.domain, name.name)),
         "sender_ids": sorted(team.sender_ids.values(), key=lambda sender: country_name(sender.country)),
@@ -31,77 +31,83 @@ async def show(visit: Visit) -> Page:
     return Page("senders.html", values)
 
 
-def new_page(visit: Visit, kind: str, **errors: str) -> Page:
+def new_sender_page(request: PageRequest, kind: str, **errors: str) -> Page:
     """Show the form for a new sender or recipient; with errors, the typed values are kept."""
-    domains = sorted((domain.id, domain.name) for domain in visit.team.domains.values())
+    domains = sorted((domain.id, domain.name) for domain in request.team.domains.values())
     countries = [("", "Choose a country"), *((code, f"{name} ({code})") for code, name in country_names().items())]
-    values = {"kind": kind, "domains": domains, "countries": countries, "errors": errors, "typed": visit.form}
+    values = {"kind": kind, "domains": domains, "countries": countries, "errors": errors, "typed": request.form}
     return Page("sender_new.html", values, 400 if errors else 200)
 
 
-async def new_name(visit: Visit) -> Answer:
-    return new_page(visit, "names")
+async def new_name(request: PageRequest) -> PageResponse:
+    return new_sender_page(request, "names")
 
 
-async def add_name(visit: Visit) -> Answer:
-    team, name = visit.team.record.id, visit.form.get("name", "").strip()
+async def add_name(request: PageRequest) -> PageResponse:
+    team, name = request.team.record.id, request.form.get("name", "").strip()
     try:
-        await senders.submit_name(visit.store, visit.actor, team, visit.form.get("of", ""), name)
+        await senders.submit_name(request.store, request.actor, team, request.form.get("of", ""), name)
     except InvalidRequest as refusal:
-        return new_page(visit, "names", **errors_of(refusal))
-    return Redirect(f"{visit.base}/senders", f"{name} waits for the operator's approval.")
+        return new_sender_page(request, "names", **field_errors(refusal))
+    return Redirect(f"{request.team_path}/senders", f"{name} is waiting for approval.")
 
 
-async def new_sender_id(visit: Visit) -> Answer:
-    return new_page(visit, "sender-ids")
+async def new_sender_id(request: PageRequest) -> PageResponse:
+    return new_sender_page(request, "sender-ids")
 
 
-async def set_sender_id(visit: Visit) -> Answer:
-    country, value = country_code(visit.form.get("country", "")), visit.form.get("value", "").strip()
+async def set_sender_id(request: PageRequest) -> PageResponse:
+    country, value = country_code(request.form.get("country", "")), request.form.get("value", "").strip()
     try:
-        await senders.submit_sender_id(visit.store, visit.actor, visit.team.record.id, country, value)
+        await senders.submit_sender_id(request.store, request.actor, request.team.record.id, country, value)
     except InvalidRequest as refusal:
-        return new_page(visit, "sender-ids", **errors_of(refusal))
-    return Redirect(f"{visit.base}/senders", f"{value} for {country_name(country)} waits for the operator's approval.")
+        return new_sender_page(request, "sender-ids", **field_errors(refusal))
+    return Redirect(f"{request.team_path}/senders", f"{value} for {country_name(country)} is waiting for approval.")
 
 
-async def remove(visit: Visit) -> Answer:
-    kind, id_ = record = _named(visit)
+async def remove(request: PageRequest) -> PageResponse:
+    kind, id_ = record = _form_record(request)
     if kind not in REMOVABLE:
-        raise Gone
-    team = visit.team.record.id
+        raise PageNotFound
+    team = request.team.record.id
     if kind == "recipient":
         subject = id_.removeprefix(f"{team}/")
-        await recipients.remove(visit.store, visit.actor, team, subject)
+        await recipients.remove(request.store, request.actor, team, subject)
     else:
-        subject = await senders.remove(visit.store, visit.actor, team, record)
-    return Redirect(f"{visit.base}/senders", f"{REMOVABLE[kind]} {subject} is deleted.")
+        subject = await senders.remove(request.store, request.actor, team, record)
+    return Redirect(f"{request.team_path}/senders", f"{REMOVABLE[kind]} {subject} deleted.")
 
 
-async def ask_again(visit: Visit) -> Answer:
-    record = _named(visit)
-    await senders.ask_again(visit.store, visit.actor, visit.team.record.id, record)
-    return Redirect(_back(visit, record), "The operator is asked again.")
+async def request_approval_again(request: PageRequest) -> PageResponse:
+    record = _form_record(request)
+    await senders.resubmit(request.store, request.actor, request.team.record.id, record)
+    return Redirect(_record_page_url(request, record), "Approval requested again.")
 
 
-async def decide(visit: Visit) -> Answer:
+async def decide(request: PageRequest) -> PageResponse:
     """Approve or refuse a pending sender from the team's page."""
-    record, approve, reason = _named(visit), visit.form.get("approve") == "yes", visit.form.get("reason", "")
+    record, approve, reason = (
+        _form_record(request),
+        request.form.get("approve") == "yes",
+        request.form.get("reason", ""),
+    )
     try:
-        await senders.decide(visit.store, visit.actor, visit.team.record.id, record, approve, reason)
+        await senders.decide(request.store, request.actor, request.team.record.id, record, approve, reason)
     except InvalidRequest as refusal:
-        return Redirect(_back(visit, record), refusal.message)
-    return Redirect(_back(visit, record), "Approved." if approve else "Refused; the team sees the reason.")
+        return Redirect(_record_page_url(request, record), refusal.message)
+    return Redirect(
+        _record_page_url(request, record), "Approved." if approve else "Refused. The team can see the reason."
+    )
 
 
-def _named(visit: Visit) -> RecordId:
+def _form_record(request: PageRequest) -> RecordId:
     """Return kind and id of the record that the form is about."""
-    return visit.form.get("kind", ""), visit.form.get("id", "")
+    return request.form.get("kind", ""), request.form.get("id", "")
 
 
-def _back(visit: Visit, record: RecordId) -> str:
-    return f"{visit.base}/senders" + (f"/domains/{record[1]}" if record[0] == "domain" else "")
+def _record_page_url(request: PageRequest, record: RecordId) -> str:
+    return f"{request.team_path}/senders" + (f"/domains/{record[1]}" if record[0] == "domain" else "")
 
 
-def own_domain(visit: Visit) -> Domain:
-    return visit.tools.management.domains.own(visit.team.record.id, visit.params["id"])
+def find_domain(request: PageRequest) -> Domain:
+    return request.tools.management.domains.get_of_team(request.team.record.id, request.params["id"])

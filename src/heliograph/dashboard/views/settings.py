@@ -2,8 +2,8 @@
 
 import re
 
-from heliograph.dashboard.page_request import Answer, Page, Redirect, Visit, errors_of
-from heliograph.dashboard.render import are
+from heliograph.dashboard.page_request import Page, PageRequest, PageResponse, Redirect, field_errors
+from heliograph.dashboard.render import names_with_verb
 from heliograph.domain.limits import DAY_MS, SECOND_MS
 from heliograph.domain.refusals import InvalidRequest
 from heliograph.domain.sending.pricing import format_money
@@ -11,92 +11,98 @@ from heliograph.domain.setup.going_live import checklist, may_go_live
 from heliograph.manage import team_clock, teams
 from heliograph.storage.retention import DELIVERIES_KEPT_MS
 
-DELIVERIES_DAYS = DELIVERIES_KEPT_MS // DAY_MS
+DELIVERIES_KEPT_DAYS = DELIVERIES_KEPT_MS // DAY_MS
 HOUR_S = 3600
-KEEP = ("keep_content_days", "keep_messages_days")
+RETENTION_FIELDS = ("keep_content_days", "keep_messages_days")
 
 
-async def save(visit: Visit) -> Answer:
-    given = {name: visit.form.get(name, "").strip() for name in ("name", "credit_low")}
-    operator = visit.may("operator")
+async def save(request: PageRequest) -> PageResponse:
+    values = {name: request.form.get(name, "").strip() for name in ("name", "credit_low")}
+    is_operator = request.has_role("operator")
     try:
-        team = await teams.save(visit.store, visit.actor, visit.team.record.id, given, by_operator=operator)
+        team = await teams.save_settings(
+            request.store, request.actor, request.team.record.id, values, by_operator=is_operator
+        )
     except InvalidRequest as refusal:
-        return await show(visit, given, errors_of(refusal))
-    waits = f" The name {team.wanted} waits for the operator's approval." if team.wanted and not operator else ""
-    return Redirect(f"{visit.base}/settings", f"The team is saved.{waits}")
+        return await show(request, values, field_errors(refusal))
+    approval_notice = f" The name {team.wanted} is waiting for approval." if team.wanted and not is_operator else ""
+    return Redirect(f"{request.team_path}/settings", f"Team saved.{approval_notice}")
 
 
-async def keep(visit: Visit) -> Answer:
-    given = {name: visit.form.get(name, "").strip() for name in KEEP}
-    days = {name: int(text) if re.fullmatch("[0-9]{1,9}", text) else text for name, text in given.items()}
+async def save_retention(request: PageRequest) -> PageResponse:
+    values = {name: request.form.get(name, "").strip() for name in RETENTION_FIELDS}
+    days = {name: int(text) if re.fullmatch("[0-9]{1,9}", text) else text for name, text in values.items()}
     try:
-        await teams.set_retention(visit.store, visit.actor, visit.team.record.id, days)
+        await teams.set_retention(request.store, request.actor, request.team.record.id, days)
     except InvalidRequest as refusal:
-        return await show(visit, given, errors_of(refusal))
-    return Redirect(f"{visit.base}/settings", "Retention is saved.")
+        return await show(request, values, field_errors(refusal))
+    return Redirect(f"{request.team_path}/settings", "Retention saved.")
 
 
-async def set_test_clock(visit: Visit) -> Answer:
-    on = visit.form.get("on") == "yes"
+async def set_test_clock(request: PageRequest) -> PageResponse:
+    is_on = request.form.get("on") == "yes"
     try:
-        await teams.set_test_clock(visit.store, visit.actor, visit.team.record.id, on)
+        await teams.set_test_clock(request.store, request.actor, request.team.record.id, is_on)
     except InvalidRequest as refusal:
-        return await show(visit, errors=errors_of(refusal))
-    told = "The team has a test clock." if on else "The test clock is off. Messages, codes and events are deleted."
-    return Redirect(f"{visit.base}/settings", told)
+        return await show(request, errors=field_errors(refusal))
+    notice = "Test clock turned on." if is_on else "Test clock turned off. Messages, codes and events were deleted."
+    return Redirect(f"{request.team_path}/settings", notice)
 
 
-async def advance(visit: Visit) -> Answer:
+async def advance(request: PageRequest) -> PageResponse:
     """Advance the team's test clock; work that becomes due is processed in the background."""
-    hours = visit.form.get("hours", "").strip()
+    hours = request.form.get("hours", "").strip()
     try:
         seconds = int(hours) * HOUR_S if re.fullmatch("[0-9]{1,5}", hours) else 0
-        await team_clock.advance(visit.store, visit.actor, visit.team, seconds)
+        await team_clock.advance(request.store, request.actor, request.team, seconds)
     except InvalidRequest as refusal:
-        return await show(visit, {"hours": hours}, {"hours": errors_of(refusal).get("advance_s", "")})
-    return Redirect(f"{visit.base}/settings", "The test clock moves, and what becomes due on the way is done.")
-
-
-async def go_live(visit: Visit) -> Answer:
-    try:
-        await teams.go_live(visit.store, visit.actor, visit.team.record.id)
-    except InvalidRequest as refusal:
-        return await show(visit, errors=errors_of(refusal))
-    return Redirect(f"{visit.base}/settings", _told(visit.simulated))
-
-
-def _told(simulated: list[str]) -> str:
-    if not simulated:
-        return "The team is live. What it sends now reaches people."
-    return f"The team is live. {are(simulated)} still simulated: such messages reach nobody yet."
-
-
-async def leave_live(visit: Visit) -> Answer:
-    await teams.leave_live(visit.store, visit.actor, visit.team.record.id)
+        return await show(request, {"hours": hours}, {"hours": field_errors(refusal).get("advance_s", "")})
     return Redirect(
-        f"{visit.base}/settings", "The team is in the sandbox. What it sends now reaches nobody unverified."
+        f"{request.team_path}/settings", "The test clock is moving. Everything that becomes due is processed."
     )
 
 
-async def show(visit: Visit, given: dict[str, str] | None = None, errors: dict[str, str] | None = None) -> Page:
-    team = visit.team
-    account = await visit.store.ledger.account(team.record.ref)
-    checks = checklist(team, visit.setup.carriers, account.available)
+async def go_live(request: PageRequest) -> PageResponse:
+    try:
+        await teams.go_live(request.store, request.actor, request.team.record.id)
+    except InvalidRequest as refusal:
+        return await show(request, errors=field_errors(refusal))
+    return Redirect(f"{request.team_path}/settings", _live_notice(request.simulated_channel_names))
+
+
+def _live_notice(simulated_channel_names: list[str]) -> str:
+    if not simulated_channel_names:
+        return "The team is live. Messages are now sent to real recipients."
+    return f"The team is live. {names_with_verb(simulated_channel_names)} still simulated and not really sent yet."
+
+
+async def return_to_sandbox(request: PageRequest) -> PageResponse:
+    await teams.return_to_sandbox(request.store, request.actor, request.team.record.id)
+    return Redirect(
+        f"{request.team_path}/settings", "The team is in the sandbox. Messages now only go to verified recipients."
+    )
+
+
+async def show(
+    request: PageRequest, typed_values: dict[str, str] | None = None, errors: dict[str, str] | None = None
+) -> Page:
+    team = request.team
+    account = await request.store.ledger.get_account(team.record.ref)
+    checks = checklist(team, request.setup.carriers, account.available)
     record = team.record
     name = record.wanted if record.wanted and not record.wanted_refused else record.name
     stored = {"name": name, "credit_low": format_money(team.record.credit_low).removesuffix("00")}
-    stored |= {name: str(getattr(team.record, name)) for name in KEEP}
-    given = stored | {"hours": "24"} | (given or {})
-    ahead = visit.setup.moved.get(record.ref, 0)
-    values = {
-        "given": given,
+    stored |= {name: str(getattr(team.record, name)) for name in RETENTION_FIELDS}
+    typed_values = stored | {"hours": "24"} | (typed_values or {})
+    offset_ms = request.setup.clock_offsets.get(record.ref, 0)
+    page_values = {
+        "values": typed_values,
         "errors": errors or {},
         "checks": checks,
         "ready": may_go_live(checks),
-        "deliveries_days": DELIVERIES_DAYS,
-        "team_now": visit.context.clock.of(record.ref),
-        "ahead_hours": ahead // SECOND_MS // HOUR_S,
-        "clock_moves": any(team.record.ref == record.ref for team in visit.setup.moving),
+        "deliveries_days": DELIVERIES_KEPT_DAYS,
+        "team_now": request.context.clock.team_now(record.ref),
+        "ahead_hours": offset_ms // SECOND_MS // HOUR_S,
+        "clock_moves": any(team.record.ref == record.ref for team in request.setup.advancing_teams),
     }
-    return Page("settings.html", values, 400 if errors else 200)
+    return Page("settings.html", page_values, 400 if errors else 200)

@@ -6,98 +6,104 @@ import msgspec
 from msgspec.structs import replace
 
 from heliograph.dashboard import totp
-from heliograph.dashboard.page_request import Answer, Page, Redirect, Visit, session_cookie
-from heliograph.dashboard.passkeys import ARE_HERE, party_of
-from heliograph.dashboard.passwords import TRIES_MAX, Busy, is_right
+from heliograph.dashboard.page_request import Page, PageRequest, PageResponse, Redirect, session_cookie
+from heliograph.dashboard.passkeys import PASSKEYS_AVAILABLE, relying_party
+from heliograph.dashboard.passwords import ATTEMPTS_MAX, Busy, verify_password
 from heliograph.domain.accounts.people import Link, Person
 from heliograph.domain.audit.actor import Actor
 from heliograph.domain.limits import MINUTE_MS
 from heliograph.domain.mail.address import parse_address
-from heliograph.domain.network.client_address import network_of
-from heliograph.encryption import CannotOpen
+from heliograph.domain.network.client_address import client_network
+from heliograph.encryption import DecryptionError
 
-NETWORK_TRIES_MAX = 100  # wrong attempts per network, for any account: a whole office may share an address
-FAMILIAR_TRIES_MAX = 20  # wrong attempts per account from a browser or network that it was signed in from before
-DEVICE = "heliograph_device"  # cookie that identifies a known browser
-DEVICE_S = 180 * 24 * 3600
-BUSY = "Very many people sign in just now. Try again in a moment."
-WRONG = "This address and password do not belong together."
-WRONG_CODE = "This code is wrong, or was used before. Wait for the next one."
-LOST_CODE = (
+NETWORK_ATTEMPTS_MAX = 100  # wrong attempts per network, for any account: a whole office may share an address
+KNOWN_CLIENT_ATTEMPTS_MAX = 20  # wrong attempts per account from a browser or network that it was signed in from before
+DEVICE_COOKIE = "heliograph_device"  # cookie that identifies a known browser
+DEVICE_LIFETIME_S = 180 * 24 * 3600
+BUSY = "Too many people are signing in right now. Try again in a moment."
+WRONG_PASSWORD = "Wrong email address or password."
+WRONG_CODE = "This code is wrong or was already used. Wait for the next one."
+SECRET_CHANGED = (
     "Codes of your app cannot be checked any more: the service's secret was changed. "
     "Use a recovery code, or ask an operator to turn the code off."
 )
-CLOSED = "Passwords are not in use here."
-TOO_MANY = "Too many sign-ins that did not work. Try again in some minutes."
-ENDED = "This sign-in has ended. Sign in again."
+PASSWORDS_DISABLED = "This instance doesn't use passwords."
+TOO_MANY_ATTEMPTS = "Too many failed sign-ins. Try again in a few minutes."
+SIGN_IN_EXPIRED = "This sign-in has expired. Sign in again."
 
 
-async def show(visit: Visit) -> Answer:
-    if visit.who:
+async def show(request: PageRequest) -> PageResponse:
+    if request.signed_in:
         return Redirect("/dashboard")
-    shown = page(visit)
-    return replace(shown, values=shown.values | {"is_empty": not await visit.store.people.count()})
+    form_page = sign_in_page(request)
+    return replace(form_page, values=form_page.values | {"is_empty": not await request.store.people.count()})
 
 
-async def enter(visit: Visit) -> Answer:
-    if not visit.tools.passwords:
-        return page(visit, problem=CLOSED, status=403)
-    if "ticket" in visit.form:
-        return await _enter_code(visit)
-    email = visit.form.get("email", "").strip()
+async def sign_in(request: PageRequest) -> PageResponse:
+    if not request.tools.password_sign_in:
+        return sign_in_page(request, problem=PASSWORDS_DISABLED, status=403)
+    if "ticket" in request.form:
+        return await _check_second_factor(request)
+    email = request.form.get("email", "").strip()
     address = parse_address(email)
     if address is None:
-        return page(visit, email, WRONG, status=403)
-    person = await visit.store.people.find(address.normal)
-    attempt = await begin_try(visit, address.normal, person)
-    if not attempt.names:
-        return page(visit, email, attempt.instead, status=429)
-    hashed, password = person.password if person else None, visit.form.get("password", "")
+        return sign_in_page(request, email, WRONG_PASSWORD, status=403)
+    person = await request.store.people.find(address.normal)
+    attempt = await begin_attempt(request, address.normal, person)
+    if not attempt.limiter_keys:
+        return sign_in_page(request, email, attempt.limit_error, status=429)
+    hashed, password = person.password if person else None, request.form.get("password", "")
     try:
-        good = await is_right(hashed, password, is_familiar=attempt.is_familiar)
+        is_correct = await verify_password(hashed, password, is_known_client=attempt.is_known_client)
     except Busy:
-        await visit.store.tries.forgive(attempt.names)
-        return page(visit, email, BUSY, status=503)
-    if not good or person is None:
-        return page(visit, email, attempt.instead or WRONG, status=429 if attempt.instead else 403)
-    await visit.store.tries.forgive(attempt.names)
+        await request.store.attempt_limiter.remove_last_attempt(attempt.limiter_keys)
+        return sign_in_page(request, email, BUSY, status=503)
+    if not is_correct or person is None:
+        return sign_in_page(
+            request, email, attempt.limit_error or WRONG_PASSWORD, status=429 if attempt.limit_error else 403
+        )
+    await request.store.attempt_limiter.remove_last_attempt(attempt.limiter_keys)
     if person.totp:
-        return page(visit, ticket=await visit.store.people.make_ticket(Link(person.id, "ticket")))
-    return await let_in(visit, person, visit.query.get("next", ""), how="with a password")
+        return sign_in_page(request, ticket=await request.store.people.create_ticket(Link(person.id, "ticket")))
+    return await start_session(request, person, request.query.get("next", ""), audit_detail="with a password")
 
 
-async def _enter_code(visit: Visit) -> Answer:
+async def _check_second_factor(request: PageRequest) -> PageResponse:
     """Check the second factor, using a ticket that identifies the user whose password was correct.
 
     A ticket is valid for one attempt and is revoked when the password changes. A wrong code returns a new ticket with
     the remaining lifetime.
     """
-    ticket = await visit.store.people.use_link(visit.form["ticket"], "ticket")
-    person = await visit.store.people.get(ticket.person) if ticket else None
+    ticket = await request.store.people.use_link(request.form["ticket"], "ticket")
+    person = await request.store.people.get(ticket.person) if ticket else None
     if ticket is None or person is None or not person.totp:
-        return page(visit, wrong=ENDED, status=403)
-    wrong = await wrong_code(visit, person, visit.form.get("code", ""))
-    if wrong:
-        return page(visit, wrong=wrong, ticket=await visit.store.people.make_ticket(ticket), status=403)
-    return await let_in(visit, person, visit.query.get("next", ""), how="with a password and a code")
+        return sign_in_page(request, error=SIGN_IN_EXPIRED, status=403)
+    error = await code_error(request, person, request.form.get("code", ""))
+    if error:
+        return sign_in_page(request, error=error, ticket=await request.store.people.create_ticket(ticket), status=403)
+    return await start_session(
+        request, person, request.query.get("next", ""), audit_detail="with a password and a code"
+    )
 
 
-def page(
-    visit: Visit, email: str = "", wrong: str = "", *, ticket: str = "", problem: str = "", status: int = 200
+def sign_in_page(
+    request: PageRequest, email: str = "", error: str = "", *, ticket: str = "", problem: str = "", status: int = 200
 ) -> Page:
-    """Show the sign-in form. `wrong` is the error of the typed values, `problem` that of another sign-in method."""
-    provider, next_page = visit.tools.provider, visit.query.get("next", "")
+    """Show the sign-in form. `error` is the error of the typed values, `problem` that of another sign-in method."""
+    provider, next_page = request.tools.provider, request.query.get("next", "")
     values = {
         "email": email,
-        "wrong": wrong,
+        "wrong": error,
         "problem": problem,
         "ticket": ticket,
-        "passwords": visit.tools.passwords,
+        "passwords": request.tools.password_sign_in,
         "provider": provider.options.name if provider else "",
         "next": urlencode({"next": next_page}) if next_page else "",
-        "is_out": "out" in visit.query,
+        "is_out": "out" in request.query,
         "is_empty": False,
-        "passkeys": visit.tools.passwords and ARE_HERE and party_of(visit.context.base_url) is not None,
+        "passkeys": request.tools.password_sign_in
+        and PASSKEYS_AVAILABLE
+        and relying_party(request.context.base_url) is not None,
     }
     return Page("sign_in.html", values, status)
 
@@ -105,90 +111,104 @@ def page(
 # -- shared by all sign-in methods -------------------------------------------------------------------------
 
 
-class Try(msgspec.Struct, frozen=True):
-    names: tuple[str, ...]  # limiter keys under which the attempt is counted; empty if no attempt is allowed now
-    instead: str = ""  # error shown instead of the reason: must not reveal which clients are known
-    is_familiar: bool = False
+class SignInAttempt(msgspec.Struct, frozen=True):
+    """A counted sign-in attempt; not allowed if `limiter_keys` is empty."""
+
+    limiter_keys: tuple[str, ...]  # limiter keys under which the attempt is counted; empty if no attempt is allowed now
+    limit_error: str = ""  # error shown instead of the reason: must not reveal which clients are known
+    is_known_client: bool = False
 
 
-async def begin_try(visit: Visit, email: str, person: Person | None) -> Try:
+async def begin_attempt(request: PageRequest, email: str, person: Person | None) -> SignInAttempt:
     """Count a sign-in attempt against the limits of the account and of the network.
 
     If a limit is reached, a browser or network from which the user signed in before has a separate limit, so that an
     attacker elsewhere cannot lock the user out.
     """
-    network, now = network_of(visit.address), visit.context.clock.now()
-    limits = {f"account {email}": TRIES_MAX, f"network {network}": NETWORK_TRIES_MAX}
-    mark = await visit.store.sessions.familiar(person.id, _marks(visit)) if person else None
-    wait = await visit.store.tries.begin(limits, now)
+    network, now = client_network(request.client_ip), request.context.clock.now()
+    limits = {f"account {email}": ATTEMPTS_MAX, f"network {network}": NETWORK_ATTEMPTS_MAX}
+    known_mark = (
+        await request.store.sessions.find_familiar_device(person.id, _client_identifiers(request)) if person else None
+    )
+    wait = await request.store.attempt_limiter.record_attempt(limits, now)
     if not wait:
-        return Try(tuple(limits), is_familiar=mark is not None)
+        return SignInAttempt(tuple(limits), is_known_client=known_mark is not None)
     minutes = -(-wait // MINUTE_MS)
-    instead = f"Too many wrong tries. Try again in {minutes} minute{'s' if minutes > 1 else ''}."
-    own = {f"{mark} of {email}": FAMILIAR_TRIES_MAX}
-    if mark is None or await visit.store.tries.begin(own, now):
-        return Try((), instead)
-    return Try(tuple(own), instead, is_familiar=True)
+    limit_error = f"Too many failed attempts. Try again in {minutes} minute{'s' if minutes > 1 else ''}."
+    known_client_limits = {f"{known_mark} of {email}": KNOWN_CLIENT_ATTEMPTS_MAX}
+    if known_mark is None or await request.store.attempt_limiter.record_attempt(known_client_limits, now):
+        return SignInAttempt((), limit_error)
+    return SignInAttempt(tuple(known_client_limits), limit_error, is_known_client=True)
 
 
-def _marks(visit: Visit, device: str = "") -> list[str]:
-    """Return the marks by which a known client is recognized, most reliable first: device, then network."""
-    device = device or visit.cookies.get(DEVICE, "")
-    return [*([f"device {device}"] if device else []), f"network {network_of(visit.address)}"]
+def _client_identifiers(request: PageRequest, device: str = "") -> list[str]:
+    """Return the identifiers by which a known client is recognised, most reliable first: device, then network."""
+    device = device or request.cookies.get(DEVICE_COOKIE, "")
+    return [*([f"device {device}"] if device else []), f"network {client_network(request.client_ip)}"]
 
 
-async def wrong_code(visit: Visit, person: Person, typed: str) -> str:
+async def code_error(request: PageRequest, person: Person, typed_code: str) -> str:
     """Return why the TOTP or recovery code is rejected; empty if it is valid, in which case it is used up."""
-    attempt = await begin_try(visit, person.email, person)
-    if not attempt.names:
-        return attempt.instead
-    code = totp.plain(typed)
-    wrong, step = WRONG_CODE, None
+    attempt = await begin_attempt(request, person.email, person)
+    if not attempt.limiter_keys:
+        return attempt.limit_error
+    code = totp.normalize_code(typed_code)
+    error, time_step = WRONG_CODE, None
     try:
-        secret = visit.tools.unseal(person.totp or "", f"totp/{person.id}")
-        step = totp.step_of(secret, code, visit.context.clock.now())
-    except CannotOpen:
-        wrong = LOST_CODE
-    if step is None:
-        good = await visit.store.people.use_recovery(person.id, code)
+        secret = request.tools.decrypt(person.totp or "", f"totp/{person.id}")
+        time_step = totp.find_time_step(secret, code, request.context.clock.now())
+    except DecryptionError:
+        error = SECRET_CHANGED
+    if time_step is None:
+        is_valid = await request.store.people.use_recovery_code(person.id, code)
     else:
-        good = await visit.store.people.use_totp_step(person.id, step)
-    if good:
-        await visit.store.tries.forgive(attempt.names)
-    return "" if good else wrong
+        is_valid = await request.store.people.use_totp_step(person.id, time_step)
+    if is_valid:
+        await request.store.attempt_limiter.remove_last_attempt(attempt.limiter_keys)
+    return "" if is_valid else error
 
 
-async def let_in(
-    visit: Visit,
+async def start_session(
+    request: PageRequest,
     person: Person,
     next_page: str = "",
     notice: str = "",
     *,
-    how: str = "",
-    lasts_ms: int | None = None,
-    spends: str = "",
-) -> Answer:
-    """Sign the user in. `how` is the text for the audit log; empty if the action just done has its own entry.
+    audit_detail: str = "",
+    lifetime_ms: int | None = None,
+    consumed_token: str = "",
+) -> PageResponse:
+    """Sign the user in. `audit_detail` is the text for the audit log; empty if the action just done has its own entry.
 
     See `sessions.sign_in` for the other parameters.
     """
-    agent = visit.request.headers.get(b"user-agent", b"").decode("latin-1")
-    device = visit.cookies.get(DEVICE, "")
+    user_agent = request.http.headers.get(b"user-agent", b"").decode("latin-1")
+    device = request.cookies.get(DEVICE_COOKIE, "")
     if not (device.isascii() and device.isalnum() and len(device) == 64):
-        device = visit.context.clock.entropy(32).hex()
-    actor = Actor(kind="person", id=person.id, address=visit.address)
-    entry = actor.did(visit.context.clock.now(), "account.sign_in", person.email, how) if how else None
-    token = await visit.store.sessions.sign_in(
-        person, visit.address, agent, _marks(visit, device), entry=entry, lasts_ms=lasts_ms, spends=spends
+        device = request.context.clock.random_bytes(32).hex()
+    actor = Actor(kind="person", id=person.id, address=request.client_ip)
+    entry = (
+        actor.audit_entry(request.context.clock.now(), "account.sign_in", person.email, audit_detail)
+        if audit_detail
+        else None
+    )
+    token = await request.store.sessions.sign_in(
+        person,
+        request.client_ip,
+        user_agent,
+        _client_identifiers(request, device),
+        entry=entry,
+        duration_ms=lifetime_ms,
+        single_use_token=consumed_token,
     )
     if token is None:
-        return page(visit, problem=ENDED, status=403)
-    is_ours = next_page.startswith("/dashboard") and next_page.isascii() and next_page.isprintable()
-    cookies = (session_cookie(token), f"{DEVICE}={device}; Max-Age={DEVICE_S}")
-    return Redirect(next_page if is_ours else "/dashboard", notice, cookies)
+        return sign_in_page(request, problem=SIGN_IN_EXPIRED, status=403)
+    is_dashboard_path = next_page.startswith("/dashboard") and next_page.isascii() and next_page.isprintable()
+    cookies = (session_cookie(token), f"{DEVICE_COOKIE}={device}; Max-Age={DEVICE_LIFETIME_S}")
+    return Redirect(next_page if is_dashboard_path else "/dashboard", notice, cookies)
 
 
-async def leave(visit: Visit) -> Answer:
-    await visit.store.sessions.sign_out(visit.person.person, visit.person.session)
-    out = "?out" if visit.tools.provider and visit.person.ends_at else ""
-    return Redirect(f"/dashboard/sign-in{out}", "You are signed out.", (session_cookie(""),))
+async def sign_out(request: PageRequest) -> PageResponse:
+    await request.store.sessions.sign_out(request.user.person, request.user.session)
+    sign_out_query = "?out" if request.tools.provider and request.user.ends_at else ""
+    return Redirect(f"/dashboard/sign-in{sign_out_query}", "You have signed out.", (session_cookie(""),))

@@ -2,151 +2,167 @@
 
 from collections.abc import AsyncGenerator
 
-from heliograph.dashboard.csv_rows import csv_lines
-from heliograph.dashboard.live import Pulse, Watch
-from heliograph.dashboard.page_request import Answer, Gone, Page, Redirect, Stream, Visit, errors_of
-from heliograph.dashboard.views.live import stream, stream_address
+from heliograph.dashboard.csv_rows import encode_csv
+from heliograph.dashboard.live import PageVersion, Subscription
+from heliograph.dashboard.page_request import (
+    Page,
+    PageNotFound,
+    PageRequest,
+    PageResponse,
+    Redirect,
+    Stream,
+    field_errors,
+)
+from heliograph.dashboard.views.live import open_stream, stream_url
 from heliograph.domain.ids import timestamp
 from heliograph.domain.mail.address import parse_address
-from heliograph.domain.mail.suppression_file import DEFAULT
+from heliograph.domain.mail.suppression_file import DEFAULT_REASON
 from heliograph.domain.refusals import Refusal, SuppressionNotFound
-from heliograph.domain.text import whole_number
+from heliograph.domain.text import parse_int
 from heliograph.manage import imports, suppressions
 from heliograph.storage.imports import Import
-from heliograph.storage.suppressions import START, End
+from heliograph.storage.suppressions import FIRST_PAGE, PageCursor
 
-EXPORT_PORTION = 1000
-LIVE_S = 0.5
+EXPORT_BATCH = 1000
+LIVE_INTERVAL_S = 0.5
 
 
-async def add(visit: Visit) -> Answer:
-    email, reason = visit.form.get("email", "").strip(), visit.form.get("reason", DEFAULT)
+async def add(request: PageRequest) -> PageResponse:
+    email, reason = request.form.get("email", "").strip(), request.form.get("reason", DEFAULT_REASON)
     try:
-        is_new = await suppressions.add(visit.store, visit.actor, visit.team.record, email, reason)
+        is_new = await suppressions.add(request.store, request.actor, request.team.record, email, reason)
     except Refusal as refusal:
-        return await show_new(visit, errors_of(refusal))
+        return await show_new(request, field_errors(refusal))
     if not is_new:
-        return await show_new(visit, {"email": "This address is already on the list."})
-    return Redirect(_here(visit), f"{email} gets no more mail from this team.")
+        return await show_new(request, {"email": "This address is already on the list."})
+    return Redirect(_list_url(request), f"{email} added. This team no longer sends email to it.")
 
 
-async def show_new(visit: Visit, errors: dict[str, str] | None = None) -> Answer:
-    return Page("suppression_new.html", {"errors": errors or {}, "form": visit.form}, 400 if errors else 200)
+async def show_new(request: PageRequest, errors: dict[str, str] | None = None) -> PageResponse:
+    return Page("suppression_new.html", {"errors": errors or {}, "form": request.form}, 400 if errors else 200)
 
 
-async def ask_remove(visit: Visit) -> Answer:
-    found = await suppressions.find(visit.store, visit.team.record, visit.query.get("email", "").strip())
-    return Page("suppression_remove.html", {"found": found})
+async def confirm_remove(request: PageRequest) -> PageResponse:
+    suppression = await suppressions.find(request.store, request.team.record, request.query.get("email", "").strip())
+    return Page("suppression_remove.html", {"suppression": suppression})
 
 
-async def remove(visit: Visit) -> Answer:
-    email = visit.form.get("email", "").strip()
+async def remove(request: PageRequest) -> PageResponse:
+    email = request.form.get("email", "").strip()
     try:
-        await suppressions.remove(visit.store, visit.actor, visit.team.record, email)
+        await suppressions.remove(request.store, request.actor, request.team.record, email)
     except SuppressionNotFound:
-        return Redirect(_here(visit), "This address is no longer on the list.")
-    return Redirect(_here(visit), f"{email} can be mailed again.")
+        return Redirect(_list_url(request), "This address is no longer on the list.")
+    return Redirect(_list_url(request), f"{email} removed. This team can send email to it again.")
 
 
-async def export(visit: Visit) -> Answer:
-    return Stream(_lines(visit), "text/csv; charset=utf-8", "suppressions.csv")
+async def export(request: PageRequest) -> PageResponse:
+    return Stream(_export_rows(request), "text/csv; charset=utf-8", "suppressions.csv")
 
 
-async def _lines(visit: Visit) -> AsyncGenerator[bytes, None]:
-    yield csv_lines([("email", "reason", "source_message_id", "created_at")])
-    end: End | None = START
-    while end is not None:
-        page = await visit.store.suppressions.search(visit.team.record.ref, before=end, limit=EXPORT_PORTION)
-        yield csv_lines((x.email, x.reason, x.source_message_id or "", timestamp(x.created_at)) for x in page.lines)
-        end = page.end
+async def _export_rows(request: PageRequest) -> AsyncGenerator[bytes, None]:
+    yield encode_csv([("email", "reason", "source_message_id", "created_at")])
+    cursor: PageCursor | None = FIRST_PAGE
+    while cursor is not None:
+        page = await request.store.suppressions.search(request.team.record.ref, before=cursor, limit=EXPORT_BATCH)
+        yield encode_csv(
+            (row.email, row.reason, row.source_message_id or "", timestamp(row.created_at)) for row in page.rows
+        )
+        cursor = page.next_cursor
 
 
 # -- imports ------------------------------------------------------------------------------------------------
 
 
-async def import_file(visit: Visit) -> Answer:
-    file = visit.files.get("file", b"")
+async def import_file(request: PageRequest) -> PageResponse:
+    file = request.files.get("file", b"")
     if not file:
-        return await show_upload(visit, {"file": "Choose a CSV file."})
+        return await show_upload(request, {"file": "Choose a CSV file."})
     try:
-        id_ = await imports.begin(visit.store, visit.actor, visit.team.record, file)
+        id_ = await imports.begin_suppression_import(request.store, request.actor, request.team.record, file)
     except Refusal as refusal:
-        return await show_upload(visit, errors_of(refusal))
-    return Redirect(f"{_here(visit)}/imports/{id_}")
+        return await show_upload(request, field_errors(refusal))
+    return Redirect(f"{_list_url(request)}/imports/{id_}")
 
 
-async def show_upload(visit: Visit, errors: dict[str, str] | None = None) -> Answer:
+async def show_upload(request: PageRequest, errors: dict[str, str] | None = None) -> PageResponse:
     return Page("suppression_upload.html", {"errors": errors or {}}, 400 if errors else 200)
 
 
-async def show_import(visit: Visit) -> Answer:
-    live_at = await stream_address(visit, f"{_here(visit)}/imports/{visit.params['id']}/live", _followed(visit))
-    begun = await _import(visit)
-    left = await visit.store.imports.first_left(begun.id)
-    return Page("suppression_import.html", {"begun": begun, "left": left, "live": live_at})
+async def show_import(request: PageRequest) -> PageResponse:
+    live_url = await stream_url(
+        request, f"{_list_url(request)}/imports/{request.params['id']}/live", _import_subscription(request)
+    )
+    import_job = await _find_import(request)
+    skipped_row = await request.store.imports.first_skipped(import_job.id)
+    return Page("suppression_import.html", {"import_job": import_job, "skipped_row": skipped_row, "live": live_url})
 
 
-async def report(visit: Visit) -> Answer:
-    begun = await _import(visit)
-    return Stream(_report(visit, begun), "text/csv; charset=utf-8", f"{begun.id}.csv")
+async def report(request: PageRequest) -> PageResponse:
+    import_job = await _find_import(request)
+    return Stream(_report_rows(request, import_job), "text/csv; charset=utf-8", f"{import_job.id}.csv")
 
 
-async def _report(visit: Visit, begun: Import) -> AsyncGenerator[bytes, None]:
-    yield csv_lines([("line", "email", "reason", "outcome")])
+async def _report_rows(request: PageRequest, import_job: Import) -> AsyncGenerator[bytes, None]:
+    yield encode_csv([("line", "email", "reason", "outcome")])
     after: int | None = -1
     while after is not None:
-        report = await visit.store.imports.report(begun.id, after)
-        yield csv_lines((str(x.line.number), x.line.text, x.line.reason, x.outcome) for x in report.lines)
+        report = await request.store.imports.report(import_job.id, after)
+        yield encode_csv((str(row.line.number), row.line.text, row.line.reason, row.outcome) for row in report.lines)
         after = report.after
 
 
-async def live(visit: Visit) -> Answer:
-    await _import(visit)
-    return stream(visit, _followed(visit))
+async def live(request: PageRequest) -> PageResponse:
+    await _find_import(request)
+    return open_stream(request, _import_subscription(request))
 
 
-def _followed(visit: Visit) -> Watch:
-    async def read() -> Pulse:
-        begun = await _import(visit)
-        return Pulse({"done": f"{begun.lines_done}-{begun.state}"}, over=begun.state != "importing")
+def _import_subscription(request: PageRequest) -> Subscription:
+    async def read() -> PageVersion:
+        import_job = await _find_import(request)
+        return PageVersion(
+            {"done": f"{import_job.processed}-{import_job.state}"}, is_final=import_job.state != "importing"
+        )
 
-    return Watch(key=("import", visit.params["id"]), read=read, parts=("done",), every_s=LIVE_S)
+    return Subscription(
+        key=("import", request.params["id"]), read_version=read, parts=("done",), interval_s=LIVE_INTERVAL_S
+    )
 
 
-async def _import(visit: Visit) -> Import:
-    team, id_ = visit.team.record.ref, visit.params["id"]
-    begun = await visit.store.imports.find(team, id_)
-    if begun is None:
-        raise Gone
-    return begun
+async def _find_import(request: PageRequest) -> Import:
+    team, id_ = request.team.record.ref, request.params["id"]
+    import_job = await request.store.imports.find(team, id_)
+    if import_job is None:
+        raise PageNotFound
+    return import_job
 
 
 # -- parsing and responses ----------------------------------------------------------------------------------
 
 
-async def show(visit: Visit) -> Answer:
-    text = visit.query.get("q", "").strip()
-    team, before = visit.team.record.ref, _end(visit.query.get("before", ""))
-    page = await visit.store.suppressions.search(team, part_of(text), before)
+async def show(request: PageRequest) -> PageResponse:
+    text = request.query.get("q", "").strip()
+    team, before = request.team.record.ref, _parse_cursor(request.query.get("before", ""))
+    page = await request.store.suppressions.search(team, normalize_search(text), before)
     values = {
-        "lines": page.lines,
+        "lines": page.rows,
         "q": text,
-        "before": f"{page.end.created_at}~{page.end.address}" if page.end else "",
-        "imports": await visit.store.imports.newest(team) if visit.may("developer") else [],
+        "before": f"{page.next_cursor.created_at}~{page.next_cursor.address}" if page.next_cursor else "",
+        "imports": await request.store.imports.newest(team) if request.has_role("developer") else [],
     }
     return Page("suppressions.html", values)
 
 
-def part_of(text: str) -> str:
+def normalize_search(text: str) -> str:
     """Normalize a part of an address for the search, because the list stores normalized addresses."""
-    whole = parse_address(text)
-    return whole.normal if whole else text.lower()
+    address = parse_address(text)
+    return address.normal if address else text.lower()
 
 
-def _end(text: str) -> End:
+def _parse_cursor(text: str) -> PageCursor:
     time, _, address = text.partition("~")
-    return START if (at := whole_number(time, 15)) is None else End(at, address)
+    return FIRST_PAGE if (time_ms := parse_int(time, 15)) is None else PageCursor(time_ms, address)
 
 
-def _here(visit: Visit) -> str:
-    return f"{visit.base}/suppressions"
+def _list_url(request: PageRequest) -> str:
+    return f"{request.team_path}/suppressions"

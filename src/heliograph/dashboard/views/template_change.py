@@ -2,76 +2,82 @@
 
 from typing import Any
 
-from heliograph.dashboard.page_request import Answer, Redirect, Visit, errors_of
-from heliograph.dashboard.views.template_form import is_free, prices_given
-from heliograph.dashboard.views.template_search import number
+from heliograph.dashboard.page_request import PageRequest, PageResponse, Redirect, field_errors
+from heliograph.dashboard.views.template_form import is_free, price_fields
+from heliograph.dashboard.views.template_search import parse_number
 from heliograph.dashboard.views.templates import show_template
 from heliograph.domain.refusals import InvalidRequest
 from heliograph.templates import service as templates
 from heliograph.templates.policy.template_approvals import find_draft
 
 
-async def publish(visit: Visit) -> Answer:
+async def publish(request: PageRequest) -> PageResponse:
     """Publish the draft that the user saw."""
-    mark, terms = visit.form.get("mark", ""), _terms(visit)
-    done = await templates.publish(visit.store, visit.actor, *_named(visit), mark, **terms)
-    return saved(visit, visit.params["template"], done)
+    revision, terms = request.form.get("mark", ""), _publish_terms(request)
+    is_changed = await templates.publish(request.store, request.actor, *_template_args(request), revision, **terms)
+    return saved_redirect(request, request.params["template"], is_changed)
 
 
-async def restore(visit: Visit) -> Answer:
+async def restore(request: PageRequest) -> PageResponse:
     """Publish the content of an old version as the newest version."""
-    version, terms = number(visit.form.get("version", "")), _terms(visit)
-    done = await templates.restore(visit.store, visit.actor, *_named(visit), version, **terms)
-    return saved(visit, visit.params["template"], done)
+    version, terms = parse_number(request.form.get("version", "")), _publish_terms(request)
+    is_changed = await templates.restore(request.store, request.actor, *_template_args(request), version, **terms)
+    return saved_redirect(request, request.params["template"], is_changed)
 
 
-async def archive(visit: Visit) -> Answer:
-    await templates.archive(visit.store, visit.actor, *_named(visit))
-    return Redirect(f"{visit.base}/templates", "Archived. Sends that name it are refused from now on.")
+async def archive(request: PageRequest) -> PageResponse:
+    await templates.archive(request.store, request.actor, *_template_args(request))
+    return Redirect(f"{request.team_path}/templates", "Template archived. Messages that use it are now refused.")
 
 
-async def unarchive(visit: Visit) -> Answer:
-    done = await templates.unarchive(visit.store, visit.actor, *_named(visit), **_terms(visit))
-    return saved(visit, visit.params["template"], done)
+async def unarchive(request: PageRequest) -> PageResponse:
+    is_changed = await templates.unarchive(
+        request.store, request.actor, *_template_args(request), **_publish_terms(request)
+    )
+    return saved_redirect(request, request.params["template"], is_changed)
 
 
-async def discard(visit: Visit) -> Answer:
-    await templates.discard(visit.store, visit.actor, *_named(visit))
-    id_ = visit.params["template"]
-    still = id_ in visit.setup.teams[visit.team.record.id].templates
-    return Redirect(f"{visit.base}/templates/{id_ if still else ''}".rstrip("/"), "Draft discarded.")
+async def discard(request: PageRequest) -> PageResponse:
+    await templates.discard(request.store, request.actor, *_template_args(request))
+    id_ = request.params["template"]
+    still_exists = id_ in request.setup.teams[request.team.record.id].templates
+    return Redirect(f"{request.team_path}/templates/{id_ if still_exists else ''}".rstrip("/"), "Draft discarded.")
 
 
-async def approve(visit: Visit) -> Answer:
+async def approve(request: PageRequest) -> PageResponse:
     """Approve an SMS or WhatsApp template at the form's prices; email templates need no price."""
-    form = visit.form
-    mark, prices, free = form.get("mark", ""), prices_given(form), is_free(form)
+    form = request.form
+    revision, prices, is_free_template = form.get("mark", ""), price_fields(form), is_free(form)
     try:
-        done = await templates.approve(visit.store, visit.actor, *_named(visit), mark, prices, free=free)
+        is_changed = await templates.approve(
+            request.store, request.actor, *_template_args(request), revision, prices, free=is_free_template
+        )
     except InvalidRequest as refusal:
         if refusal.param is None:
             raise
-        return await show_template(visit, errors_of(refusal))
-    return saved(visit, visit.params["template"], done)
+        return await show_template(request, field_errors(refusal))
+    return saved_redirect(request, request.params["template"], is_changed)
 
 
-async def refuse(visit: Visit) -> Answer:
-    mark, reason = visit.form.get("mark", ""), visit.form.get("reason", "")
-    await templates.refuse(visit.store, visit.actor, *_named(visit), mark, reason)
-    return Redirect(f"{visit.base}/templates/{visit.params['template']}", "Refused. The team sees your reason.")
+async def refuse(request: PageRequest) -> PageResponse:
+    revision, reason = request.form.get("mark", ""), request.form.get("reason", "")
+    await templates.refuse(request.store, request.actor, *_template_args(request), revision, reason)
+    return Redirect(
+        f"{request.team_path}/templates/{request.params['template']}", "Refused. The team can see your reason."
+    )
 
 
-def saved(visit: Visit, id_: str, done: bool) -> Redirect:
+def saved_redirect(request: PageRequest, id_: str, is_changed: bool) -> Redirect:
     """Redirect to the template with a notice whether the change is published or submitted for approval."""
-    told = f"Published. Version {visit.setup.teams[visit.team.record.id].templates[id_].version} is in use."
-    if find_draft(visit.setup, id_):
-        told = "Submitted. It is used when an operator approves it."
-    return Redirect(f"{visit.base}/templates/{id_}?saved=yes", told if done else "Nothing was changed.")
+    notice = f"Published. Version {request.setup.teams[request.team.record.id].templates[id_].version} is in use."
+    if find_draft(request.setup, id_):
+        notice = "Submitted. It takes effect once an operator approves it."
+    return Redirect(f"{request.team_path}/templates/{id_}?saved=yes", notice if is_changed else "No changes.")
 
 
-def _named(visit: Visit) -> tuple[str, str]:
-    return visit.team.record.id, visit.params["template"]
+def _template_args(request: PageRequest) -> tuple[str, str]:
+    return request.team.record.id, request.params["template"]
 
 
-def _terms(visit: Visit) -> dict[str, Any]:
-    return {"by_operator": visit.may("operator"), "free": is_free(visit.form)}
+def _publish_terms(request: PageRequest) -> dict[str, Any]:
+    return {"by_operator": request.has_role("operator"), "free": is_free(request.form)}

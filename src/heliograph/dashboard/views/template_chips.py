@@ -2,34 +2,34 @@
 
 import re
 
-from heliograph.templates.policy.markup import tags
+from heliograph.templates.policy.markup import parse_tags
 
 # Private-use characters around a variable's name: as plain text, and percent-encoded in a URL.
-_CHIP = re.compile("\ue000([a-z0-9_.]{1,64})\ue001")
-_QUOTED = re.compile("%EE%80%80([a-z0-9_.]{1,64})%EE%80%81")
-_STYLE = "background:#eef0ff;color:#4338ca;border-radius:4px;padding:0 4px;font-family:monospace"
+_MARKED_NAME = re.compile("\ue000([a-z0-9_.]{1,64})\ue001")
+_PERCENT_ENCODED_NAME = re.compile("%EE%80%80([a-z0-9_.]{1,64})%EE%80%81")
+_CHIP_STYLE = "background:#eef0ff;color:#4338ca;border-radius:4px;padding:0 4px;font-family:monospace"
 
 
-def chip(name: str) -> str:
+def mark_name(name: str) -> str:
     return f"\ue000{name}\ue001"
 
 
-def pieces(text: str) -> list[str]:
+def split_names(text: str) -> list[str]:
     """Split a text into plain text and variable names, alternating."""
-    return _CHIP.split(text)
+    return _MARKED_NAME.split(text)
 
 
-def drawn(html: str) -> str:
+def draw_chips(html: str) -> str:
     """Replace marked names in the text of the HTML by chips; inside tags, only remove the marks."""
-    html = _QUOTED.sub(r"\1", html)
-    inside = iter(tags(html, len(html)))
-    tag = next(inside, None)
+    html = _PERCENT_ENCODED_NAME.sub(r"\1", html)
+    remaining_tags = iter(parse_tags(html, len(html)))
+    tag = next(remaining_tags, None)
 
-    def draw(found: re.Match[str]) -> str:
+    def draw(match: re.Match[str]) -> str:
         nonlocal tag
-        while tag and tag.whole <= found.start():
-            tag = next(inside, None)
-        is_text = tag is None or found.start() < tag.start
-        return f'<span style="{_STYLE}">{found[1]}</span>' if is_text else found[1]
+        while tag and tag.content_end <= match.start():
+            tag = next(remaining_tags, None)
+        is_text = tag is None or match.start() < tag.start
+        return f'<span style="{_CHIP_STYLE}">{match[1]}</span>' if is_text else match[1]
 
-    return _CHIP.sub(draw, html)
+    return _MARKED_NAME.sub(draw, html)

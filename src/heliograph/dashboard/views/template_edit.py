@@ -5,229 +5,274 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from heliograph.dashboard.page_request import Answer, Gone, Page, Redirect, Visit
-from heliograph.dashboard.views.template_change import saved
+from heliograph.dashboard.page_request import Page, PageNotFound, PageRequest, PageResponse, Redirect
+from heliograph.dashboard.views.template_change import saved_redirect
 from heliograph.dashboard.views.template_form import (
-    FormLine,
+    VariableRow,
+    add_locale,
+    form_values,
+    form_variables,
     is_free,
-    lines_for,
-    lines_of,
-    locales_of,
-    to_form,
-    to_given,
-    with_locale,
+    list_locales,
+    template_fields,
+    template_variables,
 )
-from heliograph.dashboard.views.template_preview import document, frame
-from heliograph.dashboard.views.template_search import Written, current, written
-from heliograph.dashboard.views.templates import compared
-from heliograph.domain.limits import PARSED
+from heliograph.dashboard.views.template_preview import preview_document, preview_frame
+from heliograph.dashboard.views.template_search import LastEdit, find_last_edit, find_template
+from heliograph.dashboard.views.templates import find_differences
+from heliograph.domain.limits import SCAN_COST_FACTOR
 from heliograph.domain.refusals import InvalidRequest, Refusal
 from heliograph.domain.setup.records import CHANNELS, Channel, Template
 from heliograph.templates.policy.check import TemplateProblem
-from heliograph.templates.policy.examples import guess
-from heliograph.templates.policy.lint import problems_of
-from heliograph.templates.policy.mjml import reading_cost
-from heliograph.templates.policy.template_approvals import find_draft, mark_of
-from heliograph.templates.policy.template_edit import Difference, Edited, edit_template, goes_live, offered
-from heliograph.templates.service import find, proposed
+from heliograph.templates.policy.examples import guess_value
+from heliograph.templates.policy.lint import find_problems
+from heliograph.templates.policy.mjml import parsing_cost
+from heliograph.templates.policy.template_approvals import find_draft, revision_of
+from heliograph.templates.policy.template_edit import (
+    Difference,
+    EditResult,
+    edit_template,
+    publishes_at_once,
+    with_suggested_prices,
+)
+from heliograph.templates.service import draft_or_current, get
 from heliograph.templates.service import save as save_template
-from heliograph.web.read_budget import work
+from heliograph.web.read_budget import run_large
 
 WARNINGS_MAX = 10  # maximum number of warnings shown per field
-EXPIRED = "This page had expired, so nothing was saved. Your text is still here: save it again."
+SESSION_EXPIRED = "This page had expired, so nothing was saved. Your text is still here. Save again."
 
 
-async def new(visit: Visit) -> Answer:
+async def new(request: PageRequest) -> PageResponse:
     """Show the editor with an empty template or a copy; without a channel, show the choice of channels."""
-    if source := visit.query.get("from"):
-        template = proposed(visit.setup, find(visit.setup, visit.team.record.id, source))
-        copied = to_form(template) | {"name": f"Copy of {template.name}"}
-        return await _editor(visit, _blank(visit, template.channel), copied, lines_for(template))
-    if not visit.query.get("channel"):
+    if source := request.query.get("from"):
+        template = draft_or_current(request.setup, get(request.setup, request.team.record.id, source))
+        form = form_values(template) | {"name": f"Copy of {template.name}"}
+        return await _editor(request, _new_template(request, template.channel), form, template_variables(template))
+    if not request.query.get("channel"):
         return Page("template_new.html")
-    base = _blank(visit)
-    return await _editor(visit, base, to_form(offered(visit.setup, base)), [])
+    base = _new_template(request)
+    return await _editor(request, base, form_values(with_suggested_prices(request.setup, base)), [])
 
 
-async def create(visit: Visit) -> Answer:
-    return await _save(visit, _blank(visit), None)
+async def create(request: PageRequest) -> PageResponse:
+    return await _save(request, _new_template(request), None)
 
 
-async def edit(visit: Visit) -> Answer:
-    base = _editable(visit)
-    form = to_form(base if base.price else offered(visit.setup, base))
-    return await _editor(visit, base, form, lines_for(base))
+async def edit(request: PageRequest) -> PageResponse:
+    base = _find_editable(request)
+    form = form_values(base if base.price else with_suggested_prices(request.setup, base))
+    return await _editor(request, base, form, template_variables(base))
 
 
-async def save(visit: Visit) -> Answer:
+async def save(request: PageRequest) -> PageResponse:
     try:
-        base = _editable(visit)
+        base = _find_editable(request)
     except Refusal as refusal:
-        return await _without(visit, refusal)
-    return await _save(visit, base, visit.form.get("mark", ""))
+        return await _as_new_template(request, refusal)
+    return await _save(request, base, request.form.get("mark", ""))
 
 
-async def expired(visit: Visit) -> Answer:
+async def expired(request: PageRequest) -> PageResponse:
     """Show a form sent with an expired session again, without saving it."""
     try:
-        base = _editable(visit) if "template" in visit.params else _blank(visit)
+        base = _find_editable(request) if "template" in request.params else _new_template(request)
     except Refusal as refusal:
-        return await _without(visit, refusal)
-    page = await _editor(visit, base, visit.form, lines_of(visit.form), errors={"form": EXPIRED})
+        return await _as_new_template(request, refusal)
+    page = await _editor(request, base, request.form, form_variables(request.form), errors={"form": SESSION_EXPIRED})
     return replace(page, status=403)
 
 
-async def _without(visit: Visit, refusal: Refusal) -> Page:
+async def _as_new_template(request: PageRequest, refusal: Refusal) -> Page:
     """Show the typed content as a new template if the edited template was archived or removed meanwhile."""
-    told = f"{refusal.message} Your text is still here: save it as a new template."
-    return await _editor(visit, _blank(visit), visit.form, lines_of(visit.form), errors={"form": told})
+    error = f"{refusal.message} Your text is still here. Save it as a new template."
+    return await _editor(
+        request, _new_template(request), request.form, form_variables(request.form), errors={"form": error}
+    )
 
 
-async def preview(visit: Visit) -> Answer:
+async def preview(request: PageRequest) -> PageResponse:
     """Return the preview document of the unsaved template in the editor, for the iframe."""
-    template = visit.team.templates.get(visit.form.get("id", ""))
-    base = proposed(visit.setup, template) if template else _blank(visit)
-    return await frame(visit, *_shown(visit, await _typed(visit, base, visit.form), is_told="told" in visit.query))
+    template = request.team.templates.get(request.form.get("id", ""))
+    base = draft_or_current(request.setup, template) if template else _new_template(request)
+    return await preview_frame(
+        request,
+        *_preview_args(
+            request, await _read_template(request, base, request.form), errors_shown="show_errors" in request.query
+        ),
+    )
 
 
-async def _save(visit: Visit, base: Template, mark: str | None) -> Answer:
-    """Save the template. `mark` is the content hash of the version that the user edited; None for a new template."""
-    done, lines = await _typed(visit, base, visit.form), lines_of(visit.form)
-    if visit.form.get("do") == "locale":
-        return await _with_locale(visit, base, lines)
-    errors, publish = done.errors, visit.form.get("do") != "draft"
+async def _save(request: PageRequest, base: Template, base_revision: str | None) -> PageResponse:
+    """Save the template.
+
+    `base_revision` is the content hash of the version that the user edited; None for a new template.
+    """
+    edited, variables = await _read_template(request, base, request.form), form_variables(request.form)
+    if request.form.get("do") == "locale":
+        return await _add_locale(request, base, variables)
+    errors, is_publishing = edited.errors, request.form.get("do") != "draft"
     # before publishing, show new variables, which every send must then supply; a draft is saved with them
-    if not errors and done.added and publish:
-        lines += [
-            replace(line, example=guess(line.name)) for line in lines_for(done.template) if line.name in done.added
+    if not errors and edited.added_variables and is_publishing:
+        variables += [
+            replace(variable, example=guess_value(variable.name))
+            for variable in template_variables(edited.template)
+            if variable.name in edited.added_variables
         ]
-        return await _editor(visit, base, visit.form, lines, added=done.added)
+        return await _editor(request, base, request.form, variables, added=edited.added_variables)
     if not errors:
-        terms: dict[str, Any] = {"by_operator": visit.may("operator"), "free": is_free(visit.form), "publish": publish}
+        save_options: dict[str, Any] = {
+            "by_operator": request.has_role("operator"),
+            "free": is_free(request.form),
+            "publish": is_publishing,
+        }
         try:
-            is_changed = await save_template(visit.store, visit.actor, done.template, mark=mark, **terms)
+            is_changed = await save_template(
+                request.store, request.actor, edited.template, revision=base_revision, **save_options
+            )
         except Refusal as refusal:
             if refusal.param == "mark":
-                return await _told_of_another(visit, done.template, lines)
+                return await _conflict_page(request, edited.template, variables)
             errors = {refusal.param or "form": refusal.message}
         else:
-            return saved(visit, base.id, is_changed) if publish else _kept(visit, base.id, done.added)
-    return await _editor(visit, base, visit.form, lines, errors=errors)
+            return (
+                saved_redirect(request, base.id, is_changed)
+                if is_publishing
+                else _draft_redirect(request, base.id, edited.added_variables)
+            )
+    return await _editor(request, base, request.form, variables, errors=errors)
 
 
-async def _with_locale(visit: Visit, base: Template, lines: list[FormLine]) -> Page:
+async def _add_locale(request: PageRequest, base: Template, variables: list[VariableRow]) -> Page:
     """Show the form with an added language; nothing is saved."""
     try:
-        return await _editor(visit, base, with_locale(visit.form, base.channel), lines)
+        return await _editor(request, base, add_locale(request.form, base.channel), variables)
     except InvalidRequest as refusal:
-        return await _editor(visit, base, visit.form, lines, errors={"add_locale": refusal.message})
+        return await _editor(request, base, request.form, variables, errors={"add_locale": refusal.message})
 
 
-def _kept(visit: Visit, id_: str, added: list[str]) -> Redirect:
+def _draft_redirect(request: PageRequest, id_: str, added_names: list[str]) -> Redirect:
     """Redirect to the editor after a draft was saved."""
-    told = "Draft saved."
-    if added:
-        told += f" Added {'these variables' if added[1:] else 'the variable'}: {', '.join(added)}. Give an example."
-    return Redirect(f"{visit.base}/templates/{id_}/edit?saved=yes", told)
+    notice = "Draft saved."
+    if added_names:
+        notice += (
+            f" Added {'variables' if added_names[1:] else 'a variable'}: {', '.join(added_names)}. Add an example."
+        )
+    return Redirect(f"{request.team_path}/templates/{id_}/edit?saved=yes", notice)
 
 
-async def _told_of_another(visit: Visit, typed: Template, lines: list[FormLine]) -> Page:
+async def _conflict_page(request: PageRequest, template: Template, variables: list[VariableRow]) -> Page:
     """Show a save conflict: the other user's version and the differences. The next save overwrites that version."""
-    base = _editable(visit)
-    other = await written(visit, base.id)
-    differences = await compared(base, typed)
-    page = await _editor(visit, base, visit.form, lines, other=other, differences=differences)
-    return replace(page, values=page.values | {"begun": mark_of(base)}, status=409)
+    base = _find_editable(request)
+    other_edit = await find_last_edit(request, base.id)
+    differences = await find_differences(base, template)
+    page = await _editor(request, base, request.form, variables, other_edit=other_edit, differences=differences)
+    return replace(page, values=page.values | {"base_revision": revision_of(base)}, status=409)
 
 
 async def _editor(
-    visit: Visit,
+    request: PageRequest,
     base: Template,
     form: dict[str, str],
-    lines: list[FormLine],
+    variables: list[VariableRow],
     *,
     errors: dict[str, str] | None = None,
     added: list[str] | None = None,
-    other: Written | None = None,
+    other_edit: LastEdit | None = None,
     differences: list[Difference] | None = None,
 ) -> Page:
-    """Show the editor with the contents of `form` and `lines`. `other` and `differences` describe a save conflict."""
-    live = visit.team.templates.get(base.id)
-    draft = find_draft(visit.setup, base.id)
-    is_typed = bool(visit.form)
-    shown, written_now = b"", base
-    if is_typed or live is None:  # otherwise the iframe requests the saved template
-        done = await _typed(visit, base, form)
-        written_now = done.template
-        shown = await document(visit, *_shown(visit, done, is_told=True))
-    layouts = visit.team.layouts
-    problems = await work(PARSED * _size(form), problems_of, written_now, layouts.get(written_now.layout or ""))
+    """Show the editor with the contents of `form` and `variables`.
+
+    `other_edit` and `differences` describe a save conflict.
+    """
+    live_template = request.team.templates.get(base.id)
+    draft = find_draft(request.setup, base.id)
+    is_submitted = bool(request.form)
+    preview_html, edited_template = b"", base
+    if is_submitted or live_template is None:  # otherwise the iframe requests the saved template
+        edited = await _read_template(request, base, form)
+        edited_template = edited.template
+        preview_html = await preview_document(request, *_preview_args(request, edited, errors_shown=True))
+    layouts = request.team.layouts
+    problems = await run_large(
+        SCAN_COST_FACTOR * _form_size(form), find_problems, edited_template, layouts.get(edited_template.layout or "")
+    )
     values = {
         "base": base,
-        "known": live is not None,
-        "live": live if live and live.status == "approved" else None,
+        "exists": live_template is not None,
+        "live": live_template if live_template and live_template.status == "approved" else None,
         "draft": draft,
-        "written": await written(visit, base.id) if live else None,
-        "goes_live": goes_live(visit.setup, base, operator=visit.may("operator")),
-        "begun": form.get("mark", "") if is_typed else mark_of(base),
+        "last_edit": await find_last_edit(request, base.id) if live_template else None,
+        "goes_live": publishes_at_once(request.setup, base, by_operator=request.has_role("operator")),
+        "base_revision": form.get("mark", "") if is_submitted else revision_of(base),
         "form": form,
-        "lines": lines,
+        "lines": variables,
         "errors": errors or {},
-        "tags": ["", *locales_of(form)],
+        "tags": ["", *list_locales(form)],
         "tab": _tab(form, errors or {}),
         "warnings": _by_field(problems),
-        "layouts": [(o.id, o.name) for o in layouts.values() if o.status == "approved" or o.id == base.layout],
+        "layouts": [
+            (layout.id, layout.name)
+            for layout in layouts.values()
+            if layout.status == "approved" or layout.id == base.layout
+        ],
         "added": added or [],
-        "other": other,
+        "other_edit": other_edit,
         "differences": differences or [],
-        "typed": is_typed or "from" in visit.query,  # the content is not saved yet
-        "shown": shown.decode(),
+        "typed": is_submitted or "from" in request.query,  # the content is not saved yet
+        "preview_html": preview_html.decode(),
     }
-    return Page("template_edit.html", values, 400 if errors else 200, _size(form) + len(shown))
+    return Page("template_edit.html", values, 400 if errors else 200, _form_size(form) + len(preview_html))
 
 
 def _tab(form: dict[str, str], errors: dict[str, str]) -> str:
     """Return the language tab to show: the first with an error, otherwise the previously shown tab."""
-    wrong = [tag for tag in locales_of(form) if any(field.startswith(f"locales.{tag}") for field in errors)]
-    return wrong[0] if wrong else form.get("shown", "")
+    tags_with_errors = [
+        tag for tag in list_locales(form) if any(field.startswith(f"locales.{tag}") for field in errors)
+    ]
+    return tags_with_errors[0] if tags_with_errors else form.get("shown", "")
 
 
 def _by_field(problems: list[TemplateProblem]) -> dict[str, list[TemplateProblem]]:
     """Return the warnings by field; errors are shown when they prevent saving."""
-    found: dict[str, list[TemplateProblem]] = {}
+    warnings_by_field: dict[str, list[TemplateProblem]] = {}
     for problem in problems:
-        own = found.setdefault(problem.field, [])
-        if problem.level == "warning" and len(own) < WARNINGS_MAX:
-            own.append(problem)
-    return found
+        field_warnings = warnings_by_field.setdefault(problem.field, [])
+        if problem.level == "warning" and len(field_warnings) < WARNINGS_MAX:
+            field_warnings.append(problem)
+    return warnings_by_field
 
 
-async def _typed(visit: Visit, base: Template, form: dict[str, str]) -> Edited:
-    given = to_given(form, base.channel, with_prices=visit.may("operator"))
-    return await work(reading_cost(given), edit_template, base, given)
+async def _read_template(request: PageRequest, base: Template, form: dict[str, str]) -> EditResult:
+    fields = template_fields(form, base.channel, with_prices=request.has_role("operator"))
+    return await run_large(parsing_cost(fields), edit_template, base, fields)
 
 
-def _size(form: dict[str, str]) -> int:
+def _form_size(form: dict[str, str]) -> int:
     return sum(map(len, form.values()))
 
 
-def _shown(visit: Visit, done: Edited, *, is_told: bool) -> tuple[Template, dict[str, str], str | None]:
-    """Return template, errors and language for a preview. `is_told`: the page already shows the errors."""
-    template = done.template if visit.may("operator") else offered(visit.setup, done.template)
-    return template, {} if is_told else done.errors, visit.form.get("shown") or None
+def _preview_args(
+    request: PageRequest, edited: EditResult, *, errors_shown: bool
+) -> tuple[Template, dict[str, str], str | None]:
+    """Return template, errors and language for a preview. `errors_shown`: the page already shows the errors."""
+    template = (
+        edited.template if request.has_role("operator") else with_suggested_prices(request.setup, edited.template)
+    )
+    return template, {} if errors_shown else edited.errors, request.form.get("shown") or None
 
 
-def _blank(visit: Visit, channel: Channel | None = None) -> Template:
-    given = channel or visit.form.get("channel") or visit.query.get("channel", "email")
-    if given not in CHANNELS:
-        raise Gone
-    kind = msgspec.convert(given, Channel)
-    id_ = visit.context.clock.new_id("tpl_")
-    return Template(id=id_, team=visit.team.record.id, channel=kind, name="", status="draft")
+def _new_template(request: PageRequest, channel: Channel | None = None) -> Template:
+    channel_name = channel or request.form.get("channel") or request.query.get("channel", "email")
+    if channel_name not in CHANNELS:
+        raise PageNotFound
+    template_channel = msgspec.convert(channel_name, Channel)
+    id_ = request.context.clock.new_id("tpl_")
+    return Template(id=id_, team=request.team.record.id, channel=template_channel, name="", status="draft")
 
 
-def _editable(visit: Visit) -> Template:
-    template = current(visit)
+def _find_editable(request: PageRequest) -> Template:
+    template = find_template(request)
     if template.status == "archived":
         raise InvalidRequest("This template is archived. Restore it first.")
-    return proposed(visit.setup, template)
+    return draft_or_current(request.setup, template)

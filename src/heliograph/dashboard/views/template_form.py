@@ -7,7 +7,7 @@ import msgspec
 
 from heliograph.domain.phones.countries import country_code
 from heliograph.domain.sending.pricing import format_money
-from heliograph.domain.setup.records import Channel, Shape, Template
+from heliograph.domain.setup.records import Channel, Template, VariableType
 from heliograph.templates.policy.check import VARIABLES_MAX
 from heliograph.templates.policy.locales import read_locale
 
@@ -18,10 +18,10 @@ PARTS: dict[Channel, tuple[str, ...]] = {
 }
 # Channel → the parts of a template that are translated.
 TRANSLATED: dict[Channel, tuple[str, ...]] = PARTS | {"whatsapp": ("body", "language", "upstream_name")}
-_NUMBER = re.compile("[0-9]{1,9}")
+_WHOLE_NUMBER = re.compile("[0-9]{1,9}")
 
 
-class FormLine(msgspec.Struct, frozen=True):
+class VariableRow(msgspec.Struct, frozen=True):
     """A declared variable as a row of the form."""
 
     name: str
@@ -29,17 +29,19 @@ class FormLine(msgspec.Struct, frozen=True):
     example: str = ""
     length: str = ""  # maximum length in characters
     fields: str = ""  # field names of a list's items
-    most: str = ""  # maximum number of items of a list
+    max_items: str = ""  # maximum number of items of a list
 
-    def declared(self) -> dict[str, Any]:
+    def declaration(self) -> dict[str, Any]:
         """Return the variable's declaration as in a setup file; an invalid number stays text, for validation."""
         fields = self.fields.replace(",", " ").split()
         table: dict[str, Any] = {"name": self.name, **({"list": fields} if fields else {})}
-        numbers = {"max_length": self.length, **({"max": self.most} if fields else {})}
-        return table | {key: int(text) if _NUMBER.fullmatch(text) else text for key, text in numbers.items() if text}
+        numbers = {"max_length": self.length, **({"max": self.max_items} if fields else {})}
+        return table | {
+            key: int(text) if _WHOLE_NUMBER.fullmatch(text) else text for key, text in numbers.items() if text
+        }
 
 
-def to_form(template: Template) -> dict[str, str]:
+def form_values(template: Template) -> dict[str, str]:
     form = {part: getattr(template, part) or "" for part in PARTS[template.channel]}
     prices = "\n".join(f"{country} {format_money(price)}" for country, price in template.prices.items())
     price = format_money(template.price)
@@ -52,74 +54,74 @@ def to_form(template: Template) -> dict[str, str]:
     return form | {"name": template.name, "priority": template.priority, "price": price, "prices": prices}
 
 
-def locales_of(form: dict[str, str]) -> list[str]:
+def list_locales(form: dict[str, str]) -> list[str]:
     """Return the additional languages in the form."""
     names = (name.split(".") for name in form if name.startswith("locales."))
     return list(dict.fromkeys(name[1] for name in names if len(name) == 3))
 
 
-def with_locale(form: dict[str, str], channel: Channel) -> dict[str, str]:
+def add_locale(form: dict[str, str], channel: Channel) -> dict[str, str]:
     """Return the form with the requested language added, as a copy of the default language."""
     tag = read_locale(form.get("add_locale", "").strip())
-    copied = {f"locales.{tag}.{part}": form.get(part, "") for part in TRANSLATED[channel]}
-    return {**copied, **form, "add_locale": "", "shown": tag or ""}
+    copied_parts = {f"locales.{tag}.{part}": form.get(part, "") for part in TRANSLATED[channel]}
+    return {**copied_parts, **form, "add_locale": "", "shown": tag or ""}
 
 
-def lines_for(template: Template) -> list[FormLine]:
-    return [_line(template, name) for name in template.variables]
+def template_variables(template: Template) -> list[VariableRow]:
+    return [_variable_row(template, name) for name in template.variables]
 
 
-def _line(template: Template, name: str) -> FormLine:
-    shape = template.shapes.get(name, Shape())
-    length, most = str(shape.max_length or ""), str(shape.max) if shape.list else ""
+def _variable_row(template: Template, name: str) -> VariableRow:
+    variable_type = template.shapes.get(name, VariableType())
+    length, max_items = str(variable_type.max_length or ""), str(variable_type.max) if variable_type.list else ""
     example = template.examples.get(name, "")
-    return FormLine(name, name in template.optional, example, length, ", ".join(shape.list), most)
+    return VariableRow(name, name in template.optional, example, length, ", ".join(variable_type.list), max_items)
 
 
-def lines_of(form: dict[str, str]) -> list[FormLine]:
+def form_variables(form: dict[str, str]) -> list[VariableRow]:
     """Return the variables in the form, in their order."""
-    found = [
-        FormLine(
-            form.get(f"variable.{i}", "").strip().removeprefix("customer."),
-            f"optional.{i}" in form,
-            form.get(f"example.{i}", ""),
-            *(form.get(f"{field}.{i}", "").strip() for field in ("length", "fields", "most")),
+    rows = [
+        VariableRow(
+            form.get(f"variable.{number}", "").strip().removeprefix("customer."),
+            f"optional.{number}" in form,
+            form.get(f"example.{number}", ""),
+            *(form.get(f"{field}.{number}", "").strip() for field in ("length", "fields", "most")),
         )
-        for i in range(VARIABLES_MAX + 1)  # one more than allowed, so that validation rejects it
+        for number in range(VARIABLES_MAX + 1)  # one more than allowed, so that validation rejects it
     ]
-    return [line for line in found if line.name]
+    return [row for row in rows if row.name]
 
 
-def to_given(form: dict[str, str], channel: Channel, *, with_prices: bool) -> dict[str, Any]:
+def template_fields(form: dict[str, str], channel: Channel, *, with_prices: bool) -> dict[str, Any]:
     """Return the template's fields as in a setup file; None for an empty part."""
-    lines = lines_of(form)
-    # `_typed` converts the CR LF line ends that browsers submit to LF.
-    given: dict[str, Any] = {part: _typed(form, part) or None for part in PARTS[channel]}
-    if tags := locales_of(form):  # a language with only empty parts is removed
-        written = {tag: _translated(form, tag, channel) for tag in tags}
-        given["locales"] = {tag: parts for tag, parts in written.items() if parts}
-    given |= {"layout": form["layout"] or None} if "layout" in form else {}
-    given |= {name: said for name in ("locale", "timezone") if (said := form.get(name, "").strip())}
-    given |= {
+    variables = form_variables(form)
+    # `_normalize_newlines` converts the CR LF line ends that browsers submit to LF.
+    fields: dict[str, Any] = {part: _normalize_newlines(form, part) or None for part in PARTS[channel]}
+    if tags := list_locales(form):  # a language with only empty parts is removed
+        parts_by_tag = {tag: _translated_parts(form, tag, channel) for tag in tags}
+        fields["locales"] = {tag: parts for tag, parts in parts_by_tag.items() if parts}
+    fields |= {"layout": form["layout"] or None} if "layout" in form else {}
+    fields |= {name: value for name in ("locale", "timezone") if (value := form.get(name, "").strip())}
+    fields |= {
         "name": form.get("name", "").strip(),
         "priority": form.get("priority", "normal"),
-        "variables": [line.declared() if "length.0" in form else line.name for line in lines],
-        "optional": [line.name for line in lines if line.optional],
-        "examples": {line.name: line.example for line in lines if line.example},
+        "variables": [variable.declaration() if "length.0" in form else variable.name for variable in variables],
+        "optional": [variable.name for variable in variables if variable.optional],
+        "examples": {variable.name: variable.example for variable in variables if variable.example},
     }
-    return given | (prices_given(form) if with_prices else {})
+    return fields | (price_fields(form) if with_prices else {})
 
 
-def _typed(form: dict[str, str], name: str) -> str:
+def _normalize_newlines(form: dict[str, str], name: str) -> str:
     return form.get(name, "").replace("\r\n", "\n")
 
 
-def _translated(form: dict[str, str], tag: str, channel: Channel) -> dict[str, str]:
-    return {part: text for part in TRANSLATED[channel] if (text := _typed(form, f"locales.{tag}.{part}"))}
+def _translated_parts(form: dict[str, str], tag: str, channel: Channel) -> dict[str, str]:
+    return {part: text for part in TRANSLATED[channel] if (text := _normalize_newlines(form, f"locales.{tag}.{part}"))}
 
 
-def prices_given(form: dict[str, str]) -> dict[str, Any]:
-    pairs = (line.split(maxsplit=1) for line in form.get("prices", "").splitlines() if line.strip())
+def price_fields(form: dict[str, str]) -> dict[str, Any]:
+    pairs = (price_line.split(maxsplit=1) for price_line in form.get("prices", "").splitlines() if price_line.strip())
     prices = {pair[0].upper(): pair[1].strip() if len(pair) > 1 else "" for pair in pairs}
     prices |= {name[6:]: price for name in form if name.startswith("price.") and (price := form[name].strip())}
     if country := country_code(form.get("country", "")):

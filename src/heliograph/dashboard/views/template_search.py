@@ -2,38 +2,38 @@
 
 import msgspec
 
-from heliograph.dashboard.page_request import Gone, Visit
+from heliograph.dashboard.page_request import PageNotFound, PageRequest
 from heliograph.domain.setup.records import Template
-from heliograph.domain.text import whole_number
+from heliograph.domain.text import parse_int
 from heliograph.templates.policy.template_approvals import find_draft
-from heliograph.templates.service import find
+from heliograph.templates.service import get
 
 
-class Written(msgspec.Struct, frozen=True):
+class LastEdit(msgspec.Struct, frozen=True):
     """Last author and save time of a template or its draft, and the time of the live version; None if unknown."""
 
-    by: str
-    at: int | None
-    since: int | None  # when the newest version was published
+    author: str
+    saved_at: int | None
+    published_at: int | None  # when the newest version was published
 
 
-def current(visit: Visit) -> Template:
+def find_template(request: PageRequest) -> Template:
     """Return the template named in the path."""
-    return find(visit.setup, visit.team.record.id, visit.params["template"])
+    return get(request.setup, request.team.record.id, request.params["template"])
 
 
-async def written(visit: Visit, id_: str) -> Written:
-    lines = await visit.store.versions.of(id_)
-    newest = lines[0] if lines else None
-    draft = find_draft(visit.setup, id_)
-    if draft and draft.by:
-        person = await visit.store.people.get(draft.by)
-        return Written(person.email if person else draft.by, draft.at, newest.at if newest else None)
-    return Written(newest.person, newest.at, newest.at) if newest else Written("", None, None)
+async def find_last_edit(request: PageRequest, id_: str) -> LastEdit:
+    versions = await request.store.versions.list(id_)
+    newest = versions[0] if versions else None
+    draft = find_draft(request.setup, id_)
+    if draft and draft.author:
+        person = await request.store.people.get(draft.author)
+        return LastEdit(person.email if person else draft.author, draft.saved_at, newest.at if newest else None)
+    return LastEdit(newest.person, newest.at, newest.at) if newest else LastEdit("", None, None)
 
 
-def number(text: str) -> int:
-    found = whole_number(text, 9)
-    if found is None:
-        raise Gone
-    return found
+def parse_number(text: str) -> int:
+    value = parse_int(text, 9)
+    if value is None:
+        raise PageNotFound
+    return value

@@ -6,48 +6,50 @@ from heliograph.accept.email import EmailRequest, send_email
 from heliograph.accept.phone import PhoneRequest
 from heliograph.accept.sms import send_sms
 from heliograph.accept.whatsapp import send_whatsapp
-from heliograph.dashboard.page_request import Answer, Redirect, Visit
-from heliograph.dashboard.views.template_search import current
+from heliograph.dashboard.page_request import PageRequest, PageResponse, Redirect
+from heliograph.dashboard.views.template_search import find_template
 from heliograph.dashboard.views.templates import show_test
 from heliograph.domain.refusals import RecipientNotAllowed, Refusal
 from heliograph.domain.setup.records import Caller, Template
-from heliograph.templates.policy.examples import given_value
+from heliograph.templates.policy.examples import parse_form_value
 from heliograph.templates.policy.template_approvals import find_draft
-from heliograph.templates.policy.template_edit import trial
-from heliograph.templates.policy.values import asked_names
+from heliograph.templates.policy.template_edit import sandbox_with_draft
+from heliograph.templates.policy.values import required_names
 
-FIELDS = ("to", "from")  # errors of other fields are shown above the form
+FORM_FIELDS = ("to", "from")  # errors of other fields are shown above the form
 
 
-async def send(visit: Visit) -> Answer:
-    template, draft, more = current(visit), None, ""
-    if visit.form.get("what") == "draft" or template.status == "draft":
-        draft = find_draft(visit.setup, template.id)
+async def send(request: PageRequest) -> PageResponse:
+    template, draft, audit_suffix = find_template(request), None, ""
+    if request.form.get("what") == "draft" or template.status == "draft":
+        draft = find_draft(request.setup, template.id)
         if draft is None:
-            return await show_test(visit, {"what": "There is no draft any more."})
-        more = ", draft"
-    caller = replace(visit.caller, entry=lambda id_: visit.entry("template.test", template.id, id_ + more))
+            return await show_test(request, {"what": "This draft no longer exists."})
+        audit_suffix = ", draft"
+    caller = replace(
+        request.caller, entry=lambda id_: request.audit_entry("template.test", template.id, id_ + audit_suffix)
+    )
     try:
         if draft:
-            team = trial(draft)
-            message = await _send(visit, replace(caller, team=team), team.templates[template.id], None)
+            team = sandbox_with_draft(draft)
+            message_id = await _send(request, replace(caller, team=team), team.templates[template.id], None)
         else:
-            message = await _send(visit, caller, template, visit.form.get("from") or None)
+            message_id = await _send(request, caller, template, request.form.get("from") or None)
     except RecipientNotAllowed as refusal:
-        told = "A draft is sent only to the simulator and to recipients that this team has verified."
-        return await show_test(visit, {"to": told if draft else refusal.message})
+        message = "Drafts can only be sent to the simulator and to this team's verified recipients."
+        return await show_test(request, {"to": message if draft else refusal.message})
     except Refusal as refusal:
         param = (refusal.param or "").partition(".")[0]
-        return await show_test(visit, {param if param in FIELDS else "send": refusal.message})
-    return Redirect(f"{visit.base}/messages/{message}", "Sent. Watch it here.")
+        return await show_test(request, {param if param in FORM_FIELDS else "send": refusal.message})
+    return Redirect(f"{request.team_path}/messages/{message_id}", "Test sent. You can follow it here.")
 
 
-async def _send(visit: Visit, caller: Caller, template: Template, from_: str | None) -> str:
+async def _send(request: PageRequest, caller: Caller, template: Template, from_: str | None) -> str:
     """Send through the same code as the API; return the message id."""
-    given = {name: visit.form.get(f"value.{name}", "") for name in asked_names(template)}
-    asked = ((name, text) for name, text in given.items() if text or name not in template.optional)
-    variables = {name: given_value(template, name, text) for name, text in asked}
-    to, context = visit.form.get("to", "").strip(), visit.context
+    typed_values = {name: request.form.get(f"value.{name}", "") for name in required_names(template)}
+    filled = ((name, text) for name, text in typed_values.items() if text or name not in template.optional)
+    variables = {name: parse_form_value(template, name, text) for name, text in filled}
+    to, context = request.form.get("to", "").strip(), request.context
     if template.channel == "email":
         mail = EmailRequest(to=to, from_=from_, template_id=template.id, variables=variables)
         return (await send_email(context, caller, mail, None)).id

@@ -2,134 +2,171 @@
 
 from typing import Any
 
-from heliograph.dashboard.page_request import Answer, Gone, Page, Visit
+from heliograph.dashboard.page_request import Page, PageNotFound, PageRequest, PageResponse
 from heliograph.dashboard.views import template_preview
-from heliograph.dashboard.views.template_form import lines_for, to_form
-from heliograph.dashboard.views.template_search import current, number, written
+from heliograph.dashboard.views.template_form import form_values, template_variables
+from heliograph.dashboard.views.template_search import find_last_edit, find_template, parse_number
 from heliograph.domain.setup.records import CHANNELS, Template
-from heliograph.runtime.threads import LOOKING
+from heliograph.runtime.threads import READ_POOL
 from heliograph.templates.policy import template_approvals as approvals
 from heliograph.templates.policy.examples import example_text
-from heliograph.templates.policy.meta_status import UNAVAILABLE, known_of, upstream_of
-from heliograph.templates.policy.render import most_octets
-from heliograph.templates.policy.template_edit import Difference, differences, goes_live, offered
+from heliograph.templates.policy.meta_status import UNAVAILABLE_STATES, get_status, list_statuses
+from heliograph.templates.policy.render import estimate_octets
+from heliograph.templates.policy.template_edit import Difference, compare, publishes_at_once, with_suggested_prices
 from heliograph.templates.policy.values import BRAND_NAME
-from heliograph.templates.service import proposed
-from heliograph.templates.store import PAGE
+from heliograph.templates.service import draft_or_current
+from heliograph.templates.store import PAGE_SIZE
 
-SHOWN = 100  # templates per page of the list
+TEMPLATES_PER_PAGE = 100  # templates per page of the list
 
 
-async def index(visit: Visit) -> Answer:
-    channel, status, after, q = (visit.query.get(name, "").strip() for name in ("channel", "status", "after", "q"))
-    everything = sorted(visit.team.templates.values(), key=_place)
-    found = [t for t in everything if channel in ("", t.channel) and _is_in(visit, t, status) and _has(t, q)]
+async def index(request: PageRequest) -> PageResponse:
+    channel, status, after, search_text = (
+        request.query.get(name, "").strip() for name in ("channel", "status", "after", "q")
+    )
+    all_templates = sorted(request.team.templates.values(), key=_sort_key)
+    matching = [
+        template
+        for template in all_templates
+        if channel in ("", template.channel)
+        and _has_status(request, template, status)
+        and _matches_search(template, search_text)
+    ]
     # position after the last template of the previous page, which may no longer exist
     name, _, id_ = after.rpartition("/")
-    found = [t for t in found if _place(t) > (name, id_)]
-    drafts = {t.id: approvals.find_draft(visit.setup, t.id) for t in found[:SHOWN]}
-    values: dict[str, object] = {"found": found[:SHOWN], "drafts": drafts, "channel": channel, "status": status, "q": q}
-    values |= {"upstream": {t.id: upstream_of(visit.team, t) for t in found[:SHOWN]}, "unavailable": UNAVAILABLE}
-    values |= {"after": "/".join(_place(found[SHOWN - 1])) if len(found) > SHOWN else ""}
-    return Page("templates.html", values | {"any": bool(everything), "channels": CHANNELS})
+    matching = [template for template in matching if _sort_key(template) > (name, id_)]
+    drafts = {
+        template.id: approvals.find_draft(request.setup, template.id) for template in matching[:TEMPLATES_PER_PAGE]
+    }
+    values: dict[str, object] = {
+        "templates": matching[:TEMPLATES_PER_PAGE],
+        "drafts": drafts,
+        "channel": channel,
+        "status": status,
+        "q": search_text,
+    }
+    values |= {
+        "upstream": {template.id: get_status(request.team, template) for template in matching[:TEMPLATES_PER_PAGE]},
+        "unavailable": UNAVAILABLE_STATES,
+    }
+    values |= {
+        "after": "/".join(_sort_key(matching[TEMPLATES_PER_PAGE - 1])) if len(matching) > TEMPLATES_PER_PAGE else ""
+    }
+    return Page("templates.html", values | {"any": bool(all_templates), "channels": CHANNELS})
 
 
-def _place(template: Template) -> tuple[str, str]:
+def _sort_key(template: Template) -> tuple[str, str]:
     return template.name.casefold(), template.id
 
 
-def _is_in(visit: Visit, template: Template, status: str) -> bool:
+def _has_status(request: PageRequest, template: Template, status: str) -> bool:
     """Return whether the template has this status; a live template with unpublished changes also counts as a draft."""
-    is_changing = status == "draft" and ("template_draft", template.id) in visit.setup.records
+    is_changing = status == "draft" and ("template_draft", template.id) in request.setup.records
     return is_changing or status in ("", template.status)
 
 
-def _has(template: Template, q: str) -> bool:
-    return q.casefold() in template.name.casefold() or q == template.id
+def _matches_search(template: Template, search_text: str) -> bool:
+    return search_text.casefold() in template.name.casefold() or search_text == template.id
 
 
-async def show_template(visit: Visit, errors: dict[str, str] | None = None) -> Page:
+async def show_template(request: PageRequest, errors: dict[str, str] | None = None) -> Page:
     """Show a template; `errors` are those of a rejected approval."""
-    template = current(visit)
-    draft = approvals.find_draft(visit.setup, template.id)
-    values = _shared(visit, template, draft, errors) | {
-        "offer": to_form(draft.template if draft.template.price else offered(visit.setup, draft.template))
+    template = find_template(request)
+    draft = approvals.find_draft(request.setup, template.id)
+    values = _shared_values(request, template, draft, errors) | {
+        "offer": form_values(
+            draft.template if draft.template.price else with_suggested_prices(request.setup, draft.template)
+        )
         if draft
         else {},
-        "differences": await compared(draft.current, draft.template) if draft and draft.current else [],
-        "lines": lines_for(proposed(visit.setup, template)),
-        "written": await written(visit, template.id),
-        "goes_live": bool(draft) and goes_live(visit.setup, proposed(visit.setup, template), operator=False),
-        "shown": offered(visit.setup, template),
-        "curl": template_preview.curl(visit, template),
-        "upstream": known_of(visit.team, template),
-        "unavailable": UNAVAILABLE,
+        "differences": await find_differences(draft.current, draft.template) if draft and draft.current else [],
+        "lines": template_variables(draft_or_current(request.setup, template)),
+        "last_edit": await find_last_edit(request, template.id),
+        "goes_live": bool(draft)
+        and publishes_at_once(request.setup, draft_or_current(request.setup, template), by_operator=False),
+        "shown": with_suggested_prices(request.setup, template),
+        "curl": template_preview.curl_command(request, template),
+        "upstream": list_statuses(request.team, template),
+        "unavailable": UNAVAILABLE_STATES,
     }
-    return Page("template.html", values, 400 if errors else 200, most_octets(template, ()))
+    return Page("template.html", values, 400 if errors else 200, estimate_octets(template, ()))
 
 
-async def show_test(visit: Visit, errors: dict[str, str] | None = None) -> Page:
+async def show_test(request: PageRequest, errors: dict[str, str] | None = None) -> Page:
     """Show the form of a test send; `errors` are those of a rejected one."""
-    template = current(visit)
-    draft = approvals.find_draft(visit.setup, template.id)
-    own = lines_for(template)
-    new = lines_for(draft.template) if draft else []
-    values = _shared(visit, template, draft, errors) | {
+    template = find_template(request)
+    draft = approvals.find_draft(request.setup, template.id)
+    template_rows = template_variables(template)
+    draft_rows = template_variables(draft.template) if draft else []
+    values = _shared_values(request, template, draft, errors) | {
         "asked": [
-            line for line in own + [one for one in new if one.name not in template.variables] if line.name != BRAND_NAME
+            variable
+            for variable in template_rows
+            + [draft_row for draft_row in draft_rows if draft_row.name not in template.variables]
+            if variable.name != BRAND_NAME
         ],
         "recipient": template_preview.RECIPIENTS[template.channel],
-        "recipients": sorted(to for to in visit.team.recipients if ("@" in to) == (template.channel == "email")),
-        "platform": visit.setup.platform,
-        "domains": visit.team.approved_domains,
+        "recipients": sorted(
+            recipient for recipient in request.team.recipients if ("@" in recipient) == (template.channel == "email")
+        ),
+        "platform": request.setup.platform,
+        "domains": request.team.approved_domains,
         "example_text": lambda name: example_text(draft.template if draft else template, name),
     }
     return Page("template_test.html", values, 400 if errors else 200)
 
 
-def _shared(
-    visit: Visit, template: Template, draft: approvals.PendingTemplate | None, errors: dict[str, str] | None
+def _shared_values(
+    request: PageRequest, template: Template, draft: approvals.TemplateDraftState | None, errors: dict[str, str] | None
 ) -> dict[str, Any]:
     return {
         "template": template,
         "draft": draft,
         "errors": errors or {},
-        "form": visit.form,
-        "saved": bool(visit.query.get("saved")),
+        "form": request.form,
+        "saved": bool(request.query.get("saved")),
     }
 
 
-async def show_versions(visit: Visit) -> Answer:
-    template = current(visit)
-    text = visit.query.get("before")
-    versions = await visit.store.versions.of(template.id, number(text) if text else None)
-    draft = approvals.find_draft(visit.setup, template.id)
-    values = {"versions": versions[:PAGE], "more": len(versions) > PAGE}
-    return Page("template_versions.html", _shared(visit, template, draft, None) | values)
+async def show_versions(request: PageRequest) -> PageResponse:
+    template = find_template(request)
+    text = request.query.get("before")
+    versions = await request.store.versions.list(template.id, parse_number(text) if text else None)
+    draft = approvals.find_draft(request.setup, template.id)
+    values = {"versions": versions[:PAGE_SIZE], "more": len(versions) > PAGE_SIZE}
+    return Page("template_versions.html", _shared_values(request, template, draft, None) | values)
 
 
-async def show_version(visit: Visit) -> Answer:
+async def show_version(request: PageRequest) -> PageResponse:
     """Show a version and its differences from the previous one."""
-    template = current(visit)
-    version = number(visit.params["version"])
-    found, before = [await visit.store.versions.find(template.id, one) for one in (version, version - 1)]
-    if found is None:
-        raise Gone
-    values = {"template": template, "version": found, "before": before, "differences": await compared(before, found)}
-    return Page("template_version.html", values, size=most_octets(found, ()))
+    template = find_template(request)
+    version = parse_number(request.params["version"])
+    shown_version, previous = [
+        await request.store.versions.find_template(template.id, version_number)
+        for version_number in (version, version - 1)
+    ]
+    if shown_version is None:
+        raise PageNotFound
+    values = {
+        "template": template,
+        "version": shown_version,
+        "before": previous,
+        "differences": await find_differences(previous, shown_version),
+    }
+    return Page("template_version.html", values, size=estimate_octets(shown_version, ()))
 
 
-async def preview(visit: Visit) -> Answer:
+async def preview(request: PageRequest) -> PageResponse:
     """Return the preview document of the saved template, its draft or an old version, for the iframe."""
-    template = current(visit)
-    if wanted := visit.query.get("version"):
-        template = await visit.store.versions.find(template.id, number(wanted)) or template
-    elif visit.query.get("draft"):
-        template = proposed(visit.setup, template)
-    return await template_preview.frame(visit, offered(visit.setup, template))
+    template = find_template(request)
+    if version_text := request.query.get("version"):
+        template = await request.store.versions.find_template(template.id, parse_number(version_text)) or template
+    elif request.query.get("draft"):
+        template = draft_or_current(request.setup, template)
+    return await template_preview.preview_frame(request, with_suggested_prices(request.setup, template))
 
 
-async def compared(old: Template | None, new: Template) -> list[Difference]:
+async def find_differences(old: Template | None, new: Template) -> list[Difference]:
     """Return the differences between two templates, computed in a thread because long texts are slow."""
-    nothing = Template(id=new.id, team=new.team, channel=new.channel, name="")
-    return await LOOKING.run(differences, old or nothing, new)
+    empty_template = Template(id=new.id, team=new.team, channel=new.channel, name="")
+    return await READ_POOL.run(compare, old or empty_template, new)

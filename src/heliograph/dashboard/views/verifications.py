@@ -2,44 +2,50 @@
 
 import msgspec
 
-from heliograph.dashboard.page_request import Answer, Gone, Page, Redirect, Visit
-from heliograph.dashboard.states import state_of
+from heliograph.dashboard.page_request import Page, PageNotFound, PageRequest, PageResponse, Redirect
+from heliograph.dashboard.states import state_label
 from heliograph.dashboard.views import live
-from heliograph.dashboard.views.messages import is_id, page_of, paging, read_filter, typed
+from heliograph.dashboard.views.messages import find_object_page, may_be_id, paging_values, parse_filter, search_text
 from heliograph.domain.limits import WRONG_CODES_MAX
-from heliograph.domain.sending.send_options import Added
+from heliograph.domain.sending.send_options import ExtraFields
 from heliograph.domain.setup.records import Key
-from heliograph.storage.search.message_search import SearchPage, VerificationLine
+from heliograph.storage.search.message_search import SearchPage, VerificationRow
 
 STATUSES = ("pending", "verified", "expired", "exhausted", "failed")
 
-LABELS = [("", "Any status"), *((one, state_of(one).label) for one in STATUSES)]
+STATUS_OPTIONS = [("", "Any status"), *((status, state_label(status).label) for status in STATUSES)]
 
 
-async def show_list(visit: Visit) -> Answer:
-    text = typed(visit)
-    if page := await page_of(visit, text):
-        return Redirect(page)
-    wanted, errors = read_filter(visit, STATUSES)
-    if text and wanted.address is None:
-        errors["q"] = "Give a whole phone number such as +447700900123, an email address, or the id of a verification."
-    stream = "" if errors or wanted.before else await live.team_stream_address(visit, "verifications")
-    none = SearchPage[VerificationLine](lines=[])
-    found = none if errors else await visit.store.verifications.search(visit.team.record.ref, wanted)
-    values = {"live": stream, "lines": found.lines, "statuses": LABELS, "errors": errors, **paging(visit, found)}
+async def show_list(request: PageRequest) -> PageResponse:
+    text = search_text(request)
+    if object_page := await find_object_page(request, text):
+        return Redirect(object_page)
+    criteria, errors = parse_filter(request, STATUSES)
+    if text and criteria.address is None:
+        errors["q"] = "Enter a full phone number such as +447700900123, an email address, or a verification ID."
+    live_url = "" if errors or criteria.before else await live.team_stream_url(request, "verifications")
+    no_results = SearchPage[VerificationRow](rows=[])
+    results = no_results if errors else await request.store.verifications.search(request.team.record.ref, criteria)
+    values = {
+        "live": live_url,
+        "lines": results.rows,
+        "statuses": STATUS_OPTIONS,
+        "errors": errors,
+        **paging_values(request, results),
+    }
     return Page("verifications.html", values, 400 if errors else 200)
 
 
-async def show(visit: Visit) -> Answer:
-    id_ = visit.params["id"]
-    found = await visit.store.verifications.get(visit.team.record.ref, id_) if is_id(id_) else None
-    if found is None:
-        raise Gone
-    key = visit.setup.records.get(("key", found.key_id))
+async def show(request: PageRequest) -> PageResponse:
+    id_ = request.params["id"]
+    verification = await request.store.verifications.get(request.team.record.ref, id_) if may_be_id(id_) else None
+    if verification is None:
+        raise PageNotFound
+    key = request.setup.records.get(("key", verification.key_id))
     values = {
-        "found": found,
-        "added": msgspec.json.decode(found.added, type=Added),
-        "key": key.name if isinstance(key, Key) else found.key_id,
+        "verification": verification,
+        "added": msgspec.json.decode(verification.added, type=ExtraFields),
+        "key": key.name if isinstance(key, Key) else verification.key_id,
         "wrong_max": WRONG_CODES_MAX,
     }
     return Page("verification.html", values)

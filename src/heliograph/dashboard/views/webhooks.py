@@ -8,29 +8,29 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from heliograph.dashboard.live import Watch
-from heliograph.dashboard.page_request import Answer, Gone, Page, Redirect, Visit
-from heliograph.dashboard.views.live import stream, stream_address, watch
-from heliograph.domain.events import GROUPS
+from heliograph.dashboard.live import Subscription
+from heliograph.dashboard.page_request import Page, PageNotFound, PageRequest, PageResponse, Redirect
+from heliograph.dashboard.views.live import make_subscription, open_stream, stream_url
+from heliograph.domain.events import TYPES_BY_GROUP
 from heliograph.domain.ids import parse_timestamp
 from heliograph.domain.limits import SECOND_MS
 from heliograph.domain.network.ssrf import is_denied
 from heliograph.domain.refusals import InvalidRequest, WebhookNotFound
 from heliograph.domain.setup.records import Webhook
-from heliograph.texts.explain import explained
-from heliograph.texts.webhook_advice import advice
+from heliograph.texts.explain import with_explanation
+from heliograph.texts.webhook_advice import advice_for
 from heliograph.webhooks.policy.bin import is_bin
 from heliograph.webhooks.policy.formats.format import JSON
 from heliograph.webhooks.policy.formats.formats import FORMATS
 from heliograph.webhooks.policy.request import HEADERS
-from heliograph.webhooks.policy.signature import Signing
+from heliograph.webhooks.policy.signature import SignatureInput
 from heliograph.webhooks.policy.webhook_url import parse_target, split_login
 from heliograph.webhooks.service import WebhookChange, WebhookRequest, Webhooks
-from heliograph.webhooks.store import REPLAY_MAX, StoredDelivery, WantedEvents
+from heliograph.webhooks.store import REPLAY_MAX, ReplaySelection, StoredDelivery
 
-PAGE = 25  # deliveries per page
+PAGE_SIZE = 25  # deliveries per page
 # suffixes of the names of headers whose values are hidden
-SECRET = ("signature", "signature-256", "signature-kid", "authorization")
+HIDDEN_HEADER_SUFFIXES = ("signature", "signature-256", "signature-kid", "authorization")
 FIELDS = ("url", "events", "description", "format")
 GROUP_NAMES = {
     "email": "Email",
@@ -44,10 +44,12 @@ GROUP_NAMES = {
     "webhook": "Webhooks",
 }
 FORMAT_NAMES = [(name, name.capitalize()) for name in FORMATS]
-EXAMPLE = "http://localhost:3000/hook"
+EXAMPLE_URL = "http://localhost:3000/hook"
 
 
-class HookLine(msgspec.Struct, frozen=True, kw_only=True):
+class WebhookRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A webhook as a row of the list."""
+
     record: Webhook
     failing_since: int | None
 
@@ -61,199 +63,221 @@ class HookLine(msgspec.Struct, frozen=True, kw_only=True):
 # -- endpoints ------------------------------------------------------------------------------------------------
 
 
-async def new(visit: Visit) -> Answer:
-    return _form(visit, None, {"all": "yes"})
+async def show_new(request: PageRequest) -> PageResponse:
+    return _form(request, None, {"all": "yes"})
 
 
-async def create(visit: Visit) -> Answer:
-    wanted = WebhookRequest(**_typed(visit))
+async def create(request: PageRequest) -> PageResponse:
+    new_webhook = WebhookRequest(**_form_fields(request))
     try:
-        made = await _webhooks(visit).create(visit.actor, visit.team.record.id, wanted)
+        created = await _webhook_service(request).create(request.actor, request.team.record.id, new_webhook)
     except InvalidRequest as refusal:
-        return _form(visit, None, visit.form, _errors(refusal))
-    return await _one(visit, made.webhook, secret=made.secret, notice="The webhook is added.")
+        return _form(request, None, request.form, _form_errors(refusal))
+    return await _webhook_page(request, created.webhook, secret=created.secret, notice="Webhook added.")
 
 
-async def create_bin(visit: Visit) -> Answer:
+async def create_bin(request: PageRequest) -> PageResponse:
     """Create a webhook bin and send a test event to it, whose arrival the page shows."""
     try:
-        made = await _webhooks(visit).create_bin(visit.actor, visit.team.record.id, visit.context.base_url)
+        created = await _webhook_service(request).create_bin(
+            request.actor, request.team.record.id, request.context.base_url
+        )
     except InvalidRequest as refusal:
-        return Redirect(f"{visit.base}/webhooks", refusal.message)
-    event = await _webhooks(visit).test(visit.actor, visit.team.record.id, made.webhook.id)
-    return Redirect(f"{_path(visit, made.webhook)}?test={event}")
+        return Redirect(f"{request.team_path}/webhooks", refusal.message)
+    event = await _webhook_service(request).test(request.actor, request.team.record.id, created.webhook.id)
+    return Redirect(f"{_webhook_url(request, created.webhook)}?test={event}")
 
 
-async def show_one(visit: Visit) -> Answer:
-    return await _one(visit, _own(visit))
+async def show_webhook(request: PageRequest) -> PageResponse:
+    return await _webhook_page(request, _find_webhook(request))
 
 
-async def live(visit: Visit) -> Answer:
-    return stream(visit, _watch(visit, _own(visit)))
+async def live(request: PageRequest) -> PageResponse:
+    return open_stream(request, _webhook_subscription(request, _find_webhook(request)))
 
 
-async def edit(visit: Visit) -> Answer:
-    hook = _own(visit)
-    chosen = {"all" if name == "*" else name: "yes" for name in hook.events}
-    return _form(visit, hook, {"url": hook.url, "description": hook.description, "format": hook.format} | chosen)
+async def edit(request: PageRequest) -> PageResponse:
+    webhook = _find_webhook(request)
+    selected_events = {"all" if name == "*" else name: "yes" for name in webhook.events}
+    return _form(
+        request,
+        webhook,
+        {"url": webhook.url, "description": webhook.description, "format": webhook.format} | selected_events,
+    )
 
 
-async def change(visit: Visit) -> Answer:
-    hook, wanted = _own(visit), WebhookChange(**_typed(visit))
+async def change(request: PageRequest) -> PageResponse:
+    webhook, webhook_change = _find_webhook(request), WebhookChange(**_form_fields(request))
     try:
-        await _webhooks(visit).change(visit.actor, hook.team, hook.id, wanted)
+        await _webhook_service(request).change(request.actor, webhook.team, webhook.id, webhook_change)
     except InvalidRequest as refusal:
-        return _form(visit, hook, visit.form, _errors(refusal))
-    return Redirect(_path(visit, hook), "Saved.")
+        return _form(request, webhook, request.form, _form_errors(refusal))
+    return Redirect(_webhook_url(request, webhook), "Saved.")
 
 
-async def switch(visit: Visit) -> Answer:
-    hook, enabled = _own(visit), visit.form.get("enabled") == "yes"
-    await _webhooks(visit).change(visit.actor, hook.team, hook.id, WebhookChange(enabled=enabled))
-    told = "on. What waited is sent now." if enabled else "off. What waits for it is kept for 30 days."
-    return Redirect(_path(visit, hook), f"The webhook is turned {told}")
+async def set_enabled(request: PageRequest) -> PageResponse:
+    webhook, is_enabled = _find_webhook(request), request.form.get("enabled") == "yes"
+    await _webhook_service(request).change(request.actor, webhook.team, webhook.id, WebhookChange(enabled=is_enabled))
+    state_text = "on. Pending events are being sent." if is_enabled else "off. Pending events are kept for 30 days."
+    return Redirect(_webhook_url(request, webhook), f"Webhook turned {state_text}")
 
 
-async def rotate(visit: Visit) -> Answer:
-    made = await _webhooks(visit).rotate(visit.actor, visit.team.record.id, _own(visit).id)
-    return await _one(visit, made.webhook, secret=made.secret, notice="The webhook has a new secret.")
+async def rotate(request: PageRequest) -> PageResponse:
+    created = await _webhook_service(request).rotate(request.actor, request.team.record.id, _find_webhook(request).id)
+    return await _webhook_page(request, created.webhook, secret=created.secret, notice="Secret rotated.")
 
 
-async def remove(visit: Visit) -> Answer:
-    hook = _own(visit)
-    await _webhooks(visit).remove(visit.actor, hook.team, hook.id)
-    return Redirect(f"{visit.base}/webhooks", "The webhook is deleted.")
+async def remove(request: PageRequest) -> PageResponse:
+    webhook = _find_webhook(request)
+    await _webhook_service(request).remove(request.actor, webhook.team, webhook.id)
+    return Redirect(f"{request.team_path}/webhooks", "Webhook deleted.")
 
 
 # -- deliveries -----------------------------------------------------------------------------------------------
 
 
-async def test(visit: Visit) -> Answer:
-    hook = _own(visit)
-    event = await _webhooks(visit).test(visit.actor, hook.team, hook.id)
-    return Redirect(f"{_path(visit, hook)}?test={event}")
+async def test(request: PageRequest) -> PageResponse:
+    webhook = _find_webhook(request)
+    event = await _webhook_service(request).test(request.actor, webhook.team, webhook.id)
+    return Redirect(f"{_webhook_url(request, webhook)}?test={event}")
 
 
-async def replay(visit: Visit) -> Answer:
+async def replay(request: PageRequest) -> PageResponse:
     """Replay one event, all failed events, or the events of a time range."""
-    hook, given = _own(visit), visit.form
-    wanted = WantedEvents(failed_only=bool(given.get("failed_only")))
-    if event := given.get("event"):
-        wanted = WantedEvents(event_ids=[event])
-    elif not given.get("all"):
-        span = {name: parse_timestamp(_utc(given.get(name, ""))) for name in ("created_after", "created_before")}
-        errors = {name: "Give a day and a time." for name, at in span.items() if at is None}
-        if not errors and (span["created_after"] or 0) >= (span["created_before"] or 0):
-            errors = {"created_before": "This is not later than the beginning."}
+    webhook, form = _find_webhook(request), request.form
+    event_filter = ReplaySelection(failed_only=bool(form.get("failed_only")))
+    if event := form.get("event"):
+        event_filter = ReplaySelection(event_ids=[event])
+    elif not form.get("all"):
+        time_range = {
+            name: parse_timestamp(_to_utc_timestamp(form.get(name, ""))) for name in ("created_after", "created_before")
+        }
+        errors = {name: "Enter a date and time." for name, time_ms in time_range.items() if time_ms is None}
+        if not errors and (time_range["created_after"] or 0) >= (time_range["created_before"] or 0):
+            errors = {"created_before": "The end must be after the start."}
         if errors:
-            return await _one(visit, hook, status=400, errors=errors, form=given)
-        wanted = replace(wanted, **span)
-    count = await _webhooks(visit).replay(visit.actor, hook.team, hook.id, wanted)
-    back = f"{_path(visit, hook)}/deliveries/{event}" if event else _path(visit, hook)
-    return Redirect(back, told_again(count))
+            return await _webhook_page(request, webhook, status=400, errors=errors, form=form)
+        event_filter = replace(event_filter, **time_range)
+    count = await _webhook_service(request).replay(request.actor, webhook.team, webhook.id, event_filter)
+    return_url = f"{_webhook_url(request, webhook)}/deliveries/{event}" if event else _webhook_url(request, webhook)
+    return Redirect(return_url, replay_notice(count))
 
 
-def told_again(count: int) -> str:
-    rest = " That is the most at once: replay again for the rest." if count >= REPLAY_MAX else ""
-    return f"{count:,} {'event is' if count == 1 else 'events are'} sent again.{rest}"
+def replay_notice(count: int) -> str:
+    limit_text = " This is the maximum at once. Replay again for the rest." if count >= REPLAY_MAX else ""
+    return f"{count:,} {'event is' if count == 1 else 'events are'} being sent again.{limit_text}"
 
 
-async def show_delivery(visit: Visit) -> Answer:
-    hook, event = _own(visit), visit.params["event"]
-    followed = await stream_address(visit, f"{_path(visit, hook)}/live", _watch(visit, hook))
-    found = await _delivery(visit, hook, event)
-    told = await visit.store.events.find(visit.team.record.ref, event)
-    if found is None or told is None:
-        raise Gone
-    form = FORMATS[hook.format]
-    body = form.body(explained(told), visit.team)
+async def show_delivery(request: PageRequest) -> PageResponse:
+    webhook, event_id = _find_webhook(request), request.params["event"]
+    live_url = await stream_url(
+        request, f"{_webhook_url(request, webhook)}/live", _webhook_subscription(request, webhook)
+    )
+    delivery = await _find_delivery(request, webhook, event_id)
+    stored_event = await request.store.events.find(request.team.record.ref, event_id)
+    if delivery is None or stored_event is None:
+        raise PageNotFound
+    payload_format = FORMATS[webhook.format]
+    body = payload_format.body(with_explanation(stored_event), request.team)
     values = {
-        "live": followed,
-        "hook": hook,
-        "delivery": found,
-        "advice": advice,
-        "body": (msgspec.json.format(body, indent=2) if form.content_type == JSON else body).decode(),
-        "headers": _headers(hook, found, body),
+        "live": live_url,
+        "hook": webhook,
+        "delivery": delivery,
+        "advice": advice_for,
+        "body": (msgspec.json.format(body, indent=2) if payload_format.content_type == JSON else body).decode(),
+        "headers": _headers(webhook, delivery, body),
     }
     return Page("webhook_delivery.html", values)
 
 
-async def _delivery(visit: Visit, hook: Webhook, event: str) -> StoredDelivery | None:
+async def _find_delivery(request: PageRequest, webhook: Webhook, event_id: str) -> StoredDelivery | None:
     """Return the delivery of this event to the webhook; None if not found."""
-    found = await visit.store.deliveries.page(hook.id, event + "!", 1)
-    return found[0] if found and found[0].event == event else None
+    deliveries = await request.store.deliveries.list_page(webhook.id, event_id + "!", 1)
+    return deliveries[0] if deliveries and deliveries[0].event == event_id else None
 
 
-def _headers(hook: Webhook, delivery: StoredDelivery, body: bytes) -> dict[str, str]:
+def _headers(webhook: Webhook, delivery: StoredDelivery, body: bytes) -> dict[str, str]:
     """Return the headers of the last attempt; signatures are hidden because they are not stored."""
-    at = delivery.attempts[-1].at if delivery.attempts else delivery.created_at
-    signing = Signing(secrets=[""], url=hook.url, event=delivery.event, t=at // SECOND_MS, body=body)
-    told = FORMATS[hook.format].headers(signing) | {"Content-Length": str(len(body))}
-    return HEADERS | {name: "…" if name.lower().endswith(SECRET) else value for name, value in told.items()}
+    time_ms = delivery.attempts[-1].at if delivery.attempts else delivery.created_at
+    signing = SignatureInput(
+        secrets=[""], url=webhook.url, event_id=delivery.event, timestamp_s=time_ms // SECOND_MS, body=body
+    )
+    sent_headers = FORMATS[webhook.format].headers(signing) | {"Content-Length": str(len(body))}
+    return HEADERS | {
+        name: "…" if name.lower().endswith(HIDDEN_HEADER_SUFFIXES) else value for name, value in sent_headers.items()
+    }
 
 
 # -- pages ----------------------------------------------------------------------------------------------------
 
 
-def _webhooks(visit: Visit) -> Webhooks:
-    return visit.tools.management.webhooks
+def _webhook_service(request: PageRequest) -> Webhooks:
+    return request.tools.management.webhooks
 
 
-def _typed(visit: Visit) -> dict[str, Any]:
-    url, description = (visit.form.get(name, "").strip() for name in ("url", "description"))
-    shape = visit.form.get("format") or None
-    return {"url": url, "events": _chosen(visit.form), "description": description, "format": shape}
+def _form_fields(request: PageRequest) -> dict[str, Any]:
+    url, description = (request.form.get(name, "").strip() for name in ("url", "description"))
+    payload_format = request.form.get("format") or None
+    return {"url": url, "events": _selected_events(request.form), "description": description, "format": payload_format}
 
 
-def _chosen(form: Mapping[str, str]) -> list[str]:
+def _selected_events(form: Mapping[str, str]) -> list[str]:
     """Return the selected event types: all, whole groups, or single types of the other groups."""
     if form.get("all"):
         return ["*"]
     chosen = list[str]()
-    for group, types in GROUPS.items():
+    for group, types in TYPES_BY_GROUP.items():
         chosen += [f"{group}.*"] if form.get(f"{group}.*") else [name for name in types if form.get(name)]
     return chosen
 
 
-def _own(visit: Visit) -> Webhook:
+def _find_webhook(request: PageRequest) -> Webhook:
     try:
-        return _webhooks(visit).find(visit.team.record.id, visit.params["webhook"])
+        return _webhook_service(request).find(request.team.record.id, request.params["webhook"])
     except WebhookNotFound:
-        raise Gone from None
+        raise PageNotFound from None
 
 
-def _watch(visit: Visit, hook: Webhook) -> Watch:
-    return watch(visit, "webhook", hook.id, lambda: visit.store.pulses.webhook(hook.id), ("deliveries", "setup"))
+def _webhook_subscription(request: PageRequest, webhook: Webhook) -> Subscription:
+    return make_subscription(
+        request,
+        "webhook",
+        webhook.id,
+        lambda: request.store.page_versions.webhook_page(webhook.id),
+        ("deliveries", "setup"),
+    )
 
 
-def _path(visit: Visit, hook: Webhook) -> str:
-    return f"{visit.base}/webhooks/{hook.id}"
+def _webhook_url(request: PageRequest, webhook: Webhook) -> str:
+    return f"{request.team_path}/webhooks/{webhook.id}"
 
 
-def _errors(refusal: InvalidRequest) -> dict[str, str]:
+def _form_errors(refusal: InvalidRequest) -> dict[str, str]:
     param = refusal.param if refusal.param in FIELDS else "url"
     if param == "events":
-        return {param: "Choose one event or more."}
+        return {param: "Choose at least one event."}
     message = refusal.message.removeprefix(f"{param}: ")
     return {param: message[:1].upper() + message[1:]}
 
 
-def _form(visit: Visit, hook: Webhook | None, form: Mapping[str, str], errors: Mapping[str, str] = {}) -> Page:
-    """Show the form of a webhook; without `hook`, of a new one."""
+def _form(
+    request: PageRequest, webhook: Webhook | None, form: Mapping[str, str], errors: Mapping[str, str] = {}
+) -> Page:
+    """Show the form of a webhook; without `webhook`, of a new one."""
     url = form.get("url", "")
     values = {
-        "hook": hook,
+        "hook": webhook,
         "form": form,
         "errors": errors,
         "groups": {
             group: (GROUP_NAMES.get(group, group), types)
-            for group, types in GROUPS.items()
+            for group, types in TYPES_BY_GROUP.items()
             # test events are always delivered
             if group != "webhook" or any(name.startswith("webhook.") for name in form)
         },
         "formats": FORMAT_NAMES,
         "is_local": "url" in errors and is_local(url),
-        "command": _listen(visit, url if is_local(url) else EXAMPLE),
+        "command": _listen_command(request, url if is_local(url) else EXAMPLE_URL),
     }
     return Page("webhook_form.html", values, 400 if errors else 200)
 
@@ -267,48 +291,60 @@ def is_local(url: str) -> bool:
         return False
 
 
-def _listen(visit: Visit, url: str) -> str:
-    words = ("--forward", url, "--key", "@key.txt", "--url", visit.context.base_url)
-    return f"heliograph listen {' '.join(map(shlex.quote, words))}"
+def _listen_command(request: PageRequest, url: str) -> str:
+    arguments = ("--forward", url, "--key", "@key.txt", "--url", request.context.base_url)
+    return f"heliograph listen {' '.join(map(shlex.quote, arguments))}"
 
 
-def _utc(text: str) -> str:
+def _to_utc_timestamp(text: str) -> str:
     """Convert the value of a datetime-local field to a UTC timestamp: 2026-11-15T09:30, with or without seconds."""
     return f"{text}:00Z" if text.count(":") == 1 else f"{text}Z"
 
 
-async def _lines(visit: Visit, hooks: Sequence[Webhook]) -> list[HookLine]:
-    since = await visit.store.deliveries.failing_since([hook.id for hook in hooks])
-    return [HookLine(record=hook, failing_since=since.get(hook.id)) for hook in hooks]
+async def _webhook_rows(request: PageRequest, webhooks: Sequence[Webhook]) -> list[WebhookRow]:
+    since = await request.store.deliveries.failing_since([webhook.id for webhook in webhooks])
+    return [WebhookRow(record=webhook, failing_since=since.get(webhook.id)) for webhook in webhooks]
 
 
-async def show(visit: Visit) -> Answer:
-    hooks = sorted(visit.setup.teams[visit.team.record.id].webhooks, key=lambda hook: hook.id, reverse=True)
-    bins = [hook for hook in hooks if is_bin(visit.context.base_url, hook.url)]
-    values = {"hooks": await _lines(visit, hooks), "command": _listen(visit, EXAMPLE), "bin": bins[0] if bins else None}
+async def show(request: PageRequest) -> PageResponse:
+    webhooks = sorted(
+        request.setup.teams[request.team.record.id].webhooks, key=lambda webhook: webhook.id, reverse=True
+    )
+    bin_webhooks = [webhook for webhook in webhooks if is_bin(request.context.base_url, webhook.url)]
+    values = {
+        "hooks": await _webhook_rows(request, webhooks),
+        "command": _listen_command(request, EXAMPLE_URL),
+        "bin": bin_webhooks[0] if bin_webhooks else None,
+    }
     return Page("webhooks.html", values)
 
 
-async def _one(visit: Visit, hook: Webhook, status: int = 200, **values: Any) -> Page:
-    before = visit.query.get("before")
-    followed = "" if before else await stream_address(visit, f"{_path(visit, hook)}/live", _watch(visit, hook))
-    (line,) = await _lines(visit, [hook])
-    failed = bool(visit.query.get("failed"))
-    found = await visit.store.deliveries.page(hook.id, before, PAGE, failed_only=failed)
-    tested = visit.query.get("test", "")
-    shown: dict[str, Any] = {
-        "live": followed,
-        "hook": line,
-        "tested": await _delivery(visit, hook, tested) if tested else None,
-        "is_bin": is_bin(visit.context.base_url, hook.url),
-        "advice": advice,
-        "deliveries": found[:PAGE],
-        "more": found[PAGE - 1].event if len(found) > PAGE else None,
+async def _webhook_page(request: PageRequest, webhook: Webhook, status: int = 200, **values: Any) -> Page:
+    before = request.query.get("before")
+    live_url = (
+        ""
+        if before
+        else await stream_url(
+            request, f"{_webhook_url(request, webhook)}/live", _webhook_subscription(request, webhook)
+        )
+    )
+    (row,) = await _webhook_rows(request, [webhook])
+    failed_only = bool(request.query.get("failed"))
+    deliveries = await request.store.deliveries.list_page(webhook.id, before, PAGE_SIZE, failed_only=failed_only)
+    test_event = request.query.get("test", "")
+    page_values: dict[str, Any] = {
+        "live": live_url,
+        "hook": row,
+        "tested": await _find_delivery(request, webhook, test_event) if test_event else None,
+        "is_bin": is_bin(request.context.base_url, webhook.url),
+        "advice": advice_for,
+        "deliveries": deliveries[:PAGE_SIZE],
+        "more": deliveries[PAGE_SIZE - 1].event if len(deliveries) > PAGE_SIZE else None,
         "before": before,
-        "failed": failed,
-        "rotating": hook.old_until > visit.context.clock.of(visit.team.record.ref),
+        "failed": failed_only,
+        "rotating": webhook.old_until > request.context.clock.team_now(request.team.record.ref),
         "secret": "",
         "errors": {},
         "form": {},
     }
-    return Page("webhook.html", shown | values, status)
+    return Page("webhook.html", page_values | values, status)

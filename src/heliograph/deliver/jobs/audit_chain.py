@@ -2,28 +2,28 @@
 
 import structlog
 
-from heliograph.deliver.jobs.periodic import Round
+from heliograph.deliver.jobs.periodic import Job
 from heliograph.runtime.clock import Clock
-from heliograph.storage.audit import PORTION
+from heliograph.storage.audit import LINK_BATCH
 from heliograph.storage.store import Store
 
 log = structlog.get_logger()
 
 
-async def link_audit(store: Store, clock: Clock) -> None:
-    while await store.audit.link_older(clock.now()) == PORTION:
+async def link_audit_entries(store: Store, clock: Clock) -> None:
+    while await store.audit.link_older(clock.now()) == LINK_BATCH:
         continue
 
 
-def telling(store: Store) -> Round:
-    """Return a job that logs each new last link once: an external copy of the log reveals a rewritten chain."""
-    told = ""
+def chain_head_logger(store: Store) -> Job:
+    """Return a job that logs each new chain head once, so that a copy of the log reveals a rewritten chain."""
+    logged_link = ""
 
-    async def tell() -> None:
-        nonlocal told
-        end = await store.audit.end()
-        if end and end.link != told:
-            log.info("end of the audit log", place=end.place, link=end.link)
-            told = end.link
+    async def log_head() -> None:
+        nonlocal logged_link
+        head = await store.audit.head()
+        if head and head.link != logged_link:
+            log.info("end of the audit log", place=head.place, link=head.link)
+            logged_link = head.link
 
-    return tell
+    return log_head

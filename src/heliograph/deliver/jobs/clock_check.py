@@ -7,23 +7,27 @@ import structlog
 from heliograph.runtime.clock import Clock
 from heliograph.storage.store import Store
 
-EVERY_S = 1.0
+INTERVAL_S = 1.0
 
 log = structlog.get_logger()
 
 
 async def watch_clock(store: Store, clock: Clock) -> None:
-    wrong = False
+    was_wrong = False
     while True:
         try:
-            await store.upkeep.check_clock()
+            await store.maintenance.check_clock()
         except Exception:
             pass  # other jobs log database failures
-        off = clock.off()
-        if off and not wrong:
-            by = f"{abs(off) / 1000:.1f} s {'ahead of' if off > 0 else 'behind'} the database's clock"
-            log.error("this machine's clock is wrong: nothing is claimed", clock=by, mend="set it, keep it with NTP")
-        elif wrong and not off:
-            log.warning("this machine's clock is right again: claiming goes on")
-        wrong = bool(off)
-        await asyncio.sleep(EVERY_S)
+        error_ms = clock.clock_error()
+        if error_ms and not was_wrong:
+            difference = f"{abs(error_ms) / 1000:.1f} s {'ahead of' if error_ms > 0 else 'behind'} the database's clock"
+            log.error(
+                "this machine's clock is wrong: nothing is claimed",
+                clock=difference,
+                fix="set the clock, and synchronise it with NTP",
+            )
+        elif was_wrong and not error_ms:
+            log.warning("this machine's clock is right again: claiming resumes")
+        was_wrong = bool(error_ms)
+        await asyncio.sleep(INTERVAL_S)

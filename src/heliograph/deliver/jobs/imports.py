@@ -8,36 +8,36 @@ import structlog
 
 from heliograph.storage.store import Store, StoreUnavailable
 
-EVERY_S = 1.0  # polls for imports that other processes began or abandoned
-TRIES_MAX = 3  # failed attempts per import before it is stopped; an unreachable database does not count
+POLL_INTERVAL_S = 1.0  # polls for imports that other processes began or abandoned
+FAILURES_MAX = 3  # failed attempts per import before it is stopped; an unreachable database does not count
 
 log = structlog.get_logger()
 
 
 async def import_suppressions(store: Store) -> None:
     """Process imports until cancelled."""
-    broke: Counter[str] = Counter()
+    failures: Counter[str] = Counter()
     while True:
-        store.imports.begun.clear()
-        if not await _each_a_portion(store, broke):
+        store.imports.started.clear()
+        if not await _import_batches(store, failures):
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(store.imports.begun.wait(), EVERY_S)
+                await asyncio.wait_for(store.imports.started.wait(), POLL_INTERVAL_S)
 
 
-async def _each_a_portion(store: Store, broke: Counter[str]) -> bool:
+async def _import_batches(store: Store, failures: Counter[str]) -> bool:
     """Process one batch of each open import; return whether any batch was processed."""
-    done = False
+    imported = False
     try:
-        for id_ in await store.imports.open():
+        for id_ in await store.imports.list_open():
             try:
-                done |= await store.imports.do_portion(id_)
+                imported |= await store.imports.apply_batch(id_)
             except StoreUnavailable:
                 raise
             except Exception:
-                log.exception("a portion of an import broke", id=id_)
-                broke[id_] += 1
-                if broke[id_] >= TRIES_MAX:
+                log.exception("import batch failed", id=id_)
+                failures[id_] += 1
+                if failures[id_] >= FAILURES_MAX:
                     await store.imports.stop(id_)
     except StoreUnavailable:
         return False
-    return done
+    return imported

@@ -7,32 +7,32 @@ import asyncio
 
 import structlog
 
-from heliograph.deliver.jobs.periodic import Round
+from heliograph.deliver.jobs.periodic import Job
 from heliograph.runtime import metrics
 from heliograph.storage.store import Store
 
-TEAMS = 200  # teams compared per round, in rotation
+TEAMS_PER_ROUND = 200  # teams compared per round, in rotation
 
 log = structlog.get_logger()
 
 
-def comparing(store: Store) -> Round:
+def ledger_comparison(store: Store) -> Job:
     """Return a job that compares the next TEAMS teams in each round."""
-    seen: dict[int, int] = {}  # team → last difference
-    turn = 0
+    differences: dict[int, int] = {}  # team → last difference
+    start = 0
 
     async def compare() -> None:
-        nonlocal turn
+        nonlocal start
         teams = sorted(store.setup.current.teams_by_ref)
-        turn = 0 if turn >= len(teams) else turn
-        for team in teams[turn : turn + TEAMS]:
-            while await store.ledger.count_spend(team):
+        start = 0 if start >= len(teams) else start
+        for team in teams[start : start + TEAMS_PER_ROUND]:
+            while await store.ledger.update_spend(team):
                 await asyncio.sleep(0)
-            off = await store.ledger.difference(team)
-            if off and not seen.get(team):
-                log.error("the account differs from its ledger", team=team, off=off)
-            seen[team] = abs(off)
-        turn += TEAMS
-        metrics.LEDGER_OFF.set(sum(seen.values()))
+            difference = await store.ledger.difference(team)
+            if difference and not differences.get(team):
+                log.error("the account differs from its ledger", team=team, difference=difference)
+            differences[team] = abs(difference)
+        start += TEAMS_PER_ROUND
+        metrics.LEDGER_DIFFERENCE.set(sum(differences.values()))
 
     return compare

@@ -4,21 +4,26 @@ from collections.abc import Callable
 
 import structlog
 
-from heliograph.deliver.jobs.periodic import Round
+from heliograph.deliver.jobs.periodic import Job
 from heliograph.storage.store import Store
 
 log = structlog.get_logger()
 
 
-def following(store: Store, adopt: Callable[[str | None, str | None], bool]) -> Round:
-    """Return the job. `adopt` returns whether this process has the secret that the database uses."""
-    is_here = True
+def secret_refresher(store: Store, use_digest: Callable[[str | None, str | None], bool]) -> Job:
+    """Return the job that follows a change of the master secret.
 
-    async def follow() -> None:
-        nonlocal is_here
-        known = await store.secret.known()
-        before, is_here = is_here, adopt(known.digest, known.kept)
-        if before and not is_here:
-            log.error("the master secret was rotated, and the new one is not here", mend="restart with it")
+    `use_digest` returns whether this process has the secret that the database uses.
+    """
+    has_secret = True
 
-    return follow
+    async def refresh() -> None:
+        nonlocal has_secret
+        current = await store.secret_store.read()
+        had_secret, has_secret = has_secret, use_digest(current.digest, current.kept_keys)
+        if had_secret and not has_secret:
+            log.error(
+                "the master secret was rotated, and this process lacks the new one", fix="restart with the new secret"
+            )
+
+    return refresh

@@ -6,43 +6,43 @@ from functools import partial
 
 import structlog
 
-Round = Callable[[], Awaitable[object]]
+Job = Callable[[], Awaitable[object]]
 Loop = Callable[[], Awaitable[None]]
 
 log = structlog.get_logger()
 
 
-def every(seconds: float, work: Round, *, finish: bool = False) -> Loop:
-    """Return a loop that runs `work` periodically.
+def every(seconds: float, job: Job, *, run_at_exit: bool = False) -> Loop:
+    """Return a loop that runs `job` periodically.
 
-    With `finish`, the first round is delayed and a last round runs on cancellation.
+    With `run_at_exit`, the first round is delayed and a last round runs on cancellation.
     """
-    return partial(_repeat_and_finish if finish else repeat, seconds, work)
+    return partial(_run_periodically_and_at_exit if run_at_exit else run_periodically, seconds, job)
 
 
-async def repeat(every_s: float, work: Round) -> None:
-    """Run `work` every `every_s` seconds until cancelled."""
+async def run_periodically(interval_s: float, job: Job) -> None:
+    """Run `job` every `interval_s` seconds until cancelled."""
     while True:
-        await attempt(work)
-        await asyncio.sleep(every_s)
+        await run_and_log_failure(job)
+        await asyncio.sleep(interval_s)
 
 
-async def _repeat_and_finish(every_s: float, work: Round) -> None:
+async def _run_periodically_and_at_exit(interval_s: float, job: Job) -> None:
     try:
         while True:
-            await asyncio.sleep(every_s)
-            await attempt(work)
+            await asyncio.sleep(interval_s)
+            await run_and_log_failure(job)
     finally:
-        await attempt(work)
+        await run_and_log_failure(job)
 
 
-async def attempt(work: Round) -> None:
-    """Run `work` once and log any failure.
+async def run_and_log_failure(job: Job) -> None:
+    """Run `job` once and log any failure.
 
     The next round tries again: a stopped job would leave dead claims forever.
     """
     try:
-        await work()
+        await job()
     except Exception as error:
         task = asyncio.current_task()
-        log.warning("duty failed", duty=task and task.get_name(), error=type(error).__name__)
+        log.warning("background job failed", job=task and task.get_name(), error=type(error).__name__)

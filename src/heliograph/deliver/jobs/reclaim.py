@@ -7,6 +7,6 @@ from heliograph.storage.store import Store
 log = structlog.get_logger()
 
 
-async def reclaim_dead(store: Store) -> None:
-    if count := await store.outbox.reclaim():
-        log.error("messages quarantined: their workers died with them", count=count)
+async def reclaim_dead_claims(store: Store) -> None:
+    if count := await store.outbox.reclaim_abandoned():
+        log.error("messages quarantined: their workers crashed repeatedly", count=count)

@@ -2,12 +2,14 @@
 
 import structlog
 
-from heliograph.domain.mail.reputation import rates
+from heliograph.domain.mail.reputation import describe_rates
 from heliograph.storage.store import Store
 
 log = structlog.get_logger()
 
 
-async def judge_teams(store: Store) -> None:
-    for judged in await store.reputation.judge():
-        log.warning("reputation judged", team=judged.team, state=judged.state, why=rates(judged))
+async def update_reputations(store: Store) -> None:
+    for reputation in await store.reputations.update_all():
+        log.warning(
+            "team reputation changed", team=reputation.team, state=reputation.state, reason=describe_rates(reputation)
+        )

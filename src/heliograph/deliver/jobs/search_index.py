@@ -2,22 +2,22 @@
 
 import asyncio
 
-from heliograph.deliver.jobs.periodic import attempt
+from heliograph.deliver.jobs.periodic import run_and_log_failure
 from heliograph.storage.store import Store
 
-EVERY_S = 5.0  # poll interval; a block takes minutes to fill, except at a peak
-REST = 4  # rest for this multiple of the time that a block took
+POLL_INTERVAL_S = 5.0  # poll interval; a block takes minutes to fill, except at a peak
+PAUSE_FACTOR = 4  # pause after a block for this multiple of the time that it took
 
 
-async def build_grams(store: Store) -> None:
+async def build_search_index(store: Store) -> None:
     """Build the search index until cancelled."""
-    loop, more = asyncio.get_running_loop(), False
+    loop, has_more = asyncio.get_running_loop(), False
 
-    async def build() -> None:
-        nonlocal more
-        more = await store.grams.build_next()
+    async def build_block() -> None:
+        nonlocal has_more
+        has_more = await store.search_index.build_next()
 
     while True:
-        began, more = loop.time(), False
-        await attempt(build)
-        await asyncio.sleep(REST * (loop.time() - began) if more else EVERY_S)
+        started_at, has_more = loop.time(), False
+        await run_and_log_failure(build_block)
+        await asyncio.sleep(PAUSE_FACTOR * (loop.time() - started_at) if has_more else POLL_INTERVAL_S)

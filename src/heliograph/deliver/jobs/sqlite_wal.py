@@ -7,6 +7,6 @@ import structlog
 log = structlog.get_logger()
 
 
-async def watch_log(fault: Callable[[], str | None], mend: str) -> None:
-    if found := fault():
-        log.warning("nobody brings SQLite's log into the database", log=found, mend=mend)
+async def warn_if_wal_grows(find_fault: Callable[[], str | None], fix: str) -> None:
+    if fault := find_fault():
+        log.warning("SQLite WAL is not being checkpointed", wal=fault, fix=fix)

@@ -12,8 +12,8 @@ from heliograph.domain.accounts.idp_groups import OPERATOR, OWNER, READ_ONLY
 from heliograph.domain.audit.actor import AuditEntry
 from heliograph.domain.refusals import InvalidRequest
 
-LAST_OWNER = "A team keeps an owner. Make somebody else one first."
-LAST_OPERATOR = "The instance keeps an operator. Make somebody else one first."
+LAST_OWNER = "A team needs an owner. Make another person an owner first."
+LAST_OPERATOR = "The instance needs an operator. Make another person an operator first."
 
 
 class Person(msgspec.Struct, frozen=True):
@@ -41,16 +41,16 @@ class Link(msgspec.Struct, frozen=True):
     proven: int = 0  # created by an operator, or mailed to the address
     expires_at: int = 0  # 0: the default of the purpose
 
-    def only_accepts(self, person: Person) -> bool:
+    def requires_sign_in(self, person: Person) -> bool:
         """Return whether the person is invited and can already sign in, so that they must sign in to accept.
 
         A person from an identity provider has no password, and an unverified link must not set one.
         """
-        has_way_in = person.password is not None or (person.proven and not self.proven)
-        return self.purpose == "invite" and bool(has_way_in)
+        can_sign_in = person.password is not None or (person.proven and not self.proven)
+        return self.purpose == "invite" and bool(can_sign_in)
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
+class CurrentRoles(msgspec.Struct, frozen=True, kw_only=True):
     """A person's roles before a change."""
 
     person: Person | None  # None if there is no account yet
@@ -65,117 +65,129 @@ class RoleChange(msgspec.Struct, frozen=True, kw_only=True):
     entries: tuple[AuditEntry, ...]
     roles: Mapping[str, str | None] = {}
     invited: Mapping[str, str | None] = {}
-    ends_links: bool = False  # invalidate the person's links
-    ends_made: bool = False  # invalidate links that the person created for others
-    ends_invites: tuple[str, ...] = ()  # teams whose invitation links to the person become invalid
+    invalidates_links: bool = False  # invalidate the person's links
+    invalidates_created_links: bool = False  # invalidate links that the person created for others
+    invalidates_invites: tuple[str, ...] = ()  # teams whose invitation links to the person become invalid
     link: Link | None = None  # new link for the person
-    removes: bool = False  # delete the person
+    deletes_person: bool = False  # delete the person
 
 
-def flags_of(role: str | None) -> dict[str, int]:
+def role_columns(role: str | None) -> dict[str, int]:
     """Return the columns of a person for a role in the instance."""
     return {"operator": int(role == OPERATOR), "observer": int(role == READ_ONLY)}
 
 
 def set_roles(
-    standing: Standing, roles: Mapping[str, str | None], entry: AuditEntry, *, asks: bool = True
+    current: CurrentRoles, roles: Mapping[str, str | None], entry: AuditEntry, *, invites: bool = True
 ) -> RoleChange | None:
-    """Return the change that gives these roles. A role applies at once if the person already has one in the team, or is
-    an operator who becomes read-only.
+    """Return the change that gives these roles; None if nothing changes.
 
-    All others are invited, unless `asks` is False. None if nothing changes.
+    A role applies at once if the person already has one in the team, or is an operator who becomes read-only.
+    All others are invited, unless `invites` is False.
     """
-    given: dict[str, str | None] = {}
-    invited: dict[str, str | None] = {}
-    ends_links, ends_invites = False, set[str]()
+    new_roles: dict[str, str | None] = {}
+    new_invitations: dict[str, str | None] = {}
+    invalidates_links, invalidates_invites = False, set[str]()
     for team, role in roles.items():
-        had, offered = standing.roles.get(team), standing.invited.get(team)
-        is_given = not asks or role in (None, had) or (had if team else had == OPERATOR)
-        has, is_offered = (role, None) if is_given else (had, role)
-        if has != had:
-            check_kept(standing, team)
-            given[team] = has
-            ends_links |= bool(had)
-        if is_offered != offered:
-            invited[team] = is_offered
-            ends_invites |= {team, ""} if offered else set()  # the existing links were created for another role
-    if not given and not invited:
+        old_role, old_invitation = current.roles.get(team), current.invited.get(team)
+        applies_now = not invites or role in (None, old_role) or (old_role if team else old_role == OPERATOR)
+        new_role, new_invitation = (role, None) if applies_now else (old_role, role)
+        if new_role != old_role:
+            check_not_last(current, team)
+            new_roles[team] = new_role
+            invalidates_links |= bool(old_role)
+        if new_invitation != old_invitation:
+            new_invitations[team] = new_invitation
+            invalidates_invites |= (
+                {team, ""} if old_invitation else set()
+            )  # the existing links were created for another role
+    if not new_roles and not new_invitations:
         return None
     return RoleChange(
         entries=(entry,),
-        roles=given,
-        invited=invited,
-        ends_links=ends_links,
-        ends_made=ends_links,
-        ends_invites=tuple(ends_invites),
+        roles=new_roles,
+        invited=new_invitations,
+        invalidates_links=invalidates_links,
+        invalidates_created_links=invalidates_links,
+        invalidates_invites=tuple(invalidates_invites),
     )
 
 
-def offer(standing: Standing, roles: Mapping[str, str], link: Link, entry: AuditEntry) -> RoleChange:
+def invite(current: CurrentRoles, roles: Mapping[str, str], link: Link, entry: AuditEntry) -> RoleChange:
     """Invite an existing or new person; the link is for choosing a password or accepting the invitations."""
-    change = set_roles(standing, roles, entry) or RoleChange(entries=(entry,))
-    waits = any((dict(standing.invited) | dict(change.invited)).values())
-    has_way_in = standing.person and standing.person.password
-    return msgspec.structs.replace(change, link=link if waits or not has_way_in else None)
+    change = set_roles(current, roles, entry) or RoleChange(entries=(entry,))
+    has_invitation = any((dict(current.invited) | dict(change.invited)).values())
+    has_password = current.person and current.person.password
+    return msgspec.structs.replace(change, link=link if has_invitation or not has_password else None)
 
 
-def accept(standing: Standing, teams: Sequence[str], entry: AuditEntry, more: str = "") -> RoleChange | None:
+def accept_invitations(
+    current: CurrentRoles, teams: Sequence[str], entry: AuditEntry, detail_suffix: str = ""
+) -> RoleChange | None:
     """Accept the pending invitations of these teams, with one audit entry each; None if there are none."""
-    taken = {team: standing.invited[team] for team in teams if team in standing.invited}
-    if not taken:
+    accepted = {team: current.invited[team] for team in teams if team in current.invited}
+    if not accepted:
         return None
     entries = [
         msgspec.structs.replace(
-            entry, team=team or None, action="member.accept" if team else "operator.accept", detail=role + more
+            entry, team=team or None, action="member.accept" if team else "operator.accept", detail=role + detail_suffix
         )
-        for team, role in taken.items()
+        for team, role in accepted.items()
     ]
-    return RoleChange(entries=tuple(entries), roles=taken, invited=dict.fromkeys(taken), ends_links=True)
+    return RoleChange(entries=tuple(entries), roles=accepted, invited=dict.fromkeys(accepted), invalidates_links=True)
 
 
-def decline(standing: Standing, team: str, entry: AuditEntry) -> RoleChange | None:
-    if team not in standing.invited:
+def decline_invitation(current: CurrentRoles, team: str, entry: AuditEntry) -> RoleChange | None:
+    if team not in current.invited:
         return None
-    return RoleChange(entries=(entry,), invited={team: None}, ends_invites=(team,))
+    return RoleChange(entries=(entry,), invited={team: None}, invalidates_invites=(team,))
 
 
-def remove(standing: Standing, entry: AuditEntry) -> RoleChange:
-    for team in standing.roles:
-        check_kept(standing, team)
-    return RoleChange(entries=(entry,), ends_links=True, ends_made=True, removes=True)
+def remove_person(current: CurrentRoles, entry: AuditEntry) -> RoleChange:
+    for team in current.roles:
+        check_not_last(current, team)
+    return RoleChange(entries=(entry,), invalidates_links=True, invalidates_created_links=True, deletes_person=True)
 
 
-def check_kept(standing: Standing, team: str) -> None:
+def check_not_last(current: CurrentRoles, team: str) -> None:
     """Raise if the person is the last owner of the team or the last operator of the instance."""
-    keeps, refusal = (OWNER, LAST_OWNER) if team else (OPERATOR, LAST_OPERATOR)
-    if standing.roles.get(team) == keeps and keeps not in standing.others.get(team, ()):
+    required_role, refusal = (OWNER, LAST_OWNER) if team else (OPERATOR, LAST_OPERATOR)
+    if current.roles.get(team) == required_role and required_role not in current.others.get(team, ()):
         raise InvalidRequest(refusal)
 
 
-def still_holds(link: Link, standing: Standing, maker: Standing) -> bool:
-    """Return whether the creator of a link may still create it: an owner may invite to the team, and may reset the
-    password (which gives access to the whole account) only of a person who is in no other team.
+def is_link_allowed(link: Link, current: CurrentRoles, creator: CurrentRoles) -> bool:
+    """Return whether the creator of a link may still create it.
+
+    An owner may invite to the team, and may reset the password (which gives access to the whole account) only of a
+    person who is in no other team.
     """
     if link.purpose not in ("invite", "reset"):
         return True
-    may_make = not link.maker or maker.roles.get("") == OPERATOR or maker.roles.get(link.team) == OWNER
-    if standing.person is None or not may_make:
+    is_creator_allowed = not link.maker or creator.roles.get("") == OPERATOR or creator.roles.get(link.team) == OWNER
+    if current.person is None or not is_creator_allowed:
         return False
     if link.purpose == "reset":
-        return not link.team or standing.roles.keys() == {link.team}
-    return link.team in standing.invited if link.team else bool(standing.invited or not standing.person.password)
+        return not link.team or current.roles.keys() == {link.team}
+    return link.team in current.invited if link.team else bool(current.invited or not current.person.password)
 
 
-def follow(link: Link, standing: Standing, entry: AuditEntry, *, chooses: bool, signed_in: bool) -> RoleChange | None:
+def follow_link(
+    link: Link, current: CurrentRoles, entry: AuditEntry, *, sets_password: bool, signed_in: bool
+) -> RoleChange | None:
     """Return the change made by following a link, with or without a new password; None if the link does not allow it.
 
     A person who can already sign in must be signed in to accept an invitation. Unless the account is verified, a new
     password must be chosen: a password set through another team's link grants nothing here.
     """
-    person = standing.person
-    is_here = person is not None and link.only_accepts(person)
-    if person is None or (is_here and not signed_in) or (not chooses and not (is_here and person.proven)):
+    person = current.person
+    must_sign_in = person is not None and link.requires_sign_in(person)
+    if (
+        person is None
+        or (must_sign_in and not signed_in)
+        or (not sets_password and not (must_sign_in and person.proven))
+    ):
         return None
-    teams = ([link.team] if link.team else list(standing.invited)) if link.purpose == "invite" else []
-    accepted = accept(standing, teams, entry, ", with a new password" if chooses else "")
-    return accepted or RoleChange(entries=(entry,) if chooses else ())
+    teams = ([link.team] if link.team else list(current.invited)) if link.purpose == "invite" else []
+    accepted = accept_invitations(current, teams, entry, ", with a new password" if sets_password else "")
+    return accepted or RoleChange(entries=(entry,) if sets_password else ())

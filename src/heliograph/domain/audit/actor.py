@@ -29,7 +29,9 @@ class Actor(msgspec.Struct, frozen=True, kw_only=True):
         """Return the actor's name in the audit log; a person's id is displayed as the email address."""
         return self.id if self.kind == "person" else f"{self.kind} {self.id}".strip()
 
-    def did(self, at: int, action: str, subject: str, detail: str = "", *, team: str | None = None) -> AuditEntry:
+    def audit_entry(
+        self, at: int, action: str, subject: str, detail: str = "", *, team: str | None = None
+    ) -> AuditEntry:
         return AuditEntry(
             at=at, actor=self.name, team=team, action=action, subject=subject, detail=detail, address=self.address
         )

@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-REWRITTEN = "audit.erase"  # action that records a rewritten entry: its subject is the key, its detail the new hash
-TAKEN_IN = "audit.adopt"  # action that records which entries were written without the chain
+ERASE_ACTION = "audit.erase"  # action that records a rewritten entry: its subject is the key, its detail the new hash
+ADOPT_ACTION = "audit.adopt"  # action that records which entries were written without the chain
 
 
 class ChainLink(msgspec.Struct, frozen=True):
@@ -31,8 +31,8 @@ class ChainLink(msgspec.Struct, frozen=True):
     original: str | None
 
     @property
-    def said(self) -> str:
-        return said(msgspec.structs.astuple(self)[:8], self.salt or "")
+    def content_hash(self) -> str:
+        return hash_entry(msgspec.structs.astuple(self)[:8], self.salt or "")
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -40,83 +40,85 @@ class Head(msgspec.Struct, frozen=True):
 
     place: int
     link: str
-    before: int  # key of the newest entry when the chain was started
+    last_unchained_key: int  # key of the newest entry when the chain was started
 
 
 class BrokenLink(msgspec.Struct, frozen=True):
     """The first entry that fails verification."""
 
     key: int | None  # None if the entry is missing
-    why: str
+    reason: str
     # Possibly written by a process of the previous version; added to the chain within a minute.
     is_unlinked: bool = False
 
 
-def said(entry: Sequence[Any], salt: str) -> str:
-    """Return the salted hash of an entry, from its key to its address; without the salt, erased values could be
-    guessed.
+def hash_entry(entry: Sequence[Any], salt: str) -> str:
+    """Return the salted hash of an entry, from its key to its address.
+
+    Without the salt, erased values could be guessed.
     """
     return _hash([salt, *entry])
 
 
-def linked(before: str, place: int, content: str) -> str:
-    return _hash([before, place, content])
+def hash_link(previous_link: str, position: int, content_hash: str) -> str:
+    return _hash([previous_link, position, content_hash])
 
 
-def salted(seed: str, place: int) -> str:
+def derive_salt(seed: str, position: int) -> str:
     """Derive the salt of the entry at `place`; the seed is then discarded."""
-    return _hash([seed, place])[:32]
+    return _hash([seed, position])[:32]
 
 
 def _hash(parts: list[Any]) -> str:
     return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
 
 
-class Walk:
+class ChainVerifier:
     """Verifies links in order and remembers the first invalid one."""
 
     def __init__(self) -> None:
-        self.place, self.link = 0, ""
+        self.position, self.last_link = 0, ""
         self._broken: BrokenLink | None = None
         self._rewritten: dict[int, str] = {}  # key → current hash of rewritten entries that a later entry must explain
 
-    def take(self, one: ChainLink) -> None:
-        now = one.said
-        if one.place > self.place + 1:
-            self._break(one.key, f"before entry {one.key} {_removed(one.place - self.place - 1)}")
-        elif one.place <= self.place:
-            self._break(one.key, f"entry {one.key} ({one.action}) has the place of another one")
-        elif one.link != linked(self.link, one.place, one.original or now):
-            self._break(one.key, f"entry {one.key} ({one.action}) was changed, or is not in its place")
-        if one.original:
-            self._rewritten[one.key] = now
-        if one.action == REWRITTEN and self._rewritten.get(_number(one.subject)) == one.detail:
-            del self._rewritten[int(one.subject)]
-        self.place, self.link = one.place, one.link or ""
+    def verify(self, entry: ChainLink) -> None:
+        content_hash = entry.content_hash
+        if entry.place > self.position + 1:
+            self._record_break(entry.key, f"before entry {entry.key} {_removed_text(entry.place - self.position - 1)}")
+        elif entry.place <= self.position:
+            self._record_break(entry.key, f"entry {entry.key} ({entry.action}) has the place of another one")
+        elif entry.link != hash_link(self.last_link, entry.place, entry.original or content_hash):
+            self._record_break(entry.key, f"entry {entry.key} ({entry.action}) was changed, or is not in its place")
+        if entry.original:
+            self._rewritten[entry.key] = content_hash
+        if entry.action == ERASE_ACTION and self._rewritten.get(_parse_entry_key(entry.subject)) == entry.detail:
+            del self._rewritten[int(entry.subject)]
+        self.position, self.last_link = entry.place, entry.link or ""
 
-    def end(self, head: Head | None, unlinked: int | None) -> BrokenLink | None:
-        """Verify the end of the chain and return the first broken link, if any; `unlinked` is the first entry that was
-        written without the chain since it started.
+    def finish(self, head: Head | None, unlinked: int | None) -> BrokenLink | None:
+        """Verify the end of the chain and return the first broken link, if any.
+
+        `unlinked` is the first entry that was written without the chain since it started.
         """
         if head is None:
-            self._break(None, "the end of the chain was removed")
-        elif head.place > self.place:
-            self._break(None, f"at the end {_removed(head.place - self.place)}")
-        elif (head.place, head.link) != (self.place, self.link):
-            self._break(None, "entries were added after the end of the chain, or its end was changed")
+            self._record_break(None, "the end of the chain was removed")
+        elif head.place > self.position:
+            self._record_break(None, f"at the end {_removed_text(head.place - self.position)}")
+        elif (head.place, head.link) != (self.position, self.last_link):
+            self._record_break(None, "entries were added after the end of the chain, or its end was changed")
         for key in self._rewritten:
-            self._break(key, f"entry {key} was rewritten, and no erasure explains it")
+            self._record_break(key, f"entry {key} was rewritten, and no erasure explains it")
         if unlinked is not None:
-            self._break(unlinked, f"entry {unlinked} is not in the chain", is_unlinked=True)
+            self._record_break(unlinked, f"entry {unlinked} is not in the chain", is_unlinked=True)
         return self._broken
 
-    def _break(self, key: int | None, why: str, *, is_unlinked: bool = False) -> None:
-        self._broken = self._broken or BrokenLink(key, why, is_unlinked)
+    def _record_break(self, key: int | None, reason: str, *, is_unlinked: bool = False) -> None:
+        self._broken = self._broken or BrokenLink(key, reason, is_unlinked)
 
 
-def _removed(count: int) -> str:
+def _removed_text(count: int) -> str:
     return f"{count} entries were removed" if count > 1 else "an entry was removed"
 
 
-def _number(text: str) -> int:
+def _parse_entry_key(text: str) -> int:
     return int(text) if text.isdecimal() else -1

@@ -4,17 +4,17 @@ from heliograph.domain.limits import DAY_MS
 from heliograph.domain.setup.records import CarrierRecord
 
 # Option with which callbacks of a provider are verified; without this option the callback URL is not served.
-_VERIFIED_BY = {"ses": "callback_topic", "sendgrid": "callback_key"}
+_VERIFICATION_OPTION_BY_PROVIDER = {"ses": "callback_topic", "sendgrid": "callback_key"}
 
 
-def has_address(carrier: CarrierRecord) -> bool:
+def supports_callbacks(carrier: CarrierRecord) -> bool:
     """Return whether the carrier can be configured with a callback URL."""
     return carrier.kind in ("cloud_api", "http", "twilio") or (
         carrier.kind == "smtp" and bool(carrier.options.get("provider"))
     )
 
 
-def calls_back(carrier: CarrierRecord) -> bool:
+def expects_callbacks(carrier: CarrierRecord) -> bool:
     """Return whether callbacks are expected from the carrier."""
     options = carrier.options
     match carrier.kind:
@@ -28,10 +28,10 @@ def calls_back(carrier: CarrierRecord) -> bool:
             return bool(options.get("callback_secret") and options.get("callback"))
         case "smtp":
             provider = options.get("provider")
-            return bool(provider and options.get(_VERIFIED_BY.get(provider, "callback_secret")))
+            return bool(provider and options.get(_VERIFICATION_OPTION_BY_PROVIDER.get(provider, "callback_secret")))
     return False
 
 
-def is_silent(day: int, hour: int, last_at: int | None, now: int) -> bool:
+def lacks_callbacks(sent_in_day: int, sent_in_hour: int, last_at: int | None, now: int) -> bool:
     """Return whether messages were sent in the last day (not only the last hour) but no callback arrived that day."""
-    return day > hour and (last_at is None or last_at < now - DAY_MS)
+    return sent_in_day > sent_in_hour and (last_at is None or last_at < now - DAY_MS)

@@ -6,9 +6,9 @@ import msgspec
 
 from heliograph.domain.limits import SECOND_MS
 
-MISSES_TO_OPEN = 5  # consecutive send attempts without a response
-FIRST_MS = 5 * SECOND_MS
-MOST_MS = 60 * SECOND_MS
+FAILURES_TO_OPEN = 5  # consecutive send attempts without a response
+FIRST_WAIT_MS = 5 * SECOND_MS
+WAIT_MAX_MS = 60 * SECOND_MS
 
 
 class Circuit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -30,17 +30,17 @@ class Circuit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 Health = Literal["disabled", "untested", "ok", "out_of_reach"]
 
 
-def health(enabled: bool, circuit: Circuit | None, answered: bool) -> Health:
+def circuit_health(enabled: bool, circuit: Circuit | None, has_responded: bool) -> Health:
     """Return the health of a carrier: "untested" until its first response."""
     if not enabled:
         return "disabled"
-    return "out_of_reach" if circuit else "ok" if answered else "untested"
+    return "out_of_reach" if circuit else "ok" if has_responded else "untested"
 
 
-def opened(before: Circuit | None, carrier: str, reason: str, now: int) -> Circuit:
+def open_circuit(previous: Circuit | None, carrier: str, reason: str, now: int) -> Circuit:
     """Return the circuit after another failure; each failed probe doubles the wait."""
-    if before is None:
-        return Circuit(id=carrier, since=now, until=now + FIRST_MS, reason=reason)
-    probes = before.probes + 1
-    wait = min(FIRST_MS << min(probes, 10), MOST_MS)
-    return Circuit(id=carrier, since=before.since, until=now + wait, probes=probes, reason=reason)
+    if previous is None:
+        return Circuit(id=carrier, since=now, until=now + FIRST_WAIT_MS, reason=reason)
+    probes = previous.probes + 1
+    wait = min(FIRST_WAIT_MS << min(probes, 10), WAIT_MAX_MS)
+    return Circuit(id=carrier, since=previous.since, until=now + wait, probes=probes, reason=reason)

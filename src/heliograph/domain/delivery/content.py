@@ -30,18 +30,18 @@ class EmailContent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     attachments: list[File] = []
 
 
-_SHARED = ("from_name", "from_address", "html", "text")
+_SHARED_FIELDS = ("from_name", "from_address", "html", "text")
 
 
-def split_mail(content: EmailContent) -> tuple[bytes, bytes]:
-    """Split the content into the JSON of this mail alone and the members that other mails may share (JSON without
-    braces).
+def split_email_content(content: EmailContent) -> tuple[bytes, bytes]:
+    """Split the content into the JSON of this mail alone and the members that other mails may share.
 
-    The sender is in the shared part, so that a version without this feature cannot mistake the rest for a whole mail.
+    The shared members are JSON without braces. The sender is among them, so that a version without this feature cannot
+    mistake the rest for a whole mail.
     """
-    own: dict[str, Any] = msgspec.to_builtins(content)
-    shared = {name: own.pop(name) for name in _SHARED if name in own}
-    return msgspec.json.encode(own), msgspec.json.encode(shared)[1:-1]
+    fields: dict[str, Any] = msgspec.to_builtins(content)
+    shared = {name: fields.pop(name) for name in _SHARED_FIELDS if name in fields}
+    return msgspec.json.encode(fields), msgspec.json.encode(shared)[1:-1]
 
 
 class SmsContent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -54,13 +54,13 @@ class SmsContent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     is_answer: bool = False  # reply to an inbound text; simulated phones do not answer it
     validity_s: int = 0  # validity period from the template; 0: the carrier's default
 
-    def sender(self, own: str) -> str:
-        """Return the sender id to use; `own` is the carrier's own sender (spec 4.2)."""
-        return own if own and self.platform_sender else self.sender_id
+    def sender(self, carrier_sender: str) -> str:
+        """Return the sender id to use; `carrier_sender` is the carrier's configured sender (spec 4.2)."""
+        return carrier_sender if carrier_sender and self.platform_sender else self.sender_id
 
-    def validity(self, left_s: int | None) -> int:
+    def validity(self, remaining_s: int | None) -> int:
         """Return the validity period in seconds if the message is sent now; 0: the carrier's default."""
-        return min(self.validity_s or left_s, left_s) if left_s else self.validity_s
+        return min(self.validity_s or remaining_s, remaining_s) if remaining_s else self.validity_s
 
 
 class WhatsappContent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -72,7 +72,7 @@ class WhatsappContent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     is_answer: bool = False  # free-form reply to an inbound text, sent without a template
 
 
-CONTENTS: dict[str, type[EmailContent | SmsContent | WhatsappContent]] = {
+CONTENT_TYPE_BY_CHANNEL: dict[str, type[EmailContent | SmsContent | WhatsappContent]] = {
     "email": EmailContent,
     "sms": SmsContent,
     "whatsapp": WhatsappContent,

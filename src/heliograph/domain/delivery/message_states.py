@@ -10,25 +10,25 @@ from functools import cache
 
 from heliograph.domain.setup.records import Channel
 
-UNSHOWN = ("sender_id", "origin", "named")  # record fields shown only by APIs compatible with other services
+HIDDEN_FIELDS = ("sender_id", "origin", "named")  # record fields shown only by APIs compatible with other services
 
-_NONE: frozenset[str] = frozenset()
+_NO_TRANSITIONS: frozenset[str] = frozenset()
 
-MOVES: dict[Channel, dict[str, frozenset[str]]] = {
+TRANSITIONS: dict[Channel, dict[str, frozenset[str]]] = {
     "email": {
         "queued": frozenset({"sending", "failed"}),
         "sending": frozenset({"sent", "bounced", "failed"}),
         "sent": frozenset({"delivered", "bounced", "failed"}),
         "delivered": frozenset({"complained", "bounced", "failed"}),  # a late bounce
-        "bounced": _NONE,
-        "complained": _NONE,
-        "failed": _NONE,
+        "bounced": _NO_TRANSITIONS,
+        "complained": _NO_TRANSITIONS,
+        "failed": _NO_TRANSITIONS,
     },
     "sms": {
         "queued": frozenset({"sending", "failed"}),
         "sending": frozenset({"sent", "failed"}),
         "sent": frozenset({"delivered", "failed"}),
-        "delivered": _NONE,
+        "delivered": _NO_TRANSITIONS,
         "failed": frozenset({"delivered"}),  # a late receipt, at most once
     },
     "whatsapp": {
@@ -36,51 +36,55 @@ MOVES: dict[Channel, dict[str, frozenset[str]]] = {
         "sending": frozenset({"sent", "failed"}),
         "sent": frozenset({"delivered", "failed"}),
         "delivered": frozenset({"read"}),
-        "read": _NONE,
+        "read": _NO_TRANSITIONS,
         "failed": frozenset({"delivered"}),  # a late receipt, at most once
     },
 }
 
-STATES: dict[Channel, tuple[str, ...]] = {channel: tuple(moves) for channel, moves in MOVES.items()}
+STATES_BY_CHANNEL: dict[Channel, tuple[str, ...]] = {
+    channel: tuple(transitions) for channel, transitions in TRANSITIONS.items()
+}
 
-FINAL = frozenset({"delivered", "bounced", "complained", "read", "failed"})
+FINAL_STATES = frozenset({"delivered", "bounced", "complained", "read", "failed"})
 
 # The message's status is the first of these states that any recipient has.
-_SHOWN = ("queued", "sending", "sent", "complained", "read", "delivered", "bounced", "failed")
+_STATES_IN_DERIVING_ORDER = ("queued", "sending", "sent", "complained", "read", "delivered", "bounced", "failed")
 
 # A status only moves to the right: a late receipt replaces `failed`, a late bounce replaces `delivered`.
-_PHONE = ("queued", "sending", "sent", "failed", "delivered", "read")
-_PROGRESS: dict[Channel, tuple[str, ...]] = {
+_PHONE_PROGRESS = ("queued", "sending", "sent", "failed", "delivered", "read")
+_PROGRESS_BY_CHANNEL: dict[Channel, tuple[str, ...]] = {
     "email": ("queued", "sending", "sent", "delivered", "failed", "bounced", "complained"),
-    "sms": _PHONE,
-    "whatsapp": _PHONE,
+    "sms": _PHONE_PROGRESS,
+    "whatsapp": _PHONE_PROGRESS,
 }
 
 
-def _paths(moves: dict[str, frozenset[str]]) -> dict[tuple[str, str], tuple[str, ...]]:
+def _paths(transitions: dict[str, frozenset[str]]) -> dict[tuple[str, str], tuple[str, ...]]:
     """Return the shortest path between every two states; `failed` is never an intermediate state."""
     paths: dict[tuple[str, str], tuple[str, ...]] = {}
-    for start in moves:
-        ways: list[tuple[str, ...]] = [(state,) for state in sorted(moves[start])]
-        for way in ways:  # the list grows during iteration: breadth-first search
-            end = way[-1]
+    for start in transitions:
+        queue: list[tuple[str, ...]] = [(state,) for state in sorted(transitions[start])]
+        for path in queue:  # the list grows during iteration: breadth-first search
+            end = path[-1]
             if end != start and (start, end) not in paths:
-                paths[start, end] = way
-                ways += [(*way, state) for state in sorted(moves[end]) if end != "failed"]
+                paths[start, end] = path
+                queue += [(*path, state) for state in sorted(transitions[end]) if end != "failed"]
     return paths
 
 
-_PATHS = {channel: _paths(moves) for channel, moves in MOVES.items()}
+_PATHS = {channel: _paths(transitions) for channel, transitions in TRANSITIONS.items()}
 
 
-def move(channel: Channel, current: str, wanted: str, *, late_used: bool = False) -> tuple[str, ...]:
+def transition_path(
+    channel: Channel, current: str, reported: str, *, late_receipt_used: bool = False
+) -> tuple[str, ...]:
     """Return the states to pass through and publish, in order; empty if the report is ignored."""
-    if current == "failed" and late_used:
+    if current == "failed" and late_receipt_used:
         return ()
-    return _PATHS[channel].get((current, wanted), ())
+    return _PATHS[channel].get((current, reported), ())
 
 
-def fold_parts(statuses: Sequence[str | None]) -> str | None:
+def combine_part_statuses(statuses: Sequence[str | None]) -> str | None:
     """Return the status of a multipart message from the receipts of its parts; None until all parts have a receipt."""
     if "failed" in statuses:
         return "failed"
@@ -89,18 +93,18 @@ def fold_parts(statuses: Sequence[str | None]) -> str | None:
 
 def is_final(status: str) -> bool:
     """Return whether the status is final, although a later report may still correct it."""
-    return status in FINAL
+    return status in FINAL_STATES
 
 
 @cache
-def derive(channel: Channel, statuses: frozenset[str]) -> str:
+def derive_message_status(channel: Channel, statuses: frozenset[str]) -> str:
     """Derive the message's status from the statuses of its recipients."""
-    if not statuses or not statuses <= MOVES[channel].keys():
+    if not statuses or not statuses <= TRANSITIONS[channel].keys():
         raise ValueError(f"no {channel} status follows from {sorted(statuses)}")
-    return next(state for state in _SHOWN if state in statuses)
+    return next(state for state in _STATES_IN_DERIVING_ORDER if state in statuses)
 
 
 @cache
-def never_regress(channel: Channel, current: str, derived: str) -> str:
+def furthest_status(channel: Channel, current: str, derived: str) -> str:
     """Return whichever of the two statuses is further along."""
-    return max(current, derived, key=_PROGRESS[channel].index)
+    return max(current, derived, key=_PROGRESS_BY_CHANNEL[channel].index)

@@ -8,7 +8,7 @@ import msgspec
 from heliograph.domain.setup.records import CarrierRecord
 
 # `reason` values set by Heliograph itself, where no carrier gave a reason.
-Own = Literal[
+LocalReason = Literal[
     "no_carrier",
     "out_of_reach",
     "no_answer",
@@ -27,9 +27,9 @@ Own = Literal[
 ]
 
 # Why a mail server gave no reply: `trouble` in the detail of an outcome.
-Trouble = Literal["unreachable", "server_silent", "encryption", "account", "not_ready"]
+ConnectionFailure = Literal["unreachable", "server_silent", "encryption", "account", "not_ready"]
 
-# `reason` of a report about another address to which our recipient's mail was forwarded or expanded.
+# `reason` of a report about a forwarding target or a mailing list member, not about our recipient itself.
 FORWARDING_FAILED = "forwarding_failed"
 # `reason` of an email that a provider did not send because of its own suppression list.
 PROVIDER_SUPPRESSED = "provider_suppressed"
@@ -37,10 +37,10 @@ PROVIDER_SUPPRESSED = "provider_suppressed"
 SENDER = "sender"
 # Report statuses that are not message states: they only add a timeline entry.
 COMPLAINT = "complaint"  # by one of several recipients, and the report does not say which
-NOTES = ("deferred", "unsubscribed", COMPLAINT)
+TIMELINE_ONLY_STATUSES = ("deferred", "unsubscribed", COMPLAINT)
 
 
-def own(reason: Own, text: str) -> dict[str, Any]:
+def local_failure(reason: LocalReason, text: str) -> dict[str, Any]:
     """Return a detail with a reason and text of Heliograph itself."""
     return {"reason": reason, "text": text}
 
@@ -89,7 +89,7 @@ class CarrierReport(NamedTuple):
 class ProviderReport(msgspec.Struct, frozen=True, kw_only=True):
     """A mail provider's report; the message is looked up by these fields in order, the address last."""
 
-    along: str | None = None  # our message id, which was sent as metadata
+    tracking_id: str | None = None  # our message id, which was sent as metadata
     carrier_ids: tuple[str, ...] = ()  # the provider's ids
     message_id: str | None = None  # our message id, from the Message-ID header
     address: str | None = None
@@ -139,12 +139,12 @@ class Deferred(msgspec.Struct, frozen=True, kw_only=True):
 Outcome = Accepted | Refused | Deferred
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class CarrierAttempt(msgspec.Struct, frozen=True, kw_only=True):
     """One send attempt with a carrier, its outcome and duration."""
 
     carrier: CarrierRecord
     outcome: Outcome
-    took_ms: int
+    duration_ms: int
 
     @property
     def result(self) -> Literal["accepted", "refused", "put_off"]:
@@ -156,7 +156,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
         return "put_off"
 
 
-def word_of(outcome: Outcome) -> str:
+def outcome_label(outcome: Outcome) -> str:
     """Return the metric label of the outcome."""
     match outcome:
         case Accepted():

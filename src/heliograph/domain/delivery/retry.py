@@ -7,8 +7,8 @@ from heliograph.domain.setup.records import Channel
 
 JITTER = 0.1
 # A domain counts as nonexistent when a second report, from any source, follows after this time (contract 6).
-ABSENT_MS = 15 * MINUTE_MS
-ABSENT_KEPT_MS = 5 * DAY_MS  # an older report is discarded, so that the next one counts as the first
+ABSENT_CONFIRMATION_MS = 15 * MINUTE_MS
+ABSENT_RETENTION_MS = 5 * DAY_MS  # an older report is discarded, so that the next one counts as the first
 
 
 class Schedule(msgspec.Struct, frozen=True, kw_only=True):
@@ -16,12 +16,12 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     window: int  # ms from the first attempt until the message fails permanently
 
 
-_PHONE = Schedule(
+_PHONE_SCHEDULE = Schedule(
     steps=(2 * SECOND_MS, 10 * SECOND_MS, 30 * SECOND_MS, 2 * MINUTE_MS, 10 * MINUTE_MS),
     window=15 * MINUTE_MS,
 )
 
-SCHEDULES: dict[Channel, Schedule] = {
+SCHEDULE_BY_CHANNEL: dict[Channel, Schedule] = {
     "email": Schedule(
         steps=(
             1 * MINUTE_MS,
@@ -34,14 +34,14 @@ SCHEDULES: dict[Channel, Schedule] = {
         ),
         window=5 * DAY_MS,
     ),
-    "sms": _PHONE,
-    "whatsapp": _PHONE,
+    "sms": _PHONE_SCHEDULE,
+    "whatsapp": _PHONE_SCHEDULE,
 }
 
 
-def absent_wait(first_at: int | None, now: int) -> int:
+def absent_confirmation_wait(first_at: int | None, now: int) -> int:
     """Return for how many ms a report of a nonexistent domain is still unconfirmed; 0 if confirmed."""
-    return ABSENT_MS if first_at is None else max(0, first_at + ABSENT_MS - now)
+    return ABSENT_CONFIRMATION_MS if first_at is None else max(0, first_at + ABSENT_CONFIRMATION_MS - now)
 
 
 def hold_until(channel: Channel, first_at: int, now: int, until: int) -> int | None:
@@ -49,7 +49,7 @@ def hold_until(channel: Channel, first_at: int, now: int, until: int) -> int | N
 
     Holding is not an attempt, but the retry window starts at the first attempt or the first hold.
     """
-    deadline = first_at + SCHEDULES[channel].window
+    deadline = first_at + SCHEDULE_BY_CHANNEL[channel].window
     return min(until, deadline) if now < deadline else None
 
 
@@ -61,18 +61,18 @@ def next_attempt(
     jitter: float,
     retry_after_ms: int | None = None,
 ) -> int | None:
-    """Return the time of the next attempt after attempt number `attempt` (from 1); None if the message fails
-    permanently.
+    """Return the time of the next attempt; None if the message fails permanently.
 
-    The carrier's Retry-After replaces the step. A value past the end of the window is reduced to the end of the
-    window rather than failing the message, because another carrier may serve the last attempt.
+    `attempt` is the number of the last attempt, from 1. The carrier's Retry-After replaces the step. A value past the
+    end of the window is reduced to the end of the window rather than failing the message, because another carrier may
+    serve the last attempt.
     """
     if attempt < 1:
         raise ValueError(f"attempts count from 1, not {attempt}")
-    schedule = SCHEDULES[channel]
+    schedule = SCHEDULE_BY_CHANNEL[channel]
     deadline = first_at + schedule.window
     if retry_after_ms is not None:
         return min(now + max(0, retry_after_ms), deadline) if now < deadline else None
     step = schedule.steps[min(attempt, len(schedule.steps)) - 1]
-    at = now + round(step * (1 + JITTER * jitter))
-    return at if at <= deadline else None
+    next_at = now + round(step * (1 + JITTER * jitter))
+    return next_at if next_at <= deadline else None

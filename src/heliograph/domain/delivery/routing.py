@@ -12,7 +12,7 @@ SIMULATORS: dict[Channel, CarrierRecord] = {
 }
 
 
-def candidates(channel: Channel, country: str | None, carriers: Iterable[CarrierRecord]) -> list[CarrierRecord]:
+def candidate_carriers(channel: Channel, country: str | None, carriers: Iterable[CarrierRecord]) -> list[CarrierRecord]:
     """Return the carriers to try, in order. A channel without configured carriers uses its built-in simulator."""
     configured = [carrier for carrier in carriers if carrier.channel == channel]
     if not configured:
@@ -27,9 +27,9 @@ class Routes(dict[tuple[Channel, str | None], list[CarrierRecord]]):
     def __init__(self, carriers: Sequence[CarrierRecord] = ()) -> None:
         self._carriers = carriers
 
-    def __missing__(self, where: tuple[Channel, str | None]) -> list[CarrierRecord]:
-        found = self[where] = candidates(*where, self._carriers)
-        return found
+    def __missing__(self, route: tuple[Channel, str | None]) -> list[CarrierRecord]:
+        carriers = self[route] = candidate_carriers(*route, self._carriers)
+        return carriers
 
 
 def _serves(carrier: CarrierRecord, country: str | None) -> bool:
@@ -37,32 +37,32 @@ def _serves(carrier: CarrierRecord, country: str | None) -> bool:
     return carrier.channel == "email" or "*" in carrier.countries or country in carrier.countries
 
 
-def waited_for(asked: Sequence[CarrierRecord], open_circuits: Container[str]) -> CarrierRecord | None:
+def blocking_carrier(candidates: Sequence[CarrierRecord], open_circuits: Container[str]) -> CarrierRecord | None:
     """Return the carrier that messages for these candidates wait for; None if one is reachable or none exists."""
-    return asked[0] if asked and all(carrier.id in open_circuits for carrier in asked) else None
+    return candidates[0] if candidates and all(carrier.id in open_circuits for carrier in candidates) else None
 
 
-def leaves(asked: Sequence[CarrierRecord]) -> bool:
+def leaves_platform(candidates: Sequence[CarrierRecord]) -> bool:
     """Return whether messages for these candidates really leave the platform; True if there is no candidate."""
-    return not asked or asked[0].kind != "simulator"
+    return not candidates or candidates[0].kind != "simulator"
 
 
 def simulated_channels(carriers: Sequence[CarrierRecord]) -> list[Channel]:
     """Return the channels that are served only by simulators."""
-    found: list[Channel] = []
+    channels: list[Channel] = []
     for channel in get_args(Channel):
         configured = [carrier for carrier in carriers if carrier.channel == channel]
         enabled = [carrier for carrier in configured if carrier.enabled] if configured else [builtin_simulator(channel)]
         if enabled and all(carrier.kind == "simulator" for carrier in enabled):
-            found.append(channel)
-    return found
+            channels.append(channel)
+    return channels
 
 
-def closed_channels(carriers: Sequence[CarrierRecord]) -> list[Channel]:
+def disabled_channels(carriers: Sequence[CarrierRecord]) -> list[Channel]:
     """Return the channels whose carriers are all disabled: emails wait, other messages are refused."""
     served = {carrier.channel for carrier in carriers if carrier.enabled}
-    known = {carrier.channel for carrier in carriers}
-    return [channel for channel in get_args(Channel) if channel in known - served]
+    configured = {carrier.channel for carrier in carriers}
+    return [channel for channel in get_args(Channel) if channel in configured - served]
 
 
 def builtin_simulator(channel: Channel) -> CarrierRecord:
@@ -75,7 +75,7 @@ def simulator_ids(carriers: Iterable[CarrierRecord]) -> list[str]:
     return [*configured, *(builtin_simulator(channel).id for channel in get_args(Channel))]
 
 
-def choose(
+def choose_carrier(
     candidates: Sequence[CarrierRecord], deferrals: Mapping[str, int], open_circuits: Collection[str]
 ) -> CarrierRecord | None:
     """Return the carrier for the next attempt, alternating after every two deferrals; None if none is reachable."""
@@ -87,5 +87,5 @@ def choose(
 
 def sender_id(team: Team, country: str | None) -> str | None:
     """Return the team's approved sender id for the country; None to use the platform's or carrier's (spec 4.2)."""
-    own = team.sender_ids.get(country) if country else None
-    return own.value if own and own.approved else None
+    team_sender_id = team.sender_ids.get(country) if country else None
+    return team_sender_id.value if team_sender_id and team_sender_id.approved else None

@@ -1,11 +1,11 @@
 """Registry of export parsers by service."""
 
 from heliograph.domain.exports import postmark, resend, sendgrid, twilio
-from heliograph.domain.exports.records import ReadRow
+from heliograph.domain.exports.records import ConvertRow
 
-READERS: dict[str, ReadRow] = {
-    "postmark": postmark.read_row,
-    "resend": resend.read_row,
-    "sendgrid": sendgrid.read_row,
-    "twilio": twilio.read_row,
+CONVERTER_BY_SERVICE: dict[str, ConvertRow] = {
+    "postmark": postmark.convert_row,
+    "resend": resend.convert_row,
+    "sendgrid": sendgrid.convert_row,
+    "twilio": twilio.convert_row,
 }

@@ -9,62 +9,70 @@ from heliograph.domain.exports.records import (
     ExportedAddress,
     ExportedDomain,
     ExportedTemplate,
-    LeftOut,
     Row,
-    items_of,
+    SkippedRow,
+    as_list,
 )
 from heliograph.domain.setup.records import Template
-from heliograph.templates.policy.import_placeholders import own_placeholders, spelled
+from heliograph.templates.policy.import_placeholders import from_foreign_placeholders, original_spellings
 
-_YES = (True, "true", "True", "TRUE", "1")
+_TRUE_VALUES = (True, "true", "True", "TRUE", "1")
 
 
-def find_template(templates: Mapping[str, Template], given: str) -> Template | None:
+def find_template(templates: Mapping[str, Template], id_or_alias: str) -> Template | None:
     """Return a template by our id, its id at Resend, or its alias; None if not found."""
-    named = templates.get(given) or templates.get(template_id(given))
-    return named or next((one for one in templates.values() if one.alias == given), None)
+    by_id = templates.get(id_or_alias) or templates.get(template_id(id_or_alias))
+    return by_id or next((template for template in templates.values() if template.alias == id_or_alias), None)
 
 
-def kept_fields(given: Row) -> dict[str, Any]:
+def extra_template_fields(row: Row) -> dict[str, Any]:
     """Return the fields of a template beyond its content: alias, sender, reply-to, variable fallbacks and spellings."""
     fields: dict[str, Any] = {}
-    if given.get("alias"):
-        fields["alias"] = str(given["alias"])
-    if given.get("from"):
-        fields["sender"] = str(given["from"])
-    if replies := given.get("reply_to"):
-        fields["reply_to"] = tuple([replies] if isinstance(replies, str) else map(str, items_of(replies)))
-    variables = _objects(given.get("variables"))
+    if row.get("alias"):
+        fields["alias"] = str(row["alias"])
+    if row.get("from"):
+        fields["sender"] = str(row["from"])
+    if replies := row.get("reply_to"):
+        fields["reply_to"] = tuple([replies] if isinstance(replies, str) else map(str, as_list(replies)))
+    variables = _only_objects(row.get("variables"))
     if variables:
-        values = {str(one.get("key", "")).lower(): one.get("fallback_value") for one in variables}
-        fields["numbers"] = tuple(str(one.get("key", "")).lower() for one in variables if one.get("type") == "number")
+        values = {str(variable.get("key", "")).lower(): variable.get("fallback_value") for variable in variables}
+        fields["numbers"] = tuple(
+            str(variable.get("key", "")).lower() for variable in variables if variable.get("type") == "number"
+        )
         fields["fallback"] = {name: value for name, value in values.items() if isinstance(value, str | int | float)}
-    texts = [str(given[part]) for part in ("subject", "html", "text") if given.get(part)]
+    texts = [str(row[part]) for part in ("subject", "html", "text") if row.get(part)]
     if texts or variables:
-        fields["written"] = spelled(texts, [str(one.get("key", "")) for one in variables])
+        fields["written"] = original_spellings(texts, [str(variable.get("key", "")) for variable in variables])
     return fields
 
 
-def _objects(given: Any) -> Sequence[Row]:
-    return [one for one in items_of(given) if isinstance(one, dict)]
+def _only_objects(value: Any) -> Sequence[Row]:
+    return [item for item in as_list(value) if isinstance(item, dict)]
 
 
-def read_row(row: Row) -> Exported:
+def convert_row(row: Row) -> Exported:
     name, email = str(row.get("name") or ""), str(row.get("email") or "")
     if row.get("html") or row.get("text"):
-        words = {part: own_placeholders(str(row[part])) for part in ("subject", "html", "text") if row.get(part)}
+        content = {
+            part: from_foreign_placeholders(str(row[part])) for part in ("subject", "html", "text") if row.get(part)
+        }
         id_, alias = str(row.get("id") or ""), str(row.get("alias") or "")
         return ExportedTemplate(
-            id=id_, name=name or alias, words=words, own_id=template_id(id_) if id_ else "", kept=kept_fields(row)
+            id=id_,
+            name=name or alias,
+            content=content,
+            local_id=template_id(id_) if id_ else "",
+            extra_fields=extra_template_fields(row),
         )
     if "unsubscribed" in row:  # a contact: may be mailed unless unsubscribed
-        if row["unsubscribed"] in _YES:
+        if row["unsubscribed"] in _TRUE_VALUES:
             return ExportedAddress(email=email)
-        return LeftOut(text=email, why="a contact who has not unsubscribed")
+        return SkippedRow(text=email, reason="the contact has not unsubscribed")
     if email:
         return ExportedAddress(email=email, reason=str(row.get("origin") or row.get("reason") or ""))
     if "published_at" in row or "alias" in row:
-        return LeftOut(text=name, why="a template without its words: export it by itself (GET /templates/:id)")
+        return SkippedRow(text=name, reason="the template has no content; export it individually (GET /templates/:id)")
     if "." in name or row.get("domain"):
         return ExportedDomain(name=name or str(row["domain"]))
-    return LeftOut(text=name or str(row.get("id") or ""), why="neither a suppression nor a domain nor a template")
+    return SkippedRow(text=name or str(row.get("id") or ""), reason="not a suppression, domain or template")

@@ -10,66 +10,66 @@ from heliograph.domain.exports.records import (
     ExportedAddress,
     ExportedDomain,
     ExportedTemplate,
-    LeftOut,
     Row,
-    items_of,
-    left_words,
-    read_words,
+    SkippedRow,
+    as_list,
+    convert_parts,
+    skipped_template,
 )
 from heliograph.templates.policy.check import EXAMPLE_MAX
 from heliograph.templates.policy.placeholders import used_names
 
-_BODIES = {"subject": "subject", "html": "html_content", "text": "plain_content"}
-_WORDLESS = "a template without its words: export it by itself (GET /v3/templates/:id)"
-_LEGACY = "a legacy template: its -substitutions- have no counterpart here, make it dynamic first"
+_FIELD_BY_PART = {"subject": "subject", "html": "html_content", "text": "plain_content"}
+_NO_CONTENT = "the template has no content; export it individually (GET /v3/templates/:id)"
+_LEGACY_TEMPLATE = "legacy templates with -substitutions- are not supported; convert it to a dynamic template first"
 
 
-def read_row(row: Row) -> Exported:
+def convert_row(row: Row) -> Exported:
     name, email = str(row.get("name") or row.get("id") or ""), str(row.get("email") or row.get("recipient_email") or "")
     if "generation" in row or "versions" in row:
-        return _template(row, name)
+        return _convert_template(row, name)
     if email:
-        return ExportedAddress(email=email, reason=_reason(row))
+        return ExportedAddress(email=email, reason=_suppression_reason(row))
     if "domain" in row:
         return ExportedDomain(name=str(row["domain"]))
-    return LeftOut(text=name, why="neither a suppression nor a domain nor a template")
+    return SkippedRow(text=name, reason="not a suppression, domain or template")
 
 
-def _reason(row: Row) -> str:
+def _suppression_reason(row: Row) -> str:
     """Return the reason: only bounces have a status, only complaints have an IP address."""
     return "bounce" if "status" in row else "complaint" if "ip" in row else ""
 
 
-def _template(row: Row, name: str) -> Exported:
+def _convert_template(row: Row, name: str) -> Exported:
     if row.get("generation") == "legacy":
-        return LeftOut(text=name, why=_LEGACY)
-    versions = [one for one in items_of(row.get("versions")) if isinstance(one, dict)]
-    active = next((one for one in versions if one.get("active")), versions[0] if versions else {})
-    words = read_words({ours: str(active[theirs]) for ours, theirs in _BODIES.items() if active.get(theirs)})
-    if not {"html", "text"} & words.given.keys():
-        return LeftOut(text=name, why=_WORDLESS)
-    if words.left:
-        return left_words(name, words)
-    id_, texts = str(row.get("id") or ""), [words.given[part] for part in _BODIES if part in words.given]
+        return SkippedRow(text=name, reason=_LEGACY_TEMPLATE)
+    versions = [version for version in as_list(row.get("versions")) if isinstance(version, dict)]
+    active = next((version for version in versions if version.get("active")), versions[0] if versions else {})
+    content = convert_parts({part: str(active[field]) for part, field in _FIELD_BY_PART.items() if active.get(field)})
+    if not {"html", "text"} & content.parts.keys():
+        return SkippedRow(text=name, reason=_NO_CONTENT)
+    if content.unsupported:
+        return skipped_template(name, content)
+    id_, texts = str(row.get("id") or ""), [content.parts[part] for part in _FIELD_BY_PART if part in content.parts]
     examples = {key: text for key, text in _examples(active.get("test_data")).items() if key in used_names(texts)}
     return ExportedTemplate(
         id=id_,
         name=name,
-        own_id=template_id(id_) if id_ else "",
-        words=words.given | {"examples": examples},
-        kept={"fallback": words.fallback},
-        notes=words.changed,
+        local_id=template_id(id_) if id_ else "",
+        content=content.parts | {"examples": examples},
+        extra_fields={"fallback": content.fallback},
+        notes=content.changed,
     )
 
 
 def _examples(test_data: Any) -> dict[str, str]:
     """Return the sample values of SendGrid's preview; lists as JSON."""
     try:
-        given = msgspec.json.decode(test_data) if isinstance(test_data, str) else test_data
+        data = msgspec.json.decode(test_data) if isinstance(test_data, str) else test_data
     except msgspec.DecodeError:
         return {}
-    found = dict[str, str]()
-    groups = [("", given)] if isinstance(given, dict) else []
+    examples = dict[str, str]()
+    groups = [("", data)] if isinstance(data, dict) else []
     for prefix, group in groups:
         for key, value in group.items():
             name = f"{prefix}{key}".lower()
@@ -77,5 +77,5 @@ def _examples(test_data: Any) -> dict[str, str]:
                 groups.append((f"{name}.", value))
             elif value is not None:
                 text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-                found |= {name: text} if len(text) <= EXAMPLE_MAX else {}
-    return found
+                examples |= {name: text} if len(text) <= EXAMPLE_MAX else {}
+    return examples

@@ -3,13 +3,13 @@
 import re
 from typing import Any
 
-from heliograph.domain.exports.records import Exported, ExportedTemplate, LeftOut, Row
-from heliograph.templates.policy.import_placeholders import own_placeholders
+from heliograph.domain.exports.records import Exported, ExportedTemplate, Row, SkippedRow
+from heliograph.templates.policy.import_placeholders import from_foreign_placeholders
 
 _SID = re.compile("(?:HX|MG)[0-9A-Za-z]{1,64}")
-_TEXT = "twilio/text"
-_NUMBERED = re.compile(r"\{\{\s*([1-9][0-9]?)\s*\}\}")
-_PHONES = ("phone_number", "phonenumber", "phone", "number", "to", "from")
+_TEXT_TYPE = "twilio/text"
+_NUMBERED_PLACEHOLDER = re.compile(r"\{\{\s*([1-9][0-9]?)\s*\}\}")
+_PHONE_FIELDS = ("phone_number", "phonenumber", "phone", "number", "to", "from")
 
 
 def template_id(sid: str) -> str:
@@ -17,35 +17,41 @@ def template_id(sid: str) -> str:
     return f"tpl_{sid}" if _SID.fullmatch(sid) else sid
 
 
-def read_row(row: Row) -> Exported:
+def convert_row(row: Row) -> Exported:
     if "types" in row:
-        return _template(row, str(row.get("friendly_name") or row.get("sid") or ""))
-    phone = next((str(row[name]) for name in _PHONES if row.get(name)), "")
+        return _convert_template(row, str(row.get("friendly_name") or row.get("sid") or ""))
+    phone = next((str(row[name]) for name in _PHONE_FIELDS if row.get(name)), "")
     if phone:
-        return LeftOut(text=phone, why="the list is of email addresses; who answers STOP is the carrier's to keep")
-    return LeftOut(text=str(row.get("sid") or ""), why="not a template")
+        return SkippedRow(
+            text=phone, reason="suppressions are email addresses; the carrier manages phone opt-outs (STOP)"
+        )
+    return SkippedRow(text=str(row.get("sid") or ""), reason="not a template")
 
 
-def _template(row: Row, name: str) -> Exported:
-    types, approval = _object(row["types"]), _object(row.get("approval_requests"))
-    body = str(_object(types.get(_TEXT)).get("body") or "")
+def _convert_template(row: Row, name: str) -> Exported:
+    types, approval = _as_object(row["types"]), _as_object(row.get("approval_requests"))
+    body = str(_as_object(types.get(_TEXT_TYPE)).get("body") or "")
     if not body:
-        return LeftOut(text=name, why=f"it has no {_TEXT}, only {', '.join(types) or 'nothing'}")
-    numbers = sorted({int(found) for found in _NUMBERED.findall(body)})
+        return SkippedRow(
+            text=name, reason=f"the template has no {_TEXT_TYPE} content, only {', '.join(types) or 'nothing'}"
+        )
+    numbers = sorted({int(number_text) for number_text in _NUMBERED_PLACEHOLDER.findall(body)})
     if numbers != list(range(1, len(numbers) + 1)):
-        return LeftOut(text=name, why="its numbered variables do not go on from 1 without a gap")
-    words: dict[str, Any] = {
-        "body": own_placeholders(_NUMBERED.sub(r"{{value_\1}}", body)),
+        return SkippedRow(text=name, reason="the numbered variables are not consecutive from 1")
+    content: dict[str, Any] = {
+        "body": from_foreign_placeholders(_NUMBERED_PLACEHOLDER.sub(r"{{value_\1}}", body)),
         "variables": [f"value_{number}" for number in numbers],  # in the order of ContentVariables
     }
-    is_whatsapp = approval.get("status") == "approved" and approval.get("content_type") == _TEXT
+    is_whatsapp = approval.get("status") == "approved" and approval.get("content_type") == _TEXT_TYPE
     if is_whatsapp:
-        words |= {"category": approval.get("category"), "upstream_name": approval.get("name")}
-        words |= {"language": row.get("language")}
+        content |= {"category": approval.get("category"), "upstream_name": approval.get("name")}
+        content |= {"language": row.get("language")}
     sid = str(row.get("sid") or "")
-    own_id = template_id(sid) if _SID.fullmatch(sid) else ""
-    return ExportedTemplate(id=sid, own_id=own_id, name=name, channel="whatsapp" if is_whatsapp else "sms", words=words)
+    local_id = template_id(sid) if _SID.fullmatch(sid) else ""
+    return ExportedTemplate(
+        id=sid, local_id=local_id, name=name, channel="whatsapp" if is_whatsapp else "sms", content=content
+    )
 
 
-def _object(value: Any) -> dict[str, Any]:
+def _as_object(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}

@@ -24,7 +24,7 @@ from heliograph.domain.refusals import (
     UnsupportedAttachmentType,
 )
 from heliograph.domain.setup.records import Platform, Team
-from heliograph.domain.text import CONTROLS, quoted
+from heliograph.domain.text import CONTROL_CHARACTER, quoted
 
 _OFFICE = "application/vnd.openxmlformats-officedocument."
 ALLOWED_TYPES = frozenset(
@@ -52,7 +52,7 @@ ALLOWED_TYPES = frozenset(
 TYPE_MAX = 1000  # characters of a content type that are examined
 FIELDS = ("filename", "content", "content_type", "content_id")
 # Type by filename extension, for attachments without a content type.
-TYPE_OF = {
+TYPE_BY_EXTENSION = {
     "pdf": "application/pdf",
     "doc": "application/msword",
     "docx": f"{_OFFICE}wordprocessingml.document",
@@ -72,13 +72,17 @@ TYPE_OF = {
     "webp": "image/webp",
     "svg": "image/svg+xml",
 }
-_USUAL = MimeTypes().types_map[True]  # extension with dot → type; Python's built-in table, independent of the machine
+_TYPE_BY_DOTTED_EXTENSION = MimeTypes().types_map[
+    True
+]  # extension with dot → type; Python's built-in table, independent of the machine
 # Types that an operator may add. Embedded mails are excluded, because their parts would be parsed as ours.
-ADDED_TYPE = re.compile(r"(?!multipart/|message/)[a-z0-9][a-z0-9!#$&^_.+-]{0,126}/[a-z0-9][a-z0-9!#$&^_.+-]{0,126}")
+EXTRA_TYPE_PATTERN = re.compile(
+    r"(?!multipart/|message/)[a-z0-9][a-z0-9!#$&^_.+-]{0,126}/[a-z0-9][a-z0-9!#$&^_.+-]{0,126}"
+)
 _CONTENT_ID = re.compile("[A-Za-z0-9._@-]{1,128}")
 
 # Parameters that affect how a reader interprets the file; all others are dropped.
-_KEPT = re.compile(r';\s*(charset|method)=("?)([A-Za-z0-9._:+-]{1,40})\2\s*(?=;|\Z)', re.IGNORECASE)
+_KEPT_PARAMETER = re.compile(r';\s*(charset|method)=("?)([A-Za-z0-9._:+-]{1,40})\2\s*(?=;|\Z)', re.IGNORECASE)
 
 
 class Attachment(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,29 +92,33 @@ class Attachment(msgspec.Struct, frozen=True, kw_only=True):
     content_id: str | None = None
 
 
-def type_of(filename: str, more: Collection[str] = ()) -> str:
+def guess_type(filename: str, extra_types: Collection[str] = ()) -> str:
     """Return the type for the filename's extension; empty if the extension is missing or unknown.
 
-    `more` are types added by an operator.
+    `extra_types`: types added by an operator.
     """
-    name, _, ending = filename.rpartition(".")
-    ending = ending.lower() if name else ""
-    fits = (kind for kind in more if kind == _USUAL.get(f".{ending}") or kind.partition("/")[2] == ending)
-    return TYPE_OF.get(ending) or next(fits, "")
+    name, _, extension = filename.rpartition(".")
+    extension = extension.lower() if name else ""
+    matching = (
+        kind
+        for kind in extra_types
+        if kind == _TYPE_BY_DOTTED_EXTENSION.get(f".{extension}") or kind.partition("/")[2] == extension
+    )
+    return TYPE_BY_EXTENSION.get(extension) or next(matching, "")
 
 
-def more_types(platform: Platform, team: Team) -> tuple[str, ...]:
+def configured_extra_types(platform: Platform, team: Team) -> tuple[str, ...]:
     """Return the types added by an operator."""
     return platform.attachment_types + team.record.attachment_types
 
 
-def weigh_files(items: list[Any]) -> int:
+def total_content_length(items: list[Any]) -> int:
     """Return the total characters of the files' contents; invalid items are skipped (nothing is validated yet)."""
     contents = [item.get("content") for item in items if isinstance(item, dict)]
     return sum(len(content) for content in contents if isinstance(content, str))
 
 
-def check_shape(items: list[Any]) -> None:
+def check_items(items: list[Any]) -> None:
     """Reject items that are not objects, unknown fields, and values that are not strings."""
     for i, item in enumerate(items):
         if not isinstance(item, dict):
@@ -125,17 +133,17 @@ def check_shape(items: list[Any]) -> None:
                 raise InvalidRequest(f"attachments[{i}].{field} is not a string.", param=f"attachments[{i}].{field}")
 
 
-def read_attachments(items: list[Any], more: Collection[str] = ()) -> tuple[Attachment, ...]:
-    """Parse and validate the attachments; `more` are types that an operator added to the spec's."""
+def parse_attachments(items: list[Any], extra_types: Collection[str] = ()) -> tuple[Attachment, ...]:
+    """Parse and validate the attachments; `extra_types`: types added by an operator."""
     if not items:
         return ()
-    check_shape(items)
+    check_items(items)
     if len(items) > ATTACHMENTS_MAX:
         raise TooManyAttachments(
-            f"There are {len(items)} attachments, {ATTACHMENTS_MAX} is the most. {TooManyAttachments.fix}",
+            f"There are {len(items)} attachments; the maximum is {ATTACHMENTS_MAX}. {TooManyAttachments.fix}",
             param="attachments",
         )
-    attachments = tuple(_read(item, f"attachments[{i}]", more) for i, item in enumerate(items))
+    attachments = tuple(_parse_attachment(item, f"attachments[{i}]", extra_types) for i, item in enumerate(items))
     ids = [attachment.content_id for attachment in attachments]
     for i, content_id in enumerate(ids):
         if content_id is not None and content_id in ids[:i]:
@@ -144,70 +152,72 @@ def read_attachments(items: list[Any], more: Collection[str] = ()) -> tuple[Atta
                 param=f"attachments[{i}].content_id",
             )
     for i, attachment in enumerate(attachments):
-        check_type(attachment.filename, attachment.content_type, f"attachments[{i}].content_type", more)
+        check_type(attachment.filename, attachment.content_type, f"attachments[{i}].content_type", extra_types)
     for i, attachment in enumerate(attachments):
         _check_size(attachment, f"attachments[{i}].content")
     total = sum(len(attachment.content) for attachment in attachments)
     if total > ATTACHMENTS_TOTAL_MAX:
         raise AttachmentsTooLarge(
-            f"The attachments have {total} bytes together, {ATTACHMENTS_TOTAL_MAX} "
-            f"({ATTACHMENTS_TOTAL_MAX // MIB} MiB) is the most. {AttachmentsTooLarge.fix}",
+            f"The attachments have {total} bytes in total; the maximum is {ATTACHMENTS_TOTAL_MAX} "
+            f"({ATTACHMENTS_TOTAL_MAX // MIB} MiB). {AttachmentsTooLarge.fix}",
             param="attachments",
         )
     return attachments
 
 
-def _read(item: dict[str, Any], where: str, more: Collection[str]) -> Attachment:
-    for field, lacks in (("filename", (None, "")), ("content", (None,))):  # an empty file is allowed
-        if (value := item.get(field)) in lacks:
-            wrong = "is missing" if value is None else "is empty"
-            raise InvalidAttachment(f"{where}.{field} {wrong}. {InvalidAttachment.fix}", param=f"{where}.{field}")
-    content = _decoded(item["content"])
+def _parse_attachment(item: dict[str, Any], path: str, extra_types: Collection[str]) -> Attachment:
+    for field, missing_values in (("filename", (None, "")), ("content", (None,))):  # an empty file is allowed
+        if (value := item.get(field)) in missing_values:
+            problem = "is missing" if value is None else "is empty"
+            raise InvalidAttachment(f"{path}.{field} {problem}. {InvalidAttachment.fix}", param=f"{path}.{field}")
+    content = _decode_strict_base64(item["content"])
     if content is None:
         raise InvalidAttachment(
-            f"{where}.content of {quoted(item['filename'])} is not strict base64. {InvalidAttachment.fix}",
-            param=f"{where}.content",
+            f"{path}.content of {quoted(item['filename'])} is not valid base64. {InvalidAttachment.fix}",
+            param=f"{path}.content",
         )
     content_id = item.get("content_id")
     if content_id is not None and not _CONTENT_ID.fullmatch(content_id):
         raise InvalidAttachment(
-            f"{where}.content_id {quoted(content_id)} is malformed. {InvalidAttachment.fix}",
-            param=f"{where}.content_id",
+            f"{path}.content_id {quoted(content_id)} is malformed. {InvalidAttachment.fix}",
+            param=f"{path}.content_id",
         )
     filename = _safe_filename(item["filename"])
-    given = item.get("content_type")
-    kind = type_of(filename, more) if given is None else _normal_type(given)
-    return Attachment(filename=filename, content_type=kind, content=content, content_id=content_id)
+    declared_type = item.get("content_type")
+    content_type = guess_type(filename, extra_types) if declared_type is None else _normalize_type(declared_type)
+    return Attachment(filename=filename, content_type=content_type, content=content, content_id=content_id)
 
 
-def _decoded(text: str) -> bytes | None:
+def _decode_strict_base64(text: str) -> bytes | None:
     try:
         content = pybase64.b64decode(text, validate=True)
     except ValueError:
         return None
-    odd = len(content) % 3
+    remainder = len(content) % 3
     # The decoder ignores the unused bits of the last character; RFC 4648 requires zero bits.
-    if odd and pybase64.b64encode(content[-odd:]).decode() != text[-4:]:
+    if remainder and pybase64.b64encode(content[-remainder:]).decode() != text[-4:]:
         return None
     return content
 
 
 def _safe_filename(text: str) -> str:
-    name = CONTROLS.sub("", re.split(r"[/\\]", text[-FILENAME_MAX:])[-1]).strip()
+    name = CONTROL_CHARACTER.sub("", re.split(r"[/\\]", text[-FILENAME_MAX:])[-1]).strip()
     return name if name.strip(".") else "attachment"
 
 
-def _normal_type(text: str) -> str:
-    kept = "".join(f"; {found[1].lower()}={found[3]}" for found in _KEPT.finditer(text[:TYPE_MAX]))
-    return text[:TYPE_MAX].partition(";")[0].strip().lower() + kept
+def _normalize_type(text: str) -> str:
+    parameters = "".join(f"; {match[1].lower()}={match[3]}" for match in _KEPT_PARAMETER.finditer(text[:TYPE_MAX]))
+    return text[:TYPE_MAX].partition(";")[0].strip().lower() + parameters
 
 
-def check_type(filename: str, content_type: str, param: str, more: Collection[str]) -> None:
-    plain = content_type.partition(";")[0]
-    if plain not in ALLOWED_TYPES and plain not in more:
-        wrong = f"is {quoted(plain)}, which is not allowed" if plain else "is missing, and its ending tells none"
+def check_type(filename: str, content_type: str, param: str, extra_types: Collection[str]) -> None:
+    bare_type = content_type.partition(";")[0]
+    if bare_type not in ALLOWED_TYPES and bare_type not in extra_types:
+        problem = (
+            f"is {quoted(bare_type)}, which is not allowed" if bare_type else "is missing, and the extension is unknown"
+        )
         raise UnsupportedAttachmentType(
-            f"{param} of {quoted(filename)} {wrong}. {UnsupportedAttachmentType.fix}",
+            f"{param} of {quoted(filename)} {problem}. {UnsupportedAttachmentType.fix}",
             param=param,
         )
 
@@ -216,7 +226,7 @@ def _check_size(attachment: Attachment, param: str) -> None:
     size = len(attachment.content)
     if size > ATTACHMENT_MAX:
         raise AttachmentTooLarge(
-            f"{quoted(attachment.filename)} has {size} bytes, {ATTACHMENT_MAX} ({ATTACHMENT_MAX // MIB} MiB) "
-            f"is the most for one attachment. {AttachmentTooLarge.fix}",
+            f"{quoted(attachment.filename)} has {size} bytes; the maximum for one attachment is {ATTACHMENT_MAX} "
+            f"({ATTACHMENT_MAX // MIB} MiB). {AttachmentTooLarge.fix}",
             param=param,
         )

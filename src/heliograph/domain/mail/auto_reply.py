@@ -6,7 +6,7 @@ import unicodedata
 SUBJECT_MAX = 200  # characters of a subject that are examined
 
 # Prefixes that people do not write.
-_ALWAYS = (
+_UNAMBIGUOUS_PREFIXES = (
     r"\[?auto(?:mat(?:ic|ed))?[ -]?(?:reply|response|respond(?:er)?|answer)\b|autoreply|auto: ",
     r"automatische (?:antwort|abwesenheit|reactie|reply)|autom\. antwort|abwesenheits(?:notiz|nachricht|meldung|agent)",
     r"abwesenheitsassistent|abwesenheitsbenachrichtigung|réponse automatique|message d.absence|notification d.absence",
@@ -23,7 +23,7 @@ _ALWAYS = (
     r"자동 ?(?:회신|응답|답장)|不在(?:通知|のお知らせ|届)",
 )
 # Phrases that people also write; they count only as a whole subject or before a colon or other separator.
-_ALONE = (
+_AMBIGUOUS_PREFIXES = (
     r"out[ -]of[ -](?:the[ -])?office(?: (?:auto-?)?(?:reply|message|notification|notice|response|assistant))?",
     r"abwesend|nicht im büro|absen(?:ce|te?) du bureau|absence|fuera de (?:la )?oficina",
     r"ausen(?:te|cia)(?: de la oficina)?",
@@ -32,9 +32,12 @@ _ALONE = (
     r"извън офиса|εκτός γραφείου|不在|外出|부재 ?중|vacation (?:reply|response|message)",
     r"on (?:vacation|holiday|leave)",
 )
-_SUBJECT = re.compile(rf"(?:{'|'.join(_ALWAYS)})|(?:{'|'.join(_ALONE)})\s{{0,3}}(?:[:：\-–—(\[]|re:|\Z)", re.IGNORECASE)
+_AUTO_REPLY_SUBJECT = re.compile(
+    rf"(?:{'|'.join(_UNAMBIGUOUS_PREFIXES)})|(?:{'|'.join(_AMBIGUOUS_PREFIXES)})\s{{0,3}}(?:[:：\-–—(\[]|re:|\Z)",
+    re.IGNORECASE,
+)
 
 
 def is_auto_subject(subject: str) -> bool:
     """Return whether a decoded subject starts like an automatic reply. `Re: Automatic reply` does not."""
-    return _SUBJECT.match(unicodedata.normalize("NFC", subject[:SUBJECT_MAX]).lstrip()) is not None
+    return _AUTO_REPLY_SUBJECT.match(unicodedata.normalize("NFC", subject[:SUBJECT_MAX]).lstrip()) is not None

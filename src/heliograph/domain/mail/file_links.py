@@ -7,26 +7,26 @@ import base64
 import hmac
 from urllib.parse import urlencode
 
-from heliograph.domain.text import whole_number
+from heliograph.domain.text import parse_int
 
 RAW = "raw"  # the original mail; any other file is an attachment id
-LIVES_S = 3600
+VALID_S = 3600
 
 
 def sign_link(key: bytes, team: int, id_: str, file: str, until_s: int) -> str:
     """Return the query string of the link."""
-    return urlencode({"team": team, "until": until_s, "signature": _tag(key, team, id_, file, until_s)})
+    return urlencode({"team": team, "until": until_s, "signature": _signature(key, team, id_, file, until_s)})
 
 
-def linked_team(key: bytes, query: dict[str, str], id_: str, file: str, now_s: int) -> int | None:
+def verify_link(key: bytes, query: dict[str, str], id_: str, file: str, now_s: int) -> int | None:
     """Return the team that owns the file; None if the signature is invalid or the link has expired."""
-    team, until_s = (whole_number(query.get(name, ""), 12) for name in ("team", "until"))
+    team, until_s = (parse_int(query.get(name, ""), 12) for name in ("team", "until"))
     if team is None or until_s is None or until_s < now_s:
         return None
-    right = _tag(key, team, id_, file, until_s)
-    return team if hmac.compare_digest(query.get("signature", "").encode(), right.encode()) else None
+    expected = _signature(key, team, id_, file, until_s)
+    return team if hmac.compare_digest(query.get("signature", "").encode(), expected.encode()) else None
 
 
-def _tag(key: bytes, team: int, id_: str, file: str, until_s: int) -> str:
+def _signature(key: bytes, team: int, id_: str, file: str, until_s: int) -> str:
     text = f"file of a mail\0{team}\0{id_}\0{file}\0{until_s}"
     return base64.urlsafe_b64encode(hmac.digest(key, text.encode(), "sha256")).decode().rstrip("=")

@@ -12,14 +12,16 @@ import msgspec
 from heliograph.domain.limits import KIB
 
 LINKS_MAX = 100
-LOOKED_AT = 512 * KIB  # characters of a body that are searched
-LINK_MAX = 2048  # characters; some clients truncate longer links
+SEARCHED_MAX = 512 * KIB  # characters of a body that are searched
+LINK_LENGTH_MAX = 2048  # characters; some clients truncate longer links
 Verdict = Literal["ok", "warning", "wrong"]
 
 # Isolated digits: one group, or two groups of three. Excludes dates, prices, phone numbers and parts of words.
 _CODE = re.compile(r"(?<![\w#/.,:+€$£-])(\d{4,8}|\d{3}[ -]\d{3})(?![\w/€$£%-]|[.,:]\d)")
-_NEAR = re.compile(r"\b(?:code|pin|otp|passcode|password|token|verification|verify|kod|código|codice|kode)\b", re.I)
-_NEAR_CHARACTERS = 80  # maximum distance between the keyword and the code
+_CODE_KEYWORD = re.compile(
+    r"\b(?:code|pin|otp|passcode|password|token|verification|verify|kod|código|codice|kode)\b", re.I
+)
+_KEYWORD_DISTANCE_MAX = 80  # maximum distance between the keyword and the code
 _HREF = re.compile(r"""<a\s[^<>]{0,2048}?href\s*=\s*(?:"([^"]{0,4096})"|'([^']{0,4096})'|([^\s>"']{1,4096}))""", re.I)
 _URL = re.compile(r"https?://[^\s<>\"'`\]}]{1,4096}")
 _TAG = re.compile(r"<[^<>]{0,4096}>")
@@ -34,54 +36,62 @@ class CheckedLink(msgspec.Struct, frozen=True, kw_only=True):
 
 def find_code(text: str) -> str | None:
     """Return the one-time code in a text: digits near a keyword, otherwise the only six digits; None if not found."""
-    text = text[:LOOKED_AT]
-    found = list(_CODE.finditer(text))
-    words = [match.start() for match in _NEAR.finditer(text)]
-    near = [one for one in found if _has_near(words, one.start())]
+    text = text[:SEARCHED_MAX]
+    matches = list(_CODE.finditer(text))
+    keyword_positions = [match.start() for match in _CODE_KEYWORD.finditer(text)]
+    near_keyword = [candidate for candidate in matches if _is_near_keyword(keyword_positions, candidate.start())]
     # Prefer codes after the keyword, then codes of six digits.
-    near.sort(key=lambda one: (one.start() < words[0], len(_digits(one[1])) != 6, one.start()))
-    six = [one for one in found if len(_digits(one[1])) == 6]
-    best = near[0] if near else six[0] if len(six) == 1 else None
-    return _digits(best[1]) if best else None
+    near_keyword.sort(
+        key=lambda candidate: (
+            candidate.start() < keyword_positions[0],
+            len(_only_digits(candidate[1])) != 6,
+            candidate.start(),
+        )
+    )
+    six_digits = [candidate for candidate in matches if len(_only_digits(candidate[1])) == 6]
+    best = near_keyword[0] if near_keyword else six_digits[0] if len(six_digits) == 1 else None
+    return _only_digits(best[1]) if best else None
 
 
-def _has_near(places: list[int], at: int) -> bool:
+def _is_near_keyword(positions: list[int], position: int) -> bool:
     """Return whether one of the sorted positions is within _NEAR_CHARACTERS of `at`."""
-    first = bisect_left(places, at - _NEAR_CHARACTERS)
-    return first < len(places) and places[first] <= at + _NEAR_CHARACTERS
+    first = bisect_left(positions, position - _KEYWORD_DISTANCE_MAX)
+    return first < len(positions) and positions[first] <= position + _KEYWORD_DISTANCE_MAX
 
 
-def code_in(subject: str | None, text: str | None, html: str | None) -> str | None:
+def find_message_code(subject: str | None, text: str | None, html: str | None) -> str | None:
     """Return the code from the subject, the text or the readable HTML of a message; None if not found."""
-    in_words = next((code for part in (subject, text) if part and (code := find_code(part))), None)
-    return in_words or (find_code(readable(html)) if html else None)
+    text_code = next((code for part in (subject, text) if part and (code := find_code(part))), None)
+    return text_code or (find_code(html_to_text(html)) if html else None)
 
 
-def _digits(text: str) -> str:
+def _only_digits(text: str) -> str:
     return text.replace(" ", "").replace("-", "")
 
 
-def readable(html: str) -> str:
+def html_to_text(html: str) -> str:
     """Return the approximate text of an HTML body, sufficient to find a code."""
-    html = html[:LOOKED_AT]
-    parts, at = [], 0
-    while hidden := _HIDDEN.search(html, at):  # linear: each search continues where the last one ended
-        parts.append(html[at : hidden.start()])
+    html = html[:SEARCHED_MAX]
+    parts, position = [], 0
+    while hidden := _HIDDEN.search(html, position):  # linear: each search continues where the last one ended
+        parts.append(html[position : hidden.start()])
         end = html.lower().find(f"</{hidden[1].lower()}", hidden.end()) if len(parts) < 50 else -1
-        at = len(html) if end < 0 else end
+        position = len(html) if end < 0 else end
         if end < 0:
             break
-    parts.append(html[at:])
+    parts.append(html[position:])
     return " ".join(unescape(_TAG.sub(" ", " ".join(parts))).split())
 
 
 def find_links(html: str | None, text: str | None) -> list[str]:
     """Return the distinct links in order, from the HTML if present, otherwise from the text."""
     if html:
-        found = [unescape(next(filter(None, match.groups()), "")).strip() for match in _HREF.finditer(html[:LOOKED_AT])]
+        links = [
+            unescape(next(filter(None, match.groups()), "")).strip() for match in _HREF.finditer(html[:SEARCHED_MAX])
+        ]
     else:
-        found = [match[0].rstrip(".,;:!?)'\"") for match in _URL.finditer((text or "")[:LOOKED_AT])]
-    return list(dict.fromkeys(found))[:LINKS_MAX]
+        links = [match[0].rstrip(".,;:!?)'\"") for match in _URL.finditer((text or "")[:SEARCHED_MAX])]
+    return list(dict.fromkeys(links))[:LINKS_MAX]
 
 
 def first_link(links: list[str]) -> str | None:
@@ -91,41 +101,43 @@ def first_link(links: list[str]) -> str | None:
 def check_link(url: str) -> CheckedLink:
     """Validate a link by its syntax alone."""
     if not url or url.startswith("#"):
-        return CheckedLink(url=url, verdict="warning", why="Leads nowhere: mail clients have no page to jump in.")
+        return CheckedLink(url=url, verdict="warning", why="Doesn't lead anywhere: page anchors don't work in email.")
     if "{{" in unquote(url) or "}}" in unquote(url):
-        return CheckedLink(url=url, verdict="wrong", why="Holds a placeholder that was not filled in.")
+        return CheckedLink(url=url, verdict="wrong", why="Contains a placeholder that was not filled in.")
     if re.search(r"[\s<>]", url):
-        return CheckedLink(url=url, verdict="wrong", why="Holds a space or an angle bracket: write %20, %3C, %3E.")
+        return CheckedLink(url=url, verdict="wrong", why="Contains a space or angle bracket. Use %20, %3C or %3E.")
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname or "", parts.port
     except ValueError:
-        return CheckedLink(url=url, verdict="wrong", why="Is not an address: its host or port cannot be read.")
+        return CheckedLink(url=url, verdict="wrong", why="Is not a valid URL: check its host and port.")
     scheme = parts.scheme.lower()
     if scheme in ("mailto", "tel", "sms"):
-        wrong = "" if parts.path else f"{scheme}: without an address."
-        return CheckedLink(url=url, verdict="wrong" if wrong else "ok", why=wrong)
+        problem = "" if parts.path else f"{scheme}: link without an address."
+        return CheckedLink(url=url, verdict="wrong" if problem else "ok", why=problem)
     if not scheme:
-        return CheckedLink(url=url, verdict="wrong", why="Is relative: in a mail there is no page it could belong to.")
+        return CheckedLink(url=url, verdict="wrong", why="Is a relative URL, which doesn't work in email.")
     if scheme not in ("http", "https"):
-        return CheckedLink(url=url, verdict="wrong", why=f"Mail clients do not open {scheme}: addresses.")
+        return CheckedLink(url=url, verdict="wrong", why=f"Email clients don't open {scheme}: links.")
     if not host:
-        return CheckedLink(url=url, verdict="wrong", why="Has no host.")
-    return _judged(url, scheme, host)
+        return CheckedLink(url=url, verdict="wrong", why="Has no host name.")
+    return _check_valid_link(url, scheme, host)
 
 
-def _judged(url: str, scheme: str, host: str) -> CheckedLink:
+def _check_valid_link(url: str, scheme: str, host: str) -> CheckedLink:
     """Return warnings for a valid link: length, private host, missing encryption."""
-    if len(url) > LINK_MAX:
+    if len(url) > LINK_LENGTH_MAX:
         return CheckedLink(
-            url=url, verdict="warning", why=f"Has {len(url)} characters: some clients cut at {LINK_MAX}."
+            url=url,
+            verdict="warning",
+            why=f"Has {len(url)} characters: some clients cut links off at {LINK_LENGTH_MAX}.",
         )
     if _is_private(host):
         return CheckedLink(
-            url=url, verdict="warning", why=f"{host} is not on the internet: your recipients cannot open it."
+            url=url, verdict="warning", why=f"{host} is not a public host. Recipients can't open this link."
         )
     if scheme == "http":
-        return CheckedLink(url=url, verdict="warning", why="Is not encrypted: use https.")
+        return CheckedLink(url=url, verdict="warning", why="Is not encrypted. Use https.")
     return CheckedLink(url=url)
 
 

@@ -6,7 +6,7 @@ OTHER = "other"
 SIMULATOR = "simulator"
 
 # Provider → domains of its MX hosts and of its own mailboxes; the latter need no DNS query.
-PROVIDERS = {
+DOMAINS_BY_PROVIDER = {
     "google": "google.com googlemail.com gmail.com psmtp.com",
     "microsoft": "outlook.com hotmail.com live.com msn.com office365.us partner.outlook.cn",
     "yahoo": "yahoodns.net yahoo.com ymail.com rocketmail.com aol.com",
@@ -20,19 +20,19 @@ PROVIDERS = {
     "yandex": "yandex.net yandex.ru yandex.com ya.ru",
     "mailru": "mail.ru inbox.ru list.ru bk.ru",
 }
-_OF = {domain: name for name, domains in PROVIDERS.items() for domain in domains.split()}
+_PROVIDER_BY_DOMAIN = {domain: name for name, domains in DOMAINS_BY_PROVIDER.items() for domain in domains.split()}
 
 
 def provider_of(*names: str | None) -> str:
     """Return the provider of the first host or domain that belongs to one; "other" if none does."""
     for name in names:
-        if name and (found := _find(name)) != OTHER:
-            return found
+        if name and (provider := _provider_of_name(name)) != OTHER:
+            return provider
     return OTHER
 
 
 @lru_cache(maxsize=4096)
-def _find(name: str) -> str:
+def _provider_of_name(name: str) -> str:
     labels = name.lower().rstrip(".").split(".")
-    domains = (".".join(labels[at:]) for at in range(len(labels)))
-    return next((_OF[domain] for domain in domains if domain in _OF), OTHER)
+    domains = (".".join(labels[start:]) for start in range(len(labels)))
+    return next((_PROVIDER_BY_DOMAIN[domain] for domain in domains if domain in _PROVIDER_BY_DOMAIN), OTHER)

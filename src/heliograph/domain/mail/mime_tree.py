@@ -9,15 +9,15 @@ from collections.abc import Iterator
 import msgspec
 
 from heliograph.domain.limits import KIB
-from heliograph.domain.mail.mime_text import PIECE, decoded, parameters
+from heliograph.domain.mail.mime_text import CHUNK_SIZE, decode_text, parse_parameters
 from heliograph.domain.refusals import InvalidRequest
 
 PARTS_MAX = 100
 DEPTH_MAX = 10
 HEADER_MAX = 256 * KIB  # bytes, for the mail and for each part
 
-_NAME = re.compile(r"[!-9;-~]{1,200}")
-_FOLDED = re.compile(r"\n[ \t]+")
+_FIELD_NAME = re.compile(r"[!-9;-~]{1,200}")
+_FOLD = re.compile(r"\n[ \t]+")
 
 Fields = list[tuple[str, str]]  # names as written, values unfolded
 
@@ -31,11 +31,11 @@ class MimeLimits(msgspec.Struct, frozen=True, kw_only=True):
     is_strict: bool = False  # reject content beyond the limits instead of skipping it
 
 
-OURS = MimeLimits(is_strict=True)  # for submitted mail, whose sender receives the error
-FOREIGN = MimeLimits()
+STRICT_LIMITS = MimeLimits(is_strict=True)  # for submitted mail, whose sender receives the error
+LENIENT_LIMITS = MimeLimits()
 
 
-class Leaf(msgspec.Struct, frozen=True, kw_only=True):
+class LeafPart(msgspec.Struct, frozen=True, kw_only=True):
     """A part without nested parts."""
 
     fields: dict[str, str]  # lower-case name → first value
@@ -47,101 +47,109 @@ class Leaf(msgspec.Struct, frozen=True, kw_only=True):
     start: int  # start offset of the body
     end: int
 
-    def field(self, name: str) -> str:
+    def get_field(self, name: str) -> str:
         return self.fields.get(name, "")
 
 
-def plain(raw: bytes | bytearray) -> bytes:
+def normalize_line_ends(raw: bytes | bytearray) -> bytes:
     """Convert CRLF to LF and insert an LF before the first line.
 
     Works in pieces that start at a line end: one call for 35 MiB would block other threads for 200 ms.
     """
-    pieces, at = [b"\n"], 0
-    while at < len(raw):
-        end = raw.find(b"\r\n", at + PIECE)
+    chunks, position = [b"\n"], 0
+    while position < len(raw):
+        end = raw.find(b"\r\n", position + CHUNK_SIZE)
         end = len(raw) if end < 0 else end
-        pieces.append(bytes(raw[at:end]).replace(b"\r\n", b"\n"))
-        at = end
-    return b"".join(pieces)
+        chunks.append(bytes(raw[position:end]).replace(b"\r\n", b"\n"))
+        position = end
+    return b"".join(chunks)
 
 
-def read_head(mail: bytes, start: int, end: int, limits: MimeLimits) -> tuple[Fields, int]:
+def parse_header(mail: bytes, start: int, end: int, limits: MimeLimits) -> tuple[Fields, int]:
     """Return the fields of the part at `start` and the start of its body. The byte before `start` is a line end."""
-    stop = mail.find(b"\n\n", start - 1, end)
-    stop = end if stop < 0 else stop
-    if limits.is_strict and stop - start > limits.header:
-        raise InvalidRequest(f"A header has more than {limits.header} bytes. Send less, or an empty line after it.")
-    fields = read_fields(decoded(mail[start : max(start, min(stop, start + limits.header))], ""), limits)
-    if not fields and not limits.is_strict and stop >= start:  # the part has no header at all
+    header_end = mail.find(b"\n\n", start - 1, end)
+    header_end = end if header_end < 0 else header_end
+    if limits.is_strict and header_end - start > limits.header:
+        raise InvalidRequest(f"A header has more than {limits.header} bytes. Shorten it, or end it with an empty line.")
+    fields = parse_fields(decode_text(mail[start : max(start, min(header_end, start + limits.header))], ""), limits)
+    if not fields and not limits.is_strict and header_end >= start:  # the part has no header at all
         return fields, start
-    return fields, min(stop + 2, end)
+    return fields, min(header_end + 2, end)
 
 
-def read_fields(block: str, limits: MimeLimits) -> Fields:
+def parse_fields(block: str, limits: MimeLimits) -> Fields:
     """Return the `Name: value` lines of a header with folded lines joined; other lines are skipped."""
     fields: Fields = []
-    for line in _FOLDED.sub(" ", block).split("\n"):
+    for line in _FOLD.sub(" ", block).split("\n"):
         name, colon, value = line[: limits.value].partition(":")
-        if colon and len(fields) < limits.fields and _NAME.fullmatch(name.rstrip(" \t")):
+        if colon and len(fields) < limits.fields and _FIELD_NAME.fullmatch(name.rstrip(" \t")):
             fields.append((name.rstrip(" \t"), value.strip()))
     return fields
 
 
-def firsts(fields: Fields) -> dict[str, str]:
+def first_values(fields: Fields) -> dict[str, str]:
     return {name.lower(): value for name, value in reversed(fields)}
 
 
-class Leaves(list[Leaf]):
-    is_cut = False  # more parts existed than the limit
+class LeafParts(list[LeafPart]):
+    is_truncated = False  # more parts existed than the limit
 
 
-def read_leaves(mail: bytes, head: dict[str, str], body: int, limits: MimeLimits) -> Leaves:
+def parse_leaves(mail: bytes, header: dict[str, str], body: int, limits: MimeLimits) -> LeafParts:
     """Return the leaves in document order.
 
     Content beyond the limits is rejected or skipped, depending on `limits.is_strict`.
     """
-    leaves = Leaves()
-    waiting = [(head, body, len(mail), 0, False)]
+    leaves = LeafParts()
+    stack = [(header, body, len(mail), 0, False)]
     count = 0
-    while waiting:
-        fields, start, end, depth, is_alternative = waiting.pop()
-        kind = type_name(fields.get("content-type", ""))
-        given = parameters(fields.get("content-type", ""))
-        boundary = given.get("boundary", "").rstrip()
-        if not kind.startswith("multipart/") or not boundary or (depth == limits.depth and not limits.is_strict):
-            leaves.append(_leaf(fields, kind, given, start, end, is_alternative=is_alternative))
+    while stack:
+        fields, start, end, depth, is_alternative = stack.pop()
+        media = media_type(fields.get("content-type", ""))
+        content_parameters = parse_parameters(fields.get("content-type", ""))
+        boundary = content_parameters.get("boundary", "").rstrip()
+        if not media.startswith("multipart/") or not boundary or (depth == limits.depth and not limits.is_strict):
+            leaves.append(_build_leaf(fields, media, content_parameters, start, end, is_alternative=is_alternative))
             continue
         if depth == limits.depth:
-            raise InvalidRequest(f"The mail has parts inside parts {depth} times. Nest them less.")
-        inner = []
-        for piece_start, piece_end in _pieces(mail, boundary.encode(), start, end):
+            raise InvalidRequest(f"The parts of the mail are nested more than {depth} levels deep. Nest fewer levels.")
+        children = []
+        for piece_start, piece_end in _split_at_boundary(mail, boundary.encode(), start, end):
             count += 1
             if count > limits.parts:
                 if not limits.is_strict:
-                    leaves.is_cut = True
+                    leaves.is_truncated = True
                     break
-                raise InvalidRequest(f"The mail has more than {limits.parts} parts. Send fewer, or one archive.")
-            own, begins = read_head(mail, piece_start, piece_end, limits)
-            inner.append((firsts(own), begins, piece_end, depth + 1, kind == "multipart/alternative"))
-        if not inner and not limits.is_strict and count <= limits.parts:  # the declared boundary never occurs
-            leaves.append(_leaf(fields, kind, given, start, end, is_alternative=is_alternative))
-        waiting += reversed(inner)
+                raise InvalidRequest(f"The mail has more than {limits.parts} parts. Send fewer files, or one archive.")
+            child_fields, body_start = parse_header(mail, piece_start, piece_end, limits)
+            children.append(
+                (first_values(child_fields), body_start, piece_end, depth + 1, media == "multipart/alternative")
+            )
+        if not children and not limits.is_strict and count <= limits.parts:  # the declared boundary never occurs
+            leaves.append(_build_leaf(fields, media, content_parameters, start, end, is_alternative=is_alternative))
+        stack += reversed(children)
     return leaves
 
 
-def type_name(content_type: str) -> str:
+def media_type(content_type: str) -> str:
     return content_type.partition(";")[0].strip().lower()
 
 
-def _leaf(
-    fields: dict[str, str], kind: str, given: dict[str, str], start: int, end: int, *, is_alternative: bool
-) -> Leaf:
+def _build_leaf(
+    fields: dict[str, str],
+    media: str,
+    content_parameters: dict[str, str],
+    start: int,
+    end: int,
+    *,
+    is_alternative: bool,
+) -> LeafPart:
     disposition = fields.get("content-disposition", "")
-    return Leaf(
+    return LeafPart(
         fields=fields,
-        parameters=given,
-        type=kind if "/" in kind and not kind.startswith("multipart/") else "text/plain",
-        filename=parameters(disposition).get("filename") or given.get("name", ""),
+        parameters=content_parameters,
+        type=media if "/" in media and not media.startswith("multipart/") else "text/plain",
+        filename=parse_parameters(disposition).get("filename") or content_parameters.get("name", ""),
         is_attached=disposition.lower().startswith("attachment"),
         is_alternative=is_alternative,
         start=start,
@@ -149,21 +157,21 @@ def _leaf(
     )
 
 
-def _pieces(mail: bytes, boundary: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
+def _split_at_boundary(mail: bytes, boundary: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
     """Yield (start, end) of each piece between boundary lines; an unterminated last piece ends with its parent."""
-    mark = b"\n--" + boundary
-    begun, at = None, mail.find(mark, start - 1, end)
-    while at >= 0:
-        after = at + len(mark)
+    delimiter = b"\n--" + boundary
+    part_start, position = None, mail.find(delimiter, start - 1, end)
+    while position >= 0:
+        after = position + len(delimiter)
         line_end = mail.find(b"\n", after, end)
         line_end = end if line_end < 0 else line_end
         rest = mail[after:line_end].rstrip() if line_end - after < KIB else b"?"
         if rest in (b"", b"--"):
-            if begun is not None:
-                yield begun, max(begun, at)
-            begun = min(line_end + 1, end)
+            if part_start is not None:
+                yield part_start, max(part_start, position)
+            part_start = min(line_end + 1, end)
             if rest:
                 return
-        at = mail.find(mark, line_end, end)
-    if begun is not None:
-        yield begun, end
+        position = mail.find(delimiter, line_end, end)
+    if part_start is not None:
+        yield part_start, end

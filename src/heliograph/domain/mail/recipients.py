@@ -21,7 +21,7 @@ from heliograph.domain.text import quoted
 Kind = Literal["to", "cc", "bcc"]
 
 # Lists are parsed up to this length: a body of 40 MiB could contain millions of addresses.
-READ_MAX = 20 * RECIPIENTS_MAX
+PARSED_MAX = 20 * RECIPIENTS_MAX
 
 
 class Recipients(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,25 +36,25 @@ class Recipients(msgspec.Struct, frozen=True, kw_only=True):
         return len(self.to) + len(self.cc) + len(self.bcc)
 
 
-def distinct_of(
+def distinct_recipients(
     to: tuple[Address, ...], cc: tuple[Address, ...], bcc: tuple[Address, ...]
 ) -> tuple[tuple[Address, Kind], ...]:
-    first: dict[str, tuple[Address, Kind]] = {}
+    first_by_address: dict[str, tuple[Address, Kind]] = {}
     fields: tuple[tuple[Kind, tuple[Address, ...]], ...]
     fields = (("to", to), ("cc", cc), ("bcc", bcc))
     for kind, addresses in fields:
         for address in addresses:
-            first.setdefault(address.normal, (address, kind))
-    return tuple(first.values())
+            first_by_address.setdefault(address.normal, (address, kind))
+    return tuple(first_by_address.values())
 
 
-def read_recipients(
+def parse_recipients(
     to: str | list[str] | None, cc: list[str] | None, bcc: list[str] | None, reply_to: str | list[str] | None
 ) -> Recipients:
     if isinstance(to, list) and len(to) == 1:
         to = to[0]
     if isinstance(to, str) and reply_to is None and not cc and not bcc:  # the most frequent case: no lists to count
-        address = parse_address(to) or _refuse(to, "to")
+        address = parse_address(to) or _reject_address(to, "to")
         return Recipients(to=(address,), distinct=((address, "to"),))
     lists: dict[str, list[str]] = {
         "to": [to] if isinstance(to, str) else to or [],
@@ -62,42 +62,49 @@ def read_recipients(
         "bcc": bcc or [],
     }
     if not lists["to"]:
-        raise InvalidEmail("to has no address. Send at least one.", param="to")
-    read = _addresses(lists["to"], "to"), _addresses(lists["cc"], "cc"), _addresses(lists["bcc"], "bcc")
-    replies = _read_reply_to(reply_to)
+        raise InvalidEmail("to contains no address. Send at least one.", param="to")
+    parsed = (
+        _parse_addresses(lists["to"], "to"),
+        _parse_addresses(lists["cc"], "cc"),
+        _parse_addresses(lists["bcc"], "bcc"),
+    )
+    reply_addresses = _parse_reply_to(reply_to)
     _check_count(lists)
-    return Recipients(to=read[0], cc=read[1], bcc=read[2], reply_to=replies, distinct=distinct_of(*read))
+    return Recipients(
+        to=parsed[0], cc=parsed[1], bcc=parsed[2], reply_to=reply_addresses, distinct=distinct_recipients(*parsed)
+    )
 
 
-def _read_reply_to(given: str | list[str] | None) -> tuple[Address, ...]:
-    if given is None:
+def _parse_reply_to(reply_to: str | list[str] | None) -> tuple[Address, ...]:
+    if reply_to is None:
         return ()
-    texts = [given] if isinstance(given, str) else given
+    texts = [reply_to] if isinstance(reply_to, str) else reply_to
     if not 1 <= len(texts) <= REPLY_TO_MAX:
         raise InvalidEmail(f"reply_to has {len(texts)} addresses. Send 1 to {REPLY_TO_MAX}.", param="reply_to")
-    return _addresses(texts, "reply_to")
+    return _parse_addresses(texts, "reply_to")
 
 
-def _addresses(texts: list[str], field: str) -> tuple[Address, ...]:
-    return tuple([parse_address(text) or _refuse(text, field) for text in texts[:READ_MAX]])
+def _parse_addresses(texts: list[str], field: str) -> tuple[Address, ...]:
+    return tuple([parse_address(text) or _reject_address(text, field) for text in texts[:PARSED_MAX]])
 
 
-def _refuse(text: str, field: str) -> Address:
-    which = "A bcc entry" if field == "bcc" else f"{field} {quoted(text)}"
-    raise InvalidEmail(f"{which} is not a valid email address. {InvalidEmail.fix}", param=field)
+def _reject_address(text: str, field: str) -> Address:
+    description = "A bcc entry" if field == "bcc" else f"{field} {quoted(text)}"
+    raise InvalidEmail(f"{description} is not a valid email address. {InvalidEmail.fix}", param=field)
 
 
 def _check_count(lists: dict[str, list[str]]) -> None:
     for field, texts in lists.items():
         if len(texts) > RECIPIENTS_MAX:
             raise TooManyRecipients(
-                f"{field} has {len(texts)} recipients, {RECIPIENTS_MAX} is the most. {TooManyRecipients.fix}",
+                f"{field} has {len(texts)} recipients; the maximum is {RECIPIENTS_MAX}. {TooManyRecipients.fix}",
                 param=field,
             )
     count = sum(map(len, lists.values()))
     if count > RECIPIENTS_MAX:
         raise TooManyRecipients(
-            f"to, cc and bcc have {count} recipients together, {RECIPIENTS_MAX} is the most. {TooManyRecipients.fix}",
+            f"to, cc and bcc have {count} recipients in total; the maximum is {RECIPIENTS_MAX}. "
+            f"{TooManyRecipients.fix}",
             param="to",
         )
 
@@ -106,55 +113,58 @@ def check_allowed(recipients: Recipients, team: Team) -> None:
     """Reject a sandbox team's send to recipients that are neither verified on the team nor magic."""
     if not team.sandbox:
         return
-    strangers = [
+    not_allowed = [
         (address, kind)
         for address, kind in recipients.distinct
         if address.normal not in team.recipients and not is_magic_email(address.normal)
     ]
-    if strangers:
-        named = [address.given for address, kind in strangers if kind != "bcc"]
-        if strangers[-1][1] == "bcc":
-            named.append("a bcc recipient")
+    if not_allowed:
+        visible = [address.original for address, kind in not_allowed if kind != "bcc"]
+        if not_allowed[-1][1] == "bcc":
+            visible.append("a bcc recipient")
         raise RecipientNotAllowed(
-            f"Not verified on this sandbox team: {', '.join(named)}. {RecipientNotAllowed.fix}",
-            param=strangers[0][1],
+            f"Not verified for this sandbox team: {', '.join(visible)}. {RecipientNotAllowed.fix}",
+            param=not_allowed[0][1],
         )
 
 
-def split_suppressed(recipients: Recipients, suppressed: Container[str], *, drop: bool = False) -> Recipients:
+def remove_suppressed(recipients: Recipients, suppressed: Container[str], *, drop: bool = False) -> Recipients:
     """Return the recipients without suppressed bcc ones; a suppressed to or cc recipient rejects the send.
 
     `suppressed` holds normal forms. With `drop`, suppressed to and cc recipients are removed as well, and the send is
     rejected only if no recipient remains.
     """
 
-    found: list[tuple[Address, Kind]] = []
+    removed: list[tuple[Address, Kind]] = []
     for address, kind in recipients.distinct:
         normal = address.normal
         if normal in suppressed or (normal.startswith("suppressed") and _acts_suppressed(normal)):
-            found.append((address, kind))
-    if not found:
+            removed.append((address, kind))
+    if not removed:
         return recipients
-    gone = {address.normal for address, _ in found}
-    named = [address.given for address, kind in found if kind != "bcc"]
-    if named and not (drop and len(found) < len(recipients.distinct)):
+    removed_addresses = {address.normal for address, _ in removed}
+    visible = [address.original for address, kind in removed if kind != "bcc"]
+    if visible and not (drop and len(removed) < len(recipients.distinct)):
         raise RecipientSuppressed(
-            f"Suppressed recipients: {', '.join(named)}", param=found[0][1], details={"addresses": named}
+            f"Suppressed recipients: {', '.join(visible)}", param=removed[0][1], details={"addresses": visible}
         )
     lists = (recipients.to, recipients.cc, recipients.bcc)
-    to, cc, bcc = (tuple(address for address in addresses if address.normal not in gone) for addresses in lists)
+    to, cc, bcc = (
+        tuple(address for address in addresses if address.normal not in removed_addresses) for addresses in lists
+    )
     if not to:  # a record needs a `to`, also for a mail by SMTP that has only bcc recipients
         to, cc, bcc = (cc[:1], cc[1:], bcc) if cc else (bcc[:1], cc, bcc[1:])
-    return msgspec.structs.replace(recipients, to=to, cc=cc, bcc=bcc, distinct=distinct_of(to, cc, bcc))
+    return msgspec.structs.replace(recipients, to=to, cc=cc, bcc=bcc, distinct=distinct_recipients(to, cc, bcc))
 
 
 def _acts_suppressed(normal: str) -> bool:
     return is_magic_email(normal) and behaviour_of(normal) == "suppressed"
 
 
-def times_named(texts: Iterable[str]) -> Counter[str]:
-    """Count how often an email's lists contain each address: each receives the mail once but is counted every time
-    (contract 4).
+def count_address_uses(addresses: Iterable[str]) -> Counter[str]:
+    """Count how often an email's lists contain each address.
+
+    Each address receives the mail once but is counted every time (contract 4).
     """
-    named = map(parse_address, texts)
-    return Counter(address.normal for address in named if address)
+    parsed = map(parse_address, addresses)
+    return Counter(address.normal for address in parsed if address)

@@ -6,84 +6,86 @@ import msgspec
 
 from heliograph.domain.delivery.content import EmailContent
 from heliograph.domain.setup.records import Platform
-from heliograph.domain.text import CONTROLS, single_spaced
+from heliograph.domain.text import CONTROL_CHARACTER, collapse_spaces
 
 LINE_MAX = 300  # maximum characters of a sentence
 SUBJECT_MAX = 150
 AUTOMATIC = {"Auto-Submitted": "auto-generated"}  # suppresses automatic replies (RFC 3834)
 
 
-class OwnMail(msgspec.Struct, frozen=True, kw_only=True):
+class SystemMail(msgspec.Struct, frozen=True, kw_only=True):
     subject: str
-    said: str  # first sentence: what happened
-    todo: str = ""  # what the reader should do
-    lines: tuple[str, ...] = ()  # list items, if several things happened
+    summary: str  # first sentence: what happened
+    action: str = ""  # what the reader should do
+    items: tuple[str, ...] = ()  # list items, if several things happened
     code: str = ""  # code to type
     button: tuple[str, str] = ("", "")  # label and URL of one of our own pages
-    end: str = ""  # why the mail was sent, and what happens if the reader does nothing
-    settings: str = ""  # URL of the notification settings
+    footer: str = ""  # why the mail was sent, and what happens if the reader does nothing
+    settings_url: str = ""  # URL of the notification settings
     language: str = "en"
 
 
-def to_content(mail: OwnMail, platform: Platform, address: str) -> EmailContent:
+def build_content(mail: SystemMail, platform: Platform, address: str) -> EmailContent:
     return EmailContent(
         from_name=platform.brand,
         from_address=platform.sender,
         to=[address],
-        subject=one_line(mail.subject, SUBJECT_MAX),
-        text=to_text(mail),
-        html=to_html(mail, platform.brand),
-        headers=AUTOMATIC | ({"List-Unsubscribe": f"<{mail.settings}>"} if mail.settings else {}),
+        subject=to_safe_line(mail.subject, SUBJECT_MAX),
+        text=render_text(mail),
+        html=render_html(mail, platform.brand),
+        headers=AUTOMATIC | ({"List-Unsubscribe": f"<{mail.settings_url}>"} if mail.settings_url else {}),
     )
 
 
-def to_text(mail: OwnMail) -> str:
+def render_text(mail: SystemMail) -> str:
     label, link = mail.button
     parts = [
-        " ".join(filter(None, (one_line(mail.said), one_line(mail.todo)))),
-        "\n".join(f"- {one_line(line)}" for line in mail.lines),
+        " ".join(filter(None, (to_safe_line(mail.summary), to_safe_line(mail.action)))),
+        "\n".join(f"- {to_safe_line(line)}" for line in mail.items),
         mail.code,
         f"{label}:\n{link}" if link else "",
-        one_line(mail.end),
-        f"Choose what you are told: {mail.settings}" if mail.settings else "",
+        to_safe_line(mail.footer),
+        f"Choose your notices: {mail.settings_url}" if mail.settings_url else "",
     ]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
-def to_html(mail: OwnMail, brand: str) -> str:
+def render_html(mail: SystemMail, brand: str) -> str:
     """Return HTML without images, tables or external links, for light and dark mode."""
     label, link = mail.button
-    lines = "".join(f"<li>{_html(line)}</li>" for line in mail.lines)
+    lines = "".join(f"<li>{_escape_line(line)}</li>" for line in mail.items)
     parts = [
-        f'<p class="q" style="{_QUIET}">{_html(brand)}</p>',
-        f'<h1 style="margin:0 0 12px;font-size:20px;line-height:1.3">{_html(mail.subject, SUBJECT_MAX)}</h1>',
-        f'<p style="margin:0 0 12px">{_html(mail.said)}</p>',
-        f'<p style="margin:0 0 12px">{_html(mail.todo)}</p>' if mail.todo else "",
+        f'<p class="q" style="{_QUIET}">{_escape_line(brand)}</p>',
+        f'<h1 style="margin:0 0 12px;font-size:20px;line-height:1.3">{_escape_line(mail.subject, SUBJECT_MAX)}</h1>',
+        f'<p style="margin:0 0 12px">{_escape_line(mail.summary)}</p>',
+        f'<p style="margin:0 0 12px">{_escape_line(mail.action)}</p>' if mail.action else "",
         f'<ul style="margin:0 0 12px;padding-left:20px">{lines}</ul>' if lines else "",
-        f'<p style="margin:0 0 12px;font-size:24px;letter-spacing:2px"><strong>{_html(mail.code)}</strong></p>'
+        f'<p style="margin:0 0 12px;font-size:24px;letter-spacing:2px"><strong>{_escape_line(mail.code)}</strong></p>'
         if mail.code
         else "",
-        f'<p style="margin:20px 0"><a class="b" href="{escape(link)}" style="{_BUTTON}">{_html(label)}</a></p>'
+        f'<p style="margin:20px 0"><a class="b" href="{escape(link)}" style="{_BUTTON}">{_escape_line(label)}</a></p>'
         if link
         else "",
-        f'<p class="q" style="{_QUIET};margin-top:24px">{_html(mail.end)}</p>' if mail.end else "",
-        f'<p class="q" style="{_QUIET}"><a class="l" href="{escape(mail.settings)}" style="color:#5b5b66">'
-        "Choose what you are told</a></p>"
-        if mail.settings
+        f'<p class="q" style="{_QUIET};margin-top:24px">{_escape_line(mail.footer)}</p>' if mail.footer else "",
+        f'<p class="q" style="{_QUIET}"><a class="l" href="{escape(mail.settings_url)}" style="color:#5b5b66">'
+        "Choose your notices</a></p>"
+        if mail.settings_url
         else "",
     ]
-    return _FRAME.format(
-        language=escape(mail.language), title=_html(mail.subject, SUBJECT_MAX), body="\n".join(filter(None, parts))
+    return _PAGE.format(
+        language=escape(mail.language),
+        title=_escape_line(mail.subject, SUBJECT_MAX),
+        body="\n".join(filter(None, parts)),
     )
 
 
-def one_line(text: str, most: int = LINE_MAX) -> str:
-    text = single_spaced(CONTROLS.sub(" ", text))
-    return text if len(text) <= most else text[: most - 1] + "…"
+def to_safe_line(text: str, max_length: int = LINE_MAX) -> str:
+    text = collapse_spaces(CONTROL_CHARACTER.sub(" ", text))
+    return text if len(text) <= max_length else text[: max_length - 1] + "…"
 
 
-def _html(text: str, most: int = LINE_MAX) -> str:
-    return escape(one_line(text, most))
+def _escape_line(text: str, max_length: int = LINE_MAX) -> str:
+    return escape(to_safe_line(text, max_length))
 
 
 _QUIET = "margin:0 0 12px;font-size:13px;color:#5b5b66"
@@ -92,7 +94,7 @@ _BUTTON = (
     "font-weight:600;text-decoration:none"
 )
 # Clients with dark mode support use the style sheet; others show dark text on white from the inline styles.
-_FRAME = """\
+_PAGE = """\
 <!doctype html>
 <html lang="{language}" dir="auto">
 <head>

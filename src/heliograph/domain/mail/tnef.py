@@ -5,22 +5,22 @@ from collections.abc import Iterator
 import msgspec
 
 SIGNATURE = (0x223E9F78).to_bytes(4, "little")
-HEAD = len(SIGNATURE) + 2
-FILE_BEGINS, FILE_NAME, FILE_DATA = 0x00069002, 0x00018010, 0x0006800F
+HEADER_SIZE = len(SIGNATURE) + 2
+FILE_START, FILE_NAME, FILE_DATA = 0x00069002, 0x00018010, 0x0006800F
 FILE_LEVEL = 2
 
 
-class Packed(msgspec.Struct):
+class PackedFile(msgspec.Struct):
     name: str = ""
     content: bytes = b""
 
 
-def unpacked(whole: bytes) -> list[Packed]:
+def unpack_tnef(content: bytes) -> list[PackedFile]:
     """Return the files that have a name; of truncated content, those before the end."""
-    files: list[Packed] = []
-    for attribute, data in _attributes(whole):
-        if attribute == FILE_BEGINS:
-            files.append(Packed())
+    files: list[PackedFile] = []
+    for attribute, data in _attributes(content):
+        if attribute == FILE_START:
+            files.append(PackedFile())
         elif files and attribute == FILE_NAME:
             files[-1].name = data.rstrip(b"\0").decode("windows-1252", "replace")
         elif files and attribute == FILE_DATA:
@@ -28,12 +28,12 @@ def unpacked(whole: bytes) -> list[Packed]:
     return [file for file in files if file.name]
 
 
-def _attributes(whole: bytes) -> Iterator[tuple[int, bytes]]:
+def _attributes(content: bytes) -> Iterator[tuple[int, bytes]]:
     """Yield (id, data) of file attributes, stored as level, id, length, data, checksum."""
-    at = HEAD if whole.startswith(SIGNATURE) else len(whole)
-    while at + 9 <= len(whole):
-        level, attribute = whole[at], int.from_bytes(whole[at + 1 : at + 5], "little")
-        end = at + 9 + int.from_bytes(whole[at + 5 : at + 9], "little")
-        if level == FILE_LEVEL and end <= len(whole):
-            yield attribute, whole[at + 9 : end]
-        at = end + 2
+    position = HEADER_SIZE if content.startswith(SIGNATURE) else len(content)
+    while position + 9 <= len(content):
+        level, attribute = content[position], int.from_bytes(content[position + 1 : position + 5], "little")
+        end = position + 9 + int.from_bytes(content[position + 5 : position + 9], "little")
+        if level == FILE_LEVEL and end <= len(content):
+            yield attribute, content[position + 9 : end]
+        position = end + 2

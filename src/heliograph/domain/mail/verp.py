@@ -1,7 +1,7 @@
-"""Signed envelope sender, which identifies the recipient and message of a bounce for 30 days, and signed Reply-To,
-which identifies the message of a reply.
+"""Signed envelope sender and signed Reply-To.
 
-Only letters and digits in one case: some hosts change the case of a local part, but never digits.
+The envelope sender identifies the recipient and message of a bounce for 30 days; Reply-To identifies the message of a
+reply. Both have only letters and digits in one case: some hosts change the case of a local part, but never digits.
 """
 
 import base64
@@ -17,36 +17,37 @@ POSITION_MAX = 999
 _DAY_MS = 86_400_000
 _TAG_BYTES = 15  # 120 bits of the HMAC
 _ULID = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}")
-_ADDRESS = re.compile(r"b([0-9a-z]{26})([0-9]{3})([0-9]{5})([a-z2-7]{24})@([a-z0-9.-]+)")
+_BOUNCE_ADDRESS = re.compile(r"b([0-9a-z]{26})([0-9]{3})([0-9]{5})([a-z2-7]{24})@([a-z0-9.-]+)")
 
-_REPLY = re.compile(r"r([0-9a-z]{26})([a-z2-7]{24})@([a-z0-9.-]+)")
+_REPLY_ADDRESS = re.compile(r"r([0-9a-z]{26})([a-z2-7]{24})@([a-z0-9.-]+)")
 
 
-def return_path(domain: str) -> str:
+def bounce_domain(domain: str) -> str:
     """Return the bounce domain of a sending domain: a subdomain, so that SPF aligns."""
     return f"bounce.{domain}"
 
 
-def sign(key: bytes, message_id: str, position: int, domain: str, at_ms: int) -> str:
+def sign_return_path(key: bytes, message_id: str, position: int, domain: str, at_ms: int) -> str:
     """Return the envelope sender for one recipient; the local part has 59 bytes."""
     prefix = PREFIXES["email"]
     body = message_id.removeprefix(prefix)
     if body == message_id or not _ULID.fullmatch(body) or not 0 <= position <= POSITION_MAX:
         raise ValueError(f"no email and recipient: {message_id!r}, {position}")
-    named = f"{body.lower()}{position:03d}{at_ms // _DAY_MS:05d}"
+    payload = f"{body.lower()}{position:03d}{at_ms // _DAY_MS:05d}"
     domain = domain.lower()
-    return f"b{named}{_tag(key, named, domain)}@{domain}"
+    return f"b{payload}{_tag(key, payload, domain)}@{domain}"
 
 
-def read(key: bytes, address: str, now_ms: int) -> tuple[str, int] | None:
-    """Return (message id, recipient position) of a bounce address; None if the signature is invalid or older than 30
-    days.
+def parse_return_path(key: bytes, address: str, now_ms: int) -> tuple[str, int] | None:
+    """Return (message id, recipient position) of a bounce address.
+
+    None if the signature is invalid or older than 30 days.
     """
     # ASCII check first: some letters of other scripts become ASCII in lower case.
-    found = _ADDRESS.fullmatch(address.lower()) if address.isascii() else None
-    if found is None:
+    match = _BOUNCE_ADDRESS.fullmatch(address.lower()) if address.isascii() else None
+    if match is None:
         return None
-    body, position, day, tag, domain = found.groups()
+    body, position, day, tag, domain = match.groups()
     if not hmac.compare_digest(tag, _tag(key, body + position + day, domain)):
         return None
     if now_ms // _DAY_MS - int(day) > DAYS_VALID:
@@ -54,18 +55,18 @@ def read(key: bytes, address: str, now_ms: int) -> tuple[str, int] | None:
     return PREFIXES["email"] + body.upper(), int(position)
 
 
-def sign_reply(key: bytes, message_id: str, team: str, domain: str) -> str:
+def sign_reply_address(key: bytes, message_id: str, team: str, domain: str) -> str:
     """Return the signed Reply-To of one message of a team; it cannot be forged or derived from another message's."""
     body = message_id.removeprefix(PREFIXES["email"]).lower()
     return f"r{body}{_reply_tag(key, body, team, domain)}@{domain}"
 
 
-def read_reply(key: bytes, address: str, team: str) -> str | None:
+def parse_reply_address(key: bytes, address: str, team: str) -> str | None:
     """Return the team's message that a mail to this address replies to; None if the signature is invalid."""
-    found = _REPLY.fullmatch(address.lower()) if address.isascii() else None
-    if found is None or not hmac.compare_digest(found[2], _reply_tag(key, found[1], team, found[3])):
+    match = _REPLY_ADDRESS.fullmatch(address.lower()) if address.isascii() else None
+    if match is None or not hmac.compare_digest(match[2], _reply_tag(key, match[1], team, match[3])):
         return None
-    return PREFIXES["email"] + found[1].upper()
+    return PREFIXES["email"] + match[1].upper()
 
 
 def _reply_tag(key: bytes, body: str, team: str, domain: str) -> str:
@@ -73,12 +74,12 @@ def _reply_tag(key: bytes, body: str, team: str, domain: str) -> str:
     return base64.b32encode(digest[:_TAG_BYTES]).decode().lower()
 
 
-def _tag(key: bytes, named: str, domain: str) -> str:
-    keyed = _keyed(key).copy()  # unlike hmac.digest, this never waits for the GIL
-    keyed.update(f"envelope sender\0{named}@{domain}".encode())
-    return base64.b32encode(keyed.digest()[:_TAG_BYTES]).decode().lower()
+def _tag(key: bytes, payload: str, domain: str) -> str:
+    digest = _hmac_of_key(key).copy()  # unlike hmac.digest, this never waits for the GIL
+    digest.update(f"envelope sender\0{payload}@{domain}".encode())
+    return base64.b32encode(digest.digest()[:_TAG_BYTES]).decode().lower()
 
 
 @lru_cache(maxsize=4)
-def _keyed(key: bytes) -> hmac.HMAC:
+def _hmac_of_key(key: bytes) -> hmac.HMAC:
     return hmac.new(key, digestmod="sha256")

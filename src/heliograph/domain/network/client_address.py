@@ -6,7 +6,7 @@ from ipaddress import IPv6Address, ip_address, ip_network
 from heliograph.domain.network.ssrf import Address, Network
 
 HOPS_MAX = 32
-LONGEST = 64  # characters of an IPv6 address with brackets and a port
+HOP_LENGTH_MAX = 64  # characters of an IPv6 address with brackets and a port
 
 
 def client_address(peer: str, forwarded: Sequence[bytes], trusted: Sequence[Network]) -> str:
@@ -14,33 +14,35 @@ def client_address(peer: str, forwarded: Sequence[bytes], trusted: Sequence[Netw
 
     Hops before that one are untrusted. If a trusted proxy names no client, the proxy itself counts as the client.
     """
-    client = _read(peer)
+    client = _parse_ip(peer)
     if client is None:
         return peer
     for hop in reversed(b",".join(forwarded).rsplit(b",", HOPS_MAX)[-HOPS_MAX:]):
         if not any(client in network for network in trusted):
             break
-        named = _read(_without_port(hop.strip(b" \t").decode("latin-1"))) if len(hop) <= LONGEST else None
-        if named is None:
+        hop_address = (
+            _parse_ip(_without_port(hop.strip(b" \t").decode("latin-1"))) if len(hop) <= HOP_LENGTH_MAX else None
+        )
+        if hop_address is None:
             break
-        client = named
+        client = hop_address
     return str(client)
 
 
-def network_of(address: str) -> str:
+def client_network(address: str) -> str:
     """Return the range of addresses of one client: an IPv4 address, or the /64 of an IPv6 address."""
-    client = _read(address)
+    client = _parse_ip(address)
     return str(ip_network((client, 64), strict=False)) if isinstance(client, IPv6Address) else address
 
 
-def is_inside(address: str, ranges: Sequence[str]) -> bool:
+def is_loopback_or_in(address: str, ranges: Sequence[str]) -> bool:
     """Return whether the address is loopback or in one of the ranges."""
-    client = _read(address)
-    return client is not None and (client.is_loopback or is_in(address, ranges))
+    client = _parse_ip(address)
+    return client is not None and (client.is_loopback or is_in_ranges(address, ranges))
 
 
-def is_in(address: str, ranges: Sequence[str]) -> bool:
-    client = _read(address)
+def is_in_ranges(address: str, ranges: Sequence[str]) -> bool:
+    client = _parse_ip(address)
     return client is not None and any(client in ip_network(text) for text in ranges)
 
 
@@ -52,12 +54,12 @@ def is_network(text: str) -> bool:
     return True
 
 
-def _read(text: str) -> Address | None:
+def _parse_ip(text: str) -> Address | None:
     try:
-        found = ip_address(text.partition("%")[0])
+        address = ip_address(text.partition("%")[0])
     except ValueError:
         return None
-    return found.ipv4_mapped or found if isinstance(found, IPv6Address) else found
+    return address.ipv4_mapped or address if isinstance(address, IPv6Address) else address
 
 
 def _without_port(hop: str) -> str:

@@ -9,7 +9,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
-DENIED: tuple[Network, ...] = tuple(
+DENIED_NETWORKS: tuple[Network, ...] = tuple(
     ip_network(text)
     for text in (
         "0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 192.0.2.0/24 "
@@ -21,7 +21,7 @@ DENIED: tuple[Network, ...] = tuple(
 )
 NAT64 = IPv6Network("64:ff9b::/96")
 # Names of the local machine: RFC 6761, and the hosts files of Debian and Red Hat.
-LOOPBACK = {
+LOOPBACK_BY_HOST = {
     **dict.fromkeys(("localhost", "localhost.localdomain", "localhost4", "localhost4.localdomain4"), "127.0.0.1"),
     **dict.fromkeys(("ip6-localhost", "ip6-loopback", "localhost6", "localhost6.localdomain6"), "::1"),
 }
@@ -29,7 +29,7 @@ LOOPBACK = {
 
 def loopback_address(host: str) -> str | None:
     """Return the loopback address that a host name always denotes, regardless of DNS; None for other names."""
-    return "127.0.0.1" if host.endswith(".localhost") else LOOPBACK.get(host)
+    return "127.0.0.1" if host.endswith(".localhost") else LOOPBACK_BY_HOST.get(host)
 
 
 def is_denied(ip: str | Address, allow: Sequence[Network] = ()) -> bool:
@@ -39,12 +39,12 @@ def is_denied(ip: str | Address, allow: Sequence[Network] = ()) -> bool:
     except ValueError:
         return True
     return any(
-        any(reached in network for network in DENIED) and not any(reached in network for network in allow)
-        for reached in _reached(parsed)
+        any(address in network for network in DENIED_NETWORKS) and not any(address in network for network in allow)
+        for address in _reachable_addresses(parsed)
     )
 
 
-def _reached(ip: Address) -> tuple[Address, ...]:
+def _reachable_addresses(ip: Address) -> tuple[Address, ...]:
     """Return the addresses that a packet may reach, including an embedded IPv4 address."""
     if isinstance(ip, IPv4Address):
         return (ip,)

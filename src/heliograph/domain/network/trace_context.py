@@ -3,16 +3,16 @@
 import re
 
 # version, trace, parent, flags; additions of later versions are ignored.
-_PARENT = re.compile("([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
+_TRACEPARENT = re.compile("([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 _NO_TRACE, _NO_PARENT = "0" * 32, "0" * 16
 
 
-def read_traceparent(given: str) -> str | None:
+def parse_traceparent(header: str) -> str | None:
     """Parse a traceparent into the format of version 00; None if invalid, which never rejects the request."""
-    found = _PARENT.fullmatch(given)
-    if found is None:
+    match = _TRACEPARENT.fullmatch(header)
+    if match is None:
         return None
-    version, trace, parent, flags, more = found.groups()
+    version, trace, parent, flags, more = match.groups()
     if version == "ff" or (version == "00" and more) or trace == _NO_TRACE or parent == _NO_PARENT:
         return None
     return f"00-{trace}-{parent}-{flags}"

@@ -7,21 +7,23 @@ import msgspec
 from heliograph.domain.limits import DAY_MS, HOUR_MS
 
 # A message is written when it is accepted, when it is claimed and when its outcome is recorded.
-COMMITS = 3
-TOGETHER = 100  # messages per commit under load: waiting messages are committed together, and a claim takes as many
+COMMITS_PER_MESSAGE = 3
+MESSAGES_PER_COMMIT = (
+    100  # messages per commit under load: waiting messages are committed together, and a claim takes as many
+)
 PEAK_SHARE = 10  # the busiest hour has a tenth of a day's messages
-SPARE = 0.7  # usable share of a machine; the rest is for retries, dashboard, webhooks, backups
+USABLE_SHARE = 0.7  # usable share of a machine; the rest is for retries, dashboard, webhooks, backups
 
-Limit = Literal["accepting", "hand-over", "disk"]
+Limit = Literal["accepting", "delivery", "disk"]
 
-ADVICE: dict[Limit, str] = {
+ADVICE_BY_LIMIT: dict[Limit, str] = {
     "accepting": "a faster core; or PostgreSQL, with a process for each core, then machines for the API alone",
-    "hand-over": "a faster core; or PostgreSQL, with a process for each core, then machines for workers alone",
+    "delivery": "a faster core; or PostgreSQL, with a process for each core, then machines for workers alone",
     "disk": "a disk that syncs faster: a local SSD, or one with a protected write cache",
 }
 
 
-class Measured(msgspec.Struct, frozen=True, kw_only=True):
+class Measurements(msgspec.Struct, frozen=True, kw_only=True):
     """Measurements of a machine. CPU times are microseconds of one core per message."""
 
     syncs_per_s: float
@@ -41,14 +43,14 @@ class Capacity(msgspec.Struct, frozen=True, kw_only=True):
     advice: str
 
 
-def judge(found: Measured) -> Capacity:
-    by_core = 1e6 / (found.accept_us + found.hand_over_us)
-    by_disk = found.syncs_per_s * TOGETHER / COMMITS
+def estimate_capacity(measured: Measurements) -> Capacity:
+    by_core = 1e6 / (measured.accept_us + measured.hand_over_us)
+    by_disk = measured.syncs_per_s * MESSAGES_PER_COMMIT / COMMITS_PER_MESSAGE
     if by_disk < by_core:
         limit: Limit = "disk"
     else:
-        limit = "accepting" if found.accept_us > found.hand_over_us else "hand-over"
-    per_s = SPARE * min(by_core, by_disk)
+        limit = "accepting" if measured.accept_us > measured.hand_over_us else "delivery"
+    per_s = USABLE_SHARE * min(by_core, by_disk)
     per_hour = per_s * HOUR_MS / 1000
     return Capacity(
         per_s=int(per_s),
@@ -56,5 +58,5 @@ def judge(found: Measured) -> Capacity:
         per_day=int(per_hour * PEAK_SHARE),
         per_day_evenly=int(per_s * DAY_MS / 1000),
         limit=limit,
-        advice=ADVICE[limit],
+        advice=ADVICE_BY_LIMIT[limit],
     )

@@ -3,5 +3,5 @@
 import hashlib
 
 
-def name_of_instance(instance: str) -> str:
+def public_instance_name(instance: str) -> str:
     return hashlib.sha256(f"heliograph/instance/{instance}".encode()).hexdigest()[:16]

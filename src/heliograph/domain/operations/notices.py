@@ -7,17 +7,23 @@ import msgspec
 from heliograph.domain.audit.actor import SERVICE, AuditEntry
 from heliograph.domain.limits import HOUR_MS, MINUTE_MS
 
-HOURLY = 10  # mails to one person, or posts to one chat, per hour; the last one summarises all pending notices
+HOURLY_MAX = 10  # mails to one person, or posts to one chat, per hour; the last one summarises all pending notices
 # Wait after each deferred attempt; after the last step, the notice fails permanently.
 RETRY_MS = (MINUTE_MS, 5 * MINUTE_MS, 30 * MINUTE_MS, 2 * HOUR_MS, 6 * HOUR_MS)
 
-INSTANCE = ""  # used in place of a team id
-NUMBERED = "#"  # prefix of a team's number, until its id is looked up
+INSTANCE_TEAM = ""  # used in place of a team id
+TEAM_REF_PREFIX = "#"  # prefix of a team's number, until its id is looked up
 TEST = "test"  # sent only to the chat
 
-WISHES = ("domain", "display_name", "sender_id", "template", "team")  # records that operators approve or refuse
+APPROVABLE_KINDS = (
+    "domain",
+    "display_name",
+    "sender_id",
+    "template",
+    "team",
+)  # records that operators approve or refuse
 # Template states at Meta that cause a notice.
-UPSTREAM = tuple(f"template.upstream_{word}" for word in ("approved", "rejected", "paused", "disabled"))
+UPSTREAM_ACTIONS = tuple(f"template.upstream_{word}" for word in ("approved", "rejected", "paused", "disabled"))
 
 
 class NoticeKind(NamedTuple):
@@ -38,13 +44,13 @@ class NoticeRow(msgspec.Struct, frozen=True, kw_only=True):
     actor: str = SERVICE.name
 
 
-def of_entry(entry: AuditEntry) -> NoticeRow | None:
+def notice_for_entry(entry: AuditEntry) -> NoticeRow | None:
     """Return the notice for an audit log entry; None if the entry causes no notice."""
-    thing, _, verb = entry.action.partition(".")
+    subject_kind, _, verb = entry.action.partition(".")
     kind = ""
-    if verb in ("approve", "refuse") and thing in WISHES and entry.team:
+    if verb in ("approve", "refuse") and subject_kind in APPROVABLE_KINDS and entry.team:
         kind = "approval"
-    elif entry.action in UPSTREAM:
+    elif entry.action in UPSTREAM_ACTIONS:
         kind = "template"
     elif entry.action == "domain.failed":
         kind = "domain" if entry.team else "platform"
@@ -59,35 +65,35 @@ def of_entry(entry: AuditEntry) -> NoticeRow | None:
     return NoticeRow(
         name=f"{entry.action}/{entry.team or ''}/{entry.subject}/{entry.at}",
         at=entry.at,
-        team=entry.team or INSTANCE,
+        team=entry.team or INSTANCE_TEAM,
         kind=kind,
         facts={"action": entry.action, "subject": entry.subject, "detail": entry.detail},
         actor=entry.actor,
     )
 
 
-def low_credit(ref: int, event: str, at: int, credit: str, mark: str) -> NoticeRow:
-    """Return a notice of low credit; the code that spends credit knows only a team's number."""
-    facts = {"credit": credit, "mark": mark}
-    return NoticeRow(name=f"credit/{event}", at=at, team=f"{NUMBERED}{ref}", kind="credit", facts=facts)
+def low_credit_notice(ref: int, event: str, at: int, credit: str, threshold: str) -> NoticeRow:
+    """Return a notice of low credit. `ref`: the team's number, because the caller does not know the team's id."""
+    facts = {"credit": credit, "mark": threshold}
+    return NoticeRow(name=f"credit/{event}", at=at, team=f"{TEAM_REF_PREFIX}{ref}", kind="credit", facts=facts)
 
 
-def dead_letters(count: int, at: int) -> NoticeRow:
+def dead_letter_notice(count: int, at: int) -> NoticeRow:
     """Return a notice of dead letters; its name allows one per hour, whatever the count."""
     name = f"dead_letters/{at - at % HOUR_MS}"
-    return NoticeRow(name=name, at=at, team=INSTANCE, kind="dead_letters", facts={"count": str(count)})
+    return NoticeRow(name=name, at=at, team=INSTANCE_TEAM, kind="dead_letters", facts={"count": str(count)})
 
 
-def is_told(role: str | None, chosen: int | None) -> bool:
+def receives_notice(role: str | None, subscribed: int | None) -> bool:
     """Return whether a member, or an operator for the instance, receives the notice; viewers only if subscribed."""
     if role is None:
         return False
-    return bool(chosen) if chosen is not None else role != "viewer"
+    return bool(subscribed) if subscribed is not None else role != "viewer"
 
 
-def batches(waiting: int, sent: int) -> list[int]:
+def mail_sizes(pending: int, sent: int) -> list[int]:
     """Return the number of notices in each mail to send now, given `sent` mails in the last hour. The rest waits."""
-    free = max(0, HOURLY - sent)
-    if waiting <= free - 1 or (waiting == free == 1):
-        return [1] * waiting
-    return [1] * (free - 1) + [waiting - (free - 1)] if free else []
+    available = max(0, HOURLY_MAX - sent)
+    if pending <= available - 1 or (pending == available == 1):
+        return [1] * pending
+    return [1] * (available - 1) + [pending - (available - 1)] if available else []

@@ -6,22 +6,22 @@ The effect of a code on delivery, and its text, are defined by the carrier imple
 from collections.abc import Mapping
 from typing import Any
 
-from heliograph.domain.delivery.outcome import Own
+from heliograph.domain.delivery.outcome import LocalReason
 from heliograph.domain.phones.opt_out import OptOutReason
 
 
-def _of(**causes: str) -> dict[str, str]:
+def _cause_by_code(**causes: str) -> dict[str, str]:
     """Return a map from code to cause; each argument is a cause with its codes."""
     return {code: cause for cause, codes in causes.items() for code in codes.split()}
 
 
-def _hex(**causes: str) -> dict[str, str]:
+def _cause_by_hex_code(**causes: str) -> dict[str, str]:
     """Return a map from command_status to cause: `0b` becomes 0x0000000b."""
-    return {f"0x{code:0>8}": cause for code, cause in _of(**causes).items()}
+    return {f"0x{code:0>8}": cause for code, cause in _cause_by_code(**causes).items()}
 
 
-CODES: dict[str, dict[str, str]] = {
-    "smpp": _hex(
+CAUSE_BY_CODE: dict[str, dict[str, str]] = {
+    "smpp": _cause_by_hex_code(
         form="01 02 06 07 0c 13 15 33 34 40 42 43 44 54 55 61 62 63 67 c0 c1 c2 c3 c4",
         account="03 04 05 0d 0e 0f 53",
         carrier_trouble="08 ff 64",
@@ -31,7 +31,7 @@ CODES: dict[str, dict[str, str]] = {
         carrier_limit="14 58",
         rejected="45 65 66 fe",
     ),
-    "twilio": _of(
+    "twilio": _cause_by_code(
         account="10001 20003 20005 20008 20403 20404 21609 21705 30002",
         carrier_limit="14107 20429 21611 30001 30022 30023 30027",
         carrier_trouble="20500 20503 30410",
@@ -51,7 +51,7 @@ CODES: dict[str, dict[str, str]] = {
         canceled="canceled",
         rejected="undelivered failed",
     ),
-    "cloud_api": _of(
+    "cloud_api": _cause_by_code(
         account="0 3 10 33 190 200 368 131005 131031 131037 131042 131045 133000 133006 133010",
         carrier_trouble="1 2 131000 131016 131057 133004 133015",
         carrier_limit="4 80007 130429 131048 131056 132069",
@@ -67,22 +67,24 @@ CODES: dict[str, dict[str, str]] = {
         rejected="failed",
     ),
     # Codes used by our simulators: those of the simulated carriers.
-    "simulator": _of(bad_number="21211 131009", no_route="21612 131030", phone_off="UNDELIV", no_whatsapp="131026"),
+    "simulator": _cause_by_code(
+        bad_number="21211 131009", no_route="21612 131030", phone_off="UNDELIV", no_whatsapp="131026"
+    ),
 }
 
-OPTED_OUT: Own = "opted_out"
-LEARNED: dict[str, OptOutReason] = {"smpp": "carrier", "twilio": "carrier", "cloud_api": "marketing"}
+OPTED_OUT: LocalReason = "opted_out"
+OPT_OUT_REASON_BY_CARRIER: dict[str, OptOutReason] = {"smpp": "carrier", "twilio": "carrier", "cloud_api": "marketing"}
 
 
-def told_opt_out(detail: Mapping[str, Any]) -> OptOutReason | None:
+def reported_opt_out(detail: Mapping[str, Any]) -> OptOutReason | None:
     """Return the opt-out reason to record if a carrier rejected the recipient as opted out; None otherwise."""
     carrier = str(detail.get("carrier"))
-    is_out = OPTED_OUT in (detail.get("reason"), CODES.get(carrier, {}).get(str(detail.get("code"))))
-    return LEARNED.get(carrier) if is_out else None
+    is_opted_out = OPTED_OUT in (detail.get("reason"), CAUSE_BY_CODE.get(carrier, {}).get(str(detail.get("code"))))
+    return OPT_OUT_REASON_BY_CARRIER.get(carrier) if is_opted_out else None
 
 
 # States of SMPP receipts, by their first five letters.
-STATES = _of(
+CAUSE_BY_RECEIPT_STATE = _cause_by_code(
     given_up="EXPIR",
     canceled="DELET SKIPP",
     phone_off="UNDEL FAILE",

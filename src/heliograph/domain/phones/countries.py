@@ -7,14 +7,16 @@ from babel import Locale
 
 from heliograph.domain.phones.phone import COUNTRIES
 
-_CODE = re.compile(r"(?:.*\()?([A-Z]{2})\)?")
+_COUNTRY_CODE = re.compile(r"(?:.*\()?([A-Z]{2})\)?")
 
 
 @cache
 def country_names() -> dict[str, str]:
     """Return code → name, ordered by name."""
     names = Locale("en").territories
-    return dict(sorted(((code, names.get(code, code)) for code in COUNTRIES), key=lambda one: one[1]))
+    return dict(
+        sorted(((code, names.get(code, code)) for code in COUNTRIES), key=lambda code_and_name: code_and_name[1])
+    )
 
 
 def country_name(code: str) -> str:
@@ -28,6 +30,6 @@ def country_name(code: str) -> str:
 def country_code(text: str) -> str:
     """Return the code for user input such as 'gb', 'United Kingdom' or 'United Kingdom (GB)'; other text unchanged."""
     text = text.strip()
-    if found := _CODE.fullmatch(text.upper() if len(text) == 2 else text):
-        return found[1]
+    if match := _COUNTRY_CODE.fullmatch(text.upper() if len(text) == 2 else text):
+        return match[1]
     return next((code for code, name in country_names().items() if name.lower() == text.lower()), text)

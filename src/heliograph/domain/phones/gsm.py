@@ -15,23 +15,23 @@ ALPHABET = (
 EXTENSION = "\f^{}\\[~]|€"  # each is sent as an escape and a character
 
 Encoding = Literal["gsm7", "ucs2"]
-SINGLE: dict[Encoding, int] = {"gsm7": 160, "ucs2": 70}  # units in a message of one part (spec 8)
-PART: dict[Encoding, int] = {"gsm7": 153, "ucs2": 67}  # units in one of several parts, after the header
+SINGLE_PART_UNITS: dict[Encoding, int] = {"gsm7": 160, "ucs2": 70}  # units in a message of one part (spec 8)
+MULTIPART_UNITS: dict[Encoding, int] = {"gsm7": 153, "ucs2": 67}  # units in one of several parts, after the header
 
-_GSM = re.compile(f"[{re.escape(ALPHABET + EXTENSION)}]*")
+_GSM_TEXT = re.compile(f"[{re.escape(ALPHABET + EXTENSION)}]*")
 # Characters of two units: escape pairs, surrogate pairs.
-_WIDE: dict[Encoding, re.Pattern[str]] = {
+_TWO_UNIT_CHARACTER: dict[Encoding, re.Pattern[str]] = {
     "gsm7": re.compile(f"[{re.escape(EXTENSION)}]"),
     "ucs2": re.compile("[\U00010000-\U0010ffff]"),
 }
 
 
-_OUTSIDE = re.compile(f"[^{re.escape(ALPHABET + EXTENSION)}]")
-_RUN = re.compile(
-    f"({_OUTSIDE.pattern}+)"
+_NON_GSM_CHARACTER = re.compile(f"[^{re.escape(ALPHABET + EXTENSION)}]")
+_NON_GSM_RUN = re.compile(
+    f"({_NON_GSM_CHARACTER.pattern}+)"
 )  # matches whole runs, because combined letters and emoji consist of several characters
 # Typographic characters with a plain equivalent.
-_PLAIN = str.maketrans(
+_PLAIN_EQUIVALENTS = str.maketrans(
     {
         **dict.fromkeys("“”„«»″", '"'),
         **dict.fromkeys("‘’‚`´′", "'"),
@@ -55,39 +55,39 @@ class Segments(msgspec.Struct, frozen=True, kw_only=True):
         return self.udh if segmenting == "udh" else self.spec
 
 
-def segment(text: str) -> Segments:
-    encoding: Encoding = "gsm7" if _GSM.fullmatch(text) else "ucs2"
-    units = len(text) + len(_WIDE[encoding].findall(text))
-    single = SINGLE[encoding]
+def count_segments(text: str) -> Segments:
+    encoding: Encoding = "gsm7" if _GSM_TEXT.fullmatch(text) else "ucs2"
+    units = len(text) + len(_TWO_UNIT_CHARACTER[encoding].findall(text))
+    single = SINGLE_PART_UNITS[encoding]
     return Segments(
         encoding=encoding,
         units=units,
         spec=max(1, -(-units // single)),
-        udh=1 if units <= single else _parts(text, _WIDE[encoding], PART[encoding]),
+        udh=1 if units <= single else _count_parts(text, _TWO_UNIT_CHARACTER[encoding], MULTIPART_UNITS[encoding]),
     )
 
 
-def marked(text: str) -> list[tuple[str, bool]]:
+def split_by_alphabet(text: str) -> list[tuple[str, bool]]:
     """Split the text into pieces; each is marked True if outside the GSM alphabet, which requires UCS-2."""
-    return [(piece, at % 2 == 1) for at, piece in enumerate(_RUN.split(text)) if piece]
+    return [(piece, index % 2 == 1) for index, piece in enumerate(_NON_GSM_RUN.split(text)) if piece]
 
 
-def outside(text: str) -> list[tuple[str, str]]:
+def non_gsm_characters(text: str) -> list[tuple[str, str]]:
     """Return the distinct characters that require UCS-2, with their Unicode names."""
-    found = dict.fromkeys(_OUTSIDE.findall(text))
-    return [(char, unicodedata.name(char, f"U+{ord(char):04X}").lower()) for char in found]
+    characters = dict.fromkeys(_NON_GSM_CHARACTER.findall(text))
+    return [(char, unicodedata.name(char, f"U+{ord(char):04X}").lower()) for char in characters]
 
 
-def plain(text: str) -> str:
+def replace_typography(text: str) -> str:
     """Replace typographic characters by plain equivalents."""
-    return text.translate(_PLAIN)
+    return text.translate(_PLAIN_EQUIVALENTS)
 
 
-def _parts(text: str, wide: re.Pattern[str], size: int) -> int:
-    """Return the number of parts if no escape or surrogate pair may be split."""
-    units = wide.sub("\0.", text)  # NUL never occurs in a sent text, so it marks the first half of a pair
-    parts, at = 0, 0
-    while at < len(units):
-        at += size - (units[at + size - 1 : at + size] == "\0")
+def _count_parts(text: str, two_unit_character: re.Pattern[str], part_units: int) -> int:
+    """Return the number of parts of a long text; a character of two units is never split between parts."""
+    units = two_unit_character.sub("\0.", text)  # NUL never occurs in a sent text, so it marks a first unit
+    parts, position = 0, 0
+    while position < len(units):
+        position += part_units - (units[position + part_units - 1 : position + part_units] == "\0")
         parts += 1
     return parts

@@ -12,39 +12,42 @@ PHONE_CHANNELS: tuple[PhoneChannel, ...] = get_args(PhoneChannel)
 OptOutReason = Literal["text", "carrier", "manual", "marketing"]
 OPT_OUT_REASONS: tuple[OptOutReason, ...] = get_args(OptOutReason)
 
-Word = Literal["stop", "start", "help"]
+Keyword = Literal["stop", "start", "help"]
 
-WORD_TEXT_MAX = 200  # characters; a longer text is not a keyword
+KEYWORD_TEXT_MAX = 200  # characters; a longer text is not a keyword
 HELP_WORDS = frozenset({"help", "info"})
 
 
-def read_word(text: str, texts: OptOutTexts) -> Word | None:
+def parse_keyword(text: str, texts: OptOutTexts) -> Keyword | None:
     """Return the meaning of a text that consists of one keyword; None otherwise.
 
     Only letters are compared, and digits too if the keyword contains digits.
     """
-    if len(text) > WORD_TEXT_MAX:
+    if len(text) > KEYWORD_TEXT_MAX:
         return None
-    said = {kinds: _keep(text, kinds) for kinds in ("L", "LN")}
-    words: dict[Word, Iterable[str]] = {"stop": texts.words, "start": texts.start_words, "help": HELP_WORDS}
-    return next((meaning for meaning, given in words.items() if any(_is_word(said, word) for word in given)), None)
+    folded_text = {kinds: _fold_characters(text, kinds) for kinds in ("L", "LN")}
+    words: dict[Keyword, Iterable[str]] = {"stop": texts.words, "start": texts.start_words, "help": HELP_WORDS}
+    return next(
+        (meaning for meaning, keywords in words.items() if any(_is_keyword(folded_text, word) for word in keywords)),
+        None,
+    )
 
 
-def bars(reason: OptOutReason | None, category: str | None) -> bool:
+def blocks_message(reason: OptOutReason | None, category: str | None) -> bool:
     """Return whether an opt-out for this reason blocks messages with templates of this category."""
     return reason is not None and (reason != "marketing" or category == "MARKETING")
 
 
-def answer_to(word: Word, texts: OptOutTexts) -> str:
+def reply_text(word: Keyword, texts: OptOutTexts) -> str:
     return {"stop": texts.stop_text, "start": texts.start_text, "help": texts.help_text}[word]
 
 
-def _is_word(said: Mapping[str, str], word: str) -> bool:
+def _is_keyword(folded_text: Mapping[str, str], word: str) -> bool:
     kinds = "LN" if any(char.isdigit() for char in word) else "L"
-    return said[kinds] != "" and said[kinds] == _keep(word, kinds)
+    return folded_text[kinds] != "" and folded_text[kinds] == _fold_characters(word, kinds)
 
 
-def _keep(text: str, kinds: str) -> str:
+def _fold_characters(text: str, kinds: str) -> str:
     """Return the characters of these Unicode categories, without case and accents."""
     characters = unicodedata.normalize("NFKD", text.casefold())
     return "".join(char for char in characters if unicodedata.category(char)[0] in kinds)

@@ -12,7 +12,7 @@ _E164 = re.compile(r"\+[1-9][0-9]{6,14}")
 
 # Number prefixes of calling codes that several countries share. Written out here and tested against the patterns of
 # phonenumbers, which take 50 µs and match only numbers in service.
-_SPLIT = {
+_SHARED_CODE_PREFIXES = {
     "AG": "1268",
     "AI": "1264",
     "AS": "1684",
@@ -55,20 +55,24 @@ _SPLIT = {
     "MF": "59059000 59059007 59059009 59059013 59059030 59059043 59059050 59059056 59059058 59059077 59059079",
     "BQ": "5993 5994 5997",
 }
-_COUNTRIES = {str(code): regions[0] for code, regions in COUNTRY_CODE_TO_REGION_CODE.items() if regions[0] != "001"}
-_COUNTRIES |= {prefix: country for country, prefixes in _SPLIT.items() for prefix in prefixes.split()}
+_COUNTRY_BY_PREFIX = {
+    str(code): regions[0] for code, regions in COUNTRY_CODE_TO_REGION_CODE.items() if regions[0] != "001"
+}
+_COUNTRY_BY_PREFIX |= {
+    prefix: country for country, prefixes in _SHARED_CODE_PREFIXES.items() for prefix in prefixes.split()
+}
 # Includes countries without phone numbers of their own.
 COUNTRIES = SUPPORTED_REGIONS | {"AQ", "BV", "GS", "HM", "PN", "TF", "UM"}
 
 SHORT_MAX = 7  # maximum digits of a short code
 
 
-def read_phone(text: str | None, param: str = "to") -> str:
+def parse_phone(text: str | None, param: str = "to") -> str:
     if text is None:
         raise InvalidPhone(f"{param} is missing. {InvalidPhone.fix}", param=param)
     if not is_phone(text):
         raise InvalidPhone(
-            f"{param} {quoted(text)} is not a phone number in E.164 form. {InvalidPhone.fix}", param=param
+            f"{param} {quoted(text)} is not a phone number in E.164 format. {InvalidPhone.fix}", param=param
         )
     return text
 
@@ -79,22 +83,23 @@ def is_phone(text: str) -> bool:
 
 def country_of(phone: str) -> str | None:
     """Return the ISO country code, also of a number not in service; None for calling codes without a country."""
-    for end in _ends(phone[1:4]):
-        if country := _COUNTRIES.get(phone[1:end]):
+    for end in _prefix_ends(phone[1:4]):
+        if country := _COUNTRY_BY_PREFIX.get(phone[1:end]):
             return country
     return None
 
 
 @lru_cache(maxsize=1000)  # one entry per three digits
-def _ends(start: str) -> list[int]:
-    """Return the possible end positions of the country prefix for a number that starts with these digits, longest
-    first.
+def _prefix_ends(start: str) -> list[int]:
+    """Return the possible end positions of the country prefix, longest first.
+
+    `start` has the first digits of the number.
     """
-    found = (prefix for prefix in _COUNTRIES if prefix.startswith(start) or start.startswith(prefix))
-    return sorted({1 + len(prefix) for prefix in found}, reverse=True)
+    prefixes = (prefix for prefix in _COUNTRY_BY_PREFIX if prefix.startswith(start) or start.startswith(prefix))
+    return sorted({1 + len(prefix) for prefix in prefixes}, reverse=True)
 
 
-def prefix_of(phone: str) -> str:
+def velocity_prefix(phone: str) -> str:
     """Return the number without its last four digits."""
     return phone[:-4]
 

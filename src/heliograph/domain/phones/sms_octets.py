@@ -6,12 +6,12 @@ GSM7, UCS2 = 0, 8  # data_coding
 
 ESCAPE = 0x1B  # position in the alphabet, which ALPHABET omits
 _EXTENSION_CODES = b"\x0a\x14\x28\x29\x2f\x3c\x3d\x3e\x40\x65"
-CODES: dict[int, bytes] = {
-    **{ord(char): bytes((place + (place >= ESCAPE),)) for place, char in enumerate(ALPHABET)},
+CODE_BY_CHARACTER: dict[int, bytes] = {
+    **{ord(char): bytes((position + (position >= ESCAPE),)) for position, char in enumerate(ALPHABET)},
     **{ord(char): bytes((ESCAPE, code)) for char, code in zip(EXTENSION, _EXTENSION_CODES, strict=True)},
 }
 
-_LETTERS = {(len(octets) > 1, octets[-1]): chr(letter) for letter, octets in CODES.items()}
+_CHARACTER_BY_CODE = {(len(octets) > 1, octets[-1]): chr(letter) for letter, octets in CODE_BY_CHARACTER.items()}
 
 
 def from_octets(coding: int, octets: bytes) -> str:
@@ -25,6 +25,6 @@ def from_octets(coding: int, octets: bytes) -> str:
         if octet == ESCAPE:
             escaped = True
             continue
-        text += _LETTERS.get((escaped, octet), "")
+        text += _CHARACTER_BY_CODE.get((escaped, octet), "")
         escaped = False
     return text

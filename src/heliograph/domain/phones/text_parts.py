@@ -9,8 +9,8 @@ from heliograph.domain.delivery.outcome import IncomingText, TextPart
 from heliograph.domain.limits import MINUTE_MS
 from heliograph.domain.phones.sms_octets import from_octets
 
-WAIT_MS = 10 * MINUTE_MS  # how long to wait for the other parts after the first one
-REPEAT_MS = 10 * MINUTE_MS  # an equal text without a carrier id within this time is a duplicate
+PARTS_WAIT_MS = 10 * MINUTE_MS  # how long to wait for the other parts after the first one
+DUPLICATE_MS = 10 * MINUTE_MS  # an equal text without a carrier id within this time is a duplicate
 
 
 class StoredPart(msgspec.Struct, frozen=True, array_like=True):
@@ -43,25 +43,25 @@ def split_text_id(carrier: str, part: TextPart) -> str:
 def add_part(text: SplitText, part: TextPart, now: int) -> list[IncomingText]:
     """Add a part; return the texts to report now, usually none. A duplicate part changes nothing."""
     new, reports = StoredPart(part.coding, part.octets), []
-    if text.finished_at is not None and text.finished_at <= now - REPEAT_MS:
+    if text.finished_at is not None and text.finished_at <= now - DUPLICATE_MS:
         _restart(text, now)
-    known = text.parts.get(part.number)
-    if known == new:
+    existing = text.parts.get(part.number)
+    if existing == new:
         return []
-    if known is not None:  # the sender reused the reference for another text
-        reports = [] if text.finished_at is not None else [joined(text)]
+    if existing is not None:  # the sender reused the reference for another text
+        reports = [] if text.finished_at is not None else [join_parts(text)]
         _restart(text, now)
     if text.finished_at is not None:  # the part arrived after the others were reported
         text.parts = text.parts | {part.number: new}
-        return [joined(msgspec.structs.replace(text, parts={part.number: new}))]
+        return [join_parts(msgspec.structs.replace(text, parts={part.number: new}))]
     text.parts = text.parts | {part.number: new}
     if text.is_complete:
         text.finished_at = now
-        reports.append(joined(text))
+        reports.append(join_parts(text))
     return reports
 
 
-def joined(text: SplitText) -> IncomingText:
+def join_parts(text: SplitText) -> IncomingText:
     """Join the received parts in order."""
     numbers = sorted(text.parts)
     runs = [[numbers[0]]]
@@ -69,13 +69,13 @@ def joined(text: SplitText) -> IncomingText:
         follows = number == before + 1 and text.parts[number].coding == text.parts[before].coding
         runs[-1:] = [[*runs[-1], number]] if follows else [runs[-1], [number]]
     # Characters may be split between two parts, so bytes are joined before decoding.
-    words = [from_octets(text.parts[run[0]].coding, b"".join(text.parts[n].octets for n in run)) for run in runs]
-    said = msgspec.json.encode((text.sender, text.to, text.reference, text.total, sorted(text.parts.items())))
+    pieces = [from_octets(text.parts[run[0]].coding, b"".join(text.parts[n].octets for n in run)) for run in runs]
+    content = msgspec.json.encode((text.sender, text.to, text.reference, text.total, sorted(text.parts.items())))
     return IncomingText(
-        id=hashlib.sha256(said).hexdigest(),
+        id=hashlib.sha256(content).hexdigest(),
         sender=text.sender,
         to=text.to,
-        text="".join(words),
+        text="".join(pieces),
         is_unnamed=True,
         is_incomplete=not text.is_complete,
     )

@@ -14,26 +14,26 @@ from heliograph.domain.audit.actor import AuditEntry
 from heliograph.domain.phones.opt_out import OptOutReason
 from heliograph.domain.refusals import Refusal
 from heliograph.domain.sending.pricing import Account
-from heliograph.domain.sending.send_options import AT_ONCE, Added, Timing
+from heliograph.domain.sending.send_options import IMMEDIATE, ExtraFields, Timing
 from heliograph.domain.setup.records import Channel
 
 R = TypeVar("R")
 
-CAUGHT = 2  # stored `sandbox` value of messages and codes: 0 live, 1 sandbox, 2 captured in the sandbox
+CAPTURED = 2  # stored `sandbox` value of messages and codes: 0 live, 1 sandbox, 2 captured in the sandbox
 
 
-class Found(msgspec.Struct, frozen=True):
+class AcceptState(msgspec.Struct, frozen=True):
     """Database state at the moment of the decision."""
 
-    suppressed: Set[str]  # the suppressed addresses among those in `watch`
+    suppressed: Set[str]  # the suppressed addresses among `Acceptance.suppression_addresses`
     account: Account  # running totals; `decide` deducts quota and credit
-    marketing: Sequence[int]  # times of the recipient's MARKETING messages in the last day, oldest first
+    marketing_times: Sequence[int]  # times of the recipient's MARKETING messages in the last day, oldest first
     opted_out: OptOutReason | None = None  # why the recipient's phone is on the team's opt-out list for this channel
 
 
 class AcceptedRecipient(msgspec.Struct, frozen=True):
     address: str  # normalised
-    given: str  # as written by the caller
+    original: str  # as written by the caller
     kind: str  # to, cc, bcc
 
 
@@ -53,7 +53,7 @@ class IdempotencyKey(msgspec.Struct, frozen=True):
     fingerprint: str
 
 
-class Sent(msgspec.Struct, Generic[R], frozen=True):
+class SendResult(msgspec.Struct, Generic[R], frozen=True):
     """Result of a send request. A replayed request only has the stored response."""
 
     id: str
@@ -62,7 +62,7 @@ class Sent(msgspec.Struct, Generic[R], frozen=True):
     replayed: bool = False
 
     @property
-    def made(self) -> R:
+    def new_record(self) -> R:
         """Return the record of a request without an Idempotency-Key."""
         assert self.record is not None, "only a request with a key comes again"
         return self.record
@@ -82,39 +82,39 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
     lane: str
     status: str
     sandbox: bool
-    caught: bool = False  # sent only to simulators, whatever the recipient
+    captured: bool = False  # sent only to simulators, whatever the recipient
     key_id: str
     created_at: int
     content: bytes  # message content as JSON, without the shared part
     shared: SharedText | None = None
-    decide: Callable[[Found], Decision]
+    decide: Callable[[AcceptState], Decision]
     template_id: str | None = None
     template_version: int | None = None
     country: str | None = None
-    watch: Sequence[str] = ()  # addresses to look up on the suppression list
-    phone: str | None = None  # phone number to look up among the opt-outs of this channel
+    suppression_addresses: Sequence[str] = ()  # addresses to look up on the suppression list
+    opt_out_phone: str | None = None  # phone number to look up among the opt-outs of this channel
     credit_low: int = 0  # notify when the credit falls below this amount; 0 = never
     marketing_to: str | None = None  # count this recipient's MARKETING messages
     blobs: Sequence[str] = ()  # hashes of attachment files
-    file_octets: int = 0  # total bytes of the attachment files
-    octets_most: int = 0  # bytes that the team may store per day; 0: unlimited
-    retry_key: IdempotencyKey | None = None
+    file_bytes: int = 0  # total bytes of the attachment files
+    daily_bytes_limit: int = 0  # bytes that the team may store per day; 0: unlimited
+    idempotency_key: IdempotencyKey | None = None
     audit: AuditEntry | None = None  # audit entry of a send by a person
-    timing: Timing = AT_ONCE
-    added: Added = Added()
+    timing: Timing = IMMEDIATE
+    extra_fields: ExtraFields = ExtraFields()
     batch: str | None = None  # public id of the batch that contains this message
     trace: str | None = None  # traceparent of the request
     callback: str | None = None  # URL that receives the events of this message, in place of the team's endpoint
 
     @property
-    def octets(self) -> int:
+    def content_bytes(self) -> int:
         """Return the size of the content in bytes."""
         return len(self.content) + (len(self.shared.body) if self.shared else 0)
 
-    def kept(self, response: bytes) -> str:
+    def stored_record(self, response: bytes) -> str:
         """Return the response record merged with the caller's additions, as one JSON object."""
-        added = msgspec.json.encode(self.added)
-        return (response if added == b"{}" else response[:-1] + b"," + added[1:]).decode()
+        extra = msgspec.json.encode(self.extra_fields)
+        return (response if extra == b"{}" else response[:-1] + b"," + extra[1:]).decode()
 
 
 class BatchAcceptance(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,5 +126,5 @@ class BatchAcceptance(msgspec.Struct, frozen=True, kw_only=True):
     created_at: int
     sends: Sequence[Acceptance | Refusal]
     strict: bool  # the first refusal rejects the whole batch
-    respond: Callable[[Sequence[Sent[Any] | Refusal]], bytes]  # builds the response from the result of each send
-    retry_key: IdempotencyKey | None = None
+    respond: Callable[[Sequence[SendResult[Any] | Refusal]], bytes]  # builds the response from the result of each send
+    idempotency_key: IdempotencyKey | None = None

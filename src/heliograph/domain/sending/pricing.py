@@ -16,11 +16,11 @@ from heliograph.domain.limits import DAY_MS, SECOND_MS
 from heliograph.domain.refusals import InsufficientCredit, SandboxLimitReached, StorageLimitReached
 from heliograph.domain.setup.records import Platform, Template
 
-UNIT = 1_000_000
-CREDIT_MAX = 10**12 * UNIT
+MICROS_PER_UNIT = 1_000_000
+CREDIT_MAX = 10**12 * MICROS_PER_UNIT
 
 # Each ledger entry moves its amount from one account to another, so all accounts sum to zero.
-ENTRY_KINDS: dict[str, tuple[str, str]] = {
+ACCOUNTS_BY_ENTRY_KIND: dict[str, tuple[str, str]] = {
     "topup": ("funding", "credit"),
     "hold": ("credit", "held"),
     "capture": ("held", "revenue"),
@@ -30,27 +30,27 @@ ENTRY_KINDS: dict[str, tuple[str, str]] = {
 
 # 12 whole digits keep every amount within the databases' 64-bit integers.
 _MONEY = re.compile(r"([0-9]{1,12})(?:\.([0-9]{1,6}))?")
-_EPOCH = date(1970, 1, 1).toordinal()
+_EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
 
 
 def parse_money(text: str) -> int:
     """Parse '0.0450' as 45000."""
-    parts = _MONEY.fullmatch(text)
-    if not parts:
+    match = _MONEY.fullmatch(text)
+    if not match:
         raise ValueError(f"{text!r} is not an amount such as '0.0450' (digits, at most 6 decimals)")
-    return int(parts[1]) * UNIT + int((parts[2] or "").ljust(6, "0"))
+    return int(match[1]) * MICROS_PER_UNIT + int((match[2] or "").ljust(6, "0"))
 
 
-def parse_booking(text: str) -> int:
+def parse_signed_money(text: str) -> int:
     """Parse an amount with an optional sign: '25.00', '-5.00'."""
     return -parse_money(text[1:]) if text.startswith("-") else parse_money(text.removeprefix("+"))
 
 
 def format_money(micros: int) -> str:
     """Format 45000 as '0.0450': four decimals, or up to six if needed."""
-    whole, fraction = divmod(abs(micros), UNIT)
+    units, fraction = divmod(abs(micros), MICROS_PER_UNIT)
     decimals = f"{fraction:06d}".rstrip("0").ljust(4, "0")
-    return f"{'-' if micros < 0 else ''}{whole}.{decimals}"
+    return f"{'-' if micros < 0 else ''}{units}.{decimals}"
 
 
 def price_for(template: Template, country: str | None) -> int:
@@ -97,53 +97,54 @@ def month_of(ms: int) -> str:
 
 @lru_cache(maxsize=64)
 def _month_of_day(day: int) -> str:
-    return date.fromordinal(_EPOCH + day).isoformat()[:7]
+    return date.fromordinal(_EPOCH_ORDINAL + day).isoformat()[:7]
 
 
-def take_quota(account: Account, count: int, quota: int, month: str) -> bool:
+def use_quota(account: Account, count: int, quota: int, month: str) -> bool:
     """Count the recipients; return True if the send started within the quota and is free."""
     if month > account.month:  # a late request of the previous month must not reset the month
         account.month, account.used = month, 0
-    within = account.used < quota
+    is_free = account.used < quota
     account.used += count
-    return within
+    return is_free
 
 
-def give_quota_back(account: Account, count: int, month: str) -> None:
+def refund_quota(account: Account, count: int, month: str) -> None:
     """Refund the quota of email recipients that were counted in `month` and will not be sent to."""
     if account.month == month:
         account.used = max(0, account.used - count)
 
 
-def take_sandbox(account: Account, most: int, now: int) -> None:
-    """Count a message or code of a sandbox team over a real carrier; at most `most` per UTC day (contract 13)."""
+def count_sandbox_send(account: Account, limit: int, now: int) -> None:
+    """Count a message or code of a sandbox team over a real carrier; at most `limit` per UTC day (contract 13)."""
     day = now // DAY_MS
     if day > account.sandbox_day:  # a late request of the previous day must not reset the day
         account.sandbox_day, account.sandbox_used = day, 0
-    if account.sandbox_used >= most:
+    if account.sandbox_used >= limit:
         raise SandboxLimitReached(
-            f"A sandbox team sends {most} messages and codes a day over real carriers. {SandboxLimitReached.fix}",
+            f"A sandbox team can send {limit} messages and codes a day through real carriers. "
+            f"{SandboxLimitReached.fix}",
             param="to",
-            retry_after=_to_midnight(account.sandbox_day, now),
+            retry_after=_seconds_to_midnight(account.sandbox_day, now),
         )
     account.sandbox_used += 1
 
 
-def take_octets(account: Account, octets: int, most: int, now: int) -> None:
-    """Count the stored bytes of a message; at most `most` per team and UTC day (contract 1)."""
+def count_stored_bytes(account: Account, size: int, limit: int, now: int) -> None:
+    """Count the stored bytes of a message; at most `limit` per team and UTC day (contract 1)."""
     day = now // DAY_MS
     if day > account.octets_day:  # a late request of the previous day must not reset the day
         account.octets_day, account.octets_used = day, 0
-    if account.octets_used + octets > most:
+    if account.octets_used + size > limit:
         raise StorageLimitReached(
-            f"The team may store {most} bytes a day (octets_per_day) and has stored {account.octets_used}: "
-            f"this message has {octets}. {StorageLimitReached.fix}",
-            retry_after=_to_midnight(account.octets_day, now),
+            f"The team can store {limit} bytes a day (octets_per_day) and has stored {account.octets_used}; "
+            f"this message needs {size}. {StorageLimitReached.fix}",
+            retry_after=_seconds_to_midnight(account.octets_day, now),
         )
-    account.octets_used += octets
+    account.octets_used += size
 
 
-def _to_midnight(day: int, now: int) -> int:
+def _seconds_to_midnight(day: int, now: int) -> int:
     """Return the seconds until the end of the UTC day `day`."""
     return max(1, -(-((day + 1) * DAY_MS - now) // SECOND_MS))
 
@@ -152,7 +153,7 @@ def hold(account: Account, amount: int) -> None:
     _check_amount(amount)
     if account.available < amount:
         raise InsufficientCredit(
-            f"This send costs {format_money(amount)} and the credit is {format_money(account.available)}. "
+            f"This message costs {format_money(amount)}, and the credit is {format_money(account.available)}. "
             f"{InsufficientCredit.fix}",
             details={"price": format_money(amount), "credit": format_money(account.available)},
         )
@@ -161,34 +162,34 @@ def hold(account: Account, amount: int) -> None:
 
 
 def capture(account: Account, amount: int) -> None:
-    _take_held(account, amount)
+    _reduce_held(account, amount)
 
 
 def release(account: Account, amount: int) -> None:
-    _take_held(account, amount)
+    _reduce_held(account, amount)
     account.available += amount
 
 
-def book(account: Account, amount: int) -> str:
+def adjust_credit(account: Account, amount: int) -> str:
     """Add a top-up, or a correction if the amount is negative; return the kind of the ledger entry."""
     if not amount:
-        raise ValueError("an amount of nothing cannot be booked")
+        raise ValueError("the amount must not be 0")
     if account.available + amount < 0:
         raise ValueError(f"the credit is only {format_money(account.available)}")
     if account.available + account.held + amount > CREDIT_MAX:
-        raise ValueError(f"more than {format_money(CREDIT_MAX)} cannot be kept")
+        raise ValueError(f"the credit cannot exceed {format_money(CREDIT_MAX)}")
     account.available += amount
     return "topup" if amount > 0 else "adjustment"
 
 
-def credit_moved(kind: str, amount: int) -> int:
+def credit_change(kind: str, amount: int) -> int:
     """Return by how much a ledger entry changed the spendable credit."""
-    return moved(kind, amount, "credit")
+    return balance_change(kind, amount, "credit")
 
 
-def moved(kind: str, amount: int, account: str) -> int:
+def balance_change(kind: str, amount: int, account: str) -> int:
     """Return by how much a ledger entry changed `account`."""
-    source, target = ENTRY_KINDS[kind]
+    source, target = ACCOUNTS_BY_ENTRY_KIND[kind]
     return amount * ((target == account) - (source == account))
 
 
@@ -196,24 +197,24 @@ class Charge(NamedTuple):
     amount: int = 0
     charges: int = 0
 
-    def plus(self, more: "Charge") -> "Charge":
-        return Charge(self.amount + more.amount, self.charges + more.charges)
+    def plus(self, other: "Charge") -> "Charge":
+        return Charge(self.amount + other.amount, self.charges + other.charges)
 
 
-CHARGED = {PREFIXES[kind]: kind for kind in ("email", "sms", "whatsapp", "verification")}
+KIND_BY_ID_PREFIX = {PREFIXES[kind]: kind for kind in ("email", "sms", "whatsapp", "verification")}
 
 
-def spend_of(entries: Iterable[tuple[str, int, str | None, int]]) -> dict[tuple[str, str], Charge]:
+def sum_charges(ledger_entries: Iterable[tuple[str, int, str | None, int]]) -> dict[tuple[str, str], Charge]:
     """Sum the charges by UTC month and kind of message. Entries are (kind, amount, subject, time)."""
     spend: dict[tuple[str, str], Charge] = {}
-    for kind, amount, subject, at in entries:
-        if kind == "capture" and (sent := CHARGED.get((subject or "")[:4])):
-            place = (month_of(at), sent)
-            spend[place] = spend.get(place, Charge()).plus(Charge(amount, 1))
+    for kind, amount, subject, time in ledger_entries:
+        if kind == "capture" and (message_kind := KIND_BY_ID_PREFIX.get((subject or "")[:4])):
+            month_and_kind = (month_of(time), message_kind)
+            spend[month_and_kind] = spend.get(month_and_kind, Charge()).plus(Charge(amount, 1))
     return spend
 
 
-def _take_held(account: Account, amount: int) -> None:
+def _reduce_held(account: Account, amount: int) -> None:
     _check_amount(amount)
     if account.held < amount:
         raise ValueError(f"team {account.team} holds {account.held}, cannot take {amount} from it")

@@ -7,55 +7,60 @@ from typing import Annotated, Any
 
 import msgspec
 
-from heliograph.domain.delivery.message_states import UNSHOWN
-from heliograph.domain.field_docs import TIME, Locale, limited, says
+from heliograph.domain.delivery.message_states import HIDDEN_FIELDS
+from heliograph.domain.field_docs import TIME, Locale, describe, schema_limits
 from heliograph.domain.ids import parse_timestamp, timestamp
 from heliograph.domain.limits import DAY_MS, KIB
 from heliograph.domain.refusals import InvalidHeader, InvalidMetadata, InvalidSchedule, InvalidTags
 from heliograph.domain.setup.records import Layout, Priority, Template
-from heliograph.domain.text import CONTROLS, quoted
+from heliograph.domain.text import CONTROL_CHARACTER, quoted
 
 TAGS_MAX = 10
 TAG_VALUE_MAX = 256
 METADATA_MAX = 4 * KIB
 HEADERS_MAX = 25
 HEADERS_TOTAL_MAX = 8 * KIB
-AHEAD_MAX_MS = 60 * DAY_MS
-OWN_HEADERS = (
+SCHEDULE_AHEAD_MAX_MS = 60 * DAY_MS
+ALLOWED_HEADERS = (
     *("List-Unsubscribe", "List-Unsubscribe-Post", "List-Id", "In-Reply-To", "References"),
     *("Auto-Submitted", "Feedback-ID", "Importance", "Priority"),
 )
 
 _TAG_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_HEADER_NAME = re.compile("x-[!-9;-~]{1,74}|" + "|".join(map(str.lower, OWN_HEADERS)))
+_HEADER_NAME = re.compile("x-[!-9;-~]{1,74}|" + "|".join(map(str.lower, ALLOWED_HEADERS)))
 
-TagName = Annotated[str, limited(pattern=f"^{_TAG_NAME.pattern}$")]
-TagValue = Annotated[str, limited(minLength=1, maxLength=TAG_VALUE_MAX)]
+TagName = Annotated[str, schema_limits(pattern=f"^{_TAG_NAME.pattern}$")]
+TagValue = Annotated[str, schema_limits(minLength=1, maxLength=TAG_VALUE_MAX)]
 Tags = Annotated[
     dict[TagName, TagValue] | None,
-    says("Up to 10 names with values, to find and count messages by.", maxProperties=TAGS_MAX),
+    describe("Up to 10 name-value pairs for finding and counting messages.", maxProperties=TAGS_MAX),
 ]
 Metadata = Annotated[
     dict[str, Any] | None,
-    says("Any JSON object of up to 4 KiB; it comes back in reads and events, and is never searched."),
+    describe("Any JSON object of up to 4 KiB. Returned in reads and events, but not searchable."),
 ]
 MailHeaders = Annotated[
     dict[str, str] | None,
-    says(f"Own header fields, up to 25 with 8 KiB together: `X-…`, {', '.join(f'`{name}`' for name in OWN_HEADERS)}."),
+    describe(
+        f"Custom headers, up to 25 and 8 KiB in total: `X-…`, {', '.join(f'`{name}`' for name in ALLOWED_HEADERS)}."
+    ),
 ]
 
 
 ScheduledAt = Annotated[
-    str | None, says("When to send it: a time with an offset, up to 60 days ahead; a past one means now.", **TIME)
+    str | None,
+    describe("When to send the message: a time with an offset, up to 60 days ahead. A past time means now.", **TIME),
 ]
 ExpiresAt = Annotated[
-    str | None, says("When it is too late: what was not handed over by then fails with the reason `expired`.", **TIME)
+    str | None, describe("Deadline: a message not sent by then fails with the reason `expired`.", **TIME)
 ]
 
 
-Urgency = Annotated[
+PriorityField = Annotated[
     Priority | None,
-    says("Of what is due, `critical` goes before `normal` and `bulk` last; by default the template's, else `normal`."),
+    describe(
+        "Sending order of due messages: `critical`, `normal`, `bulk`. Default: the template's, otherwise `normal`."
+    ),
 ]
 
 
@@ -65,14 +70,14 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     due_at: int | None = None  # None: immediately
     expires_at: int | None = None
 
-    def starts(self, now: int) -> int:
+    def start_time(self, now: int) -> int:
         return max(now, self.due_at or 0)
 
 
-AT_ONCE = Timing()
+IMMEDIATE = Timing()
 
 
-class Added(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ExtraFields(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Fields stored with a message beyond the record in the response to its sender."""
 
     tags: dict[str, str] = {}
@@ -91,7 +96,7 @@ class Added(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     named: list[str] = []  # To and Cc addresses given with a display name, as RFC 5322 name-addrs
 
 
-class MessageRecord(Added, frozen=True, kw_only=True, omit_defaults=True):
+class MessageRecord(ExtraFields, frozen=True, kw_only=True, omit_defaults=True):
     """A stored message: the response record and the sender's additions. Absent fields have their default."""
 
     id: str = ""
@@ -106,49 +111,52 @@ class MessageRecord(Added, frozen=True, kw_only=True, omit_defaults=True):
     created_at: str = ""
 
 
-read_record: Callable[[str], MessageRecord] = msgspec.json.Decoder(MessageRecord).decode
+decode_record: Callable[[str], MessageRecord] = msgspec.json.Decoder(MessageRecord).decode
 
 
-def with_name(address: str, named: list[str]) -> str:
+def to_name_addr(address: str, name_addrs: list[str]) -> str:
     """Return the address as a name-addr if it was given with a display name."""
-    return next((one for one in named if one.endswith(f"<{address}>")), address)
+    return next((name_addr for name_addr in name_addrs if name_addr.endswith(f"<{address}>")), address)
 
 
-RENDERED_FROM = ("template_version", "layout_version", "locale")
+RENDER_FIELDS = ("template_version", "layout_version", "locale")
 
 
-def shown(record: str, status: str, *, whole: bool = False) -> dict[str, Any]:
-    """Return a stored message as /v1 shows it; `whole` includes the template version, layout version and locale."""
-    own: dict[str, Any] = msgspec.json.decode(record)
-    for name in UNSHOWN if whole else (*UNSHOWN, *RENDERED_FROM):
-        own.pop(name, None)
-    return own | {"status": status}
+def public_record(record: str, status: str, *, with_render_fields: bool = False) -> dict[str, Any]:
+    """Return a stored message as /v1 shows it.
+
+    `with_render_fields` adds the template version, layout version and locale.
+    """
+    fields: dict[str, Any] = msgspec.json.decode(record)
+    for name in HIDDEN_FIELDS if with_render_fields else (*HIDDEN_FIELDS, *RENDER_FIELDS):
+        fields.pop(name, None)
+    return fields | {"status": status}
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SendOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The fields of every send."""
 
     tags: Tags = None
     metadata: Metadata = None
     scheduled_at: ScheduledAt = None
     expires_at: ExpiresAt = None
-    priority: Urgency = None
+    priority: PriorityField = None
     locale: Locale = None
 
 
-def read_options(given: Options, now: int) -> Timing:
+def parse_options(options: SendOptions, now: int) -> Timing:
     """Validate the options; in the order of checks this comes after the recipients."""
-    if given.tags:
-        check_tags(given.tags)
-    if given.metadata:
-        check_metadata(given.metadata)
-    if given.scheduled_at is None and given.expires_at is None:
-        return AT_ONCE
-    return read_timing(given.scheduled_at, given.expires_at, now)
+    if options.tags:
+        check_tags(options.tags)
+    if options.metadata:
+        check_metadata(options.metadata)
+    if options.scheduled_at is None and options.expires_at is None:
+        return IMMEDIATE
+    return parse_timing(options.scheduled_at, options.expires_at, now)
 
 
-def added_of(
-    given: Options,
+def build_extra_fields(
+    options: SendOptions,
     timing: Timing,
     template: Template | None,
     *,
@@ -157,14 +165,14 @@ def added_of(
     headers: dict[str, str] | None = None,
     sender_id: str | None = None,
     origin: dict[str, str] | None = None,
-) -> Added:
+) -> ExtraFields:
     """Return the additional fields of a message's record, including the versions from which it was rendered."""
-    return Added(
-        tags=given.tags or {},
-        metadata=given.metadata or {},
+    return ExtraFields(
+        tags=options.tags or {},
+        metadata=options.metadata or {},
         scheduled_at=None if timing.due_at is None else timestamp(timing.due_at),
         expires_at=None if timing.expires_at is None else timestamp(timing.expires_at),
-        priority=given.priority or (template.priority if template else "normal"),
+        priority=options.priority or (template.priority if template else "normal"),
         template_version=template.version if template else None,
         layout_version=layout.version if layout else None,
         locale=template.locale if template else None,
@@ -175,40 +183,40 @@ def added_of(
     )
 
 
-def read_timing(scheduled_at: str | None, expires_at: str | None, now: int) -> Timing:
-    due, end = _moment(scheduled_at, "scheduled_at"), _moment(expires_at, "expires_at")
-    if due is not None and due > now + AHEAD_MAX_MS:
+def parse_timing(scheduled_at: str | None, expires_at: str | None, now: int) -> Timing:
+    due_at, expiry = _parse_time(scheduled_at, "scheduled_at"), _parse_time(expires_at, "expires_at")
+    if due_at is not None and due_at > now + SCHEDULE_AHEAD_MAX_MS:
         raise InvalidSchedule(f"scheduled_at is more than 60 days ahead. {InvalidSchedule.fix}", param="scheduled_at")
-    if end is not None and end <= max(now, due or 0):
-        when = "past" if end <= now else "not after scheduled_at"
+    if expiry is not None and expiry <= max(now, due_at or 0):
+        when = "in the past" if expiry <= now else "not after scheduled_at"
         raise InvalidSchedule(f"expires_at is {when}. {InvalidSchedule.fix}", param="expires_at")
-    return Timing(due_at=due, expires_at=end)
+    return Timing(due_at=due_at, expires_at=expiry)
 
 
-def _moment(text: str | None, name: str) -> int | None:
+def _parse_time(text: str | None, name: str) -> int | None:
     if text is None:
         return None
-    at = parse_timestamp(text)
-    if at is None:
-        raise InvalidSchedule(f"{name} {quoted(text)} is not a time. {InvalidSchedule.fix}", param=name)
-    return at
+    time = parse_timestamp(text)
+    if time is None:
+        raise InvalidSchedule(f"{name} {quoted(text)} is not a valid time. {InvalidSchedule.fix}", param=name)
+    return time
 
 
 def check_tags(tags: dict[str, str] | None) -> None:
     if not tags:
         return
     if len(tags) > TAGS_MAX:
-        raise InvalidTags(f"There are {len(tags)} tags, {TAGS_MAX} is the most. {InvalidTags.fix}", param="tags")
+        raise InvalidTags(f"There are {len(tags)} tags; the maximum is {TAGS_MAX}. {InvalidTags.fix}", param="tags")
     for name, value in tags.items():
         if not _TAG_NAME.fullmatch(name):
-            raise InvalidTags(f"{quoted(name)} is not a tag's name. {InvalidTags.fix}", param="tags")
+            raise InvalidTags(f"{quoted(name)} is not a valid tag name. {InvalidTags.fix}", param="tags")
         if not 1 <= len(value) <= TAG_VALUE_MAX:
-            raise InvalidTags(f"The tag {name} has {len(value)} characters. {InvalidTags.fix}", param="tags")
+            raise InvalidTags(f"The value of tag {name} has {len(value)} characters. {InvalidTags.fix}", param="tags")
 
 
-def split_tag(given: str) -> tuple[str, str] | None:
+def split_tag(text: str) -> tuple[str, str] | None:
     """Split `name:value`; None if not a valid tag."""
-    name, colon, value = given.partition(":")
+    name, colon, value = text.partition(":")
     return (name, value) if colon and _TAG_NAME.fullmatch(name) and 1 <= len(value) <= TAG_VALUE_MAX else None
 
 
@@ -221,7 +229,7 @@ def tag_hash(name: str, value: str) -> int:
 def check_metadata(metadata: dict[str, Any] | None) -> None:
     if metadata and (size := len(msgspec.json.encode(metadata))) > METADATA_MAX:
         raise InvalidMetadata(
-            f"metadata has {size} bytes of JSON, {METADATA_MAX} is the most. {InvalidMetadata.fix}", param="metadata"
+            f"metadata has {size} bytes of JSON; the maximum is {METADATA_MAX}. {InvalidMetadata.fix}", param="metadata"
         )
 
 
@@ -230,7 +238,7 @@ def check_mail_headers(headers: dict[str, str] | None) -> None:
         return
     if len(headers) > HEADERS_MAX:
         raise InvalidHeader(
-            f"There are {len(headers)} headers, {HEADERS_MAX} is the most. {InvalidHeader.fix}", param="headers"
+            f"There are {len(headers)} headers; the maximum is {HEADERS_MAX}. {InvalidHeader.fix}", param="headers"
         )
     names: set[str] = set()
     for name, value in headers.items():
@@ -239,15 +247,15 @@ def check_mail_headers(headers: dict[str, str] | None) -> None:
             raise InvalidHeader(f"The header {quoted(name)} is not allowed. {InvalidHeader.fix}", param="headers")
         if lower in names:
             raise InvalidHeader(f"The header {name} is given twice. {InvalidHeader.fix}", param="headers")
-        if CONTROLS.search(value):
+        if CONTROL_CHARACTER.search(value):
             raise InvalidHeader(
-                f"The header {name} has a control character or a line break. {InvalidHeader.fix}",
+                f"The header {name} contains a control character or a line break. {InvalidHeader.fix}",
                 param="headers",
             )
         names.add(lower)
     size = sum(len(text.encode()) for pair in headers.items() for text in pair)
     if size > HEADERS_TOTAL_MAX:
         raise InvalidHeader(
-            f"The headers have {size} bytes together, {HEADERS_TOTAL_MAX} is the most. {InvalidHeader.fix}",
+            f"The headers have {size} bytes in total; the maximum is {HEADERS_TOTAL_MAX}. {InvalidHeader.fix}",
             param="headers",
         )

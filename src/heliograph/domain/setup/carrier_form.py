@@ -10,10 +10,10 @@ from msgspec.structs import FieldInfo, replace
 
 from heliograph.domain.setup.carrier_kinds import CARRIER_KINDS, CarrierKind, Control, label_of
 from heliograph.domain.setup.setup_file import carrier_fields
-from heliograph.domain.validation import Misfit, read
+from heliograph.domain.validation import InvalidValue, convert_value
 
 # Options that decide where secrets are sent and whether the connection is encrypted.
-ADDRESS = ("host", "port", "tls", "base_url")
+DESTINATION_OPTIONS = ("host", "port", "tls", "base_url")
 
 
 class Input(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,62 +22,62 @@ class Input(msgspec.Struct, frozen=True, kw_only=True):
     name: str  # as in the setup file; a nested field is `accepted.status`
     label: str
     hint: str
-    more: bool  # advanced option, rarely changed
+    advanced: bool  # advanced option, rarely changed
     secret: bool
     control: Control
     required: bool = False
     options: tuple[str, ...] = ()
 
 
-class Filled(msgspec.Struct, frozen=True, kw_only=True):
+class ParsedForm(msgspec.Struct, frozen=True, kw_only=True):
     """A parsed form; empty fields are absent."""
 
     fields: dict[str, Any]  # as in a setup file
     errors: dict[str, str]  # by input name
-    forget: frozenset[str]  # secrets to remove
+    removed_secrets: frozenset[str]  # secrets to remove
 
 
-def inputs(kind: CarrierKind) -> list[Input]:
+def form_inputs(kind: CarrierKind) -> list[Input]:
     """Return the form's controls, with advanced options last."""
-    return sorted((_input(one) for one in _flat(kind)), key=lambda one: one.more)
+    return sorted((_build_input(item) for item in _flatten_fields(kind)), key=lambda item: item.advanced)
 
 
-def _input(one: FieldInfo) -> Input:
-    label = label_of(one.type)
-    assert label, f"{one.encode_name} has no label"
-    by_type = _control(one.type)
+def _build_input(option: FieldInfo) -> Input:
+    label = label_of(option.type)
+    assert label, f"{option.encode_name} has no label"
+    by_type = _control_for(option.type)
     return Input(
-        name=one.encode_name,
+        name=option.encode_name,
         label=label.text,
-        hint=label.hint.replace("{}", str(one.default)),
-        more=label.more,
+        hint=label.hint.replace("{}", str(option.default)),
+        advanced=label.advanced,
         secret=label.secret,
         control=label.control or ("secret" if label.secret else by_type),
-        required=one.required,
-        options=get_args(_bare(one.type)) if by_type == "choice" else (),
+        required=option.required,
+        options=get_args(_unwrap_type(option.type)) if by_type == "choice" else (),
     )
 
 
-def _flat(kind: CarrierKind) -> Iterator[FieldInfo]:
+def _flatten_fields(kind: CarrierKind) -> Iterator[FieldInfo]:
     """Yield the carrier's fields; nested structs become optional `parent.child` fields."""
     for field in carrier_fields(kind):
-        bare = _bare(field.type)
+        bare = _unwrap_type(field.type)
         if isinstance(bare, type) and issubclass(bare, msgspec.Struct):
-            for one in msgspec.structs.fields(bare):
-                yield replace(one, encode_name=f"{field.encode_name}.{one.encode_name}", default=None)
+            for nested in msgspec.structs.fields(bare):
+                yield replace(nested, encode_name=f"{field.encode_name}.{nested.encode_name}", default=None)
         else:
             yield field
 
 
-def _bare(type_: Any) -> Any:
+def _unwrap_type(type_: Any) -> Any:
     bare = get_args(type_)[0] if get_origin(type_) is Annotated else type_
     if get_origin(bare) in (Union, UnionType):
-        return _bare(get_args(bare)[0])
+        return _unwrap_type(get_args(bare)[0])
     return bare
 
 
-def _control(type_: Any) -> Control:
-    bare = _bare(type_)
+def _control_for(type_: Any) -> Control:
+    bare = _unwrap_type(type_)
     origin = get_origin(bare) or bare
     controls: dict[Any, Control] = {
         Literal: "choice",
@@ -93,60 +93,68 @@ def _control(type_: Any) -> Control:
 # -- parsing -----------------------------------------------------------------------------------------------------
 
 
-def read_form(kind: CarrierKind, form: Mapping[str, str], before: Mapping[str, Any] = {}) -> Filled:
-    """Parse a form; `before` holds the options of an existing carrier.
+def parse_form(kind: CarrierKind, form: Mapping[str, str], current_options: Mapping[str, Any] = {}) -> ParsedForm:
+    """Parse a form; `current_options` are those of an existing carrier.
 
     Secrets left empty are kept, unless they would then be sent to another address.
     """
-    types = {one.encode_name: one.type for one in _flat(kind)}
+    types = {control.encode_name: control.type for control in _flatten_fields(kind)}
     fields: dict[str, Any] = {}
     errors: dict[str, str] = {}
-    forget = {one.name for one in inputs(kind) if one.secret and not one.required and form.get(f"forget-{one.name}")}
+    removed_secrets = {
+        control.name
+        for control in form_inputs(kind)
+        if control.secret and not control.required and form.get(f"forget-{control.name}")
+    }
     empty: list[Input] = []
-    for one in inputs(kind):
-        given = form.get(one.name, "").strip() if one.name != "body" else form.get(one.name, "")
-        if not given.strip():
-            empty.append(one)
+    for control in form_inputs(kind):
+        text = form.get(control.name, "").strip() if control.name != "body" else form.get(control.name, "")
+        if not text.strip():
+            empty.append(control)
             continue
         try:
-            value = read(_value(one, given, types[one.name]), types[one.name])
-        except (Misfit, ValueError) as error:
-            why = error.why if isinstance(error, Misfit) else str(error)
-            errors[one.name] = _sentence(why.partition(", got ")[0] if one.secret else why)
+            value = convert_value(_parse_value(control, text, types[control.name]), types[control.name])
+        except (InvalidValue, ValueError) as error:
+            reason = error.reason if isinstance(error, InvalidValue) else str(error)
+            errors[control.name] = _sentence(reason.partition(", got ")[0] if control.secret else reason)
         else:
-            table, _, part = one.name.rpartition(".")
+            table, _, part = control.name.rpartition(".")
             (fields.setdefault(table, {}) if table else fields)[part] = value
-    moved = "url" in fields or any((fields.get(name) or None) != (before.get(name) or None) for name in ADDRESS)
-    for one in empty:
-        if one.secret and one.name in before:
-            if moved and one.name not in forget:
-                errors[one.name] = "Type it again: it would go to another address than before."
-        elif one.required:
-            errors[one.name] = "Fill this in."
-    return Filled(fields=fields, errors=errors, forget=frozenset(forget))
+    destination_changed = "url" in fields or any(
+        (fields.get(name) or None) != (current_options.get(name) or None) for name in DESTINATION_OPTIONS
+    )
+    for control in empty:
+        if control.secret and control.name in current_options:
+            if destination_changed and control.name not in removed_secrets:
+                errors[control.name] = "Enter it again, because the server address has changed."
+        elif control.required:
+            errors[control.name] = "Required."
+    return ParsedForm(fields=fields, errors=errors, removed_secrets=frozenset(removed_secrets))
 
 
-def _value(one: Input, given: str, type_: Any) -> Any:
+def _parse_value(control: Input, text: str, type_: Any) -> Any:
     """Convert the text of a control to the value in a setup file; raise ValueError with a readable message."""
-    if one.control == "checkbox":
+    if control.control == "checkbox":
         return True
-    if one.control == "number":
-        return _number(given)
-    if one.control == "list":
-        words = [word.strip() for word in re.split(r"[,\n]+|\s+(?=\S)", given) if word.strip()]
-        return [_number(word) for word in words] if _bare(get_args(_bare(type_))[0]) is int else words
-    if one.control == "lines":
-        pairs = [line.partition(":") for line in given.splitlines() if line.strip()]
+    if control.control == "number":
+        return _parse_number(text)
+    if control.control == "list":
+        words = [word.strip() for word in re.split(r"[,\n]+|\s+(?=\S)", text) if word.strip()]
+        return (
+            [_parse_number(word) for word in words] if _unwrap_type(get_args(_unwrap_type(type_))[0]) is int else words
+        )
+    if control.control == "lines":
+        pairs = [line.partition(":") for line in text.splitlines() if line.strip()]
         if any(not colon or not value.strip() for _, colon, value in pairs):
-            raise ValueError("write one a line, such as Authorization: Bearer …")
+            raise ValueError("enter one per line, such as Authorization: Bearer …")
         return {name.strip(): value.strip() for name, _, value in pairs}
-    return given
+    return text
 
 
-def _number(given: str) -> int:
-    if not re.fullmatch(r"[+-]?[0-9]{1,15}", given):
+def _parse_number(text: str) -> int:
+    if not re.fullmatch(r"[+-]?[0-9]{1,15}", text):
         raise ValueError("expected a whole number")
-    return int(given)
+    return int(text)
 
 
 def _sentence(text: str) -> str:
@@ -157,23 +165,23 @@ def _sentence(text: str) -> str:
 # -- display -----------------------------------------------------------------------------------------------------
 
 
-def shown(kind: CarrierKind, options: Mapping[str, Any]) -> dict[str, str]:
+def form_values(kind: CarrierKind, options: Mapping[str, Any]) -> dict[str, str]:
     """Return the carrier's options as form values, without secrets."""
     texts: dict[str, str] = {}
-    for one in inputs(kind):
-        table, _, part = one.name.rpartition(".")
+    for control in form_inputs(kind):
+        table, _, part = control.name.rpartition(".")
         value = (options.get(table) or {}).get(part) if table else options.get(part)
-        if value is None or one.secret or value is False:
+        if value is None or control.secret or value is False:
             continue
-        texts[one.name] = "yes" if value is True else _text(value)
+        texts[control.name] = "yes" if value is True else _format_value(value)
     return texts
 
 
-def _text(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
-def kind_of(text: str) -> CarrierKind | None:
+def parse_kind(text: str) -> CarrierKind | None:
     """Return the kind from a URL part such as `email-smtp`; None if unknown."""
     channel, _, kind = text.partition("-")
     return (channel, kind) if (channel, kind) in CARRIER_KINDS else None

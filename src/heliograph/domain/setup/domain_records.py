@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from heliograph.domain.field_docs import says
+from heliograph.domain.field_docs import describe
 
 FAILURES_MAX = 3  # consecutive failed checks before a domain is no longer verified
 SPF_LOOKUPS_MAX = 10  # RFC 7208, 4.6.4: more is a permanent error
@@ -40,29 +40,28 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Alignment(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether a receiver will see the From domain in what DKIM and SPF prove."""
+    """DMARC alignment: whether DKIM and SPF authenticate the From domain."""
 
-    dkim: Annotated[bool, says("DKIM proves the From domain.")]
-    spf: Annotated[bool, says("SPF proves the From domain.")]
-    passes: Annotated[bool, says("One of the two is enough.")]
-    adkim: Annotated[Literal["relaxed", "strict"], says("How DMARC compares for DKIM.")]
-    aspf: Annotated[Literal["relaxed", "strict"], says("How DMARC compares for SPF.")]
-    policy: Annotated[
-        str | None, says("What receivers do with mail that fails; null without a policy.", example="none")
-    ]
+    dkim: Annotated[bool, describe("Whether DKIM authenticates the From domain.")]
+    spf: Annotated[bool, describe("Whether SPF authenticates the From domain.")]
+    passes: Annotated[bool, describe("Whether DMARC passes: DKIM or SPF is sufficient.")]
+    adkim: Annotated[Literal["relaxed", "strict"], describe("DMARC alignment mode for DKIM.")]
+    aspf: Annotated[Literal["relaxed", "strict"], describe("DMARC alignment mode for SPF.")]
+    policy: Annotated[str | None, describe("DMARC policy for mail that fails; null without a policy.", example="none")]
 
 
 # -- records to publish ------------------------------------------------------------------------------------
 
 
 def ownership_token(key: bytes, domain_id: str) -> str:
-    """Return the token of a domain's ownership record, which only we can compute; `key` is derived from the master
-    secret.
+    """Return the token of a domain's ownership record, which only we can compute.
+
+    `key` is derived from the master secret.
     """
     return hmac.new(key, domain_id.encode(), hashlib.sha256).hexdigest()[:32]
 
 
-def expected(
+def expected_records(
     domain: str,
     *,
     domain_id: str,
@@ -108,63 +107,63 @@ def _mechanism(sender: str) -> str:
 # -- records found -----------------------------------------------------------------------------------------
 
 
-def txt(strings: Iterable[bytes]) -> str:
+def join_txt(strings: Iterable[bytes]) -> str:
     """Join the strings of a TXT record; characters other than printable ASCII are escaped for terminals."""
     return "".join(chr(byte) if 32 <= byte < 127 else f"\\x{byte:02x}" for byte in b"".join(strings))
 
 
-def judge(record: Record, found: Sequence[str]) -> Verdict:
-    mend = _MEND[record.purpose](record, found) if found else _missing(record)
-    if mend and record.type == "TXT":
-        mend = _slips(found) + mend
-    return Verdict(ok=not mend, found=tuple(text[:FOUND_CHARS_MAX] for text in found[:FOUND_MAX]), fix=mend)
+def check_record(record: Record, found: Sequence[str]) -> Verdict:
+    fix = _FIX_BY_PURPOSE[record.purpose](record, found) if found else _fix_missing(record)
+    if fix and record.type == "TXT":
+        fix = _panel_mistake(found) + fix
+    return Verdict(ok=not fix, found=tuple(text[:FOUND_CHARS_MAX] for text in found[:FOUND_MAX]), fix=fix)
 
 
-def unanswered(reason: str) -> Verdict:
+def unanswered_verdict(reason: str) -> Verdict:
     return Verdict(ok=False, fix=reason, answered=False)
 
 
-def _missing(record: Record) -> str:
+def _fix_missing(record: Record) -> str:
     return (
-        f"There is no {record.type} record at {record.name}. If your DNS panel appends the domain by itself, enter the "
-        f"name without it. Add one with the value: {record.value}"
+        f"There is no {record.type} record at {record.name}. If your DNS provider appends the domain automatically, "
+        f"enter the name without the domain. Add a record with the value: {record.value}"
     )
 
 
-def _slips(found: Sequence[str]) -> str:
+def _panel_mistake(found: Sequence[str]) -> str:
     """Return a hint about a common mistake in DNS panels; empty if there is none."""
     if any('"' in text for text in found):
-        return "Quotation marks have become part of the value: leave them out. "
+        return "The value contains quotation marks. Remove them. "
     if any("\\;" in text for text in found):
-        return "Backslashes have become part of the value: leave them out. "
+        return "The value contains backslashes. Remove them. "
     return ""
 
 
-def _set(record: Record, fault: str) -> str:
-    return f"{fault} Set the {record.type} record at {record.name} to: {record.value}" if fault else ""
+def _set_record(record: Record, problem: str) -> str:
+    return f"{problem} Set the {record.type} record at {record.name} to: {record.value}" if problem else ""
 
 
-def _list(values: Iterable[str]) -> str:
+def _join_limited(values: Iterable[str]) -> str:
     return ", ".join(list(values)[:FOUND_MAX])[:FOUND_CHARS_MAX]
 
 
-def _mend_ownership(record: Record, found: Sequence[str]) -> str:
+def _fix_ownership(record: Record, found: Sequence[str]) -> str:
     # Other records are allowed beside ours: a domain used by two teams has two.
     if record.value in (text.strip() for text in found):
         return ""
-    return f"None of the TXT records at {record.name} is ours. Add one more with the value: {record.value}"
+    return f"The TXT records at {record.name} do not include ours. Add another one with the value: {record.value}"
 
 
 # -- the return path
 
 
-def _mend_host(record: Record, found: Sequence[str]) -> str:
+def _fix_return_path(record: Record, found: Sequence[str]) -> str:
     others = [text for text in found if _host(text) != _host(record.value)]
     if not others:
         return ""
     if len(others) < len(found):
-        return f"Bounces could go elsewhere. Remove the other {record.type} records at {record.name}: {_list(others)}."
-    return _set(record, f"It points to another host: {_list(others)}.")
+        return f"Bounces could go elsewhere. Remove the other {record.type} records: {_join_limited(others)}."
+    return _set_record(record, f"The {record.type} record points to another host: {_join_limited(others)}.")
 
 
 def _host(value: str) -> str:
@@ -175,62 +174,64 @@ def _host(value: str) -> str:
 # -- DKIM (RFC 6376, 3.6.1)
 
 
-def _mend_dkim(record: Record, found: Sequence[str]) -> str:
+def _fix_dkim(record: Record, found: Sequence[str]) -> str:
     if len(found) > 1:
-        return _set(record, f"There are {len(found)} TXT records at {record.name}; a selector may have only one.")
-    return _set(record, _key_fault(_tags(found[0]) or {}, _tags(record.value) or {}))
+        return _set_record(
+            record, f"There are {len(found)} TXT records at {record.name}; a selector can have only one."
+        )
+    return _set_record(record, _key_problem(_parse_tags(found[0]) or {}, _parse_tags(record.value) or {}))
 
 
-def _key_fault(tags: dict[str, str], wanted: dict[str, str]) -> str:
-    kind, wanted_kind = tags.get("k", "rsa"), wanted.get("k", "rsa")
+def _key_problem(tags: dict[str, str], expected: dict[str, str]) -> str:
+    key_type, expected_type = tags.get("k", "rsa"), expected.get("k", "rsa")
     if "p" not in tags:
         return "The value is not a list of tags such as k=rsa; p=…"
     if "v" in tags and next(iter(tags.items())) != ("v", "DKIM1"):
-        return "v=DKIM1 must be the first tag, in capitals."
-    if fault := _other_key(_bare(tags["p"]), _bare(wanted["p"])):
-        return fault
-    if kind != wanted_kind:
-        return f"k={kind} does not fit the key, which is k={wanted_kind}."
-    if "sha256" not in _options(tags.get("h", "sha256")):
-        return f"h={tags['h']} forbids sha256, which the mail is signed with."
-    if not {"*", "email"} & _options(tags.get("s", "*")):
-        return f"s={tags['s']} forbids the key for email."
-    if "y" in _options(tags.get("t", "")):
-        return "t=y marks the key as a test: receivers may treat the mail as unsigned."
+        return "v=DKIM1 must be the first tag, in upper case."
+    if problem := _key_difference(_without_whitespace(tags["p"]), _without_whitespace(expected["p"])):
+        return problem
+    if key_type != expected_type:
+        return f"k={key_type} is wrong; the key needs k={expected_type}."
+    if "sha256" not in _colon_list(tags.get("h", "sha256")):
+        return f"h={tags['h']} does not allow sha256, with which the mail is signed."
+    if not {"*", "email"} & _colon_list(tags.get("s", "*")):
+        return f"s={tags['s']} does not allow the key for email."
+    if "y" in _colon_list(tags.get("t", "")):
+        return "t=y marks the key as a test, so receivers may treat the mail as unsigned."
     return ""
 
 
-def _other_key(key: str, wanted: str) -> str:
-    if key == wanted:
+def _key_difference(key: str, expected: str) -> str:
+    if key == expected:
         return ""
     if not key:
         return "p= is empty, which revokes the key."
-    if wanted.startswith(key):
+    if expected.startswith(key):
         return (
-            f"The key is cut off after {len(key)} of {len(wanted)} characters: give a long value as several quoted "
+            f"The key is cut off after {len(key)} of {len(expected)} characters. Enter a long value as several quoted "
             "strings of at most 255 characters each."
         )
-    return "p= holds another key."
+    return "p= contains a different key."
 
 
-def _bare(text: str) -> str:
+def _without_whitespace(text: str) -> str:
     return re.sub(r"\s", "", text)
 
 
-def _options(text: str) -> set[str]:
+def _colon_list(text: str) -> set[str]:
     return {option.strip() for option in text.split(":")}
 
 
-_TAG = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_TAG_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 
-def _tags(text: str) -> dict[str, str] | None:
+def _parse_tags(text: str) -> dict[str, str] | None:
     """Parse `v=DKIM1; k=rsa` into an ordered dict (RFC 6376, 3.2); None if not a tag list or if a tag is repeated."""
     tags: dict[str, str] = {}
     for part in text.strip().removesuffix(";").split(";"):
         name, equals, value = part.partition("=")
         name = name.strip()
-        if not equals or not _TAG.fullmatch(name) or name in tags:
+        if not equals or not _TAG_NAME.fullmatch(name) or name in tags:
             return None
         tags[name] = value.strip()
     return tags
@@ -238,44 +239,50 @@ def _tags(text: str) -> dict[str, str] | None:
 
 # -- SPF (RFC 7208)
 
-_ALL = re.compile(r"[+?~-]?all")
-_LOOKUP = re.compile(r"[+?~-]?(?:include|exists|a|mx|ptr)(?:[:/].*)?|redirect=.*")
+_SPF_ALL = re.compile(r"[+?~-]?all")
+_SPF_LOOKUP_TERM = re.compile(r"[+?~-]?(?:include|exists|a|mx|ptr)(?:[:/].*)?|redirect=.*")
 
 
-def _mend_spf(record: Record, found: Sequence[str]) -> str:
+def _fix_spf(record: Record, found: Sequence[str]) -> str:
     policies = [text for text in found if text.lower().split(" ")[0] == "v=spf1"]
     if not policies:
-        return f"None of the TXT records at {record.name} is an SPF policy. Add one with the value: {record.value}"
+        return f"There is no SPF policy among the TXT records at {record.name}. Add one with the value: {record.value}"
     if len(policies) > 1:
-        return _set(record, f"There are {len(policies)} SPF policies, a permanent error to receivers. Keep one.")
+        return _set_record(
+            record, f"There are {len(policies)} SPF policies, a permanent error for receivers. Keep only one."
+        )
     terms = policies[0].lower().split()[1:]
-    lookups = sum(bool(_LOOKUP.fullmatch(term)) for term in terms)
+    lookups = sum(bool(_SPF_LOOKUP_TERM.fullmatch(term)) for term in terms)
     if lookups > SPF_LOOKUPS_MAX:
-        return _set(record, f"The SPF policy takes {lookups} DNS look-ups, above {SPF_LOOKUPS_MAX} it is an error.")
-    end = next((index for index, term in enumerate(terms) if _ALL.fullmatch(term)), len(terms))
+        return _set_record(record, f"The SPF policy needs {lookups} DNS lookups; the maximum is {SPF_LOOKUPS_MAX}.")
+    end = next((index for index, term in enumerate(terms) if _SPF_ALL.fullmatch(term)), len(terms))
     if terms[end : end + 1] in (["all"], ["+all"]):
-        return _set(record, f"{terms[end]} lets the whole Internet send for the domain.")
-    lacking = [term for term in record.value.split()[1:-1] if not any(_covers(given, term) for given in terms[:end])]
-    if lacking:  # name only the missing terms, so that an extended policy can be kept
+        return _set_record(record, f"{terms[end]} allows any server to send for the domain.")
+    missing = [
+        term
+        for term in record.value.split()[1:-1]
+        if not any(_term_covers(found_term, term) for found_term in terms[:end])
+    ]
+    if missing:  # name only the missing terms, so that an extended policy can be kept
         return (
-            f"The SPF policy does not allow {_list(lacking)}. Write {' '.join(lacking)} before its all, "
+            f"The SPF policy does not allow {_join_limited(missing)}. Add {' '.join(missing)} before its all, "
             f"or set the TXT record at {record.name} to: {record.value}"
         )
     return ""
 
 
-def _covers(given: str, wanted: str) -> bool:
-    """Return whether the found term allows everything that the wanted term allows; with -, ~ or ? it allows nothing."""
-    kind, _, value = given.removeprefix("+").partition(":")
-    wanted_kind, _, wanted_value = wanted.lower().partition(":")
-    if kind != wanted_kind:
+def _term_covers(found_term: str, expected_term: str) -> bool:
+    """Return whether the found term allows at least what the expected one allows; with -, ~ or ? it allows nothing."""
+    kind, _, value = found_term.removeprefix("+").partition(":")
+    expected_kind, _, expected_value = expected_term.lower().partition(":")
+    if kind != expected_kind:
         return False
     if kind in ("ip4", "ip6"):
-        return _inside(wanted_value, value)
-    return value.partition("/")[0].removesuffix(".") == wanted_value.partition("/")[0]
+        return _is_subnet(expected_value, value)
+    return value.partition("/")[0].removesuffix(".") == expected_value.partition("/")[0]
 
 
-def _inside(inner: str, outer: str) -> bool:
+def _is_subnet(inner: str, outer: str) -> bool:
     try:
         narrow, wide = ipaddress.ip_network(inner), ipaddress.ip_network(outer, strict=False)
     except ValueError:
@@ -287,48 +294,50 @@ def _inside(inner: str, outer: str) -> bool:
 
 # -- DMARC (RFC 7489, 6.3)
 
-_DMARC = re.compile(r"\s*v\s*=\s*DMARC1\s*(?:;.*)?", re.DOTALL)
-_POLICY = re.compile(r"none|quarantine|reject", re.IGNORECASE)
-_MODE = re.compile(r"[rs]", re.IGNORECASE)
-_REPORTS = re.compile(r"[a-z]+:[^,\s]+(?:\s*,\s*[a-z]+:[^,\s]+)*", re.IGNORECASE)
-_DMARC_TAGS = {  # other tags are ignored, as receivers do
-    "p": _POLICY,
-    "sp": _POLICY,
-    "np": _POLICY,
-    "adkim": _MODE,
-    "aspf": _MODE,
+_DMARC_RECORD = re.compile(r"\s*v\s*=\s*DMARC1\s*(?:;.*)?", re.DOTALL)
+_DMARC_POLICY = re.compile(r"none|quarantine|reject", re.IGNORECASE)
+_DMARC_MODE = re.compile(r"[rs]", re.IGNORECASE)
+_DMARC_REPORT_URIS = re.compile(r"[a-z]+:[^,\s]+(?:\s*,\s*[a-z]+:[^,\s]+)*", re.IGNORECASE)
+_PATTERN_BY_DMARC_TAG = {  # other tags are ignored, as receivers do
+    "p": _DMARC_POLICY,
+    "sp": _DMARC_POLICY,
+    "np": _DMARC_POLICY,
+    "adkim": _DMARC_MODE,
+    "aspf": _DMARC_MODE,
     "pct": re.compile(r"100|[1-9]?[0-9]"),
-    "rua": _REPORTS,
-    "ruf": _REPORTS,
+    "rua": _DMARC_REPORT_URIS,
+    "ruf": _DMARC_REPORT_URIS,
 }
 
 
-def _mend_dmarc(record: Record, found: Sequence[str]) -> str:
-    policies = [text for text in found if _DMARC.fullmatch(text)]
+def _fix_dmarc(record: Record, found: Sequence[str]) -> str:
+    policies = [text for text in found if _DMARC_RECORD.fullmatch(text)]
     if not policies:
         return (
-            f"None of the TXT records at {record.name} is a DMARC policy, which begins with v=DMARC1; in capitals. "
+            f"There is no DMARC policy (v=DMARC1; in upper case) among the TXT records at {record.name}. "
             f"Add one with the value: {record.value}"
         )
     if len(policies) > 1:
-        return f"There are {len(policies)} DMARC policies at {record.name}, so receivers ignore them all. Keep one."
-    tags = _tags(policies[0])
+        return f"There are {len(policies)} DMARC policies at {record.name}, so receivers ignore all. Keep only one."
+    tags = _parse_tags(policies[0])
     if tags is None:
-        return _set(record, "The DMARC policy is not a list of different tags such as v=DMARC1; p=none.")
+        return _set_record(record, "The DMARC policy is not a list of distinct tags such as v=DMARC1; p=none.")
     if "p" not in tags:
-        return _set(record, "The DMARC policy has no p=.")
+        return _set_record(record, "The DMARC policy has no p= tag.")
     unknown = [
-        f"{tag}={tags[tag]}" for tag, form in _DMARC_TAGS.items() if tag in tags and not form.fullmatch(tags[tag])
+        f"{tag}={tags[tag]}"
+        for tag, pattern in _PATTERN_BY_DMARC_TAG.items()
+        if tag in tags and not pattern.fullmatch(tags[tag])
     ]
-    return _set(record, f"DMARC does not know {_list(unknown)}.") if unknown else ""
+    return _set_record(record, f"The DMARC policy has invalid tags: {_join_limited(unknown)}.") if unknown else ""
 
 
-_MEND = {
-    "ownership": _mend_ownership,
-    "dkim": _mend_dkim,
-    "return_path": _mend_host,
-    "spf": _mend_spf,
-    "dmarc": _mend_dmarc,
+_FIX_BY_PURPOSE = {
+    "ownership": _fix_ownership,
+    "dkim": _fix_dkim,
+    "return_path": _fix_return_path,
+    "spf": _fix_spf,
+    "dmarc": _fix_dmarc,
 }
 
 
@@ -336,20 +345,20 @@ _MEND = {
 
 
 def has_policy(found: Sequence[str]) -> bool:
-    return any(_DMARC.fullmatch(text) for text in found)
+    return any(_DMARC_RECORD.fullmatch(text) for text in found)
 
 
-def policies_above(name: str) -> list[str]:
+def dmarc_names_above(name: str) -> list[str]:
     """Return the other names that may hold a domain's DMARC policy: RFC 9989 tree walk without the top-level domain."""
     labels = name.removeprefix("_dmarc.").split(".")
-    above = [labels[at:] for at in range(1, len(labels) - 1)]
-    return [f"_dmarc.{'.'.join(one)}" for one in above if len(one) < WALK_MAX]
+    above = [labels[start:] for start in range(1, len(labels) - 1)]
+    return [f"_dmarc.{'.'.join(labels_above)}" for labels_above in above if len(labels_above) < WALK_MAX]
 
 
-def holds_below(record: Record, found: Sequence[str]) -> bool:
+def applies_to_subdomains(record: Record, found: Sequence[str]) -> bool:
     """Return whether a policy found at a parent name is valid and the organisation's, not a registry's."""
-    tags = _tags(found[0]) if len(found) == 1 else None
-    return judge(record, found).ok and (tags or {}).get("psd", "u").lower() != "y"
+    tags = _parse_tags(found[0]) if len(found) == 1 else None
+    return check_record(record, found).ok and (tags or {}).get("psd", "u").lower() != "y"
 
 
 def alignment(from_domain: str, dkim_domain: str, return_path_domain: str, dmarc: str | None) -> Alignment:
@@ -358,10 +367,10 @@ def alignment(from_domain: str, dkim_domain: str, return_path_domain: str, dmarc
     Relaxed alignment requires the same organisational domain, which a tree walk finds (RFC 9989). This function uses
     the From domain itself: a subdomain aligns, a parent or sibling does not. The result can only be too strict.
     """
-    tags = (_tags(dmarc) if dmarc and _DMARC.fullmatch(dmarc) else None) or {}
+    tags = (_parse_tags(dmarc) if dmarc and _DMARC_RECORD.fullmatch(dmarc) else None) or {}
     strict_dkim, strict_spf = (tags.get(tag, "r").lower() == "s" for tag in ("adkim", "aspf"))
-    dkim = _aligned(from_domain, dkim_domain, strict_dkim)
-    spf = _aligned(from_domain, return_path_domain, strict_spf)
+    dkim = _is_aligned(from_domain, dkim_domain, strict_dkim)
+    spf = _is_aligned(from_domain, return_path_domain, strict_spf)
     return Alignment(
         dkim=dkim,
         spf=spf,
@@ -372,19 +381,19 @@ def alignment(from_domain: str, dkim_domain: str, return_path_domain: str, dmarc
     )
 
 
-def _aligned(from_domain: str, proven: str, strict: bool) -> bool:
+def _is_aligned(from_domain: str, proven: str, strict: bool) -> bool:
     return proven == from_domain or (not strict and proven.endswith(f".{from_domain}"))
 
 
-def together(verdicts: Iterable[Verdict]) -> bool | None:
+def all_correct(verdicts: Iterable[Verdict]) -> bool | None:
     """Return True if every record is correct, False if one is known to be wrong, None if DNS queries failed."""
-    judged = list(verdicts)
-    if any(verdict.answered and not verdict.ok for verdict in judged):
+    known = list(verdicts)
+    if any(verdict.answered and not verdict.ok for verdict in known):
         return False
-    return True if all(verdict.ok for verdict in judged) else None
+    return True if all(verdict.ok for verdict in known) else None
 
 
-def next_state(verified: bool, failures: int, all_ok: bool | None) -> tuple[bool, int]:
+def next_verification_state(verified: bool, failures: int, all_ok: bool | None) -> tuple[bool, int]:
     """Return (verified, consecutive failed checks) after a check.
 
     A check whose DNS queries failed changes nothing: the cause may be our own network.

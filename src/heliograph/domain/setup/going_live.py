@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from heliograph.domain.delivery.routing import closed_channels, simulated_channels
+from heliograph.domain.delivery.routing import disabled_channels, simulated_channels
 from heliograph.domain.setup.records import CarrierRecord, Channel, Team
 
 
@@ -23,10 +23,10 @@ def checklist(team: Team, carriers: Sequence[CarrierRecord], credit: int) -> lis
     template = next((t for t in team.templates.values() if t.status == "approved"), None)
     return [
         Requirement(
-            title="A domain to send from",
+            title="Sending domain",
             text=f"{domain.name} is verified and approved."
             if domain
-            else "Add a domain; it must be verified by DNS and approved by an operator.",
+            else "Add a domain. It must be verified by DNS and approved by an operator.",
             done=domain is not None,
             needed=True,
             subject="domain",
@@ -36,16 +36,16 @@ def checklist(team: Team, carriers: Sequence[CarrierRecord], credit: int) -> lis
         _carrier_check(carriers),
         Requirement(
             title="Credit",
-            text="There is credit for what is not free."
+            text="You have credit for charged messages."
             if credit > 0
-            else "There is none: email within the quota is free, all else is refused.",
+            else "No credit: emails within the quota are free, everything else is refused.",
             done=credit > 0,
-            act="Top up",
+            act="Add credit",
             tab="credit",
         ),
         Requirement(
-            title="A template",
-            text=f"{template.name} is approved." if template else "None is approved: SMS and WhatsApp need one.",
+            title="Approved template",
+            text=f"{template.name} is approved." if template else "SMS and WhatsApp need an approved template.",
             done=template is not None,
             subject="template",
         ),
@@ -53,14 +53,22 @@ def checklist(team: Team, carriers: Sequence[CarrierRecord], credit: int) -> lis
 
 
 def _catch_check(team: Team) -> list[Requirement]:
-    told = "It catches: what programs of other services send goes to the test inbox only. That must be off."
-    act = {"act": "Turn catching off", "tab": "plan"}
-    return [Requirement(title="Catching", text=told, done=False, needed=True, **act)] if team.record.catch else []
+    text = "Messages from compatibility APIs and SMTP currently go to the test inbox only."
+    act = {"act": "Turn off inbox capture", "tab": "plan"}
+    return (
+        [Requirement(title="Turn off inbox capture", text=text, done=False, needed=True, **act)]
+        if team.record.catch
+        else []
+    )
 
 
 def _clock_check(team: Team) -> list[Requirement]:
-    told = "It has a test clock. Turn that off first: its messages, codes and events are then deleted."
-    return [Requirement(title="Test clock", text=told, done=False, needed=True)] if team.record.test_clock else []
+    text = "Turning it off deletes the team's messages, codes and events."
+    return (
+        [Requirement(title="Turn off the test clock", text=text, done=False, needed=True)]
+        if team.record.test_clock
+        else []
+    )
 
 
 def may_go_live(checks: Sequence[Requirement]) -> bool:
@@ -69,12 +77,12 @@ def may_go_live(checks: Sequence[Requirement]) -> bool:
 
 def _carrier_check(carriers: Sequence[CarrierRecord]) -> Requirement:
     """Check that every channel has an enabled carrier other than a simulator."""
-    simulated, closed = simulated_channels(carriers), closed_channels(carriers)
-    said = [f"Simulators take {_said(simulated)}: nothing of it leaves this instance."] if simulated else []
-    said += [f"No carrier takes {_said(closed)}: all are disabled."] if closed else []
-    text = " ".join(said) or "Every channel has a carrier."
-    return Requirement(title="Carriers", text=text, done=not said, act="See the carriers")
+    simulated, closed = simulated_channels(carriers), disabled_channels(carriers)
+    problems = [f"{_channel_names(simulated)}: simulated, no real messages are sent."] if simulated else []
+    problems += [f"{_channel_names(closed)}: all carriers are disabled."] if closed else []
+    text = " ".join(problems) or "All channels have a carrier."
+    return Requirement(title="Carriers", text=text, done=not problems, act="View carriers")
 
 
-def _said(channels: Sequence[Channel]) -> str:
+def _channel_names(channels: Sequence[Channel]) -> str:
     return ", ".join({"email": "email", "sms": "SMS", "whatsapp": "WhatsApp"}[channel] for channel in channels)

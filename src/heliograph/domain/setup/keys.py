@@ -9,7 +9,7 @@ import re
 import zlib
 from collections.abc import Mapping
 
-from heliograph.domain.network.client_address import is_in
+from heliograph.domain.network.client_address import is_in_ranges
 from heliograph.domain.refusals import InsufficientScope, InvalidApiKey
 from heliograph.domain.setup.records import Caller, Key
 from heliograph.webhooks.policy.webhook import SECRET_BYTES, secret_size
@@ -19,7 +19,7 @@ ENTROPY_BYTES = 64  # 512 bits for 316: the modulo bias is below 2^-190
 _BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 PUBLIC_ID = re.compile(r"[0-9A-Za-z]{10}")
 _TOKEN = re.compile(rf"(hk_({PUBLIC_ID.pattern})_[0-9A-Za-z]{{43}})([0-9A-Za-z]{{6}})")
-HOOK = "v1,"  # prefix of a hook's secret
+HOOK_SECRET_PREFIX = "v1,"  # prefix of a hook's secret
 _NO_HASH = "0" * 64  # compared if the key does not exist, so that both cases take the same time
 
 
@@ -46,12 +46,12 @@ def _base62(number: int, length: int) -> str:
 
 def parse_token(text: str) -> str | None:
     """Return the public id of a well-formed token; None if invalid."""
-    found = _TOKEN.fullmatch(text)
-    return found[2] if found and checksum(found[1]) == found[3] else None
+    match = _TOKEN.fullmatch(text)
+    return match[2] if match and checksum(match[1]) == match[3] else None
 
 
 def is_hook_secret(text: str) -> bool:
-    return text.startswith(HOOK) and secret_size(text.removeprefix(HOOK)) in SECRET_BYTES
+    return text.startswith(HOOK_SECRET_PREFIX) and secret_size(text.removeprefix(HOOK_SECRET_PREFIX)) in SECRET_BYTES
 
 
 def public_id(text: str) -> str | None:
@@ -65,47 +65,50 @@ def token_hash(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 
 
-def matches(token: str, hash: str) -> bool:
-    return hmac.compare_digest(token_hash(token), hash)
+def has_hash(token: str, expected_hash: str) -> bool:
+    return hmac.compare_digest(token_hash(token), expected_hash)
 
 
-def check_giver(giver: Key | None, key: Key) -> None:
-    """Check that a new key has no more rights and no longer validity than the key that creates it; otherwise `manage`
-    would grant everything.
+def check_grant(creator: Key | None, key: Key) -> None:
+    """Check that a new key has no more rights and no longer validity than the key that creates it.
+
+    Without this check the scope `manage` would grant everything.
     """
-    if giver is None:
+    if creator is None:
         return
-    if missing := [scope for scope in key.scopes if scope not in giver.scopes]:
-        raise InsufficientScope(f"This key cannot give the scope {missing[0]}: it does not have it.")
-    if giver.domain not in (None, key.domain):
-        raise InsufficientScope(f"This key is pinned to {giver.domain}: the keys that it gives are, too.")
-    if giver.expires_at is not None and (key.expires_at is None or key.expires_at > giver.expires_at):
-        raise InsufficientScope("This key expires: the keys that it gives expire no later.")
-    if giver.networks and not (key.networks and set(key.networks) <= set(giver.networks)):
+    if missing := [scope for scope in key.scopes if scope not in creator.scopes]:
+        raise InsufficientScope(f"This key does not have the scope {missing[0]} and cannot grant it.")
+    if creator.domain not in (None, key.domain):
+        raise InsufficientScope(f"This key is restricted to {creator.domain}; keys created with it must be, too.")
+    if creator.expires_at is not None and (key.expires_at is None or key.expires_at > creator.expires_at):
+        raise InsufficientScope("This key expires; keys created with it must not expire later.")
+    if creator.networks and not (key.networks and set(key.networks) <= set(creator.networks)):
         raise InsufficientScope(
-            f"This key works from {', '.join(giver.networks)} only: the keys that it gives do, too."
+            f"This key works only from {', '.join(creator.networks)}; keys created with it must, too."
         )
 
 
 def check_network(key: Key, address: str) -> None:
-    """Check the network from which a key is used. Loopback is not exempt: behind an untrusted proxy every request comes
-    from there.
+    """Check the network from which a key is used.
+
+    Loopback is not exempt: behind an untrusted proxy every request comes from there.
     """
-    if key.networks and not is_in(address, key.networks):
-        raise InsufficientScope(f"This key may be used from {', '.join(key.networks)} only, not from {address}.")
+    if key.networks and not is_in_ranges(address, key.networks):
+        raise InsufficientScope(f"This key can be used only from {', '.join(key.networks)}, not from {address}.")
 
 
-def find_caller(token: str, callers: Mapping[str, Caller], now: int) -> Caller:
-    """Return the caller who holds the token, from `callers` by public id; `now` is in ms. All failures raise the same
-    error.
+def authenticate(token: str, callers: Mapping[str, Caller], now: int) -> Caller:
+    """Return the caller who holds the token.
+
+    `callers` are by public id; `now` is in ms. All failures raise the same error.
     """
     # A malformed token has no stored hash, so the lookup alone decides.
     caller = callers.get(token[3:13])
-    known = matches(token, caller.key.hash if caller else _NO_HASH)
-    if caller is None or not known or caller.key.secret or not works(caller.key, now):
+    is_match = has_hash(token, caller.key.hash if caller else _NO_HASH)
+    if caller is None or not is_match or caller.key.secret or not is_valid(caller.key, now):
         raise InvalidApiKey()
     return caller
 
 
-def works(key: Key, now: int) -> bool:
+def is_valid(key: Key, now: int) -> bool:
     return not key.revoked and (key.expires_at is None or key.expires_at > now)

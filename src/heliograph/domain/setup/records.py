@@ -18,7 +18,7 @@ Scope = Literal["send", "manage"]  # scopes of a team's key
 KeyScope = Literal["send", "manage", "operate"]  # `operate` is the only scope of a platform key
 Status = Literal["approved", "draft", "archived"]  # status of a template or a layout
 Segmenting = Literal["spec", "udh"]
-Foreign = Literal["postal", "postmark", "resend", "twilio"]  # services whose API format is supported
+CompatService = Literal["postal", "postmark", "resend", "twilio"]  # services whose API format is supported
 Priority = Literal["critical", "normal", "bulk"]
 UpstreamState = Literal["approved", "pending", "rejected", "paused", "disabled"]  # state of a WhatsApp template at Meta
 
@@ -28,11 +28,11 @@ KEEP_CONTENT_DAYS_MAX, KEEP_MESSAGES_DAYS_MAX = 90, 3650
 PRIORITY_MAX = 1_000_000  # allowed range: -PRIORITY_MAX to PRIORITY_MAX
 
 
-class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class SetupRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """Base class of setup records; a record is identified by kind and id."""
 
 
-class Platform(Setting, frozen=True):
+class Platform(SetupRecord, frozen=True):
     sender: str = "hello@sandbox.heliograph.test"  # sender address of sandbox teams, without display name
     brand: str = "Heliograph"
     verify_price: dict[str, int] = {}  # price per verification, by currency
@@ -43,13 +43,13 @@ class Platform(Setting, frozen=True):
     prices: dict[Channel, dict[str, dict[str, int]]] = {}
     sandbox_per_day: int = 50  # limit of messages and codes of a sandbox team over real carriers
     log_requests_per_second: int = 10  # logged requests per team and process; rejected requests count separately
-    compat_hosts: dict[str, Foreign] = {}  # host names at whose root the API of another service is served
+    compat_hosts: dict[str, CompatService] = {}  # host names at whose root the API of another service is served
     attachment_types: tuple[str, ...] = ()  # additional attachment types of emails beyond the spec's
     paused: bool = False  # delivery is paused: new messages remain `queued`
     paused_reason: str = ""  # set if the pause was not made by an operator
 
 
-class CarrierRecord(Setting, frozen=True):
+class CarrierRecord(SetupRecord, frozen=True):
     id: str
     channel: Channel
     kind: str
@@ -60,7 +60,7 @@ class CarrierRecord(Setting, frozen=True):
     by_hand: bool = False  # created in the dashboard and not present in a setup file since
 
 
-class VerifyLimits(Setting, frozen=True):
+class VerifyLimits(SetupRecord, frozen=True):
     """Verification settings of a team: countries, limits and text."""
 
     countries: tuple[str, ...] = ("*",)
@@ -77,9 +77,10 @@ class VerifyLimits(Setting, frozen=True):
     channels: tuple[Channel, ...] = ("sms",)  # SMS is always enabled
 
 
-class OptOutTexts(Setting, frozen=True):
-    """Keywords with which recipients opt out of and in to a team's messages, and the replies; empty replies are not
-    sent.
+class OptOutTexts(SetupRecord, frozen=True):
+    """Opt-out and opt-in keywords of a team's recipients, and the replies to them.
+
+    Empty replies are not sent.
     """
 
     words: tuple[str, ...] = (
@@ -88,15 +89,15 @@ class OptOutTexts(Setting, frozen=True):
         *("СТОП", "ОТПИСАТЬСЯ", "停止", "退订", "退訂", "配信停止", "수신거부", "توقف", "إيقاف", "הסר", "หยุด"),
     )
     start_words: tuple[str, ...] = ("START", "UNSTOP")
-    stop_text: str = "You will get no more messages from us. Reply START to get them again."
-    start_text: str = "You will get our messages again. Reply STOP to end them."
-    help_text: str = "Reply STOP to get no more messages, START to get them again."
+    stop_text: str = "You're unsubscribed and won't receive more messages. Reply START to resubscribe."
+    start_text: str = "You're resubscribed and will receive our messages again. Reply STOP to unsubscribe."
+    help_text: str = "Reply STOP to unsubscribe or START to resubscribe."
 
 
-OCTETS_PER_DAY: dict[Mode, int] = {"live": 10 * 1024 * MIB, "sandbox": 200 * MIB}  # contract 1
+DEFAULT_BYTES_PER_DAY: dict[Mode, int] = {"live": 10 * 1024 * MIB, "sandbox": 200 * MIB}  # contract 1
 
 
-class TeamRecord(Setting, frozen=True):
+class TeamRecord(SetupRecord, frozen=True):
     """A team's own fields; the objects of a team are separate records that reference the team."""
 
     ref: int  # integer id of the team in the database
@@ -128,29 +129,29 @@ class TeamRecord(Setting, frozen=True):
     attachment_types: tuple[str, ...] = ()  # in addition to those of the spec and the platform
 
     @property
-    def wrong_catch(self) -> str:
+    def catch_error(self) -> str:
         """Return the error in `catch`; empty if valid."""
         return "expected false: a live team catches nothing" if self.catch and self.mode == "live" else ""
 
     @property
-    def wrong_test_clock(self) -> str:
+    def test_clock_error(self) -> str:
         """Return the error in `test_clock`; empty if valid."""
         return "expected false: a live team keeps real time" if self.test_clock and self.mode == "live" else ""
 
     @property
-    def octets_most(self) -> int:
+    def daily_bytes_limit(self) -> int:
         """Return the bytes that the team may store per day; 0 = off."""
-        return OCTETS_PER_DAY[self.mode] if self.octets_per_day is None else self.octets_per_day
+        return DEFAULT_BYTES_PER_DAY[self.mode] if self.octets_per_day is None else self.octets_per_day
 
     @property
-    def wrong_days(self) -> str:
+    def retention_error(self) -> str:
         """Return the error in `keep_messages_days`; empty if valid."""
         if self.keep_messages_days >= self.keep_content_days:
             return ""
         return f"expected at least {self.keep_content_days}: messages are kept as long as content (keep_content_days)"
 
 
-class TeamClock(Setting, frozen=True):
+class TeamClock(SetupRecord, frozen=True):
     """Offset of a team's test clock from real time, current and target."""
 
     team: str
@@ -158,7 +159,7 @@ class TeamClock(Setting, frozen=True):
     target: int = 0  # ms; more than `ahead` while work due before the target is being processed
 
 
-class Domain(Setting, frozen=True):
+class Domain(SetupRecord, frozen=True):
     id: str
     team: str
     name: str  # lower-case A-label form
@@ -178,7 +179,7 @@ class Domain(Setting, frozen=True):
         return self.verified and self.approved
 
 
-class DkimKey(Setting, frozen=True):
+class DkimKey(SetupRecord, frozen=True):
     """An encrypted private key that signs for a domain; the public key is published in the domain's DNS."""
 
     id: str  # domain id / selector
@@ -192,7 +193,7 @@ class DkimKey(Setting, frozen=True):
     made_at: int = 0
 
 
-class DisplayName(Setting, frozen=True):
+class DisplayName(SetupRecord, frozen=True):
     id: str
     team: str
     domain: str  # dom_ id
@@ -202,7 +203,7 @@ class DisplayName(Setting, frozen=True):
     asked_by: str = ""  # usr_… who requested last; receives the decision
 
 
-class Shape(msgspec.Struct, frozen=True, omit_defaults=True):
+class VariableType(msgspec.Struct, frozen=True, omit_defaults=True):
     """Declared type of a template variable."""
 
     list: tuple[str, ...] = ()  # fields of the items of a list; empty for a single value
@@ -221,7 +222,7 @@ class LocaleParts(msgspec.Struct, frozen=True, omit_defaults=True):
     upstream_name: str | None = None
 
 
-class Template(Setting, frozen=True):
+class Template(SetupRecord, frozen=True):
     id: str
     team: str
     channel: Channel
@@ -236,7 +237,7 @@ class Template(Setting, frozen=True):
     language: str | None = None
     upstream_name: str | None = None
     variables: tuple[str, ...] = ()  # declared names in manifest order, without `customer.`
-    shapes: dict[str, Shape] = {}  # types of the variables that declare more than a name
+    shapes: dict[str, VariableType] = {}  # types of the variables that declare more than a name
     locale: str = "en"  # locale of the fields above
     locales: dict[str, LocaleParts] = {}  # translations, by locale
     timezone: str = "UTC"  # time zone of rendered times
@@ -259,7 +260,7 @@ class Template(Setting, frozen=True):
     numbers: tuple[str, ...] = ()  # variables that Resend clients declare as numbers
 
 
-class UpstreamTemplate(Setting, frozen=True):
+class UpstreamTemplate(SetupRecord, frozen=True):
     """Status of a team's WhatsApp template as last reported by Meta."""
 
     team: str
@@ -276,7 +277,7 @@ class UpstreamTemplate(Setting, frozen=True):
         return f"{self.team}/{self.language}/{self.name}"
 
 
-class Layout(Setting, frozen=True):
+class Layout(SetupRecord, frozen=True):
     """Frame around the content of a team's emails."""
 
     id: str
@@ -291,14 +292,14 @@ class Layout(Setting, frozen=True):
     asked_by: str = ""  # of a draft: usr_… who submitted the layout; receives the decision
 
 
-class LayoutDraft(Setting, frozen=True):
+class LayoutDraft(SetupRecord, frozen=True):
     """An unapproved change of a layout; the current layout stays in use until approval."""
 
     team: str
     layout: Layout  # the layout after the change
 
 
-class TemplateDraft(Setting, frozen=True):
+class TemplateDraft(SetupRecord, frozen=True):
     """An unpublished change of a template; the current template stays in use until publication."""
 
     team: str
@@ -307,7 +308,7 @@ class TemplateDraft(Setting, frozen=True):
     at: int
 
 
-class Key(Setting, frozen=True):
+class Key(SetupRecord, frozen=True):
     id: str  # the 10-character public part of the token
     team: str  # empty for a platform key, which belongs to no team
     name: str
@@ -322,14 +323,14 @@ class Key(Setting, frozen=True):
     secret: str = ""  # encrypted secret of a hook's key, which signs requests and is never sent
 
 
-class Recipient(Setting, frozen=True):
+class Recipient(SetupRecord, frozen=True):
     """A verified email address or phone of a sandbox team, normalised."""
 
     team: str
     address: str
 
 
-class SenderId(Setting, frozen=True):
+class SenderId(SetupRecord, frozen=True):
     team: str
     country: str
     value: str
@@ -340,17 +341,17 @@ class SenderId(Setting, frozen=True):
     asked_by: str = ""  # usr_… who requested last; receives the decision
 
 
-class Inbound(Setting, frozen=True):
+class Inbound(SetupRecord, frozen=True):
     """An address at which mail for a team is received."""
 
     team: str
     address: str  # normalised; `*@domain` receives everything that no other address matches
 
 
-OWN_FORMAT = "heliograph"
+DEFAULT_FORMAT = "heliograph"
 
 
-class Webhook(Setting, frozen=True):
+class Webhook(SetupRecord, frozen=True):
     """An endpoint that receives a team's events."""
 
     id: str
@@ -364,7 +365,7 @@ class Webhook(Setting, frozen=True):
     description: str = ""
     created_at: int = 0
     disabled_reason: str = ""  # why the service disabled the webhook automatically
-    format: str = OWN_FORMAT  # one of webhook_formats
+    format: str = DEFAULT_FORMAT  # one of webhook_formats
     login: str | None = None  # encrypted user:password from the URL, sent as HTTP Basic
     private_key: str | None = None  # encrypted; for formats that sign with a key pair
     public_key: str = ""  # public key as base64 DER (SubjectPublicKeyInfo)
@@ -405,10 +406,11 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     team: Team  # for a platform key: an empty team with id "" and number 0, read only by platform routes
     key: Key
     entry: Callable[[str], AuditEntry] | None = None  # builds the audit entry of a send by a person from the message id
-    caught: bool = False  # everything sent is accepted and captured by a simulator
+    captured: bool = False  # everything sent is accepted and captured by a simulator
 
-    def catching(self) -> "Caller":
-        """Return the caller as seen by SMTP and the APIs of other services, where a sandbox team may capture all
-        messages.
+    def with_capture(self) -> "Caller":
+        """Return the caller as seen by SMTP and the APIs of other services.
+
+        There a sandbox team may capture all messages.
         """
-        return msgspec.structs.replace(self, caught=True) if self.team.record.catch and self.team.sandbox else self
+        return msgspec.structs.replace(self, captured=True) if self.team.record.catch and self.team.sandbox else self

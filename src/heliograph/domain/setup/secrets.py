@@ -9,22 +9,22 @@ import msgspec
 class Vault(Protocol):
     """Encrypts a secret for one context and decrypts it for the same context."""
 
-    def seal(self, plain: bytes, context: str) -> str: ...
+    def encrypt(self, plain: bytes, context: str) -> str: ...
 
-    def open(self, sealed: str, context: str) -> bytes:
-        """Decrypt `sealed`; raise ValueError if the text was encrypted with another key or for another context."""
-
-
-Seal = Callable[[bytes, str], str]  # (plaintext, field) → ciphertext
-Open = Callable[[str, str], bytes]
+    def decrypt(self, ciphertext: str, context: str) -> bytes:
+        """Decrypt `ciphertext`; raise ValueError if the text was encrypted with another key or for another context."""
 
 
-def opened(options: Mapping[str, Any], open_: Open) -> dict[str, Any]:
+Encrypt = Callable[[bytes, str], str]  # (plaintext, field) → ciphertext
+Decrypt = Callable[[str, str], bytes]
+
+
+def decrypt_options(options: Mapping[str, Any], decrypt: Decrypt) -> dict[str, Any]:
     return {
-        name: msgspec.json.decode(open_(value["sealed"], name)) if is_sealed(value) else value
+        name: msgspec.json.decode(decrypt(value["sealed"], name)) if is_encrypted(value) else value
         for name, value in options.items()
     }
 
 
-def is_sealed(value: Any) -> bool:
+def is_encrypted(value: Any) -> bool:
     return isinstance(value, dict) and list(value) == ["sealed"]

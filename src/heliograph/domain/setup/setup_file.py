@@ -16,9 +16,8 @@ from heliograph.domain.refusals import InvalidRequest
 from heliograph.domain.setup import records
 from heliograph.domain.setup.carrier_kinds import CARRIER_KINDS, SIMULATORS, CarrierKind, Label, option_names
 from heliograph.domain.setup.values import (
-    LAYOUT,
-    SENDER,
-    Answer,
+    LAYOUT_ID,
+    SENDER_PATTERN,
     Count,
     Country,
     CountryOrAny,
@@ -32,26 +31,27 @@ from heliograph.domain.setup.values import (
     Money,
     Names,
     Network,
+    OptionalLine,
     Passthrough,
     TemplateLanguage,
-    between,
-    id_like,
-    like,
+    id_with_prefix,
+    in_range,
+    matching,
     read_domain,
     read_email,
     read_inbound,
     read_locales,
     read_recipient,
-    read_some,
     read_suppressed,
     read_token,
     read_webhook_url,
+    require_items,
 )
-from heliograph.domain.text import line, quoted
-from heliograph.domain.validation import Misfit, form, read, read_at
+from heliograph.domain.text import check_line, quoted
+from heliograph.domain.validation import InvalidValue, convert_at, convert_value, parse_with
 from heliograph.domain.verify.verify_text import check_text
-from heliograph.templates.policy.check import LENGTH_MAX, LIST_MAX
-from heliograph.webhooks.policy.webhook import SECRET_PREFIX, check_format, checked_events, secret_size
+from heliograph.templates.policy.check import LIST_ITEMS_MAX, MAX_LENGTH_LIMIT
+from heliograph.webhooks.policy.webhook import SECRET_PREFIX, check_format, secret_size, validate_events
 
 
 class SetupError(Exception):
@@ -71,36 +71,38 @@ class SetupFile(msgspec.Struct, frozen=True, kw_only=True):
     teams: list[dict[str, Any]] = []
 
 
-def read_setup_file(
+def parse_setup_file(
     text: str,
     environment: Mapping[str, str],
     name: str = "FILE",
-    runnable: Collection[CarrierKind] = SIMULATORS,
-    known: Mapping[str, CarrierKind] = {},
+    supported: Collection[CarrierKind] = SIMULATORS,
+    existing: Mapping[str, CarrierKind] = {},
 ) -> SetupFile:
     """Parse a setup file; raise an error with the position of the problem.
 
-    `runnable` are the carrier kinds that this version supports; `known` are the existing carriers by id. For an
-    existing carrier the file may contain only some of the fields.
+    `supported`: carrier kinds of this version. `existing`: kinds of the existing carriers by id; for these, the file
+    may contain only some of the fields.
     """
     try:
-        given = _with_environment("", tomllib.loads(text), environment)
-        document = read(given, _Document)
+        content = _resolve_environment("", tomllib.loads(text), environment)
+        document = convert_value(content, _Document)
         for i, carrier in enumerate(document.get("carriers", [])):
-            document["carriers"][i] = read_at(f"carriers[{i}]", carrier, known, partial(_read_carrier, runnable))
+            document["carriers"][i] = convert_at(
+                f"carriers[{i}]", carrier, existing, partial(_parse_carrier, supported)
+            )
         return SetupFile(name=name, **document)
     except (ValueError, RecursionError) as error:
         # The error names the path of an invalid value, the line of a TOML error, or excessive numbers or nesting.
         raise SetupError(f"{name}: {error}") from None
 
 
-def _read_fields(table: type["_Table"], given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+def _parse_fields(table: type["_Table"], values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
     """Parse single fields of a table, as a form submits them; return the valid values and the errors of the others."""
-    kinds = {one.encode_name: one.type for one in msgspec.structs.fields(table)}
+    field_types = {field_info.encode_name: field_info.type for field_info in msgspec.structs.fields(table)}
     fields, errors = {}, {}
-    for name, value in given.items():
+    for name, value in values.items():
         try:
-            fields[name] = read(value, kinds[name])
+            fields[name] = convert_value(value, field_types[name])
         except ValueError as error:
             errors[name] = str(error)
     return fields, errors
@@ -123,40 +125,41 @@ def values_from_environment(text: str, environment: Mapping[str, str]) -> frozen
     return frozenset(environment[name] for name in names(tomllib.loads(text)) if name in environment)
 
 
-def _with_environment(path: str, value: Any, environment: Mapping[str, str]) -> Any:
+def _resolve_environment(path: str, value: Any, environment: Mapping[str, str]) -> Any:
     """Replace every `{ env = "NAME" }` by the variable's value, so that secrets need not be in the file."""
     if isinstance(value, list):
-        return [_with_environment(f"{path}[{i}]", item, environment) for i, item in enumerate(value)]
+        return [_resolve_environment(f"{path}[{i}]", item, environment) for i, item in enumerate(value)]
     if not isinstance(value, dict):
         return value
     if list(value) == ["env"] and isinstance(value["env"], str):
         if value["env"] not in environment:
-            raise Misfit(path, f"the environment has no variable {quoted(value['env'])}")
+            raise InvalidValue(path, f"the environment variable {quoted(value['env'])} is not set")
         return environment[value["env"]]
     return {
-        name: _with_environment(f"{path}.{name}" if path else name, item, environment) for name, item in value.items()
+        name: _resolve_environment(f"{path}.{name}" if path else name, item, environment)
+        for name, item in value.items()
     }
 
 
-def _read_webhook_secret(given: str) -> str:
-    if not secret_size(given):
-        raise ValueError(f"expected {SECRET_PREFIX} and base64 after it")
-    return given
+def _read_webhook_secret(text: str) -> str:
+    if not secret_size(text):
+        raise ValueError(f"expected {SECRET_PREFIX} followed by base64")
+    return text
 
 
-def _read_events(given: list[str]) -> tuple[str, ...]:
+def _read_events(events: list[str]) -> tuple[str, ...]:
     try:
-        return checked_events(given)
+        return validate_events(events)
     except InvalidRequest as refusal:
         raise ValueError(refusal.message) from None
 
 
-def _read_format(given: str) -> str:
+def _read_format(text: str) -> str:
     try:
-        check_format(given)
+        check_format(text)
     except InvalidRequest as refusal:
         raise ValueError(refusal.message) from None
-    return given
+    return text
 
 
 _ABSENT: Any = msgspec.UNSET  # field not present in the file
@@ -170,51 +173,57 @@ class _Table(msgspec.Struct):
 
 
 class _Carrier(_Table):
-    id: Annotated[str, like("[a-z0-9-]{1,64}", "an id of a-z, 0-9 and -")]
+    id: Annotated[str, matching("[a-z0-9-]{1,64}", "an id of a-z, 0-9 and -")]
     channel: records.Channel
     kind: str
     countries: Annotated[
-        list[CountryOrAny], Label("Countries", "ISO codes such as GB, DE, or * for all.", more=True)
+        list[CountryOrAny], Label("Countries", "ISO codes such as GB, DE, or * for all.", advanced=True)
     ] = _ABSENT
     enabled: bool = _ABSENT
-    priority: Annotated[int, between(-records.PRIORITY_MAX, records.PRIORITY_MAX)] = _ABSENT
+    priority: Annotated[int, in_range(-records.PRIORITY_MAX, records.PRIORITY_MAX)] = _ABSENT
 
 
-def _read_carrier(
-    runnable: Collection[CarrierKind], given: dict[str, Any], known: Mapping[str, CarrierKind]
+def _parse_carrier(
+    supported: Collection[CarrierKind], fields: dict[str, Any], existing: Mapping[str, CarrierKind]
 ) -> dict[str, Any]:
-    before = known.get(str(given.get("id")))
-    if before:
-        given = {"channel": before[0], "kind": before[1]} | given
-    name = read({field: given[field] for field in ("id", "channel", "kind") if field in given}, _Carrier)
-    kind = name["channel"], name["kind"]
+    current_kind = existing.get(str(fields.get("id")))
+    if current_kind:
+        fields = {"channel": current_kind[0], "kind": current_kind[1]} | fields
+    identity = convert_value({field: fields[field] for field in ("id", "channel", "kind") if field in fields}, _Carrier)
+    kind = identity["channel"], identity["kind"]
     if kind not in CARRIER_KINDS:
         kinds = [k for c, k in CARRIER_KINDS if c == kind[0]]
-        raise Misfit("kind", f"{quoted(kind[1])} is no kind for {kind[0]}. Known: {', '.join(kinds)}")
-    if kind not in runnable:
-        usable = " or ".join(repr(k) for c, k in sorted(runnable) if c == kind[0])
-        raise Misfit("kind", f"{kind[1]!r} is not built into this version yet; use {usable}")
-    found = read(given, _table_of(kind, part=kind == before))
-    options = {field: found.pop(field) for field in option_names(kind) if field in found}
-    return {**found, "options": options}
+        raise InvalidValue(
+            "kind", f"{quoted(kind[1])} is not a carrier kind for {kind[0]}. Known kinds: {', '.join(kinds)}"
+        )
+    if kind not in supported:
+        usable = " or ".join(repr(k) for c, k in sorted(supported) if c == kind[0])
+        raise InvalidValue("kind", f"{kind[1]!r} is not supported by this version; use {usable}")
+    parsed = convert_value(fields, _table_type(kind, is_partial=kind == current_kind))
+    options = {field: parsed.pop(field) for field in option_names(kind) if field in parsed}
+    return {**parsed, "options": options}
 
 
-def _table_of(kind: CarrierKind, *, part: bool) -> type[msgspec.Struct]:
-    """Return a struct type for a carrier of the kind; with `part` no field is required."""
+def _table_type(kind: CarrierKind, *, is_partial: bool) -> type[msgspec.Struct]:
+    """Return a struct type for a carrier of the kind; with `is_partial` no field is required."""
     fields = [*msgspec.structs.fields(_Carrier), *msgspec.structs.fields(CARRIER_KINDS[kind])]
-    needed = {one.name for one in fields if one.required and not part}
+    required = {field_info.name for field_info in fields if field_info.required and not is_partial}
     absent: dict[str, Any] = {"default": _ABSENT}
     return msgspec.defstruct(
         kind[1],
         [
-            (one.name, _written(one.type), field(name=one.encode_name, **({} if one.name in needed else absent)))
-            for one in fields
+            (
+                field_info.name,
+                _without_none(field_info.type),
+                field(name=field_info.encode_name, **({} if field_info.name in required else absent)),
+            )
+            for field_info in fields
         ],
         kw_only=True,
     )
 
 
-def _written(type_: Any) -> Any:
+def _without_none(type_: Any) -> Any:
     """Remove None from a type: unset values are not in the file."""
     bare = get_args(type_)[0] if get_origin(type_) is Annotated else type_
     return get_args(bare)[0] if get_origin(bare) in (Union, UnionType) else type_
@@ -222,7 +231,11 @@ def _written(type_: Any) -> Any:
 
 def carrier_fields(kind: CarrierKind) -> list[msgspec.structs.FieldInfo]:
     """Return the fields of the carrier kind and, except for email, `countries`."""
-    countries = [one for one in msgspec.structs.fields(_Carrier) if one.name == "countries" and kind[0] != "email"]
+    countries = [
+        field_info
+        for field_info in msgspec.structs.fields(_Carrier)
+        if field_info.name == "countries" and kind[0] != "email"
+    ]
     return [*msgspec.structs.fields(CARRIER_KINDS[kind]), *countries]
 
 
@@ -230,16 +243,16 @@ def carrier_fields(kind: CarrierKind) -> list[msgspec.structs.FieldInfo]:
 
 
 class _Platform(_Table):
-    sender: Annotated[str, form(lambda given: read_email(given).given)] = _ABSENT
+    sender: Annotated[str, parse_with(lambda raw: read_email(raw).original)] = _ABSENT
     brand: Line = _ABSENT
     verify_price: dict[Currency, Money] = _ABSENT
-    verify_text: dict[Language, Annotated[str, form(lambda given: line(check_text(given)))]] = _ABSENT
+    verify_text: dict[Language, Annotated[str, parse_with(lambda text: check_line(check_text(text)))]] = _ABSENT
     mail_host: Domain = _ABSENT
     templates_need_approval: bool = _ABSENT
     prices: dict[Literal["sms", "whatsapp"], dict[Currency, dict[CountryOrAny, Money]]] = _ABSENT
     sandbox_per_day: Count = _ABSENT
-    log_requests_per_second: Annotated[int, between(0, 100)] = _ABSENT
-    compat_hosts: dict[Domain, records.Foreign] = _ABSENT
+    log_requests_per_second: Annotated[int, in_range(0, 100)] = _ABSENT
+    compat_hosts: dict[Domain, records.CompatService] = _ABSENT
     attachment_types: list[FileType] = _ABSENT
 
 
@@ -254,26 +267,26 @@ class _Verify(_Table):
     magic: bool = _ABSENT
     inbox: bool = _ABSENT
     language: Language = _ABSENT
-    webotp: Annotated[str, form(lambda given: read_domain(given) if given else "")] = _ABSENT
-    channels: Annotated[list[records.Channel], form(read_some)] = _ABSENT
+    webotp: Annotated[str, parse_with(lambda raw: read_domain(raw) if raw else "")] = _ABSENT
+    channels: Annotated[list[records.Channel], parse_with(require_items)] = _ABSENT
 
 
 class _OptOut(_Table):
-    words: Annotated[list[Line], form(read_some)] = _ABSENT
-    start_words: Annotated[list[Line], form(read_some)] = _ABSENT
-    stop_text: Answer = _ABSENT
-    start_text: Answer = _ABSENT
-    help_text: Answer = _ABSENT
+    words: Annotated[list[Line], parse_with(require_items)] = _ABSENT
+    start_words: Annotated[list[Line], parse_with(require_items)] = _ABSENT
+    stop_text: OptionalLine = _ABSENT
+    start_text: OptionalLine = _ABSENT
+    help_text: OptionalLine = _ABSENT
 
 
 class _DisplayName(_Table, kw_only=True):
-    id: Annotated[str, id_like("dn_")] = _ABSENT
+    id: Annotated[str, id_with_prefix("dn_")] = _ABSENT
     name: Line
     approved: bool = _ABSENT
 
 
 class _SendingDomain(_Table, kw_only=True):
-    id: Annotated[str, id_like("dom_")] = _ABSENT
+    id: Annotated[str, id_with_prefix("dom_")] = _ABSENT
     name: Domain
     brand: Line = _ABSENT
     verified: bool = _ABSENT
@@ -282,7 +295,7 @@ class _SendingDomain(_Table, kw_only=True):
 
 
 class _Layout(_Table):
-    id: Annotated[str, id_like("lay_")] = _ABSENT
+    id: Annotated[str, id_with_prefix("lay_")] = _ABSENT
     name: Line = _ABSENT
     status: records.Status = _ABSENT
     html: Html = _ABSENT
@@ -292,8 +305,8 @@ class _Layout(_Table):
 class _Variable(_Table):
     name: str
     list: Names = _ABSENT
-    max: Annotated[int, between(1, LIST_MAX)] = _ABSENT
-    max_length: Annotated[int, between(1, LENGTH_MAX)] = _ABSENT
+    max: Annotated[int, in_range(1, LIST_ITEMS_MAX)] = _ABSENT
+    max_length: Annotated[int, in_range(1, MAX_LENGTH_LIMIT)] = _ABSENT
 
 
 class _LocaleParts(_Table):
@@ -306,7 +319,7 @@ class _LocaleParts(_Table):
 
 
 class _Template(_Table):
-    id: Annotated[str, id_like("tpl_")] = _ABSENT
+    id: Annotated[str, id_with_prefix("tpl_")] = _ABSENT
     channel: records.Channel = _ABSENT
     name: Line = _ABSENT
     status: records.Status = _ABSENT
@@ -319,55 +332,55 @@ class _Template(_Table):
     upstream_name: Line = _ABSENT
     variables: list[str | _Variable] = _ABSENT
     locale: Locale = _ABSENT
-    locales: Annotated[dict[str, _LocaleParts], form(read_locales)] = _ABSENT
+    locales: Annotated[dict[str, _LocaleParts], parse_with(read_locales)] = _ABSENT
     timezone: Line = _ABSENT
-    layout: Annotated[str, LAYOUT] = _ABSENT
+    layout: Annotated[str, LAYOUT_ID] = _ABSENT
     optional: list[str] = _ABSENT
     price: Money = _ABSENT
     prices: dict[Country, Money] = _ABSENT
     examples: dict[str, str] = _ABSENT
-    validity_minutes: Annotated[int, between(0, 2880)] = _ABSENT
+    validity_minutes: Annotated[int, in_range(0, 2880)] = _ABSENT
     priority: records.Priority = _ABSENT
 
 
 class _Key(_Table):
     name: Line
-    token: Annotated[str, form(read_token)] = _ABSENT
+    token: Annotated[str, parse_with(read_token)] = _ABSENT
     domain: Domain = _ABSENT
-    scopes: Annotated[list[records.Scope], form(read_some)] = _ABSENT
+    scopes: Annotated[list[records.Scope], parse_with(require_items)] = _ABSENT
     networks: list[Network] = _ABSENT
     passthrough: Passthrough = _ABSENT
     hook: bool = _ABSENT
 
 
 class _Webhook(_Table):
-    url: Annotated[str, form(read_webhook_url)]
-    secret: Annotated[str, form(_read_webhook_secret)] = _ABSENT
-    events: Annotated[list[str], form(_read_events)] = _ABSENT
-    format: Annotated[str, form(_read_format)] = _ABSENT
+    url: Annotated[str, parse_with(read_webhook_url)]
+    secret: Annotated[str, parse_with(_read_webhook_secret)] = _ABSENT
+    events: Annotated[list[str], parse_with(_read_events)] = _ABSENT
+    format: Annotated[str, parse_with(_read_format)] = _ABSENT
 
 
 class _Suppression(_Table):
-    email: Annotated[str, form(read_suppressed)]
+    email: Annotated[str, parse_with(read_suppressed)]
     reason: Literal["bounce", "complaint", "manual"] = _ABSENT
 
 
 class _RecipientTable(_Table):
-    address: Annotated[str, form(read_recipient)]
+    address: Annotated[str, parse_with(read_recipient)]
 
 
 class _SenderId(_Table):
     country: Country
-    value: Annotated[str, like(SENDER, "a sender of at most 11 letters and digits, or a number")] = _ABSENT
+    value: Annotated[str, matching(SENDER_PATTERN, "a sender of at most 11 letters and digits, or a number")] = _ABSENT
     approved: bool = _ABSENT
 
 
 class _Inbound(_Table):
-    address: Annotated[str, form(read_inbound)]
+    address: Annotated[str, parse_with(read_inbound)]
 
 
 class _Team(_Table):
-    id: Annotated[str, id_like("team_")]
+    id: Annotated[str, id_with_prefix("team_")]
     name: Line = _ABSENT
     mode: records.Mode = _ABSENT
     suspended: bool = _ABSENT
@@ -383,8 +396,8 @@ class _Team(_Table):
     credit_low: Money = _ABSENT
     octets_per_day: Count = _ABSENT
     domains_max: Count = _ABSENT
-    keep_content_days: Annotated[int, between(1, records.KEEP_CONTENT_DAYS_MAX)] = _ABSENT
-    keep_messages_days: Annotated[int, between(1, records.KEEP_MESSAGES_DAYS_MAX)] = _ABSENT
+    keep_content_days: Annotated[int, in_range(1, records.KEEP_CONTENT_DAYS_MAX)] = _ABSENT
+    keep_messages_days: Annotated[int, in_range(1, records.KEEP_MESSAGES_DAYS_MAX)] = _ABSENT
     passthrough: Passthrough = _ABSENT
     catch: bool = _ABSENT
     test_clock: bool = _ABSENT
@@ -406,8 +419,8 @@ class _Document(_Table):
     teams: list[_Team] = _ABSENT
 
 
-read_platform_fields = partial(_read_fields, _Platform)
-read_team_fields = partial(_read_fields, _Team)
-read_layout_fields = partial(_read_fields, _Layout)
-read_template_fields = partial(_read_fields, _Template)
-read_sender_id_fields = partial(_read_fields, _SenderId)
+read_platform_fields = partial(_parse_fields, _Platform)
+read_team_fields = partial(_parse_fields, _Team)
+read_layout_fields = partial(_parse_fields, _Layout)
+read_template_fields = partial(_parse_fields, _Template)
+read_sender_id_fields = partial(_parse_fields, _SenderId)

@@ -19,7 +19,7 @@ from heliograph.domain.setup.records import (
     Platform,
     Recipient,
     SenderId,
-    Setting,
+    SetupRecord,
     Team,
     TeamClock,
     TeamRecord,
@@ -30,7 +30,7 @@ from heliograph.domain.setup.records import (
 )
 
 # Record kinds, in the order of a setup file.
-KINDS: dict[str, type[Setting]] = {
+RECORD_TYPE_BY_KIND: dict[str, type[SetupRecord]] = {
     "platform": Platform,
     "carrier": CarrierRecord,
     "team": TeamRecord,
@@ -49,8 +49,8 @@ KINDS: dict[str, type[Setting]] = {
     "inbound": Inbound,
     "webhook": Webhook,
 }
-DRAFTS = {"template": "template_draft", "layout": "layout_draft"}
-TEXTS = frozenset((*DRAFTS, *DRAFTS.values()))
+DRAFT_KIND_BY_KIND = {"template": "template_draft", "layout": "layout_draft"}
+SIZED_KINDS = frozenset((*DRAFT_KIND_BY_KIND, *DRAFT_KIND_BY_KIND.values()))
 PLATFORM_ID = "platform"
 PLATFORM_TEAM = ""  # owner of the platform sender's domain and of platform keys
 _PLATFORM = Team(record=TeamRecord(ref=0, id=PLATFORM_TEAM, name="", mode="live"))
@@ -69,7 +69,7 @@ class Row(msgspec.Struct, frozen=True):
 
 class Setup(msgspec.Struct, frozen=True, kw_only=True):
     version: int = 0
-    records: Mapping[RecordId, Setting] = {}
+    records: Mapping[RecordId, SetupRecord] = {}
     lengths: Mapping[RecordId, int] = {}  # stored size in characters of templates, layouts and their drafts
     platform: Platform = Platform()
     carriers: tuple[CarrierRecord, ...] = ()
@@ -78,53 +78,56 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     callers: Mapping[str, Caller] = {}  # by a key's public id
     teams_by_ref: Mapping[int, Team] = {}
     webhooks: Mapping[int, tuple[Webhook, ...]] = {}  # enabled webhooks, by team
-    moved: Mapping[int, int] = {}  # teams whose test clock is ahead → offset in ms
-    moving: tuple[Team, ...] = ()  # teams whose test clock is still advancing to its target
+    clock_offsets: Mapping[int, int] = {}  # teams whose test clock is ahead → offset in ms
+    advancing_teams: tuple[Team, ...] = ()  # teams whose test clock is still advancing to its target
     verified: Mapping[str, str] = {}  # domain verified by a team → team id
     platform_domains: Mapping[str, Domain] = {}  # by name
     platform_keys: tuple[DkimKey, ...] = ()
 
-    def domain_named(self, name: str) -> Domain | None:
+    def find_domain(self, name: str) -> Domain | None:
         """Return the domain with this name. If several exist: verified first, then the platform's, then approved."""
-        found = [team.domains[name] for team in self.teams.values() if name in team.domains]
-        found += [self.platform_domains[name]] if name in self.platform_domains else []
-        return max(found, key=lambda one: (one.verified, one.team == PLATFORM_TEAM, one.approved), default=None)
+        domains = [team.domains[name] for team in self.teams.values() if name in team.domains]
+        domains += [self.platform_domains[name]] if name in self.platform_domains else []
+        return max(
+            domains, key=lambda domain: (domain.verified, domain.team == PLATFORM_TEAM, domain.approved), default=None
+        )
 
     def has_domain(self, name: str) -> bool:
         """Return whether a team or the platform owns this domain or a parent domain (`bounce.acme.test`)."""
-        return bool(verified_by(self.verified, name)) or any(
-            self.domain_named(one) for one in (name, name.partition(".")[2])
+        return bool(verifying_team(self.verified, name)) or any(
+            self.find_domain(candidate) for candidate in (name, name.partition(".")[2])
         )
 
-    def team_of(self, address: Address) -> Team | None:
-        """Return the team that receives mail for `address`: it has this address or `*@domain` as inbound, and has
-        verified the domain or a parent domain. None if not found.
+    def inbound_team(self, address: Address) -> Team | None:
+        """Return the team that receives mail for `address`; None if not found.
+
+        The team has this address or `*@domain` as inbound, and has verified the domain or a parent domain.
         """
-        team = self.teams.get(verified_by(self.verified, address.domain))
+        team = self.teams.get(verifying_team(self.verified, address.domain))
         return team if team and not team.inbound.isdisjoint((address.normal, f"*@{address.domain}")) else None
 
-    def ahead(self, team: str) -> int:
+    def clock_offset(self, team: str) -> int:
         """Return by how many ms the team's test clock is ahead."""
-        found = self.teams.get(team) if self.moved else None
-        return self.moved.get(found.record.ref, 0) if found else 0
+        team_object = self.teams.get(team) if self.clock_offsets else None
+        return self.clock_offsets.get(team_object.record.ref, 0) if team_object else 0
 
-    def keys_of(self, domain: Domain) -> list[DkimKey]:
+    def dkim_keys(self, domain: Domain) -> list[DkimKey]:
         keys = self.teams[domain.team].dkim_keys if domain.team != PLATFORM_TEAM else self.platform_keys
         return [key for key in keys if key.domain == domain.id]
 
 
-def verified_domains(records: Iterable[Setting]) -> dict[str, str]:
+def verified_domains(records: Iterable[SetupRecord]) -> dict[str, str]:
     """Map each verified domain name to its team."""
     return {r.name: r.team for r in records if isinstance(r, Domain) and r.verified and r.team != PLATFORM_TEAM}
 
 
-def verified_by(verified: Mapping[str, str], name: str) -> str:
+def verifying_team(verified: Mapping[str, str], name: str) -> str:
     """Return the team that verified this domain or its closest parent domain; empty if none."""
     labels = name.split(".")
-    return next((verified[around] for i in range(len(labels)) if (around := ".".join(labels[i:])) in verified), "")
+    return next((verified[parent] for i in range(len(labels)) if (parent := ".".join(labels[i:])) in verified), "")
 
 
-def to_row(kind: str, id_: str, record: Setting | None, team: str | None) -> Row:
+def to_row(kind: str, id_: str, record: SetupRecord | None, team: str | None) -> Row:
     return Row(kind, id_, team, None if record is None else msgspec.json.encode(record).decode())
 
 
@@ -134,36 +137,36 @@ def pause_rows(current: Setup, paused: bool, reason: str = "") -> list[Row]:
     return [] if platform == current.platform else [to_row("platform", PLATFORM_ID, platform, None)]
 
 
-def updated(setup: Setup, rows: Iterable[Row], version: int) -> Setup:
+def apply_rows(setup: Setup, rows: Iterable[Row], version: int) -> Setup:
     """Return the setup after these rows; teams without changed rows keep their objects."""
     records, lengths = dict(setup.records), dict(setup.lengths)
-    touched: set[str] = set()
+    changed_teams: set[str] = set()
     for row in rows:
         if row.team:
-            touched.add(row.team)
+            changed_teams.add(row.team)
         if row.body is None:
             records.pop((row.kind, row.id), None)
             lengths.pop((row.kind, row.id), None)
-        elif row.kind in KINDS:
-            records[row.kind, row.id] = msgspec.json.decode(row.body, type=KINDS[row.kind])
-            if row.kind in TEXTS:
+        elif row.kind in RECORD_TYPE_BY_KIND:
+            records[row.kind, row.id] = msgspec.json.decode(row.body, type=RECORD_TYPE_BY_KIND[row.kind])
+            if row.kind in SIZED_KINDS:
                 lengths[row.kind, row.id] = len(row.body)
-    teams = {id_: team for id_, team in setup.teams.items() if id_ not in touched}
-    callers = {id_: c for id_, c in setup.callers.items() if c.team.record.id not in (touched | {PLATFORM_TEAM})}
-    owned: dict[str, list[Setting]] = {id_: [] for id_ in touched}
+    teams = {id_: team for id_, team in setup.teams.items() if id_ not in changed_teams}
+    callers = {id_: c for id_, c in setup.callers.items() if c.team.record.id not in (changed_teams | {PLATFORM_TEAM})}
+    records_by_team: dict[str, list[SetupRecord]] = {id_: [] for id_ in changed_teams}
     for record in records.values():
         owner = getattr(record, "team", None)
-        if owner in owned:
-            owned[owner].append(record)
-    for id_, belongings in owned.items():
+        if owner in records_by_team:
+            records_by_team[owner].append(record)
+    for id_, team_records in records_by_team.items():
         fields = records.get(("team", id_))
         if isinstance(fields, TeamRecord):
-            team = _team(fields, belongings)
+            team = _build_team(fields, team_records)
             teams[id_] = team
-            callers |= {r.id: Caller(team=team, key=r) for r in belongings if isinstance(r, Key)}
+            callers |= {r.id: Caller(team=team, key=r) for r in team_records if isinstance(r, Key)}
     platform = records.get(("platform", PLATFORM_ID))
-    own = [record for record in records.values() if getattr(record, "team", None) == PLATFORM_TEAM]
-    callers |= {r.id: Caller(team=_PLATFORM, key=r) for r in own if isinstance(r, Key)}
+    platform_records = [record for record in records.values() if getattr(record, "team", None) == PLATFORM_TEAM]
+    callers |= {r.id: Caller(team=_PLATFORM, key=r) for r in platform_records if isinstance(r, Key)}
     carriers = tuple(r for r in records.values() if isinstance(r, CarrierRecord))
     return Setup(
         version=version,
@@ -180,27 +183,29 @@ def updated(setup: Setup, rows: Iterable[Row], version: int) -> Setup:
             for team in teams.values()
             if (enabled := tuple(hook for hook in team.webhooks if hook.enabled))
         },
-        moved={t.record.ref: t.clock.ahead for t in teams.values() if t.simulated and t.clock and t.clock.ahead},
-        moving=tuple(t for t in teams.values() if t.simulated and t.clock and t.clock.ahead < t.clock.target),
+        clock_offsets={
+            t.record.ref: t.clock.ahead for t in teams.values() if t.simulated and t.clock and t.clock.ahead
+        },
+        advancing_teams=tuple(t for t in teams.values() if t.simulated and t.clock and t.clock.ahead < t.clock.target),
         verified=verified_domains(records.values()),
-        platform_domains={r.name: r for r in own if isinstance(r, Domain)},
-        platform_keys=tuple(r for r in own if isinstance(r, DkimKey)),
+        platform_domains={r.name: r for r in platform_records if isinstance(r, Domain)},
+        platform_keys=tuple(r for r in platform_records if isinstance(r, DkimKey)),
     )
 
 
-def _team(own: TeamRecord, belongings: list[Setting]) -> Team:
+def _build_team(record: TeamRecord, records: list[SetupRecord]) -> Team:
     return Team(
-        record=own,
-        domains={r.name: r for r in belongings if isinstance(r, Domain)},
-        dkim_keys=tuple(r for r in belongings if isinstance(r, DkimKey)),
-        display_names={r.id: r for r in belongings if isinstance(r, DisplayName)},
-        templates={r.id: r for r in belongings if isinstance(r, Template)},
-        upstream={(r.name, r.language): r for r in belongings if isinstance(r, UpstreamTemplate)},
-        layouts={r.id: r for r in belongings if isinstance(r, Layout)},
-        sender_ids={r.country: r for r in belongings if isinstance(r, SenderId)},
-        recipients=frozenset(r.address for r in belongings if isinstance(r, Recipient)),
-        inbound=frozenset(r.address for r in belongings if isinstance(r, Inbound)),
-        webhooks=tuple(r for r in belongings if isinstance(r, Webhook)),
-        hook_keys=tuple(r for r in belongings if isinstance(r, Key) and r.secret),
-        clock=next((r for r in belongings if isinstance(r, TeamClock)), None),
+        record=record,
+        domains={r.name: r for r in records if isinstance(r, Domain)},
+        dkim_keys=tuple(r for r in records if isinstance(r, DkimKey)),
+        display_names={r.id: r for r in records if isinstance(r, DisplayName)},
+        templates={r.id: r for r in records if isinstance(r, Template)},
+        upstream={(r.name, r.language): r for r in records if isinstance(r, UpstreamTemplate)},
+        layouts={r.id: r for r in records if isinstance(r, Layout)},
+        sender_ids={r.country: r for r in records if isinstance(r, SenderId)},
+        recipients=frozenset(r.address for r in records if isinstance(r, Recipient)),
+        inbound=frozenset(r.address for r in records if isinstance(r, Inbound)),
+        webhooks=tuple(r for r in records if isinstance(r, Webhook)),
+        hook_keys=tuple(r for r in records if isinstance(r, Key) and r.secret),
+        clock=next((r for r in records if isinstance(r, TeamClock)), None),
     )

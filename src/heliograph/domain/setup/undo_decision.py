@@ -12,52 +12,52 @@ from msgspec.structs import replace
 
 from heliograph.domain.setup.records import Layout
 from heliograph.domain.setup.sender_approvals import (
-    Changing,
-    Submitted,
-    changed,
+    ChangeableRecord,
+    SubmittedRecord,
+    change_request_text,
+    change_rows,
+    request_text,
     state_of,
     team_of,
-    text_of,
-    text_of_change,
 )
 from heliograph.domain.setup.snapshot import RecordId, Row, Setup
 from heliograph.templates.policy import layout_drafts
-from heliograph.templates.policy.template_approvals import PendingTemplate, draft_rows, find_draft
+from heliograph.templates.policy.template_approvals import TemplateDraftState, draft_rows, find_draft
 
 
-class Decided(msgspec.Struct, frozen=True, kw_only=True):
+class RecordedDecision(msgspec.Struct, frozen=True, kw_only=True):
     """A decision as recorded in the audit log."""
 
     team: str
     kind: str  # record kind
-    said: str  # text of the decided request
+    text: str  # text of the decided request
     approved: bool
 
 
-def list_reversible(setup: Setup) -> dict[Decided, RecordId]:
+def list_reversible(setup: Setup) -> dict[RecordedDecision, RecordId]:
     """Return the decisions in effect that can be undone, except those that match more than one record."""
-    found = [
-        (Decided(team=team, kind=record_id[0], said=said, approved=approved), record_id)
+    decisions = [
+        (RecordedDecision(team=team, kind=record_id[0], text=text, approved=approved), record_id)
         for record_id, record in setup.records.items()
-        for team, said, approved in _decisions(setup, record_id, record)
+        for team, text, approved in _decisions(setup, record_id, record)
     ]
-    shared = Counter(one for one, _ in found)
-    return {one: record_id for one, record_id in found if shared[one] == 1}
+    occurrences = Counter(decision for decision, _ in decisions)
+    return {decision: record_id for decision, record_id in decisions if occurrences[decision] == 1}
 
 
 def _decisions(setup: Setup, record_id: RecordId, record: Any) -> list[tuple[str, str, bool]]:
     kind, id_ = record_id
     if kind in ("template", "layout"):
         return [(record.team, id_, False)] if _refused_draft(setup, record_id) else []
-    found = []
-    if isinstance(record, Submitted) and (state := state_of(record)) != "waiting":
-        found = [(record.team, text_of(setup, record_id), state == "approved")]
-    if isinstance(record, Changing) and record.wanted_refused:
-        found.append((team_of(record), text_of_change(setup, record_id), False))
-    return found
+    decisions = []
+    if isinstance(record, SubmittedRecord) and (state := state_of(record)) != "waiting":
+        decisions = [(record.team, request_text(setup, record_id), state == "approved")]
+    if isinstance(record, ChangeableRecord) and record.wanted_refused:
+        decisions.append((team_of(record), change_request_text(setup, record_id), False))
+    return decisions
 
 
-def _refused_draft(setup: Setup, record_id: RecordId) -> PendingTemplate | Layout | None:
+def _refused_draft(setup: Setup, record_id: RecordId) -> TemplateDraftState | Layout | None:
     kind, id_ = record_id
     if kind == "layout":
         layout = layout_drafts.find_draft(setup, id_)
@@ -66,31 +66,32 @@ def _refused_draft(setup: Setup, record_id: RecordId) -> PendingTemplate | Layou
     return draft if draft and draft.template.refused_reason else None
 
 
-def reopened(setup: Setup, decided: Decided, now: int) -> list[Row]:
-    """Return the rows that make the item pending again; empty if the decision is no longer in effect or cannot be
-    undone.
+def undo_rows(setup: Setup, decided: RecordedDecision, now: int) -> list[Row]:
+    """Return the rows that make the item pending again.
+
+    Empty if the decision is no longer in effect or cannot be undone.
     """
     record_id = list_reversible(setup).get(decided)
     if record_id is None:
         return []
     draft = _refused_draft(setup, record_id) if decided.kind in ("template", "layout") else None
     if isinstance(draft, Layout):
-        return layout_drafts.submitted_rows(setup, draft, draft.asked_by, now)
+        return layout_drafts.submit_rows(setup, draft, draft.asked_by, now)
     if draft:
         new = replace(draft.template, refused_reason="", submitted_at=now)
-        return draft_rows(setup, new, draft.by or "", draft.at or 0)
+        return draft_rows(setup, new, draft.author or "", draft.saved_at or 0)
     is_change = getattr(setup.records[record_id], "wanted_refused", "") and not decided.approved
-    return changed(
+    return change_rows(
         setup, record_id, **({"wanted_refused": ""} if is_change else {"approved": False, "refused_reason": ""})
     )
 
 
-def asker_of(setup: Setup, decided: Decided) -> str:
+def requester_of(setup: Setup, decided: RecordedDecision) -> str:
     """Return the requester, usr_…; empty if unknown."""
     record_id = list_reversible(setup).get(decided)
     if record_id is None:
         return ""
     draft = _refused_draft(setup, record_id) if decided.kind in ("template", "layout") else None
-    if isinstance(draft, PendingTemplate):
-        return draft.by or ""
+    if isinstance(draft, TemplateDraftState):
+        return draft.author or ""
     return getattr(draft or setup.records[record_id], "asked_by", "")

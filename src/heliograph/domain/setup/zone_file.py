@@ -1,5 +1,6 @@
-"""DNS records of a sending domain in the formats of DNS panels and zone files; also whether a public host name is
-known, and when the records are checked.
+"""DNS records of a sending domain in the formats of DNS panels and zone files.
+
+Also whether a public host name is known, and when the records are checked.
 """
 
 import re
@@ -12,28 +13,29 @@ from heliograph.domain.setup.domain_records import Record
 STRING_MAX = 255  # characters of one string of a TXT record (RFC 1035, 3.3)
 TTL_S = 3600
 # Check intervals after a change: (until this age, check this often).
-LOOKS = (
+CHECK_INTERVALS = (
     (2 * MINUTE_MS, 5 * SECOND_MS),
     (10 * MINUTE_MS, 15 * SECOND_MS),
     (HOUR_MS, MINUTE_MS),
     (3 * DAY_MS, 10 * MINUTE_MS),
 )
-_PRIVATE = ("localhost", "localdomain", "local", "internal", "lan", "home", "home.arpa", "invalid")
-NO_HOST = "mail-host.invalid"  # placeholder in records if the service has no configured host name
-_SHORT = re.compile(r"[a-z]{2,3}")  # second level of co.uk, com.au
+_PRIVATE_DOMAINS = ("localhost", "localdomain", "local", "internal", "lan", "home", "home.arpa", "invalid")
+PLACEHOLDER_HOST = "mail-host.invalid"  # placeholder in records if the service has no configured host name
+_SHORT_LABEL = re.compile(r"[a-z]{2,3}")  # second level of co.uk, com.au
 
 
-def next_look(since: int, now: int) -> int | None:
-    """Return the time of the next check for records changed at `since`; None to wait for the regular check of all
-    domains.
+def next_check(since: int, now: int) -> int | None:
+    """Return the time of the next check for records changed at `since`.
+
+    None to wait for the regular check of all domains.
     """
-    return next((now + every for until, every in LOOKS if now - since < until), None)
+    return next((now + interval for age_limit, interval in CHECK_INTERVALS if now - since < age_limit), None)
 
 
 def is_public(host: str) -> bool:
     """Return whether remote mail servers could resolve this host name."""
     name = host.lower().removesuffix(".")
-    if "." not in name or name.endswith(tuple(f".{private}" for private in _PRIVATE)):
+    if "." not in name or name.endswith(tuple(f".{private}" for private in _PRIVATE_DOMAINS)):
         return False
     return not is_address(name)
 
@@ -46,32 +48,32 @@ def is_address(host: str) -> bool:
     return True
 
 
-def zones(domain: str) -> list[str]:
+def candidate_zones(domain: str) -> list[str]:
     """Return the zones that could hold the domain's records: the domain and its parents below the top-level domain."""
     labels = domain.split(".")
-    return [".".join(labels[at:]) for at in range(max(1, len(labels) - 1))]
+    return [".".join(labels[start:]) for start in range(max(1, len(labels) - 1))]
 
 
 def likely_zone(domain: str) -> str:
     """Guess the registered domain without DNS queries and without the Public Suffix List."""
     labels = domain.split(".")
-    is_deep = len(labels) > 2 and len(labels[-1]) == 2 and bool(_SHORT.fullmatch(labels[-2]))
+    is_deep = len(labels) > 2 and len(labels[-1]) == 2 and bool(_SHORT_LABEL.fullmatch(labels[-2]))
     return ".".join(labels[-3 if is_deep else -2 :])
 
 
-def within(name: str, zone: str) -> str:
+def relative_name(name: str, zone: str) -> str:
     """Return the name as entered in a DNS panel of the zone: without the zone, @ for the zone itself."""
     return "@" if name == zone else name.removesuffix(f".{zone}")
 
 
-def strings(value: str) -> list[str]:
+def split_txt(value: str) -> list[str]:
     """Split a TXT value into strings of at most 255 characters."""
-    return [value[at : at + STRING_MAX] for at in range(0, len(value), STRING_MAX)] or [""]
+    return [value[start : start + STRING_MAX] for start in range(0, len(value), STRING_MAX)] or [""]
 
 
 def quoted_strings(value: str) -> str:
     """Return the strings quoted, for zone files and for panels that do not split long values."""
-    escaped = (part.replace("\\", "\\\\").replace('"', '\\"') for part in strings(value))
+    escaped = (part.replace("\\", "\\\\").replace('"', '\\"') for part in split_txt(value))
     return " ".join(f'"{part}"' for part in escaped)
 
 
@@ -84,13 +86,13 @@ def mx_parts(value: str) -> tuple[str, str]:
 def zone_file(domain: str, zone: str, records: Sequence[Record]) -> str:
     """Return a zone file to import into the zone (RFC 1035, 5.1)."""
     lines = [
-        f"; Records that {domain} needs to send mail. Import them into the zone {zone}.",
+        f"; DNS records that {domain} needs to send email. Import them into the zone {zone}.",
         f"$ORIGIN {zone}.",
         f"$TTL {TTL_S}",
-        *(f"{within(one.name, zone)}\tIN\t{one.type}\t{_data(one)}" for one in records),
+        *(f"{relative_name(record.name, zone)}\tIN\t{record.type}\t{_record_data(record)}" for record in records),
     ]
     return "\n".join(lines) + "\n"
 
 
-def _data(record: Record) -> str:
+def _record_data(record: Record) -> str:
     return quoted_strings(record.value) if record.type == "TXT" else f"{record.value}."

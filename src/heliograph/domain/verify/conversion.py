@@ -16,15 +16,15 @@ from heliograph.domain.setup.records import VerifyLimits
 
 # Hours that start within this time count, so that each hour counts for a day after its end.
 WINDOW_MS = DAY_MS + HOUR_MS
-KNOWN_MS = 30 * DAY_MS  # a phone that was verified within this time counts as genuine
+KNOWN_PHONE_MS = 30 * DAY_MS  # a phone that was verified within this time counts as genuine
 RANGE_DIGITS = 6  # number of last digits in which the numbers of a range differ
 
-SAMPLE = 10  # multiple of the team's per-prefix limit: fewer starts are not significant
-TRIES = 5  # unverified starts per day allowed in a watched range
-EXCUSED = 3  # unverified starts offset by each verified one
-HOPELESS = 10  # a country counts as hopeless if fewer than one start in this many is verified
+SAMPLE_FACTOR = 10  # multiple of the team's per-prefix limit: fewer starts are not significant
+FREE_ATTEMPTS = 5  # unverified starts per day allowed in a watched range
+ATTEMPTS_PER_VERIFIED = 3  # unverified starts offset by each verified one
+MIN_VERIFIED_DIVISOR = 10  # a country counts as hopeless if fewer than one start in this many is verified
 
-EVERYWHERE, NOWHERE = "*", "?"
+ALL_AREAS, UNKNOWN_COUNTRY = "*", "?"
 
 Tally = dict[int, list[int]]  # hour → [starts, verified] of one area
 
@@ -37,39 +37,49 @@ def areas(phone: str) -> tuple[str, ...]:
     """Return the areas in which a start is counted, widest first; empty for simulator numbers and emails."""
     if is_magic_phone(phone) or "@" in phone:
         return ()
-    return EVERYWHERE, country_of(phone) or NOWHERE, phone[:-RANGE_DIGITS]
+    return ALL_AREAS, country_of(phone) or UNKNOWN_COUNTRY, phone[:-RANGE_DIGITS]
 
 
-def check_conversion(limits: VerifyLimits, phone: str, tallies: Sequence[Tally], *, known: bool) -> None:
-    """Reject starts to ranges or countries where codes are rarely entered (SMS pumping). `tallies`: last day's
-    counters, ordered as `areas(phone)`.
+def check_conversion(limits: VerifyLimits, phone: str, tallies: Sequence[Tally], *, is_known_phone: bool) -> None:
+    """Reject starts to ranges or countries where codes are rarely entered (SMS pumping).
+
+    `tallies`: last day's counters, ordered as `areas(phone)`.
     """
-    enough = SAMPLE * limits.per_prefix_10m
-    if known or not limits.conversion_guard or not enough or max(map(_lost, tallies), default=0) < enough:
+    threshold = SAMPLE_FACTOR * limits.per_prefix_10m
+    if (
+        is_known_phone
+        or not limits.conversion_guard
+        or not threshold
+        or max(map(_unverified_starts, tallies), default=0) < threshold
+    ):
         return
-    _, in_country, in_range = map(_sums, tallies)
+    _, in_country, in_range = map(_totals, tallies)
     _, country, range_ = areas(phone)
-    if in_range[0] - in_range[1] >= TRIES + EXCUSED * in_range[1]:
-        raise _refusal(f"numbers that begin with {range_}", range_)
-    hopeless = in_country[0] - in_country[1] >= enough and in_country[1] * HOPELESS < in_country[0]
-    if hopeless and not in_range[1]:
+    if in_range[0] - in_range[1] >= FREE_ATTEMPTS + ATTEMPTS_PER_VERIFIED * in_range[1]:
+        raise _refusal(f"numbers starting with {range_}", range_)
+    country_blocked = (
+        in_country[0] - in_country[1] >= threshold and in_country[1] * MIN_VERIFIED_DIVISOR < in_country[0]
+    )
+    if country_blocked and not in_range[1]:
         raise _refusal(f"numbers in {country}", country)
 
 
-def _lost(tally: Tally) -> int:
-    """Count unverified starts that are not offset by verified ones, per hour: a good day before an attack must not
-    offset the attack.
+def _unverified_starts(tally: Tally) -> int:
+    """Count unverified starts that are not offset by verified ones, per hour.
+
+    Per hour, because a good day before an attack must not offset the attack.
     """
-    return sum(max(0, starts - verified - EXCUSED * verified) for starts, verified in tally.values())
+    return sum(max(0, starts - verified - ATTEMPTS_PER_VERIFIED * verified) for starts, verified in tally.values())
 
 
-def _sums(tally: Tally) -> tuple[int, int]:
+def _totals(tally: Tally) -> tuple[int, int]:
     return sum(starts for starts, _ in tally.values()), sum(verified for _, verified in tally.values())
 
 
-def _refusal(where: str, area: str) -> VerifyRateLimited:
+def _refusal(description: str, area: str) -> VerifyRateLimited:
     return VerifyRateLimited(
-        f"Codes for {where} are hardly ever entered, so no more are sent there now. {VerifyRateLimited.fix}",
+        f"Codes sent to {description} are rarely entered, so no more codes are sent there for now. "
+        f"{VerifyRateLimited.fix}",
         param="to",
         details={"place": area},
         retry_after=VERIFICATION_MS // SECOND_MS,  # by then every outstanding code is entered or lost

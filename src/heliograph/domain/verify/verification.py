@@ -19,12 +19,12 @@ from heliograph.domain.limits import (
 from heliograph.domain.refusals import InvalidCodeFormat, UnsupportedChannel, VerifyRateLimited
 from heliograph.domain.setup.records import Channel, Team, Template, VerifyLimits
 from heliograph.domain.text import quoted
-from heliograph.domain.verify.verify_text import in_language
+from heliograph.domain.verify.verify_text import text_for_language
 from heliograph.templates.policy.meta_status import is_available
-from heliograph.templates.policy.values import asked_names
+from heliograph.templates.policy.values import required_names
 
 TEN_MINUTES_MS = 10 * MINUTE_MS
-RECEIPT_MS = 20 * SECOND_MS  # without a receipt for this long, the code is sent by the next channel
+RECEIPT_TIMEOUT_MS = 20 * SECOND_MS  # without a receipt for this long, the code is sent by the next channel
 CANCELED = "Canceled by the caller."  # error_message of a canceled verification
 VERIFICATION_STATES = ("pending", "verified", "expired", "exhausted", "failed")
 
@@ -32,21 +32,21 @@ VERIFICATION_STATES = ("pending", "verified", "expired", "exhausted", "failed")
 class CheckResult(msgspec.Struct, frozen=True, kw_only=True):
     verified: bool
     status: str
-    wrong: int
+    wrong_codes: int
 
 
-def read_channels(given: str | list[str] | None, team: Team) -> list[Channel]:
+def parse_channels(requested: str | list[str] | None, team: Team) -> list[Channel]:
     """Return the channels in the order in which they are tried.
 
     Every team may use SMS, and other channels if the operator enabled them.
     """
     channels: list[Channel] = []
-    for name in given if isinstance(given, list) else ["sms" if given is None else given]:
-        channel = next((one for one in ("sms", *team.record.verify.channels) if one == name), None)
+    for name in requested if isinstance(requested, list) else ["sms" if requested is None else requested]:
+        channel = next((allowed for allowed in ("sms", *team.record.verify.channels) if allowed == name), None)
         if channel is None:
-            raise UnsupportedChannel(f"Verify cannot send by {quoted(name)}. {UnsupportedChannel.fix}", param="channel")
+            raise UnsupportedChannel(f"Verify cannot use {quoted(name)}. {UnsupportedChannel.fix}", param="channel")
         if channel in channels:
-            raise UnsupportedChannel(f"The channel {name} is named twice. Name each once.", param="channel")
+            raise UnsupportedChannel(f"The channel {name} is listed twice. List each channel once.", param="channel")
         channels.append(channel)
     if not channels:
         raise UnsupportedChannel(param="channel")
@@ -57,7 +57,7 @@ def read_channels(given: str | list[str] | None, team: Team) -> list[Channel]:
     return channels
 
 
-def channels_from(stored: str, used: Channel) -> list[Channel]:
+def channels_still_to_try(stored: str, used: Channel) -> list[Channel]:
     """Return the channel used last and the channels after it."""
     names = stored.split()
     return sorted(set(get_args(Channel)) & set(names[names.index(used) :]), key=names.index)
@@ -70,17 +70,17 @@ def code_template(team: Team) -> Template | None:
     """
     usable = [
         template
-        for template in sorted(team.templates.values(), key=lambda one: one.id, reverse=True)
+        for template in sorted(team.templates.values(), key=lambda candidate: candidate.id, reverse=True)
         if template.channel == "whatsapp"
         and (template.status, template.category) == ("approved", "AUTHENTICATION")
-        and len(asked_names(template)) == 1
+        and len(required_names(template)) == 1
     ]
     usable = [template for template in usable if is_available(team, template)] or usable
     by_language = {(template.language or "en").replace("_", "-"): template for template in usable}
-    return in_language(by_language, team.record.verify.language) or (usable[-1] if usable else None)
+    return text_for_language(by_language, team.record.verify.language) or (usable[-1] if usable else None)
 
 
-def read_code(value: object) -> str:
+def parse_code(value: object) -> str:
     if not isinstance(value, str) or not CODE_MIN <= len(value) <= CODE_MAX:
         raise InvalidCodeFormat(param="code")
     return value
@@ -93,10 +93,10 @@ def make_code(random: int) -> str:
     return f"{random:0{CODE_DIGITS}d}"
 
 
-def derived_code(key: bytes, verification: str) -> str:
+def derive_code(key: bytes, verification: str) -> str:
     """Derive the code of a verification from the key, so that it can be reproduced and need not be stored."""
-    drawn = hmac.digest(key, f"code/{verification}".encode(), hashlib.sha256)
-    return make_code(int.from_bytes(drawn) % 10**CODE_DIGITS)
+    digest = hmac.digest(key, f"code/{verification}".encode(), hashlib.sha256)
+    return make_code(int.from_bytes(digest) % 10**CODE_DIGITS)
 
 
 def code_digest(key: bytes, salt: bytes, code: str) -> bytes:
@@ -107,19 +107,21 @@ def current_status(status: str, now: int, expires_at: int) -> str:
     return "expired" if status == "pending" and now >= expires_at else status
 
 
-def remaining(wrong: int) -> int:
-    return max(0, WRONG_CODES_MAX - wrong)
+def attempts_left(wrong_codes: int) -> int:
+    return max(0, WRONG_CODES_MAX - wrong_codes)
 
 
-def check(status: str, wrong: int, now: int, expires_at: int, matches: bool) -> CheckResult:
+def check_code(status: str, wrong_codes: int, now: int, expires_at: int, matches: bool) -> CheckResult:
     """Return the result of a check with a right or wrong code; only a pending verification consumes attempts."""
     current = current_status(status, now, expires_at)
     if current != "pending":
-        return CheckResult(verified=False, status=current, wrong=wrong)
+        return CheckResult(verified=False, status=current, wrong_codes=wrong_codes)
     if matches:
-        return CheckResult(verified=True, status="verified", wrong=wrong)
-    wrong += 1
-    return CheckResult(verified=False, status="pending" if remaining(wrong) else "exhausted", wrong=wrong)
+        return CheckResult(verified=True, status="verified", wrong_codes=wrong_codes)
+    wrong_codes += 1
+    return CheckResult(
+        verified=False, status="pending" if attempts_left(wrong_codes) else "exhausted", wrong_codes=wrong_codes
+    )
 
 
 def check_velocity(
@@ -138,27 +140,29 @@ def check_velocity(
     """
     if "*" not in limits.countries and country not in limits.countries:
         raise VerifyRateLimited(
-            f"This team does not start verifications in {country or 'an unknown country'}. "
-            "Ask the operator to add the country to the team's list.",
+            f"This team cannot start verifications in {country or 'an unknown country'}. "
+            "Ask the operator to add the country to the team's verify.countries.",
             param="to",
             details={"country": country},
             retry_after=DAY_MS // SECOND_MS,
         )
     interval = limits.min_interval_s * SECOND_MS
-    free_at = {
-        f"one in {limits.min_interval_s} s for a phone": max(phone_starts, default=now - interval) + interval,
-        f"{limits.per_phone_10m} in 10 minutes for a phone": _free_at(
+    allowed_at = {
+        f"one in {limits.min_interval_s} s for a phone number": max(phone_starts, default=now - interval) + interval,
+        f"{limits.per_phone_10m} in 10 minutes for a phone number": _free_at(
             phone_starts, limits.per_phone_10m, TEN_MINUTES_MS, now
         ),
-        f"{limits.per_phone_day} in a day for a phone": _free_at(phone_starts, limits.per_phone_day, DAY_MS, now),
-        f"{limits.per_prefix_10m} in 10 minutes for numbers that begin alike": _free_at(
+        f"{limits.per_phone_day} in a day for a phone number": _free_at(
+            phone_starts, limits.per_phone_day, DAY_MS, now
+        ),
+        f"{limits.per_prefix_10m} in 10 minutes for numbers with the same prefix": _free_at(
             prefix_starts, limits.per_prefix_10m, TEN_MINUTES_MS, now
         ),
-        f"{limits.wrong_per_phone_day} wrong codes in a day for a phone": (
+        f"{limits.wrong_per_phone_day} wrong codes in a day for a phone number": (
             now - now % DAY_MS + DAY_MS if 0 < limits.wrong_per_phone_day <= wrong_today else now
         ),
     }
-    limit, at = max(free_at.items(), key=lambda item: item[1])
+    limit, at = max(allowed_at.items(), key=lambda item: item[1])
     if at > now:
         raise VerifyRateLimited(
             f"Too many verifications: the limit is {limit}. {VerifyRateLimited.fix}",

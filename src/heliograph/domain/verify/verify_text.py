@@ -7,15 +7,15 @@ import re
 from collections.abc import Mapping
 from typing import TypeVar
 
-from heliograph.domain.mail.system_mail import OwnMail
+from heliograph.domain.mail.system_mail import SystemMail
 
 Text = TypeVar("Text")
 
 TEXT_MAX = 160  # characters before placeholders are replaced
-DEFAULT = "en"
+DEFAULT_LANGUAGE = "en"
 
 # Short, and in the GSM-7 alphabet where the language allows it, so that each text is one SMS.
-TEXTS = {
+TEXT_BY_LANGUAGE = {
     "en": "{{brand.name}}: your code is {{code}}. It is valid for 10 minutes. Do not share it.",
     "ar": "{{brand.name}}: رمزك هو {{code}}. لا تشاركه مع أحد.",
     "da": "{{brand.name}}: din kode er {{code}}. Den gælder i 10 minutter. Del den ikke med nogen.",
@@ -39,11 +39,11 @@ TEXTS = {
 }
 
 # For a mail: the subject, the instruction, and the warning.
-MAILS = {
+MAIL_TEXTS_BY_LANGUAGE = {
     "en": (
         "{{code}} is your {{brand.name}} code",
-        "Enter this code to go on. It is valid for 10 minutes.",
-        "Do not share it. If you did not ask for it, you can ignore this email.",
+        "Enter this code to continue. It is valid for 10 minutes.",
+        "Do not share it. If you didn't request this code, you can ignore this email.",
     ),
     "ar": (
         "{{code}} هو رمزك لدى {{brand.name}}",
@@ -142,7 +142,7 @@ MAILS = {
     ),
 }
 
-_SLOT = re.compile(r"\{\{(brand\.name|code)\}\}")
+_PLACEHOLDER = re.compile(r"\{\{(brand\.name|code)\}\}")
 _BRACES = re.compile(r"\{\{|\}\}")
 
 
@@ -152,38 +152,41 @@ def check_text(text: str) -> str:
         raise ValueError(f"expected at most {TEXT_MAX} characters, got {len(text)}")
     if "{{code}}" not in text:
         raise ValueError("expected a text with {{code}} in it")
-    if _BRACES.search(_SLOT.sub("", text)):
+    if _BRACES.search(_PLACEHOLDER.sub("", text)):
         raise ValueError("expected no placeholders but {{brand.name}} and {{code}}")
     return text
 
 
-def verify_text(own: Mapping[str, str], language: str, brand: str, code: str, webotp: str = "") -> str:
+def verify_text(overrides: Mapping[str, str], language: str, brand: str, code: str, webotp: str = "") -> str:
     """Return the text in this language, otherwise without its region, otherwise in English.
 
     `webotp` is the domain on which browsers autofill the code.
     """
-    filled = _fill(in_language(TEXTS | dict(own), language) or "", brand, code)
+    filled = _fill(text_for_language(TEXT_BY_LANGUAGE | dict(overrides), language) or "", brand, code)
     return f"{filled}\n@{webotp} #{code}" if webotp else filled
 
 
-def languages(own: Mapping[str, str]) -> set[str]:
+def languages(overrides: Mapping[str, str]) -> set[str]:
     """Return the languages that have a text."""
-    return {*TEXTS, *own}
+    return {*TEXT_BY_LANGUAGE, *overrides}
 
 
-def verify_mail(own: Mapping[str, str], language: str, brand: str, code: str) -> OwnMail:
+def verify_mail(overrides: Mapping[str, str], language: str, brand: str, code: str) -> SystemMail:
     """Return the mail with a code; the platform's own text for the language replaces instruction and warning."""
-    subject, said, end = (_fill(text, brand, code) for text in in_language(MAILS, language) or MAILS[DEFAULT])
-    if any(each in own for each in (language, language.partition("-")[0])):
-        said, end = verify_text(own, language, brand, code), ""
-    return OwnMail(subject=subject, said=said, code=code, end=end, language=language)
+    subject, instruction, warning = (
+        _fill(text, brand, code)
+        for text in text_for_language(MAIL_TEXTS_BY_LANGUAGE, language) or MAIL_TEXTS_BY_LANGUAGE[DEFAULT_LANGUAGE]
+    )
+    if any(candidate in overrides for candidate in (language, language.partition("-")[0])):
+        instruction, warning = verify_text(overrides, language, brand, code), ""
+    return SystemMail(subject=subject, summary=instruction, code=code, footer=warning, language=language)
 
 
-def in_language(texts: Mapping[str, Text], language: str) -> Text | None:
-    wanted = (language, language.partition("-")[0], DEFAULT)
-    return next((texts[each] for each in wanted if each in texts), None)
+def text_for_language(texts: Mapping[str, Text], language: str) -> Text | None:
+    candidates = (language, language.partition("-")[0], DEFAULT_LANGUAGE)
+    return next((texts[candidate] for candidate in candidates if candidate in texts), None)
 
 
 def _fill(text: str, brand: str, code: str) -> str:
     values = {"brand.name": brand, "code": code}
-    return _SLOT.sub(lambda slot: values[slot[1]], text)
+    return _PLACEHOLDER.sub(lambda slot: values[slot[1]], text)

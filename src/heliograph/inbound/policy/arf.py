@@ -1,51 +1,56 @@
-"""Complaint parser: feedback reports (RFC 5965), and Microsoft's JMRP, which only attaches the message."""
+"""Parser of spam complaints: feedback reports (ARF, RFC 5965) and Microsoft JMRP mail, which has no report part."""
 
 import re
 
 import msgspec
 
-from heliograph.inbound.policy.bounce_text import own_words
+from heliograph.inbound.policy.bounce_text import notice_text
 from heliograph.inbound.policy.mail_parts import Fields, ReceivedMail, read_fields
 
 NOT_SPAM = "not-spam"  # the recipient withdraws a complaint
 
-_REPORT = re.compile(r"^feedback-type[ \t]*:", re.IGNORECASE | re.MULTILINE)
+_FEEDBACK_TYPE_FIELD = re.compile(r"^feedback-type[ \t]*:", re.IGNORECASE | re.MULTILINE)
 _JMRP_SUBJECT = re.compile(r"complaint about (?:a )?message", re.IGNORECASE)
-_JMRP_RECIPIENT = "x-hmxmroriginalrecipient"
+_JMRP_RECIPIENT_FIELD = "x-hmxmroriginalrecipient"
 
 
 class Feedback(msgspec.Struct, frozen=True, kw_only=True):
     type: str  # abuse, fraud, virus, other, not-spam, auth-failure (RFC 6591), …
-    recipients: tuple[str, ...] = ()  # all addresses that the report gives for the complaining recipient
+    recipients: tuple[str, ...] = ()  # all addresses under which the report lists the complaining recipient
     sender: str | None = None  # envelope sender of the reported mail
 
 
 def read_feedback(mail: ReceivedMail) -> Feedback | None:
+    """Return the complaint in a mail; None if the mail is not a complaint."""
     enclosed = mail.enclosed()
-    original = enclosed.fields if enclosed else {}
-    fields = _report(mail)
-    if fields is None and enclosed is not None and _is_jmrp(mail, original):
+    original_fields = enclosed.fields if enclosed else {}
+    fields = _feedback_fields(mail)
+    if fields is None and enclosed is not None and _is_jmrp(mail, original_fields):
         fields = {}
     if fields is None:
         return None
-    named = (fields.get("original-rcpt-to"), fields.get("removal-recipient"), original.get(_JMRP_RECIPIENT))
+    raw_recipients = (
+        fields.get("original-rcpt-to"),
+        fields.get("removal-recipient"),
+        original_fields.get(_JMRP_RECIPIENT_FIELD),
+    )
     return Feedback(
         type=fields.get("feedback-type", "abuse").lower(),
-        recipients=tuple(one.rpartition(";")[2].strip("<> ") for one in named if one),
+        recipients=tuple(raw.rpartition(";")[2].strip("<> ") for raw in raw_recipients if raw),
         sender=fields.get("original-mail-from", "").strip("<>") or None,
     )
 
 
-def _report(mail: ReceivedMail) -> Fields | None:
+def _feedback_fields(mail: ReceivedMail) -> Fields | None:
     for part in mail.parts:
         if part.type == "message/feedback-report":
             return read_fields(part.text)
     # Reports with a wrong type or broken MIME have the fields in their text.
-    text = own_words(mail.text())
-    found = _REPORT.search(text)
-    fields = read_fields(text[found.start() :].partition("\n\n")[0]) if found else {}
+    text = notice_text(mail.text())
+    match = _FEEDBACK_TYPE_FIELD.search(text)
+    fields = read_fields(text[match.start() :].partition("\n\n")[0]) if match else {}
     return fields if "user-agent" in fields and "version" in fields else None
 
 
-def _is_jmrp(mail: ReceivedMail, original: Fields) -> bool:
-    return _JMRP_RECIPIENT in original or bool(_JMRP_SUBJECT.match(mail.fields.get("subject", "")))
+def _is_jmrp(mail: ReceivedMail, original_fields: Fields) -> bool:
+    return _JMRP_RECIPIENT_FIELD in original_fields or bool(_JMRP_SUBJECT.match(mail.fields.get("subject", "")))

@@ -1,16 +1,16 @@
-"""Maps a failed mail to one of four categories for counters; bounce_classifier.py makes the actual decision."""
+"""Maps a failed mail to one of four categories for statistics. Suppression is decided by bounce_classifier.py."""
 
 import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from heliograph.domain.events import is_hard
+from heliograph.domain.events import is_hard_bounce
 
 Category = Literal["recipient", "policy", "infrastructure", "content"]
 
-WORDS_MAX = 500  # examined characters of the carrier's text
+TEXT_MAX = 500  # maximum characters of the carrier's text that are examined
 # Subject of an enhanced code (RFC 3463) → category; 7 is security and policy.
-_SUBJECTS: dict[str, Category] = {
+_CATEGORY_BY_SUBJECT: dict[str, Category] = {
     "1": "recipient",
     "2": "recipient",
     "3": "infrastructure",
@@ -19,8 +19,8 @@ _SUBJECTS: dict[str, Category] = {
     "6": "content",
     "7": "policy",
 }
-_CODES: dict[str, Category] = {"1.7": "policy", "1.8": "policy", "3.4": "content", "2.3": "content"}
-_WORDS: tuple[tuple[re.Pattern[str], Category], ...] = (
+_CATEGORY_BY_CODE: dict[str, Category] = {"1.7": "policy", "1.8": "policy", "3.4": "content", "2.3": "content"}
+_CATEGORY_BY_PHRASE: tuple[tuple[re.Pattern[str], Category], ...] = (
     (re.compile(r"\bspam|virus|malware|phish|content|attachment|too (?:large|big)|size\b"), "content"),
     (
         re.compile(
@@ -34,14 +34,14 @@ _WORDS: tuple[tuple[re.Pattern[str], Category], ...] = (
 
 def category_of(status: str, detail: Mapping[str, Any]) -> Category:
     """Return the category of a failure. `status`: bounced, failed or complained; `detail`: the carrier's reply."""
-    if status == "complained" or is_hard(status, detail):
+    if status == "complained" or is_hard_bounce(status, detail):
         return "recipient"  # the address is bad, or its owner does not want the mail
-    text = str(detail.get("text") or "")[:WORDS_MAX].lower()
+    text = str(detail.get("text") or "")[:TEXT_MAX].lower()
     _, _, code = str(detail.get("enhanced") or "").partition(".")
-    by_code = _CODES.get(code) or _SUBJECTS.get(code.partition(".")[0])
-    if by_code and by_code != "policy":
-        return by_code
-    words = next((category for pattern, category in _WORDS if pattern.search(text)), None)
-    if by_code:  # policy codes are also used by spam filters
-        return "content" if words == "content" else by_code
-    return words or "infrastructure"
+    category_by_code = _CATEGORY_BY_CODE.get(code) or _CATEGORY_BY_SUBJECT.get(code.partition(".")[0])
+    if category_by_code and category_by_code != "policy":
+        return category_by_code
+    category_by_text = next((category for pattern, category in _CATEGORY_BY_PHRASE if pattern.search(text)), None)
+    if category_by_code:  # policy codes are also used by spam filters
+        return "content" if category_by_text == "content" else category_by_code
+    return category_by_text or "infrastructure"

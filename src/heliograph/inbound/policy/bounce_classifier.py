@@ -1,8 +1,8 @@
 """Bounce classification: decides whether the address itself or something else caused a rejection.
 
 Used for SMTP replies and for bounce reports. Text takes precedence over codes (contract 6). An address is suppressed
-only for its own fault: phrases with other causes are matched first, and a code decides only if the text gives no
-reason. Reasons are phrases, not servers, because most systems use a few common phrases.
+only if the address itself is bad: phrases for other causes are matched first, and a code decides only if the text
+gives no reason. Reasons are phrases, not servers, because most systems use a few common phrases.
 """
 
 import re
@@ -10,74 +10,75 @@ import unicodedata
 
 import msgspec
 
-WORDS_MAX = 8000  # examined characters
+TEXT_MAX = 8000  # maximum characters of a text that are examined
 
-# Enhanced codes that alone prove a bad address (reliability, SMTP retries).
+# Enhanced status codes that prove a bad address without any text (reliability.md, SMTP retries).
 ADDRESS_CODES = frozenset({"5.1.1", "5.1.2", "5.1.3", "5.1.6", "5.1.10", "5.1.351", "5.2.1"})
-# Codes that servers use for a 550 without an enhanced code, or for a missing route: no more specific than `5`.
-VAGUE = frozenset({"5.0.0", "5.1.0", "5.2.0", "5.3.0", "5.4.4", "5.5.0"})
+# Enhanced status codes that give no reason: servers use them for a bare 550 or a missing route.
+VAGUE_CODES = frozenset({"5.0.0", "5.1.0", "5.2.0", "5.3.0", "5.4.4", "5.5.0"})
 
 URL = re.compile(r"\b(?:https?|ldap|mailto):\S{1,500}|\bwww\.\S{1,500}", re.IGNORECASE)
 ADDRESS = re.compile(r"[^\s<>()\[\]\"',;:=|`]{1,64}@[A-Za-z0-9\-_.\x80-\U0010ffff]{1,255}")
 _HOST = re.compile(r"(?<![\w.-])(?:[a-z0-9][a-z0-9-]{0,62}\.){1,8}[a-z]{2,24}(?![\w-]|\.[a-z])")
-_LIST_HOST = re.compile(
+_BLOCKLIST_HOST = re.compile(
     r"spamhaus|spamcop|\bsorbs|barracuda|abuseat|dnsbl|ipcheck\.|\brbl|uribl|surbl|groups\.google", re.IGNORECASE
 )
-_WRAPPER = re.compile(r"unknown address error (?=[45]\d\d\b)")  # IronPort's prefix of the remote server's reply
-_PLAIN: dict[int, str] = {
+_WRAPPER_PREFIX = re.compile(r"unknown address error (?=[45]\d\d\b)")  # IronPort's prefix of the remote server's reply
+_FOLDED_CHARS: dict[int, str] = {
     code: unicodedata.normalize("NFD", chr(code))[0] for code in (*range(0xC0, 0x250), *range(0x370, 0x400))
 }
-_PLAIN |= dict.fromkeys(range(0x300, 0x370), "")  # combining accents
-_PLAIN |= str.maketrans({"ß": "ss", "ø": "o", "ł": "l", "ı": "i", "\u2018": "'", "\u2019": "'", "`": "'"})
+_FOLDED_CHARS |= dict.fromkeys(range(0x300, 0x370), "")  # combining accents
+_FOLDED_CHARS |= str.maketrans({"ß": "ss", "ø": "o", "ł": "l", "ı": "i", "\u2018": "'", "\u2019": "'", "`": "'"})
 
 
 class Reason(msgspec.Struct, frozen=True, kw_only=True):
     name: str
-    address: bool = False  # the address itself is bad
+    address_fault: bool = False  # the address itself is bad
     permanent: bool = True
-    weak: bool = False  # too common to outweigh other phrases; if about the address, also weaker than a code
+    weak: bool = False  # common phrases: any other reason wins, and over an address fault also a code
 
 
 def _reason(
-    name: str, *phrases: str, address: bool = False, permanent: bool = True, weak: bool = False
+    name: str, *phrases: str, address_fault: bool = False, permanent: bool = True, weak: bool = False
 ) -> tuple[re.Pattern[str], Reason]:
-    return re.compile("|".join(phrases)), Reason(name=name, address=address, permanent=permanent, weak=weak)
+    return re.compile("|".join(phrases)), Reason(name=name, address_fault=address_fault, permanent=permanent, weak=weak)
 
 
 # Phrases are matched in lower case, without accents, on one line; `@` replaces an address, `~` a host or link.
-_W = r"(?:[^\s:;!?]{0,40}[^\s.,:;!?] )"  # one more word of the same sentence
-_SOMEBODY = (
+_WORD = r"(?:[^\s:;!?]{0,40}[^\s.,:;!?] )"  # one further word of the same sentence
+_RECIPIENT_NOUN = (
     r"\b(?:users?|user ?names?|recipients?|rcpt|mail ?box(?:es)?|(?:email |e-mail |mail )?accounts?|address(?:es|ee)?"
     r"|alias|person|customer|subscriber)"
 )
-_SOMEWHERE = r"\b(?:hosts?|domains?|host ?names?|domain names?|mail servers?|mail exchangers?|mx(?: records?)?)"
-_NOT = r"(?:not|(?:do|does|did|could|can|is|was|are|has|have|would)n.?t)"
-_ABSENT = (
-    rf"(?:unknown|{_NOT} {_W}{{0,2}}(?:found|known|exist|recogni|listed|valid|regist|resolv|present|local|active\b)"
-    rf"|nonexist|non-exist|inexist|(?:is |are |was |seems )?invalid|{_NOT} be (?:found|resolved|located))"
+_HOST_NOUN = r"\b(?:hosts?|domains?|host ?names?|domain names?|mail servers?|mail exchangers?|mx(?: records?)?)"
+_NEGATION = r"(?:not|(?:do|does|did|could|can|is|was|are|has|have|would)n.?t)"
+_DOES_NOT_EXIST = (
+    rf"(?:unknown|{_NEGATION} {_WORD}{{0,2}}(?:found|known|exist|recogni|listed|valid|regist|resolv|present"
+    rf"|local|active\b)"
+    rf"|nonexist|non-exist|inexist|(?:is |are |was |seems )?invalid|{_NEGATION} be (?:found|resolved|located))"
 )
-_US = r"(?:ip|host|host ?name|(?:mail |smtp )?server|(?:sending )?domain|network|isp|mta|client)"
-_CONTENT = r"(?:contenido|conteudo|contenuto|contenu|inhalt\w?)\b"
+_SENDING_HOST_NOUN = r"(?:ip|host|host ?name|(?:mail |smtp )?server|(?:sending )?domain|network|isp|mta|client)"
+_CONTENT_NOUN = r"(?:contenido|conteudo|contenuto|contenu|inhalt\w?)\b"
 
-_SIZE = (
+_SIZE_NOUN = (
     r"(?:tamano|tamanho|taille|dimensi(?:on[ei]|unea)|grosse|grootte|rozmiar\w?|velikost|storlek|storrelse|koko|meret\w?"
     r"|boyut\w{0,2})"
 )
 _EXCEEDS = r"(?:exced|depas|superi?[ao]|uberschr|overschr|przekr|prekroc|overskrid|ylit|meghalad|\basi[yl])"
 # Block lists and unwanted mail in other languages.
-BLOCKLIST = (
+BLOCKLIST_PHRASES = (
     r"sperrliste|liste noire|blacklist|list[ae]s? (?:negra|nera|neagra|de bloque)|(?:zwarte|blokkeer) ?lijst"
     r"|\bczarn\w{1,3} lis[ct]|\bcern\w{1,3} listin|(?:ч[её]рн|чорн)\w{2,3} спис|kara liste|svartlist|sortlist"
     r"|estolist|mustalist|fekete ?list|(?:ブラック|ブロック|拒否)リスト|黑名[单單]|블랙리스트|차단 (?:목록|리스트)"
 )
-SPAM = (
+SPAM_PHRASES = (
     r"indesirable|no desead|nao solicitad|indesiderat|ongewenst|niechcian|nevyzadan|спам|istenmeyen|skrappost|uonsket"
     r"|roskapost|keretlen|nedorit|スパム|迷惑メール|垃圾(?:[邮郵]件|信息)|스팸"
 )
 
 # The first match wins. Reasons that reject one message come before reasons that suppress an address.
 _REASONS = [
-    _reason("disabled", r"\b(?:due to|for|because of|por) (?:\w{1,20} )?inac?tivi", address=True),
+    _reason("disabled", r"\b(?:due to|for|because of|por) (?:\w{1,20} )?inac?tivi", address_fault=True),
     _reason(
         "greylisted",
         r"gr[ea]y-?list|liste grise|list[ae] (?:gris|grigia|gri|cinza\w{0,5})\b|\bgri liste|grijze lijst",
@@ -87,11 +88,12 @@ _REASONS = [
     ),
     _reason(
         "mailbox_full",
-        rf"\b(?:mail ?(?:box|folder|drop|dir)?|inbox|account|user|storage|disk)s? {_W}{{0,5}}full\b|full mailbox",
+        rf"\b(?:mail ?(?:box|folder|drop|dir)?|inbox|account|user|storage|disk)s? {_WORD}{{0,5}}full\b|full mailbox",
         r"quota|cuota|\bcota\b|quotum|квот|\bkvot|pojemnosci|kontingent|compte.{0,40}plein",
-        rf"exceed\w* {_W}{{0,5}}(?:storage|mailbox|disk)|(?:storage|mailbox|mailbox size|disk) limit",
-        rf"(?:out of|not enough|insufficient|no|enough) {_W}?(?:disk|mailbox|storage)? ?space|space {_W}{{0,3}}used up",
-        rf"(?:mailbox|inbox) {_W}{{0,3}}(?:exceed|size)|too much mail|too many messages on|(?:blocks|inode) limit",
+        rf"exceed\w* {_WORD}{{0,5}}(?:storage|mailbox|disk)|(?:storage|mailbox|mailbox size|disk) limit",
+        rf"(?:out of|not enough|insufficient|no|enough) {_WORD}?(?:disk|mailbox|storage)? ?space|space "
+        rf"{_WORD}{{0,3}}used up",
+        rf"(?:mailbox|inbox) {_WORD}{{0,3}}(?:exceed|size)|too much mail|too many messages on|(?:blocks|inode) limit",
         r"(?:メールボックス|受信箱|受信トレイ|受信ボックス).{0,20}(?:一杯|いっぱい|満杯|容量)",
         r"容量.{0,20}(?:超|不足|オーバー)",
         r"(?:postfach|posteingang|speicher).{0,30}(?:u?e?berful|voll|uberschritten|ueberschritten|erschopft)",
@@ -112,19 +114,20 @@ _REASONS = [
         r"\bkota\w{0,6} (?:asil|asti|dol)|\bkutu\w{0,6}.{0,20}\bdol(?:u|mus|du)",
         r"(?:γραμματοκιβωτι|θυριδα|εισερχομεν).{0,40}(?:πληρ|γεματ)|υπερβαση",
         r"(?:صندوق|البريد|المساحة).{0,40}(?:ممتل|امتل)|(?:تجاوز|تخط).{0,20}(?:الحصة|حصة|المساحة|السعة)|מלאה",
-        rf"\bover {_W}{{0,2}}limit",
+        rf"\bover {_WORD}{{0,2}}limit",
     ),
     _reason(
         "too_large",
-        rf"(?:message|mail|content|attachment|headers?|size)s? {_W}{{0,4}}too (?:large|big|long)|too (?:large|big) m",
-        rf"(?:message|mail|e-?mail)(?:'s)? (?:size|length) {_W}{{0,3}}(?:exceed|limit|larger)|size limit|mailsize",
-        rf"exceed\w* {_W}{{0,6}}(?:size|length|maximum message)|larger than the {_W}{{0,3}}(?:limit|size)",
+        rf"(?:message|mail|content|attachment|headers?|size)s? {_WORD}{{0,4}}too (?:large|big|long)|too (?:large"
+        rf"|big) m",
+        rf"(?:message|mail|e-?mail)(?:'s)? (?:size|length) {_WORD}{{0,3}}(?:exceed|limit|larger)|size limit|mailsize",
+        rf"exceed\w* {_WORD}{{0,6}}(?:size|length|maximum message)|larger than the {_WORD}{{0,3}}(?:limit|size)",
         r"header (?:size|length)|line (?:is )?(?:too long|length)|trop (?:gros|volumineux|long|lourd|grand)",
         r"\btoo big\b|size exceeds|lines too long|サイズ.{0,20}(?:超|大き|制限)",
         r"zu gro(?:ss|b)|\bte groot|\b(?:za|zbyt) duz[aey]|prilis velk|for stor|liian suur|tul nagy|cok buyuk",
         r"prea mare|(?:troppo|demasiado|muito) grand|слишком больш|занадто велик",
         r"大きすぎ|[过過太]大|크기.{0,10}(?:너무|초과)",
-        rf"{_SIZE}\b.{{0,40}}{_EXCEEDS}|{_EXCEEDS}.{{0,40}}\b{_SIZE}|oltre la dimension|大小.{{0,6}}[超限]",
+        rf"{_SIZE_NOUN}\b.{{0,40}}{_EXCEEDS}|{_EXCEEDS}.{{0,40}}\b{_SIZE_NOUN}|oltre la dimension|大小.{{0,6}}[超限]",
         r"(?:размер|розмір).{0,40}(?:прев[ыи]ш|перевищ)|(?:메일|메시지) 용량.{0,10}초과",
     ),
     _reason(
@@ -140,24 +143,26 @@ _REASONS = [
         r"listed (?:in|at|by|on) (?:~|our|a|blocklist|\w{0,10}bl)\b",
         r"reputation|abus(?:e|ive|\b)|suspicio|suspected|virus|malware|phish|infected|trojan|quarantin|unusual",
         r"(?:message|mail|rejected|banned|unacceptable|of|its) contents?\b",
-        rf"contents? {_W}{{0,3}}(?:reject|filter|deni|block|not|polic)",
-        rf"attachments? {_W}{{0,4}}(?:not|reject|block|type|prohib|size|forbid)|(?:illegal|dangerous|bad) attachment",
+        rf"contents? {_WORD}{{0,3}}(?:reject|filter|deni|block|not|polic)",
+        rf"attachments? {_WORD}{{0,4}}(?:not|reject|block|type|prohib|size|forbid)|(?:illegal|dangerous|bad) "
+        rf"attachment",
         r"filter",
         r"\bbulk\b|password[- ]?protect|\bmacros?\b|(?:header|body|content|mime)[- ]checks?\b",
-        rf"\b(?:por|pelo|per|wegen|aufgrund|cause d\w|raison d\w) (?:\w{{1,10}} ){{0,2}}{_CONTENT}",
-        rf"{_CONTENT} (?:\w{{1,12}} )?(?:no|nao|non|nicht|rechaz|rejeit|rifiut|refus|abgelehnt)",
+        rf"\b(?:por|pelo|per|wegen|aufgrund|cause d\w|raison d\w) (?:\w{{1,10}} ){{0,2}}{_CONTENT_NOUN}",
+        rf"{_CONTENT_NOUN} (?:\w{{1,12}} )?(?:no|nao|non|nicht|rechaz|rejeit|rifiut|refus|abgelehnt)",
         r"prohibited|complaints?\b|dynamic ip|security (?:polic|reas|risk|issue|concern|violat)",
         # identity and authentication of the sender
         r"\bspf\b|\bdkim\b|\bdmarc\b|sender ?id\b|purported|authenti[cf]|authoriz|authoris",
         r"\barc[- ](?:seal|set|chain|sign|valid|fail)|challenge|\bviolat|harvest",
         r"reverse (?:dns|look|host|name|map|entry)|\bptr\b|\brdns\b",
-        rf"\byour (?:\w{{1,20}} )?{_US}\b(?! to\b| admin)",
+        rf"\byour (?:\w{{1,20}} )?{_SENDING_HOST_NOUN}\b(?! to\b| admin)",
         r"\bclient (?:host|ip)|(?:sending|connecting) (?:host|ip|server|mta)",
         r"(?<!or )\bip address|(?:invalid|bad|by) (?:\w{1,20} )?ip\b|\bhost \[|resolve your|access from",
         r"\[\d{1,3}(?:\.\d{1,3}){3}\] (?:is|was|has)\b",
-        rf"(?<!to )(?<!to the )\b(?:senders?|originator|mail ?from|from:|helo|ehlo|return path)(?:'s)?:?>? {_W}{{0,4}}"
-        rf"(?:reject|{_ABSENT}|denied|refus|verif|domain|null mx|is on|blocked|not allowed|complian)",
-        rf"(?:invalid|unknown|bad|missing|empty|null|unroute?able|fake|forged|envelope) {_W}?"
+        rf"(?<!to )(?<!to the )\b(?:senders?|originator|mail ?from|from:|helo|ehlo|return path)(?:'s)?:?>? "
+        rf"{_WORD}{{0,4}}"
+        rf"(?:reject|{_DOES_NOT_EXIST}|denied|refus|verif|domain|null mx|is on|blocked|not allowed|complian)",
+        rf"(?:invalid|unknown|bad|missing|empty|null|unroute?able|fake|forged|envelope) {_WORD}?"
         r"(?:sender|from\b|return|helo|ehlo)|domain of (?:the )?sender|emetteur|absender invalid",
         r"\bmessages from\b|\bfrom address",
         # policies of the receiver
@@ -165,12 +170,12 @@ _REASONS = [
         r"local users? only|network,? not allowed|before greeting|over ipv[46]",
         r"preferences|user rules|\boutsiders?\b|closed to (?:outside|extern|the public|non)",
         r"(?:external|outside) (?:e-?mails?|messages?|senders?|sources?|parties)|internal (?:\w{1,12} )?only",
-        rf"\brelay(?:ing)? {_W}{{0,2}}(?:denied|not|prohib|reject|disallow)",
-        rf"(?:unable|not|cannot|refus\w+) {_W}{{0,2}}to relay",
+        rf"\brelay(?:ing)? {_WORD}{{0,2}}(?:denied|not|prohib|reject|disallow)",
+        rf"(?:unable|not|cannot|refus\w+) {_WORD}{{0,2}}to relay",
         r"do(?:n't| not) relay|(?:insecure|open) (?:mail )?relay|to relay\b|rcpthosts|non-accepted",
         r"relay(?:ing)? through",
-        rf"not {_W}{{0,2}}members?\b|members? {_W}{{0,3}}(?:may|can) post|permission to post|mailing list",
-        rf"only accept|{_NOT} subscribed",
+        rf"not {_WORD}{{0,2}}members?\b|members? {_WORD}{{0,3}}(?:may|can) post|permission to post|mailing list",
+        rf"only accept|{_NEGATION} subscribed",
         r"use the smtp server of|turn on smtp auth|\bcaptcha|open proxy|unresolvable|mass mail",
         r"refuses? to (?:receive|accept)|accept\w* (?:e?-?mails? |messages? )from",
         r"members-only|non-?members?\b|organi.ational settings|low priority|images or other|backscatter|not owned by",
@@ -180,31 +185,31 @@ _REASONS = [
         r"bare (?:lf|cr)\b|headers? (?:error|is|are|was|based|too)|(?:duplicate|missing|from:|invalid|bad) header",
         r"(?:duplicate|multiple|missing|invalid|bad|no|without) (?:an? |valid ){0,2}"
         r"(?:message-?id\b|(?:from|to|cc|date|subject|reply-to|received|mime|list-[a-z]{1,12}) header)|header missing",
-        rf"(?<!address )(?<!address is )(?:not|non)[- ]{_W}?(?:rfc[- ]?\d{{0,4}}[- ]?)?(?:complian|conform)",
+        rf"(?<!address )(?<!address is )(?:not|non)[- ]{_WORD}?(?:rfc[- ]?\d{{0,4}}[- ]?)?(?:complian|conform)",
         r"(?:bad|invalid|illegal|wrong|unknown) (?:\w{1,12} )?(?:char(?:acter )?set|encoding)",
         r"\btls\b|starttls|encrypt|certificate|pipelin|smtputf8|8bitmime",
         r"non-ascii|nul characters|fully qualified|dnssec",
         r"command (?:un|not )recogni|unrecogni[sz]ed command|(?:bad|improper|out of) sequence",
         r"syntax error,? (?:in (?:param|arg)|command)",
-        rf"(?:option|command|parameter)s? {_W}{{0,2}}(?:reject|implement|support)",
+        rf"(?:option|command|parameter)s? {_WORD}{{0,2}}(?:reject|implement|support)",
         r"unsupported|not implemented|protocol (?:error|violation)",
         # other languages
         r"\b(?:ihr|votre|su|tu|sua|uw|twoje|vas|ditt|din) (?:konto|compte|cuenta|conta|account|ucet)\b",
         r"\bваш\w? (?:акк?аунт|уч|облік)",
         r"bloqu|rejet|gesperrt|拒否|заблок|blocc|zablok|geblok|\bblocat|\bsparr(?:ad|at|et)|拒收|被拒",
-        rf"{BLOCKLIST}|{SPAM}|richtlinie|politi(?:que|ca|ka|kou)\b|\bbeleid|политик|політик|ポリシー|策略|정책",
+        rf"{BLOCKLIST_PHRASES}|{SPAM_PHRASES}|richtlinie|politi(?:que|ca|ka|kou)\b|\bbeleid|политик|політик|ポリシー|策略|정책",
         r"adres\w{0,3} (?:nadawcy|odesilatele)|адрес\w{0,2} отправител",
     ),
     _reason(
         "rate",
         r"\brate (?:limit|exceed|that|of)|ratelimit|\brated? \w{1,20} exceed|sending rate",
         r"too (?:many|much|fast|quick|high)|slower|slow down|trop de|numerous attempts",
-        rf"frequency|throttl|(?:sending|hourly|daily|connection|receiv\w+) {_W}{{0,3}}limit|limit exceeded",
+        rf"frequency|throttl|(?:sending|hourly|daily|connection|receiv\w+) {_WORD}{{0,3}}limit|limit exceeded",
         r"per (?:hour|day|session|connection)|recipients? (?:limit|per|ratio|exceed)|only one|at a time\b",
         r"limit (?:was |is |has been )?(?:reached|hit)\b|asked for a pause|connections of ours",
-        rf"(?:unusual|unexpected) (?:rate|volume)|exceed\w* {_W}{{0,3}}limit|volume of|(?:high|message|mail) volume",
+        rf"(?:unusual|unexpected) (?:rate|volume)|exceed\w* {_WORD}{{0,3}}limit|volume of|(?:high|message|mail) volume",
         r"deferred",
-        rf"number of {_W}{{0,4}}(?:messages|recipients|connections)|outgoing (?:mail|message)",
+        rf"number of {_WORD}{{0,4}}(?:messages|recipients|connections)|outgoing (?:mail|message)",
         r"\bzu (?:viele|schnell|haufig|oft)|demasiad[oa]s|tropp[ie] |muit[oa]s |te (?:veel|snel|vaak)\b",
         r"prea (?:mult|des)\b",
         r"zbyt (?:wiele|duzo|czesto)|prilis (?:mnoho|casto|rychle)|слишком (?:много|часто)",
@@ -219,7 +224,7 @@ _REASONS = [
     _reason(
         "lookup",
         r"not found, try again|host ?name lookup (?:failure|error)|(?:dns|name server) time",
-        rf"name service error {_W}{{0,6}}(?:try again|timed)|temporary {_W}{{0,2}}(?:lookup|dns|resol)",
+        rf"name service error {_WORD}{{0,6}}(?:try again|timed)|temporary {_WORD}{{0,2}}(?:lookup|dns|resol)",
         r"(?:dns|mx|name) (?:query|lookup) (?:failed|error)",
         r"(?:ldap|directory|database|table|map|sql) (?:(?:query|lookup|server) )?(?:fail|error|unavail)",
         permanent=False,
@@ -229,7 +234,8 @@ _REASONS = [
         r"(?<!not a )temporar|temporair|temporal(?:mente)?\b|temporane|vor(?:u|ue)bergehend|momentan|tijdelijk",
         r"tymczasow|chwilow|\bdocasn|временн|тимчасов|\bgecici|tillfallig|midlertidig|tilapai|\batmeneti",
         r"一時的|临时|臨時|暂时|暫時|일시적|currently unavailable|right now\b|maintenance|mantenimiento|wartung",
-        rf"(?:cannot|can't|could not|unable to|not able to) {_W}?(?:verify|validate|check)|locked by|another process",
+        rf"(?:cannot|can't|could not|unable to|not able to) {_WORD}?(?:verify|validate|check)|locked by|another "
+        rf"process",
         r"being (?:moved|migrated)|migration",
         r"mail ?box (?:is )?(?:currently |already )?(?:busy|in use)",
         permanent=False,
@@ -237,26 +243,31 @@ _REASONS = [
     _reason(
         "disabled",
         r"(?:account|mailbox|user) (?:is|was|has been) (?:currently )?(?:disabled|inactive|suspended|deactivated)",
-        address=True,
+        address_fault=True,
     ),
-    _reason("moved", r"user not local\W{1,3}(?:please )?try", address=True),
-    _reason("bad_address", r"recipient (?:address )?syntax|malformed recipient", address=True),
+    _reason("moved", r"user not local\W{1,3}(?:please )?try", address_fault=True),
+    _reason("bad_address", r"recipient (?:address )?syntax|malformed recipient", address_fault=True),
     _reason(
         "unknown_user",
-        rf"(?:unknown|no such|invalid|illegal|bad|non-?existent|unrecogni[sz]ed|incorrect|undefined|wrong) {_W}{{0,3}}"
-        rf"(?:{_SOMEBODY}|\b(?:userid|local ?-?part|member|mail ?name|e?-?mail))\b",
-        rf"{_SOMEBODY}\b\W{{0,3}} ?{_W}{{0,7}}(?:{_ABSENT}|possibly incorrect|misspelled)",
-        rf"(?:^|[\s<\[(\"'])@[>\])\"']?\W{{0,4}}(?:(?:is|was) )?(?:user )?{_ABSENT}",
-        rf"no {_W}?(?:mail ?box|user|account|person|recipients?) {_W}{{0,2}}(?:here|by that|with th|found|named|avail)",
+        rf"(?:unknown|no such|invalid|illegal|bad|non-?existent|unrecogni[sz]ed|incorrect|undefined|wrong) "
+        rf"{_WORD}{{0,3}}"
+        rf"(?:{_RECIPIENT_NOUN}|\b(?:userid|local ?-?part|member|mail ?name|e?-?mail))\b",
+        rf"{_RECIPIENT_NOUN}\b\W{{0,3}} ?{_WORD}{{0,7}}(?:{_DOES_NOT_EXIST}|possibly incorrect|misspelled)",
+        rf"(?:^|[\s<\[(\"'])@[>\])\"']?\W{{0,4}}(?:(?:is|was) )?(?:user )?{_DOES_NOT_EXIST}",
+        rf"no {_WORD}?(?:mail ?box|user|account|person|recipients?) {_WORD}{{0,2}}(?:here|by that|with th|found"
+        rf"|named|avail)",
         r"\bno mail ?box(?:es)?(?= ?(?:$|[^\w\s]|for\b|here|on\b|at\b|with))",
-        rf"{_NOT} have an? {_W}{{0,2}}(?:account|mailbox)|not our (?:user|customer)|missing home dir|in name directory",
-        rf"not an? {_W}{{0,2}}(?:valid|known|registered|local|user|active)\b|{_NOT} accept user|can't accept user",
-        rf"no such {_W}?here|(?:no one|anybody|anyone) (?:here )?(?:by that|at this)|nobody (?:here|by)|not listed in",
+        rf"{_NEGATION} have an? {_WORD}{{0,2}}(?:account|mailbox)|not our (?:user|customer)|missing home dir|in "
+        rf"name directory",
+        rf"not an? {_WORD}{{0,2}}(?:valid|known|registered|local|user|active)\b|{_NEGATION} accept user|can't "
+        rf"accept user",
+        rf"no such {_WORD}?here|(?:no one|anybody|anyone) (?:here )?(?:by that|at this)|nobody (?:here|by)|not "
+        rf"listed in",
         r"user ?unknown",
         r"name is not (?:recogni|known)|unroute?able (?:mail )?(?:address|domain)",
         r"recip\w{0,10}notfound|bad ?rcpt ?to|invalid-recipient|recipient not ok|archived recipient",
         r"destinataire archive",
-        rf"user {_W}?not (?:here|local)|not (?:found|known) (?:here|at this)|unavailable or access denied",
+        rf"user {_WORD}?not (?:here|local)|not (?:found|known) (?:here|at this)|unavailable or access denied",
         # Microsoft 365, if its tenant has no such address (directory-based edge blocking)
         r"\b5\.4\.1\b.{0,90}recipient address rejected: access denied",
         r"(?:宛先|送信先|あて先|受信者|アドレス|ユーザ|アカウント).{0,30}(?:存在し|見つか|不明|ありません)|宛先不明",
@@ -307,11 +318,12 @@ _REASONS = [
         r"(?:nu exista|nu a fost gasit|inexist|necunoscut)",
         r"nepoznat\w? (?:korisnik|primatelj|primalac)|tidak dikenal",
         r"(?:المستخدم|المستلم|العنوان|الحساب|البريد).{0,30}(?:غير (?:موجود|معروف|صالح)|لا يوجد)",
-        address=True,
+        address_fault=True,
     ),
     _reason(
         "disabled",
-        rf"{_SOMEBODY}\b\W{{0,3}} ?{_W}{{0,7}}(?:disabled|inactive|suspend(?:ed)?\b|deactivated|discontinued|expired"
+        rf"{_RECIPIENT_NOUN}\b\W{{0,3}} ?{_WORD}{{0,7}}(?:disabled|inactive|suspend(?:ed)?\b|deactivated"
+        rf"|discontinued|expired"
         r"|retired|locked|closed|deleted|removed|terminated|cancell?ed|not active|no longer active|frozen|dormant)",
         r"(?:disabled|inactive|suspended|deactivated|expired|deleted|not active) (?:user|mailbox|account|address)",
         r"(?:konto|postfach).{0,30}(?:deaktiviert|gel(?:o|oe)scht|nicht (?:mehr )?aktiv|stillgelegt)",
@@ -330,31 +342,31 @@ _REASONS = [
         r"アカウント.{0,10}(?:無効|停止|閉鎖|凍結|削除)",
         r"[帐账帳][号户號戶].{0,6}(?:停用|禁用|冻结|凍結|注销|關閉|关闭|锁定)",
         r"(?:비활성화?|정지|휴면|해지|탈퇴)\w{0,3} 계정|계정.{0,10}(?:비활성|정지|휴면|해지|삭제)",
-        address=True,
+        address_fault=True,
     ),
     _reason(
         "moved",
-        rf"\bha(?:s|ve) moved|no longer {_W}{{0,2}}(?:on|at|with|work|avail|valid|use|employ|active|exist)",
-        rf"(?:address|mailbox|account) {_W}{{0,3}}no longer accept",
+        rf"\bha(?:s|ve) moved|no longer {_WORD}{{0,2}}(?:on|at|with|work|avail|valid|use|employ|active|exist)",
+        rf"(?:address|mailbox|account) {_WORD}{{0,3}}no longer accept",
         r"arbeitet nicht (?:mehr|langer)|ne travaille plus|ya no trabaja|non lavora piu|nao trabalha mais",
         r"werkt niet (?:meer|langer)",
         r"no forwarding|address (?:has |was )?(?:been )?changed|has left the",
-        address=True,
+        address_fault=True,
     ),
     _reason(
         "unknown_host",
-        rf"(?:unknown|no such|no|non-?existent|any) {_W}?{_SOMEWHERE}\b|domain must exist",
-        rf"{_SOMEWHERE}\b\W{{0,3}} ?{_W}{{0,5}}{_ABSENT}",
-        rf"find (?:a|any|the) {_W}?(?:host|domain|mail exchanger|mx)|nxdomain|null ?mx",
+        rf"(?:unknown|no such|no|non-?existent|any) {_WORD}?{_HOST_NOUN}\b|domain must exist",
+        rf"{_HOST_NOUN}\b\W{{0,3}} ?{_WORD}{{0,5}}{_DOES_NOT_EXIST}",
+        rf"find (?:a|any|the) {_WORD}?(?:host|domain|mail exchanger|mx)|nxdomain|null ?mx",
         r"no relevant answers|name or service not known",
-        rf"{_NOT} (?:accept|receive) (?:any )?e?-?mail\b|no route to domain|ドメイン.{{0,20}}(?:存在し|見つか)",
+        rf"{_NEGATION} (?:accept|receive) (?:any )?e?-?mail\b|no route to domain|ドメイン.{{0,20}}(?:存在し|見つか)",
         r"domain.{0,20}(?:existiert nicht|n.existe pas|no existe|не существует)",
-        address=True,
+        address_fault=True,
     ),
     # Phrases that outweigh a code, but not the phrases above.
     _reason(
         "refused",
-        rf"access (?:was |is )?denied|not {_W}?(?:allowed|permitted)|forbidden|\bdenied\b|disallow",
+        rf"access (?:was |is )?denied|not {_WORD}?(?:allowed|permitted)|forbidden|\bdenied\b|disallow",
         r"\b(?:message|mail|transaction)s? (?:was |is |has been |not )?(?:rejected|refused|failed|accepted|denied)",
         r"not accept delivery",
         weak=True,
@@ -363,14 +375,14 @@ _REASONS = [
         "expired",
         r"(?<!connection )expired|retry time|queue too long|in the queue|on the queue|giving up|given up|time limit",
         r"multiple retries",
-        rf"could not (?:be delivered|deliver) {_W}?(?:for|within|in|after)|too many (?:retries|attempts)"
+        rf"could not (?:be delivered|deliver) {_WORD}?(?:for|within|in|after)|too many (?:retries|attempts)"
         r"|aborted after|max\w* retr",
         permanent=False,
         weak=True,
     ),
     _reason(
         "unreachable",
-        rf"connection {_W}{{0,2}}(?:refused|reset|closed|dropped|lost|timed|failed|aborted|expired)|lost connection",
+        rf"connection {_WORD}{{0,2}}(?:refused|reset|closed|dropped|lost|timed|failed|aborted|expired)|lost connection",
         r"timed? ?-?out",
         r"(?:un|not )able to (?:connect|establish|contact)|could(?:n.t| not) connect|did not accept our",
         r"not accepting",
@@ -381,10 +393,11 @@ _REASONS = [
     _reason("greylisted", r"first time (?:we|you|that)|come back (?:later|in)\b", permanent=False, weak=True),
     _reason(
         "system",
-        rf"(?:service|system|resources?|server) {_W}{{0,3}}(?:unavailable|not available|busy|overload|error|full|down)",
+        rf"(?:service|system|resources?|server) {_WORD}{{0,3}}(?:unavailable|not available|busy|overload|error"
+        rf"|full|down)",
         r"try (?:again |it again |your message )?later",
         r"insufficient (?:system )?(?:storage|resources|memory)",
-        rf"internal {_W}?error|config\w* error|i/o error|local error|please retry|essayer plus tard|disk full",
+        rf"internal {_WORD}?error|config\w* error|i/o error|local error|please retry|essayer plus tard|disk full",
         r"output file|encountered an error while being|write error|misconfigur|name ?server query",
         r"returned a permanent error|spater (?:noch ?mal|erneut|wieder)|plus tard|ulterieurement|mas tarde|piu tardi",
         r"mais tarde",
@@ -394,51 +407,51 @@ _REASONS = [
         weak=True,
     ),
     # Phrases that mention the address without a reason, or a domain that may be the sender's.
-    _reason("unknown_host", rf"(?:invalid|illegal|bad) {_W}?{_SOMEWHERE}\b", address=True, weak=True),
+    _reason("unknown_host", rf"(?:invalid|illegal|bad) {_WORD}?{_HOST_NOUN}\b", address_fault=True, weak=True),
     _reason(
         "address_rejected",
-        rf"{_SOMEBODY}\b {_W}{{0,3}}(?:unavailable|unavaiable|not available)|no valid recipients?",
+        rf"{_RECIPIENT_NOUN}\b {_WORD}{{0,3}}(?:unavailable|unavaiable|not available)|no valid recipients?",
         r"(?:recipient|address|mailbox|user|rcpt)>?:? (?:address )?(?:is |not )?(?:rejected|refused|accepted)(?!:)",
-        address=True,
+        address_fault=True,
         weak=True,
     ),
 ]
 
 
-def read_reason(*texts: str) -> Reason | None:
-    """Return the reason found in the first text that has one; None if not found."""
+def find_reason(*texts: str) -> Reason | None:
+    """Return the reason of the first text that contains a known phrase; None if no text does."""
     for text in texts:
-        words = plain(text)
-        for phrases, reason in _REASONS:
-            if phrases.search(words):
+        normalized = normalize(text)
+        for pattern, reason in _REASONS:
+            if pattern.search(normalized):
                 return reason
     return None
 
 
 def blames_address(reason: Reason | None, *codes: str | None) -> bool:
-    """Return whether a permanent rejection is the address's own fault, by the text's reason and the enhanced codes."""
-    if reason and not (reason.weak and reason.address):
-        return reason.address
-    telling = [code for code in codes if code and code not in VAGUE]
-    return all(code in ADDRESS_CODES for code in telling) if telling else bool(reason)
+    """Return whether a permanent rejection means that the address itself is bad. `codes`: enhanced status codes."""
+    if reason and not (reason.weak and reason.address_fault):
+        return reason.address_fault
+    specific_codes = [code for code in codes if code and code not in VAGUE_CODES]
+    return all(code in ADDRESS_CODES for code in specific_codes) if specific_codes else bool(reason)
 
 
-def says_absent(reason: Reason | None, *codes: str | None) -> bool:
-    """Return whether the cause is a domain that does not exist, which must be reported twice to count.
+def is_domain_absent(reason: Reason | None, *codes: str | None) -> bool:
+    """Return whether the rejection says that the domain does not exist. Such a report counts only if it is repeated.
 
     5.1.10 means that the domain exists and accepts no mail (RFC 7505), or that Microsoft knows no such recipient.
     """
-    by_words = reason is not None and reason.name == "unknown_host"
-    settled = reason is not None and not reason.weak
-    return (by_words or (not settled and "5.1.2" in codes)) and "5.1.10" not in codes
+    by_text = reason is not None and reason.name == "unknown_host"
+    is_conclusive = reason is not None and not reason.weak
+    return (by_text or (not is_conclusive and "5.1.2" in codes)) and "5.1.10" not in codes
 
 
-def plain(text: str) -> str:
-    """Return the text as one line in lower case without accents, with addresses, hosts and links replaced."""
-    text = URL.sub(_unnamed, text[:WORDS_MAX])
-    text = _HOST.sub(_unnamed, ADDRESS.sub("@", text).lower())
-    return _WRAPPER.sub("", " ".join(text.translate(_PLAIN).split()))
+def normalize(text: str) -> str:
+    """Return the text on one line, in lower case, without accents, and with addresses, hosts and links masked."""
+    text = URL.sub(_mask_host, text[:TEXT_MAX])
+    text = _HOST.sub(_mask_host, ADDRESS.sub("@", text).lower())
+    return _WRAPPER_PREFIX.sub("", " ".join(text.translate(_FOLDED_CHARS).split()))
 
 
-def _unnamed(found: re.Match[str]) -> str:
-    return " blocklist " if _LIST_HOST.search(found[0]) else "~"
+def _mask_host(match: re.Match[str]) -> str:
+    return " blocklist " if _BLOCKLIST_HOST.search(match[0]) else "~"

@@ -1,6 +1,6 @@
 """Parser of returned mail: bounces, delays, receipts, complaints and auto-replies.
 
-No input raises an exception. A parsed record has no effect; `to_report` returns its meaning for a recipient.
+No input raises an exception. Parsing has no side effects; `to_report` converts the result to a delivery report.
 """
 
 import re
@@ -19,28 +19,30 @@ from heliograph.inbound.policy.bounce_classifier import (
     ADDRESS,
     Reason,
     blames_address,
-    read_reason,
-    says_absent,
+    find_reason,
+    is_domain_absent,
 )
 from heliograph.inbound.policy.bounce_recipient import (
-    is_at_ours,
-    is_contact,
-    is_ours,
-    part_about,
-    says_unknown,
+    is_contact_address,
+    is_same_domain,
+    is_same_mailbox,
+    recipient_part,
+    says_recipient_is_bad,
 )
-from heliograph.inbound.policy.dsn import Group, choose, read_status
+from heliograph.inbound.policy.dsn import RecipientGroup, choose_group, parse_status_groups
 from heliograph.inbound.policy.mail_parts import ReceivedMail
 from heliograph.inbound.policy.ses_notification import read_notification
 
 Kind = Literal["bounce", "delay", "delivered", "complaint", "auto_reply", "unknown"]
 
-TEXT_MAX = 500  # characters of the carrier's text that are kept
+TEXT_MAX = 500  # maximum characters of the remote server's text that are stored
 
 # Feedback types of a recipient's complaint; other types (auth-failure, dmarc) are about the sender.
-COMPLAINTS = frozenset({"abuse", "complaint", "fraud", "virus", "opt-out", "opt-out-list", "miscategorized", "other"})
+COMPLAINT_TYPES = frozenset(
+    {"abuse", "complaint", "fraud", "virus", "opt-out", "opt-out-list", "miscategorized", "other"}
+)
 
-_DAEMON = re.compile(
+_DAEMON_SENDER = re.compile(
     r"mail(?:er)?[ -]?daemon|post_?master|mail(?:er)?[ .]deliver\w*|delivery (?:sub)?system|mail system|\bmdaemon\b"
     r"|mail administrator|system administrator|\bdaemon@|interscan|ndr administrator|delivery notification",
     re.IGNORECASE,
@@ -55,15 +57,22 @@ _AUTO_SUBJECT = re.compile(
     r"|不在|自动(?:回复|答复)|자동)",
     re.IGNORECASE,
 )
-_OWN_ID = re.compile(r"<(eml_[0-9A-HJKMNP-TV-Z]{26})@[^<>@\s]{1,255}>")
-_WORD = re.compile(r"[^\W\d_]{3}")
-_AUTO_FIELDS = ("x-autoreply", "x-autorespond", "x-autoresponder", "x-autoreply-from", "x-vacation", "x-auto-reply")
+_OUR_MESSAGE_ID = re.compile(r"<(eml_[0-9A-HJKMNP-TV-Z]{26})@[^<>@\s]{1,255}>")
+_ANY_WORD = re.compile(r"[^\W\d_]{3}")
+_AUTO_REPLY_FIELDS = (
+    "x-autoreply",
+    "x-autorespond",
+    "x-autoresponder",
+    "x-autoreply-from",
+    "x-vacation",
+    "x-auto-reply",
+)
 
 
-class Returned(msgspec.Struct, frozen=True, kw_only=True):
+class BounceReport(msgspec.Struct, frozen=True, kw_only=True):
     kind: Kind
     permanent: bool | None = None
-    status: str | None = None  # enhanced code as given in the message
+    status: str | None = None  # enhanced status code as written in the mail
     code: str | None = None  # SMTP reply code; for a complaint: its feedback type
     recipient: str | None = None
     text: str = ""
@@ -71,121 +80,130 @@ class Returned(msgspec.Struct, frozen=True, kw_only=True):
     reason: str | None = None  # reason from bounce_classifier.py, if the text has one
     bad_address: bool = False  # the address itself is the cause
     absent: bool = False  # the cause is that its domain does not exist
-    forwarded: bool = False  # about another address, to which ours was forwarded or expanded
+    forwarded: bool = False  # the report is about another address, to which ours forwards
 
 
-def read_returned(mail: ReceivedMail, ours: str | None) -> Returned:
-    """Parse what a mail reports about our recipient (a normalised address); if None, about the recipient it names."""
-    found = read_feedback(mail) or read_status(mail) or read_notification(mail.text())
-    if isinstance(found, Feedback):
-        return _complaint(mail, found, ours)
-    group = choose(found or (), ours)
+def parse_bounce(mail: ReceivedMail, our_recipient: str | None) -> BounceReport:
+    """Parse a returned mail. `our_recipient`: our recipient's normalised address; None if unknown."""
+    parsed = read_feedback(mail) or parse_status_groups(mail) or read_notification(mail.text())
+    if isinstance(parsed, Feedback):
+        return _parse_complaint(mail, parsed, our_recipient)
+    group = choose_group(parsed or (), our_recipient)
     if group:
-        return _status_report(mail, group, ours)
+        return _parse_status(mail, group, our_recipient)
     return (
-        _notice(mail, ours) or _auto_reply(mail) or Returned(kind="unknown", text=_line(mail.fields.get("subject", "")))
+        _parse_notice(mail, our_recipient)
+        or _parse_auto_reply(mail)
+        or BounceReport(kind="unknown", text=_one_line(mail.fields.get("subject", "")))
     )
 
 
-def signed_sender(mail: ReceivedMail) -> str | None:
-    """Return the envelope sender of the reported mail, if the report has it."""
+def reported_sender(mail: ReceivedMail) -> str | None:
+    """Return the envelope sender of the mail that the report is about; None if not included."""
     feedback = read_feedback(mail)
-    return (feedback.sender if feedback else None) or _enclosed(mail, "return-path")
+    return (feedback.sender if feedback else None) or _original_address(mail, "return-path")
 
 
-def signed_message(mail: ReceivedMail, keys_of: Callable[[str], Sequence[SigningKey]]) -> str | None:
-    """Return the id of the message that a complaint encloses, if our DKIM signature of its header is valid."""
+def signed_message_id(mail: ReceivedMail, keys_of: Callable[[str], Sequence[SigningKey]]) -> str | None:
+    """Return the id of the message enclosed in a complaint; None unless our DKIM signature of its header is valid."""
     enclosed = mail.enclosed()
-    found = _OWN_ID.fullmatch(enclosed.fields.get("message-id", "")) if enclosed else None
-    if enclosed is None or found is None or read_feedback(mail) is None:
+    match = _OUR_MESSAGE_ID.fullmatch(enclosed.fields.get("message-id", "")) if enclosed else None
+    if enclosed is None or match is None or read_feedback(mail) is None:
         return None
-    return found[1] if dkim.is_ours(enclosed.head.replace(b"\n", b"\r\n"), keys_of) else None
+    return match[1] if dkim.is_signed_by_us(enclosed.head.replace(b"\n", b"\r\n"), keys_of) else None
 
 
-def complaining(mail: ReceivedMail) -> list[str]:
-    """Return all addresses that the report gives for the complaining recipient."""
+def complaint_recipients(mail: ReceivedMail) -> list[str]:
+    """Return all addresses under which the report lists the complaining recipient."""
     feedback = read_feedback(mail)
     return list(feedback.recipients) if feedback else []
 
 
-def to_report(returned: Returned) -> Report | None:
-    """Return the report for the recipient; None if the mail has no effect."""
+def to_report(bounce: BounceReport) -> Report | None:
+    """Convert a returned mail to a delivery report; None if it does not change the recipient's status."""
     detail = {
         name: value
-        for name, value in (("code", returned.code), ("enhanced", returned.status), ("text", returned.text))
+        for name, value in (("code", bounce.code), ("enhanced", bounce.status), ("text", bounce.text))
         if value
     }
-    if returned.kind == "complaint":
+    if bounce.kind == "complaint":
         detail.pop("code", None)
-        known = returned.code in COMPLAINTS
-        theirs = known and not returned.forwarded
-        return Report(status="complained", detail=detail, suppress="complaint") if theirs else None
-    if returned.kind == "delivered":
-        return Report(status="delivered", detail=detail) if returned.action != "relayed" else None
-    if returned.kind == "bounce":
-        if returned.forwarded:
+        is_complaint = bounce.code in COMPLAINT_TYPES
+        is_about_recipient = is_complaint and not bounce.forwarded
+        return Report(status="complained", detail=detail, suppress="complaint") if is_about_recipient else None
+    if bounce.kind == "delivered":
+        return Report(status="delivered", detail=detail) if bounce.action != "relayed" else None
+    if bounce.kind == "bounce":
+        if bounce.forwarded:
             return Report(status="failed", detail={"reason": FORWARDING_FAILED, **detail})
-        if returned.permanent and returned.bad_address:
-            return Report(status="bounced", detail=detail, suppress="bounce", absent=returned.absent)
-        # Also for a soft failure: the server that returns the mail no longer retries (contract 6: retried, then
-        # `failed`).
+        if bounce.permanent and bounce.bad_address:
+            return Report(status="bounced", detail=detail, suppress="bounce", absent=bounce.absent)
+        # Also after a temporary error: the server that returns a mail has stopped retrying (contract 6).
         return Report(status="failed", detail=detail)
     return None
 
 
-def _complaint(mail: ReceivedMail, feedback: Feedback, ours: str | None) -> Returned:
-    return Returned(
+def _parse_complaint(mail: ReceivedMail, feedback: Feedback, our_recipient: str | None) -> BounceReport:
+    return BounceReport(
         kind="complaint" if feedback.type != NOT_SPAM else "unknown",
         code=feedback.type[:40],
-        recipient=next(iter(feedback.recipients), None) or _enclosed(mail, "to"),
-        text=_line(f"feedback report: {feedback.type}"),
-        forwarded=bool(ours and feedback.recipients and not any(is_at_ours(one, ours) for one in feedback.recipients)),
+        recipient=next(iter(feedback.recipients), None) or _original_address(mail, "to"),
+        text=_one_line(f"feedback report: {feedback.type}"),
+        forwarded=bool(
+            our_recipient
+            and feedback.recipients
+            and not any(is_same_domain(recipient, our_recipient) for recipient in feedback.recipients)
+        ),
     )
 
 
-def _status_report(mail: ReceivedMail, group: Group, ours: str | None) -> Returned:
-    notice = bounce_text.own_words(mail.text())
+def _parse_status(mail: ReceivedMail, group: RecipientGroup, our_recipient: str | None) -> BounceReport:
+    notice = bounce_text.notice_text(mail.text())
     diagnostic = group.diagnostic.partition(";")[2] or group.diagnostic
-    forwarded = bool(ours and group.recipient and not is_ours(group.recipient, ours))
-    if ours and forwarded and says_unknown(f"{diagnostic}\n{notice}", ours):
+    forwarded = bool(our_recipient and group.recipient and not is_same_mailbox(group.recipient, our_recipient))
+    if our_recipient and forwarded and says_recipient_is_bad(f"{diagnostic}\n{notice}", our_recipient):
         forwarded = False
-    elif ours and not forwarded:
-        about = part_about(notice, ours, _strangers(mail), _written_to(mail))
-        forwarded, notice = group.recipient is None and about is None, about or ""
+    elif our_recipient and not forwarded:
+        part = recipient_part(notice, our_recipient, _unrelated_addresses(mail), _original_recipients(mail))
+        forwarded, notice = group.recipient is None and part is None, part or ""
     codes = bounce_text.read_codes(group.diagnostic)
     if not codes.code and not codes.enhanced:
         codes = bounce_text.read_codes(notice)
-    status = _sharper(group.status, codes.enhanced)
-    kind = _kind(group, status, notice)
-    # A diagnostic may be the first line of a longer reply that the notice quotes.
-    found = (diagnostic, bounce_text.read_codes(notice).excerpt)
-    reason = read_reason(*(found if _WORD.search(diagnostic) else (codes.excerpt, notice)))
-    return Returned(
+    status = _more_specific_status(group.status, codes.enhanced)
+    kind = _report_kind(group, status, notice)
+    # The diagnostic may hold only the first line of a reply that the notice quotes in full.
+    texts = (diagnostic, bounce_text.read_codes(notice).excerpt)
+    reason = find_reason(*(texts if _ANY_WORD.search(diagnostic) else (codes.excerpt, notice)))
+    return BounceReport(
         kind=kind,
         permanent=None if kind == "delivered" else kind == "bounce" and _is_permanent(status, codes, reason, notice),
         status=status,
         code=codes.code,
-        recipient=group.recipient or _named(mail, notice),
-        text=_line(group.diagnostic or codes.excerpt or notice),
+        recipient=group.recipient or _reported_address(mail, notice),
+        text=_one_line(group.diagnostic or codes.excerpt or notice),
         action=group.action,
         reason=reason.name if reason else None,
-        # Some servers report any rejected recipient as 5.1.1 although the reply said `5.7.1`: both must blame the
-        # address.
+        # Some servers report every rejected recipient as 5.1.1 although the reply said 5.7.1: both codes must mean a
+        # bad address.
         bad_address=blames_address(reason, status, codes.enhanced)
-        and not bounce_text.is_at_sender(f"{diagnostic}\n{notice}"),
-        absent=says_absent(reason, status, codes.enhanced),
+        and not bounce_text.is_sender_rejected(f"{diagnostic}\n{notice}"),
+        absent=is_domain_absent(reason, status, codes.enhanced),
         forwarded=forwarded,
     )
 
 
-def _sharper(field: str | None, found: str | None) -> str | None:
-    """Return the more specific status: the field decides the class; the reply's code adds missing details."""
-    if field is None:
-        return found
-    return found if found and bounce_text.is_vague(field) and found[0] == field[0] else field
+def _more_specific_status(field_status: str | None, reply_status: str | None) -> str | None:
+    """Return the more specific enhanced code: the reply's, if the status field has the same class and no detail."""
+    if field_status is None:
+        return reply_status
+    return (
+        reply_status
+        if reply_status and bounce_text.is_vague_status(field_status) and reply_status[0] == field_status[0]
+        else field_status
+    )
 
 
-def _kind(group: Group, status: str | None, notice: str) -> Kind:
+def _report_kind(group: RecipientGroup, status: str | None, notice: str) -> Kind:
     if group.action in ("delivered", "relayed", "expanded"):
         return "delivered"
     if group.action == "delayed":
@@ -201,38 +219,42 @@ def _is_permanent(status: str | None, codes: bounce_text.Codes, reason: Reason |
     for code in (status, codes.code):
         if code and code[0] in "45":
             return code[0] == "5"
-    if bounce_text.says_final(notice):
+    if bounce_text.says_permanent(notice):
         return True
     return reason.permanent if reason else None
 
 
-def _notice(mail: ReceivedMail, ours: str | None) -> Returned | None:
-    """Parse a bounce or delay notice in plain text; None if the mail is none."""
-    notice = bounce_text.own_words(mail.text())
+def _parse_notice(mail: ReceivedMail, our_recipient: str | None) -> BounceReport | None:
+    """Parse a bounce or delay notice without a structured report; None if the mail is neither."""
+    notice = bounce_text.notice_text(mail.text())
     subject = mail.fields.get("subject", "")
     failed = mail.fields.get("x-failed-recipients", "")
     if not _is_notice(mail, subject, notice, failed):
         return None
     forwarded = False
-    if ours:
-        about = part_about(notice, ours, _strangers(mail), _written_to(mail))
-        named = ADDRESS.findall(failed) or ([] if ADDRESS.search(notice) else _written_to(mail))
-        theirs = not any(is_ours(one, ours) for one in named) if named else about is None
-        forwarded = theirs and not says_unknown(notice, ours)
-        notice = about or notice
+    if our_recipient:
+        part = recipient_part(notice, our_recipient, _unrelated_addresses(mail), _original_recipients(mail))
+        named_addresses = ADDRESS.findall(failed) or ([] if ADDRESS.search(notice) else _original_recipients(mail))
+        is_about_other = (
+            not any(is_same_mailbox(address, our_recipient) for address in named_addresses)
+            if named_addresses
+            else part is None
+        )
+        forwarded = is_about_other and not says_recipient_is_bad(notice, our_recipient)
+        notice = part or notice
     codes = bounce_text.read_codes(notice)
-    reason = read_reason(codes.excerpt, notice)
+    reason = find_reason(codes.excerpt, notice)
     delayed = not failed and bounce_text.says_still_trying(f"{subject}\n{notice}")
-    return Returned(
+    return BounceReport(
         kind="delay" if delayed else "bounce",
         permanent=not delayed and _is_permanent(codes.enhanced, codes, reason, f"{subject}\n{notice}"),
         status=codes.enhanced,
         code=codes.code,
-        recipient=_named(mail, notice),
-        text=_line(codes.excerpt or notice or subject),
+        recipient=_reported_address(mail, notice),
+        text=_one_line(codes.excerpt or notice or subject),
         reason=reason.name if reason else None,
-        bad_address=blames_address(reason, codes.enhanced) and not bounce_text.is_at_sender(notice),
-        absent=says_absent(reason, codes.enhanced),
+        bad_address=blames_address(reason, codes.enhanced) and not bounce_text.is_sender_rejected(notice),
+        absent=is_domain_absent(reason, codes.enhanced),
         forwarded=forwarded,
     )
 
@@ -240,11 +262,11 @@ def _notice(mail: ReceivedMail, ours: str | None) -> Returned | None:
 def _is_notice(mail: ReceivedMail, subject: str, notice: str, failed: str) -> bool:
     if failed:
         return True
-    in_subject, in_text = bounce_text.says_returned(subject), bounce_text.says_returned(notice)
+    in_subject, in_text = bounce_text.says_undelivered(subject), bounce_text.says_undelivered(notice)
     automatic = _is_auto(mail)
     if _is_daemon(mail):
-        trying = bounce_text.says_still_trying(f"{subject}\n{notice}")
-        return in_subject or in_text or trying or (not automatic and _gives_reason(notice))
+        is_delay = bounce_text.says_still_trying(f"{subject}\n{notice}")
+        return in_subject or in_text or is_delay or (not automatic and _gives_reason(notice))
     return (
         not automatic and in_text and (in_subject or mail.fields.get("return-path") == "<>" or "not a member" in notice)
     )
@@ -254,19 +276,19 @@ def _is_daemon(mail: ReceivedMail) -> bool:
     sender = mail.fields.get("from", "")
     return (
         sender in ("", "<>")
-        or bool(_DAEMON.search(sender))
+        or bool(_DAEMON_SENDER.search(sender))
         or "delivery-status" in mail.fields.get("content-type", "").lower()
     )
 
 
 def _gives_reason(notice: str) -> bool:
-    reason, codes = read_reason(notice), bounce_text.read_codes(notice)
-    return bool(codes.code or codes.enhanced or (reason and reason.address))
+    reason, codes = find_reason(notice), bounce_text.read_codes(notice)
+    return bool(codes.code or codes.enhanced or (reason and reason.address_fault))
 
 
-def _auto_reply(mail: ReceivedMail) -> Returned | None:
+def _parse_auto_reply(mail: ReceivedMail) -> BounceReport | None:
     subject = mail.fields.get("subject", "")
-    return Returned(kind="auto_reply", text=_line(subject)) if _is_auto(mail) else None
+    return BounceReport(kind="auto_reply", text=_one_line(subject)) if _is_auto(mail) else None
 
 
 def _is_auto(mail: ReceivedMail) -> bool:
@@ -274,7 +296,7 @@ def _is_auto(mail: ReceivedMail) -> bool:
     submitted = fields.get("auto-submitted", "").lower()
     return (
         (submitted.startswith("auto-") and "(failure)" not in submitted)
-        or any(name in fields for name in _AUTO_FIELDS)
+        or any(name in fields for name in _AUTO_REPLY_FIELDS)
         or fields.get("precedence", "").lower() in ("auto_reply", "auto-reply")
         or "disposition-notification" in fields.get("content-type", "").lower()
         or bool(_AUTO_SUBJECT.match(fields.get("subject", "")))
@@ -282,44 +304,48 @@ def _is_auto(mail: ReceivedMail) -> bool:
     )
 
 
-def _named(mail: ReceivedMail, notice: str) -> str | None:
-    """Return the address that a notice is about: the first that belongs to neither its recipient nor its sender."""
-    failed = ADDRESS.search(mail.fields.get("x-failed-recipients", ""))
-    if failed:
-        return failed[0]
-    known = _strangers(mail)
-    named = [found[0].rstrip(".") for found in ADDRESS.finditer(notice)]
-    others = [address for address in named if address.lower() not in known and not is_contact(address)]
-    return next(iter(others + named), None) or _enclosed(mail, "to")
+def _reported_address(mail: ReceivedMail, notice: str) -> str | None:
+    """Return the address that a notice is about: the first one in its text that is not its own recipient or sender."""
+    failed_recipient = ADDRESS.search(mail.fields.get("x-failed-recipients", ""))
+    if failed_recipient:
+        return failed_recipient[0]
+    ignored = _unrelated_addresses(mail)
+    addresses = [match[0].rstrip(".") for match in ADDRESS.finditer(notice)]
+    others = [address for address in addresses if address.lower() not in ignored and not is_contact_address(address)]
+    return next(iter(others + addresses), None) or _original_address(mail, "to")
 
 
-def _strangers(mail: ReceivedMail) -> set[str]:
-    """Return addresses that a report mentions although it is not about them.
+def _unrelated_addresses(mail: ReceivedMail) -> set[str]:
+    """Return the addresses in a report that are not the failed recipient.
 
-    These are its own recipient and sender, and the sender of the original.
+    These are the report's own recipient and sender, and the sender of the original mail.
     """
-    own = [mail.fields.get(name, "") for name in ("to", "from", "return-path", "delivered-to")]
-    sent = [_enclosed(mail, name) or "" for name in ("from", "return-path", "sender", "reply-to", "message-id")]
-    return {found.lower() for text in own + sent for found in ADDRESS.findall(text)}
+    report_fields = [mail.fields.get(name, "") for name in ("to", "from", "return-path", "delivered-to")]
+    original_fields = [
+        _original_address(mail, name) or "" for name in ("from", "return-path", "sender", "reply-to", "message-id")
+    ]
+    return {address.lower() for text in report_fields + original_fields for address in ADDRESS.findall(text)}
 
 
-def _written_to(mail: ReceivedMail) -> list[str]:
+def _original_recipients(mail: ReceivedMail) -> list[str]:
     """Return the To and Cc addresses of the returned original.
 
-    Empty if the original is ours, because a Bcc recipient is not among them.
+    Empty if the original was sent by us: its failed recipient may be a Bcc recipient, which the header does not list.
     """
     part = mail.enclosed()
-    fields = part.fields if part else bounce_text.copied_fields(mail.text())
-    is_own = _OWN_ID.fullmatch(fields.get("message-id", ""))
-    return [] if is_own else [one for name in ("to", "cc") for one in ADDRESS.findall(fields.get(name, ""))]
+    fields = part.fields if part else bounce_text.original_fields(mail.text())
+    is_our_mail = _OUR_MESSAGE_ID.fullmatch(fields.get("message-id", ""))
+    return (
+        [] if is_our_mail else [address for name in ("to", "cc") for address in ADDRESS.findall(fields.get(name, ""))]
+    )
 
 
-def _enclosed(mail: ReceivedMail, name: str) -> str | None:
-    """Return an address or id from the returned original."""
+def _original_address(mail: ReceivedMail, name: str) -> str | None:
+    """Return the address or id in the header field `name` of the enclosed original; None if not found."""
     part = mail.enclosed()
-    found = ADDRESS.search(part.fields.get(name, "")) if part else None
-    return found[0] if found else None
+    match = ADDRESS.search(part.fields.get(name, "")) if part else None
+    return match[0] if match else None
 
 
-def _line(text: str) -> str:
+def _one_line(text: str) -> str:
     return " ".join(text.split())[:TEXT_MAX]

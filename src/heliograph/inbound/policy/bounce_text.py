@@ -4,14 +4,14 @@ import re
 
 import msgspec
 
-from heliograph.inbound.policy.bounce_classifier import ADDRESS, URL, WORDS_MAX
+from heliograph.inbound.policy.bounce_classifier import ADDRESS, TEXT_MAX, URL
 from heliograph.inbound.policy.mail_parts import Fields, read_fields
 
-EXCERPT = 400  # characters after a reply code that belong to it
+EXCERPT_MAX = 400  # maximum characters of the text around a reply code
 
 # Start of the copied original in a notice without MIME: a separator line, or its first header fields. The prefix is
 # possessive, because backtracking would read each line of dashes and arrows eighty times.
-_ORIGINAL = re.compile(
+_ORIGINAL_START = re.compile(
     r"""^[\s\-=_*|>+]{0,80}+(?:
         (?:below\ this\ line|enclosed|included|attached|this|below|here)\ is\ (?:a|the)\ (?:copy|original|message)
       | (?:the\ )?(?:start\ of\ |copy\ of\ )?(?:the\ |your\ )?(?:original|returned|unsent|undelivered|old)
@@ -36,7 +36,7 @@ _ADDRESS_OR_URL = re.compile(f"{URL.pattern}|{ADDRESS.pattern}", re.IGNORECASE)
 
 _CODE = r"(?<![0-9A-Za-z.\-_/#])([45][0-5][0-9])"
 _ENHANCED = r"([45]\.[0-7]\.[0-9]{1,3})(?![0-9A-Za-z_]|\.[0-9])"
-_PAIR = re.compile(rf"{_CODE}[ \t:\-]{{1,3}}(?:[45][0-5][0-9][ \-])?['\"(\[#]{{0,2}}{_ENHANCED}")
+_CODE_PAIR = re.compile(rf"{_CODE}[ \t:\-]{{1,3}}(?:[45][0-5][0-9][ \-])?['\"(\[#]{{0,2}}{_ENHANCED}")
 _LONE_ENHANCED = re.compile(rf"(?<![0-9A-Za-z.\-_/]){_ENHANCED}")
 _LONE_CODE = re.compile(
     r"(?<![0-9A-Za-z.\-_/#=])(4(?:21|3[0-2]|4[1-7]|5[0-59]|71)|5(?:0[0-4]|1[0-5]|2[13]|3[0-8]|4[0-6]|5[0-9]|7[01]))"
@@ -50,11 +50,12 @@ class Codes(msgspec.Struct, frozen=True, kw_only=True):
     excerpt: str = ""  # text around the codes
 
 
-_W = r"(?:[^\s:;!?]{0,40}[^\s.,:;!?] )"  # one more word of the same sentence
+_WORD = r"(?:[^\s:;!?]{0,40}[^\s.,:;!?] )"  # one further word of the same sentence
 
 _FINAL = re.compile(
-    rf"permanent(?:ly)?[ -]{_W}?(?:error|fail|fatal|problem|undeliver|reject)|failed permanently|\(failure\)"
-    rf"|(?:fatal|unrecoverable) {_W}?errors?|no further {_W}?attempts?|will not be retried|dauerhaft|définiti|永久"
+    rf"permanent(?:ly)?[ -]{_WORD}?(?:error|fail|fatal|problem|undeliver|reject)|failed permanently|\(failure\)"
+    rf"|(?:fatal|unrecoverable) {_WORD}?errors?|no further {_WORD}?attempts?|will not be retried|dauerhaft"
+    rf"|définiti|永久"
     rf"|постоянн",
     re.IGNORECASE,
 )
@@ -64,9 +65,9 @@ _STILL_TRYING = re.compile(
     rf"|(?:will|to) be (?:re-?tried|attempted)"
     rf"|will (?:keep|continue|be) (?:on )?(?:to )?try|attempts? will continue"
     rf"|still (?:being retried|trying|in the queue|queued)"
-    rf"|will {_W}{{0,2}}(?:try|attempt)(?:ing)? {_W}{{0,4}}(?:again|until|for)|not yet (?:been )?delivered"
+    rf"|will {_WORD}{{0,2}}(?:try|attempt)(?:ing)? {_WORD}{{0,4}}(?:again|until|for)|not yet (?:been )?delivered"
     rf"|not been delivered yet|temporary failure report|for more than \S+ (?:minutes|hours)\b"
-    rf"|could not send {_W}{{0,2}}for (?:the )?past|no action is required on your part"
+    rf"|could not send {_WORD}{{0,2}}for (?:the )?past|no action is required on your part"
     rf"|remains? in (?:the|our) (?:mail )?queue"
     r"|遅延|再送を試み|verzögert|retardé|en retard|demorad|retrasad|ritardat|atrasad|задерж|отложен|延迟",
     re.IGNORECASE,
@@ -75,94 +76,97 @@ _GAVE_UP = re.compile(
     r"not going to try again|giving up|given up|will be deleted from|(?:mail|message) has been (?:returned|removed)",
     re.IGNORECASE,
 )
-# The server rejected before it knew the recipient.
-_AT_SENDER = re.compile(
+# The server rejected the sender or HELO, before it received the recipient.
+_SENDER_REJECTED = re.compile(
     r">>> ?mail from|after (?:mail from|helo|ehlo)|in reply to (?:mail from|helo|ehlo)|\[mail_from\]"
     r"|but (?:sender|my name) was rejected",
     re.IGNORECASE,
 )
-_RETURNS = re.compile(
-    rf"(?:could|can|was|were|has|have|did|is)(?:n.?t| ?not) {_W}{{0,3}}(?:deliver|reach|sent|send|accepted|transmit)"
+_RETURN_NOTICE = re.compile(
+    rf"(?:could|can|was|were|has|have|did|is)(?:n.?t| ?not) {_WORD}{{0,3}}(?:deliver|reach|sent|send|accepted|transmit)"
     rf"|un-?deliver|(?:un|not )able to (?:be )?(?:deliver|send)|fail\w* (?:notice|mail|address|recipient|reasons)"
     rf"|encountered an error"
     rf"|\bbounced?\b"
-    rf"|deliver\S{{0,20}} {_W}{{0,9}}(?:fail|abort|error|problem|unsuccess|reject)|non-?deliver"
-    rf"|(?:mail|message) {_W}?fail"
-    rf"|(?:fail|error|problem|trouble)\w* {_W}{{0,4}}(?:deliver|send)|mail system error|transcript of session"
+    rf"|deliver\S{{0,20}} {_WORD}{{0,9}}(?:fail|abort|error|problem|unsuccess|reject)|non-?deliver"
+    rf"|(?:mail|message) {_WORD}?fail"
+    rf"|(?:fail|error|problem|trouble)\w* {_WORD}{{0,4}}(?:deliver|send)|mail system error|transcript of session"
     rf"|not a member"
-    rf"|return(?:ed|ing) {_W}{{0,3}}(?:mail|message|to sender)|returned (?:mail|message|to sender)|delivery status"
-    rf"|(?:addresse?s?|recipients?) {_W}{{0,4}}(?:fail|had|rejected)|no se pudo"
+    rf"|return(?:ed|ing) {_WORD}{{0,3}}(?:mail|message|to sender)|returned (?:mail|message|to sender)|delivery status"
+    rf"|(?:addresse?s?|recipients?) {_WORD}{{0,4}}(?:fail|had|rejected)|no se pudo"
     r"|(?:送信|配信|配達|お届け).{0,8}(?:でき|失敗|不能)|エラーメール|unzustellbar"
     r"|nicht (?:zugestellt|ausgeliefert|übermittelt)"
-    rf"|n.a pas (?:pu )?{_W}?(?:être )?(?:remis|délivr|distribu|transmis)|non remis|échec"
+    rf"|n.a pas (?:pu )?{_WORD}?(?:être )?(?:remis|délivr|distribu|transmis)|non remis|échec"
     rf"|impossible de (?:remettre|délivrer)"
-    rf"|não {_W}{{0,3}}entreg|no {_W}{{0,3}}entreg|impossibile (?:recapitare|consegnare)"
+    rf"|não {_WORD}{{0,3}}entreg|no {_WORD}{{0,3}}entreg|impossibile (?:recapitare|consegnare)"
     rf"|mancat[ao] (?:recapito|consegna)"
-    rf"|не {_W}{{0,4}}доставлен|недоставлен|не удалось|无法(?:投递|送达|发送)|退信|投递失败"
-    rf"|niet {_W}{{0,3}}(?:bezorgd|afgeleverd)",
+    rf"|не {_WORD}{{0,4}}доставлен|недоставлен|не удалось|无法(?:投递|送达|发送)|退信|投递失败"
+    rf"|niet {_WORD}{{0,3}}(?:bezorgd|afgeleverd)",
     re.IGNORECASE,
 )
 
 
-def own_words(text: str) -> str:
-    """Return the notice without the copied original after it."""
-    found = _ORIGINAL.search(text)
-    notice = text[: found.start()] if found else text
-    return _QUOTED_SUBJECT.sub("", notice if notice.strip() else text)[:WORDS_MAX]
+def notice_text(text: str) -> str:
+    """Return the text of the notice without the copy of the original mail that follows."""
+    match = _ORIGINAL_START.search(text)
+    notice = text[: match.start()] if match else text
+    return _QUOTED_SUBJECT.sub("", notice if notice.strip() else text)[:TEXT_MAX]
 
 
-def copied_fields(text: str) -> Fields:
-    """Return the header fields of the copied original after the notice."""
-    found = _ORIGINAL.search(text)
-    return read_fields(text[found.start() :][:WORDS_MAX]) if found else {}
+def original_fields(text: str) -> Fields:
+    """Return the header fields of the copy of the original mail that follows the notice."""
+    match = _ORIGINAL_START.search(text)
+    return read_fields(text[match.start() :][:TEXT_MAX]) if match else {}
 
 
 def read_codes(text: str) -> Codes:
-    """Return the most specific reply code and enhanced code: a pair if present, else each separately."""
-    masked = _ADDRESS_OR_URL.sub(lambda found: "@" * len(found[0]), text)
-    pairs = list(_PAIR.finditer(masked))
+    """Return the most specific SMTP reply code and enhanced code: an adjacent pair if present, else each separately."""
+    masked = _ADDRESS_OR_URL.sub(lambda match: "@" * len(match[0]), text)
+    pairs = list(_CODE_PAIR.finditer(masked))
     if pairs:
-        pair = next((pair for pair in pairs if not is_vague(pair[2])), pairs[0])
+        pair = next((pair for pair in pairs if not is_vague_status(pair[2])), pairs[0])
         return Codes(code=pair[1], enhanced=pair[2], excerpt=_excerpt(text, pair))
     enhanced = list(_LONE_ENHANCED.finditer(masked))
-    best = next((found for found in enhanced if not is_vague(found[1])), enhanced[0] if enhanced else None)
+    best = next((match for match in enhanced if not is_vague_status(match[1])), enhanced[0] if enhanced else None)
     code = _LONE_CODE.search(masked)
     if code:
         return Codes(code=code[1], enhanced=best[1] if best else None, excerpt=_excerpt(text, code))
     # An enhanced code alone often ends the sentence: `no mailbox here by that name. (#5.1.1)`.
-    return Codes(enhanced=best[1], excerpt=_excerpt(text, best, EXCERPT // 2)) if best else Codes()
+    return Codes(enhanced=best[1], excerpt=_excerpt(text, best, EXCERPT_MAX // 2)) if best else Codes()
 
 
-def is_vague(status: str) -> bool:
-    """Return whether a status has only a class: `5.0.0` is no more specific than `5`."""
+def is_vague_status(status: str) -> bool:
+    """Return whether an enhanced code has only a class, such as `5.0.0`."""
     return status.endswith(".0.0")
 
 
-def says_final(text: str) -> bool:
+def says_permanent(text: str) -> bool:
     return bool(_FINAL.search(" ".join(text.split())))
 
 
-def is_at_sender(text: str) -> bool:
-    return bool(_AT_SENDER.search(" ".join(text.split())))
+def is_sender_rejected(text: str) -> bool:
+    return bool(_SENDER_REJECTED.search(" ".join(text.split())))
 
 
 def says_still_trying(text: str) -> bool:
-    words = " ".join(text.split())
-    return bool(_STILL_TRYING.search(words)) and not _GAVE_UP.search(words)
+    line = " ".join(text.split())
+    return bool(_STILL_TRYING.search(line)) and not _GAVE_UP.search(line)
 
 
-def says_returned(text: str) -> bool:
-    return bool(_RETURNS.search(" ".join(ADDRESS.sub("@", text).split())))
+def says_undelivered(text: str) -> bool:
+    return bool(_RETURN_NOTICE.search(" ".join(ADDRESS.sub("@", text).split())))
 
 
-def _excerpt(text: str, found: re.Match[str], before: int = 0) -> str:
-    """Return the paragraph from the code on, up to the next recipient."""
-    start = max(found.start() - before, 0)
-    start = max(text.rfind("\n\n", start, found.start()), start)
-    kept, named = list[str](), set[str]()
-    for line in text[start : found.start() + EXCERPT].strip().partition("\n\n")[0].split("\n"):
-        named |= set(ADDRESS.findall(line))
-        if len(named) > 1 and kept:
+def _excerpt(text: str, match: re.Match[str], chars_before: int = 0) -> str:
+    """Return the paragraph of the matched status code on one line, up to the first line about another recipient.
+
+    `chars_before`: include up to this many characters before the code.
+    """
+    start = max(match.start() - chars_before, 0)
+    start = max(text.rfind("\n\n", start, match.start()), start)
+    excerpt_lines, addresses = list[str](), set[str]()
+    for line in text[start : match.start() + EXCERPT_MAX].strip().partition("\n\n")[0].split("\n"):
+        addresses |= set(ADDRESS.findall(line))
+        if len(addresses) > 1 and excerpt_lines:
             break
-        kept.append(line)
-    return " ".join(" ".join(kept).split())
+        excerpt_lines.append(line)
+    return " ".join(" ".join(excerpt_lines).split())

@@ -13,25 +13,25 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import load_der_public_key
 
-from heliograph.domain.mail.address import normal_domain
-from heliograph.domain.mail.dkim import SIGNATURES_MAX, hash_relaxed, relaxed
-from heliograph.domain.mail.mime_text import PIECE
+from heliograph.domain.mail.address import normalize_domain
+from heliograph.domain.mail.dkim import SIGNATURES_MAX, canonicalize_field, hash_body
+from heliograph.domain.mail.mime_text import CHUNK_SIZE
 from heliograph.domain.mail.mime_tree import HEADER_MAX
-from heliograph.domain.text import whole_number
+from heliograph.domain.text import parse_int
 from heliograph.inbound.policy.inbound_mail import Verdict
 
 RSA_BITS_MIN = 1024
 ALGORITHMS = {"rsa-sha256": "rsa", "ed25519-sha256": "ed25519"}
-NEEDED = ("v", "a", "b", "bh", "d", "h", "s")
+REQUIRED_TAGS = ("v", "a", "b", "bh", "d", "h", "s")
 
-BodyOf = Callable[[str], bytes]  # canonicalisation → body hash
+BodyHasher = Callable[[str], bytes]  # body canonicalization → body hash
 
-_FIELDS = re.compile(rb"\r\n(?![ \t])")
-_B = re.compile(rb"((?:^|;)[ \t\r\n]*b[ \t\r\n]*=)[^;]*")
-_WHITE = re.compile(r"[ \t\r\n]+")
+_FIELD_END = re.compile(rb"\r\n(?![ \t])")
+_B_TAG_VALUE = re.compile(rb"((?:^|;)[ \t\r\n]*b[ \t\r\n]*=)[^;]*")
+_WHITESPACE = re.compile(r"[ \t\r\n]+")
 
 
-class ForeignSignature(msgspec.Struct, frozen=True):
+class DkimSignature(msgspec.Struct, frozen=True):
     """A DKIM-Signature header field."""
 
     field: bytes  # raw field without its line end
@@ -40,72 +40,78 @@ class ForeignSignature(msgspec.Struct, frozen=True):
     @property
     def key_name(self) -> str:
         """Return the DNS name of the signature's key; empty if the signature is invalid."""
-        domain = normal_domain(self.tags.get("d", ""))
-        whole = all(self.tags.get(name) for name in NEEDED) and self.tags["v"] == "1"
-        usable = whole and domain and self.tags["a"] in ALGORITHMS
-        return f"{self.tags['s']}._domainkey.{domain}".lower() if usable else ""
+        domain = normalize_domain(self.tags.get("d", ""))
+        has_required_tags = all(self.tags.get(name) for name in REQUIRED_TAGS) and self.tags["v"] == "1"
+        is_usable = has_required_tags and domain and self.tags["a"] in ALGORITHMS
+        return f"{self.tags['s']}._domainkey.{domain}".lower() if is_usable else ""
 
 
-def signatures_in(head: bytes) -> list[ForeignSignature]:
-    """Return the DKIM signatures of a mail with this header."""
-    fields = [field for field in _fields(head) if field[:15].lower().startswith(b"dkim-signature:")]
-    return [ForeignSignature(field, _tags(field.partition(b":")[2].decode("ascii", "replace"))) for field in fields][
+def parse_signatures(head: bytes) -> list[DkimSignature]:
+    """Return the DKIM-Signature fields of a mail header, at most SIGNATURES_MAX."""
+    fields = [field for field in _split_fields(head) if field[:15].lower().startswith(b"dkim-signature:")]
+    return [DkimSignature(field, _parse_tags(field.partition(b":")[2].decode("ascii", "replace"))) for field in fields][
         :SIGNATURES_MAX
     ]
 
 
-def verify(raw: bytes, keys: Mapping[str, list[str] | None], now_s: int) -> dict[str, Verdict]:
-    """Return the verdict of each signature, by domain.
+def verify_signatures(raw: bytes, keys: Mapping[str, list[str] | None], now_s: int) -> dict[str, Verdict]:
+    """Return the verdict of each signing domain.
 
-    `keys`: keys by DNS name, None if DNS did not respond. Call it in a thread.
+    `keys`: DKIM key records by DNS name; None if DNS did not respond. Slow for large mails: call it in a thread.
     """
-    head, body_at = _split(raw)
-    found: dict[str, Verdict] = {}
-    body_of: BodyOf = cache(partial(_hash_body, raw, body_at))
-    for signature in signatures_in(head):
+    head, body_start = _split_head(raw)
+    verdicts: dict[str, Verdict] = {}
+    body_hash: BodyHasher = cache(partial(_hash_body, raw, body_start))
+    for signature in parse_signatures(head):
         name = signature.key_name
-        texts = keys.get(name, []) if name else []
-        domain = normal_domain(signature.tags.get("d", "")) or ""
-        verdict: Verdict = "temperror" if texts is None else _judge(signature, head, texts, body_of, now_s)
-        if found.get(domain) != "pass":
-            found[domain] = verdict
-    return found
+        key_records = keys.get(name, []) if name else []
+        domain = normalize_domain(signature.tags.get("d", "")) or ""
+        verdict: Verdict = (
+            "temperror" if key_records is None else _verify_signature(signature, head, key_records, body_hash, now_s)
+        )
+        if verdicts.get(domain) != "pass":
+            verdicts[domain] = verdict
+    return verdicts
 
 
-def _judge(signature: ForeignSignature, head: bytes, texts: list[str], body_of: BodyOf, now_s: int) -> Verdict:
+def _verify_signature(
+    signature: DkimSignature, head: bytes, key_records: list[str], body_hash: BodyHasher, now_s: int
+) -> Verdict:
     tags = signature.tags
-    if not signature.key_name or "from" not in _names(tags) or "l" in tags:  # a length tag would allow appended text
+    if (
+        not signature.key_name or "from" not in _signed_names(tags) or "l" in tags
+    ):  # an l= tag would allow text to be appended
         return "permerror"
-    expires_s = whole_number(tags.get("x", ""), 12)
+    expires_s = parse_int(tags.get("x", ""), 12)
     if expires_s is not None and expires_s < now_s:
         return "fail"
-    header_form, _, body_form = (tags.get("c") or "simple/simple").partition("/")
-    if base64.b64encode(body_of(body_form or "simple")).decode() != _bare(tags["bh"]):
+    header_canonicalization, _, body_canonicalization = (tags.get("c") or "simple/simple").partition("/")
+    if base64.b64encode(body_hash(body_canonicalization or "simple")).decode() != _strip_whitespace(tags["bh"]):
         return "fail"
-    key = next((key for text in texts if (key := _key(text, tags["a"]))), None)
+    key = next((key for record in key_records if (key := _parse_key(record, tags["a"]))), None)
     if key is None:
         return "permerror"
     try:
-        given = base64.b64decode(_bare(tags["b"]), validate=True)
-        _check(key, given, _signed(signature, head, header_form))
+        signature_bytes = base64.b64decode(_strip_whitespace(tags["b"]), validate=True)
+        _check_signature(key, signature_bytes, _signed_data(signature, head, header_canonicalization))
     except (InvalidSignature, ValueError):
         return "fail"
     return "pass"
 
 
-def _check(key: rsa.RSAPublicKey | Ed25519PublicKey, given: bytes, text: bytes) -> None:
+def _check_signature(key: rsa.RSAPublicKey | Ed25519PublicKey, signature_bytes: bytes, signed_data: bytes) -> None:
     if isinstance(key, rsa.RSAPublicKey):
-        key.verify(given, text, padding.PKCS1v15(), hashes.SHA256())
+        key.verify(signature_bytes, signed_data, padding.PKCS1v15(), hashes.SHA256())
     else:
-        key.verify(given, hashlib.sha256(text).digest())
+        key.verify(signature_bytes, hashlib.sha256(signed_data).digest())
 
 
-def _key(text: str, algorithm: str) -> rsa.RSAPublicKey | Ed25519PublicKey | None:
-    tags = _tags(text)
+def _parse_key(record: str, algorithm: str) -> rsa.RSAPublicKey | Ed25519PublicKey | None:
+    tags = _parse_tags(record)
     if tags.get("v", "DKIM1") != "DKIM1" or tags.get("k", "rsa") != ALGORITHMS[algorithm]:
         return None
     try:
-        public = base64.b64decode(_bare(tags.get("p", "")), validate=True)
+        public = base64.b64decode(_strip_whitespace(tags.get("p", "")), validate=True)
         if algorithm == "ed25519-sha256":
             return Ed25519PublicKey.from_public_bytes(public)
         key = load_der_public_key(public)
@@ -114,59 +120,62 @@ def _key(text: str, algorithm: str) -> rsa.RSAPublicKey | Ed25519PublicKey | Non
     return key if isinstance(key, rsa.RSAPublicKey) and key.key_size >= RSA_BITS_MIN else None
 
 
-def _signed(signature: ForeignSignature, head: bytes, form: str) -> bytes:
-    """Return the signed header fields, each name from the bottom up, and the signature field without its `b=` value."""
-    left: dict[str, list[bytes]] = {}
-    for field in _fields(head):
-        left.setdefault(field.partition(b":")[0].strip().lower().decode("ascii", "replace"), []).append(field)
-    fields = [left[name].pop() for name in _names(signature.tags) if left.get(name)]
+def _signed_data(signature: DkimSignature, head: bytes, canonicalization: str) -> bytes:
+    """Return the bytes that are signed.
+
+    These are the listed header fields, repeated ones from the bottom up, and the signature field without its `b=`.
+    """
+    unused_fields: dict[str, list[bytes]] = {}
+    for field in _split_fields(head):
+        unused_fields.setdefault(field.partition(b":")[0].strip().lower().decode("ascii", "replace"), []).append(field)
+    fields = [unused_fields[name].pop() for name in _signed_names(signature.tags) if unused_fields.get(name)]
     name, _, value = signature.field.partition(b":")
-    own = name + b":" + _B.sub(rb"\1", value, count=1)
-    if form == "relaxed":
-        return b"".join(_relaxed(field) for field in fields) + _relaxed(own).removesuffix(b"\r\n")
-    return b"".join(field + b"\r\n" for field in fields) + own
+    signature_field = name + b":" + _B_TAG_VALUE.sub(rb"\1", value, count=1)
+    if canonicalization == "relaxed":
+        return b"".join(_relax_field(field) for field in fields) + _relax_field(signature_field).removesuffix(b"\r\n")
+    return b"".join(field + b"\r\n" for field in fields) + signature_field
 
 
-def _relaxed(field: bytes) -> bytes:
+def _relax_field(field: bytes) -> bytes:
     name, _, value = field.partition(b":")
-    return relaxed(name.strip(), value)
+    return canonicalize_field(name.strip(), value)
 
 
-def _split(raw: bytes) -> tuple[bytes, int]:
+def _split_head(raw: bytes) -> tuple[bytes, int]:
     end = raw.find(b"\r\n\r\n")
     return raw[: min(end if end >= 0 else len(raw), HEADER_MAX)], end + 4 if end >= 0 else len(raw)
 
 
-def _hash_body(raw: bytes, at: int, form: str) -> bytes:
-    if form == "relaxed":
-        return hash_relaxed(_pieces(raw, at, len(raw)))
+def _hash_body(raw: bytes, body_start: int, canonicalization: str) -> bytes:
+    if canonicalization == "relaxed":
+        return hash_body(_pieces(raw, body_start, len(raw)))
     end = len(raw)
-    while end - 2 >= at and raw[end - 2 : end] == b"\r\n":
+    while end - 2 >= body_start and raw[end - 2 : end] == b"\r\n":
         end -= 2
     digest = hashlib.sha256()
-    for piece in _pieces(raw, at, end):
+    for piece in _pieces(raw, body_start, end):
         digest.update(piece)
     digest.update(b"\r\n")
     return digest.digest()
 
 
-def _pieces(raw: bytes, at: int, end: int) -> Iterator[bytes]:
-    for start in range(at, end, PIECE):
-        yield raw[start : min(start + PIECE, end)]
+def _pieces(raw: bytes, begin: int, end: int) -> Iterator[bytes]:
+    for start in range(begin, end, CHUNK_SIZE):
+        yield raw[start : min(start + CHUNK_SIZE, end)]
 
 
-def _fields(head: bytes) -> list[bytes]:
-    return [field for field in _FIELDS.split(head[:HEADER_MAX]) if b":" in field]
+def _split_fields(head: bytes) -> list[bytes]:
+    return [field for field in _FIELD_END.split(head[:HEADER_MAX]) if b":" in field]
 
 
-def _tags(text: str) -> dict[str, str]:
-    pairs = (one.partition("=") for one in text.split(";"))
-    return {name.strip(): value.strip() for name, mark, value in pairs if mark}
+def _parse_tags(text: str) -> dict[str, str]:
+    pairs = (pair.partition("=") for pair in text.split(";"))
+    return {name.strip(): value.strip() for name, equals_sign, value in pairs if equals_sign}
 
 
-def _names(tags: Mapping[str, str]) -> list[str]:
+def _signed_names(tags: Mapping[str, str]) -> list[str]:
     return [name.strip().lower() for name in tags.get("h", "").split(":")]
 
 
-def _bare(text: str) -> str:
-    return _WHITE.sub("", text)
+def _strip_whitespace(text: str) -> str:
+    return _WHITESPACE.sub("", text)

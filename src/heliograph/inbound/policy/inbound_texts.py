@@ -1,4 +1,4 @@
-"""Rules of inbound texts: the team that a text belongs to, and the automatic reply (contract 17)."""
+"""Rules of inbound SMS and WhatsApp texts: which team receives a text, and the automatic reply (contract 17)."""
 
 import re
 from typing import Any
@@ -14,25 +14,25 @@ from heliograph.domain.phones.opt_out import PhoneChannel
 from heliograph.domain.phones.phone import country_of
 from heliograph.domain.phones.sms import sms_content
 from heliograph.domain.sending.acceptance import Acceptance, AcceptedRecipient, Decision
-from heliograph.domain.sending.send_options import AT_ONCE, Timing
+from heliograph.domain.sending.send_options import IMMEDIATE, Timing
 from heliograph.domain.setup.records import Platform, Team
 from heliograph.domain.setup.snapshot import Setup
 
-_NUMBER = re.compile(r"\+?[0-9]{3,15}")
+_PHONE_NUMBER = re.compile(r"\+?[0-9]{3,15}")
 
 
-def owner_of(number: str, setup: Setup) -> Team | None:
+def find_owner(number: str, setup: Setup) -> Team | None:
     """Return the team whose approved sender ID is `number`; None if not found."""
-    wanted = number.lstrip("+").casefold()
+    normalized = number.lstrip("+").casefold()
     for team in setup.teams.values():
         for sender in team.sender_ids.values():
-            if sender.approved and wanted and sender.value.lstrip("+").casefold() == wanted:
+            if sender.approved and normalized and sender.value.lstrip("+").casefold() == normalized:
                 return team
     return None
 
 
-def received_record(id_: str, text: IncomingText, carrier: str) -> dict[str, Any]:
-    """Return the data of an inbound text's event."""
+def inbound_text_data(id_: str, text: IncomingText, carrier: str) -> dict[str, Any]:
+    """Return the `data` object of the event that publishes an inbound text."""
     record = {
         "object": "received",
         "id": id_,
@@ -44,7 +44,7 @@ def received_record(id_: str, text: IncomingText, carrier: str) -> dict[str, Any
     return record | {"incomplete": True} if text.is_incomplete else record
 
 
-def answer_message(
+def build_auto_reply(
     id_: str,
     team: Team,
     platform: Platform,
@@ -67,7 +67,7 @@ def answer_message(
         "sandbox": team.sandbox,
         "created_at": timestamp(now),
     }
-    done = Decision(
+    decision = Decision(
         response=msgspec.json.encode(record), recipients=[AcceptedRecipient(text.sender, text.sender, "to")]
     )
     country = country_of(text.sender)
@@ -75,17 +75,17 @@ def answer_message(
         id=id_,
         team=team.record.ref,
         channel=channel,
-        lane=lanes.LANE[channel],
+        lane=lanes.LANE_BY_CHANNEL[channel],
         status=status,
         sandbox=team.sandbox,
         key_id="",
         created_at=now,
         content=msgspec.json.encode(_content(team, platform, channel, country, text.to, body)),
-        decide=lambda found: done,
+        decide=lambda state: decision,
         country=country,
-        timing=Timing(expires_at=now - age_ms + WHATSAPP_WINDOW_MS) if channel == "whatsapp" else AT_ONCE,
+        timing=Timing(expires_at=now - age_ms + WHATSAPP_WINDOW_MS) if channel == "whatsapp" else IMMEDIATE,
     )
-    return item, done
+    return item, decision
 
 
 def _content(
@@ -93,5 +93,5 @@ def _content(
 ) -> SmsContent | WhatsappContent:
     if channel == "whatsapp":
         return WhatsappContent(template="", language="", body=body, is_answer=True)
-    own = to if _NUMBER.fullmatch(to) else routing.sender_id(team, country)
-    return sms_content(team, platform, own, body, is_answer=True)
+    sender_id = to if _PHONE_NUMBER.fullmatch(to) else routing.sender_id(team, country)
+    return sms_content(team, platform, sender_id, body, is_answer=True)

@@ -1,7 +1,7 @@
-"""Splits a foreign mail into flat parts with their texts, within limits: no input raises, loops or exhausts memory.
+"""Splits a mail from an untrusted sender into a flat list of decoded parts. No input raises or exhausts memory.
 
 An enclosed message (the returned original) is one part with its own fields and is not parsed, so that the text of our
-own mail is not mistaken for the remote server's. Only an attached report is parsed, because we send none.
+own mail is not mistaken for the remote server's. An attached `multipart/report` is parsed, because we never send one.
 """
 
 import re
@@ -9,28 +9,28 @@ import re
 import msgspec
 
 from heliograph.domain.mail import mime_tree
-from heliograph.domain.mail.mime_text import decoded, unwrapped, without_words
+from heliograph.domain.mail.mime_text import decode_encoded_words, decode_text, decode_transfer_encoding
 from heliograph.domain.mail.mime_tree import (
-    Leaf,
+    LeafPart,
     MimeLimits,
-    firsts,
-    plain,
-    read_head,
-    read_leaves,
-    type_name,
+    first_values,
+    media_type,
+    normalize_line_ends,
+    parse_header,
+    parse_leaves,
 )
 
-READ_MAX = 1024 * 1024  # octets; the rest is ignored
+READ_MAX = 1024 * 1024  # maximum octets that are read; the rest is ignored
 DEPTH_MAX = 10
 PARTS_MAX = 100
-TEXT_MAX = 64 * 1024  # octets of one part's text, characters of all texts
+TEXT_MAX = 64 * 1024  # maximum octets of one part's text, and maximum characters of all texts
 LIMITS = MimeLimits(parts=PARTS_MAX, depth=DEPTH_MAX, header=64 * 1024, fields=200, value=4096)
 
 ENCLOSED = ("message/rfc822", "message/global", "text/rfc822-headers", "message/global-headers")
 
 Fields = dict[str, str]  # lower-case name → first value
 
-_TAG = re.compile(r"<[^<>]{1,500}>")
+_HTML_TAG = re.compile(r"<[^<>]{1,500}>")
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,63 +49,66 @@ class ReceivedMail(msgspec.Struct, frozen=True, kw_only=True):
 
     def text(self) -> str:
         """Return the text that a person reads first: everything before the returned original."""
-        plain, rich = [], []
+        plain_texts, html_texts = [], []
         for part in self.parts:
             if part.type in ENCLOSED:
                 break
             if part.type == "text/html":
-                rich.append(_TAG.sub(" ", part.text))
+                html_texts.append(_HTML_TAG.sub(" ", part.text))
             elif part.type.startswith("text/"):
-                plain.append(part.text)
-        words = "\n".join(plain)
-        return (words if words.strip() else "\n".join(rich))[:TEXT_MAX]
+                plain_texts.append(part.text)
+        plain_text = "\n".join(plain_texts)
+        return (plain_text if plain_text.strip() else "\n".join(html_texts))[:TEXT_MAX]
 
 
 def read_mail(raw: bytes) -> ReceivedMail:
     parts: list[Part] = []
-    return ReceivedMail(fields=_walk(raw[:READ_MAX], 0, parts), parts=parts)
+    return ReceivedMail(fields=_parse_parts(raw[:READ_MAX], 0, parts), parts=parts)
 
 
 def read_fields(block: str) -> Fields:
-    return _fields(firsts(mime_tree.read_fields(block, LIMITS)))
+    return _decode_fields(first_values(mime_tree.parse_fields(block, LIMITS)))
 
 
-def _walk(raw: bytes, depth: int, parts: list[Part]) -> Fields:
-    mail = plain(raw).replace(b"\r", b"\n")
-    fields, body = read_head(mail, 1, len(mail), LIMITS)
-    for leaf in read_leaves(mail, firsts(fields), body, LIMITS):
-        content = _unwrapped(mail[leaf.start : leaf.end], leaf)
+def _parse_parts(raw: bytes, depth: int, parts: list[Part]) -> Fields:
+    mail = normalize_line_ends(raw).replace(b"\r", b"\n")
+    fields, body = parse_header(mail, 1, len(mail), LIMITS)
+    for leaf in parse_leaves(mail, first_values(fields), body, LIMITS):
+        content = _decode_content(mail[leaf.start : leaf.end], leaf)
         if leaf.type == "message/rfc822" and depth < DEPTH_MAX and _is_report(content):
-            _walk(content.lstrip(b"\n"), depth + 2, parts)  # an attached report has parts itself
+            _parse_parts(content.lstrip(b"\n"), depth + 2, parts)  # an attached report has parts itself
         elif len(parts) < PARTS_MAX:
-            parts.append(_part(leaf, content))
-    return _fields(firsts(fields))
+            parts.append(_to_part(leaf, content))
+    return _decode_fields(first_values(fields))
 
 
-def _part(leaf: Leaf, content: bytes) -> Part:
+def _to_part(leaf: LeafPart, content: bytes) -> Part:
     if leaf.type in ENCLOSED:
-        inner = plain(content[: TEXT_MAX * 2].lstrip(b"\n"))
+        inner = normalize_line_ends(content[: TEXT_MAX * 2].lstrip(b"\n"))
         head = inner[1:].partition(b"\n\n")[0][: LIMITS.header].rstrip(b"\n") + b"\n"
-        return Part(type=leaf.type, fields=_head(inner), text="", head=head)
+        return Part(type=leaf.type, fields=_header_fields(inner), text="", head=head)
     is_text = leaf.type.startswith(("text/", "message/"))
-    text = decoded(content[:TEXT_MAX], leaf.parameters.get("charset", "")).replace("\r", "") if is_text else ""
-    return Part(type=leaf.type, fields=_fields(leaf.fields), text=text)
+    text = decode_text(content[:TEXT_MAX], leaf.parameters.get("charset", "")).replace("\r", "") if is_text else ""
+    return Part(type=leaf.type, fields=_decode_fields(leaf.fields), text=text)
 
 
 def _is_report(content: bytes) -> bool:
-    return type_name(_head(plain(content.lstrip(b"\n"))).get("content-type", "")) == "multipart/report"
+    return (
+        media_type(_header_fields(normalize_line_ends(content.lstrip(b"\n"))).get("content-type", ""))
+        == "multipart/report"
+    )
 
 
-def _head(mail: bytes) -> Fields:
-    return _fields(firsts(read_head(mail, 1, len(mail), LIMITS)[0]))
+def _header_fields(mail: bytes) -> Fields:
+    return _decode_fields(first_values(parse_header(mail, 1, len(mail), LIMITS)[0]))
 
 
-def _fields(fields: Fields) -> Fields:
-    return {name: without_words(value).strip() for name, value in fields.items()}
+def _decode_fields(fields: Fields) -> Fields:
+    return {name: decode_encoded_words(value).strip() for name, value in fields.items()}
 
 
-def _unwrapped(body: bytes, leaf: Leaf) -> bytes:
+def _decode_content(body: bytes, leaf: LeafPart) -> bytes:
     try:
-        return unwrapped(body, leaf.field("content-transfer-encoding"))
-    except ValueError:  # truncated or mislabelled: keep it undecoded
+        return decode_transfer_encoding(body, leaf.get_field("content-transfer-encoding"))
+    except ValueError:  # invalid transfer encoding: keep the content undecoded
         return body

@@ -1,14 +1,14 @@
 """Extracts the author's text of a reply without the quoted mail, for Gmail, Outlook, Apple Mail and others.
 
-Every expression is bounded, and a line is examined a fixed number of times. If in doubt a line is kept: showing a part
-of the quote is better than losing the author's text.
+All regular expressions are bounded, and each line is examined a fixed number of times. In doubt, a line is kept:
+showing part of a quote is better than losing the author's text.
 """
 
 import re
 
 READ_MAX = 256 * 1024  # characters; a longer reply is returned unchanged
-ATTRIBUTION_LINES = 3  # lines over which mailers wrap "On … wrote:"
-BLOCK_LINES = 8  # lines of the header block before a quoted mail
+ATTRIBUTION_LINES = 3  # maximum lines of an attribution ("On … wrote:"), which mail clients wrap
+BLOCK_LINES = 8  # maximum lines of the header block before a quoted mail
 LINE_MAX = 500
 
 # Labels in the header block that Outlook writes before a quoted mail, by field and in several languages.
@@ -28,11 +28,11 @@ _LABELS = {
         "copy": "cc kopie copie copia kopia kopi копия копія 抄送 副本 참조",
     }.items()
 }
-_FIELD = re.compile(
+_HEADER_LABEL = re.compile(
     rf"[*_> ]{{0,8}}(?:{'|'.join(f'(?P<{kind}>{words})' for kind, words in _LABELS.items())})[*_ ]{{0,3}}\s?[:：]",
     re.IGNORECASE,
 )
-_ORIGINAL = re.compile(
+_ORIGINAL_SEPARATOR = re.compile(
     r"\s{0,8}-{2,40} ?(?:original message|original|ursprüngliche nachricht|originalnachricht|original-nachricht"
     r"|message d'origine|message original|mensaje original|messaggio originale|mensagem original|oorspronkelijk bericht"
     r"|originalmeddelande|ursprungligt meddelande|oprindelig (?:besked|meddelelse)|opprinnelig melding"
@@ -44,34 +44,38 @@ _ORIGINAL = re.compile(
 )
 _RULE = re.compile(r"\s{0,8}(?:[_—]{10,80}|-{8,80})\s{0,8}")
 # "On 16 Nov 2026, Ann <a@b> wrote:" in the languages of Gmail and Apple Mail.
-_WROTE = re.compile(
+_ATTRIBUTION = re.compile(
     r"on .{5,400} wrote\s?:|am .{5,400}schrieb.{0,300}:|le .{5,400} a écrit\s{0,2}:|el .{5,400} escribió\s?:"
     r"|il .{5,400} ha scritto\s?:|(?:em|a|no dia) .{5,400} escreveu\s?:|op .{5,400}(?:schreef|geschreven).{0,300}:"
     r"|den .{5,400}skrev.{0,300}:|(?:w dniu|dnia) .{5,400} (?:pisze|napisał(?:\(a\)|a)?)\s?:",
     re.IGNORECASE,
 )
 # A word for "wrote" in other languages, for attributions with a date; some match inflected forms.
-_VERB = re.compile(
+_WROTE_VERB = re.compile(
     r"\b(?:wrote|schrieb|geschrieben|a écrit|escribió|escreveu|ha scritto|schreef|geschreven|skrev|kirjoitti|pisze"
     r"|napisał\w?|napisana przez|napsal\w?|napísal\w?|napisa[ol]\w? ?(?:je)?|írta|a scris"
     r"|написал?\w?|пишет|пише|έγραψε|yazdı"
     r"|rašė|rakstīja|kirjutas|đã viết|menulis|skrifaði)\b|写道|寫道|작성|쓴 글|のメール|のメッセージ|เขียนว่า|كتب|כתב",
     re.IGNORECASE,
 )
-_ZOHO = re.compile(r"-{3,8} ?on .{5,300} wrote ?-{3,8}|on .{5,200}@.{3,100} wrote", re.IGNORECASE)
-_BEGINS = re.compile(  # start of an attribution without an address: a date, a weekday, or the word before them
-    r"\d|[^\W\d_]{1,12}[.,] |(?:on|am|le|el|il|em|op|den|at|dne|dnia|w dniu|în|на|στις|på) .{0,14}\d|在"
-    r"|[^\s]{1,40} kirjoitti \d",
-    re.IGNORECASE,
+_ZOHO_ATTRIBUTION = re.compile(r"-{3,8} ?on .{5,300} wrote ?-{3,8}|on .{5,200}@.{3,100} wrote", re.IGNORECASE)
+_ATTRIBUTION_START = (
+    re.compile(  # start of an attribution without an address: a date, a weekday, or the word before them
+        r"\d|[^\W\d_]{1,12}[.,] |(?:on|am|le|el|il|em|op|den|at|dne|dnia|w dniu|în|на|στις|på) .{0,14}\d|在"
+        r"|[^\s]{1,40} kirjoitti \d",
+        re.IGNORECASE,
+    )
 )
 _DATE = re.compile(r"(?<!\d)\d{4}(?!\d)|\d{1,4}[./\-年년] ?\d{1,2}[./\-月월] ?\d{1,4}")
 _TIME = re.compile(r"\d{1,2} ?[:.時时] ?\d{2}")
 _ADDRESS = re.compile(r"[^\s<>()\"]{1,64}@[^\s<>()\"]{1,255}[>)]{0,2}")
 _LAST_ADDRESS = re.compile(r"@[^\s<>()\":：]{1,255}[>)]{0,2}\s?[:：]\Z")
 _NAMED = re.compile(r"[0-9]{1,4}[:年./-][0-9]{1,2}|@")  # a time, a date or an address
-_WRAPPED = re.compile(r">\s?(?:[^\s>]{1,12}\s?){0,3}[:：]\s{0,3}")  # the end of an address and the text after it
+_WRAPPED_ADDRESS_END = re.compile(
+    r">\s?(?:[^\s>]{1,12}\s?){0,3}[:：]\s{0,3}"
+)  # the end of an address and the text after it
 _SENTENCE_END = re.compile(r"[^\W\d_]{4}[.…]\Z|[!?]\Z")
-_MARKS = str.maketrans("", "", "\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+_DIRECTION_MARKS = str.maketrans("", "", "\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 # Elements in which mailers put the quoted mail in HTML.
 _QUOTED_HTML = re.compile(
     r"<(?:div|blockquote|hr|span|table)\b[^<>]{0,300}(?:gmail_quote|yahoo_quoted|moz-cite-prefix|appendonsend|divRplyFwdMsg"
@@ -81,100 +85,103 @@ _QUOTED_HTML = re.compile(
     re.IGNORECASE,
 )
 _BLOCKQUOTE = re.compile(r"<(/?)blockquote\b[^<>]{0,1000}>", re.IGNORECASE)
-_CITED = re.compile(r"type=[\"']?cite|gmail_quote|border-left:[^;\"']{0,20}solid", re.IGNORECASE)  # not an indent
-_MARKED = "<p>&gt;</p>"  # replaces a removed quotation
+# Attributes of a blockquote that quotes another mail; without them, the blockquote only indents text.
+_CITATION_ATTRIBUTE = re.compile(r"type=[\"']?cite|gmail_quote|border-left:[^;\"']{0,20}solid", re.IGNORECASE)
+_QUOTE_PLACEHOLDER = "<p>&gt;</p>"  # replaces a removed quotation
 
 
 def reply_html(html: str) -> str:
-    """Replace quotations with a mark, and cut the HTML where only a quoted mail follows."""
+    """Replace quotations with a placeholder, and cut the HTML where only a quoted mail follows."""
     if len(html) > READ_MAX:
-        found = _QUOTED_HTML.search(html, 0, READ_MAX)
-        return html[: found.start()] if found else html
-    html = _without_quotations(html)
-    found = _QUOTED_HTML.search(html)
-    return html[: found.start()] if found and _MARKED not in html[found.start() :] else html
+        match = _QUOTED_HTML.search(html, 0, READ_MAX)
+        return html[: match.start()] if match else html
+    html = _replace_quotations(html)
+    match = _QUOTED_HTML.search(html)
+    return html[: match.start()] if match and _QUOTE_PLACEHOLDER not in html[match.start() :] else html
 
 
-def _without_quotations(html: str) -> str:
-    """Replace each outermost blockquote made by a mailer; other blockquotes are the author's."""
-    kept: list[str] = []
-    at = depth = 0
-    within = _QUOTED_HTML.search(html)
+def _replace_quotations(html: str) -> str:
+    """Replace each outermost blockquote that a mail client generated; other blockquotes were written by the author."""
+    parts: list[str] = []
+    position = depth = 0
+    quote_match = _QUOTED_HTML.search(html)
     for tag in _BLOCKQUOTE.finditer(html):
         if depth:
             depth += -1 if tag[1] else 1
-            at = tag.end() if not depth else at
-        elif not tag[1] and (_CITED.search(tag[0]) or (within and within.start() < tag.start())):
-            kept += [html[at : tag.start()], _MARKED]
-            depth, at = 1, len(html)
-    return "".join([*kept, html[at:]])
+            position = tag.end() if not depth else position
+        elif not tag[1] and (_CITATION_ATTRIBUTE.search(tag[0]) or (quote_match and quote_match.start() < tag.start())):
+            parts += [html[position : tag.start()], _QUOTE_PLACEHOLDER]
+            depth, position = 1, len(html)
+    return "".join([*parts, html[position:]])
 
 
 def reply_text(text: str) -> str:
-    """Remove quoted lines and keep replies between them. A mail that only quotes is returned whole."""
+    """Remove quoted lines and keep replies between them. A mail that consists only of quotes is returned unchanged."""
     if len(text) > READ_MAX:
         return text
     lines = text.split("\n")
     lines = lines[: _block_start(lines)]
-    kept = _unquoted(lines)
-    said = "\n".join(kept).strip()
-    return said or text.strip()
+    unquoted = _remove_quotes(lines)
+    reply = "\n".join(unquoted).strip()
+    return reply or text.strip()
 
 
 def _block_start(lines: list[str]) -> int:
     """Return the index of the line where a quoted block starts; everything after it is quoted."""
-    fields = [_field(line) for line in lines]
+    fields = [_field_kind(line) for line in lines]
     for i, line in enumerate(lines):
-        if len(line) <= LINE_MAX and _ORIGINAL.fullmatch(line):
-            return _before_rule(lines, i)
-        if fields[i] in ("sender", "sent") and _is_block(fields[i : i + BLOCK_LINES], lines[i : i + BLOCK_LINES]):
-            return _before_rule(lines, i)
+        if len(line) <= LINE_MAX and _ORIGINAL_SEPARATOR.fullmatch(line):
+            return _index_before_rule(lines, i)
+        if fields[i] in ("sender", "sent") and _is_header_block(
+            fields[i : i + BLOCK_LINES], lines[i : i + BLOCK_LINES]
+        ):
+            return _index_before_rule(lines, i)
     return len(lines)
 
 
-def _field(line: str) -> str | None:
-    """Return the kind of the mail header field on a line; None if there is none."""
-    found = _FIELD.match(line) if len(line) <= LINE_MAX else None
-    return found.lastgroup if found else None
+def _field_kind(line: str) -> str | None:
+    """Return the kind of the mail header field on a line; None if the line has none."""
+    match = _HEADER_LABEL.match(line) if len(line) <= LINE_MAX else None
+    return match.lastgroup if match else None
 
 
-def _before_rule(lines: list[str], at: int) -> int:
-    while at and (not lines[at - 1].strip() or _RULE.fullmatch(lines[at - 1][:LINE_MAX])):
-        at -= 1
-    return at
+def _index_before_rule(lines: list[str], index: int) -> int:
+    while index and (not lines[index - 1].strip() or _RULE.fullmatch(lines[index - 1][:LINE_MAX])):
+        index -= 1
+    return index
 
 
-def _is_block(fields: list[str | None], lines: list[str]) -> bool:
+def _is_header_block(fields: list[str | None], lines: list[str]) -> bool:
     """Return whether the lines are a mail header: a sender, two more fields, and an address or subject among them."""
     is_mail = "subject" in fields or any("@" in line for line, field in zip(lines, fields, strict=True) if field)
     return "sender" in fields and len({"sent", "to", "subject"}.intersection(fields)) >= 2 and is_mail
 
 
-def _unquoted(lines: list[str]) -> list[str]:
-    kept: list[str] = []
+def _remove_quotes(lines: list[str]) -> list[str]:
+    unquoted: list[str] = []
     i = 0
     while i < len(lines):
         if lines[i].startswith(">"):
             i += 1
             continue
         if end := _attribution_end(lines, i):
-            _drop_fields(kept)
+            _drop_trailing_fields(unquoted)
             if not _quotes_follow(lines, end):
                 break  # converted HTML has no quote marks: the rest is quoted
             i = end
             continue
-        kept.append(lines[i])
+        unquoted.append(lines[i])
         i += 1
-    return kept
+    return unquoted
 
 
-def _drop_fields(kept: list[str]) -> None:
+def _drop_trailing_fields(lines: list[str]) -> None:
     """Remove the recipient and subject lines that Yandex writes before its attribution, after a rule."""
-    at = len(kept)
-    while at and _field(kept[at - 1]) in ("to", "subject", "copy"):
-        at -= 1
-    if at < len(kept) and at and _RULE.fullmatch(kept[at - 1][:LINE_MAX]):
-        del kept[at - 1 :]
+    index = len(lines)
+    while index and _field_kind(lines[index - 1]) in ("to", "subject", "copy"):
+        index -= 1
+    if index < len(lines) and index and _RULE.fullmatch(lines[index - 1][:LINE_MAX]):
+        del lines[index - 1 :]
 
 
 def _attribution_end(lines: list[str], start: int) -> int:
@@ -182,50 +189,56 @@ def _attribution_end(lines: list[str], start: int) -> int:
     if not lines[start].strip():
         return 0
     for count in range(1, ATTRIBUTION_LINES + 1):
-        some = lines[start : start + count]
-        if len(some) < count or not some[-1].strip() or (some[-1].startswith(">") and not _WRAPPED.fullmatch(some[-1])):
+        candidate = lines[start : start + count]
+        if (
+            len(candidate) < count
+            or not candidate[-1].strip()
+            or (candidate[-1].startswith(">") and not _WRAPPED_ADDRESS_END.fullmatch(candidate[-1]))
+        ):
             return 0
-        if sum(map(len, some)) > LINE_MAX * 2:
+        if sum(map(len, candidate)) > LINE_MAX * 2:
             return 0
-        if some[-1].translate(_MARKS).rstrip().endswith((":", "：", "--", "wrote")):
-            return start + count if _is_attribution(lines, start, some) else 0
-        if _SENTENCE_END.search(some[-1].rstrip()) or not re.search(r"[\d@]", some[0]):
+        if candidate[-1].translate(_DIRECTION_MARKS).rstrip().endswith((":", "：", "--", "wrote")):
+            return start + count if _is_attribution(lines, start, candidate) else 0
+        if _SENTENCE_END.search(candidate[-1].rstrip()) or not re.search(r"[\d@]", candidate[0]):
             return 0  # the first line of a wrapped attribution has the date or the address
     return 0
 
 
-def _is_attribution(lines: list[str], start: int, some: list[str]) -> bool:
+def _is_attribution(lines: list[str], start: int, candidate: list[str]) -> bool:
     """Return whether these lines are an attribution, rather than the author's line followed by one."""
-    joined = _joined(some)
-    quotes = _quotes_follow(lines, start + len(some))
-    shorter = [_joined(some[n:]) for n in range(1, len(some))]
-    if any(_WROTE.fullmatch(one) and _is_dated(one) for one in shorter):
+    joined = _join_lines(candidate)
+    has_quote_after = _quotes_follow(lines, start + len(candidate))
+    suffixes = [_join_lines(candidate[n:]) for n in range(1, len(candidate))]
+    if any(_ATTRIBUTION.fullmatch(suffix) and _is_dated(suffix) for suffix in suffixes):
         return False
-    if _WROTE.fullmatch(joined) and (_is_dated(joined) or (len(some) == 1 and quotes) or (quotes and "@" in joined)):
-        return quotes or _TIME.search(joined) is not None or "@" in joined
-    if any(_is_dated(one) for one in shorter):
+    if _ATTRIBUTION.fullmatch(joined) and (
+        _is_dated(joined) or (len(candidate) == 1 and has_quote_after) or (has_quote_after and "@" in joined)
+    ):
+        return has_quote_after or _TIME.search(joined) is not None or "@" in joined
+    if any(_is_dated(suffix) for suffix in suffixes):
         return False
-    return _is_dated(joined) or (quotes and len(some) == 1 and _LAST_ADDRESS.search(joined) is not None)
+    return _is_dated(joined) or (has_quote_after and len(candidate) == 1 and _LAST_ADDRESS.search(joined) is not None)
 
 
 def _is_dated(joined: str) -> bool:
     """Return whether a line is an attribution with date, time and author, perhaps with "wrote"."""
-    if _ZOHO.fullmatch(joined) and _TIME.search(joined):
+    if _ZOHO_ATTRIBUTION.fullmatch(joined) and _TIME.search(joined):
         return True
     if not (joined.endswith((":", "：")) and _DATE.search(joined) and _TIME.search(joined)):
         return False
     if _LAST_ADDRESS.search(joined):
         return True
-    return (_ADDRESS.search(joined) or _BEGINS.match(joined)) is not None and (
-        _VERB.search(joined) is not None or (_ADDRESS.search(joined) is not None and joined.count("@") == 1)
+    return (_ADDRESS.search(joined) or _ATTRIBUTION_START.match(joined)) is not None and (
+        _WROTE_VERB.search(joined) is not None or (_ADDRESS.search(joined) is not None and joined.count("@") == 1)
     )
 
 
-def _joined(some: list[str]) -> str:
-    return " ".join(line.translate(_MARKS).strip() for line in some)
+def _join_lines(lines: list[str]) -> str:
+    return " ".join(line.translate(_DIRECTION_MARKS).strip() for line in lines)
 
 
-def _quotes_follow(lines: list[str], at: int) -> bool:
-    while at < len(lines) and not lines[at].strip():
-        at += 1
-    return at < len(lines) and lines[at].startswith(">")
+def _quotes_follow(lines: list[str], index: int) -> bool:
+    while index < len(lines) and not lines[index].strip():
+        index += 1
+    return index < len(lines) and lines[index].startswith(">")

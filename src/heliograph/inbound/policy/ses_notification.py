@@ -1,11 +1,11 @@
-"""Parser of Amazon SES notifications by SNS: a bounce, complaint or delivery as JSON in the text of a mail."""
+"""Parser of Amazon SES notifications that SNS sends by mail: a bounce, complaint or delivery as JSON in the text."""
 
 import re
 
 import msgspec
 
 from heliograph.inbound.policy.arf import Feedback
-from heliograph.inbound.policy.dsn import Group
+from heliograph.inbound.policy.dsn import RecipientGroup
 
 _STATUS = re.compile(r"2\.[0-9]{1,3}\.[0-9]{1,3}")
 
@@ -42,26 +42,27 @@ class _Envelope(msgspec.Struct, frozen=True):
     message: str = msgspec.field(default="", name="Message")
 
 
-def read_notification(text: str) -> list[Group] | Feedback | None:
+def read_notification(text: str) -> list[RecipientGroup] | Feedback | None:
+    """Parse the text of a mail; None if the text is not an SES notification."""
     start, end = text.find("{"), text.rfind("}")
     if start < 0 or "notificationType" not in text:
         return None
     try:
-        inner = text[start : end + 1].replace("!\n ", "")  # some relays fold lines over 998 octets in this way
-        inner = msgspec.json.decode(inner, type=_Envelope).message or inner
-        notification = msgspec.json.decode(inner, type=_Notification)
+        payload = text[start : end + 1].replace("!\n ", "")  # some relays fold lines over 998 octets in this way
+        payload = msgspec.json.decode(payload, type=_Envelope).message or payload
+        notification = msgspec.json.decode(payload, type=_Notification)
     except (msgspec.MsgspecError, RecursionError):
         return None
     if notification.bounce:
-        vague = "5.0.0" if notification.bounce.bounce_type == "Permanent" else "4.0.0"
+        default_status = "5.0.0" if notification.bounce.bounce_type == "Permanent" else "4.0.0"
         return [
-            Group(
+            RecipientGroup(
                 action="failed",
-                status=one.status or vague,
-                diagnostic=one.diagnostic_code,
-                final=one.email_address or None,
+                status=recipient.status or default_status,
+                diagnostic=recipient.diagnostic_code,
+                final_recipient=recipient.email_address or None,
             )
-            for one in notification.bounce.bounced_recipients or [_SesRecipient()]
+            for recipient in notification.bounce.bounced_recipients or [_SesRecipient()]
         ]
     if notification.complaint:
         first = next(iter(notification.complaint.complained_recipients), _SesRecipient())
@@ -70,11 +71,11 @@ def read_notification(text: str) -> list[Group] | Feedback | None:
             recipients=(first.email_address,) if first.email_address else (),
         )
     if notification.delivery:
-        said = notification.delivery.smtp_response
-        taken = _STATUS.search(said)
-        status = taken[0] if taken else None
+        response = notification.delivery.smtp_response
+        match = _STATUS.search(response)
+        status = match[0] if match else None
         return [
-            Group(action="delivered", status=status, diagnostic=said, final=one)
-            for one in notification.delivery.recipients
+            RecipientGroup(action="delivered", status=status, diagnostic=response, final_recipient=recipient)
+            for recipient in notification.delivery.recipients
         ]
     return None

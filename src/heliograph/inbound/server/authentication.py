@@ -7,116 +7,125 @@ from typing import TypeVar
 import msgspec
 
 from heliograph.domain.mail.address import parse_address
-from heliograph.domain.mail.mime_tree import FOREIGN, plain, read_head
-from heliograph.domain.mail.smtp_to_request import read_addresses
-from heliograph.inbound.policy.dkim_verification import ForeignSignature, signatures_in, verify
+from heliograph.domain.mail.mime_tree import LENIENT_LIMITS, normalize_line_ends, parse_header
+from heliograph.domain.mail.smtp_to_request import parse_mailboxes
+from heliograph.inbound.policy.dkim_verification import DkimSignature, parse_signatures, verify_signatures
 from heliograph.inbound.policy.inbound_mail import Authentication, Verdict
-from heliograph.inbound.server.spf import Sending, check_spf
-from heliograph.runtime.resolver import Ask, DnsSilent
+from heliograph.inbound.server.spf import SmtpOrigin, check_spf
+from heliograph.runtime.resolver import DnsTimeout, QueryDns
 
-WITHIN_S = 5.0  # time limit of the DNS lookups (contract 17)
-_ORDER: tuple[Verdict, ...] = ("pass", "temperror", "fail", "permerror")
+DNS_TIMEOUT_S = 5.0  # time limit of the DNS lookups (contract 17)
+_VERDICT_ORDER: tuple[Verdict, ...] = ("pass", "temperror", "fail", "permerror")
 LABELS_MAX = 8  # labels, from the end of a name, that the DMARC tree walk queries
 
 T = TypeVar("T")
-Keys = dict[str, list[str] | None]  # TXT records by name; None if DNS did not respond
+KeyRecords = dict[str, list[str] | None]  # TXT records by name; None if DNS did not respond
 
 
-class Evidence(msgspec.Struct, frozen=True, kw_only=True):
-    """DNS results needed to authenticate a mail."""
+class SenderLookups(msgspec.Struct, frozen=True, kw_only=True):
+    """DNS results from which a mail's SPF, DKIM and DMARC verdicts are derived."""
 
-    sending: Sending
-    author: str  # domain of the From address; empty if there is none or several
+    origin: SmtpOrigin
+    author_domain: str  # domain of the From address; empty if there is none or several
     spf: Verdict
-    keys: Keys
-    policies: dict[str, str] | None  # DMARC records by name; None if DNS did not respond
+    key_records: KeyRecords
+    dmarc_records: dict[str, str] | None  # DMARC records by name; None if DNS did not respond
 
-    def judge(self, raw: bytes, now_s: int) -> Authentication:
+    def authenticate(self, raw: bytes, now_s: int) -> Authentication:
         """Return the SPF, DKIM and DMARC results. Slow for large mails: call it in a thread."""
-        signed = verify(raw, self.keys, now_s)
-        passed = [domain for domain, verdict in signed.items() if verdict == "pass"]
-        dkim: Verdict = next((one for one in _ORDER if one in signed.values()), "none")
-        spf = [self.sending.domain] if self.spf == "pass" else []
-        return Authentication(spf=self.spf, dkim=dkim, dmarc=self._dmarc(spf, passed, dkim))
+        dkim_verdicts = verify_signatures(raw, self.key_records, now_s)
+        passed_domains = [domain for domain, verdict in dkim_verdicts.items() if verdict == "pass"]
+        dkim: Verdict = next((verdict for verdict in _VERDICT_ORDER if verdict in dkim_verdicts.values()), "none")
+        spf_domains = [self.origin.domain] if self.spf == "pass" else []
+        return Authentication(spf=self.spf, dkim=dkim, dmarc=self._dmarc_verdict(spf_domains, passed_domains, dkim))
 
-    def _dmarc(self, spf: Sequence[str], dkim: Sequence[str], dkim_verdict: Verdict) -> Verdict:
-        if not self.author:
+    def _dmarc_verdict(self, spf_domains: Sequence[str], dkim_domains: Sequence[str], dkim_verdict: Verdict) -> Verdict:
+        if not self.author_domain:
             return "permerror"
-        if self.policies is None:
+        if self.dmarc_records is None:
             return "temperror"
-        if not self.policies:
+        if not self.dmarc_records:
             return "none"
-        around = min(self.policies, key=len)  # the organisational domain
-        tags = _tags(self.policies[max(self.policies, key=len)])
-        aligned = [*((one, tags.get("aspf", "r")) for one in spf), *((one, tags.get("adkim", "r")) for one in dkim)]
-        if any(_is_aligned(domain, self.author, around, mode) for domain, mode in aligned):
+        org_domain = min(self.dmarc_records, key=len)  # the organisational domain
+        tags = _parse_tags(self.dmarc_records[max(self.dmarc_records, key=len)])
+        aligned = [
+            *((domain, tags.get("aspf", "r")) for domain in spf_domains),
+            *((domain, tags.get("adkim", "r")) for domain in dkim_domains),
+        ]
+        if any(_is_aligned(domain, self.author_domain, org_domain, mode) for domain, mode in aligned):
             return "pass"
         return "temperror" if "temperror" in (self.spf, dkim_verdict) else "fail"
 
 
-async def ask_about(sending: Sending, head: bytes, ask: Ask, within_s: float = WITHIN_S) -> Evidence:
-    """Query DNS about a mail's sender. `head`: the beginning of the mail."""
-    signatures, author = signatures_in(head), author_of(head)
-    spf, keys, policies = await asyncio.gather(
-        _in_time(check_spf(sending, ask), within_s),
-        _in_time(_keys(signatures, ask), within_s),
-        _in_time(_policies(author, ask), within_s),
+async def lookup_sender(
+    origin: SmtpOrigin, head: bytes, query_dns: QueryDns, timeout_s: float = DNS_TIMEOUT_S
+) -> SenderLookups:
+    """Query the DNS records needed to authenticate a mail. `head`: the mail's header."""
+    signatures, author_domain = parse_signatures(head), find_author_domain(head)
+    spf, key_records, dmarc_records = await asyncio.gather(
+        _with_timeout(check_spf(origin, query_dns), timeout_s),
+        _with_timeout(_find_keys(signatures, query_dns), timeout_s),
+        _with_timeout(_find_dmarc_records(author_domain, query_dns), timeout_s),
     )
-    return Evidence(
-        sending=sending,
-        author=author,
+    return SenderLookups(
+        origin=origin,
+        author_domain=author_domain,
         spf=spf or "temperror",
-        keys={one.key_name: None for one in signatures} if keys is None else keys,
-        policies=policies,
+        key_records={signature.key_name: None for signature in signatures} if key_records is None else key_records,
+        dmarc_records=dmarc_records,
     )
 
 
-def author_of(head: bytes) -> str:
+def find_author_domain(head: bytes) -> str:
     """Return the domain of the only address in the From fields; empty if there is none or several.
 
     Lines may end in LF.
     """
-    mail = plain(head)
-    values = [value for name, value in read_head(mail, 1, len(mail), FOREIGN)[0] if name.lower() == "from"]
-    found = [parse_address(address) for value in values for _, address in read_addresses(value)]
-    return found[0].domain if len(found) == 1 and found[0] else ""
+    mail = normalize_line_ends(head)
+    values = [value for name, value in parse_header(mail, 1, len(mail), LENIENT_LIMITS)[0] if name.lower() == "from"]
+    addresses = [parse_address(address) for value in values for _, address in parse_mailboxes(value)]
+    return addresses[0].domain if len(addresses) == 1 and addresses[0] else ""
 
 
-def _is_aligned(domain: str, author: str, around: str, mode: str) -> bool:
-    return domain == author or (mode.lower() != "s" and f".{domain}".endswith(f".{around}"))
+def _is_aligned(domain: str, author_domain: str, org_domain: str, mode: str) -> bool:
+    return domain == author_domain or (mode.lower() != "s" and f".{domain}".endswith(f".{org_domain}"))
 
 
-async def _policies(author: str, ask: Ask) -> dict[str, str]:
+async def _find_dmarc_records(author_domain: str, query_dns: QueryDns) -> dict[str, str]:
     """Return the DMARC records of the author's domain and its parents, except the top-level domain."""
-    labels = author.split(".")[-LABELS_MAX:]
-    names = dict.fromkeys([author, *(".".join(labels[i:]) for i in range(len(labels) - 1))]) if author else {}
-    answers = await asyncio.gather(*(ask(f"_dmarc.{name}", "TXT") for name in names))
-    found = {
+    labels = author_domain.split(".")[-LABELS_MAX:]
+    names = (
+        dict.fromkeys([author_domain, *(".".join(labels[i:]) for i in range(len(labels) - 1))]) if author_domain else {}
+    )
+    answers = await asyncio.gather(*(query_dns(f"_dmarc.{name}", "TXT") for name in names))
+    records = {
         name: [text for text in texts if text.startswith("v=DMARC1")]
         for name, texts in zip(names, answers, strict=True)
     }
-    return {name: texts[0] for name, texts in found.items() if len(texts) == 1 and _tags(texts[0]).get("psd") != "y"}
+    return {
+        name: texts[0] for name, texts in records.items() if len(texts) == 1 and _parse_tags(texts[0]).get("psd") != "y"
+    }
 
 
-async def _keys(signatures: Sequence[ForeignSignature], ask: Ask) -> Keys:
-    async def one(name: str) -> list[str] | None:
+async def _find_keys(signatures: Sequence[DkimSignature], query_dns: QueryDns) -> KeyRecords:
+    async def find_key(name: str) -> list[str] | None:
         try:
-            return await ask(name, "TXT")
-        except DnsSilent:
+            return await query_dns(name, "TXT")
+        except DnsTimeout:
             return None
 
     names = list(dict.fromkeys(signature.key_name for signature in signatures if signature.key_name))
-    return dict(zip(names, await asyncio.gather(*map(one, names)), strict=True))
+    return dict(zip(names, await asyncio.gather(*map(find_key, names)), strict=True))
 
 
-async def _in_time(asking: Awaitable[T], within_s: float) -> T | None:
+async def _with_timeout(lookup: Awaitable[T], timeout_s: float) -> T | None:
     try:
-        async with asyncio.timeout(within_s):
-            return await asking
-    except (TimeoutError, DnsSilent):
+        async with asyncio.timeout(timeout_s):
+            return await lookup
+    except (TimeoutError, DnsTimeout):
         return None
 
 
-def _tags(text: str) -> dict[str, str]:
-    pairs = (one.partition("=") for one in text.split(";"))
+def _parse_tags(text: str) -> dict[str, str]:
+    pairs = (pair.partition("=") for pair in text.split(";"))
     return {name.strip(): value.strip() for name, _, value in pairs}

@@ -6,28 +6,28 @@ from ipaddress import IPv6Address, ip_address, ip_network
 import msgspec
 
 from heliograph.inbound.policy.inbound_mail import Verdict
-from heliograph.runtime.resolver import Ask, DnsSilent
+from heliograph.runtime.resolver import DnsTimeout, QueryDns
 
 LOOKUPS_MAX = 10
-VOID_MAX = 2  # maximum DNS answers without records
-EXCHANGERS_MAX = 10
+VOID_LOOKUPS_MAX = 2  # maximum DNS queries without a result (RFC 7208, 4.6.4)
+MX_HOSTS_MAX = 10
 TERMS_MAX = 100
 NAME_MAX = 253
 
 
-_RESULTS: dict[str, Verdict] = {"+": "pass", "-": "fail", "~": "fail", "?": "none"}
+_VERDICT_BY_QUALIFIER: dict[str, Verdict] = {"+": "pass", "-": "fail", "~": "fail", "?": "none"}
 _TERM = re.compile(r"([+?~-]?)([A-Za-z][A-Za-z0-9._-]*)(?::([^/]*))?(/[0-9]{1,3})?(//[0-9]{1,3})?")
-_IP = re.compile(r"([+?~-]?)ip[46]:(\S+)", re.IGNORECASE)
+_IP_MECHANISM = re.compile(r"([+?~-]?)ip[46]:(\S+)", re.IGNORECASE)
 _MODIFIER = re.compile(r"([A-Za-z][A-Za-z0-9._-]*)=(\S*)")
 _MACRO = re.compile(r"%(?:\{([slodiphcrtv])([0-9]{0,3})(r?)([.+,/_=-]*)\}|([%_-]))", re.IGNORECASE)
 
 
-class BadRecord(Exception):
+class InvalidSpfRecord(Exception):
     """The SPF record is invalid."""
 
 
-class Sending(msgspec.Struct, frozen=True, kw_only=True):
-    """The sending server and envelope sender as given in SMTP."""
+class SmtpOrigin(msgspec.Struct, frozen=True, kw_only=True):
+    """Origin of a mail in SMTP: client address, HELO name and envelope sender."""
 
     peer: str
     helo: str
@@ -38,119 +38,125 @@ class Sending(msgspec.Struct, frozen=True, kw_only=True):
         return (self.sender.rpartition("@")[2] or self.helo).lower().rstrip(".")
 
 
-async def check_spf(envelope: Sending, ask: Ask) -> Verdict:
+async def check_spf(origin: SmtpOrigin, query_dns: QueryDns) -> Verdict:
     try:
-        return await _Check(envelope, ask).check(envelope.domain)
-    except DnsSilent:
+        return await _SpfCheck(origin, query_dns).check(origin.domain)
+    except DnsTimeout:
         return "temperror"
-    except (BadRecord, ValueError):
+    except (InvalidSpfRecord, ValueError):
         return "permerror"
 
 
-class _Check:
-    def __init__(self, envelope: Sending, ask: Ask) -> None:
-        self._envelope = envelope
-        self._ask = ask
-        self._ip = ip_address(envelope.peer)
+class _SpfCheck:
+    def __init__(self, origin: SmtpOrigin, query_dns: QueryDns) -> None:
+        self._origin = origin
+        self._query_dns = query_dns
+        self._ip = ip_address(origin.peer)
         if isinstance(self._ip, IPv6Address) and self._ip.ipv4_mapped:
             self._ip = self._ip.ipv4_mapped
-        self._lookups = self._void = 0
+        self._lookups = self._void_lookups = 0
 
     async def check(self, domain: str) -> Verdict:
         if not domain or "." not in domain or len(domain) > NAME_MAX:
             return "none"
-        found = await self._records(domain)
-        if len(found) != 1:
-            if found:
-                raise BadRecord
+        records = await self._records(domain)
+        if len(records) != 1:
+            if records:
+                raise InvalidSpfRecord
             return "none"
-        terms = found[0].split()[1:]
+        terms = records[0].split()[1:]
         if len(terms) > TERMS_MAX:
-            raise BadRecord
+            raise InvalidSpfRecord
         redirect = ""
         for term in terms:
             if modifier := _MODIFIER.fullmatch(term):
                 redirect = modifier[2] if modifier[1].lower() == "redirect" else redirect
-            elif sign := await self._matches(term, domain):
-                return _RESULTS[sign]
+            elif qualifier := await self._match_term(term, domain):
+                return _VERDICT_BY_QUALIFIER[qualifier]
         if not redirect:
             return "none"
-        self._count()
-        return await self._other(self._expanded(redirect, domain))
+        self._count_lookup()
+        return await self._check_referenced(self._expand_macros(redirect, domain))
 
-    async def _other(self, domain: str) -> Verdict:
-        """Check the record of an included or redirected domain; raise BadRecord if it has none."""
+    async def _check_referenced(self, domain: str) -> Verdict:
+        """Check the record of an included or redirected domain; raise InvalidSpfRecord if it has none."""
         if not await self._records(domain):
-            raise BadRecord
+            raise InvalidSpfRecord
         return await self.check(domain)
 
     async def _records(self, domain: str) -> list[str]:
-        return [text for text in await self._ask(domain, "TXT") if text.lower().split(" ")[0] == "v=spf1"]
+        return [text for text in await self._query_dns(domain, "TXT") if text.lower().split(" ")[0] == "v=spf1"]
 
-    async def _matches(self, term: str, domain: str) -> str:
+    async def _match_term(self, term: str, domain: str) -> str:
         """Return the qualifier (+ - ~ ?) of a term if it matches; else empty."""
-        if found := _IP.fullmatch(term):
-            network = ip_network(found[2], strict=False)
-            return (found[1] or "+") if network.version == self._ip.version and self._ip in network else ""
+        if match := _IP_MECHANISM.fullmatch(term):
+            network = ip_network(match[2], strict=False)
+            return (match[1] or "+") if network.version == self._ip.version and self._ip in network else ""
         mechanism = _TERM.fullmatch(term)
         if mechanism is None:
-            raise BadRecord
-        sign, name, given, four, six = mechanism.groups()
-        target = self._expanded(given, domain) if given else domain
-        if await self._holds(name.lower(), target, bool(given), (four or "/32")[1:], (six or "//128")[2:]):
-            return sign or "+"
+            raise InvalidSpfRecord
+        qualifier, name, domain_spec, ipv4_prefix, ipv6_prefix = mechanism.groups()
+        target = self._expand_macros(domain_spec, domain) if domain_spec else domain
+        if await self._mechanism_matches(
+            name.lower(), target, bool(domain_spec), (ipv4_prefix or "/32")[1:], (ipv6_prefix or "//128")[2:]
+        ):
+            return qualifier or "+"
         return ""
 
-    async def _holds(self, name: str, target: str, is_given: bool, four: str, six: str) -> bool:
+    async def _mechanism_matches(
+        self, name: str, target: str, has_domain_spec: bool, ipv4_prefix: str, ipv6_prefix: str
+    ) -> bool:
         if name == "all":
             return True
-        self._count()
-        if name == "include" and is_given:
-            return await self._other(target) == "pass"
+        self._count_lookup()
+        if name == "include" and has_domain_spec:
+            return await self._check_referenced(target) == "pass"
         if name == "a":
-            return self._among(await self._addresses(target), four, six)
+            return self._contains_sender_ip(await self._addresses(target), ipv4_prefix, ipv6_prefix)
         if name == "mx":
-            hosts = (await self._asked(target, "MX"))[: EXCHANGERS_MAX + 1]
-            if len(hosts) > EXCHANGERS_MAX:
-                raise BadRecord
-            return any([self._among(await self._addresses(host), four, six) for host in hosts])
-        if name == "exists" and is_given:
-            return bool(await self._asked(target, "A"))
+            hosts = (await self._query(target, "MX"))[: MX_HOSTS_MAX + 1]
+            if len(hosts) > MX_HOSTS_MAX:
+                raise InvalidSpfRecord
+            return any(
+                [self._contains_sender_ip(await self._addresses(host), ipv4_prefix, ipv6_prefix) for host in hosts]
+            )
+        if name == "exists" and has_domain_spec:
+            return bool(await self._query(target, "A"))
         if name == "ptr":  # deprecated (RFC 7208, 5.5)
             return False
-        raise BadRecord
+        raise InvalidSpfRecord
 
     async def _addresses(self, host: str) -> list[str]:
-        return await self._asked(host, "A" if self._ip.version == 4 else "AAAA")
+        return await self._query(host, "A" if self._ip.version == 4 else "AAAA")
 
-    async def _asked(self, name: str, kind: str) -> list[str]:
-        found = await self._ask(name, kind)
-        self._void += not found
-        if self._void > VOID_MAX:
-            raise BadRecord
-        return found
+    async def _query(self, name: str, record_type: str) -> list[str]:
+        records = await self._query_dns(name, record_type)
+        self._void_lookups += not records
+        if self._void_lookups > VOID_LOOKUPS_MAX:
+            raise InvalidSpfRecord
+        return records
 
-    def _among(self, addresses: list[str], four: str, six: str) -> bool:
-        width = four if self._ip.version == 4 else six
-        return any(self._ip in ip_network(f"{address}/{width}", strict=False) for address in addresses)
+    def _contains_sender_ip(self, addresses: list[str], ipv4_prefix: str, ipv6_prefix: str) -> bool:
+        prefix_length = ipv4_prefix if self._ip.version == 4 else ipv6_prefix
+        return any(self._ip in ip_network(f"{address}/{prefix_length}", strict=False) for address in addresses)
 
-    def _count(self) -> None:
+    def _count_lookup(self) -> None:
         self._lookups += 1
         if self._lookups > LOOKUPS_MAX:
-            raise BadRecord
+            raise InvalidSpfRecord
 
-    def _expanded(self, text: str, domain: str) -> str:
-        sender = self._envelope.sender or f"postmaster@{self._envelope.helo}"
-        local, _, theirs = sender.rpartition("@")
+    def _expand_macros(self, text: str, domain: str) -> str:
+        sender = self._origin.sender or f"postmaster@{self._origin.helo}"
+        local, _, sender_domain = sender.rpartition("@")
         ip = str(self._ip) if self._ip.version == 4 else ".".join(self._ip.exploded.replace(":", ""))
-        values = {"s": sender, "l": local, "o": theirs, "d": domain, "i": ip, "h": self._envelope.helo}
+        values = {"s": sender, "l": local, "o": sender_domain, "d": domain, "i": ip, "h": self._origin.helo}
         values |= {"v": "in-addr" if self._ip.version == 4 else "ip6", "p": "unknown"}
 
-        def value(found: re.Match[str]) -> str:
-            if found[5]:
-                return {"%": "%", "_": " ", "-": "%20"}[found[5]]
-            parts = re.split(f"[{re.escape(found[4] or '.')}]", values.get(found[1].lower(), ""))
-            parts = parts[::-1] if found[3] else parts
-            return ".".join(parts[-int(found[2] or 0) :])
+        def expand_macro(match: re.Match[str]) -> str:
+            if match[5]:
+                return {"%": "%", "_": " ", "-": "%20"}[match[5]]
+            parts = re.split(f"[{re.escape(match[4] or '.')}]", values.get(match[1].lower(), ""))
+            parts = parts[::-1] if match[3] else parts
+            return ".".join(parts[-int(match[2] or 0) :])
 
-        return _MACRO.sub(value, text)[-NAME_MAX:].strip(".").lower()
+        return _MACRO.sub(expand_macro, text)[-NAME_MAX:].strip(".").lower()

@@ -7,20 +7,20 @@ import msgspec
 from heliograph.domain.delivery.outcome import IncomingText, TextPart
 from heliograph.domain.ids import PREFIXES
 from heliograph.domain.limits import DAY_MS
-from heliograph.domain.operations.erasure import NameOf
-from heliograph.domain.phones.opt_out import PhoneChannel, Word, answer_to, read_word
+from heliograph.domain.operations.erasure import EntryName
+from heliograph.domain.phones.opt_out import Keyword, PhoneChannel, parse_keyword, reply_text
 from heliograph.domain.phones.text_parts import (
-    REPEAT_MS,
-    WAIT_MS,
+    DUPLICATE_MS,
+    PARTS_WAIT_MS,
     SplitText,
     StoredPart,
     add_part,
-    joined,
+    join_parts,
     split_text_id,
 )
 from heliograph.domain.setup.records import Team
-from heliograph.inbound.policy.inbound_texts import answer_message, owner_of, received_record
-from heliograph.inbound.store.opt_outs import list_phones, unlist
+from heliograph.inbound.policy.inbound_texts import build_auto_reply, find_owner, inbound_text_data
+from heliograph.inbound.store.opt_outs import add_opt_outs, remove_opt_outs
 from heliograph.runtime import metrics
 from heliograph.runtime.clock import Clock
 from heliograph.storage.accept import lock_accounts, write_accepted
@@ -28,14 +28,16 @@ from heliograph.storage.engine.database import Database, Tx
 from heliograph.storage.events import Event
 from heliograph.storage.setup import SetupStore
 
-KEPT_MS = 30 * DAY_MS  # how long repeats are detected, and a phone's replies go to the team that last messaged it
+RETENTION_MS = (
+    30 * DAY_MS
+)  # how long repeats are detected and replies are assigned to the last team that messaged the phone
 INCOMPLETE_MAX = 100  # incomplete texts reported per transaction
 
 
-_PARTS = msgspec.json.Decoder(dict[int, StoredPart])
+_PARTS_DECODER = msgspec.json.Decoder(dict[int, StoredPart])
 
 
-class Way(msgspec.Struct, frozen=True, kw_only=True):
+class TextSource(msgspec.Struct, frozen=True, kw_only=True):
     """Carrier and channel through which texts arrived."""
 
     carrier: str
@@ -43,23 +45,25 @@ class Way(msgspec.Struct, frozen=True, kw_only=True):
     team: int | None = None  # set by the simulator, which knows the team
 
 
-class ReceivedTexts:
-    def __init__(self, database: Database, clock: Clock, setup: SetupStore, name_of: NameOf) -> None:
+class InboundTextStore:
+    """Store of inbound SMS and WhatsApp texts."""
+
+    def __init__(self, database: Database, clock: Clock, setup: SetupStore, name_of: EntryName) -> None:
         self._database = database
         self._clock = clock
         self._setup = setup
         self._name_of = name_of
 
-    async def take(self, way: Way, texts: Sequence[IncomingText | TextPart]) -> None:
-        """Store all texts or none; the carrier repeats texts that were not stored.
+    async def store(self, source: TextSource, texts: Sequence[IncomingText | TextPart]) -> None:
+        """Store all texts in one transaction; on failure the carrier sends them again.
 
-        Parts of a long text wait for the others.
+        Parts of a long text are stored until the other parts have arrived.
         """
-        await self._database.write(lambda tx: self._take(tx, way, texts))
+        await self._database.write(lambda tx: self._store(tx, source, texts))
 
     async def report_incomplete(self) -> None:
         """Publish long texts whose missing parts did not arrive in time as incomplete."""
-        before, count = self._clock.now() - WAIT_MS, INCOMPLETE_MAX
+        before, count = self._clock.now() - PARTS_WAIT_MS, INCOMPLETE_MAX
         if await self._database.read(lambda tx: tx.run("any_incomplete_text", before=before)):
             while count == INCOMPLETE_MAX:
                 count = await self._database.write(lambda tx: self._finish_incomplete(tx, before))
@@ -73,12 +77,12 @@ class ReceivedTexts:
                 reference=reference,
                 total=total,
                 started_at=started_at,
-                parts=_PARTS.decode(parts),
+                parts=_PARTS_DECODER.decode(parts),
             )
-            await self._take(tx, Way(carrier=carrier, channel="sms"), [joined(text)])
+            await self._store(tx, TextSource(carrier=carrier, channel="sms"), [join_parts(text)])
         return len(rows)
 
-    async def _join(self, tx: Tx, carrier: str, parts: Sequence[TextPart], now: int) -> list[IncomingText]:
+    async def _join_parts(self, tx: Tx, carrier: str, parts: Sequence[TextPart], now: int) -> list[IncomingText]:
         """Store parts of long texts; return the texts that are now complete."""
         groups: dict[str, list[TextPart]] = {}
         for part in parts:
@@ -98,7 +102,7 @@ class ReceivedTexts:
                 total=first.total,
                 started_at=started_at,
                 finished_at=finished_at,
-                parts=_PARTS.decode(stored),
+                parts=_PARTS_DECODER.decode(stored),
             )
             for part in groups[id_]:
                 reports += add_part(text, part, now)
@@ -106,74 +110,80 @@ class ReceivedTexts:
         await tx.run("update_split_texts", texts=updates)
         return reports
 
-    async def _take(self, tx: Tx, way: Way, given: Sequence[IncomingText | TextPart]) -> None:
+    async def _store(self, tx: Tx, source: TextSource, items: Sequence[IncomingText | TextPart]) -> None:
         now = self._clock.now()
-        texts = [text for text in given if isinstance(text, IncomingText)]
-        if parts := [part for part in given if isinstance(part, TextPart)]:
-            texts += await self._join(tx, way.carrier, parts, now)
+        texts = [text for text in items if isinstance(text, IncomingText)]
+        if parts := [part for part in items if isinstance(part, TextPart)]:
+            texts += await self._join_parts(tx, source.carrier, parts, now)
         if not texts:
             return
         distinct = {text.id: text for text in texts}
-        again = REPEAT_MS if any(text.is_unnamed for text in texts) else KEPT_MS
-        rows = [(way.carrier, id_, now) for id_ in distinct]
-        new = {row[0] for row in await tx.run("insert_received_texts", texts=rows, again=again)}
-        teams = await self._last_writers(tx, way, list(distinct.values()), now)
+        repeat_window_ms = DUPLICATE_MS if any(text.is_unnamed for text in texts) else RETENTION_MS
+        rows = [(source.carrier, id_, now) for id_ in distinct]
+        new_ids = {row[0] for row in await tx.run("insert_received_texts", texts=rows, again=repeat_window_ms)}
+        teams = await self._find_last_writers(tx, source, list(distinct.values()), now)
         for id_, text in distinct.items():
-            if id_ not in new and not text.is_unnamed:
+            if id_ not in new_ids and not text.is_unnamed:
                 continue
-            team = owner_of(text.to, self._setup.current) if way.team is None else None
+            team = find_owner(text.to, self._setup.current) if source.team is None else None
             team = team or teams.get(text.sender)
             if team is None:
-                if id_ in new:
-                    tx.afterwards.append(metrics.unclaimed_texts[way.channel, way.carrier].inc)
+                if id_ in new_ids:
+                    tx.after_commit.append(metrics.unclaimed_texts[source.channel, source.carrier].inc)
                 continue
-            at, word = self._clock.of(team.record.ref), read_word(text.text, team.record.opt_out)
-            if id_ in new:
-                await self._tell(tx, way, team, text, at)
-            if word:  # also for apparent repeats: a person may send STOP, START and STOP again
-                await self._obey(tx, way, team, text, word, at)
-            if word and id_ in new:
-                await self._answer(tx, way, team, text, word, at)
+            team_now, keyword = self._clock.team_now(team.record.ref), parse_keyword(text.text, team.record.opt_out)
+            if id_ in new_ids:
+                await self._publish(tx, source, team, text, team_now)
+            if keyword:  # also for apparent repeats: a person may send STOP, START and STOP again
+                await self._apply_keyword(tx, source, team, text, keyword, team_now)
+            if keyword and id_ in new_ids:
+                await self._send_auto_reply(tx, source, team, text, keyword, team_now)
 
-    async def _last_writers(self, tx: Tx, way: Way, texts: Sequence[IncomingText], now: int) -> dict[str, Team]:
-        if way.team is not None:
-            refs = {text.sender: way.team for text in texts}
+    async def _find_last_writers(
+        self, tx: Tx, source: TextSource, texts: Sequence[IncomingText], now: int
+    ) -> dict[str, Team]:
+        if source.team is not None:
+            refs = {text.sender: source.team for text in texts}
         else:
-            phones = list({(text.sender, way.channel) for text in texts})
-            refs = dict(await tx.run("last_writers", phones=phones, since=now - KEPT_MS))
-        known = self._setup.current.teams_by_ref
-        return {phone: known[ref] for phone, ref in refs.items() if ref in known}
+            phones = list({(text.sender, source.channel) for text in texts})
+            refs = dict(await tx.run("last_writers", phones=phones, since=now - RETENTION_MS))
+        teams = self._setup.current.teams_by_ref
+        return {phone: teams[ref] for phone, ref in refs.items() if ref in teams}
 
-    async def _tell(self, tx: Tx, way: Way, team: Team, text: IncomingText, now: int) -> None:
+    async def _publish(self, tx: Tx, source: TextSource, team: Team, text: IncomingText, now: int) -> None:
         publisher = self._setup.publisher
         id_ = publisher.new_id(PREFIXES["received"])
-        data = received_record(id_, text, way.carrier)
+        data = inbound_text_data(id_, text, source.carrier)
         event = Event(
             id=publisher.new_id("evt_"),
             team=team.record.ref,
             subject=id_,
             recipient=text.sender,
-            type=f"{way.channel}.received",
+            type=f"{source.channel}.received",
             detail=msgspec.json.encode(data).decode(),
             created_at=now,
         )
         await publisher.publish(tx, [event])
 
-    async def _obey(self, tx: Tx, way: Way, team: Team, text: IncomingText, word: Word, now: int) -> None:
+    async def _apply_keyword(
+        self, tx: Tx, source: TextSource, team: Team, text: IncomingText, keyword: Keyword, now: int
+    ) -> None:
         ref, phone, publisher = team.record.ref, text.sender, self._setup.publisher
-        if word == "stop":
-            await list_phones(tx, [(ref, phone, way.channel, "text", now)], publisher)
-        elif word == "start":
-            await unlist(tx, ref, [phone, self._name_of(ref, phone)], [way.channel], now, publisher)
+        if keyword == "stop":
+            await add_opt_outs(tx, [(ref, phone, source.channel, "text", now)], publisher)
+        elif keyword == "start":
+            await remove_opt_outs(tx, ref, [phone, self._name_of(ref, phone)], [source.channel], now, publisher)
 
-    async def _answer(self, tx: Tx, way: Way, team: Team, text: IncomingText, word: Word, now: int) -> None:
+    async def _send_auto_reply(
+        self, tx: Tx, source: TextSource, team: Team, text: IncomingText, keyword: Keyword, now: int
+    ) -> None:
         ref, phone, publisher = team.record.ref, text.sender, self._setup.publisher
-        body = answer_to(word, team.record.opt_out)
-        place = {"team": ref, "phone": phone, "channel": way.channel, "word": word}
-        if body and await tx.run("note_answer", at=now, since=now - DAY_MS, **place):
-            id_ = publisher.new_id(PREFIXES[way.channel])
+        body = reply_text(keyword, team.record.opt_out)
+        answer_key = {"team": ref, "phone": phone, "channel": source.channel, "word": keyword}
+        if body and await tx.run("note_answer", at=now, since=now - DAY_MS, **answer_key):
+            id_ = publisher.new_id(PREFIXES[source.channel])
             platform = self._setup.current.platform
             age_ms = 0 if text.sent_at is None else max(0, self._clock.now() - text.sent_at)
-            answer = answer_message(id_, team, platform, way.channel, text, body, now, age_ms)
+            answer = build_auto_reply(id_, team, platform, source.channel, text, body, now, age_ms)
             keys = await tx.run("next_message_keys", count=1)
             await write_accepted(tx, [answer], await lock_accounts(tx, [ref]), keys)

@@ -7,14 +7,14 @@ import msgspec
 
 from heliograph.domain.audit.actor import AuditEntry
 from heliograph.domain.ids import parse_timestamp, timestamp
-from heliograph.domain.operations.erasure import SHOWN, NameOf, is_erased
+from heliograph.domain.operations.erasure import ERASED_TEXT, EntryName, is_erased
 from heliograph.domain.phones.opt_out import OptOutReason, PhoneChannel
 from heliograph.runtime.clock import Clock
 from heliograph.storage import audit
 from heliograph.storage.audit import NEWEST
 from heliograph.storage.engine.database import Database, Tx, write_serialized
 from heliograph.storage.events import Event, Publisher
-from heliograph.storage.ledger import account
+from heliograph.storage.ledger import read_account
 
 
 class OptOut(msgspec.Struct, frozen=True):
@@ -25,10 +25,10 @@ class OptOut(msgspec.Struct, frozen=True):
 
     @property
     def shown(self) -> str:
-        return SHOWN if is_erased(self.phone) else self.phone
+        return ERASED_TEXT if is_erased(self.phone) else self.phone
 
 
-class OptOutPlace(msgspec.Struct, frozen=True, order=True):
+class OptOutCursor(msgspec.Struct, frozen=True, order=True):
     """Pagination cursor of the opt-out list."""
 
     created_at: int
@@ -36,43 +36,45 @@ class OptOutPlace(msgspec.Struct, frozen=True, order=True):
     channel: str
 
 
-START = OptOutPlace(NEWEST, "", "")
+FIRST_PAGE = OptOutCursor(NEWEST, "", "")
 
 
 class NeverOptedOut(Exception):
-    """The phone was never on the list, as far back as events are kept."""
+    """The phone has no entry on the list, and no stored event says that it had one."""
 
 
-async def list_phones(tx: Tx, rows: Sequence[tuple[Any, ...]], publisher: Publisher) -> int:
+async def add_opt_outs(tx: Tx, rows: Sequence[tuple[Any, ...]], publisher: Publisher) -> int:
     """Add rows of (team, phone, channel, reason, time); return the number of new entries."""
     if not rows:
         return 0
     distinct = {row[:3]: row for row in rows}
-    made = await tx.run("insert_opt_outs", opt_outs=list(distinct.values()))
-    if made:
-        await tx.run("mark_opted_out", teams=list({(row[0],) for row in made}))
-        await publisher.publish(tx, [_event(publisher, "opt_out.created", row, row[4]) for row in made])
-    return len(made)
+    inserted = await tx.run("insert_opt_outs", opt_outs=list(distinct.values()))
+    if inserted:
+        await tx.run("mark_opted_out", teams=list({(row[0],) for row in inserted}))
+        await publisher.publish(tx, [_event(publisher, "opt_out.created", row, row[4]) for row in inserted])
+    return len(inserted)
 
 
-async def unlist(
+async def remove_opt_outs(
     tx: Tx, team: int, names: Sequence[str], channels: Sequence[str], now: int, publisher: Publisher
 ) -> int:
     """Remove a phone from the list; return the number of channels from which it was removed."""
-    asked = [(channel,) for channel in channels]
-    gone = [r for name in names for r in await tx.run("delete_opt_outs", team=team, phone=name, channels=asked)]
-    await publisher.publish(tx, [_event(publisher, "opt_out.deleted", row, now) for row in gone])
-    return len(gone)
+    channel_rows = [(channel,) for channel in channels]
+    deleted = [
+        row for name in names for row in await tx.run("delete_opt_outs", team=team, phone=name, channels=channel_rows)
+    ]
+    await publisher.publish(tx, [_event(publisher, "opt_out.deleted", row, now) for row in deleted])
+    return len(deleted)
 
 
-def _event(publisher: Publisher, type_: str, row: Sequence[Any], at: int) -> Event:
-    team, phone, channel, reason, made_at = row
+def _event(publisher: Publisher, type_: str, row: Sequence[Any], event_time: int) -> Event:
+    team, phone, channel, reason, created_at = row
     data = {
         "object": "opt_out",
         "phone": phone,
         "channel": channel,
         "reason": reason,
-        "created_at": timestamp(made_at),
+        "created_at": timestamp(created_at),
     }
     return Event(
         id=publisher.new_id("evt_"),
@@ -81,14 +83,14 @@ def _event(publisher: Publisher, type_: str, row: Sequence[Any], at: int) -> Eve
         recipient=phone,
         type=type_,
         detail=msgspec.json.encode(data).decode(),
-        created_at=at,
+        created_at=event_time,
     )
 
 
-class OptOuts:
+class OptOutStore:
     """Opt-outs of all teams. `name_of` returns the pseudonym of an erased phone on the list."""
 
-    def __init__(self, database: Database, clock: Clock, publisher: Publisher, name_of: NameOf) -> None:
+    def __init__(self, database: Database, clock: Clock, publisher: Publisher, name_of: EntryName) -> None:
         self._database = database
         self._clock = clock
         self._publisher = publisher
@@ -97,54 +99,56 @@ class OptOuts:
     async def find(self, team: int, phone: str) -> list[OptOut]:
         """Return the entries of a phone, at most one per channel."""
 
-        async def story(tx: Tx) -> list[OptOut]:
-            names = await self._names(tx, team, phone)
+        async def read_opt_outs(tx: Tx) -> list[OptOut]:
+            names = await self._stored_names(tx, team, phone)
             return [OptOut(*row) for name in names for row in await tx.run("find_opt_outs", team=team, phone=name)]
 
-        return await self._database.read(story)
+        return await self._database.read(read_opt_outs)
 
-    async def page(self, team: int, after: OptOutPlace, limit: int) -> list[OptOut]:
+    async def list_page(self, team: int, after: OptOutCursor, limit: int) -> list[OptOut]:
         """Return one page, plus one entry beyond `limit` if there are more."""
-        given = {"at": after.created_at, "phone": after.phone, "channel": after.channel, "limit": limit + 1}
-        rows = await self._database.read(lambda tx: tx.run("list_opt_outs", team=team, **given))
+        cursor_params = {"at": after.created_at, "phone": after.phone, "channel": after.channel, "limit": limit + 1}
+        rows = await self._database.read(lambda tx: tx.run("list_opt_outs", team=team, **cursor_params))
         return [OptOut(*row) for row in rows]
 
-    async def place(self, team: int, phone: str, channel: str) -> OptOutPlace:
-        """Return the cursor of a phone's entry, also after its deletion. Without a channel, the last of its entries."""
-        return await self._database.read(lambda tx: _place(tx, team, phone, channel))
+    async def find_cursor(self, team: int, phone: str, channel: str) -> OptOutCursor:
+        """Return the cursor of a phone's entry, even if deleted. Without a channel: of its oldest entry."""
+        return await self._database.read(lambda tx: _find_cursor(tx, team, phone, channel))
 
     async def add(self, team: int, phone: str, channel: str, entry: AuditEntry) -> bool:
-        """Add a phone; return whether it is new. The audit entry is written only then."""
-        row, publisher = (team, phone, channel, "manual", self._clock.of(team)), self._publisher
+        """Add a phone; return whether it is new. The audit entry is written only for a new phone."""
+        row, publisher = (team, phone, channel, "manual", self._clock.team_now(team)), self._publisher
 
-        async def story(tx: Tx) -> bool:
-            made = await list_phones(tx, [row], publisher)
-            await audit.write(tx, entry if made else None)
-            return bool(made)
+        async def insert(tx: Tx) -> bool:
+            inserted = await add_opt_outs(tx, [row], publisher)
+            await audit.write(tx, entry if inserted else None)
+            return bool(inserted)
 
-        return await write_serialized(self._database, story, entry.team)
+        return await write_serialized(self._database, insert, entry.team)
 
     async def remove(self, team: int, phone: str, channels: Sequence[str], entry: AuditEntry) -> bool:
-        now, publisher = self._clock.of(team), self._publisher
+        now, publisher = self._clock.team_now(team), self._publisher
 
-        async def story(tx: Tx) -> bool:
-            gone = await unlist(tx, team, await self._names(tx, team, phone), channels, now, publisher)
-            await audit.write(tx, entry if gone else None)
-            return bool(gone)
+        async def delete(tx: Tx) -> bool:
+            deleted = await remove_opt_outs(
+                tx, team, await self._stored_names(tx, team, phone), channels, now, publisher
+            )
+            await audit.write(tx, entry if deleted else None)
+            return bool(deleted)
 
-        return await write_serialized(self._database, story, entry.team)
+        return await write_serialized(self._database, delete, entry.team)
 
-    async def _names(self, tx: Tx, team: int, phone: str) -> list[str]:
-        return [phone, self._name_of(team, phone)] if (await account(tx, team)).erased else [phone]
+    async def _stored_names(self, tx: Tx, team: int, phone: str) -> list[str]:
+        return [phone, self._name_of(team, phone)] if (await read_account(tx, team)).erased else [phone]
 
 
-async def _place(tx: Tx, team: int, phone: str, channel: str) -> OptOutPlace:
-    found = [OptOut(*row) for row in await tx.run("find_opt_outs", team=team, phone=phone)]
-    places = [OptOutPlace(one.created_at, phone, one.channel) for one in found]
+async def _find_cursor(tx: Tx, team: int, phone: str, channel: str) -> OptOutCursor:
+    opt_outs = [OptOut(*row) for row in await tx.run("find_opt_outs", team=team, phone=phone)]
+    cursors = [OptOutCursor(opt_out.created_at, phone, opt_out.channel) for opt_out in opt_outs]
     for (detail,) in await tx.run("places_of_opted_in", team=team, phone=phone):
         data = msgspec.json.decode(detail)
-        places.append(OptOutPlace(parse_timestamp(data["created_at"]) or 0, phone, data["channel"]))
-    wanted = [place for place in places if channel in ("", place.channel)]
-    if not wanted:
+        cursors.append(OptOutCursor(parse_timestamp(data["created_at"]) or 0, phone, data["channel"]))
+    matching = [cursor for cursor in cursors if channel in ("", cursor.channel)]
+    if not matching:
         raise NeverOptedOut
-    return wanted[0] if channel else min(wanted)
+    return matching[0] if channel else min(matching)

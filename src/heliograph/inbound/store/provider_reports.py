@@ -11,84 +11,96 @@ from heliograph.domain.mail.address import parse_address
 from heliograph.storage import outcomes
 from heliograph.storage.engine.database import Tx
 from heliograph.storage.events import Publisher
-from heliograph.storage.outcomes import Change, RecipientRow
+from heliograph.storage.outcomes import RecipientRow, RecipientUpdate
 
-# taken: recorded, or waiting for its delivery attempt to be recorded. known: a repetition. nobody: about no message of
-# ours. later: cannot be stored yet, the provider must repeat it.
-Taken = Literal["taken", "known", "nobody", "later"]
+# taken: recorded, or stored until its delivery attempt is recorded. known: a duplicate. nobody: no message of ours
+# matches. later: cannot be stored yet, the provider must send it again.
+ReportResult = Literal["taken", "known", "nobody", "later"]
 
 
-async def report_by_provider(
-    tx: Tx, carrier: str, told: Sequence[ProviderReport], *, replay_id: str, at: int, publisher: Publisher
-) -> list[Taken]:
-    seen = {"carrier": carrier, "id": replay_id}
-    if replay_id and not await tx.run("insert_callback_seen", **seen, created_at=at):
-        return ["known"] * len(told)
-    places = await _places(tx, carrier, told)
-    taken: list[Taken] = []
-    changes: dict[tuple[Any, ...], Change] = {}
-    known = await _known(tx, {place.message for place in places if place})
-    for one, place in zip(told, places, strict=True):
-        if place is None:
-            taken.append(await _hear_elsewhere(tx, carrier, one, at))
-        elif place.carrier_id is None:
-            taken.append(await _keep(tx, place, one, at))
-        elif place.carrier != carrier:
-            taken.append("nobody")
+async def store_provider_reports(
+    tx: Tx, carrier: str, reports: Sequence[ProviderReport], *, replay_id: str, at: int, publisher: Publisher
+) -> list[ReportResult]:
+    """Store a provider's reports; return one result for each. `replay_id`: identical in repeated callbacks."""
+    callback_key = {"carrier": carrier, "id": replay_id}
+    if replay_id and not await tx.run("insert_callback_seen", **callback_key, created_at=at):
+        return ["known"] * len(reports)
+    recipients = await _find_recipients(tx, carrier, reports)
+    results: list[ReportResult] = []
+    changes: dict[tuple[Any, ...], RecipientUpdate] = {}
+    known_events = await _lock_and_read_events(tx, {recipient.message for recipient in recipients if recipient})
+    for report, recipient in zip(reports, recipients, strict=True):
+        if recipient is None:
+            results.append(await _store_unassigned_report(tx, carrier, report, at))
+        elif recipient.carrier_id is None:
+            results.append(await _store_early_report(tx, recipient, report, at))
+        elif recipient.carrier != carrier:
+            results.append("nobody")
         else:
-            change = outcomes.to_change(place.message, place.position, one.report, at)
-            words = (place.message, place.given, change.wanted, outcomes.written(change.detail))
+            change = outcomes.update_from_report(recipient.message, recipient.position, report.report, at)
+            event_key = (
+                recipient.message,
+                recipient.given_address,
+                change.target_status,
+                outcomes.encode_detail(change.detail),
+            )
             if (
-                words in known
-                or words in changes
-                or (change.note == "deferred" and message_states.is_final(place.status))
+                event_key in known_events
+                or event_key in changes
+                or (change.timeline_note == "deferred" and message_states.is_final(recipient.status))
             ):
-                taken.append("known")
+                results.append("known")
             else:
-                changes[words] = change
-                taken.append("taken")
+                changes[event_key] = change
+                results.append("taken")
     if changes:
-        await outcomes.record(tx, list(changes.values()), owner=None, publisher=publisher)
-    if replay_id and "later" in taken:
-        await tx.run("delete_callback_seen", **seen)
-    return taken
+        await outcomes.record_updates(tx, list(changes.values()), owner=None, publisher=publisher)
+    if replay_id and "later" in results:
+        await tx.run("delete_callback_seen", **callback_key)
+    return results
 
 
-async def _places(tx: Tx, carrier: str, told: Sequence[ProviderReport]) -> list[RecipientRow | None]:
-    ids = {id_ for one in told for id_ in (one.along, one.message_id) if id_}
-    found = await tx.run("messages_by_id", ids=[(id_,) for id_ in ids]) if ids else []
-    by_id = {id_: (key, None) for id_, key in found}
-    theirs = {id_ for one in told for id_ in one.carrier_ids}
-    found = await tx.run("places_by_carrier_id", carrier=carrier, ids=[(id_,) for id_ in theirs]) if theirs else []
-    by_carrier_id = {id_: (key, position) for id_, key, position in found}
+async def _find_recipients(tx: Tx, carrier: str, reports: Sequence[ProviderReport]) -> list[RecipientRow | None]:
+    ids = {id_ for report in reports for id_ in (report.tracking_id, report.message_id) if id_}
+    matches = await tx.run("messages_by_id", ids=[(id_,) for id_ in ids]) if ids else []
+    by_id = {id_: (key, None) for id_, key in matches}
+    carrier_ids = {id_ for report in reports for id_ in report.carrier_ids}
+    matches = (
+        await tx.run("places_by_carrier_id", carrier=carrier, ids=[(id_,) for id_ in carrier_ids])
+        if carrier_ids
+        else []
+    )
+    by_carrier_id = {id_: (key, position) for id_, key, position in matches}
     keys = {key for key, _ in (*by_id.values(), *by_carrier_id.values())}
     rows = await tx.run("recipients_of", messages=[(key,) for key in keys]) if keys else []
     recipients: dict[int, list[RecipientRow]] = {}
     for row in rows:
         recipients.setdefault(row[0], []).append(RecipientRow(*row))
 
-    def place(one: ProviderReport) -> RecipientRow | None:
-        of_carrier = next((by_carrier_id[id_] for id_ in one.carrier_ids if id_ in by_carrier_id), None)
-        meant = by_id.get(one.along or "") or of_carrier or by_id.get(one.message_id or "")
-        return _meant(recipients.get(meant[0], []), one.address, of_carrier) if meant else None
+    def find_recipient(report: ProviderReport) -> RecipientRow | None:
+        carrier_match = next((by_carrier_id[id_] for id_ in report.carrier_ids if id_ in by_carrier_id), None)
+        match = by_id.get(report.tracking_id or "") or carrier_match or by_id.get(report.message_id or "")
+        return _choose_recipient(recipients.get(match[0], []), report.address, carrier_match) if match else None
 
-    return [place(one) for one in told]
+    return [find_recipient(report) for report in reports]
 
 
-def _meant(
-    everyone: Sequence[RecipientRow], address: str | None, of_carrier: tuple[int, int] | None
+def _choose_recipient(
+    recipients: Sequence[RecipientRow], address: str | None, carrier_match: tuple[int, int] | None
 ) -> RecipientRow | None:
     """Return the recipient that an event is about: by address, else by the carrier's id, else the only recipient."""
     if address:
         parsed = parse_address(address.strip())
-        wanted = (parsed.normal if parsed else address.strip()).lower()
-        return next((one for one in everyone if one.address.lower() == wanted), None)
-    if of_carrier:
-        return next((one for one in everyone if (one.message, one.position) == of_carrier), None)
-    return everyone[0] if len(everyone) == 1 else None
+        normalized = (parsed.normal if parsed else address.strip()).lower()
+        return next((recipient for recipient in recipients if recipient.address.lower() == normalized), None)
+    if carrier_match:
+        return next(
+            (recipient for recipient in recipients if (recipient.message, recipient.position) == carrier_match), None
+        )
+    return recipients[0] if len(recipients) == 1 else None
 
 
-async def _known(tx: Tx, keys: set[int]) -> set[tuple[Any, ...]]:
+async def _lock_and_read_events(tx: Tx, keys: set[int]) -> set[tuple[Any, ...]]:
     """Lock the messages and return the events in their timelines."""
     if not keys:
         return set()
@@ -97,26 +109,28 @@ async def _known(tx: Tx, keys: set[int]) -> set[tuple[Any, ...]]:
     return {tuple(row) for row in await tx.run("told_to", messages=messages)}
 
 
-async def _keep(tx: Tx, place: RecipientRow, one: ProviderReport, at: int) -> Taken:
-    """Keep a report until its delivery attempt is recorded.
+async def _store_early_report(
+    tx: Tx, recipient: RecipientRow, provider_report: ProviderReport, at: int
+) -> ReportResult:
+    """Store a report until its delivery attempt is recorded.
 
-    A different second report is deferred, so that it is not lost.
+    Only one such report is stored per recipient; the provider must send a second, different one again later.
     """
-    report = msgspec.json.encode(one.report).decode()
-    row = {"message": place.message, "position": place.position, "report": report}
-    kept = await tx.run("early_return_at", message=place.message, position=place.position)
-    if kept:
-        return "taken" if kept[0][0] == report else "later"
+    report = msgspec.json.encode(provider_report.report).decode()
+    row = {"message": recipient.message, "position": recipient.position, "report": report}
+    stored = await tx.run("early_return_at", message=recipient.message, position=recipient.position)
+    if stored:
+        return "taken" if stored[0][0] == report else "later"
     await tx.run("insert_early_return", **row, created_at=at)
     return "taken"
 
 
-async def _hear_elsewhere(tx: Tx, carrier: str, one: ProviderReport, at: int) -> Taken:
-    """Assign a report to a verification code sent by mail, or keep it if only the carrier's id identifies it."""
-    reports = [CarrierReport(id_, one.report) for id_ in one.carrier_ids]
-    if reports and await outcomes.hear_of_codes(tx, carrier, reports, at):
+async def _store_unassigned_report(tx: Tx, carrier: str, report: ProviderReport, at: int) -> ReportResult:
+    """Assign a report to a verification code sent by mail, or store it if only the carrier's id identifies it."""
+    reports = [CarrierReport(id_, report.report) for id_ in report.carrier_ids]
+    if reports and await outcomes.record_code_receipts(tx, carrier, reports, at):
         return "taken"
-    if reports and not one.along and not one.message_id:
-        written = msgspec.json.encode(one.report).decode()
-        await tx.run("insert_early_reports", reports=[(carrier, id_, written, at) for id_, _ in reports])
+    if reports and not report.tracking_id and not report.message_id:
+        encoded = msgspec.json.encode(report.report).decode()
+        await tx.run("insert_early_reports", reports=[(carrier, id_, encoded, at) for id_, _ in reports])
     return "nobody"

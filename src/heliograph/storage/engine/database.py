@@ -1,7 +1,7 @@
 """The interface of both databases: run a transaction function in one transaction, to write or to read.
 
-A transaction function (type `Story`) is an async function of a `Tx`. It awaits nothing but the transaction, so the same
-function runs on asyncpg's event loop and on SQLite's writer thread (ADR 0003).
+A transaction function (type `TxFunction`) is an async function of a `Tx`. It awaits nothing but the transaction, so the
+same function runs on asyncpg's event loop and on SQLite's writer thread (ADR 0003).
 """
 
 import re
@@ -10,14 +10,14 @@ from functools import cache
 from typing import Any, Protocol, TypeVar
 
 from heliograph.runtime.fair_limiter import FairLimiter, QueueFull
-from heliograph.storage.engine.wakeups import Hints
+from heliograph.storage.engine.wakeups import Wakeups
 
-_HUMP = re.compile("(?<=[a-z])(?=[A-Z])")
+_WORD_BOUNDARY = re.compile("(?<=[a-z])(?=[A-Z])")
 
 T = TypeVar("T")
 Rows = Sequence[tuple[Any, ...]]
 
-SERIALIZED_MAX = 2  # one commits while the next prepares; more would only wait for the same row
+CONCURRENT_SERIALIZED_MAX = 2  # one commits while the next prepares; more would only wait for the same row
 
 
 class StoreUnavailable(Exception):
@@ -36,7 +36,7 @@ class TooManyChanges(StoreUnavailable):
         self.retry_after = retry_after  # whole seconds
 
 
-def reason_of(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """Return the error's message on one line, or the name of its class if the message is empty."""
     return " ".join(str(error).split()) or type(error).__name__
 
@@ -44,47 +44,47 @@ def reason_of(error: BaseException) -> str:
 class Tx(Protocol):
     """One open transaction."""
 
-    hints: dict[str, int]  # kinds of work that the transaction writes, with the ms until each is due
-    afterwards: list[Callable[[], None]]  # callbacks after the commit, on the event loop: metric updates
+    wakeups: dict[str, int]  # kinds of work that the transaction writes, with the ms until each is due
+    after_commit: list[Callable[[], None]]  # callbacks after the commit, on the event loop: metric updates
 
     async def run(self, query: str, **params: Any) -> list[Any]:
         """Run a named query of `queries/*.sql` with parameters bound by name; return its rows as sequences."""
 
-    async def ask(self, **queries: dict[str, Any]) -> list[list[Any]]:
+    async def run_many(self, **queries: dict[str, Any]) -> list[list[Any]]:
         """Run several queries in one round trip if possible; return the rows of each.
 
         A query whose row table is empty returns no rows. On PostgreSQL all queries see the snapshot taken before the
         first one waited for a row lock.
         """
 
-    async def write(self, tables: Mapping[str, Rows]) -> None:
+    async def write_many(self, tables: Mapping[str, Rows]) -> None:
         """Run several row-writing queries in one round trip if possible; queries without rows are skipped."""
 
 
-def note(tx: Tx, kind: str, in_ms: int = 0) -> None:
-    """Record that the transaction writes work of `kind` due in `in_ms`; the commit sends the wakeup."""
-    tx.hints[kind] = min(in_ms, tx.hints.get(kind, in_ms))
+def schedule_wakeup(tx: Tx, kind: str, due_in_ms: int = 0) -> None:
+    """Record that the transaction writes work of `kind` due in `due_in_ms`; the commit sends the wakeup."""
+    tx.wakeups[kind] = min(due_in_ms, tx.wakeups.get(kind, due_in_ms))
 
 
-Story = Callable[[Tx], Coroutine[Any, Any, T]]
+TxFunction = Callable[[Tx], Coroutine[Any, Any, T]]
 
 
 @cache
-def subject_of(qualname: str) -> str:
+def metrics_label(qualname: str) -> str:
     """Return the metrics label of a transaction function: its class or outer function in snake case."""
-    return _HUMP.sub("_", qualname.partition(".")[0]).lower()
+    return _WORD_BOUNDARY.sub("_", qualname.partition(".")[0]).lower()
 
 
 class Database(Protocol):
     """A PostgreSQL or SQLite database."""
 
-    hints: Hints
+    wakeups: Wakeups
     serialized: FairLimiter  # see write_serialized
 
-    async def write(self, story: Story[T]) -> T:
+    async def write(self, function: TxFunction[T]) -> T:
         """Run a transaction function in one transaction; the commit is durable when this returns."""
 
-    async def read(self, story: Story[T]) -> T:
+    async def read(self, function: TxFunction[T]) -> T:
         """Run a transaction function on one consistent snapshot; its writes are rolled back."""
 
     async def probe(self) -> None:
@@ -96,7 +96,7 @@ class Database(Protocol):
     async def close(self) -> None: ...
 
 
-async def write_serialized(database: Database, story: Story[T], group: str | None) -> T:
+async def write_serialized(database: Database, function: TxFunction[T], group: str | None) -> T:
     """Run a transaction function that locks a row shared by all such changes.
 
     These rows are the setup's version and the end of the audit log. A transaction that waits for such a row holds a
@@ -105,6 +105,6 @@ async def write_serialized(database: Database, story: Story[T], group: str | Non
     """
     try:
         async with database.serialized.slot(group or ""):
-            return await database.write(story)
+            return await database.write(function)
     except QueueFull as error:
         raise TooManyChanges(error.retry_after) from None

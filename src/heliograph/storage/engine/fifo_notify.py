@@ -12,27 +12,27 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-PIPE = "pipe"
-READ = 65_536  # capacity of a pipe
+PIPE_NAME = "pipe"
+READ_BYTES = 65_536  # capacity of a pipe
 
 
-def tell(folder: Path, text: str, own: str) -> None:
+def notify(folder: Path, text: str, own_name: str) -> None:
     """Write `text` to the pipes of all other listeners.
 
     A full pipe is skipped, as its reader will wake up anyway. A pipe without a reader is deleted.
     """
     try:
-        places = list(folder.iterdir())
+        listeners = list(folder.iterdir())
     except OSError:  # no process has listened yet
         return
-    for place in places:
-        if place.name == own:
+    for listener in listeners:
+        if listener.name == own_name:
             continue
         try:
-            pipe = os.open(place / PIPE, os.O_WRONLY | os.O_NONBLOCK)
+            pipe = os.open(listener / PIPE_NAME, os.O_WRONLY | os.O_NONBLOCK)
         except OSError as error:
             if error.errno == errno.ENXIO:
-                shutil.rmtree(place, ignore_errors=True)
+                shutil.rmtree(listener, ignore_errors=True)
             continue
         with contextlib.suppress(OSError):
             os.write(pipe, f"{text} ".encode())
@@ -40,23 +40,27 @@ def tell(folder: Path, text: str, own: str) -> None:
 
 
 @contextlib.contextmanager
-def listening(folder: Path, hear: Callable[[list[str]], None]) -> Iterator[str]:
-    """Call `hear` on the running loop with the words of each notification.
+def listen(folder: Path, on_notify: Callable[[list[str]], None]) -> Iterator[str]:
+    """Call `on_notify` on the running loop with the words of each notification.
 
     Yields the name of this listener's subfolder.
     """
     folder.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder, ignore_cleanup_errors=True) as place:
-        new = Path(place, "new")
-        os.mkfifo(new, 0o600)
-        pipe = os.open(new, os.O_RDWR | os.O_NONBLOCK)  # also open for writing, so that there is never an end of file
+    with tempfile.TemporaryDirectory(dir=folder, ignore_cleanup_errors=True) as own_folder:
+        new_pipe = Path(own_folder, "new")
+        os.mkfifo(new_pipe, 0o600)
+        descriptor = os.open(
+            new_pipe, os.O_RDWR | os.O_NONBLOCK
+        )  # also open for writing, so that there is never an end of file
         try:
-            new.rename(Path(place, PIPE))  # under its final name, a pipe has a reader or is stale
+            new_pipe.rename(Path(own_folder, PIPE_NAME))  # under its final name, a pipe has a reader or is stale
             loop = asyncio.get_running_loop()
-            loop.add_reader(pipe, lambda: hear(os.read(pipe, READ).decode("ascii", "replace").split()))
+            loop.add_reader(
+                descriptor, lambda: on_notify(os.read(descriptor, READ_BYTES).decode("ascii", "replace").split())
+            )
             try:
-                yield Path(place).name
+                yield Path(own_folder).name
             finally:
-                loop.remove_reader(pipe)
+                loop.remove_reader(descriptor)
         finally:
-            os.close(pipe)
+            os.close(descriptor)

@@ -12,7 +12,7 @@ Result = TypeVar("Result")
 
 # A transaction function for many items returns one result per item, in order; an exception in the list belongs to that
 # item only.
-ManyStory = Callable[[Tx, Sequence[Item]], Coroutine[Any, Any, Sequence[Result | Exception]]]
+BatchTxFunction = Callable[[Tx, Sequence[Item]], Coroutine[Any, Any, Sequence[Result | Exception]]]
 
 GROUP_MAX = 512  # weight per transaction, which the last item may exceed: bounds its duration and statement size
 
@@ -20,14 +20,14 @@ GROUP_MAX = 512  # weight per transaction, which the last item may exceed: bound
 class GroupCommit(Generic[Item, Result]):
     """Runs one transaction at a time for all items submitted meanwhile.
 
-    `weigh`: weight of an item against GROUP_MAX; None counts each item as 1.
+    `weigh`: returns the weight of an item, which counts towards GROUP_MAX; None counts each item as 1.
     """
 
     def __init__(
-        self, database: Database, story: ManyStory[Item, Result], weigh: Callable[[Item], int] | None = None
+        self, database: Database, function: BatchTxFunction[Item, Result], weigh: Callable[[Item], int] | None = None
     ) -> None:
         self._database = database
-        self._story = story
+        self._function = function
         self._weigh = weigh
         self._waiting: list[tuple[Item, asyncio.Future[Result]]] = []
         self._task: asyncio.Task[None] | None = None
@@ -37,19 +37,19 @@ class GroupCommit(Generic[Item, Result]):
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, future))
         if self._task is None:
-            self._task = asyncio.create_task(self._work())
+            self._task = asyncio.create_task(self._run_groups())
         return future
 
-    async def _work(self) -> None:
+    async def _run_groups(self) -> None:
         try:
             while self._waiting:
-                count = self._count()
-                taken, self._waiting = self._waiting[:count], self._waiting[count:]
-                await self._commit(taken)
+                count = self._count_next()
+                group, self._waiting = self._waiting[:count], self._waiting[count:]
+                await self._commit(group)
         finally:
             self._task = None
 
-    def _count(self) -> int:
+    def _count_next(self) -> int:
         """Return how many waiting items go into the next transaction."""
         if self._weigh is None:
             return GROUP_MAX
@@ -60,29 +60,29 @@ class GroupCommit(Generic[Item, Result]):
             weight += self._weigh(item)
         return len(self._waiting)
 
-    async def _commit(self, taken: list[tuple[Item, "asyncio.Future[Result]"]]) -> None:
-        items = [item for item, _ in taken]
+    async def _commit(self, group: list[tuple[Item, "asyncio.Future[Result]"]]) -> None:
+        items = [item for item, _ in group]
         time = asyncio.get_running_loop().time
         metrics.COMMIT_SIZE.observe(len(items))
 
-        async def story(tx: Tx) -> Sequence[Any]:
-            return await self._story(tx, items)
+        async def run_items(tx: Tx) -> Sequence[Any]:
+            return await self._function(tx, items)
 
-        story.__qualname__ = self._story.__qualname__  # label for the metrics
+        run_items.__qualname__ = self._function.__qualname__  # label for the metrics
         try:
             began = time()
-            results: Sequence[Any] = await self._database.write(story)
+            results: Sequence[Any] = await self._database.write(run_items)
             metrics.COMMIT_S.observe(time() - began)
         except Exception as error:
             # One item may have broken the statement for all: retry each in isolation, so that only the broken item
             # fails.
-            away = isinstance(error, StoreUnavailable) and not isinstance(error, Conflict)
-            if len(taken) > 1 and not away:
-                for one in taken:
-                    await self._commit([one])
+            is_outage = isinstance(error, StoreUnavailable) and not isinstance(error, Conflict)
+            if len(group) > 1 and not is_outage:
+                for entry in group:
+                    await self._commit([entry])
                 return
-            results = [error] * len(taken)
-        for (_, future), result in zip(taken, results, strict=True):
+            results = [error] * len(group)
+        for (_, future), result in zip(group, results, strict=True):
             if future.done():  # the request was cancelled while the group ran
                 continue
             if isinstance(result, Exception):

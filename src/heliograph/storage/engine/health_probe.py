@@ -9,39 +9,41 @@ from typing import Generic
 
 from heliograph.storage.engine.database import StoreUnavailable, T
 
-ANSWER_S = 1.0
+TIMEOUT_S = 1.0
 FRESH_S = 1.0  # how long a result is reused
-FAILED_S = 0.1  # how long a failure is reused: the database may be available again
+FAILURE_FRESH_S = 0.1  # how long a failure is reused: the database may be available again
 
 
 class Probe(Generic[T]):
-    """Runs `ask` at most once at a time and caches its result."""
+    """Runs a query at most once at a time and caches its result."""
 
-    def __init__(self, ask: Callable[[], Awaitable[T]]) -> None:
-        self._ask = ask
-        self._asking: asyncio.Future[T] | None = None
-        self._at = 0.0
+    def __init__(self, query: Callable[[], Awaitable[T]]) -> None:
+        self._query = query
+        self._running: asyncio.Future[T] | None = None
+        self._started_at = 0.0
 
-    async def answer(self) -> T:
+    async def get(self) -> T:
         """Return the shared or cached result.
 
         Raises StoreUnavailable, also on a timeout; the next caller then waits for the same query.
         """
         loop = asyncio.get_running_loop()
-        if self._asking is None or (self._asking.done() and loop.time() - self._at >= self._reused_s(self._asking)):
-            self._asking, self._at = asyncio.ensure_future(self._ask()), loop.time()
-            self._asking.add_done_callback(_seen)
-        asked = self._asking  # another caller may start a new query meanwhile
-        done, _ = await asyncio.wait([asked], timeout=ANSWER_S)
+        if self._running is None or (
+            self._running.done() and loop.time() - self._started_at >= self._reused_s(self._running)
+        ):
+            self._running, self._started_at = asyncio.ensure_future(self._query()), loop.time()
+            self._running.add_done_callback(_retrieve_exception)
+        running = self._running  # another caller may start a new query meanwhile
+        done, _ = await asyncio.wait([running], timeout=TIMEOUT_S)
         if not done:
-            raise StoreUnavailable(f"no answer within {ANSWER_S:.0f} s")
-        return asked.result()
+            raise StoreUnavailable(f"no answer within {TIMEOUT_S:.0f} s")
+        return running.result()
 
-    def _reused_s(self, asked: "asyncio.Future[T]") -> float:
-        return FAILED_S if asked.cancelled() or asked.exception() else FRESH_S
+    def _reused_s(self, finished: "asyncio.Future[T]") -> float:
+        return FAILURE_FRESH_S if finished.cancelled() or finished.exception() else FRESH_S
 
 
-def _seen(asked: "asyncio.Future[T]") -> None:
+def _retrieve_exception(finished: "asyncio.Future[T]") -> None:
     """Retrieve the exception, so that asyncio does not log it if all callers have gone."""
-    if not asked.cancelled():
-        asked.exception()
+    if not finished.cancelled():
+        finished.exception()

@@ -26,7 +26,7 @@ def _or_unavailable() -> Iterator[None]:
         raise StoreUnavailable(f"attachment files: {error}") from error
 
 
-class Blobs:
+class LocalFiles:
     """Content-addressed files in one folder."""
 
     def __init__(self, folder: Path) -> None:
@@ -40,7 +40,7 @@ class Blobs:
         target = self._path(hash_)
         if self.touch(hash_) and self.size(hash_) == len(content):  # a damaged file is written again
             return hash_
-        with self.coming(hash_) as file:
+        with self.write_file(hash_) as file:
             file.write(content)
         for folder in (target.parent, self._folder):
             sync_folder(folder)
@@ -48,7 +48,7 @@ class Blobs:
 
     @_or_unavailable()
     def touch(self, hash_: str) -> bool:
-        """Return whether the file exists, and reset its age so that `drop` keeps the file."""
+        """Return whether the file exists, and reset its age so that `delete` keeps the file."""
         target = self._path(hash_)
         with self._locked():
             if not target.exists():
@@ -57,7 +57,7 @@ class Blobs:
             return True
 
     @contextmanager
-    def coming(self, hash_: str) -> Iterator[IO[bytes]]:
+    def write_file(self, hash_: str) -> Iterator[IO[bytes]]:
         """Yield a file to write the bytes of this hash to; the file gets its final name after the sync."""
         target = self._path(hash_)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -84,19 +84,19 @@ class Blobs:
         except OSError:
             return 0
 
-    def old(self, now: int) -> list[str]:
+    def list_old(self, now: int) -> list[str]:
         """Return files older than FRESH_MS: if no message refers to such a file now, none will."""
         return [path.name for path in self._folder.glob("??/*") if _is_old(path, now)]
 
     @_or_unavailable()
-    def drop(self, hash_: str, now: int) -> None:
+    def delete(self, hash_: str, now: int) -> None:
         """Delete a file that no message refers to, unless the file was stored again meanwhile."""
         path = self._path(hash_)
         with self._locked():
             if _is_old(path, now):
                 path.unlink()
 
-    def copy_to(self, other: "Blobs") -> None:
+    def copy_to(self, other: "LocalFiles") -> None:
         """Copy all files durably; files deleted meanwhile belong only to expired messages."""
         for path in self._folder.glob("??/*"):
             with suppress(FileNotFoundError):

@@ -18,29 +18,29 @@ import apsw
 import asyncpg
 import msgspec
 
-from heliograph.storage.engine.database import StoreUnavailable, reason_of
-from heliograph.storage.engine.postgres import Hosts, connect, outages
+from heliograph.storage.engine.database import StoreUnavailable, error_text
+from heliograph.storage.engine.postgres import Hosts, connect, raise_outages
 from heliograph.storage.engine.query import Dialect, for_dialect
-from heliograph.storage.engine.sqlite import BUSY, open_sqlite
+from heliograph.storage.engine.sqlite import BUSY_ERRORS, open_sqlite
 
 VERSION_TABLE = "CREATE TABLE IF NOT EXISTS schema_version (version BIGINT PRIMARY KEY)"
 # Files compatible with older versions are recorded as negative numbers, which older versions ignore.
-VERSION = "SELECT coalesce(max(abs(version)), 0), coalesce(max(version), 0) FROM schema_version"
+VERSION_QUERY = "SELECT coalesce(max(abs(version)), 0), coalesce(max(version), 0) FROM schema_version"
 BASE = 47  # number of the first file: the complete schema of that version
 BASE_COMMIT = "8edf077"
-CONTRACT = "-- contract"
+CONTRACT_MARK = "-- contract"
 # PostgreSQL advisory lock of a schema: processes that start together migrate one after the other.
-LOCK = "pg_advisory_xact_lock(7240001, hashtext(current_schema()))"
-TABLE_S = 1.0  # maximum wait for a table lock: other transactions queue behind us meanwhile
-TRIES = 60
-BUSY_TABLE = (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError)
+LOCK_CALL = "pg_advisory_xact_lock(7240001, hashtext(current_schema()))"
+TABLE_LOCK_S = 1.0  # maximum wait for a table lock: other transactions queue behind us meanwhile
+LOCK_ATTEMPTS = 60
+TABLE_LOCK_ERRORS = (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError)
 
-UNBUILT = """SELECT name FROM unnest($1::text[]) AS name WHERE NOT EXISTS (
+UNBUILT_QUERY = """SELECT name FROM unnest($1::text[]) AS name WHERE NOT EXISTS (
     SELECT 1 FROM pg_index WHERE indexrelid = to_regclass(name) AND indisvalid)"""
 
-_INDEX = re.compile(r"CREATE INDEX (\w+) ON (\w+)")
-_TABLE = re.compile(r"CREATE TABLE (\w+)")
-_DROP = re.compile(r"DROP INDEX (\w+)")
+_CREATE_INDEX = re.compile(r"CREATE INDEX (\w+) ON (\w+)")
+_CREATE_TABLE = re.compile(r"CREATE TABLE (\w+)")
+_DROP_INDEX = re.compile(r"DROP INDEX (\w+)")
 
 
 class ForeignSchema(Exception):
@@ -49,7 +49,7 @@ class ForeignSchema(Exception):
 
 class SchemaFile(msgspec.Struct, frozen=True):
     number: int
-    recorded: int
+    recorded_as: int
     sql: str
 
     @property
@@ -57,28 +57,30 @@ class SchemaFile(msgspec.Struct, frozen=True):
         return [part.strip() for part in self.sql.split(";") if part.strip()]
 
     @property
-    def late(self) -> dict[str, str]:
+    def concurrent_indexes(self) -> dict[str, str]:
         """Return the indexes to build concurrently, by name: those on tables that existed before this file."""
-        made = set(_TABLE.findall(self.sql))
-        found = {text: _INDEX.match(text) for text in self.statements} if self.number > BASE else {}
-        return {index[1]: text for text, index in found.items() if index and index[2] not in made}
+        new_tables = set(_CREATE_TABLE.findall(self.sql))
+        match_by_statement = {text: _CREATE_INDEX.match(text) for text in self.statements} if self.number > BASE else {}
+        return {match[1]: text for text, match in match_by_statement.items() if match and match[2] not in new_tables}
 
     def text(self, without: Collection[str] = ()) -> str:
         """Return the SQL to run, with the record of the version, without the statements in `without`."""
-        kept = [text for text in self.statements if text not in without]
-        return "".join(f"{text};" for text in (*kept, f"INSERT INTO schema_version VALUES ({self.recorded})"))
+        statements = [text for text in self.statements if text not in without]
+        return "".join(f"{text};" for text in (*statements, f"INSERT INTO schema_version VALUES ({self.recorded_as})"))
 
 
 @cache
 def schema_files() -> list[tuple[int, str]]:
     folder = resources.files("heliograph.storage").joinpath("schema")
     return sorted(
-        (int(f.name.split("_")[0]), f.read_text("utf-8")) for f in folder.iterdir() if f.name.endswith(".sql")
+        (int(file.name.split("_")[0]), file.read_text("utf-8"))
+        for file in folder.iterdir()
+        if file.name.endswith(".sql")
     )
 
 
-def pending(done: int, needed: int, dialect: Dialect) -> list[SchemaFile]:
-    """Return the files to apply to a database at version `done`.
+def pending(current: int, needed: int, dialect: Dialect) -> list[SchemaFile]:
+    """Return the files to apply to a database at version `current`.
 
     `needed`: the lowest schema version that a Heliograph must know to use this database. Raises ForeignSchema.
     """
@@ -88,22 +90,23 @@ def pending(done: int, needed: int, dialect: Dialect) -> list[SchemaFile]:
         raise ForeignSchema(
             f"the database has schema {needed}, this Heliograph knows up to {newest}: start the newer version"
         )
-    if 0 < done < BASE:
+    if 0 < current < BASE:
         raise ForeignSchema(
-            f"the database has schema {done}, this Heliograph takes over {BASE} and later: run `heliograph migrate` of "
+            f"the database has schema {current}, this Heliograph supports {BASE} and later: run `heliograph "
+            f"migrate` of "
             f"a version with schema {BASE} on it (commit {BASE_COMMIT}) first, then this one's"
         )
     return [
         SchemaFile(
-            number, number if number == BASE or text.startswith(CONTRACT) else -number, for_dialect(text, dialect)
+            number, number if number == BASE or text.startswith(CONTRACT_MARK) else -number, for_dialect(text, dialect)
         )
         for number, text in files
-        if number > done
+        if number > current
     ]
 
 
 class SchemaVersion(msgspec.Struct, frozen=True, kw_only=True):
-    found: int  # 0 if the database was never migrated
+    current: int  # 0 if the database was never migrated
     needed: int
 
 
@@ -111,7 +114,7 @@ def sqlite_version(path: Path) -> SchemaVersion:
     """Return the schema version of an existing file; never creates a file. Raises ForeignSchema."""
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
     try:
-        return _compared(missing_in(connection))
+        return _schema_version(missing_on_sqlite(connection))
     finally:
         connection.close()
 
@@ -119,118 +122,123 @@ def sqlite_version(path: Path) -> SchemaVersion:
 async def postgres_version(url: str, connect_s: float | None = None) -> SchemaVersion:
     connection = await connect(Hosts(url, connect_s))
     try:
-        return _compared(await missing_on(connection))
+        return _schema_version(await missing_on_postgres(connection))
     finally:
         connection.terminate()
 
 
-def _compared(missing: list[SchemaFile]) -> SchemaVersion:
-    known = [0, *(number for number, _ in schema_files())]
-    return SchemaVersion(found=known[-1 - len(missing)], needed=known[-1])
+def _schema_version(missing: list[SchemaFile]) -> SchemaVersion:
+    versions = [0, *(number for number, _ in schema_files())]
+    return SchemaVersion(current=versions[-1 - len(missing)], needed=versions[-1])
 
 
 def migrate_sqlite(path: Path) -> list[int]:
-    """Apply the missing files; return their numbers."""
+    """Apply the missing schema files; return their numbers."""
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        return _migrate_file(path)
-    except (*BUSY, apsw.IOError) as error:
-        raise StoreUnavailable(f"SQLite database {path}: {reason_of(error)}") from error
+        return _migrate_sqlite_file(path)
+    except (*BUSY_ERRORS, apsw.IOError) as error:
+        raise StoreUnavailable(f"SQLite database {path}: {error_text(error)}") from error
 
 
-def _migrate_file(path: Path) -> list[int]:
+def _migrate_sqlite_file(path: Path) -> list[int]:
     connection, applied = open_sqlite(path), list[int]()
     try:
-        while missing_in(connection):
+        while missing_on_sqlite(connection):
             connection.execute("BEGIN IMMEDIATE")
             try:
                 connection.execute(VERSION_TABLE)
-                changes = _at_once(missing_in(connection))
-                for change in changes:
-                    connection.execute(change.text())
+                files = _next_files(missing_on_sqlite(connection))
+                for file in files:
+                    connection.execute(file.text())
                 connection.execute("COMMIT")
             except BaseException:
                 if connection.in_transaction:  # SQLite has already rolled back if the disk is full
                     connection.execute("ROLLBACK")
                 raise
-            applied += [change.number for change in changes]
+            applied += [file.number for file in files]
         return applied
     finally:
         connection.close()
 
 
-def missing_in(connection: apsw.Connection) -> list[SchemaFile]:
+def missing_on_sqlite(connection: apsw.Connection) -> list[SchemaFile]:
     try:
-        done, needed = next(connection.execute(VERSION))
+        current, needed = next(connection.execute(VERSION_QUERY))
     except apsw.SQLError:
-        done = needed = 0
-    return pending(done, needed, "sqlite")
+        current = needed = 0
+    return pending(current, needed, "sqlite")
 
 
-def _at_once(missing: list[SchemaFile]) -> list[SchemaFile]:
+def _next_files(missing: list[SchemaFile]) -> list[SchemaFile]:
     """Return the files for one transaction: the next file, or all files for an empty database."""
     return missing if missing and missing[0].number == BASE else missing[:1]
 
 
 async def migrate_postgres(url: str, connect_s: float | None = None) -> list[int]:
-    """Apply the missing files and build missing indexes; return the numbers of the files."""
+    """Apply the missing schema files and build missing indexes; return the numbers of the files."""
     connection, applied = await connect(Hosts(url, connect_s)), list[int]()
     try:
-        if not await missing_on(connection) and not await _unbuilt(connection):
+        if not await missing_on_postgres(connection) and not await _unbuilt_indexes(connection):
             return []
-        guard = await connect(Hosts(url, connect_s))
+        lock_connection = await connect(Hosts(url, connect_s))
         try:
-            with outages():
-                await guard.execute(f"BEGIN; SET LOCAL idle_in_transaction_session_timeout = 0; SELECT {LOCK}")
+            with raise_outages():
+                await lock_connection.execute(
+                    f"BEGIN; SET LOCAL idle_in_transaction_session_timeout = 0; SELECT {LOCK_CALL}"
+                )
                 await connection.execute(VERSION_TABLE)
-            while changes := _at_once(await missing_on(connection)):
-                with outages():
-                    await _apply(connection, changes)
-                applied += [change.number for change in changes]
-            for name, text in (await _unbuilt(connection)).items():
-                with outages():
-                    await _build(connection, name, text)
+            while files := _next_files(await missing_on_postgres(connection)):
+                with raise_outages():
+                    await _apply_files(connection, files)
+                applied += [file.number for file in files]
+            for name, statement in (await _unbuilt_indexes(connection)).items():
+                with raise_outages():
+                    await _build_index(connection, name, statement)
         finally:
-            guard.terminate()
+            lock_connection.terminate()
         return applied
     finally:
         connection.terminate()
 
 
-async def missing_on(connection: Any) -> list[SchemaFile]:
+async def missing_on_postgres(connection: Any) -> list[SchemaFile]:
     try:
-        with outages():
-            done, needed = await connection.fetchrow(VERSION)
+        with raise_outages():
+            current, needed = await connection.fetchrow(VERSION_QUERY)
     except asyncpg.UndefinedTableError:
-        done = needed = 0
-    return pending(done, needed, "postgres")
+        current = needed = 0
+    return pending(current, needed, "postgres")
 
 
-async def _apply(connection: Any, changes: list[SchemaFile]) -> None:
+async def _apply_files(connection: Any, files: list[SchemaFile]) -> None:
     """Apply files, with retries while their tables are locked: a long wait would block all other users."""
-    files = "".join(change.text(change.late.values() if len(changes) == 1 else ()) for change in changes)
-    for left in reversed(range(TRIES)):
+    sql = "".join(file.text(file.concurrent_indexes.values() if len(files) == 1 else ()) for file in files)
+    for retries_left in reversed(range(LOCK_ATTEMPTS)):
         try:
-            await connection.execute(f"BEGIN; SET LOCAL lock_timeout = {round(TABLE_S * 1000)}; {files} COMMIT")
+            await connection.execute(f"BEGIN; SET LOCAL lock_timeout = {round(TABLE_LOCK_S * 1000)}; {sql} COMMIT")
             return
-        except BUSY_TABLE:
-            if not left:
+        except TABLE_LOCK_ERRORS:
+            if not retries_left:
                 raise
             await connection.execute("ROLLBACK")
-            await asyncio.sleep(TABLE_S)
+            await asyncio.sleep(TABLE_LOCK_S)
 
 
-async def _unbuilt(connection: Any) -> dict[str, str]:
+async def _unbuilt_indexes(connection: Any) -> dict[str, str]:
     """Return the concurrently built indexes that are missing or invalid, as name and statement."""
-    wanted: dict[str, str] = {}
+    statement_by_index: dict[str, str] = {}
     for file in pending(BASE, 0, "postgres"):
-        for name in _DROP.findall(file.sql):
-            wanted.pop(name, None)
-        wanted |= file.late
-    with outages():
-        return {name: wanted[name] for (name,) in await connection.fetch(UNBUILT, list(wanted))}
+        for name in _DROP_INDEX.findall(file.sql):
+            statement_by_index.pop(name, None)
+        statement_by_index |= file.concurrent_indexes
+    with raise_outages():
+        return {
+            name: statement_by_index[name]
+            for (name,) in await connection.fetch(UNBUILT_QUERY, list(statement_by_index))
+        }
 
 
-async def _build(connection: Any, name: str, text: str) -> None:
+async def _build_index(connection: Any, name: str, statement: str) -> None:
     await connection.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
-    await connection.execute(text.replace("CREATE INDEX", "CREATE INDEX CONCURRENTLY", 1))
+    await connection.execute(statement.replace("CREATE INDEX", "CREATE INDEX CONCURRENTLY", 1))

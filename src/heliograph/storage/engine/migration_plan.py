@@ -6,24 +6,24 @@ from collections.abc import Mapping, Sequence
 import apsw
 import msgspec
 
-from heliograph.storage.engine.migrate import SchemaFile, missing_in, missing_on
-from heliograph.storage.engine.postgres import Hosts, connect, outages
+from heliograph.storage.engine.migrate import SchemaFile, missing_on_postgres, missing_on_sqlite
+from heliograph.storage.engine.postgres import Hosts, connect, raise_outages
 
 # Approximate rows per second: index builds as measured on two cores, writes estimated.
-INDEXED_A_SECOND = 250_000
-WRITTEN_A_SECOND = 50_000
+INDEXED_ROWS_PER_S = 250_000
+WRITTEN_ROWS_PER_S = 50_000
 
-_KINDS = {
+_PATTERN_BY_KIND = {
     "new table": re.compile(r"CREATE TABLE (\w+)"),
     "index": re.compile(r"CREATE (?:UNIQUE )?INDEX \w+ ON (\w+)"),
     "columns": re.compile(r"ALTER TABLE (\w+)"),
     "rows": re.compile(r"(?:UPDATE|DELETE FROM) (\w+)|INSERT INTO \w+.*?SELECT.*?\bFROM (\w+)", re.S),
 }
-SIZES = """SELECT relname, greatest(reltuples, coalesce(pg_stat_get_live_tuples(oid), 0))::bigint
+TABLE_SIZES_QUERY = """SELECT relname, greatest(reltuples, coalesce(pg_stat_get_live_tuples(oid), 0))::bigint
            FROM pg_class WHERE relkind IN ('r', 'p') AND relnamespace = current_schema()::regnamespace"""
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True):
+class MigrationStep(msgspec.Struct, frozen=True, kw_only=True):
     schema: int
     kind: str  # new table, index, columns, rows, other
     table: str
@@ -32,37 +32,39 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     blocks: bool  # writes to the table wait meanwhile
 
 
-def steps(changes: Sequence[SchemaFile], rows_of: Mapping[str, int], *, beside: bool) -> list[Step]:
-    """Return the migration steps. With `beside`, indexes on existing tables are built concurrently."""
-    return [_step(change, text, rows_of, beside) for change in changes for text in change.statements]
+def plan_steps(
+    files: Sequence[SchemaFile], rows_by_table: Mapping[str, int], *, concurrent: bool
+) -> list[MigrationStep]:
+    """Return the migration steps. With `concurrent`, indexes on existing tables are built concurrently."""
+    return [_plan_step(file, statement, rows_by_table, concurrent) for file in files for statement in file.statements]
 
 
-def _step(change: SchemaFile, text: str, rows_of: Mapping[str, int], beside: bool) -> Step:
-    kind, table = _kind(text)
-    rows = rows_of.get(table, 0)
-    seconds = {"index": rows / INDEXED_A_SECOND, "rows": rows / WRITTEN_A_SECOND}.get(kind, 0.0)
-    blocks = not (beside and text in change.late.values())
-    return Step(schema=change.number, kind=kind, table=table, rows=rows, seconds=seconds, blocks=blocks)
+def _plan_step(file: SchemaFile, statement: str, rows_by_table: Mapping[str, int], concurrent: bool) -> MigrationStep:
+    kind, table = _kind_and_table(statement)
+    rows = rows_by_table.get(table, 0)
+    seconds = {"index": rows / INDEXED_ROWS_PER_S, "rows": rows / WRITTEN_ROWS_PER_S}.get(kind, 0.0)
+    blocks = not (concurrent and statement in file.concurrent_indexes.values())
+    return MigrationStep(schema=file.number, kind=kind, table=table, rows=rows, seconds=seconds, blocks=blocks)
 
 
-def _kind(text: str) -> tuple[str, str]:
-    for kind, pattern in _KINDS.items():
-        if found := pattern.match(text):
-            return kind, next(name for name in found.groups() if name)
+def _kind_and_table(statement: str) -> tuple[str, str]:
+    for kind, pattern in _PATTERN_BY_KIND.items():
+        if match := pattern.match(statement):
+            return kind, next(name for name in match.groups() if name)
     return "other", ""
 
 
-async def plan_postgres(url: str, connect_s: float | None = None) -> list[Step]:
+async def plan_postgres(url: str, connect_s: float | None = None) -> list[MigrationStep]:
     connection = await connect(Hosts(url, connect_s))
     try:
-        missing = await missing_on(connection)
-        with outages():
-            return steps(missing, dict(await connection.fetch(SIZES)), beside=True)
+        missing = await missing_on_postgres(connection)
+        with raise_outages():
+            return plan_steps(missing, dict(await connection.fetch(TABLE_SIZES_QUERY)), concurrent=True)
     finally:
         connection.terminate()
 
 
-def plan_sqlite(connection: apsw.Connection) -> list[Step]:
+def plan_sqlite(connection: apsw.Connection) -> list[MigrationStep]:
     tables = [str(name) for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
-    rows_of = {name: int(next(connection.execute(f'SELECT count(*) FROM "{name}"'))[0]) for name in tables}
-    return steps(missing_in(connection), rows_of, beside=False)
+    rows_by_table = {name: int(next(connection.execute(f'SELECT count(*) FROM "{name}"'))[0]) for name in tables}
+    return plan_steps(missing_on_sqlite(connection), rows_by_table, concurrent=False)

@@ -23,15 +23,17 @@ import msgspec
 
 Dialect = Literal["sqlite", "postgres"]
 
-_NAME = re.compile(r"^-- name: (\w+)(, many rows at once)?[ \t]*\n", re.M)
-_ROWS = re.compile(r"\brows\(\s*:(\w+)\s*,([^()]*)\)")
-_PORTION = re.compile(r"\bportion\(([^|]*)\|([^|]*)\|([^|]*)\|([^|]*)\)")
-_PARAM = re.compile(r"(?<![:\w]):([a-z_]\w*)")
-_PLACE = re.compile(r"'[^']*'|([$?])(\d+)")
+_QUERY_HEAD = re.compile(r"^-- name: (\w+)(, many rows at once)?[ \t]*\n", re.M)
+_ROW_TABLE = re.compile(r"\brows\(\s*:(\w+)\s*,([^()]*)\)")
+_BATCH_QUERY = re.compile(r"\bportion\(([^|]*)\|([^|]*)\|([^|]*)\|([^|]*)\)")
+_NAMED_PARAM = re.compile(r"(?<![:\w]):([a-z_]\w*)")
+_PLACEHOLDER = re.compile(r"'[^']*'|([$?])(\d+)")
 _COMMENT = re.compile(r"[ \t]*--.*$", re.M)
-_INSERT = re.compile(r"(INSERT INTO \w+ \([^()]*\))\s+SELECT\s+(.*?)\s+FROM rows\(\s*:\w+\s*,([^()]*)\) AS r", re.S)
-_UPDATE = re.compile(r"(UPDATE \w+ SET .*?)\s+FROM rows\(\s*:\w+\s*,([^()]*)\) AS r\s+(WHERE .*)", re.S)
-_WORD = re.compile(r"'[^']*'|\b(r\.)?([a-z_]\w*)")
+_INSERT_FROM_ROWS = re.compile(
+    r"(INSERT INTO \w+ \([^()]*\))\s+SELECT\s+(.*?)\s+FROM rows\(\s*:\w+\s*,([^()]*)\) AS r", re.S
+)
+_UPDATE_FROM_ROWS = re.compile(r"(UPDATE \w+ SET .*?)\s+FROM rows\(\s*:\w+\s*,([^()]*)\) AS r\s+(WHERE .*)", re.S)
+_IDENTIFIER = re.compile(r"'[^']*'|\b(r\.)?([a-z_]\w*)")
 
 
 class Statement(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,12 +41,12 @@ class Statement(msgspec.Struct, frozen=True, kw_only=True):
 
     sql: str
     params: tuple[str, ...]  # in the order of $1, $2, … on PostgreSQL
-    tables: tuple[str, ...]  # parameters that are rows(…)
-    each: int = 0  # SQLite: number of columns bound per row; 0 if the rows are passed as one JSON text
-    many: bool = False  # SQLite: bind several rows per execution; small rows only: values stay in memory
+    row_tables: tuple[str, ...]  # parameters that are rows(…)
+    columns_per_row: int = 0  # SQLite: number of columns bound per row; 0 if the rows are passed as one JSON text
+    is_multi_row: bool = False  # SQLite: bind several rows per execution; small rows only: values stay in memory
 
-    def has_rows(self, given: Mapping[str, Any]) -> bool:
-        return all(given[name] for name in self.tables)
+    def has_rows(self, params: Mapping[str, Any]) -> bool:
+        return all(params[name] for name in self.row_tables)
 
 
 @cache
@@ -52,96 +54,105 @@ def load_queries(dialect: Dialect) -> Mapping[str, Statement]:
     """Return all named queries of `queries/*.sql`."""
     queries: dict[str, Statement] = {}
     for file in sorted(resources.files("heliograph.storage").joinpath("queries").iterdir(), key=lambda f: f.name):
-        head, *parts = _NAME.split(file.read_text("utf-8"))
-        if _COMMENT.sub("", head).strip():
+        preamble, *parts = _QUERY_HEAD.split(file.read_text("utf-8"))
+        if _COMMENT.sub("", preamble).strip():
             raise ValueError(f"{file.name}: SQL before the first '-- name:' line")
-        for name, many, text in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
+        for name, multi_row, text in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
             if name in queries:
                 raise ValueError(f"{file.name}: the query name {name} is used twice")
-            queries[name] = read_query(text, dialect, many=bool(many))
+            queries[name] = read_query(text, dialect, is_multi_row=bool(multi_row))
     return queries
 
 
 def for_dialect(text: str, dialect: Dialect) -> str:
     """Return the lines of this dialect and of both dialects, without comments."""
     other = "--postgres" if dialect == "sqlite" else "--sqlite"
-    kept = (line for line in text.splitlines() if not line.rstrip().endswith(other))
-    return _COMMENT.sub("", "\n".join(kept))
+    lines = (line for line in text.splitlines() if not line.rstrip().endswith(other))
+    return _COMMENT.sub("", "\n".join(lines))
 
 
-def read_query(text: str, dialect: Dialect, *, many: bool = False) -> Statement:
+def read_query(text: str, dialect: Dialect, *, is_multi_row: bool = False) -> Statement:
     """Expand `rows(…)` and `portion(…)` and number the parameters for the dialect."""
     text = for_dialect(text, dialect).strip().rstrip(";").rstrip()
     tables: list[str] = []
 
-    def expand(found: re.Match[str]) -> str:
-        name, columns = found[1], [column.split() for column in found[2].split(",")]
+    def expand_row_table(match: re.Match[str]) -> str:
+        name, columns = match[1], [column.split() for column in match[2].split(",")]
         tables.append(name)
         if dialect == "sqlite":
-            picks = ", ".join(f"value ->> {i} AS {column}" for i, (column, _) in enumerate(columns))
-            return f"(SELECT {picks} FROM jsonb_each(:{name}))"
-        picks = ", ".join(f"(value ->> {i})::{kind} AS {column}" for i, (column, kind) in enumerate(columns))
-        return f"(SELECT {picks} FROM jsonb_array_elements(:{name}::text::jsonb) AS value)"
+            selected = ", ".join(f"value ->> {i} AS {column}" for i, (column, _) in enumerate(columns))
+            return f"(SELECT {selected} FROM jsonb_each(:{name}))"
+        selected = ", ".join(f"(value ->> {i})::{kind} AS {column}" for i, (column, kind) in enumerate(columns))
+        return f"(SELECT {selected} FROM jsonb_array_elements(:{name}::text::jsonb) AS value)"
 
-    sql = _ROWS.sub(expand, _PORTION.sub(partial(_portion, dialect), text))
-    params = tuple(dict.fromkeys(_PARAM.findall(sql)))
+    sql = _ROW_TABLE.sub(expand_row_table, _BATCH_QUERY.sub(partial(_expand_batch_query, dialect), text))
+    params = tuple(dict.fromkeys(_NAMED_PARAM.findall(sql)))
     if dialect == "postgres":
-        place = {name: f"${i}" for i, name in enumerate(params, 1)}
-        sql = _PARAM.sub(lambda found: place[found[1]], sql)
+        placeholder_by_name = {name: f"${i}" for i, name in enumerate(params, 1)}
+        sql = _NAMED_PARAM.sub(lambda match: placeholder_by_name[match[1]], sql)
     elif params == tuple(tables) and "RETURNING" not in sql:
-        sql, each = _for_each_row(text) or (sql, 0)
-        return Statement(sql=sql, params=params, tables=tuple(tables), each=each, many=many)
-    return Statement(sql=sql, params=params, tables=tuple(dict.fromkeys(tables)))
+        sql, columns_per_row = _single_row_statement(text) or (sql, 0)
+        return Statement(
+            sql=sql, params=params, row_tables=tuple(tables), columns_per_row=columns_per_row, is_multi_row=is_multi_row
+        )
+    return Statement(sql=sql, params=params, row_tables=tuple(dict.fromkeys(tables)))
 
 
-def _portion(dialect: Dialect, found: re.Match[str]) -> str:
-    source, place, texts, others = map(str.strip, found.groups())
-    columns = [part.strip() for part in f"{place}, {texts}, {others}".rstrip(", ").split(",")]
+def _expand_batch_query(dialect: Dialect, match: re.Match[str]) -> str:
+    source, key_column, texts, others = map(str.strip, match.groups())
+    columns = [part.strip() for part in f"{key_column}, {texts}, {others}".rstrip(", ").split(",")]
     text = " || ' ' || ".join(f"coalesce(s.{name.strip()}, '')" for name in texts.split(","))
-    find = "instr" if dialect == "sqlite" else "strpos"
+    search_function = "instr" if dialect == "sqlite" else "strpos"
     return f"""WITH seen AS (
-        SELECT {", ".join(columns)} FROM {source} AND {place} > :after ORDER BY {place} LIMIT :limit
+        SELECT {", ".join(columns)} FROM {source} AND {key_column} > :after ORDER BY {key_column} LIMIT :limit
     )
     SELECT {", ".join(f"s.{name}" for name in columns)} FROM seen s
-    WHERE s.{place} = (SELECT max({place}) FROM seen) OR EXISTS (
-        SELECT 1 FROM rows(:needles, needle text) AS n WHERE {find}(lower({text}), n.needle) > 0
+    WHERE s.{key_column} = (SELECT max({key_column}) FROM seen) OR EXISTS (
+        SELECT 1 FROM rows(:needles, needle text) AS n WHERE {search_function}(lower({text}), n.needle) > 0
     )
-    ORDER BY s.{place}"""
+    ORDER BY s.{key_column}"""
 
 
-def _for_each_row(text: str) -> tuple[str, int] | None:
+def _single_row_statement(text: str) -> tuple[str, int] | None:
     """Return the statement for one row with columns ?1, ?2, …, and the number of columns.
 
     None if the statement must take its rows as JSON.
     """
-    if found := _INSERT.fullmatch(text):
-        into, picks, columns = found.groups()
-        place = _places(columns)
-        return f"{into} VALUES ({_WORD.sub(lambda word: place.get(word[2], word[0]), picks)})", len(place)
-    if found := _UPDATE.fullmatch(text):
-        changes, columns, where = found.groups()
-        place = _places(columns)
-        return _WORD.sub(lambda word: place[word[2]] if word[1] else word[0], f"{changes} {where}"), len(place)
+    if match := _INSERT_FROM_ROWS.fullmatch(text):
+        into, selected, columns = match.groups()
+        placeholder_by_column = _placeholder_by_column(columns)
+        return (
+            f"{into} VALUES ({_IDENTIFIER.sub(lambda token: placeholder_by_column.get(token[2], token[0]), selected)})",
+            len(placeholder_by_column),
+        )
+    if match := _UPDATE_FROM_ROWS.fullmatch(text):
+        changes, columns, where = match.groups()
+        placeholder_by_column = _placeholder_by_column(columns)
+        return _IDENTIFIER.sub(
+            lambda token: placeholder_by_column[token[2]] if token[1] else token[0], f"{changes} {where}"
+        ), len(placeholder_by_column)
     return None
 
 
 @cache
-def of_rows(query: Statement, count: int) -> str:
-    """Return the SQLite statement that inserts `count` rows, with all columns bound in sequence."""
+def insert_many(query: Statement, count: int) -> str:
+    """Return the SQLite statement that inserts `count` rows, with the columns of all rows bound in sequence."""
     into, values, row = query.sql.partition(" VALUES ")
-    rows = (_PLACE.sub(partial(_further, number * query.each), row) for number in range(count))
+    rows = (
+        _PLACEHOLDER.sub(partial(_shift_placeholder, number * query.columns_per_row), row) for number in range(count)
+    )
     return f"{into}{values}{', '.join(rows)}"
 
 
-def _places(columns: str) -> dict[str, str]:
+def _placeholder_by_column(columns: str) -> dict[str, str]:
     return {column.split()[0]: f"?{i}" for i, column in enumerate(columns.split(","), 1)}
 
 
-def bound(query: Statement, given: dict[str, Any]) -> dict[str, Any]:
+def encode_row_tables(query: Statement, params: dict[str, Any]) -> dict[str, Any]:
     """Return the parameters with row tables encoded as JSON, as both databases expect."""
-    for name in query.tables:
-        given[name] = as_json(given[name])
-    return given
+    for name in query.row_tables:
+        params[name] = as_json(params[name])
+    return params
 
 
 def as_json(rows: Sequence[Any]) -> str:
@@ -149,23 +160,23 @@ def as_json(rows: Sequence[Any]) -> str:
 
 
 @cache
-def together(queries: tuple[Statement, ...]) -> str:
+def combine_writes(queries: tuple[Statement, ...]) -> str:
     """Combine PostgreSQL statements whose only parameter is a row table into one statement."""
     parts = (f"part_{i} AS ({query.sql.replace('$1', f'${i}')})" for i, query in enumerate(queries, 1))
     return f"WITH {', '.join(parts)} SELECT 1"
 
 
 @cache
-def side_by_side(queries: tuple[Statement, ...]) -> str:
+def combine_queries(queries: tuple[Statement, ...]) -> str:
     """Combine PostgreSQL queries into one; its only row has the result of each query as JSON."""
-    parts, before = [], 0
+    parts, param_count = [], 0
     for query in queries:
-        sql = _PLACE.sub(partial(_further, before), query.sql)
+        sql = _PLACEHOLDER.sub(partial(_shift_placeholder, param_count), query.sql)
         parts.append(f"(SELECT json_agg(found) FROM ({sql}) AS found)")
-        before += len(query.params)
+        param_count += len(query.params)
     return f"SELECT {', '.join(parts)}"
 
 
-def _further(by: int, place: re.Match[str]) -> str:
-    """Return a parameter placeholder with its number increased by `by`."""
-    return f"{place[1]}{by + int(place[2])}" if place[1] else place[0]
+def _shift_placeholder(offset: int, match: re.Match[str]) -> str:
+    """Return a parameter placeholder with its number increased by `offset`."""
+    return f"{match[1]}{offset + int(match[2])}" if match[1] else match[0]

@@ -12,19 +12,19 @@ import structlog
 
 from heliograph.runtime import metrics
 from heliograph.runtime.fair_limiter import FairLimiter
-from heliograph.runtime.threads import Threads
+from heliograph.runtime.threads import ThreadPool
 from heliograph.storage.engine import fifo_notify
 from heliograph.storage.engine.database import (
-    SERIALIZED_MAX,
+    CONCURRENT_SERIALIZED_MAX,
     Rows,
     StoreUnavailable,
-    Story,
     T,
-    reason_of,
-    subject_of,
+    TxFunction,
+    error_text,
+    metrics_label,
 )
-from heliograph.storage.engine.query import Statement, bound, load_queries, of_rows
-from heliograph.storage.engine.wakeups import Hints
+from heliograph.storage.engine.query import Statement, encode_row_tables, insert_many, load_queries
+from heliograph.storage.engine.wakeups import Wakeups
 
 log = structlog.get_logger()
 
@@ -37,18 +37,25 @@ apsw.initialize()
 
 BUSY_MS = 10_000  # maximum wait for another process's write, for example `heliograph apply`
 RETRY_MS = 1  # SQLite's own busy handler sleeps up to 100 ms at a time, during which others may take the lock
-BOUNDS = {"read": ("BEGIN", "ROLLBACK"), "write": ("BEGIN IMMEDIATE", "COMMIT")}
+BEGIN_AND_END_BY_KIND = {"read": ("BEGIN", "ROLLBACK"), "write": ("BEGIN IMMEDIATE", "COMMIT")}
 # The maximum statement cache of apsw, which keeps the last executions. A query bound row by row executes once per row,
 # so accepting messages would evict the worker's statements; small rows are therefore inserted many per execution.
-STATEMENTS = 512
-TOGETHER = (32, 4)
+STATEMENT_CACHE_SIZE = 512
+ROWS_PER_INSERT = (32, 4)
 # No mutex per SQLite call: only one thread uses a connection at a time.
-FLAGS = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_NOMUTEX
+OPEN_FLAGS = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_NOMUTEX
 READERS = 8  # threads start on demand: a lookup must not wait for a few slow searches
 # Errors that the statement did not cause (ADR 0018): the database is locked or resources are exhausted.
-BUSY = (apsw.BusyError, apsw.LockedError, apsw.FullError, apsw.InterruptError, apsw.NoMemError, apsw.ProtocolError)
+BUSY_ERRORS = (
+    apsw.BusyError,
+    apsw.LockedError,
+    apsw.FullError,
+    apsw.InterruptError,
+    apsw.NoMemError,
+    apsw.ProtocolError,
+)
 # The file cannot be used in its current state; reopening the file may help.
-BROKEN = (
+FILE_ERRORS = (
     *(apsw.IOError, apsw.CantOpenError, apsw.ReadOnlyError, apsw.CorruptError, apsw.NotADBError),
     *(apsw.PermissionsError, apsw.InternalError, apsw.SchemaChangeError),
 )
@@ -56,39 +63,41 @@ BROKEN = (
 
 class SqliteTx:
     def __init__(self, connection: apsw.Connection, queries: Mapping[str, Statement]) -> None:
-        self.hints: dict[str, int] = {}
-        self.afterwards: list[Callable[[], None]] = []
+        self.wakeups: dict[str, int] = {}
+        self.after_commit: list[Callable[[], None]] = []
         self.took_s = 0.0
         self._execute = connection.execute
         self._executemany = connection.executemany
         self._queries = queries
 
     async def run(self, query: str, **params: Any) -> list[Any]:
-        found = self._queries[query]
-        if found.each:
-            self._write_rows(found, params[found.tables[0]])
+        statement = self._queries[query]
+        if statement.columns_per_row:
+            self._write_rows(statement, params[statement.row_tables[0]])
             return []
-        return self._execute(found.sql, bound(found, params) if found.tables else params).fetchall()
+        return self._execute(
+            statement.sql, encode_row_tables(statement, params) if statement.row_tables else params
+        ).fetchall()
 
     def _write_rows(self, query: Statement, rows: Rows) -> None:
         done = 0
-        for size in TOGETHER if query.many else ():
+        for size in ROWS_PER_INSERT if query.is_multi_row else ():
             while len(rows) - done >= size:
-                self._execute(of_rows(query, size), [*chain.from_iterable(rows[done : done + size])])
+                self._execute(insert_many(query, size), [*chain.from_iterable(rows[done : done + size])])
                 done += size
         if done < len(rows):
             self._executemany(query.sql, rows[done:])
 
-    async def ask(self, **queries: dict[str, Any]) -> list[list[Any]]:
+    async def run_many(self, **queries: dict[str, Any]) -> list[list[Any]]:
         return [
             await self.run(query, **params) if self._queries[query].has_rows(params) else []
             for query, params in queries.items()
         ]
 
-    async def write(self, tables: Mapping[str, Rows]) -> None:
+    async def write_many(self, tables: Mapping[str, Rows]) -> None:
         for query, rows in tables.items():
             if rows:
-                await self.run(query, **{self._queries[query].tables[0]: rows})
+                await self.run(query, **{self._queries[query].row_tables[0]: rows})
 
 
 class SqliteDatabase:
@@ -97,75 +106,77 @@ class SqliteDatabase:
         self._path = path
         self._checkpoint = checkpoint
         self._queries = load_queries("sqlite")
-        self._writer = Threads("sqlite-writer", 1)
-        self._readers = Threads("sqlite-reader", READERS)
+        self._writer = ThreadPool("sqlite-writer", 1)
+        self._readers = ThreadPool("sqlite-reader", READERS)
         self._local = threading.local()
         self._opened: list[apsw.Connection] = []
-        self._pipes = path.with_name(f"{path.name}-hints")
-        self._own_pipe = ""
-        self.hints = Hints(self._tell)
-        self.serialized = FairLimiter(SERIALIZED_MAX)
+        self._listeners_folder = path.with_name(f"{path.name}-hints")
+        self._own_listener = ""
+        self.wakeups = Wakeups(self._send_wakeup)
+        self.serialized = FairLimiter(CONCURRENT_SERIALIZED_MAX)
 
-    def write(self, story: Story[T]) -> Coroutine[Any, Any, T]:
-        return self._inside("write", story)
+    def write(self, function: TxFunction[T]) -> Coroutine[Any, Any, T]:
+        return self._run_in_thread("write", function)
 
-    def read(self, story: Story[T]) -> Coroutine[Any, Any, T]:
-        return self._inside("read", story)
+    def read(self, function: TxFunction[T]) -> Coroutine[Any, Any, T]:
+        return self._run_in_thread("read", function)
 
     async def probe(self) -> None:
         await self.write(lambda tx: tx.run("probe"))
 
     async def listen(self) -> None:
         try:
-            with fifo_notify.listening(self._pipes, self.hints.hear) as self._own_pipe:
-                self.hints.hears = True
+            with fifo_notify.listen(self._listeners_folder, self.wakeups.receive) as self._own_listener:
+                self.wakeups.subscribed = True
                 await asyncio.Event().wait()
         except OSError as error:
-            log.warning("cannot hear of other processes' work: looking for it", error=str(error))
+            log.warning("no wakeups from other processes: polling instead", error=str(error))
             await asyncio.Event().wait()
         finally:
-            self.hints.hears, self._own_pipe = False, ""
+            self.wakeups.subscribed, self._own_listener = False, ""
 
     async def close(self) -> None:
-        self.hints.close()
+        self.wakeups.close()
         for pool in (self._readers, self._writer):
             await asyncio.to_thread(pool.close)
         for connection in self._opened:
             connection.close()
 
-    async def _tell(self, text: str) -> None:
-        fifo_notify.tell(self._pipes, text, self._own_pipe)
+    async def _send_wakeup(self, text: str) -> None:
+        fifo_notify.notify(self._listeners_folder, text, self._own_listener)
 
-    async def _inside(self, kind: Literal["read", "write"], story: Story[T]) -> T:
+    async def _run_in_thread(self, kind: Literal["read", "write"], function: TxFunction[T]) -> T:
         pool = self._writer if kind == "write" else self._readers
-        name, waits = subject_of(getattr(story, "__qualname__", "other")), list[int]()
-        metrics.under_way[kind] += 1
+        label, lock_waits = metrics_label(getattr(function, "__qualname__", "other")), list[int]()
+        metrics.open_transactions[kind] += 1
         try:
             result: T
-            result, tx = await pool.submit(self._transact, story, *BOUNDS[kind], asyncio.get_running_loop().time, waits)
+            result, tx = await pool.submit(
+                self._transact, function, *BEGIN_AND_END_BY_KIND[kind], asyncio.get_running_loop().time, lock_waits
+            )
         finally:
-            metrics.under_way[kind] -= 1
-            if waits:
-                metrics.found_busy[name].inc()
-        metrics.transacted[name].observe(tx.took_s)
+            metrics.open_transactions[kind] -= 1
+            if lock_waits:
+                metrics.db_busy[label].inc()
+        metrics.db_transaction_s[label].observe(tx.took_s)
         if kind == "write":
-            self.hints.tell(tx.hints)
-            for act in tx.afterwards:
-                act()
+            self.wakeups.notify(tx.wakeups)
+            for callback in tx.after_commit:
+                callback()
         return result
 
     def _transact(
-        self, story: Story[T], begin: str, end: str, time: Callable[[], float], waits: list[int]
+        self, function: TxFunction[T], begin: str, end: str, time: Callable[[], float], lock_waits: list[int]
     ) -> tuple[T, SqliteTx]:
-        """Return the function's result and its transaction; `waits` gets an entry per wait for a lock."""
+        """Return the function's result and its transaction; `lock_waits` gets an entry for each wait for a lock."""
         began = time()
         try:
             connection: apsw.Connection = getattr(self._local, "connection", None) or self._open()
-            self._local.waits = waits
+            self._local.waits = lock_waits
             tx = SqliteTx(connection, self._queries)
             connection.execute(begin)
             try:
-                result = drive(story, tx)
+                result = run_to_completion(function, tx)
                 connection.execute(end)
             except BaseException:
                 if connection.in_transaction:
@@ -173,23 +184,23 @@ class SqliteDatabase:
                 raise
             tx.took_s = time() - began
             return result, tx
-        except (*BUSY, *BROKEN) as error:
-            if isinstance(error, BROKEN):
-                self._forget()
-            raise StoreUnavailable(f"SQLite database {self._path}: {reason_of(error)}") from error
+        except (*BUSY_ERRORS, *FILE_ERRORS) as error:
+            if isinstance(error, FILE_ERRORS):
+                self._discard_connection()
+            raise StoreUnavailable(f"SQLite database {self._path}: {error_text(error)}") from error
 
     def _open(self) -> apsw.Connection:
         """Open this thread's connection."""
         self._local.connection = connection = open_sqlite(self._path, checkpoint=self._checkpoint)
-        connection.set_busy_handler(self._wait)
+        connection.set_busy_handler(self._wait_for_lock)
         self._opened.append(connection)
         return connection
 
-    def _wait(self, tries: int) -> bool:
-        self._local.waits.append(tries)
-        return wait(tries)
+    def _wait_for_lock(self, attempts: int) -> bool:
+        self._local.waits.append(attempts)
+        return wait_for_lock(attempts)
 
-    def _forget(self) -> None:
+    def _discard_connection(self) -> None:
         """Close and discard this thread's connection."""
         if hasattr(self._local, "connection"):
             connection: apsw.Connection = self._local.connection
@@ -200,8 +211,8 @@ class SqliteDatabase:
 
 def open_sqlite(path: Path, *, checkpoint: bool = True) -> apsw.Connection:
     """Open a connection in WAL mode with synced commits."""
-    connection = apsw.Connection(str(path), flags=FLAGS, statementcachesize=STATEMENTS)
-    connection.set_busy_handler(wait)
+    connection = apsw.Connection(str(path), flags=OPEN_FLAGS, statementcachesize=STATEMENT_CACHE_SIZE)
+    connection.set_busy_handler(wait_for_lock)
     if connection.execute("PRAGMA auto_vacuum").get == 0:  # setting the same mode again would write
         # Takes effect in a file without pages, or from its next VACUUM on.
         connection.execute("PRAGMA auto_vacuum=INCREMENTAL").fetchall()
@@ -218,13 +229,13 @@ def open_sqlite(path: Path, *, checkpoint: bool = True) -> apsw.Connection:
 
 def copy_sqlite(source: Path, target: Path) -> None:
     """Make one consistent copy of a database in use; in WAL mode this blocks no other connection."""
-    reading, writing = open_sqlite(source), apsw.Connection(str(target))
+    source_connection, target_connection = open_sqlite(source), apsw.Connection(str(target))
     try:
-        with writing.backup("main", reading, "main") as copying:
-            copying.step(-1)  # all pages in one step: otherwise every write of another process restarts the copy
+        with target_connection.backup("main", source_connection, "main") as backup:
+            backup.step(-1)  # all pages in one step: otherwise every write of another process restarts the copy
     finally:
-        writing.close()
-        reading.close()
+        target_connection.close()
+        source_connection.close()
 
 
 def _enter_wal(connection: apsw.Connection) -> None:
@@ -232,31 +243,31 @@ def _enter_wal(connection: apsw.Connection) -> None:
 
     If two processes switch a new file at once, one gets SQLITE_BUSY without waiting.
     """
-    for tries in count():
+    for attempts in count():
         try:
             connection.execute("PRAGMA journal_mode=WAL").fetchall()
             return
         except apsw.BusyError:
-            if not wait(tries):
+            if not wait_for_lock(attempts):
                 raise
 
 
-def wait(tries: int) -> bool:
-    """Busy handler: sleep briefly, then return whether to retry after `tries` attempts to get the lock."""
+def wait_for_lock(attempts: int) -> bool:
+    """Busy handler: sleep briefly, then return whether to try again after this many attempts to get the lock."""
     threading.Event().wait(RETRY_MS / 1000)
-    return tries < BUSY_MS // RETRY_MS
+    return attempts < BUSY_MS // RETRY_MS
 
 
-def drive(story: Story[T], tx: SqliteTx) -> T:
+def run_to_completion(function: TxFunction[T], tx: SqliteTx) -> T:
     """Run an async transaction function to completion in this thread: nothing it awaits ever suspends."""
-    running: Coroutine[Any, Any, T] = story(tx)
+    coroutine: Coroutine[Any, Any, T] = function(tx)
     try:
-        running.send(None)
-    except StopIteration as done:
-        result: T = done.value
+        coroutine.send(None)
+    except StopIteration as stop:
+        result: T = stop.value
         return result
-    running.close()
-    raise RuntimeError("a story awaited something other than its transaction")
+    coroutine.close()
+    raise RuntimeError("a transaction function awaited something other than its transaction")
 
 
 def vacuum(path: Path) -> None:

@@ -7,107 +7,107 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 
-from heliograph.domain.delivery.lanes import INBOX, SETUP, SLOTS, WEBHOOKS
+from heliograph.domain.delivery.lanes import INBOX, SETUP, SLOTS_BY_LANE, WEBHOOKS
 
-KINDS = (*SLOTS, WEBHOOKS, SETUP, INBOX)  # kinds of work
-FOR_ALL = (SETUP, INBOX)  # other processes need this wakeup even if a local loop was idle
+KINDS = (*SLOTS_BY_LANE, WEBHOOKS, SETUP, INBOX)  # kinds of work
+ALWAYS_NOTIFIED = (SETUP, INBOX)  # other processes need this wakeup even if a local loop was idle
 
-GAP_S = 0.01  # minimum interval between notifications to other processes; wakeups in between are combined
+NOTIFY_INTERVAL_S = 0.01  # minimum interval between notifications to other processes; wakeups in between are combined
 POLL_S = 1.0  # poll interval while notifications from other processes arrive
-DEAF_POLL_S = 0.2  # fallback poll interval while such notifications do not arrive
+FALLBACK_POLL_S = 0.2  # fallback poll interval while such notifications do not arrive
 
 
-class Bell:
+class Wakeup:
     """Resettable event with a timer, on which a loop waits for one kind of work."""
 
     def __init__(self) -> None:
-        self._rung = asyncio.Event()
+        self._event = asyncio.Event()
         self._waiting = 0
-        self._alarm: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
 
-    def ring(self) -> bool:
+    def set(self) -> bool:
         """Set the event; return whether this wakes an idle loop."""
-        idle = bool(self._waiting) and not self._rung.is_set()
-        self._rung.set()
-        return idle
+        wakes_loop = bool(self._waiting) and not self._event.is_set()
+        self._event.set()
+        return wakes_loop
 
-    def ring_in(self, in_s: float) -> None:
+    def set_in(self, in_s: float) -> None:
         """Set the event after `in_s` seconds, unless an earlier timer is running."""
         loop = asyncio.get_running_loop()
-        if self._alarm is None or self._alarm.when() > loop.time() + in_s:
-            self.silence()
-            self._alarm = loop.call_later(in_s, self._ring_now)
+        if self._timer is None or self._timer.when() > loop.time() + in_s:
+            self.cancel_timer()
+            self._timer = loop.call_later(in_s, self._set_now)
 
-    def silence(self) -> None:
+    def cancel_timer(self) -> None:
         """Cancel the timer."""
-        if self._alarm is not None:
-            self._alarm.cancel()
-            self._alarm = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     async def wait(self, at_most_s: float) -> None:
         self._waiting += 1
         try:
             with suppress(TimeoutError):
                 async with asyncio.timeout(at_most_s):
-                    await self._rung.wait()
+                    await self._event.wait()
         finally:
             self._waiting -= 1
-            self._rung.clear()
+            self._event.clear()
 
-    def _ring_now(self) -> None:
-        self._alarm = None
-        self.ring()
+    def _set_now(self) -> None:
+        self._timer = None
+        self.set()
 
 
-class Hints:
+class Wakeups:
     """Wakeups of this process, by kind of work.
 
     `send` notifies all processes that listen, if possible.
     """
 
     def __init__(self, send: Callable[[str], Awaitable[None]]) -> None:
-        self.bells = {kind: Bell() for kind in KINDS}
-        self.hears = False  # notifications from other processes arrive here
+        self.by_kind = {kind: Wakeup() for kind in KINDS}
+        self.subscribed = False  # notifications from other processes arrive here
         self._send = send
-        self._untold: set[str] = set()
-        self._telling: asyncio.Task[None] | None = None
+        self._to_notify: set[str] = set()
+        self._notifying: asyncio.Task[None] | None = None
 
     @property
     def poll_s(self) -> float:
-        return POLL_S if self.hears else DEAF_POLL_S
+        return POLL_S if self.subscribed else FALLBACK_POLL_S
 
-    def tell(self, hints: Mapping[str, int]) -> None:
-        """Wake local loops after a commit; `hints` maps each kind of work to the ms until it is due.
+    def notify(self, due_in_ms_by_kind: Mapping[str, int]) -> None:
+        """Wake local loops after a commit; `due_in_ms_by_kind` maps each kind of work to the ms until it is due.
 
         Other processes are notified only if no local loop was idle. Work due later sets a local timer; other processes
         find such work by polling.
         """
-        for kind, in_ms in hints.items():
-            if in_ms > 0:
-                self.bells[kind].ring_in(in_ms / 1000)
-            elif not self.bells[kind].ring() or kind in FOR_ALL:
-                self._untold.add(kind)
-        if self._untold and self._telling is None:
-            self._telling = asyncio.create_task(self._tell_others())
+        for kind, due_in_ms in due_in_ms_by_kind.items():
+            if due_in_ms > 0:
+                self.by_kind[kind].set_in(due_in_ms / 1000)
+            elif not self.by_kind[kind].set() or kind in ALWAYS_NOTIFIED:
+                self._to_notify.add(kind)
+        if self._to_notify and self._notifying is None:
+            self._notifying = asyncio.create_task(self._notify_others())
 
-    def hear(self, kinds: Collection[str] = KINDS) -> None:
+    def receive(self, kinds: Collection[str] = KINDS) -> None:
         """Wake local loops because another process sent a notification, or for any other reason to poll."""
-        for kind, bell in self.bells.items():
+        for kind, wakeup in self.by_kind.items():
             if kind in kinds:
-                bell.ring()
+                wakeup.set()
 
     def close(self) -> None:
-        for bell in self.bells.values():
-            bell.silence()
-        if self._telling is not None:
-            self._telling.cancel()
+        for wakeup in self.by_kind.values():
+            wakeup.cancel_timer()
+        if self._notifying is not None:
+            self._notifying.cancel()
 
-    async def _tell_others(self) -> None:
+    async def _notify_others(self) -> None:
         try:
-            while self._untold:
-                text = " ".join(self._untold)
-                self._untold.clear()
+            while self._to_notify:
+                text = " ".join(self._to_notify)
+                self._to_notify.clear()
                 await self._send(text)
-                await asyncio.sleep(GAP_S)
+                await asyncio.sleep(NOTIFY_INTERVAL_S)
         finally:
-            self._telling = None
+            self._notifying = None

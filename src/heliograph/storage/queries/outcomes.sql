@@ -123,7 +123,7 @@ SELECT report FROM early_return WHERE message = :message AND position = :positio
 -- name: note_absent
 -- Record that domains do not exist, and return when each was first reported without a gap of :kept.
 INSERT INTO absent_domain (team, domain, first_at, last_at)
-SELECT r.team, r.domain, r.at, r.at FROM rows(:told, team bigint, domain text, at bigint) AS r
+SELECT r.team, r.domain, r.at, r.at FROM rows(:rows, team bigint, domain text, at bigint) AS r
 WHERE true
 ON CONFLICT (team, domain) DO UPDATE SET
     first_at = CASE WHEN absent_domain.last_at < excluded.last_at - :kept

@@ -1,4 +1,4 @@
--- Where a message's own events are told, in place of the team's endpoint. Nothing that a caller may put into a message's
+-- Where a message's own events are sent, instead of to the team's endpoint. Nothing that a caller may put into a message's
 -- metadata or tags leads here.
 CREATE TABLE callback (
     message INTEGER PRIMARY KEY,  --sqlite

@@ -8,7 +8,7 @@ CREATE TABLE received (
     raw        TEXT,               -- the blob that has it; null: retention has taken it
     size       BIGINT NOT NULL,    -- of the mail, in bytes
     automatic  SMALLINT NOT NULL,  -- 1: no person wrote it
-    held       SMALLINT NOT NULL,  -- 1: nobody was told, because a loop sends it
+    held       SMALLINT NOT NULL,  -- 1: no event was sent, because it comes from a mail loop
     has_body   SMALLINT NOT NULL,  -- 0: retention has taken its texts
     created_at BIGINT NOT NULL,
     record     TEXT NOT NULL,      -- as its event tells it

@@ -1,8 +1,8 @@
 """The trigram index of messages (ADR 0029), built in the background, block by block, by any process.
 
-A block covers SPAN consecutive message keys. A block is built when no message can be added to it any more: when all its
-keys exist, or when its newest message is older than any open transaction. A block is rebuilt a day after messages of it
-were deleted. An erased address is removed from the index at once.
+A block covers 4,096 consecutive message keys (SPAN). A block is built when no message can be added to it any more: when
+all its keys exist, or when its newest message is older than any open transaction. A block is rebuilt a day after
+messages of it were deleted. An erased address is removed from the index at once.
 """
 
 import asyncio
@@ -13,28 +13,28 @@ from typing import Any
 
 from heliograph.domain.limits import DAY_MS
 from heliograph.domain.search.trigrams import (
-    SPAN,
-    SPAN_BITS,
-    fact_marks,
-    grams,
+    BLOCK_BITS,
+    BLOCK_SIZE,
+    decode_searched,
+    fact_terms,
+    id_tail_terms,
     pack,
-    read_searched,
-    searched,
-    tail_marks,
-    text_marks,
+    searchable_texts,
+    text_terms,
+    trigrams,
     unpack,
 )
 from heliograph.runtime.clock import Clock
 from heliograph.storage.engine.database import Database, Tx
 
 SETTLED_MS = 300_000  # longer than any transaction may last
-WORN_MS = DAY_MS
-MISSING_MAX = 64  # maximum number of unbuilt blocks to choose from
-SLICE = 64  # messages processed before yielding to the event loop
-REST_S = 0.002
+STALE_MS = DAY_MS
+MISSING_BLOCKS_MAX = 64  # maximum number of unbuilt blocks to choose from
+MESSAGES_PER_SLICE = 64  # messages processed before yielding to the event loop
+YIELD_S = 0.002
 
 
-class Grams:
+class SearchIndex:
     """Builds the trigram index."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
@@ -43,142 +43,167 @@ class Grams:
 
     async def build_next(self) -> bool:
         """Build one missing or stale block; return False if there is nothing to do."""
-        now, chance = self._clock.now(), int.from_bytes(self._clock.entropy(4))
-        spans = await self._database.read(partial(_left, now=now))
-        if not spans:
+        now, random_number = self._clock.now(), int.from_bytes(self._clock.random_bytes(4))
+        blocks = await self._database.read(partial(_blocks_to_build, now=now))
+        if not blocks:
             return False
-        span = spans[0 if chance & 1 else chance % len(spans)]  # random, so that processes rarely build the same
-        turn, rows = await self._database.read(partial(_messages, span=span))
+        block = blocks[
+            0 if random_number & 1 else random_number % len(blocks)
+        ]  # random, so that processes rarely build the same
+        erase_counter, rows = await self._database.read(partial(_read_block, block=block))
         if not _is_settled(rows, now):
-            return len(spans) > 1
-        lists = await _packed(span, await _marked(rows))
-        return await self._database.write(partial(_write, span=span, turn=turn, count=len(rows), lists=lists, now=now))
+            return len(blocks) > 1
+        index_rows = await _index_rows(block, await _positions_by_mark(rows))
+        return await self._database.write(
+            partial(
+                _write_block,
+                block=block,
+                erase_counter=erase_counter,
+                message_count=len(rows),
+                index_rows=index_rows,
+                now=now,
+            )
+        )
 
 
-async def _left(tx: Tx, now: int) -> list[int]:
-    """Return the blocks to build, newest first: up to MISSING_MAX never built, otherwise stale ones."""
-    ((first, last),) = await tx.run("key_ends")
-    if first is None:
+async def _blocks_to_build(tx: Tx, now: int) -> list[int]:
+    """Return the blocks to build, newest first: up to MISSING_BLOCKS_MAX never built, otherwise stale ones."""
+    ((first_key, last_key),) = await tx.run("key_ends")
+    if first_key is None:
         return []
-    low, high = first >> SPAN_BITS, (last >> SPAN_BITS) - 1  # the last block still grows
-    made = {row[0] for row in await tx.run("gram_spans", low=low, high=high)}
+    lowest, highest = first_key >> BLOCK_BITS, (last_key >> BLOCK_BITS) - 1  # the last block still grows
+    built = {row[0] for row in await tx.run("gram_spans", low=lowest, high=highest)}
     missing = list[int]()
-    async for span in existing_spans(tx, made, low, high, oldest_first=False):
-        if span not in made:
-            missing.append(span)
-        if len(missing) == MISSING_MAX:
+    async for block in existing_blocks(tx, built, lowest, highest, oldest_first=False):
+        if block not in built:
+            missing.append(block)
+        if len(missing) == MISSING_BLOCKS_MAX:
             break
-    return missing or [row[0] for row in await tx.run("worn_spans", before=now - WORN_MS)]
+    return missing or [row[0] for row in await tx.run("worn_spans", before=now - STALE_MS)]
 
 
-async def existing_spans(tx: Tx, made: Set[int], low: int, high: int, *, oldest_first: bool) -> AsyncIterator[int]:
-    """Yield the blocks from `low` to `high`, both included, that are in `made` or contain messages.
+async def existing_blocks(
+    tx: Tx, built: Set[int], lowest: int, highest: int, *, oldest_first: bool
+) -> AsyncIterator[int]:
+    """Yield the blocks from `lowest` to `highest`, both included, that are built or contain messages.
 
     A gap between keys takes one query, however wide it is.
     """
     step = 1 if oldest_first else -1
-    span = low if oldest_first else high
-    while low <= span <= high:
-        if span not in made:
-            ends = (span, high + 1) if oldest_first else (low, span + 1)
-            given = {"low": ends[0] << SPAN_BITS, "high": ends[1] << SPAN_BITS}
-            ((first, last),) = await tx.run("key_ends_between", **given)
-            if first is None:
+    block = lowest if oldest_first else highest
+    while lowest <= block <= highest:
+        if block not in built:
+            block_range = (block, highest + 1) if oldest_first else (lowest, block + 1)
+            key_range = {"low": block_range[0] << BLOCK_BITS, "high": block_range[1] << BLOCK_BITS}
+            ((first_key, last_key),) = await tx.run("key_ends_between", **key_range)
+            if first_key is None:
                 return
-            span = (first if oldest_first else last) >> SPAN_BITS
-        yield span
-        span += step
+            block = (first_key if oldest_first else last_key) >> BLOCK_BITS
+        yield block
+        block += step
 
 
-async def _messages(tx: Tx, span: int) -> tuple[int, list[Any]]:
+async def _read_block(tx: Tx, block: int) -> tuple[int, list[Any]]:
     """Return the erasure counter and the messages of a block; the counter detects erasures since this read."""
-    ((turn,),) = await tx.run("lock_grams")
-    return turn, await tx.run("gram_messages", low=span << SPAN_BITS, high=(span + 1) << SPAN_BITS)
+    ((erase_counter,),) = await tx.run("lock_grams")
+    return erase_counter, await tx.run("gram_messages", low=block << BLOCK_BITS, high=(block + 1) << BLOCK_BITS)
 
 
 def _is_settled(rows: Sequence[Any], now: int) -> bool:
     """Return whether no further message can appear in the block."""
-    return len(rows) == SPAN or not rows or max(row[6] for row in rows) < now - SETTLED_MS
+    return len(rows) == BLOCK_SIZE or not rows or max(row[6] for row in rows) < now - SETTLED_MS
 
 
-async def _marked(rows: Sequence[Any]) -> dict[str, list[int]]:
+async def _positions_by_mark(rows: Sequence[Any]) -> dict[str, list[int]]:
     """Map each mark (trigram or fact) to the positions of the messages that have it.
 
     Yields to the event loop after every few messages. A text that recurs is split into trigrams only once.
     """
-    facts: dict[tuple[Any, ...], list[int]] = defaultdict(list)
-    texts: dict[str, list[int]] = defaultdict(list)
-    marks: dict[str, list[int]] = defaultdict(list)
-    for start in range(0, len(rows), SLICE):
-        for key, id_, team, channel, key_id, template, _, record in rows[start : start + SLICE]:
-            place, said = key & (SPAN - 1), read_searched(record)
-            facts[team, channel, key_id, template, said.domain].append(place)
-            for mark in tail_marks(id_):
-                marks[mark].append(place)
-            for text in searched(said):
-                texts[text].append(place)
-        await asyncio.sleep(REST_S)
-    for (team, channel, key_id, template, domain), places in facts.items():
-        for mark in fact_marks(team=team, channel=channel, key=key_id, template=template, domain=domain):
-            marks[mark] += places
-    for number, (text, places) in enumerate(texts.items(), 1):
-        for mark in grams(text):
-            marks[mark] += places
-        if number % SLICE == 0:
-            await asyncio.sleep(REST_S)
-    return marks
+    positions_by_facts: dict[tuple[Any, ...], list[int]] = defaultdict(list)
+    positions_by_text: dict[str, list[int]] = defaultdict(list)
+    positions_by_mark: dict[str, list[int]] = defaultdict(list)
+    for start in range(0, len(rows), MESSAGES_PER_SLICE):
+        for key, id_, team, channel, key_id, template_id, _, record in rows[start : start + MESSAGES_PER_SLICE]:
+            position, searchable = key & (BLOCK_SIZE - 1), decode_searched(record)
+            positions_by_facts[team, channel, key_id, template_id, searchable.domain].append(position)
+            for mark in id_tail_terms(id_):
+                positions_by_mark[mark].append(position)
+            for text in searchable_texts(searchable):
+                positions_by_text[text].append(position)
+        await asyncio.sleep(YIELD_S)
+    for (team, channel, key_id, template_id, domain), positions in positions_by_facts.items():
+        for mark in fact_terms(team=team, channel=channel, key=key_id, template=template_id, domain=domain):
+            positions_by_mark[mark] += positions
+    for number, (text, positions) in enumerate(positions_by_text.items(), 1):
+        for mark in trigrams(text):
+            positions_by_mark[mark] += positions
+        if number % MESSAGES_PER_SLICE == 0:
+            await asyncio.sleep(YIELD_S)
+    return positions_by_mark
 
 
-async def _packed(span: int, marks: Mapping[str, list[int]]) -> list[tuple[int, str, str]]:
+async def _index_rows(block: int, positions_by_mark: Mapping[str, list[int]]) -> list[tuple[int, str, str]]:
     """Return rows (block, mark, packed positions) to insert."""
-    lists = []
-    for number, (mark, places) in enumerate(sorted(marks.items()), 1):
-        lists.append((span, mark, pack(sorted(set(places))).hex()))
-        if number % SLICE == 0:
-            await asyncio.sleep(REST_S)
-    return lists
+    rows = []
+    for number, (mark, positions) in enumerate(sorted(positions_by_mark.items()), 1):
+        rows.append((block, mark, pack(sorted(set(positions))).hex()))
+        if number % MESSAGES_PER_SLICE == 0:
+            await asyncio.sleep(YIELD_S)
+    return rows
 
 
-async def _write(tx: Tx, span: int, turn: int, count: int, lists: Sequence[Any], now: int) -> bool:
-    """Write the block unless messages were erased or deleted since it was read; then a later call reads it again."""
-    ((current,),) = await tx.run("lock_grams")
-    ((there,),) = await tx.run("count_keys", low=span << SPAN_BITS, high=(span + 1) << SPAN_BITS)
-    if (current, there) == (turn, count):
-        await tx.run("drop_grams", span=span)
-        await tx.run("insert_grams", grams=lists)
-        await tx.run("note_span", span=span, now=now)
+async def _write_block(
+    tx: Tx, block: int, erase_counter: int, message_count: int, index_rows: Sequence[Any], now: int
+) -> bool:
+    """Write the index rows of a block of messages. Writes nothing if messages were erased or deleted since the read.
+
+    In that case a later call builds the block again.
+    """
+    ((current_counter,),) = await tx.run("lock_grams")
+    ((current_count,),) = await tx.run("count_keys", low=block << BLOCK_BITS, high=(block + 1) << BLOCK_BITS)
+    if (current_counter, current_count) == (erase_counter, message_count):
+        await tx.run("drop_grams", span=block)
+        await tx.run("insert_grams", grams=index_rows)
+        await tx.run("note_span", span=block, now=now)
     return True
 
 
 # -- removal -----------------------------------------------------------------------------------------------------------
 
 
-async def begin_to_erase(tx: Tx) -> None:
+async def invalidate_builds(tx: Tx) -> None:
     """Invalidate blocks that are being built; call this first in the erasing transaction."""
     await tx.run("grams_erased")
 
 
-async def forget(tx: Tx, texts: Iterable[tuple[int, str, str]]) -> None:
-    """Remove marks that only the former records had.
+async def remove_marks(tx: Tx, records: Iterable[tuple[int, str, str]]) -> None:
+    """Remove the marks that only the old records have.
 
-    `texts`: message key, record before and record after.
+    `records`: (message key, old record, new record).
     """
-    places: dict[tuple[int, str], set[int]] = defaultdict(set)
-    for key, before, after in texts:
-        for mark in text_marks(before) - text_marks(after):
-            places[key >> SPAN_BITS, mark].add(key & (SPAN - 1))
-    kept: Mapping[tuple[int, str], list[int]] = {
-        (span, mark): [place for place in unpack(packed) if place not in places[span, mark]]
-        for span, mark, packed in await tx.run("grams_at", wanted=[*places])
+    removed: dict[tuple[int, str], set[int]] = defaultdict(set)
+    for key, old_record, new_record in records:
+        for mark in text_terms(old_record) - text_terms(new_record):
+            removed[key >> BLOCK_BITS, mark].add(key & (BLOCK_SIZE - 1))
+    remaining: Mapping[tuple[int, str], list[int]] = {
+        (block, mark): [position for position in unpack(packed) if position not in removed[block, mark]]
+        for block, mark, packed in await tx.run("grams_at", wanted=[*removed])
     }
-    await tx.run("update_grams", grams=[(*at, pack(left).hex()) for at, left in kept.items() if left])
-    await tx.run("delete_grams", marks=[at for at, left in kept.items() if not left])
+    await tx.run(
+        "update_grams",
+        grams=[
+            (*block_and_mark, pack(positions).hex()) for block_and_mark, positions in remaining.items() if positions
+        ],
+    )
+    await tx.run(
+        "delete_grams", marks=[block_and_mark for block_and_mark, positions in remaining.items() if not positions]
+    )
 
 
-async def note_deleted(tx: Tx, keys: Iterable[int]) -> None:
+async def count_deleted(tx: Tx, keys: Iterable[int]) -> None:
     """Count deleted messages per block, in the transaction that deletes them; drop blocks left empty."""
-    gone = Counter(key >> SPAN_BITS for key in keys)
-    await tx.run("count_gone", spans=sorted(gone.items()))
-    for (span,) in await tx.run("empty_spans"):
-        await tx.run("drop_grams", span=span)
-        await tx.run("forget_span", span=span)
+    deleted_by_block = Counter(key >> BLOCK_BITS for key in keys)
+    await tx.run("count_gone", spans=sorted(deleted_by_block.items()))
+    for (block,) in await tx.run("empty_spans"):
+        await tx.run("drop_grams", span=block)
+        await tx.run("forget_span", span=block)

@@ -10,26 +10,26 @@ from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
-from heliograph.domain.delivery.message_states import STATES
+from heliograph.domain.delivery.message_states import STATES_BY_CHANNEL
 from heliograph.domain.ids import PREFIXES, ulid
-from heliograph.domain.search.trigrams import SearchText
+from heliograph.domain.search.trigrams import SearchQuery
 from heliograph.domain.sending.send_options import tag_hash
 from heliograph.domain.setup.records import Channel
-from heliograph.runtime.clock import OFF_MS, Clock
+from heliograph.runtime.clock import CLOCK_ERROR_MAX_MS, Clock
 from heliograph.storage.contents import ANY_SIZE
 from heliograph.storage.engine.database import Tx
-from heliograph.storage.page_versions import message_pulse
-from heliograph.storage.queues import EVERY
+from heliograph.storage.page_versions import read_message_version
+from heliograph.storage.queues import ALL_QUEUES
 from heliograph.storage.search import query as find
 from heliograph.storage.search.query import Counted, SearchFilter
 from heliograph.webhooks.store import StoredAttempt
 
-WRONG = ("bounced", "complained", "failed")  # states that one of several recipients may have
-WRONG_PORTION = 500
-FOREVER = 1 << 47  # later than any time in an id
+FAILURE_STATES = ("bounced", "complained", "failed")  # states that one of several recipients may have
+FAILED_BATCH = 500
+LATEST_TIME = 1 << 47  # later than any time in an id
 NEWEST = (1 << 62) - 1
 CHANNELS: tuple[Channel, ...] = ("email", "sms", "whatsapp")
-_FIRST, _LAST = 0, (1 << 80) - 1  # limits of the random part of ids
+_MIN_RANDOM_PART, _MAX_RANDOM_PART = 0, (1 << 80) - 1  # limits of the random part of ids
 
 
 class Search(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,9 +41,9 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     limit: int
     channel: Channel | None = None
     status: str | None = None
-    wrong: str | None = None  # one of WRONG: state of any recipient; not combined with `status`
+    failure: str | None = None  # one of WRONG: state of any recipient; not combined with `status`
     address: str | None = None  # normalised; not combined with the fields below
-    needle: SearchText | None = None  # part of a recipient, of the subject or of the id
+    needle: SearchQuery | None = None  # part of a recipient, of the subject or of the id
     id_start: str | None = None  # beginning of the id, with its prefix
     template_id: str | None = None
     tag: tuple[str, str] | None = None  # name and value
@@ -51,12 +51,14 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     domain: str | None = None  # domain of the sender
     oldest_first: bool = False
     created_after: int = 0
-    created_before: int = FOREVER
+    created_before: int = LATEST_TIME
     before: str | None = None
-    ahead: int = 0  # offset of the team's test clock in ms: ids may be this much older than the times of their messages
+    clock_offset: int = (
+        0  # offset of the team's test clock in ms: ids may be this much older than the times of their messages
+    )
 
 
-class MessageLine(msgspec.Struct, frozen=True):
+class MessageListRow(msgspec.Struct, frozen=True):
     key: int
     id: str
     channel: Channel
@@ -86,7 +88,7 @@ class MessageRow(msgspec.Struct, frozen=True):
     size: int  # bytes of the content
 
 
-class RecipientLine(msgspec.Struct, frozen=True):
+class RecipientDetails(msgspec.Struct, frozen=True):
     given: str
     kind: str
     status: str
@@ -117,14 +119,14 @@ class EventDelivery(msgspec.Struct, frozen=True):
 
 
 class MessageDetails(msgspec.Struct, frozen=True, kw_only=True):
-    facts: MessageRow
-    recipients: list[RecipientLine]
+    row: MessageRow
+    recipients: list[RecipientDetails]
     events: list[TimelineEvent]
     deliveries: dict[str, list[EventDelivery]]  # by event id
-    pulse: str
+    version: str
 
 
-class VerificationLine(msgspec.Struct, frozen=True):
+class VerificationRow(msgspec.Struct, frozen=True):
     id: str
     phone: str
     status: str
@@ -145,7 +147,7 @@ class VerificationLine(msgspec.Struct, frozen=True):
     reason: Literal["canceled"] | None  # reason of a failure; None if the carrier's error message explains it
 
 
-Row = TypeVar("Row", MessageLine, VerificationLine)
+Row = TypeVar("Row", MessageListRow, VerificationRow)
 
 
 class SearchPage(msgspec.Struct, Generic[Row], frozen=True, kw_only=True):
@@ -154,250 +156,272 @@ class SearchPage(msgspec.Struct, Generic[Row], frozen=True, kw_only=True):
     `after`: cursor of the next page; None if this is the last page.
     """
 
-    lines: Sequence[Row]
+    rows: Sequence[Row]
     after: str | None = None
-    is_cut: bool = False  # the search stopped before the page was full
+    is_incomplete: bool = False  # the search stopped before the page was full
 
 
 # -- lists -----------------------------------------------------------------------------------------------------
 
 
-async def messages(tx: Tx, team: int, wanted: Search) -> SearchPage[MessageLine]:
+async def search_messages(tx: Tx, team: int, search: Search) -> SearchPage[MessageListRow]:
     """Return one page of a team's messages, through the cheapest index for the conditions."""
-    if wanted.tag and not wanted.wrong and not _needs_index(wanted):
-        return await _tagged(tx, team, wanted, wanted.tag)
-    if wanted.address is not None:
-        return await _to(tx, team, wanted)
-    if wanted.wrong and not wanted.oldest_first:
-        return await _gone_wrong(tx, team, wanted)
-    if _needs_index(wanted):
-        return await _parts(tx, team, wanted)
-    low, high = _ends(wanted)
-    channels = _channels(wanted)
-    given: dict[str, Any] = {"team": team, "limit": wanted.limit + 1, **_times(wanted)}
+    if search.tag and not search.failure and not _needs_index(search):
+        return await _search_tagged(tx, team, search, search.tag)
+    if search.address is not None:
+        return await _search_by_address(tx, team, search)
+    if search.failure and not search.oldest_first:
+        return await _search_failed(tx, team, search)
+    if _needs_index(search):
+        return await _search_index(tx, team, search)
+    lowest, highest = _id_range(search)
+    channels = _possible_channels(search)
+    params: dict[str, Any] = {"team": team, "limit": search.limit + 1, **_time_params(search)}
     rows: list[Any] = []
     query = "search_messages"
-    if wanted.status or wanted.template_id:
+    if search.status or search.template_id:
         query = "messages_in_states"
-        given["states"] = await _states(tx, team, wanted, channels)
+        params["states"] = await _possible_states(tx, team, search, channels)
     for channel in channels:
         prefix = PREFIXES[channel]
-        rows += await tx.run(query, low=prefix + low, high=prefix + high, **given)
-    lines = sorted((MessageLine(*row) for row in rows), key=lambda line: line.id[4:], reverse=True)
-    return _page(lines, wanted.limit, None)
+        rows += await tx.run(query, low=prefix + lowest, high=prefix + highest, **params)
+    message_rows = sorted((MessageListRow(*row) for row in rows), key=lambda row: row.id[4:], reverse=True)
+    return _result_page(message_rows, search.limit, None)
 
 
-async def count(tx: Tx, team: int, wanted: Search, most: int) -> Counted:
-    """Count messages up to `most`; approximate if the trigram index is needed."""
-    wanted = msgspec.structs.replace(wanted, before=None)
-    if _needs_index(wanted):
-        ends = await _keys(tx, team, wanted)
-        return await find.count(tx, _aim(team, wanted), *ends, most) if ends else Counted(0)
-    low, high = _ends(wanted)
-    channels, counted = _channels(wanted), 0
-    query, given = "count_messages", dict[str, Any]()
-    if wanted.wrong:
-        query, given = "count_wrong", {"status": wanted.wrong}
-    elif wanted.status or wanted.template_id:
-        query, given = "count_in_states", {"states": await _states(tx, team, wanted, channels)}
+async def count_messages(tx: Tx, team: int, search: Search, limit: int) -> Counted:
+    """Count messages up to `limit`; approximate if the trigram index is needed."""
+    search = msgspec.structs.replace(search, before=None)
+    if _needs_index(search):
+        key_range = await _key_range(tx, team, search)
+        return (
+            await find.count_messages(tx, _search_filter(team, search), *key_range, limit) if key_range else Counted(0)
+        )
+    lowest, highest = _id_range(search)
+    channels, total = _possible_channels(search), 0
+    query, params = "count_messages", dict[str, Any]()
+    if search.failure:
+        query, params = "count_wrong", {"status": search.failure}
+    elif search.status or search.template_id:
+        query, params = "count_in_states", {"states": await _possible_states(tx, team, search, channels)}
     for channel in channels:
         prefix = PREFIXES[channel]
-        rows = await tx.run(query, team=team, low=prefix + low, high=prefix + high, most=most, **given)
-        counted += rows[0][0]
-    return Counted(min(most, counted), counted >= most)
+        rows = await tx.run(query, team=team, low=prefix + lowest, high=prefix + highest, most=limit, **params)
+        total += rows[0][0]
+    return Counted(min(limit, total), total >= limit)
 
 
-async def states(tx: Tx, team: int, wanted: Search, most: int) -> dict[str, int]:
-    """Count the messages of a tag or template by state, up to `most` per channel."""
-    if wanted.tag is None:
-        every = dict.fromkeys(state for channel in _channels(wanted) for state in STATES[channel])
-        return {one: (await count(tx, team, msgspec.structs.replace(wanted, status=one), most)).number for one in every}
-    low, high = _ends(msgspec.structs.replace(wanted, before=None))
-    found = Counter[str]()
-    for channel in _channels(wanted):
-        ends = {"low": PREFIXES[channel] + low, "high": PREFIXES[channel] + high}
-        rows = await tx.run("states_of_tagged", team=team, tag=tag_hash(*wanted.tag), most=most, **ends)
+async def count_by_state(tx: Tx, team: int, search: Search, limit: int) -> dict[str, int]:
+    """Count the messages of a tag or template by state, up to `limit` per channel."""
+    if search.tag is None:
+        all_states = dict.fromkeys(
+            state for channel in _possible_channels(search) for state in STATES_BY_CHANNEL[channel]
+        )
+        return {
+            state: (await count_messages(tx, team, msgspec.structs.replace(search, status=state), limit)).number
+            for state in all_states
+        }
+    lowest, highest = _id_range(msgspec.structs.replace(search, before=None))
+    counts = Counter[str]()
+    for channel in _possible_channels(search):
+        id_range = {"low": PREFIXES[channel] + lowest, "high": PREFIXES[channel] + highest}
+        rows = await tx.run("states_of_tagged", team=team, tag=tag_hash(*search.tag), most=limit, **id_range)
         for state, number in rows:
-            found[state] += number
-    return found
+            counts[state] += number
+    return counts
 
 
-async def outcomes(tx: Tx, messages: Iterable[int]) -> dict[int, dict[str, int]]:
+async def count_recipients_by_state(tx: Tx, messages: Iterable[int]) -> dict[int, dict[str, int]]:
     """Map each message to the number of its recipients by state."""
-    found: dict[int, dict[str, int]] = defaultdict(dict)
-    for message, status, number in await tx.run("recipients_in_states", messages=[(key,) for key in messages]):
-        found[message][status] = number
-    return found
+    counts_by_message: dict[int, dict[str, int]] = defaultdict(dict)
+    for message, status, count in await tx.run("recipients_in_states", messages=[(key,) for key in messages]):
+        counts_by_message[message][status] = count
+    return counts_by_message
 
 
-async def verifications(tx: Tx, team: int, wanted: Search, now: int) -> SearchPage[VerificationLine]:
-    low, high = (PREFIXES["verification"] + end for end in _ends(wanted))
-    given = {"team": team, "now": now, "limit": wanted.limit + 1, "low": low, "high": high, **_times(wanted)}
-    if wanted.tag:
-        filters = {"tag": tag_hash(*wanted.tag), "phone": wanted.address, "status": wanted.status}
-        rows = await tx.run("tagged_verifications", **filters, **given)
-    elif wanted.address is not None:
-        rows = await tx.run("search_phone", phone=wanted.address, status=wanted.status, **given)
-    elif wanted.status is None:
-        rows = await tx.run("search_verifications", **given)
+async def search_verifications(tx: Tx, team: int, search: Search, now: int) -> SearchPage[VerificationRow]:
+    lowest, highest = (PREFIXES["verification"] + id_part for id_part in _id_range(search))
+    params = {
+        "team": team,
+        "now": now,
+        "limit": search.limit + 1,
+        "low": lowest,
+        "high": highest,
+        **_time_params(search),
+    }
+    if search.tag:
+        filters = {"tag": tag_hash(*search.tag), "phone": search.address, "status": search.status}
+        rows = await tx.run("tagged_verifications", **filters, **params)
+    elif search.address is not None:
+        rows = await tx.run("search_phone", phone=search.address, status=search.status, **params)
+    elif search.status is None:
+        rows = await tx.run("search_verifications", **params)
     else:
         rows = []
-        for stored in {wanted.status, "pending"} if wanted.status == "expired" else {wanted.status}:
-            rows += await tx.run("verifications_in_state", stored=stored, status=wanted.status, **given)
-    lines = sorted((VerificationLine(*row) for row in rows), key=lambda line: line.id, reverse=True)
-    return _page(lines, wanted.limit, None)
+        for stored_status in {search.status, "pending"} if search.status == "expired" else {search.status}:
+            rows += await tx.run("verifications_in_state", stored=stored_status, status=search.status, **params)
+    found_rows = sorted((VerificationRow(*row) for row in rows), key=lambda row: row.id, reverse=True)
+    return _result_page(found_rows, search.limit, None)
 
 
-def _channels(wanted: Search) -> list[Channel]:
+def _possible_channels(search: Search) -> list[Channel]:
     """Return the channels that a matching message can have."""
-    states = wanted.wrong or wanted.status
+    states = search.failure or search.status
     return [
         channel
         for channel in CHANNELS
-        if wanted.channel in (None, channel)
-        and (states is None or states in STATES[channel])
-        and (wanted.id_start is None or wanted.id_start.startswith(PREFIXES[channel]))
+        if search.channel in (None, channel)
+        and (states is None or states in STATES_BY_CHANNEL[channel])
+        and (search.id_start is None or search.id_start.startswith(PREFIXES[channel]))
     ]
 
 
-def seen_by(clock: Clock, team: int, wanted: Search) -> Search:
+def with_team_clock(clock: Clock, team: int, search: Search) -> Search:
     """Return the search adjusted to the team's test clock."""
-    return msgspec.structs.replace(wanted, ahead=clock.moved[team]) if team in clock.moved else wanted
+    return msgspec.structs.replace(search, clock_offset=clock.offsets[team]) if team in clock.offsets else search
 
 
-def _ends(wanted: Search) -> tuple[str, str]:
+def _id_range(search: Search) -> tuple[str, str]:
     """Return the lowest and highest id, without prefix, of the search."""
-    low = ulid(max(0, wanted.created_after - OFF_MS - wanted.ahead), _LAST)
-    high = ulid(max(0, wanted.created_before + OFF_MS), _FIRST)
-    if wanted.id_start:
-        low, high = max(low, wanted.id_start[4:]), min(high, wanted.id_start[4:] + "~")
-    return low, min(high, wanted.before[4:]) if wanted.before else high
+    lowest = ulid(max(0, search.created_after - CLOCK_ERROR_MAX_MS - search.clock_offset), _MAX_RANDOM_PART)
+    highest = ulid(max(0, search.created_before + CLOCK_ERROR_MAX_MS), _MIN_RANDOM_PART)
+    if search.id_start:
+        lowest, highest = max(lowest, search.id_start[4:]), min(highest, search.id_start[4:] + "~")
+    return lowest, min(highest, search.before[4:]) if search.before else highest
 
 
-def _times(wanted: Search) -> dict[str, int]:
-    return {"created_after": wanted.created_after, "created_before": wanted.created_before}
+def _time_params(search: Search) -> dict[str, int]:
+    return {"created_after": search.created_after, "created_before": search.created_before}
 
 
-async def _states(tx: Tx, team: int, wanted: Search, channels: Sequence[Channel]) -> list[tuple[str, str]]:
+async def _possible_states(tx: Tx, team: int, search: Search, channels: Sequence[Channel]) -> list[tuple[str, str]]:
     """Return each pair of state and template that a matching message can have."""
-    states = {wanted.status} if wanted.status else {state for channel in channels for state in STATES[channel]}
-    if wanted.template_id:
-        return [(state, wanted.template_id) for state in states if state]
-    found = await tx.run("templates_in_states", team=team, states=[(state,) for state in states])
-    return [tuple(row) for row in found]
+    statuses = (
+        {search.status} if search.status else {state for channel in channels for state in STATES_BY_CHANNEL[channel]}
+    )
+    if search.template_id:
+        return [(state, search.template_id) for state in statuses if state]
+    rows = await tx.run("templates_in_states", team=team, states=[(state,) for state in statuses])
+    return [tuple(row) for row in rows]
 
 
-def _page(lines: Sequence[Row], limit: int, floor: str | None) -> SearchPage[Row]:
-    if len(lines) > limit:
-        return SearchPage(lines=lines[:limit], after=lines[limit - 1].id)
-    return SearchPage(lines=lines, after=floor, is_cut=floor is not None)
+def _result_page(rows: Sequence[Row], limit: int, continue_at: str | None) -> SearchPage[Row]:
+    if len(rows) > limit:
+        return SearchPage(rows=rows[:limit], after=rows[limit - 1].id)
+    return SearchPage(rows=rows, after=continue_at, is_incomplete=continue_at is not None)
 
 
-def _needs_index(wanted: Search) -> bool:
+def _needs_index(search: Search) -> bool:
     """Return whether the search needs the trigram index."""
-    has_facts = wanted.key_id or wanted.domain or (wanted.wrong and wanted.template_id)
-    return bool(wanted.needle or has_facts or wanted.oldest_first)
+    needs_marks = search.key_id or search.domain or (search.failure and search.template_id)
+    return bool(search.needle or needs_marks or search.oldest_first)
 
 
-def _aim(team: int, wanted: Search) -> SearchFilter:
+def _search_filter(team: int, search: Search) -> SearchFilter:
     return SearchFilter(
         team=team,
-        needle=wanted.needle,
-        channel=wanted.channel,
-        template_id=wanted.template_id,
-        key_id=wanted.key_id,
-        domain=wanted.domain,
-        tag=wanted.tag,
-        given={"status": wanted.status, "wrong": wanted.wrong, **_times(wanted)},
+        needle=search.needle,
+        channel=search.channel,
+        template_id=search.template_id,
+        key_id=search.key_id,
+        domain=search.domain,
+        tag=search.tag,
+        sql_params={"status": search.status, "wrong": search.failure, **_time_params(search)},
     )
 
 
-async def _keys(tx: Tx, team: int, wanted: Search) -> tuple[int, int] | None:
-    """Return the first and the last key that a matching message can have. None if there are none."""
-    low, high = _ends(msgspec.structs.replace(wanted, before=None))
-    firsts, lasts = list[int](), list[int]()
-    for prefix in (PREFIXES[channel] for channel in _channels(wanted)):
-        firsts += [row[0] for row in await tx.run("first_key", team=team, low=prefix + low)]
-        lasts += [row[0] for row in await tx.run("last_key", team=team, high=prefix + high)]
-    if not firsts or not lasts:
+async def _key_range(tx: Tx, team: int, search: Search) -> tuple[int, int] | None:
+    """Return the first and the last key that a matching message can have. None if no message can match."""
+    lowest, highest = _id_range(msgspec.structs.replace(search, before=None))
+    first_keys, last_keys = list[int](), list[int]()
+    for prefix in (PREFIXES[channel] for channel in _possible_channels(search)):
+        first_keys += [row[0] for row in await tx.run("first_key", team=team, low=prefix + lowest)]
+        last_keys += [row[0] for row in await tx.run("last_key", team=team, high=prefix + highest)]
+    if not first_keys or not last_keys:
         return None
-    first, last = min(firsts), max(lasts)
-    if wanted.before:
-        at = await _key(tx, team, wanted.before)
-        first, last = (max(first, at + 1), last) if wanted.oldest_first else (first, min(last, at - 1))
-    return (first, last) if first <= last else None
+    first_key, last_key = min(first_keys), max(last_keys)
+    if search.before:
+        key = await _key_of_id(tx, team, search.before)
+        first_key, last_key = (
+            (max(first_key, key + 1), last_key) if search.oldest_first else (first_key, min(last_key, key - 1))
+        )
+    return (first_key, last_key) if first_key <= last_key else None
 
 
-async def _parts(tx: Tx, team: int, wanted: Search) -> SearchPage[MessageLine]:
+async def _search_index(tx: Tx, team: int, search: Search) -> SearchPage[MessageListRow]:
     """Search with the trigram index."""
-    ends = await _keys(tx, team, wanted)
-    if ends is None:
-        return SearchPage(lines=[])
-    found = await find.find(tx, _aim(team, wanted), *ends, wanted.limit + 1, wanted.oldest_first)
-    return _page([MessageLine(*row[:7]) for row in found.rows], wanted.limit, found.reached)
+    key_range = await _key_range(tx, team, search)
+    if key_range is None:
+        return SearchPage(rows=[])
+    result = await find.find_messages(
+        tx, _search_filter(team, search), *key_range, search.limit + 1, search.oldest_first
+    )
+    return _result_page([MessageListRow(*row[:7]) for row in result.rows], search.limit, result.continue_at)
 
 
-async def _gone_wrong(tx: Tx, team: int, wanted: Search) -> SearchPage[MessageLine]:
+async def _search_failed(tx: Tx, team: int, search: Search) -> SearchPage[MessageListRow]:
     """Search the index of recipients that bounced, complained or failed.
 
-    Other conditions are checked per message, for at most about WALK messages per channel.
+    Other conditions are checked per message, for at most about READ_MAX messages per channel.
     """
-    low, high = _ends(wanted)
-    aim, given = _aim(team, wanted), {"team": team, "status": wanted.wrong}
-    lines, floors = list[MessageLine](), list[str]()
-    for prefix in (PREFIXES[channel] for channel in _channels(wanted)):
-        start, looked, rows = prefix + high, 0, list[Any]()
-        while len(rows) <= wanted.limit:
-            ids = await tx.run("wrong_messages", low=prefix + low, high=start, limit=WRONG_PORTION, **given)
-            some = await tx.run("wrong_still", ids=[tuple(row) for row in ids], **given, **_times(wanted))
-            rows += filter(aim.fits, some)
-            looked += len(ids)
-            if len(ids) < WRONG_PORTION:
+    lowest, highest = _id_range(search)
+    search_filter, params = _search_filter(team, search), {"team": team, "status": search.failure}
+    message_rows, last_ids = list[MessageListRow](), list[str]()
+    for prefix in (PREFIXES[channel] for channel in _possible_channels(search)):
+        upper_id, checked, rows = prefix + highest, 0, list[Any]()
+        while len(rows) <= search.limit:
+            ids = await tx.run("wrong_messages", low=prefix + lowest, high=upper_id, limit=FAILED_BATCH, **params)
+            batch = await tx.run("wrong_still", ids=[tuple(row) for row in ids], **params, **_time_params(search))
+            rows += filter(search_filter.matches, batch)
+            checked += len(ids)
+            if len(ids) < FAILED_BATCH:
                 break
-            start = ids[-1][0]
-            if looked >= find.WALK:
-                floors.append(start[4:])
+            upper_id = ids[-1][0]
+            if checked >= find.READ_MAX:
+                last_ids.append(upper_id[4:])
                 break
-        lines += [MessageLine(*row[:7]) for row in rows]
-    floor = max(floors, default="")
-    lines = sorted((line for line in lines if line.id[4:] >= floor), key=lambda line: line.id[4:], reverse=True)
-    return _page(lines, wanted.limit, PREFIXES["email"] + floor if floor else None)
+        message_rows += [MessageListRow(*row[:7]) for row in rows]
+    last_id = max(last_ids, default="")
+    message_rows = sorted(
+        (row for row in message_rows if row.id[4:] >= last_id), key=lambda row: row.id[4:], reverse=True
+    )
+    return _result_page(message_rows, search.limit, PREFIXES["email"] + last_id if last_id else None)
 
 
-async def _tagged(tx: Tx, team: int, wanted: Search, tag: tuple[str, str]) -> SearchPage[MessageLine]:
+async def _search_tagged(tx: Tx, team: int, search: Search, tag: tuple[str, str]) -> SearchPage[MessageListRow]:
     """Search the index of tags."""
-    low, high = _ends(wanted)
-    given = {name: getattr(wanted, name) for name in ("address", "status", "template_id")} | _times(wanted)
+    lowest, highest = _id_range(search)
+    params = {name: getattr(search, name) for name in ("address", "status", "template_id")} | _time_params(search)
     rows: list[Any] = []
-    for prefix in (PREFIXES[channel] for channel in _channels(wanted)):
-        ends = {"low": prefix + low, "high": prefix + high, "limit": wanted.limit + 1}
-        rows += await tx.run("tagged_messages", team=team, tag=tag_hash(*tag), **ends, **given)
-    lines = sorted((MessageLine(*row) for row in rows), key=lambda line: line.id[4:], reverse=True)
-    return _page(lines, wanted.limit, None)
+    for prefix in (PREFIXES[channel] for channel in _possible_channels(search)):
+        id_range = {"low": prefix + lowest, "high": prefix + highest, "limit": search.limit + 1}
+        rows += await tx.run("tagged_messages", team=team, tag=tag_hash(*tag), **id_range, **params)
+    message_rows = sorted((MessageListRow(*row) for row in rows), key=lambda row: row.id[4:], reverse=True)
+    return _result_page(message_rows, search.limit, None)
 
 
-async def _to(tx: Tx, team: int, wanted: Search) -> SearchPage[MessageLine]:
+async def _search_by_address(tx: Tx, team: int, search: Search) -> SearchPage[MessageListRow]:
     """Search by address: messages still waiting first, then attempted ones block by block, newest first."""
-    ((oldest, span),) = await tx.run("seen_spans")
-    names = ("address", "channel", "status", "template_id", "created_after", "created_before")
-    before = await _key(tx, team, wanted.before) if wanted.before else NEWEST
-    given = {"team": team, "before": before, **{name: getattr(wanted, name) for name in names}}
-    rows = await tx.run("search_unseen", lanes=EVERY, limit=wanted.limit + 1, **given)
-    lines = {row[0]: MessageLine(*row) for row in rows}
-    seen, stride = 0, 1
-    span = None if span is None else min(span, before >> 12)
-    while span is not None and span >= oldest and seen <= wanted.limit:
-        spans = [(number,) for number in range(span, max(span - stride, oldest - 1), -1)]
-        rows = await tx.run("search_seen", spans=spans, limit=wanted.limit + 1 - seen, **given)
-        lines |= {row[0]: MessageLine(*row) for row in rows}
-        seen += len(rows)
-        span, stride = span - stride, min(2 * stride, 1024)
+    ((oldest_block, block),) = await tx.run("seen_spans")
+    field_names = ("address", "channel", "status", "template_id", "created_after", "created_before")
+    before_key = await _key_of_id(tx, team, search.before) if search.before else NEWEST
+    params = {"team": team, "before": before_key, **{name: getattr(search, name) for name in field_names}}
+    rows = await tx.run("search_unseen", lanes=ALL_QUEUES, limit=search.limit + 1, **params)
+    row_by_key = {row[0]: MessageListRow(*row) for row in rows}
+    found_count, step = 0, 1
+    block = None if block is None else min(block, before_key >> 12)
+    while block is not None and block >= oldest_block and found_count <= search.limit:
+        blocks = [(number,) for number in range(block, max(block - step, oldest_block - 1), -1)]
+        rows = await tx.run("search_seen", spans=blocks, limit=search.limit + 1 - found_count, **params)
+        row_by_key |= {row[0]: MessageListRow(*row) for row in rows}
+        found_count += len(rows)
+        block, step = block - step, min(2 * step, 1024)
         if not rows:  # skip a gap between keys
-            ((span,),) = await tx.run("seen_span_below", span=span + 1)
-    return _page(sorted(lines.values(), key=lambda line: line.key, reverse=True), wanted.limit, None)
+            ((block,),) = await tx.run("seen_span_below", span=block + 1)
+    return _result_page(sorted(row_by_key.values(), key=lambda row: row.key, reverse=True), search.limit, None)
 
 
-async def _key(tx: Tx, team: int, id_: str) -> int:
+async def _key_of_id(tx: Tx, team: int, id_: str) -> int:
     """Return the key of the message with this id, or the key it would have if deleted."""
     rows = await tx.run("key_below", team=team, id=id_)
     return int(rows[0][0]) + (rows[0][1] != id_) if rows else 0
@@ -406,35 +430,37 @@ async def _key(tx: Tx, team: int, id_: str) -> int:
 # -- one message ---------------------------------------------------------------------------------------------------
 
 
-async def facts(tx: Tx, team: int, id_: str, most: int = ANY_SIZE) -> MessageRow | None:
-    """Return a message, without its content if that is longer than `most`. None if not found."""
-    rows = await tx.run("message_facts", team=team, id=id_, most=most)
+async def read_row(tx: Tx, team: int, id_: str, content_max: int = ANY_SIZE) -> MessageRow | None:
+    """Return a message, without its content if that is longer than `content_max`. None if not found."""
+    rows = await tx.run("message_facts", team=team, id=id_, most=content_max)
     return MessageRow(*rows[0]) if rows else None
 
 
-async def whole(tx: Tx, team: int, id_: str, webhooks: Iterable[str], most: int = ANY_SIZE) -> MessageDetails | None:
+async def read_details(
+    tx: Tx, team: int, id_: str, webhooks: Iterable[str], content_max: int = ANY_SIZE
+) -> MessageDetails | None:
     """Return a message with recipients, timeline and webhook deliveries. None if not found."""
-    found = await facts(tx, team, id_, most)
-    if found is None:
+    message = await read_row(tx, team, id_, content_max)
+    if message is None:
         return None
-    key, seen = found.key, await message_pulse(tx, team, id_)
+    key, version = message.key, await read_message_version(tx, team, id_)
     events = [TimelineEvent(*row) for row in await tx.run("message_events", message=key)]
     pairs = [(webhook, event.id) for webhook in webhooks for event in events if event.sequence is not None]
     return MessageDetails(
-        facts=found,
-        recipients=[RecipientLine(*row) for row in await tx.run("message_recipients", message=key)],
+        row=message,
+        recipients=[RecipientDetails(*row) for row in await tx.run("message_recipients", message=key)],
         events=events,
-        deliveries=await _deliveries(tx, pairs) if pairs else {},
-        pulse=seen.word if seen else "",
+        deliveries=await _read_deliveries(tx, pairs) if pairs else {},
+        version=version.version if version else "",
     )
 
 
-async def _deliveries(tx: Tx, pairs: Sequence[tuple[str, str]]) -> dict[str, list[EventDelivery]]:
-    made = await tx.run("deliveries_of_events", pairs=pairs)
+async def _read_deliveries(tx: Tx, pairs: Sequence[tuple[str, str]]) -> dict[str, list[EventDelivery]]:
+    delivery_rows = await tx.run("deliveries_of_events", pairs=pairs)
     attempts: dict[int, list[StoredAttempt]] = defaultdict(list)
-    for key, *attempt in await tx.run("attempts_of", deliveries=[(row[0],) for row in made]):
+    for key, *attempt in await tx.run("attempts_of", deliveries=[(row[0],) for row in delivery_rows]):
         attempts[key].append(StoredAttempt(*attempt))
-    by_event: dict[str, list[EventDelivery]] = defaultdict(list)
-    for key, event, webhook, state, attempt in made:
-        by_event[event].append(EventDelivery(webhook, state, attempt, attempts[key]))
-    return by_event
+    deliveries_by_event: dict[str, list[EventDelivery]] = defaultdict(list)
+    for key, event, webhook, state, attempt in delivery_rows:
+        deliveries_by_event[event].append(EventDelivery(webhook, state, attempt, attempts[key]))
+    return deliveries_by_event

@@ -1,8 +1,8 @@
 """Searches all messages of a team by text fragments and immutable facts (ADR 0029).
 
 Blocks of the index are read in growing steps, newest or oldest first. Each candidate from the index is checked against
-its message; a block that is not indexed yet is scanned. One search reads at most about WALK messages and returns where
-the next search continues.
+its message; a block that is not indexed yet is scanned. One search reads at most about READ_MAX messages and returns
+where the next search continues.
 """
 
 from collections import Counter
@@ -12,68 +12,68 @@ from typing import Any, NamedTuple
 import msgspec
 
 from heliograph.domain.search.trigrams import (
-    GRAM,
-    SPAN,
-    SPAN_BITS,
-    SearchText,
-    common,
-    fact_marks,
-    read_searched,
+    BLOCK_BITS,
+    BLOCK_SIZE,
+    TRIGRAM_LENGTH,
+    SearchQuery,
+    decode_searched,
+    fact_terms,
+    intersect,
 )
-from heliograph.domain.sending.send_options import read_record
+from heliograph.domain.sending.send_options import decode_record
 from heliograph.domain.setup.records import Channel
 from heliograph.storage.engine.database import Tx
-from heliograph.storage.search.index import existing_spans
+from heliograph.storage.search.index import existing_blocks
 
-WALK = 10_000  # messages that one search reads
-STRIDE_MAX = 512
-COUNT_SPANS = 1000  # four million messages, newest first
-SAMPLES = 8  # blocks in which marks are counted
+READ_MAX = 10_000  # messages that one search reads
+STEP_MAX = 512
+COUNT_BLOCKS_MAX = 1000  # four million messages, newest first
+SAMPLED_BLOCKS = 8  # blocks in which marks are counted
 MARKS_MAX = 4  # maximum marks per text: the rarest ones exclude nearly everything
-FEW = 200  # candidates in the first batches
+FIRST_BATCH = 200  # candidates in the first batches
 
 
 class SearchFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Conditions of a search; None matches anything."""
 
     team: int
-    needle: SearchText | None
+    needle: SearchQuery | None
     channel: Channel | None
     template_id: str | None
     key_id: str | None
     domain: str | None
     tag: tuple[str, str] | None
-    given: dict[str, Any]  # parameters that the message queries compare in SQL
+    sql_params: dict[str, Any]  # parameters that the message queries compare in SQL
 
-    def fits(self, row: Sequence[Any]) -> bool:
+    def matches(self, row: Sequence[Any]) -> bool:
         """Return whether a message row meets all conditions that SQL did not check."""
-        _, id_, channel, _, template, _, record, key_id = row
-        if self.channel not in (None, channel) or self.template_id not in (None, template):
+        _, id_, channel, _, template_id, _, record, key_id = row
+        if self.channel not in (None, channel) or self.template_id not in (None, template_id):
             return False
         if self.key_id not in (None, key_id):
             return False
-        if self.tag and self.tag not in read_record(record).tags.items():
+        if self.tag and self.tag not in decode_record(record).tags.items():
             return False
         if self.needle is None and self.domain is None:
             return True
-        said = read_searched(record)
-        if self.domain not in (None, said.domain):
+        searchable = decode_searched(record)
+        if self.domain not in (None, searchable.domain):
             return False
-        return self.needle is None or self.needle.is_in(id_, said)
+        return self.needle is None or self.needle.matches(id_, searchable)
 
-    def ways(self) -> list[list[str]]:
+    def alternative_marks(self) -> list[list[str]]:
         """Return alternative lists of marks; a matching message has all marks of at least one list."""
-        facts = fact_marks(
+        fact_list = fact_terms(
             team=self.team,
             channel=self.channel,
             key=self.key_id,
             template=self.template_id,
             domain=self.domain or "",
         )
-        texts = self.needle.marks() if self.needle else [[]]
-        return [facts + text for text in texts]
+        text_marks = self.needle.term_sets() if self.needle else [[]]
+        return [fact_list + marks for marks in text_marks]
 
-    def first_look(self) -> str | None:
+    def prefilter_word(self) -> str | None:
         """Return a JSON-escaped word that every matching ASCII record contains, as a prefilter in SQL.
 
         Empty if any record may match; None if no ASCII record can match.
@@ -85,141 +85,168 @@ class SearchFilter(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.json.encode(word).decode()[1:-1] if word.isascii() else None
 
 
-class FoundRows(msgspec.Struct, frozen=True):
+class SearchResult(msgspec.Struct, frozen=True):
     """Result of one search."""
 
     rows: list[Sequence[Any]]  # in order; may be more than the limit
-    reached: str | None = None  # id of the last message checked, if the search stopped before the end
+    continue_at: str | None = None  # id of the last message checked, if the search stopped before the end
 
 
-async def find(tx: Tx, aim: SearchFilter, low: int, high: int, limit: int, oldest_first: bool) -> FoundRows:
-    """Search the messages with keys from `low` to `high`, both included."""
-    ends = low >> SPAN_BITS, high >> SPAN_BITS
-    made = await _made(tx, *ends)
-    ways = [await _rarest(tx, way, made) for way in aim.ways()]
-    spans = existing_spans(tx, made, *ends, oldest_first=oldest_first)
+async def find_messages(
+    tx: Tx, search_filter: SearchFilter, lowest: int, highest: int, limit: int, oldest_first: bool
+) -> SearchResult:
+    """Search the messages with keys from `lowest` to `highest`, both included."""
+    block_range = lowest >> BLOCK_BITS, highest >> BLOCK_BITS
+    built = await _built_blocks(tx, *block_range)
+    alternatives = [await _most_selective(tx, marks, built) for marks in search_filter.alternative_marks()]
+    blocks = existing_blocks(tx, built, *block_range, oldest_first=oldest_first)
     rows: list[Sequence[Any]] = []
-    looked, stride, last = 0, 1, 0
-    while len(rows) < limit and (some := await _take(spans, stride)):
-        stride = min(2 * stride, STRIDE_MAX)
-        places = await _places(tx, ways, [span for span in some if span in made])
-        for batch in _batches(some, places, oldest_first, low, high, max(FEW, limit)):
-            if looked >= WALK and (reached := await _id_at(tx, aim.team, last, (low, high), oldest_first)):
-                return FoundRows(rows, reached)
-            seen = await _read(tx, aim, batch, low, high)
-            rows += [row for row in (seen if oldest_first else seen[::-1]) if aim.fits(row)]
-            looked, last = looked + len(batch), batch[-1]
+    checked, step, last_key = 0, 1, 0
+    while len(rows) < limit and (batch_blocks := await _take_blocks(blocks, step)):
+        step = min(2 * step, STEP_MAX)
+        positions = await _candidate_positions(tx, alternatives, [block for block in batch_blocks if block in built])
+        for batch in _key_batches(batch_blocks, positions, oldest_first, lowest, highest, max(FIRST_BATCH, limit)):
+            if checked >= READ_MAX and (
+                continue_at := await _continue_id(tx, search_filter.team, last_key, (lowest, highest), oldest_first)
+            ):
+                return SearchResult(rows, continue_at)
+            found = await _read_messages(tx, search_filter, batch, lowest, highest)
+            rows += [row for row in (found if oldest_first else found[::-1]) if search_filter.matches(row)]
+            checked, last_key = checked + len(batch), batch[-1]
             if len(rows) >= limit:
                 break
-    return FoundRows(rows)
+    return SearchResult(rows)
 
 
 class Counted(NamedTuple):
     number: int
-    more: bool = False  # counting stopped early: there may be more
+    is_lower_bound: bool = False  # counting stopped early: there may be more
 
 
-async def count(tx: Tx, aim: SearchFilter, low: int, high: int, most: int) -> Counted:
-    """Count possible matches by the index, up to `most` and within COUNT_SPANS blocks."""
-    ends = low >> SPAN_BITS, high >> SPAN_BITS
-    made = await _made(tx, *ends)
-    ways = [await _rarest(tx, way, made) for way in aim.ways()]
-    spans = existing_spans(tx, made, *ends, oldest_first=False)
-    counted, looked, taken, stride = 0, 0, 0, 1
-    some = await _take(spans, stride)
-    while some and counted < most and looked < WALK:
-        taken, stride = taken + len(some), min(2 * stride, STRIDE_MAX)
-        places = await _places(tx, ways, [span for span in some if span in made])
-        for batch in _batches(some, places, False, low, high, SPAN):
+async def count_messages(tx: Tx, search_filter: SearchFilter, lowest: int, highest: int, limit: int) -> Counted:
+    """Count possible matches by the index, up to `limit` and within COUNT_BLOCKS_MAX blocks."""
+    block_range = lowest >> BLOCK_BITS, highest >> BLOCK_BITS
+    built = await _built_blocks(tx, *block_range)
+    alternatives = [await _most_selective(tx, marks, built) for marks in search_filter.alternative_marks()]
+    blocks = existing_blocks(tx, built, *block_range, oldest_first=False)
+    total, checked, taken_blocks, step = 0, 0, 0, 1
+    batch_blocks = await _take_blocks(blocks, step)
+    while batch_blocks and total < limit and checked < READ_MAX:
+        taken_blocks, step = taken_blocks + len(batch_blocks), min(2 * step, STEP_MAX)
+        positions = await _candidate_positions(tx, alternatives, [block for block in batch_blocks if block in built])
+        for batch in _key_batches(batch_blocks, positions, False, lowest, highest, BLOCK_SIZE):
             if isinstance(batch, range):
-                counted += sum(map(aim.fits, await _read(tx, aim, batch, low, high)))
-                looked += SPAN
+                total += sum(
+                    map(search_filter.matches, await _read_messages(tx, search_filter, batch, lowest, highest))
+                )
+                checked += BLOCK_SIZE
             else:
-                counted += len(batch)
-        if taken >= COUNT_SPANS:
-            return Counted(min(most, counted), more=True)
-        some = await _take(spans, stride)
-    return Counted(min(most, counted), bool(some) or counted >= most)
+                total += len(batch)
+        if taken_blocks >= COUNT_BLOCKS_MAX:
+            return Counted(min(limit, total), is_lower_bound=True)
+        batch_blocks = await _take_blocks(blocks, step)
+    return Counted(min(limit, total), bool(batch_blocks) or total >= limit)
 
 
-async def _take(spans: AsyncIterator[int], count: int) -> list[int]:
+async def _take_blocks(blocks: AsyncIterator[int], count: int) -> list[int]:
     taken = list[int]()
-    while len(taken) < count and (span := await anext(spans, None)) is not None:
-        taken.append(span)
+    while len(taken) < count and (block := await anext(blocks, None)) is not None:
+        taken.append(block)
     return taken
 
 
-async def _made(tx: Tx, low: int, high: int) -> set[int]:
-    """Return the indexed blocks from `low` to `high`, without the newest block, which still grows."""
-    ((_, newest),) = await tx.run("key_ends")
-    rows = await tx.run("gram_spans", low=low, high=high)
-    return {row[0] for row in rows} - {(newest or 0) >> SPAN_BITS}
+async def _built_blocks(tx: Tx, lowest: int, highest: int) -> set[int]:
+    """Return the indexed blocks from `lowest` to `highest`, without the newest block, which still grows."""
+    ((_, newest_key),) = await tx.run("key_ends")
+    rows = await tx.run("gram_spans", low=lowest, high=highest)
+    return {row[0] for row in rows} - {(newest_key or 0) >> BLOCK_BITS}
 
 
-async def _rarest(tx: Tx, marks: list[str], made: set[int]) -> list[str]:
+async def _most_selective(tx: Tx, marks: list[str], built: set[int]) -> list[str]:
     """Return the most selective marks, rarest first, by their frequency in a sample of blocks.
 
     The sample spans all blocks, because the newest may differ from the others.
     """
-    some = sorted(made, reverse=True)[:: -(-len(made) // SAMPLES) or 1]
-    sizes: Counter[str] = Counter()
-    for _, mark, places in await tx.run("grams_at", wanted=[(span, mark) for span in some for mark in marks]):
-        sizes[mark] += len(places)
-    grams = sorted((mark for mark in marks if len(mark) <= GRAM), key=sizes.__getitem__)
-    facts = [mark for mark in marks if len(mark) > GRAM]
-    return sorted(grams[:MARKS_MAX] + facts, key=sizes.__getitem__)
+    sample = sorted(built, reverse=True)[:: -(-len(built) // SAMPLED_BLOCKS) or 1]
+    size_by_mark: Counter[str] = Counter()
+    for _, mark, packed in await tx.run("grams_at", wanted=[(block, mark) for block in sample for mark in marks]):
+        size_by_mark[mark] += len(packed)
+    trigrams = sorted((mark for mark in marks if len(mark) <= TRIGRAM_LENGTH), key=size_by_mark.__getitem__)
+    fact_list = [mark for mark in marks if len(mark) > TRIGRAM_LENGTH]
+    return sorted(trigrams[:MARKS_MAX] + fact_list, key=size_by_mark.__getitem__)
 
 
-async def _places(tx: Tx, ways: Iterable[list[str]], spans: Sequence[int]) -> dict[int, list[int]]:
+async def _candidate_positions(
+    tx: Tx, alternatives: Iterable[list[str]], blocks: Sequence[int]
+) -> dict[int, list[int]]:
     """Return the positions in each block at which a message may match, in ascending order.
 
     Each mark leaves fewer blocks to read for the next mark.
     """
-    found: dict[int, set[int]] = {span: set() for span in spans}
-    for marks in ways:
-        lists: dict[int, list[bytes]] = {span: [] for span in spans}
+    positions_by_block: dict[int, set[int]] = {block: set() for block in blocks}
+    for marks in alternatives:
+        packed_by_block: dict[int, list[bytes]] = {block: [] for block in blocks}
         for mark in marks:
-            rows = await tx.run("grams_at", wanted=[(span, mark) for span in lists]) if lists else []
-            lists = {span: [*lists[span], places] for span, _, places in rows}
-        for span, packed in lists.items():
-            found[span].update(common(packed))
-    return {span: sorted(places) for span, places in found.items()}
+            rows = (
+                await tx.run("grams_at", wanted=[(block, mark) for block in packed_by_block]) if packed_by_block else []
+            )
+            packed_by_block = {block: [*packed_by_block[block], positions] for block, _, positions in rows}
+        for block, packed_lists in packed_by_block.items():
+            positions_by_block[block].update(intersect(packed_lists))
+    return {block: sorted(positions) for block, positions in positions_by_block.items()}
 
 
-def _batches(
-    spans: Iterable[int], places: dict[int, list[int]], oldest_first: bool, low: int, high: int, size: int
+def _key_batches(
+    blocks: Iterable[int],
+    positions_by_block: dict[int, list[int]],
+    oldest_first: bool,
+    lowest: int,
+    highest: int,
+    size: int,
 ) -> Iterator[Sequence[int]]:
     """Yield keys to check, in order: index candidates in batches, or all keys of a block not indexed."""
     keys: list[int] = []
-    for span in spans:
-        first = span << SPAN_BITS
-        if span not in places:
-            yield from _portions(keys, size)
+    for block in blocks:
+        first_key = block << BLOCK_BITS
+        if block not in positions_by_block:
+            yield from _chunks(keys, size)
             keys = []
-            whole = range(first, first + SPAN)
-            yield whole if oldest_first else whole[::-1]
+            all_keys = range(first_key, first_key + BLOCK_SIZE)
+            yield all_keys if oldest_first else all_keys[::-1]
             continue
-        some = [first + place for place in places[span] if low <= first + place <= high]
-        keys += some if oldest_first else some[::-1]
-    yield from _portions(keys, size)
+        candidates = [
+            first_key + position for position in positions_by_block[block] if lowest <= first_key + position <= highest
+        ]
+        keys += candidates if oldest_first else candidates[::-1]
+    yield from _chunks(keys, size)
 
 
-def _portions(keys: list[int], size: int) -> Iterator[list[int]]:
+def _chunks(keys: list[int], size: int) -> Iterator[list[int]]:
     return (keys[start : start + size] for start in range(0, len(keys), size))
 
 
-async def _read(tx: Tx, aim: SearchFilter, keys: Sequence[int], low: int, high: int) -> list[Any]:
+async def _read_messages(
+    tx: Tx, search_filter: SearchFilter, keys: Sequence[int], lowest: int, highest: int
+) -> list[Any]:
     """Return messages in key order."""
     if isinstance(keys, range):
-        ends = {"low": max(low, min(keys)), "high": min(high, max(keys)) + 1}
-        return await tx.run("messages_between", team=aim.team, needle=aim.first_look(), **ends, **aim.given)
-    rows = await tx.run("messages_at", keys=[(key,) for key in keys], team=aim.team, **aim.given)
+        key_range = {"low": max(lowest, min(keys)), "high": min(highest, max(keys)) + 1}
+        return await tx.run(
+            "messages_between",
+            team=search_filter.team,
+            needle=search_filter.prefilter_word(),
+            **key_range,
+            **search_filter.sql_params,
+        )
+    rows = await tx.run(
+        "messages_at", keys=[(key,) for key in keys], team=search_filter.team, **search_filter.sql_params
+    )
     return sorted(rows, key=lambda row: int(row[0]))
 
 
-async def _id_at(tx: Tx, team: int, key: int, ends: tuple[int, int], oldest_first: bool) -> str | None:
+async def _continue_id(tx: Tx, team: int, key: int, key_range: tuple[int, int], oldest_first: bool) -> str | None:
     """Return the id of the team's message with this key, or of the nearest one already checked in its block."""
-    span = key >> SPAN_BITS
-    low, high = (span << SPAN_BITS, key) if oldest_first else (key, (span + 1) << SPAN_BITS)
-    rows = await tx.run("ids_between", team=team, low=max(low, ends[0]), high=min(high, ends[1]) + 1)
+    block = key >> BLOCK_BITS
+    lowest, highest = (block << BLOCK_BITS, key) if oldest_first else (key, (block + 1) << BLOCK_BITS)
+    rows = await tx.run("ids_between", team=team, low=max(lowest, key_range[0]), high=min(highest, key_range[1]) + 1)
     return rows[-1 if oldest_first else 0][0] if rows else None

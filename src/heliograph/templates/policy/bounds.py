@@ -19,60 +19,67 @@ import msgspec
 from babel.dates import format_date, format_time, get_datetime_format
 
 from heliograph.domain.limits import BODY_OCTETS_MAX, SUBJECT_OCTETS_MAX
-from heliograph.domain.phones.gsm import PART, SINGLE, Encoding, segment
-from heliograph.domain.setup.records import Layout, Segmenting, Shape, Template
+from heliograph.domain.phones.gsm import MULTIPART_UNITS, SINGLE_PART_UNITS, Encoding, count_segments
+from heliograph.domain.setup.records import Layout, Segmenting, Template, VariableType
 from heliograph.templates.policy.formats import (
-    NUMBERS,
+    NUMBER_KINDS,
+    FormatWidth,
     Region,
     ValueFormat,
-    Width,
-    formatted,
-    locale_of,
-    plain_spaces,
+    cldr_locale,
+    format_value,
+    replace_no_break_spaces,
 )
-from heliograph.templates.policy.locales import in_locale
-from heliograph.templates.policy.markup import BLANK
-from heliograph.templates.policy.render import begin_path, escaped, in_direction, octets
+from heliograph.templates.policy.locales import localize
+from heliograph.templates.policy.markup import SKIPPED_CHARACTERS
+from heliograph.templates.policy.render import escape_value, octets, with_path_separator, with_text_direction
 from heliograph.templates.policy.source import (
     PARTS,
-    Each,
-    If,
+    EachBlock,
+    EscapeContext,
+    IfBlock,
     Piece,
     Pieces,
-    Place,
     Slot,
     UrlAttribute,
-    compiled,
+    compile_source,
 )
-from heliograph.templates.policy.values import asked_names, formatted_uses, read_variables
+from heliograph.templates.policy.values import formatted_uses, read_variables, required_names
+from heliograph.templates.policy.variable_types import item_fields_of
 
-NEVER = -(10**15)  # size of an impossible case; no addition makes it positive
-TOGETHER_MAX = 4096  # maximum state combinations examined together; above it, terms with the same variables only
-ADDRESS_MAX = 64  # maximum state combinations of one address
-BRANDS_MAX = 8  # maximum brands examined separately; above it, the maximum of each value
-DAY_CHARS, TIME_CHARS = 10, 20  # minimum characters of a date and of a time
-FORMATTED_CHARS = 42  # maximum characters of a value that a format accepts
+IMPOSSIBLE = -(10**15)  # size of an impossible state; remains negative whatever is added
+COMBINATIONS_MAX = (
+    4096  # above this number of state combinations, terms are grouped only if they use the same variables
+)
+ADDRESS_COMBINATIONS_MAX = 64  # maximum state combinations examined for one address
+BRANDS_MAX = 8  # above this number of brands, the largest value of each brand field is assumed
+DATE_CHARS_MIN, TIME_CHARS_MIN = 10, 20  # minimum characters of a date and of a time
+FORMATTABLE_CHARS_MAX = 42  # maximum characters of a value that a format accepts
 
 LETTERS, QUOTES, WIDE, FALSE, FALLBACK = "letters", "quotes", "wide", "false", "fallback"
-_CHARACTERS = {LETTERS: "a", QUOTES: '"', WIDE: "\U0001f600"}
+_CHARACTER_BY_STATE = {LETTERS: "a", QUOTES: '"', WIDE: "\U0001f600"}
 
-Literal = tuple[str, str | None]  # a variable and its required state; None if it must be present
-Key = frozenset[Literal]
-ALWAYS: Key = frozenset()
+Condition = tuple[str, str | None]  # (variable, required state); None: any state but absent or false
+Conditions = frozenset[Condition]
+UNCONDITIONAL: Conditions = frozenset()
 StatesOf = Callable[[str], list[str]]
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
+    """Upper bounds of one rendered message."""
+
     octets: int  # UTF-8 octets of all parts together
     segments: int | None  # segments of an SMS
     price: int  # price of one send to the most expensive country
 
 
 class Size(msgspec.Struct, frozen=True):
+    """Size of a text in octets and in SMS units. `+` concatenates; `|` takes the maximum of each field."""
+
     octets: int = 0
     gsm: int = 0  # units in the GSM alphabet
     ucs2: int = 0  # units in UCS-2, for any characters
-    foreign: int = NEVER  # units in UCS-2 if a character is outside the GSM alphabet
+    foreign: int = IMPOSSIBLE  # units in UCS-2, provided that at least one character is outside the GSM alphabet
 
     def __add__(self, other: "Size") -> "Size":
         foreign = max(self.foreign + other.ucs2, self.ucs2 + other.foreign)
@@ -86,17 +93,19 @@ class Size(msgspec.Struct, frozen=True):
         return Size(self.octets * count, self.gsm * count, self.ucs2 * count, foreign)
 
 
-NOTHING = Size()
-HASH = Size(1, 1, 1)
-NO_SIZE = Size(0, NEVER, 0, NEVER)
+ZERO_SIZE = Size()
+HASH_SIZE = Size(1, 1, 1)
+IMPOSSIBLE_SIZE = Size(0, IMPOSSIBLE, 0, IMPOSSIBLE)
 MONTHS = range(1, 13)
 
 
 def size_of(text: str) -> Size:
-    counted = segment(text)
+    segmented = count_segments(text)
     ucs2 = len(text.encode("utf-16-le", "surrogatepass")) // 2
     return (
-        Size(octets(text), counted.units, ucs2) if counted.encoding == "gsm7" else Size(octets(text), NEVER, ucs2, ucs2)
+        Size(octets(text), segmented.units, ucs2)
+        if segmented.encoding == "gsm7"
+        else Size(octets(text), IMPOSSIBLE, ucs2, ucs2)
     )
 
 
@@ -104,32 +113,36 @@ def bounds_of(
     template: Template, brands: Sequence[Mapping[str, str]], layout: Layout | None, segmenting: Segmenting
 ) -> Bounds | None:
     """Return upper bounds for the template; None if a variable declares no maximum length."""
-    if any(template.shapes.get(name, Shape()).max_length is None for name in asked_names(template)):
+    if any(template.shapes.get(name, VariableType()).max_length is None for name in required_names(template)):
         return None
-    languages = [in_locale(template, tag) for tag in (None, *template.locales)]
-    apart = [[brand] for brand in brands] if len(brands) <= BRANDS_MAX else [brands]
-    sums = (_Sum(one, some, layout).most() for one in languages for some in apart or [brands])
-    most = reduce(Size.__or__, sums)
-    segments = _segments(most, segmenting) if template.channel == "sms" else None
+    translations = [localize(template, tag) for tag in (None, *template.locales)]
+    brand_groups = [[brand] for brand in brands] if len(brands) <= BRANDS_MAX else [brands]
+    maxima = (
+        _SizeSum(localized, group, layout).maximum() for localized in translations for group in brand_groups or [brands]
+    )
+    maximum = reduce(Size.__or__, maxima)
+    segments = _max_segments(maximum, segmenting) if template.channel == "sms" else None
     price = max(template.price, *template.prices.values()) if template.prices else template.price
     return Bounds(
-        octets=min(most.octets, BODY_OCTETS_MAX + SUBJECT_OCTETS_MAX), segments=segments, price=price * (segments or 1)
+        octets=min(maximum.octets, BODY_OCTETS_MAX + SUBJECT_OCTETS_MAX),
+        segments=segments,
+        price=price * (segments or 1),
     )
 
 
-def _segments(most: Size, segmenting: Segmenting) -> int:
-    counted: tuple[tuple[Encoding, int], ...] = (("gsm7", most.gsm), ("ucs2", most.foreign))
-    return max(_count(units, encoding, segmenting) for encoding, units in counted)
+def _max_segments(maximum: Size, segmenting: Segmenting) -> int:
+    units_by_encoding: tuple[tuple[Encoding, int], ...] = (("gsm7", maximum.gsm), ("ucs2", maximum.foreign))
+    return max(_segment_count(units, encoding, segmenting) for encoding, units in units_by_encoding)
 
 
-def _count(units: int, encoding: Encoding, segmenting: Segmenting) -> int:
-    if units <= SINGLE[encoding]:
+def _segment_count(units: int, encoding: Encoding, segmenting: Segmenting) -> int:
+    if units <= SINGLE_PART_UNITS[encoding]:
         return 1
     # A part may have an unused unit, because a surrogate or escape pair is not split.
-    return -(-units // (PART[encoding] - 1 if segmenting == "udh" else SINGLE[encoding]))
+    return -(-units // (MULTIPART_UNITS[encoding] - 1 if segmenting == "udh" else SINGLE_PART_UNITS[encoding]))
 
 
-class _Sum:
+class _SizeSum:
     """The size of a template in one language, as terms conditional on the states of variables."""
 
     def __init__(self, template: Template, brands: Sequence[Mapping[str, str]], layout: Layout | None) -> None:
@@ -139,297 +152,335 @@ class _Sum:
         self._region = Region(template.locale, template.timezone)
         self._formatted = {(use.list, use.name) for use in formatted_uses(template)}
         self._fallback = read_variables(template.fallback).texts
-        self._terms: dict[Key, Size] = {}
-        self._items: dict[str, dict[tuple[Key, Key], Size]] = {}  # sizes of a list item, by (outer, item) states
+        self._terms: dict[Conditions, Size] = {}
+        self._items: dict[
+            str, dict[tuple[Conditions, Conditions], Size]
+        ] = {}  # sizes of a list item, by (outer, item) states
         self._part = ""
 
-    def most(self) -> Size:
+    def maximum(self) -> Size:
         for part in PARTS:
             if (source := getattr(self._template, part)) is not None:
                 self._part = part
-                around = getattr(self._layout, part, None) if part in ("html", "text") else None
-                if around is not None:
-                    around = in_direction(around, self._template.locale) if part == "html" else around
-                    self._add_all(compiled(around, part == "html").pieces, ALWAYS, None, ALWAYS)
-                self._add_all(compiled(source, part == "html").pieces, ALWAYS, None, ALWAYS)
-        terms: list[_Term | _Items] = [_Term(key, size) for key, size in self._terms.items()]
+                layout_source = getattr(self._layout, part, None) if part in ("html", "text") else None
+                if layout_source is not None:
+                    layout_source = (
+                        with_text_direction(layout_source, self._template.locale) if part == "html" else layout_source
+                    )
+                    self._add_all(
+                        compile_source(layout_source, part == "html").pieces, UNCONDITIONAL, None, UNCONDITIONAL
+                    )
+                compiled = compile_source(source, part == "html", item_fields_of(self._template))
+                self._add_all(compiled.pieces, UNCONDITIONAL, None, UNCONDITIONAL)
+        terms: list[_Term | _ListTerm] = [_Term(key, size) for key, size in self._terms.items()]
         for name, sizes in self._items.items():
-            terms.append(_Items(sizes, self._template.shapes[name].max, partial(self._states, name)))
-        return _most(terms, partial(self._states, None))
+            terms.append(_ListTerm(sizes, self._template.shapes[name].max, partial(self._possible_states, name)))
+        return _max_total(terms, partial(self._possible_states, None))
 
-    def _states(self, list_: str | None, name: str) -> list[str]:
-        if list_ is None and self._template.shapes.get(name, Shape()).list:
+    def _possible_states(self, list_: str | None, name: str) -> list[str]:
+        if list_ is None and self._template.shapes.get(name, VariableType()).list:
             return [LETTERS, FALSE]
         if (list_, name) in self._formatted:
             is_optional = list_ is None and name in self._template.optional and name not in self._fallback
-            own = [LETTERS, FALSE] if is_optional else [LETTERS]
+            states = [LETTERS, FALSE] if is_optional else [LETTERS]
         else:
-            own = [*_CHARACTERS, FALSE]
-        return [*own, FALLBACK] if list_ is None and name in self._fallback else own
+            states = [*_CHARACTER_BY_STATE, FALSE]
+        return [*states, FALLBACK] if list_ is None and name in self._fallback else states
 
-    def _add(self, outer: Key, list_: str | None, inner: Key, size: Size) -> None:
+    def _add(self, outer: Conditions, list_: str | None, inner: Conditions, size: Size) -> None:
         if list_ is None:
-            self._terms[outer] = self._terms.get(outer, NOTHING) + size
+            self._terms[outer] = self._terms.get(outer, ZERO_SIZE) + size
         else:
             sizes = self._items.setdefault(list_, {})
-            sizes[outer, inner] = sizes.get((outer, inner), NOTHING) + size
+            sizes[outer, inner] = sizes.get((outer, inner), ZERO_SIZE) + size
 
-    def _add_all(self, pieces: Pieces, outer: Key, list_: str | None, inner: Key) -> None:
+    def _add_all(self, pieces: Pieces, outer: Conditions, list_: str | None, inner: Conditions) -> None:
         for piece in pieces:
             match piece:
-                case Each(name=name):
-                    self._add_all(piece.pieces, outer | {(name, None)}, name, ALWAYS)
-                    self._add_all(piece.otherwise, outer | {(name, FALSE)}, None, ALWAYS)
-                case If(scope="item", name=name):
+                case EachBlock(name=name):
+                    self._add_all(piece.pieces, outer | {(name, None)}, name, UNCONDITIONAL)
+                    self._add_all(piece.else_pieces, outer | {(name, FALSE)}, None, UNCONDITIONAL)
+                case IfBlock(scope="item", name=name):
                     self._add_all(piece.pieces, outer, list_, inner | {(name, None)})
-                    self._add_all(piece.otherwise, outer, list_, inner | {(name, FALSE)})
-                case If(name=name):
+                    self._add_all(piece.else_pieces, outer, list_, inner | {(name, FALSE)})
+                case IfBlock(name=name):
                     self._add_all(piece.pieces, outer | {(name, None)}, list_, inner)
-                    self._add_all(piece.otherwise, outer | {(name, FALSE)}, list_, inner)
+                    self._add_all(piece.else_pieces, outer | {(name, FALSE)}, list_, inner)
                 case _:
-                    for around, own, size in self._sizes(piece, list_):
-                        self._add(outer | around, list_, inner | own, size)
+                    for outer_conditions, item_conditions, size in self._sizes(piece, list_):
+                        self._add(outer | outer_conditions, list_, inner | item_conditions, size)
 
-    def _sizes(self, piece: Piece, list_: str | None) -> Iterator[tuple[Key, Key, Size]]:
+    def _sizes(self, piece: Piece, list_: str | None) -> Iterator[tuple[Conditions, Conditions, Size]]:
         """Yield (outer states, item states, size) of a literal, a slot or an address."""
         match piece:
             case str():
-                yield ALWAYS, ALWAYS, self._literal(piece)
+                yield UNCONDITIONAL, UNCONDITIONAL, self._literal_size(piece)
             case UrlAttribute():
-                yield from self._addresses(piece, list_)
+                yield from self._address_sizes(piece, list_)
             case Slot(scope="brand"):
                 values = (brand.get(piece.name, "") for brand in self._brands)
-                texts = (escaped(piece.place, begin_path(one) if piece.begins_path and one else one) for one in values)
-                yield ALWAYS, ALWAYS, reduce(Size.__or__, map(self._literal, texts), NOTHING)
+                texts = (
+                    escape_value(piece.context, with_path_separator(value) if piece.begins_path and value else value)
+                    for value in values
+                )
+                yield UNCONDITIONAL, UNCONDITIONAL, reduce(Size.__or__, map(self._literal_size, texts), ZERO_SIZE)
             case Slot(scope="customer" | "item"):
-                of = list_ if piece.scope == "item" else None
-                slash = self._literal("/" if piece.begins_path else "")
-                for state in self._states(of, piece.name):
-                    key = frozenset({(piece.name, state)})
-                    size = self._slot(piece, of, state) + slash
-                    yield (key, ALWAYS, size) if of is None else (ALWAYS, key, size)
+                slot_list = list_ if piece.scope == "item" else None
+                slash = self._literal_size("/" if piece.begins_path else "")
+                for state in self._possible_states(slot_list, piece.name):
+                    condition = frozenset({(piece.name, state)})
+                    size = self._slot_size(piece, slot_list, state) + slash
+                    yield (condition, UNCONDITIONAL, size) if slot_list is None else (UNCONDITIONAL, condition, size)
 
-    def _addresses(self, address: UrlAttribute, list_: str | None) -> Iterator[tuple[Key, Key, Size]]:
-        """Yield the sizes of an address for each combination of states; above ADDRESS_MAX, only the maximum."""
-        asked = {(list_ if one.scope == "item" else None, one.name): one for one in address.pieces if _is_asked(one)}
-        states = [self._states(*one) for one in asked]
-        if prod(map(len, states)) > ADDRESS_MAX:
-            each = [reduce(Size.__or__, (size for _, _, size in self._sizes(one, list_))) for one in address.pieces]
-            yield ALWAYS, ALWAYS, reduce(Size.__add__, each, HASH) + Size(len(each))
+    def _address_sizes(self, address: UrlAttribute, list_: str | None) -> Iterator[tuple[Conditions, Conditions, Size]]:
+        """Yield the sizes of an address for each combination of states; only the maximum if there are too many."""
+        slots = {
+            (list_ if piece.scope == "item" else None, piece.name): piece
+            for piece in address.pieces
+            if _is_caller_slot(piece)
+        }
+        states = [self._possible_states(*piece) for piece in slots]
+        if prod(map(len, states)) > ADDRESS_COMBINATIONS_MAX:
+            piece_sizes = [
+                reduce(Size.__or__, (size for _, _, size in self._sizes(piece, list_))) for piece in address.pieces
+            ]
+            yield UNCONDITIONAL, UNCONDITIONAL, reduce(Size.__add__, piece_sizes, HASH_SIZE) + Size(len(piece_sizes))
             return
-        for at in product(*states):
-            found = dict(zip(asked, at, strict=True))
-            outer = frozenset((name, state) for (of, name), state in found.items() if of is None)
-            inner = frozenset((name, state) for (of, name), state in found.items() if of is not None)
-            yield outer, inner, Size(self._address(address.pieces, list_, found)) | HASH
+        for combination in product(*states):
+            state_by_slot = dict(zip(slots, combination, strict=True))
+            outer = frozenset((name, state) for (slot_list, name), state in state_by_slot.items() if slot_list is None)
+            inner = frozenset(
+                (name, state) for (slot_list, name), state in state_by_slot.items() if slot_list is not None
+            )
+            yield outer, inner, Size(self._address_octets(address.pieces, list_, state_by_slot)) | HASH_SIZE
 
-    def _address(
-        self, pieces: Sequence[str | Slot], list_: str | None, at: Mapping[tuple[str | None, str], str]
+    def _address_octets(
+        self, pieces: Sequence[str | Slot], list_: str | None, state_by_slot: Mapping[tuple[str | None, str], str]
     ) -> int:
         """Return the octets of an address whose first value has the shortest scheme; 0 if it is rendered as #."""
-        most, spared = len(pieces) // 2, None  # path separators after the host
-        for place, one in enumerate(pieces):
-            of = list_ if isinstance(one, Slot) and one.scope == "item" else None
-            state = at.get((of, one.name), "") if isinstance(one, Slot) else ""
-            if isinstance(one, str) or one.scope == "brand":
-                octets_ = reduce(Size.__or__, (size for _, _, size in self._sizes(one, list_))).octets
+        total, scheme_saving = len(pieces) // 2, None  # `/` separators that may be inserted after the host
+        for index, piece in enumerate(pieces):
+            slot_list = list_ if isinstance(piece, Slot) and piece.scope == "item" else None
+            state = state_by_slot.get((slot_list, piece.name), "") if isinstance(piece, Slot) else ""
+            if isinstance(piece, str) or piece.scope == "brand":
+                piece_octets = reduce(Size.__or__, (size for _, _, size in self._sizes(piece, list_))).octets
             else:
-                octets_ = self._slot(one, of, state).octets
-            if spared is None and isinstance(one, str) and one.strip(BLANK):
+                piece_octets = self._slot_size(piece, slot_list, state).octets
+            if scheme_saving is None and isinstance(piece, str) and piece.strip(SKIPPED_CHARACTERS):
                 return 0
-            if spared is None and isinstance(one, Slot):
-                if state == FALSE or not octets_:  # an empty value: the next one starts the address
+            if scheme_saving is None and isinstance(piece, Slot):
+                if state == FALSE or not piece_octets:  # an empty value: the next slot starts the address
                     continue
-                if one.format and state != FALLBACK:
+                if piece.format and state != FALLBACK:
                     return 0
-                spared = 0
-                if one.scope != "brand" and state != FALLBACK:
-                    length = self._template.shapes[of or one.name].max_length or 0
-                    after = pieces[place + 1] if place + 1 < len(pieces) else ""
-                    needed = len("tel") if isinstance(after, str) and ":" in html.unescape(after)[:1] else len("tel:")
-                    if length >= needed:
-                        spared = (octets_ // length - 1) * needed
-                    elif not any(isinstance(more, Slot) for more in pieces[place + 1 :]):
+                scheme_saving = 0
+                if piece.scope != "brand" and state != FALLBACK:
+                    length = self._template.shapes[slot_list or piece.name].max_length or 0
+                    after = pieces[index + 1] if index + 1 < len(pieces) else ""
+                    scheme_length = (
+                        len("tel") if isinstance(after, str) and ":" in html.unescape(after)[:1] else len("tel:")
+                    )
+                    if length >= scheme_length:
+                        scheme_saving = (piece_octets // length - 1) * scheme_length
+                    elif not any(isinstance(later, Slot) for later in pieces[index + 1 :]):
                         return 0
-            most += octets_
-        return most - spared if spared is not None else 0
+            total += piece_octets
+        return total - scheme_saving if scheme_saving is not None else 0
 
-    def _literal(self, text: str) -> Size:
+    def _literal_size(self, text: str) -> Size:
         return size_of(text) if self._part == "body" else Size(octets(text))
 
-    def _slot(self, slot: Slot, list_: str | None, state: str) -> Size:
-        most = self._template.shapes[list_ or slot.name].max_length or 0
-        if slot.place == "refused":
-            return NOTHING
+    def _slot_size(self, slot: Slot, list_: str | None, state: str) -> Size:
+        max_chars = self._template.shapes[list_ or slot.name].max_length or 0
+        if slot.context == "refused":
+            return ZERO_SIZE
         if state == FALLBACK:
             text = self._fallback[slot.name]
-            text = formatted(slot.format, text, self._region) if slot.format and text else text
-            return self._literal(escaped(slot.place, text))
+            text = format_value(slot.format, text, self._region) if slot.format and text else text
+            return self._literal_size(escape_value(slot.context, text))
         if state == FALSE:
-            return self._literal("false" if most >= len("false") and not slot.format else "")
+            return self._literal_size("false" if max_chars >= len("false") and not slot.format else "")
         if slot.format:
-            is_number = slot.format.kind in NUMBERS  # for times only whether the text fits matters
-            chars = most if is_number else max(one for one in (0, DAY_CHARS, TIME_CHARS) if one <= most)
-            return format_size(slot.format, self._region, min(chars, FORMATTED_CHARS), slot.place, self._part == "body")
+            is_number = slot.format.kind in NUMBER_KINDS  # for times only whether the text fits matters
+            max_digits = (
+                max_chars
+                if is_number
+                else max(minimum for minimum in (0, DATE_CHARS_MIN, TIME_CHARS_MIN) if minimum <= max_chars)
+            )
+            return format_size(
+                slot.format, self._region, min(max_digits, FORMATTABLE_CHARS_MAX), slot.context, self._part == "body"
+            )
         if (list_, slot.name) in self._formatted:
-            most = min(most, FORMATTED_CHARS)
-        if slot.place == "host" and state != LETTERS:  # a value can be a whole URL elsewhere: its scheme has letters
-            return self._literal("tel"[:most] if self._part != "body" else "")
+            max_chars = min(max_chars, FORMATTABLE_CHARS_MAX)
+        if slot.context == "host" and state != LETTERS:  # the value may be a URL elsewhere: its scheme adds letters
+            return self._literal_size("tel"[:max_chars] if self._part != "body" else "")
         # A GSM extension character counts twice, as much as any character in UCS-2.
-        size = self._literal(escaped(slot.place, _CHARACTERS[state])).times(most)
-        return size if state != WIDE else size | Size(0, 2 * most)
+        size = self._literal_size(escape_value(slot.context, _CHARACTER_BY_STATE[state])).times(max_chars)
+        return size if state != WIDE else size | Size(0, 2 * max_chars)
 
 
-def _is_asked(piece: str | Slot) -> TypeGuard[Slot]:
+def _is_caller_slot(piece: str | Slot) -> TypeGuard[Slot]:
     return isinstance(piece, Slot) and piece.scope in ("customer", "item")
 
 
 class _Term(msgspec.Struct, frozen=True):
-    needs: Key
+    """A size that counts only if all its conditions hold."""
+
+    conditions: Conditions
     size: Size
 
-    def held(self, at: Mapping[str, str]) -> Size:
-        return self.size if _hold(self.needs, at) else NOTHING
+    def size_in(self, states: Mapping[str, str]) -> Size:
+        return self.size if _conditions_hold(self.conditions, states) else ZERO_SIZE
 
 
-class _Items:
-    """A list at its maximum length; each item has the maximum size under the given outer states."""
+class _ListTerm:
+    """Size term of a list at its maximum length; each item has its maximum size for the outer states that hold."""
 
-    def __init__(self, sizes: Mapping[tuple[Key, Key], Size], count: int, states_of: StatesOf) -> None:
-        self.needs: Key = frozenset(literal for outer, _ in sizes for literal in outer)
+    def __init__(self, sizes: Mapping[tuple[Conditions, Conditions], Size], count: int, states_of: StatesOf) -> None:
+        self.conditions: Conditions = frozenset(literal for outer, _ in sizes for literal in outer)
         self._sizes = sizes
         self._count = count
         self._states_of = states_of
-        self._found: dict[frozenset[Key], Size] = {}
+        self._size_by_outer: dict[frozenset[Conditions], Size] = {}
 
-    def held(self, at: Mapping[str, str]) -> Size:
-        return self._most(frozenset(outer for outer, _ in self._sizes if _hold(outer, at)))
+    def size_in(self, states: Mapping[str, str]) -> Size:
+        return self._max_size(frozenset(outer for outer, _ in self._sizes if _conditions_hold(outer, states)))
 
-    def apart(self) -> "list[_Term]":
-        """Return a term for the maximum of each outer state independently; never an underestimate."""
-        return [_Term(outer, self._most(frozenset({outer}))) for outer in {outer for outer, _ in self._sizes}]
+    def split(self) -> "list[_Term]":
+        """Return one term per outer state, each with its own maximum; their sum is never an underestimate."""
+        return [_Term(outer, self._max_size(frozenset({outer}))) for outer in {outer for outer, _ in self._sizes}]
 
-    def _most(self, outer: frozenset[Key]) -> Size:
-        if (found := self._found.get(outer)) is None:
-            sizes: dict[Key, Size] = {}
-            for (around, inner), size in self._sizes.items():
-                if around in outer:
-                    sizes[inner] = sizes.get(inner, NOTHING) + size
+    def _max_size(self, outer: frozenset[Conditions]) -> Size:
+        if (size_sum := self._size_by_outer.get(outer)) is None:
+            sizes: dict[Conditions, Size] = {}
+            for (item_outer, inner), size in self._sizes.items():
+                if item_outer in outer:
+                    sizes[inner] = sizes.get(inner, ZERO_SIZE) + size
             terms = [_Term(key, size) for key, size in sizes.items()]
-            found = self._found[outer] = _most(terms, self._states_of).times(self._count)
-        return found
+            size_sum = self._size_by_outer[outer] = _max_total(terms, self._states_of).times(self._count)
+        return size_sum
 
 
-def _most(terms: "Sequence[_Term | _Items]", states_of: StatesOf) -> Size:
+def _max_total(terms: "Sequence[_Term | _ListTerm]", states_of: StatesOf) -> Size:
     """Return the maximum sum of terms over all state combinations."""
-    total = reduce(Size.__add__, (term.held({}) for term in terms if not term.needs), NOTHING)
-    for group in _groups([term for term in terms if term.needs], states_of):
-        choices = _choices(group, states_of)
+    total = reduce(Size.__add__, (term.size_in({}) for term in terms if not term.conditions), ZERO_SIZE)
+    for group in _group_terms([term for term in terms if term.conditions], states_of):
+        states_by_variable = _relevant_states(group, states_of)
         sums = (
-            reduce(Size.__add__, (term.held(at) for term in group))
-            for at in (dict(zip(choices, states, strict=True)) for states in product(*choices.values()))
+            reduce(Size.__add__, (term.size_in(combination) for term in group))
+            for combination in (
+                dict(zip(states_by_variable, states, strict=True)) for states in product(*states_by_variable.values())
+            )
         )
         total += reduce(Size.__or__, sums)
     return total
 
 
-def _choices(group: "Sequence[_Term | _Items]", states_of: StatesOf) -> dict[str, list[str]]:
+def _relevant_states(group: "Sequence[_Term | _ListTerm]", states_of: StatesOf) -> dict[str, list[str]]:
     """Return the states of the terms' variables that affect the size."""
-    needed = {literal for term in group for literal in term.needs}
+    needed = {literal for term in group for literal in term.conditions}
     return {
         name: [state for state in states_of(name) if state in (LETTERS, FALSE) or (name, state) in needed]
         for name in sorted({name for name, _ in needed})
     }
 
 
-def _hold(needs: Key, at: Mapping[str, str]) -> bool:
-    return all(at[name] != FALSE if state is None else at[name] == state for name, state in needs)
+def _conditions_hold(conditions: Conditions, states: Mapping[str, str]) -> bool:
+    return all(states[name] != FALSE if state is None else states[name] == state for name, state in conditions)
 
 
-def _groups(terms: "Sequence[_Term | _Items]", states_of: StatesOf) -> "Iterator[Sequence[_Term | _Items]]":
+def _group_terms(terms: "Sequence[_Term | _ListTerm]", states_of: StatesOf) -> "Iterator[Sequence[_Term | _ListTerm]]":
     """Yield groups of terms that share variables. Too large groups are split: first lists, then by equal variables."""
-    for group in _meeting(terms):
-        if _count_states(group, states_of) <= TOGETHER_MAX:
+    for group in _connected_terms(terms):
+        if _count_combinations(group, states_of) <= COMBINATIONS_MAX:
             yield group
-        elif any(isinstance(term, _Items) for term in group):
-            apart = [one for term in group for one in (term.apart() if isinstance(term, _Items) else [term])]
-            yield [one for one in apart if not one.needs]
-            yield from _groups([one for one in apart if one.needs], states_of)
+        elif any(isinstance(term, _ListTerm) for term in group):
+            split_terms = [part for term in group for part in (term.split() if isinstance(term, _ListTerm) else [term])]
+            yield [part for part in split_terms if not part.conditions]
+            yield from _group_terms([part for part in split_terms if part.conditions], states_of)
         else:
-            alone: dict[frozenset[str], list[_Term | _Items]] = {}
+            terms_by_variables: dict[frozenset[str], list[_Term | _ListTerm]] = {}
             for term in group:
-                alone.setdefault(frozenset(name for name, _ in term.needs), []).append(term)
-            yield from alone.values()
+                terms_by_variables.setdefault(frozenset(name for name, _ in term.conditions), []).append(term)
+            yield from terms_by_variables.values()
 
 
-def _count_states(group: "Sequence[_Term | _Items]", states_of: StatesOf) -> int:
-    return prod(map(len, _choices(group, states_of).values()))
+def _count_combinations(group: "Sequence[_Term | _ListTerm]", states_of: StatesOf) -> int:
+    return prod(map(len, _relevant_states(group, states_of).values()))
 
 
-def _meeting(terms: "Sequence[_Term | _Items]") -> "Iterable[list[_Term | _Items]]":
-    leader: dict[str, str] = {}
+def _connected_terms(terms: "Sequence[_Term | _ListTerm]") -> "Iterable[list[_Term | _ListTerm]]":
+    parent: dict[str, str] = {}
 
-    def lead(name: str) -> str:
-        while leader.setdefault(name, name) != name:
-            leader[name] = leader[leader[name]]
-            name = leader[name]
+    def find_root(name: str) -> str:
+        while parent.setdefault(name, name) != name:
+            parent[name] = parent[parent[name]]
+            name = parent[name]
         return name
 
     for term in terms:
-        first, *others = sorted({name for name, _ in term.needs})
+        first, *others = sorted({name for name, _ in term.conditions})
         for other in others:
-            leader[lead(other)] = lead(first)
-    together: dict[str, list[_Term | _Items]] = {}
+            parent[find_root(other)] = find_root(first)
+    terms_by_root: dict[str, list[_Term | _ListTerm]] = {}
     for term in terms:
-        together.setdefault(lead(next(iter(term.needs))[0]), []).append(term)
-    return together.values()
+        terms_by_root.setdefault(find_root(next(iter(term.conditions))[0]), []).append(term)
+    return terms_by_root.values()
 
 
 @lru_cache(maxsize=1024)
-def format_size(wanted: ValueFormat, region: Region, most: int, place: Place, is_body: bool) -> Size:
-    """Return the maximum size of any formattable value of at most `most` characters."""
+def format_size(
+    value_format: ValueFormat, region: Region, max_chars: int, context: EscapeContext, is_body: bool
+) -> Size:
+    """Return the maximum size of any formattable value of at most `max_chars` characters."""
 
     def size(text: str) -> Size:
-        text = escaped(place, plain_spaces(text) if is_body else text)
+        text = escape_value(context, replace_no_break_spaces(text) if is_body else text)
         return size_of(text) if is_body else Size(octets(text))
 
-    def largest(texts: Iterable[str]) -> Size:
-        return reduce(Size.__or__, map(size, texts), NO_SIZE)
+    def max_size(texts: Iterable[str]) -> Size:
+        return reduce(Size.__or__, map(size, texts), IMPOSSIBLE_SIZE)
 
-    if wanted.kind in NUMBERS:
-        return largest(formatted(wanted, given, region) for given in _numbers(most))
-    if most < (DAY_CHARS if wanted.kind == "date" else TIME_CHARS):
-        return NOTHING
-    locale = locale_of(region.locale)
-    width: Width = wanted.argument  # type: ignore[assignment]
-    days = {m: largest(format_date(date(2026, m, d), width, locale=locale) for d in range(20, 27)) for m in MONTHS}
-    if wanted.kind == "date":
+    if value_format.kind in NUMBER_KINDS:
+        return max_size(format_value(value_format, number, region) for number in _sample_numbers(max_chars))
+    if max_chars < (DATE_CHARS_MIN if value_format.kind == "date" else TIME_CHARS_MIN):
+        return ZERO_SIZE
+    locale = cldr_locale(region.locale)
+    width: FormatWidth = value_format.argument  # type: ignore[assignment]
+    days = {
+        month: max_size(format_date(date(2026, month, day), width, locale=locale) for day in range(20, 27))
+        for month in MONTHS
+    }
+    if value_format.kind == "date":
         return reduce(Size.__or__, days.values())
     zone = ZoneInfo(region.timezone)
-    times = {m: largest(format_time(at, width, tzinfo=zone, locale=locale) for at in _moments(zone, m)) for m in MONTHS}
-    if wanted.kind == "time":
+    times = {
+        month: max_size(format_time(at, width, tzinfo=zone, locale=locale) for at in _sample_times(zone, month))
+        for month in MONTHS
+    }
+    if value_format.kind == "time":
         return reduce(Size.__or__, times.values())
-    between = str(get_datetime_format(width, locale=locale)).replace("'", "").replace("{0}", "").replace("{1}", "")
-    joined = size(f"0{between}0")  # an address strips spaces only at its ends
-    return reduce(Size.__or__, (days[m] + times[m] for m in MONTHS)) + joined + Size(-2, -2, -2)
+    separator = str(get_datetime_format(width, locale=locale)).replace("'", "").replace("{0}", "").replace("{1}", "")
+    separator_size = size(f"0{separator}0")  # an address strips spaces only at its ends
+    return reduce(Size.__or__, (days[month] + times[month] for month in MONTHS)) + separator_size + Size(-2, -2, -2)
 
 
-def _numbers(most: int) -> Iterator[str]:
-    """Yield a number for each sign and digit count that fits in `most` characters, with an exponent if shorter."""
+def _sample_numbers(max_chars: int) -> Iterator[str]:
+    """Yield a number for each sign and digit count that fits in `max_chars` characters, with an exponent if shorter."""
     for sign, digits, decimals in product(("", "-"), range(1, 16), range(5)):
-        plain = digits + (decimals + 1 if decimals else 0)
-        short = 2 + len(str(digits - 1)) if not decimals else 4 if digits == 1 else plain
-        if len(sign) + min(plain, short) <= most:
+        plain_chars = digits + (decimals + 1 if decimals else 0)
+        exponent_chars = 2 + len(str(digits - 1)) if not decimals else 4 if digits == 1 else plain_chars
+        if len(sign) + min(plain_chars, exponent_chars) <= max_chars:
             for decimal in "19" if decimals else "1":  # rounding up may add a digit
                 yield f"{sign}{'9' * digits}{'.' + decimal * decimals if decimals else ''}"
 
 
-def _moments(zone: ZoneInfo, month: int) -> Iterator[datetime]:
+def _sample_times(zone: ZoneInfo, month: int) -> Iterator[datetime]:
     """Yield every hour of a day in this month for every UTC offset that the zone has had since 1840."""
-    seen: dict[tuple[object, ...], datetime] = {}
+    time_by_offset: dict[tuple[object, ...], datetime] = {}
     for year in range(1840, 2041):
         at = datetime(year, month, 15, tzinfo=UTC)
-        there = at.astimezone(zone)
-        seen.setdefault((there.utcoffset(), there.dst(), there.tzname()), at)
-    for at in seen.values():
+        local = at.astimezone(zone)
+        time_by_offset.setdefault((local.utcoffset(), local.dst(), local.tzname()), at)
+    for at in time_by_offset.values():
         yield from (at.replace(hour=hour, minute=58, second=58) for hour in range(24))

@@ -10,38 +10,55 @@ import msgspec
 
 from heliograph.domain.limits import HTML_MAX
 from heliograph.domain.refusals import TemplateNotFound, WrongTemplateChannel
-from heliograph.domain.setup.records import Channel, Layout, LocaleParts, Shape, Team, Template
+from heliograph.domain.setup.records import Channel, Layout, LocaleParts, Team, Template, VariableType
 from heliograph.domain.text import quoted
 from heliograph.templates.policy.formats import is_timezone
-from heliograph.templates.policy.locales import in_locale, written
-from heliograph.templates.policy.placeholders import BRAND, NAME, NAME_MAX, TOKEN, cure, known_of
-from heliograph.templates.policy.render import CONTROL
-from heliograph.templates.policy.source import PARTS, Compiled, Each, If, Pieces, Slot, Usage, compiled
-from heliograph.templates.policy.values import BRAND_NAME, asked_names
+from heliograph.templates.policy.locales import localize, normalize_tag
+from heliograph.templates.policy.placeholders import (
+    BRAND_FIELDS,
+    NAME,
+    NAME_MAX,
+    TOKEN,
+    ItemFields,
+    placeholder_advice,
+)
+from heliograph.templates.policy.render import CONTROL_CHARACTER
+from heliograph.templates.policy.source import (
+    PARTS,
+    CompiledSource,
+    EachBlock,
+    IfBlock,
+    Pieces,
+    Slot,
+    VariableUse,
+    compile_source,
+)
+from heliograph.templates.policy.values import BRAND_NAME, required_names
+from heliograph.templates.policy.variable_types import item_fields_of
 
 VARIABLES_MAX = 100
 EXAMPLE_MAX = 4096  # characters of an example value
-LIST_MAX = 200  # maximum items of a list variable
-LENGTH_MAX = 100_000  # maximum `max_length` of a variable
+LIST_ITEMS_MAX = 200  # maximum items of a list variable
+MAX_LENGTH_LIMIT = 100_000  # maximum `max_length` of a variable
 LOCALES_MAX = 50
-PIECES_MAX = 100_000  # pieces of a part, with lists at their maximum length
-# Maximum characters of each source, including placeholders; the rendered length is checked when sending.
-LENGTHS = {"subject": 1000, "html": HTML_MAX, "text": HTML_MAX, "body": 4096}
+EXPANDED_PIECES_MAX = 100_000  # pieces of a part when its lists have their maximum length
+# Maximum characters per part, placeholders included. The rendered length is checked when sending.
+LENGTH_MAX_BY_PART = {"subject": 1000, "html": HTML_MAX, "text": HTML_MAX, "body": 4096}
 
-_COUNTRY = re.compile(r"[A-Z]{2}")
-_FOREIGN = re.compile(r"\{%|\{\{\{")
-_INSTEAD = {
-    "{%": "write {{#if customer.name}} or {{#each customer.items}}",
-    "{{{": "write two braces, as in {{customer.name}}",
+_COUNTRY_CODE = re.compile(r"[A-Z]{2}")
+_FOREIGN_SYNTAX = re.compile(r"\{%|\{\{\{")
+_ADVICE_BY_SYNTAX = {
+    "{%": "Use {{#if name}} or {{#each items}}.",
+    "{{{": "Use two braces, as in {{name}}.",
 }
 UNDECLARED_MAX = 200  # maximum undeclared variables reported per part
-STRAYS_MAX = 1000  # maximum occurrences of foreign template syntax that are examined
+FOREIGN_SYNTAX_MAX = 1000  # maximum occurrences of foreign template syntax that are examined
 
 Level = Literal["error", "warning"]
 
 
 class TemplateProblem(msgspec.Struct, frozen=True, kw_only=True):
-    """What is wrong with a template, where, and in words."""
+    """A problem of a template or layout, with its location and a message for people."""
 
     level: Level = "error"
     code: str
@@ -75,14 +92,15 @@ def find_template(team: Team, template_id: str, channel: Channel) -> Template:
 
 def placeholder_names(template: Template) -> list[str]:
     """Return the variables used in the template, in order; for WhatsApp, including the position of the brand name."""
-    cut = [compiled(source, part == "html") for part, source in sources_of(template).items()]
-    names = [use.name for one in cut for use in one.uses if use.list is None]
+    fields = item_fields_of(template)
+    parsed = [compile_source(source, part == "html", fields) for part, source in sources_by_part(template).items()]
+    names = [use.name for part_compiled in parsed for use in part_compiled.uses if use.list is None]
     if template.channel == "whatsapp" and template.body:
-        return list(dict.fromkeys(_positions(compiled(template.body, False).pieces)))
+        return list(dict.fromkeys(_placeholder_positions(compile_source(template.body, False).pieces)))
     return list(dict.fromkeys(names))
 
 
-def _positions(pieces: Pieces) -> Iterator[str]:
+def _placeholder_positions(pieces: Pieces) -> Iterator[str]:
     for piece in pieces:
         if isinstance(piece, Slot):
             name = f"{piece.scope}.{piece.name}".removeprefix("customer.")
@@ -90,14 +108,14 @@ def _positions(pieces: Pieces) -> Iterator[str]:
                 yield name
 
 
-def sources_of(template: Template | Layout | LocaleParts) -> dict[str, str]:
+def sources_by_part(template: Template | Layout | LocaleParts) -> dict[str, str]:
     return {part: source for part in PARTS if (source := getattr(template, part, None)) is not None}
 
 
-def length_of(template: Template | Layout) -> int:
+def total_length(template: Template | Layout) -> int:
     """Return the number of characters of all parts in all languages."""
-    others = template.locales.values() if isinstance(template, Template) else ()
-    return sum(len(source) for one in (template, *others) for source in sources_of(one).values())
+    translations = template.locales.values() if isinstance(template, Template) else ()
+    return sum(len(source) for version in (template, *translations) for source in sources_by_part(version).values())
 
 
 def check_template(template: Template) -> list[TemplateProblem]:
@@ -112,44 +130,44 @@ def check_template(template: Template) -> list[TemplateProblem]:
 
 
 def _size_problems(template: Template) -> Iterator[TemplateProblem]:
-    for part, most in LENGTHS.items():
+    for part, limit in LENGTH_MAX_BY_PART.items():
         for locale, texts in [(None, template), *template.locales.items()]:
             size = len(getattr(texts, part) or "")
-            if size > most:
-                told = f"it has {size:,} characters, {most:,} is the most"
-                yield TemplateProblem(code="too_long", part=part, locale=locale, text=told)
-    for field, given in (("variables", template.variables), ("examples", template.examples)):
-        if len(given) > VARIABLES_MAX:
+            if size > limit:
+                message = f"it has {size:,} characters, the maximum is {limit:,}"
+                yield TemplateProblem(code="too_long", part=part, locale=locale, text=message)
+    for field, entries in (("variables", template.variables), ("examples", template.examples)):
+        if len(entries) > VARIABLES_MAX:
             yield TemplateProblem(
-                code="too_many", part=field, text=f"there are {len(given)}, {VARIABLES_MAX} is the most"
+                code="too_many", part=field, text=f"there are {len(entries)}, the maximum is {VARIABLES_MAX}"
             )
     if len(template.locales) > LOCALES_MAX:
-        told = f"there are {len(template.locales)}, {LOCALES_MAX} is the most"
-        yield TemplateProblem(code="too_many", part="locales", text=told)
+        message = f"there are {len(template.locales)}, the maximum is {LOCALES_MAX}"
+        yield TemplateProblem(code="too_many", part="locales", text=message)
     if any(len(name) > NAME_MAX for name in template.variables):
         yield TemplateProblem(code="invalid_name", part="variables", text=f"a name has at most {NAME_MAX} characters")
     if any(len(name) > NAME_MAX or len(value) > EXAMPLE_MAX for name, value in template.examples.items()):
-        told = f"a value has at most {EXAMPLE_MAX:,} characters, its name {NAME_MAX}"
-        yield TemplateProblem(code="too_long", part="examples", text=told)
+        message = f"a value has at most {EXAMPLE_MAX:,} characters, its name {NAME_MAX}"
+        yield TemplateProblem(code="too_long", part="examples", text=message)
 
 
 def _part_problems(template: Template) -> Iterator[TemplateProblem]:
     if template.channel == "email":
         if not template.subject:
             yield TemplateProblem(code="missing_part", part="subject", text="an email template needs one")
-        elif CONTROL.search(template.subject):
-            told = "it must be one line without control characters"
-            yield TemplateProblem(code="invalid_subject", part="subject", text=told)
+        elif CONTROL_CHARACTER.search(template.subject):
+            message = "it must be one line without control characters"
+            yield TemplateProblem(code="invalid_subject", part="subject", text=message)
         if not (template.html or template.text):
             yield TemplateProblem(
                 code="missing_part", part="html, text", text="an email template needs at least one of them"
             )
     elif not template.body:
-        told = f"a template for {'SMS' if template.channel == 'sms' else 'WhatsApp'} needs one"
-        yield TemplateProblem(code="missing_part", part="body", text=told)
+        message = f"a template for {'SMS' if template.channel == 'sms' else 'WhatsApp'} needs one"
+        yield TemplateProblem(code="missing_part", part="body", text=message)
     if template.channel == "whatsapp" and template.category is None:
-        told = "a WhatsApp template needs AUTHENTICATION, UTILITY or MARKETING"
-        yield TemplateProblem(code="missing_part", part="category", text=told)
+        message = "a WhatsApp template needs AUTHENTICATION, UTILITY or MARKETING"
+        yield TemplateProblem(code="missing_part", part="category", text=message)
     if template.layout and template.channel != "email":
         yield TemplateProblem(code="misplaced_layout", part="layout", text="only an email template has one")
     yield from _source_problems(template, None)
@@ -157,80 +175,90 @@ def _part_problems(template: Template) -> Iterator[TemplateProblem]:
 
 def _source_problems(template: Template, locale: str | None) -> Iterator[TemplateProblem]:
     """Yield the problems of a template's parts in one language."""
-    sources = sources_of(template)
-    known = known_of(sources.values(), template.variables)
-    for part, source in sources.items():
-        cut = compiled(source, part == "html")
+    for part, written in sources_by_part(template).items():
+        parsed = compile_source(written, part == "html", item_fields_of(template))
+        source = parsed.source
 
         def problem(code: str, at: int | None, text: str) -> TemplateProblem:
             line = None if at is None else source.count("\n", 0, at) + 1  # noqa: B023
             return TemplateProblem(code=code, part=part, locale=locale, line=line, text=text)  # noqa: B023
 
-        foreign = {found[0]: found.start() for found in reversed(list(islice(_FOREIGN.finditer(source), STRAYS_MAX)))}
-        for syntax, at in foreign.items():
-            yield problem("foreign_syntax", at, f"{syntax} is of another template language: {_INSTEAD[syntax]}")
-        for at, stray in cut.strays:
-            if not stray.startswith("{{{"):
-                yield problem("not_a_placeholder", at, f"{quoted(stray)} is not a placeholder: {cure(stray, known)}")
-        yield from (problem(fault.code, fault.at, fault.text) for fault in cut.faults)
-        if undeclared := list(islice(_undeclared(template, cut.uses), UNDECLARED_MAX)):
-            places = _first_places(source)
-            yield from (problem("unknown_variable", places.get((use.list, use.name)), told) for use, told in undeclared)
-        for name, at in first_slots(source, "customer").items():
-            if template.shapes.get(name, Shape()).list:
-                told = f"{name} is a list: write {{{{#each customer.{name}}}}} … {{{{/each}}}} with its fields, as in"
-                yield problem("unknown_variable", at, f"{told} {{{{item.{template.shapes[name].list[0]}}}}}")
-        if cut.contents:
+        first_by_syntax = {
+            match[0]: match.start()
+            for match in reversed(list(islice(_FOREIGN_SYNTAX.finditer(source), FOREIGN_SYNTAX_MAX)))
+        }
+        for syntax, at in first_by_syntax.items():
+            yield problem("foreign_syntax", at, f"{syntax} isn't supported. {_ADVICE_BY_SYNTAX[syntax]}")
+        for at, invalid in parsed.invalid_placeholders:
+            if not invalid.startswith("{{{"):
+                yield problem(
+                    "not_a_placeholder",
+                    at,
+                    f"{quoted(invalid)} is not a placeholder: {placeholder_advice(invalid)}",
+                )
+        yield from (problem(fault.code, fault.offset, fault.text) for fault in parsed.faults)
+        if undeclared := list(islice(_undeclared_uses(template, parsed.uses), UNDECLARED_MAX)):
+            offsets = _first_offsets(source)
+            yield from (
+                problem("unknown_variable", offsets.get((use.list, use.name)), message) for use, message in undeclared
+            )
+        for name, at in first_offsets_in_scope(source, "customer").items():
+            if template.shapes.get(name, VariableType()).list:
+                message = (
+                    f"{name} is a list: write {{{{#each customer.{name}}}}} … {{{{/each}}}} with its fields, as in"
+                )
+                yield problem("unknown_variable", at, f"{message} {{{{item.{template.shapes[name].list[0]}}}}}")
+        if parsed.content_count:
             at = next(token.start() for token in TOKEN.finditer(source) if token[10])
-            yield problem("misplaced_placeholder", at, "{{content}} stands in layouts only")
-        if wrong := cut.blocks & _refused_blocks(template.channel, part):
-            first = next(token for token in TOKEN.finditer(source) if wrong & {token[5], token[9]})
-            told = f"{{{{#{first[5] or first[9]}}}}} cannot stand in {_where(template.channel, part)}"
-            yield problem("misplaced_block", first.start(), told)
-        if _weight(cut.pieces, template.shapes) > PIECES_MAX:
-            yield problem("too_long", None, "its lists with all their items become too much: lower a max")
+            yield problem("misplaced_placeholder", at, "{{content}} only works in layouts")
+        if disallowed := parsed.blocks & _disallowed_blocks(template.channel, part):
+            first = next(token for token in TOKEN.finditer(source) if disallowed & {token[5], token[9]})
+            message = f"{{{{#{first[5] or first[9]}}}}} can't be used in {_part_description(template.channel, part)}"
+            yield problem("misplaced_block", first.start(), message)
+        if _expanded_count(parsed.pieces, template.shapes) > EXPANDED_PIECES_MAX:
+            yield problem("too_long", None, "its lists can become too long: lower a max")
 
 
-def _refused_blocks(channel: Channel, part: str) -> set[str]:
+def _disallowed_blocks(channel: Channel, part: str) -> set[str]:
     return {"each", "if"} if channel == "whatsapp" else {"each"} if part == "subject" else set()
 
 
-def _where(channel: Channel, part: str) -> str:
+def _part_description(channel: Channel, part: str) -> str:
     return "a WhatsApp template" if channel == "whatsapp" else f"the {part}"
 
 
-def _undeclared(template: Template, uses: tuple[Usage, ...]) -> Iterator[tuple[Usage, str]]:
-    declared = set(asked_names(template))
+def _undeclared_uses(template: Template, uses: tuple[VariableUse, ...]) -> Iterator[tuple[VariableUse, str]]:
+    declared = set(required_names(template))
     for use in dict.fromkeys(msgspec.structs.replace(use, format=None) for use in uses):
-        fields = template.shapes.get(use.list or use.name, Shape()).list
+        fields = template.shapes.get(use.list or use.name, VariableType()).list
         if use.list == "":
-            yield use, f"{{{{item.{use.name}}}}} stands only inside {{{{#each …}}}}"
+            yield use, f"{{{{item.{use.name}}}}} only works inside {{{{#each …}}}}"
         elif use.list is not None and use.name not in fields and use.list in template.shapes:
             yield use, f"{{{{item.{use.name}}}}} is not a field of {use.list} in variables"
         elif use.list is None and use.name not in declared:
             yield use, f"{{{{customer.{use.name}}}}} is not in variables"
         elif use.list is None and use.is_list and not fields:
-            yield use, f'{use.name} is no list: declare it as {{ name = "{use.name}", list = ["…"] }}'
+            yield use, f'{use.name} is not a list: declare it as {{ name = "{use.name}", list = ["…"] }}'
 
 
-def _first_places(source: str) -> dict[tuple[str | None, str], int]:
+def _first_offsets(source: str) -> dict[tuple[str | None, str], int]:
     """Map (list, name) of each variable to its first offset. List: None for a customer variable, "" for any list."""
-    places: dict[tuple[str | None, str], int] = {}
-    among = ""
+    offsets: dict[tuple[str | None, str], int] = {}
+    list_name = ""
     for token in TOKEN.finditer(source):
         if token[5] == "each":
-            among = token[7]
+            list_name = token[7]
         if "item" in (token[1], token[6]):
-            places.setdefault((among, token[2] or token[7]), token.start())
-            places.setdefault(("", token[2] or token[7]), token.start())
+            offsets.setdefault((list_name, token[2] or token[7]), token.start())
+            offsets.setdefault(("", token[2] or token[7]), token.start())
         elif "customer" in (token[1], token[6]):
-            places.setdefault((None, token[2] or token[7]), token.start())
+            offsets.setdefault((None, token[2] or token[7]), token.start())
         if token[9] == "each":
-            among = ""
-    return places
+            list_name = ""
+    return offsets
 
 
-def first_slots(source: str, scope: str) -> dict[str, int]:
+def first_offsets_in_scope(source: str, scope: str) -> dict[str, int]:
     """Map each variable name of `scope` to the offset of its first value placeholder.
 
     Variables in `#if` and `#each` do not count.
@@ -240,115 +268,117 @@ def first_slots(source: str, scope: str) -> dict[str, int]:
 
 def unknown_brand_variables(source: str) -> Iterator[tuple[str, int, str]]:
     """Yield (code, offset, message) for each `brand.*` placeholder that does not exist."""
-    for name, at in sorted(first_slots(source, "brand").items(), key=itemgetter(1)):
-        if name not in BRAND:
-            known = " and ".join(f"{{{{brand.{one}}}}}" for one in BRAND)
-            yield "unknown_variable", at, f"{{{{brand.{name}}}}} is always empty: a brand has {known}"
+    for name, at in sorted(first_offsets_in_scope(source, "brand").items(), key=itemgetter(1)):
+        if name not in BRAND_FIELDS:
+            examples = " and ".join(f"{{{{brand.{field}}}}}" for field in BRAND_FIELDS)
+            yield "unknown_variable", at, f"{{{{brand.{name}}}}} is always empty: a brand only has {examples}"
 
 
-def _weight(pieces: Pieces, shapes: dict[str, Shape]) -> int:
+def _expanded_count(pieces: Pieces, shapes: dict[str, VariableType]) -> int:
     """Return the maximum number of pieces after expanding lists."""
     total = len(pieces)
     for piece in pieces:
-        if isinstance(piece, Each | If):
-            times = shapes.get(piece.name, Shape()).max if isinstance(piece, Each) else 1
-            total += max(times * _weight(piece.pieces, shapes), _weight(piece.otherwise, shapes))
+        if isinstance(piece, EachBlock | IfBlock):
+            repetitions = shapes.get(piece.name, VariableType()).max if isinstance(piece, EachBlock) else 1
+            total += max(
+                repetitions * _expanded_count(piece.pieces, shapes), _expanded_count(piece.else_pieces, shapes)
+            )
     return total
 
 
 def _variable_problems(template: Template) -> Iterator[TemplateProblem]:
-    def problem(code: str, told: str, part: str = "variables") -> TemplateProblem:
-        return TemplateProblem(code=code, part=part, text=told)
+    def problem(code: str, text: str, part: str = "variables") -> TemplateProblem:
+        return TemplateProblem(code=code, part=part, text=text)
 
     for name in dict.fromkeys(template.variables):
         if template.variables.count(name) > 1:
             yield problem("duplicate_variable", f"{name!r} is there twice")
         if not NAME.fullmatch(name):
-            yield problem("invalid_name", f"{name!r} is not a name of a-z, 0-9 and _ that begins with a letter")
+            yield problem("invalid_name", f"{name!r} is not a valid name: use a-z, 0-9 and _, starting with a letter")
         if name == BRAND_NAME and template.channel == "whatsapp":
             continue
         if name.startswith(("customer.", "brand.")):
-            yield problem("invalid_name", f"write {name!r} without its first part")
+            yield problem("invalid_name", f"omit the first part of {name!r}")
     for name, shape in template.shapes.items():
-        yield from (problem(code, f"{name!r} {told}") for code, told in _shape_problems(shape, template.channel))
+        yield from (problem(code, f"{name!r} {message}") for code, message in _type_problems(shape, template.channel))
     for name in template.optional:
         if name not in template.variables:
             yield problem("unknown_variable", f"{name!r} is not in variables", "optional")
         elif name == BRAND_NAME:
-            yield problem("invalid_name", f"{name!r} is always there", "optional")
+            yield problem("invalid_name", f"{name!r} is always available", "optional")
     if not is_timezone(template.timezone):
-        told = f"{quoted(template.timezone)} is no time zone: write a name such as Europe/Vienna"
-        yield problem("invalid_timezone", told, "timezone")
+        message = f"{quoted(template.timezone)} is not a time zone: use a name such as Europe/Vienna"
+        yield problem("invalid_timezone", message, "timezone")
 
 
-def _shape_problems(shape: Shape, channel: Channel) -> Iterator[tuple[str, str]]:
+def _type_problems(shape: VariableType, channel: Channel) -> Iterator[tuple[str, str]]:
     if shape.list and channel == "whatsapp":
-        yield "misplaced_block", "is a list: a WhatsApp template takes none"
-    if bad := next((field for field in shape.list if not NAME.fullmatch(field)), None):
-        yield "invalid_name", f"has a field {bad!r}: write a-z, 0-9 and _, a letter first"
+        yield "misplaced_block", "is a list, which WhatsApp templates don't support"
+    if invalid_field := next((field for field in shape.list if not NAME.fullmatch(field)), None):
+        yield "invalid_name", f"has the invalid field {invalid_field!r}: use a-z, 0-9 and _, starting with a letter"
     if len(set(shape.list)) < len(shape.list):
-        yield "duplicate_variable", "has a field twice"
-    if len(shape.list) > VARIABLES_MAX or not 1 <= shape.max <= LIST_MAX:
-        yield "too_many", f"takes 1 to {LIST_MAX} items of at most {VARIABLES_MAX} fields"
-    if shape.max_length is not None and not 1 <= shape.max_length <= LENGTH_MAX:
-        yield "too_long", f"has a max_length that is not 1 to {LENGTH_MAX:,}"
+        yield "duplicate_variable", "has a duplicate field"
+    if len(shape.list) > VARIABLES_MAX or not 1 <= shape.max <= LIST_ITEMS_MAX:
+        yield "too_many", f"takes 1 to {LIST_ITEMS_MAX} items of at most {VARIABLES_MAX} fields"
+    if shape.max_length is not None and not 1 <= shape.max_length <= MAX_LENGTH_LIMIT:
+        yield "too_long", f"has a max_length that is not 1 to {MAX_LENGTH_LIMIT:,}"
 
 
 def _price_problems(template: Template) -> Iterator[TemplateProblem]:
     if template.price < 0:
-        yield TemplateProblem(code="invalid_price", part="price", text="it cannot be negative")
+        yield TemplateProblem(code="invalid_price", part="price", text="it can't be negative")
     for country, price in template.prices.items():
         if price < 0:
-            yield TemplateProblem(code="invalid_price", part=f"prices.{country}", text="it cannot be negative")
-        if not _COUNTRY.fullmatch(country):
-            told = "write the country as an ISO code such as GB"
-            yield TemplateProblem(code="invalid_price", part=f"prices.{country}", text=told)
+            yield TemplateProblem(code="invalid_price", part=f"prices.{country}", text="it can't be negative")
+        if not _COUNTRY_CODE.fullmatch(country):
+            message = "use an ISO country code such as GB"
+            yield TemplateProblem(code="invalid_price", part=f"prices.{country}", text=message)
 
 
 def _locale_problems(template: Template) -> Iterator[TemplateProblem]:
     """Check that each translation has every part of the template, with the same variables."""
     for tag in (template.locale, *template.locales):
-        if written(tag) != tag:
-            told = f"{quoted(tag)} is no language tag: write {written(tag) or 'one such as de-AT'}"
-            yield TemplateProblem(code="invalid_locale", part="locale", text=told)
+        if normalize_tag(tag) != tag:
+            message = f"{quoted(tag)} is not a language tag: use {normalize_tag(tag) or 'one such as de-AT'}"
+            yield TemplateProblem(code="invalid_locale", part="locale", text=message)
     if template.locale in template.locales:
-        told = f"{template.locale} is the language of the template itself"
-        yield TemplateProblem(code="invalid_locale", part="locales", text=told)
-    own = sources_of(template)
+        message = f"{template.locale} is the language of the template itself"
+        yield TemplateProblem(code="invalid_locale", part="locales", text=message)
+    default_sources, fields = sources_by_part(template), item_fields_of(template)
     for tag, parts in template.locales.items():
-        theirs = sources_of(in_locale(msgspec.structs.replace(template, locale=""), tag))
-        lacking = [part for part in own if getattr(parts, part) is None]
-        if lacking and template.channel != "whatsapp":
-            for part in lacking:
-                told = f"it lacks its {part}, which the template's own language has"
-                yield TemplateProblem(code="missing_part", part=part, locale=tag, text=told)
+        translated_sources = sources_by_part(localize(msgspec.structs.replace(template, locale=""), tag))
+        missing_parts = [part for part in default_sources if getattr(parts, part) is None]
+        if missing_parts and template.channel != "whatsapp":
+            for part in missing_parts:
+                message = f"it lacks its {part}, which the template's own language has"
+                yield TemplateProblem(code="missing_part", part=part, locale=tag, text=message)
             continue
-        yield from _source_problems(in_locale(msgspec.structs.replace(template, locale=""), tag), tag)
-        if fewer := sorted(_names(own) - _names(theirs)):
-            told = f"it does not use {', '.join(fewer)}, which the template's own language does"
-            yield TemplateProblem(code="missing_variable", part="locales", locale=tag, text=told)
+        yield from _source_problems(localize(msgspec.structs.replace(template, locale=""), tag), tag)
+        if unused_names := sorted(_used_names(default_sources, fields) - _used_names(translated_sources, fields)):
+            message = f"it does not use {', '.join(unused_names)}, which the template's own language does"
+            yield TemplateProblem(code="missing_variable", part="locales", locale=tag, text=message)
 
 
-def _names(sources: dict[str, str]) -> set[str]:
+def _used_names(sources: dict[str, str], item_fields: ItemFields) -> set[str]:
     return {
         f"{use.list}.{use.name}" if use.list else use.name
         for part, source in sources.items()
-        for use in compiled(source, part == "html").uses
+        for use in compile_source(source, part == "html", item_fields).uses
     }
 
 
 def layout_problems(
-    new: Template, layouts: Mapping[str, Layout], had: Collection[str | None] = ()
+    new: Template, layouts: Mapping[str, Layout], previous_layouts: Collection[str | None] = ()
 ) -> list[TemplateProblem]:
-    """Return the problems of a template's layout: it must be an approved layout of the team, or one in `had`.
+    """Return the problems of a template's layout: it must be approved and of the team, or be in `previous_layouts`.
 
-    `had`: layouts that the template already uses; these may be archived.
+    `previous_layouts`: layouts that the template already uses; these may be archived.
     """
     layout = layouts.get(new.layout or "")
-    if new.layout is None or (layout and (layout.status == "approved" or new.layout in had)):
+    if new.layout is None or (layout and (layout.status == "approved" or new.layout in previous_layouts)):
         return []
-    why = f"{new.layout} is {layout.status}: take one that is approved" if layout else f"there is no {new.layout}"
-    return [TemplateProblem(code="layout_not_approved" if layout else "layout_not_found", part="layout", text=why)]
+    message = f"{new.layout} is {layout.status}: use an approved layout" if layout else f"there is no {new.layout}"
+    return [TemplateProblem(code="layout_not_approved" if layout else "layout_not_found", part="layout", text=message)]
 
 
 def check_layout(layout: Layout) -> list[TemplateProblem]:
@@ -358,26 +388,30 @@ def check_layout(layout: Layout) -> list[TemplateProblem]:
         problems.append(
             TemplateProblem(code="missing_part", part="html, text", text="a layout needs at least one of them")
         )
-    for part, source in sources_of(layout).items():
-        if len(source) > LENGTHS[part]:
-            told = f"it has {len(source):,} characters, {LENGTHS[part]:,} is the most"
-            problems.append(TemplateProblem(code="too_long", part=part, text=told))
+    for part, source in sources_by_part(layout).items():
+        if len(source) > LENGTH_MAX_BY_PART[part]:
+            message = f"it has {len(source):,} characters, the maximum is {LENGTH_MAX_BY_PART[part]:,}"
+            problems.append(TemplateProblem(code="too_long", part=part, text=message))
             continue
-        cut = compiled(source, part == "html")
-        for code, at, told in _layout_faults(source, cut):
-            line = None if at is None else source.count("\n", 0, at) + 1
-            problems.append(TemplateProblem(code=code, part=part, line=line, text=told))
+        parsed = compile_source(source, part == "html")
+        for code, at, message in _layout_faults(parsed):
+            line = None if at is None else parsed.source.count("\n", 0, at) + 1
+            problems.append(TemplateProblem(code=code, part=part, line=line, text=message))
     return problems
 
 
-def _layout_faults(source: str, cut: Compiled) -> Iterator[tuple[str, int | None, str]]:
-    if cut.contents != 1:
-        again = [token.start() for token in TOKEN.finditer(source) if token[10]][1:]
-        told = f"{{{{content}}}} stands in it {cut.contents} times: write it once"
-        yield "missing_content", again[0] if again else None, told
-    if cut.uses or cut.blocks:
+def _layout_faults(parsed: CompiledSource) -> Iterator[tuple[str, int | None, str]]:
+    source = parsed.source
+    if parsed.content_count != 1:
+        repeated = [token.start() for token in TOKEN.finditer(source) if token[10]][1:]
+        message = f"{{{{content}}}} appears {parsed.content_count} times: use it once"
+        yield "missing_content", repeated[0] if repeated else None, message
+    if parsed.uses or parsed.blocks:
         first = next(token for token in TOKEN.finditer(source) if token[1] != "brand" and not token[10])
-        yield "unknown_variable", first.start(), "a layout has {{content}} and {{brand.…}} only"
+        yield "unknown_variable", first.start(), "a layout can only use {{content}} and {{brand.…}}"
     yield from unknown_brand_variables(source)
-    yield from ((fault.code, fault.at, fault.text) for fault in cut.faults)
-    yield from (("not_a_placeholder", at, f"{quoted(stray)} is not a placeholder") for at, stray in cut.strays)
+    yield from ((fault.code, fault.offset, fault.text) for fault in parsed.faults)
+    yield from (
+        ("not_a_placeholder", at, f"{quoted(invalid)} is not a placeholder")
+        for at, invalid in parsed.invalid_placeholders
+    )

@@ -3,49 +3,51 @@
 import re
 from collections.abc import Iterable, Mapping
 
-from heliograph.templates.policy.placeholders import NAME, PLACEHOLDER
+from heliograph.templates.policy.placeholders import NAME, PLACEHOLDER, expand_short_forms
 
-_PLACEHOLDER = re.compile(r"\{\{\{?\s*([A-Za-z][A-Za-z0-9_.]{0,200})\s*\}?\}\}")
-
-
-def foreign_placeholders(text: str, written: Mapping[str, str]) -> str:
-    """Convert `{{customer.first_name}}` to `{{{FIRST_NAME}}}`, or to the spelling in `written`; `brand.*` is kept."""
-
-    def whole(found: re.Match[str]) -> str:
-        return found[0] if found[1] == "brand" else f"{{{{{{{key_of(found[2], written)}}}}}}}"
-
-    return PLACEHOLDER.sub(whole, text)
+_FOREIGN_PLACEHOLDER = re.compile(r"\{\{\{?\s*([A-Za-z][A-Za-z0-9_.]{0,200})\s*\}?\}\}")
 
 
-def short_placeholders(text: str) -> str:
+def to_foreign_placeholders(text: str, spellings: Mapping[str, str]) -> str:
+    """Convert `{{customer.first_name}}` to `{{{FIRST_NAME}}}`, or to the spelling in `spellings`; `brand.*` is kept."""
+
+    def convert(match: re.Match[str]) -> str:
+        return match[0] if match[1] == "brand" else f"{{{{{{{foreign_name(match[2], spellings)}}}}}}}"
+
+    return PLACEHOLDER.sub(convert, expand_short_forms(text))
+
+
+def to_short_placeholders(text: str) -> str:
     """Convert `{{customer.first_name}}` to `{{first_name}}`; other scopes and placeholders with a format are kept."""
 
-    def short(found: re.Match[str]) -> str:
-        return f"{{{{{found[2]}}}}}" if found[1] == "customer" and not found[3] else found[0]
+    def convert(match: re.Match[str]) -> str:
+        return f"{{{{{match[2]}}}}}" if match[1] == "customer" and not match[3] else match[0]
 
-    return PLACEHOLDER.sub(short, text)
-
-
-def key_of(name: str, written: Mapping[str, str]) -> str:
-    return written.get(name, name.upper())
+    return PLACEHOLDER.sub(convert, text)
 
 
-def spelled(texts: Iterable[str], keys: Iterable[str]) -> dict[str, str]:
-    """Map our variable name to its original spelling, for variables not written in capitals."""
-    found = [*keys, *(slot[1] for text in texts for slot in _PLACEHOLDER.finditer(text))]
-    return {key.lower(): key for key in found if key != key.upper() and not key.startswith(("customer.", "brand."))}
+def foreign_name(name: str, spellings: Mapping[str, str]) -> str:
+    return spellings.get(name, name.upper())
 
 
-def own_placeholders(text: str) -> str:
+def original_spellings(texts: Iterable[str], keys: Iterable[str]) -> dict[str, str]:
+    """Map our variable names to their spelling in the foreign texts, unless that is all upper case."""
+    foreign_names = [*keys, *(slot[1] for text in texts for slot in _FOREIGN_PLACEHOLDER.finditer(text))]
+    return {
+        key.lower(): key for key in foreign_names if key != key.upper() and not key.startswith(("customer.", "brand."))
+    }
+
+
+def from_foreign_placeholders(text: str) -> str:
     """Convert `{{{FIRST_NAME}}}` and `{{first_name}}` to `{{customer.first_name}}`.
 
     Other placeholders are kept and rejected later.
     """
 
-    def whole(found: re.Match[str]) -> str:
-        name = found[1].lower()
+    def convert(match: re.Match[str]) -> str:
+        name = match[1].lower()
         if name.startswith(("customer.", "brand.")) or not NAME.fullmatch(name):
-            return found[0]
+            return match[0]
         return f"{{{{customer.{name}}}}}"
 
-    return _PLACEHOLDER.sub(whole, text)
+    return _FOREIGN_PLACEHOLDER.sub(convert, text)

@@ -11,14 +11,14 @@ from heliograph.domain.setup.plan import next_version
 from heliograph.domain.setup.records import Layout, LayoutDraft
 from heliograph.domain.setup.setup_file import read_layout_fields
 from heliograph.domain.setup.snapshot import Row, Setup, to_row
-from heliograph.templates.policy.template_approvals import mark_of
+from heliograph.templates.policy.template_approvals import revision_of
 
 
-def with_fields(base: Layout, given: Mapping[str, Any]) -> tuple[Layout, dict[str, str]]:
+def apply_fields(base: Layout, changes: Mapping[str, Any]) -> tuple[Layout, dict[str, str]]:
     """Return `base` with these fields (None removes a field), and an error message for each invalid field."""
-    removed = {name: None for name, value in given.items() if value is None}
-    fields, wrong = read_layout_fields({name: value for name, value in given.items() if value is not None})
-    return msgspec.convert(msgspec.to_builtins(base) | fields | removed, Layout), wrong
+    removed = {name: None for name, value in changes.items() if value is None}
+    fields, errors = read_layout_fields({name: value for name, value in changes.items() if value is not None})
+    return msgspec.convert(msgspec.to_builtins(base) | fields | removed, Layout), errors
 
 
 def find_draft(setup: Setup, id_: str) -> Layout | None:
@@ -31,18 +31,18 @@ def find_draft(setup: Setup, id_: str) -> Layout | None:
 
 def list_pending(setup: Setup) -> list[Layout]:
     """Return all drafts of the instance that wait for an operator."""
-    found = (find_draft(setup, id_) for kind, id_ in setup.records if kind in ("layout", "layout_draft"))
-    waiting = {draft.id: draft for draft in found if draft and draft.submitted_at and draft.team in setup.teams}
-    return sorted(waiting.values(), key=lambda draft: (setup.teams[draft.team].record.name, draft.name))
+    drafts = (find_draft(setup, id_) for kind, id_ in setup.records if kind in ("layout", "layout_draft"))
+    pending = {draft.id: draft for draft in drafts if draft and draft.submitted_at and draft.team in setup.teams}
+    return sorted(pending.values(), key=lambda draft: (setup.teams[draft.team].record.name, draft.name))
 
 
-def seen(setup: Setup, id_: str, mark: str | None) -> Layout | None:
-    """Return the submitted draft, checking its revision unless `mark` is None. None if there is no draft."""
+def find_submitted(setup: Setup, id_: str, revision: str | None) -> Layout | None:
+    """Return the submitted draft, checking its revision unless `revision` is None. None if there is no draft."""
     draft = find_draft(setup, id_)
     if draft and not draft.submitted_at:
-        raise InvalidRequest(f"{id_} has no draft that waits.")
-    if mark is not None and (draft is None or mark_of(draft) != mark):
-        raise InvalidRequest("This draft was changed meanwhile. Look at it again, then decide.")
+        raise InvalidRequest(f"{id_} has no pending draft.")
+    if revision is not None and (draft is None or revision_of(draft) != revision):
+        raise InvalidRequest("This draft was changed in the meantime. Review it again, then decide.")
     return draft
 
 
@@ -50,36 +50,36 @@ def draft_rows(setup: Setup, new: Layout) -> list[Row]:
     """Return the rows that save a layout as a draft; the layout in use does not change."""
     old = setup.records.get(("layout", new.id))
     if not isinstance(old, Layout) or old.status == "draft":
-        kept = replace(new, status="draft", version=1)
-        return [] if old == kept else [to_row("layout", new.id, kept, new.team)]
-    kept = replace(new, status="draft", version=next_version(old, new))
-    if find_draft(setup, new.id) == kept:
+        draft = replace(new, status="draft", version=1)
+        return [] if old == draft else [to_row("layout", new.id, draft, new.team)]
+    draft = replace(new, status="draft", version=next_version(old, new))
+    if find_draft(setup, new.id) == draft:
         return []
-    return [to_row("layout_draft", new.id, LayoutDraft(team=new.team, layout=kept), new.team)]
+    return [to_row("layout_draft", new.id, LayoutDraft(team=new.team, layout=draft), new.team)]
 
 
-def submitted_rows(setup: Setup, new: Layout, by: str, at: int) -> list[Row]:
+def submit_rows(setup: Setup, new: Layout, requester: str, at: int) -> list[Row]:
     """Return the rows that submit a layout for approval."""
-    return draft_rows(setup, replace(new, submitted_at=at, refused_reason="", asked_by=by))
+    return draft_rows(setup, replace(new, submitted_at=at, refused_reason="", asked_by=requester))
 
 
-def approved_rows(setup: Setup, new: Layout) -> list[Row]:
+def approve_rows(setup: Setup, new: Layout) -> list[Row]:
     """Return the rows that put a layout into use and delete its draft."""
     old = setup.records.get(("layout", new.id))
     version = next_version(old, new) if isinstance(old, Layout) and old.status != "draft" else 1
-    kept = replace(new, status="approved", version=version, submitted_at=0, refused_reason="", asked_by="")
-    rows = [] if kept == old else [to_row("layout", new.id, kept, new.team)]
-    return [*rows, *_without_draft(setup, new.id, new.team)]
+    approved = replace(new, status="approved", version=version, submitted_at=0, refused_reason="", asked_by="")
+    rows = [] if approved == old else [to_row("layout", new.id, approved, new.team)]
+    return [*rows, *_delete_draft_rows(setup, new.id, new.team)]
 
 
-def archived_rows(setup: Setup, layout: Layout) -> list[Row]:
+def archive_rows(setup: Setup, layout: Layout) -> list[Row]:
     """Return the rows that archive a layout and delete its draft; a layout that was never approved is deleted."""
-    dropped = _without_draft(setup, layout.id, layout.team)
+    deleted = _delete_draft_rows(setup, layout.id, layout.team)
     if layout.status == "archived":
-        return dropped
-    kept = replace(layout, status="archived") if layout.status == "approved" else None
-    return [*dropped, to_row("layout", layout.id, kept, layout.team)]
+        return deleted
+    archived = replace(layout, status="archived") if layout.status == "approved" else None
+    return [*deleted, to_row("layout", layout.id, archived, layout.team)]
 
 
-def _without_draft(setup: Setup, id_: str, team: str) -> list[Row]:
+def _delete_draft_rows(setup: Setup, id_: str, team: str) -> list[Row]:
     return [to_row("layout_draft", id_, None, team)] if ("layout_draft", id_) in setup.records else []

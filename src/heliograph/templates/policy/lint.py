@@ -7,103 +7,115 @@ from itertools import chain, islice
 
 import msgspec
 
-from heliograph.domain.phones.gsm import outside, segment
+from heliograph.domain.phones.gsm import count_segments, non_gsm_characters
 from heliograph.domain.setup.records import Layout, Template
 from heliograph.templates.policy.check import (
     TemplateProblem,
     check_layout,
     check_template,
-    sources_of,
+    sources_by_part,
     unknown_brand_variables,
 )
 from heliograph.templates.policy.examples import example_values
 from heliograph.templates.policy.formats import is_timezone
-from heliograph.templates.policy.locales import in_locale
-from heliograph.templates.policy.mail_clients import GMAIL_CLIPS, first_findings
-from heliograph.templates.policy.markup import MASK, Tag, tags
-from heliograph.templates.policy.placeholders import TOKEN
+from heliograph.templates.policy.locales import localize
+from heliograph.templates.policy.mail_clients import GMAIL_CLIP_OCTETS, first_unsupported_features
+from heliograph.templates.policy.markup import MASK, Tag, parse_tags
+from heliograph.templates.policy.placeholders import TOKEN, expand_short_forms
 from heliograph.templates.policy.render import octets, render_body
-from heliograph.templates.policy.source import MAILBOX, read_mailbox
+from heliograph.templates.policy.source import MAILTO_WITH_HOST, decode_separators
+from heliograph.templates.policy.variable_types import item_fields_of
 
 WARNINGS_MAX = 40  # maximum warnings of one kind per part
 TAGS_MAX = 20_000  # maximum tags examined per part
-SEARCHED = 100  # open tags searched for the start of an end tag
-FOREIGN_MAX = 3  # warn up to this many characters outside the GSM alphabet; more indicate another script
-_VOID = frozenset("area base br col embed hr img input link meta param source track wbr".split())
-_ADDRESSES = frozenset({"href", "src", "action", "background", "poster"})
-_INSECURE = re.compile(r"[\x00-\x20]*(?:http|ftp|ws):", re.IGNORECASE)
-_LEFT_OUT = re.compile(rf"{MAILBOX}(?<!{MASK}){MASK}++(?![A-Za-z0-9.-])", re.IGNORECASE | re.DOTALL)
+SEARCHED_TAGS_MAX = 100  # open tags searched for the start of an end tag
+NON_GSM_MAX = 3  # warn up to this many characters outside the GSM alphabet; more indicate another script
+_VOID_TAGS = frozenset("area base br col embed hr img input link meta param source track wbr".split())
+_URL_ATTRIBUTES = frozenset({"href", "src", "action", "background", "poster"})
+_INSECURE_SCHEME = re.compile(r"[\x00-\x20]*(?:http|ftp|ws):", re.IGNORECASE)
+_VALUE_AFTER_MAILTO_HOST = re.compile(
+    rf"{MAILTO_WITH_HOST}(?<!{MASK}){MASK}++(?![A-Za-z0-9.-])", re.IGNORECASE | re.DOTALL
+)
 _INSECURE_LINK = re.compile(r"(?<![a-z])(?:http|ftp)://[^\s<>\"']{0,60}", re.IGNORECASE)
 
-Found = Iterator[tuple[str, int, str]]  # (code, offset in the source, message)
+Warnings = Iterator[tuple[str, int, str]]  # (code, offset in the source, message)
 
 
-class _Html(msgspec.Struct, frozen=True):
+class _ParsedHtml(msgspec.Struct, frozen=True):
     source: str
     masked: str  # source with placeholders blanked
     tags: list[Tag]
 
 
-def problems_of(template: Template, layout: Layout | None = None) -> list[TemplateProblem]:
+def find_problems(template: Template, layout: Layout | None = None) -> list[TemplateProblem]:
     """Return errors, which prevent saving, followed by warnings, which do not."""
     errors = check_template(template)
-    return errors if any(one.code in ("too_long", "too_many") for one in errors) else errors + lint(template, layout)
+    return (
+        errors if any(error.code in ("too_long", "too_many") for error in errors) else errors + lint(template, layout)
+    )
 
 
-def problems_of_layout(layout: Layout) -> list[TemplateProblem]:
+def find_layout_problems(layout: Layout) -> list[TemplateProblem]:
     errors = check_layout(layout)
-    if any(one.code == "too_long" for one in errors):
+    if any(problem.code == "too_long" for problem in errors):
         return errors
-    warnings = [one for part, source in sources_of(layout).items() for one in _part(part, source, None)]
-    return errors + [one for one in warnings if one.code != "unknown_variable"]  # in a layout it is already an error
+    warnings = [
+        problem for part, source in sources_by_part(layout).items() for problem in _lint_part(part, source, None)
+    ]
+    return errors + [
+        problem for problem in warnings if problem.code != "unknown_variable"
+    ]  # in a layout it is already an error
 
 
 def lint(template: Template, layout: Layout | None = None) -> list[TemplateProblem]:
     """Return the warnings for the parts of every language; the template's own language first."""
     problems = []
     for tag in (None, *template.locales):
-        sources = sources_of(template if tag is None else template.locales[tag])
+        sources = sources_by_part(template if tag is None else template.locales[tag])
         if template.channel == "email" and sources.get("html") and not sources.get("text"):
-            told = "there is no text part: some people read mail as text, and some filters distrust mail without one"
-            problems.append(TemplateProblem(level="warning", code="no_text_part", part="text", locale=tag, text=told))
-        for part, source in sources.items():
-            problems += _part(part, source, tag, octets(layout.html) if layout else 0)
+            message = "no plain text: some people read email as text, and some spam filters distrust email without it"
+            problems.append(
+                TemplateProblem(level="warning", code="no_text_part", part="text", locale=tag, text=message)
+            )
+        for part, written in sources.items():
+            source = expand_short_forms(written, item_fields_of(template))
+            problems += _lint_part(part, source, tag, octets(layout.html) if layout else 0)
         if template.channel == "sms" and sources.get("body") and is_timezone(template.timezone):
-            problems += _segments(template, tag)
+            problems += _sms_warnings(template, tag)
     return problems
 
 
-def _part(part: str, source: str, locale: str | None, more: int = 0) -> Iterator[TemplateProblem]:
-    line = _lines(source)
-    found = _found_in_html(source) if part == "html" else islice(_insecure_texts(source), WARNINGS_MAX)
-    for code, at, text in chain(islice(unknown_brand_variables(source), WARNINGS_MAX), found):
-        yield TemplateProblem(level="warning", code=code, part=part, locale=locale, line=line(at), text=text)
-    if part == "html" and (size := octets(source) + more) > GMAIL_CLIPS:
-        told = f"it has {size:,} bytes: Gmail shows the first {GMAIL_CLIPS:,} and a link to the rest"
-        yield TemplateProblem(level="warning", code="html_too_long", part=part, locale=locale, text=told)
+def _lint_part(part: str, source: str, locale: str | None, layout_octets: int = 0) -> Iterator[TemplateProblem]:
+    line_at = _line_finder(source)
+    warnings = _lint_html(source) if part == "html" else islice(_insecure_text_links(source), WARNINGS_MAX)
+    for code, at, text in chain(islice(unknown_brand_variables(source), WARNINGS_MAX), warnings):
+        yield TemplateProblem(level="warning", code=code, part=part, locale=locale, line=line_at(at), text=text)
+    if part == "html" and (size := octets(source) + layout_octets) > GMAIL_CLIP_OCTETS:
+        message = f"it has {size:,} bytes: Gmail cuts it off after {GMAIL_CLIP_OCTETS:,}"
+        yield TemplateProblem(level="warning", code="html_too_long", part=part, locale=locale, text=message)
 
 
-def _lines(source: str) -> Callable[[int], int]:
-    starts = [found.end() for found in re.finditer("\n", source)]
+def _line_finder(source: str) -> Callable[[int], int]:
+    starts = [newline.end() for newline in re.finditer("\n", source)]
     return lambda at: bisect(starts, at) + 1
 
 
-def _found_in_html(source: str) -> Found:
+def _lint_html(source: str) -> Warnings:
     masked = TOKEN.sub(lambda token: MASK * len(token[0]), source)
-    html = _Html(source, masked, list(islice(tags(masked, len(masked)), TAGS_MAX + 1)))
-    is_whole = len(html.tags) <= TAGS_MAX
-    if not is_whole:
-        told = f"it has more than {TAGS_MAX:,} tags: those after them are not checked"
-        yield "html_too_long", html.tags.pop().start, told
+    html = _ParsedHtml(source, masked, list(islice(parse_tags(masked, len(masked)), TAGS_MAX + 1)))
+    is_complete = len(html.tags) <= TAGS_MAX
+    if not is_complete:
+        message = f"it has more than {TAGS_MAX:,} tags: the rest is not checked"
+        yield "html_too_long", html.tags.pop().start, message
     # Unclosed tags are reported only if all tags were read.
-    for find in (*[_unclosed_tags] * is_whole, _images, _insecure_links, _features):
-        yield from islice(find(html), WARNINGS_MAX)
+    for check in (*[_unclosed_tags] * is_complete, _images_without_alt, _insecure_links, _unsupported_features):
+        yield from islice(check(html), WARNINGS_MAX)
 
 
-def _unclosed_tags(html: _Html) -> Found:
+def _unclosed_tags(html: _ParsedHtml) -> Warnings:
     """Yield a warning for each unclosed tag. At `{{else}}` the open tags are those at its `{{#if}}`."""
-    stack: _Stack = None
-    blocks: list[_Stack] = []
+    stack: _TagStack = None
+    blocks: list[_TagStack] = []
     tokens = (token for token in TOKEN.finditer(html.source) if token[5] or token[8] or token[9])
     token = next(tokens, None)
     for tag in html.tags:
@@ -118,86 +130,92 @@ def _unclosed_tags(html: _Html) -> Found:
             continue
         inside = tag.attributes[-1].end() if tag.attributes else tag.name_end
         if not html.masked[inside : tag.end].endswith(">"):
-            yield "unclosed_tag", tag.start, f"<{_shown(tag)} has no >"
-        elif not tag.opens(html.masked):
-            stack, unclosed = _closed(stack, tag.name)
-            yield from map(_unclosed, unclosed)
-        elif tag.name not in _VOID and html.masked[tag.end - 2] != "/":
+            yield "unclosed_tag", tag.start, f"<{_display_name(tag)} has no >"
+        elif not tag.is_opening(html.masked):
+            stack, unclosed = _close_tag(stack, tag.name)
+            yield from map(_unclosed_tag_warning, unclosed)
+        elif tag.name not in _VOID_TAGS and html.masked[tag.end - 2] != "/":
             stack = (tag, stack)
-    yield from map(_unclosed, reversed([tag for tag, _ in _walk(stack)]))
+    yield from map(_unclosed_tag_warning, reversed([tag for tag, _ in _iterate_stack(stack)]))
 
 
-_Stack = tuple[Tag, "_Stack"] | None
+_TagStack = tuple[Tag, "_TagStack"] | None
 
 
-def _walk(stack: _Stack) -> Iterator[tuple[Tag, _Stack]]:
+def _iterate_stack(stack: _TagStack) -> Iterator[tuple[Tag, _TagStack]]:
     while stack:
         yield stack
         stack = stack[1]
 
 
-def _closed(stack: _Stack, name: str) -> tuple[_Stack, list[Tag]]:
-    """Return the tags still open after an end tag, and the tags inside that it leaves unclosed."""
+def _close_tag(stack: _TagStack, name: str) -> tuple[_TagStack, list[Tag]]:
+    """Return the stack of open tags after the end tag `name`, and the tags inside that have no end tag."""
     unclosed: list[Tag] = []
-    for tag, below in islice(_walk(stack), SEARCHED):
+    for tag, below in islice(_iterate_stack(stack), SEARCHED_TAGS_MAX):
         if tag.name == name:
             return below, unclosed[::-1]
         unclosed.append(tag)
     return stack, []
 
 
-def _unclosed(tag: Tag) -> tuple[str, int, str]:
-    return "unclosed_tag", tag.start, f"<{_shown(tag)}> is not closed: add </{_shown(tag)}>"
+def _unclosed_tag_warning(tag: Tag) -> tuple[str, int, str]:
+    return "unclosed_tag", tag.start, f"<{_display_name(tag)}> is not closed: add </{_display_name(tag)}>"
 
 
-def _shown(tag: Tag) -> str:
+def _display_name(tag: Tag) -> str:
     return tag.name[:40].replace(MASK, "…")
 
 
-def _images(html: _Html) -> Found:
+def _images_without_alt(html: _ParsedHtml) -> Warnings:
     for tag in html.tags:
         if tag.name == "img" and not any(attribute[1].lower() == "alt" for attribute in tag.attributes):
-            yield "image_without_alt", tag.start, 'a picture has no alt text: say what it shows, or write alt=""'
+            yield "image_without_alt", tag.start, 'an image has no alt text: describe it, or use alt=""'
 
 
-def _insecure_links(html: _Html) -> Found:
+def _insecure_links(html: _ParsedHtml) -> Warnings:
     for tag in html.tags:
         for attribute in tag.attributes:
-            if attribute[1].lower() in _ADDRESSES and attribute[2] and _INSECURE.match(attribute[2].lstrip("\"'")):
+            if (
+                attribute[1].lower() in _URL_ATTRIBUTES
+                and attribute[2]
+                and _INSECURE_SCHEME.match(attribute[2].lstrip("\"'"))
+            ):
                 yield (
                     "insecure_link",
                     attribute.start(1),
-                    _insecure(html.source[slice(*attribute.span(2))].strip("\"'")),
+                    _insecure_message(html.source[slice(*attribute.span(2))].strip("\"'")),
                 )
-            elif attribute[2] and _LEFT_OUT.match(read_mailbox(attribute[2].lstrip("\"'"))):
-                yield "insecure_link", attribute.start(1), "a value behind the host of a mailto is left out"
+            elif attribute[2] and _VALUE_AFTER_MAILTO_HOST.match(decode_separators(attribute[2].lstrip("\"'"))):
+                yield "insecure_link", attribute.start(1), "a value after the host of a mailto link is ignored"
 
 
-def _insecure_texts(source: str) -> Found:
-    for found in _INSECURE_LINK.finditer(source):
-        yield "insecure_link", found.start(), _insecure(found[0])
+def _insecure_text_links(source: str) -> Warnings:
+    for match in _INSECURE_LINK.finditer(source):
+        yield "insecure_link", match.start(), _insecure_message(match[0])
 
 
-def _insecure(address: str) -> str:
-    return f"{address[:60]} is not https: what is sent over it can be read and changed on its way"
+def _insecure_message(address: str) -> str:
+    return f"{address[:60]} is not https: its traffic can be read and changed in transit"
 
 
-def _features(html: _Html) -> Found:
-    for feature, at in first_findings(html.source):
+def _unsupported_features(html: _ParsedHtml) -> Warnings:
+    for feature, at in first_unsupported_features(html.source):
         yield "unsupported_feature", at, f"fails in {', '.join(feature.clients)}: {feature.name}. {feature.advice}"
 
 
-def _segments(template: Template, locale: str | None) -> Iterator[TemplateProblem]:
+def _sms_warnings(template: Template, locale: str | None) -> Iterator[TemplateProblem]:
     """Yield the warnings of an SMS rendered with its example values."""
-    own = in_locale(template, locale)
-    body = own.body or ""
+    localized = localize(template, locale)
+    body = localized.body or ""
     literal = TOKEN.sub(lambda token: "\n" * token[0].count("\n"), body)
-    foreign = outside(literal)
-    for char, name in foreign if len(foreign) <= FOREIGN_MAX else ():
+    non_gsm = non_gsm_characters(literal)
+    for char, name in non_gsm if len(non_gsm) <= NON_GSM_MAX else ():
         line = body.count("\n", 0, body.index(char)) + 1
-        told = f"{char} ({name}) is not of the GSM alphabet: because of it a segment has 70 characters, not 160"
-        yield TemplateProblem(level="warning", code="unicode_segment", part="body", locale=locale, line=line, text=told)
-    shown = render_body(own, example_values(own), {})
-    if (count := segment(shown).spec) > 1:
-        told = f"it takes {count} segments with its example values, and each is paid"
-        yield TemplateProblem(level="warning", code="more_segments", part="body", locale=locale, text=told)
+        message = f"{char} ({name}) is not in the GSM alphabet: segments have 70 characters instead of 160"
+        yield TemplateProblem(
+            level="warning", code="unicode_segment", part="body", locale=locale, line=line, text=message
+        )
+    rendered = render_body(localized, example_values(localized), {})
+    if (count := count_segments(rendered).spec) > 1:
+        message = f"it takes {count} segments with the example values, and each is charged"
+        yield TemplateProblem(level="warning", code="more_segments", part="body", locale=locale, text=message)

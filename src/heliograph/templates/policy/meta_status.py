@@ -4,12 +4,12 @@ import msgspec
 
 from heliograph.domain.refusals import TemplateUnavailable
 from heliograph.domain.setup.records import Team, Template, UpstreamState, UpstreamTemplate
-from heliograph.templates.policy.locales import in_locale
+from heliograph.templates.policy.locales import localize
 
-UNAVAILABLE: tuple[UpstreamState, ...] = ("rejected", "paused", "disabled")
+UNAVAILABLE_STATES: tuple[UpstreamState, ...] = ("rejected", "paused", "disabled")
 
 
-class UpstreamNews(msgspec.Struct, frozen=True, kw_only=True):
+class UpstreamUpdate(msgspec.Struct, frozen=True, kw_only=True):
     """Update from Meta about a template: its status or its quality rating."""
 
     name: str
@@ -20,73 +20,79 @@ class UpstreamNews(msgspec.Struct, frozen=True, kw_only=True):
     quality: str = ""
 
 
-def upstream_of(team: Team, template: Template) -> UpstreamTemplate | None:
-    """Return Meta's status of a template in its locale; None if Meta has reported nothing."""
-    return team.upstream.get(_named(template)) if template.channel == "whatsapp" else None
+def get_status(team: Team, template: Template) -> UpstreamTemplate | None:
+    """Return Meta's status of a WhatsApp template in its locale; None if Meta has not reported any."""
+    return team.upstream.get(_meta_name(template)) if template.channel == "whatsapp" else None
 
 
-def known_of(team: Team, template: Template) -> list[UpstreamTemplate]:
+def list_statuses(team: Team, template: Template) -> list[UpstreamTemplate]:
     """Return Meta's status of a template in each of its languages."""
-    found = [team.upstream.get(name) for name in dict.fromkeys(_names(template))]
-    return [one for one in found if one] if template.channel == "whatsapp" else []
+    statuses = [team.upstream.get(name) for name in dict.fromkeys(_meta_names(template))]
+    return [status for status in statuses if status] if template.channel == "whatsapp" else []
 
 
 def is_available(team: Team, template: Template) -> bool:
-    return template.channel != "whatsapp" or unavailable(team, *_named(template)) is None
+    return template.channel != "whatsapp" or find_unavailable(team, *_meta_name(template)) is None
 
 
-def unavailable(team: Team, name: str, language: str) -> UpstreamTemplate | None:
+def find_unavailable(team: Team, name: str, language: str) -> UpstreamTemplate | None:
     """Return the status of the template with this name at Meta if it cannot be sent; else None."""
-    found = team.upstream.get((name, language))
-    return found if found and found.status in UNAVAILABLE else None
+    status = team.upstream.get((name, language))
+    return status if status and status.status in UNAVAILABLE_STATES else None
 
 
 def check_available(team: Team, template: Template) -> None:
-    found = unavailable(team, *_named(template)) if template.channel == "whatsapp" else None
-    if found is None:
+    status = find_unavailable(team, *_meta_name(template)) if template.channel == "whatsapp" else None
+    if status is None:
         return
-    why = f": {found.reason}" if found.reason else ""
+    suffix = f": {status.reason}" if status.reason else ""
     raise TemplateUnavailable(
-        f"Meta has {found.status} the template {template.id}{why}. {TemplateUnavailable.fix}",
+        f"Meta has {status.status} the template {template.id}{suffix}. {TemplateUnavailable.fix}",
         param="template_id",
-        details={"upstream_status": found.status, "upstream_reason": found.reason or None},
+        details={"upstream_status": status.status, "upstream_reason": status.reason or None},
     )
 
 
-def named_by(team: Team, news: UpstreamNews) -> list[Template]:
+def templates_of_update(team: Team, update: UpstreamUpdate) -> list[Template]:
     """Return the team's templates that an update is about."""
-    return sent_as(team, news.name, news.language)
+    return templates_by_meta_name(team, update.name, update.language)
 
 
-def sent_as(team: Team, name: str, language: str) -> list[Template]:
+def templates_by_meta_name(team: Team, name: str, language: str) -> list[Template]:
     """Return the team's templates that are sent under this name and language at Meta."""
-    return [one for one in team.templates.values() if one.channel == "whatsapp" and (name, language) in _names(one)]
+    return [
+        template
+        for template in team.templates.values()
+        if template.channel == "whatsapp" and (name, language) in _meta_names(template)
+    ]
 
 
 def category_of(team: Team, name: str, language: str) -> str | None:
     """Return the category of the templates with this name and language; MARKETING if any of them has it."""
-    categories = [one.category for one in sent_as(team, name, language)]
+    categories = [template.category for template in templates_by_meta_name(team, name, language)]
     return "MARKETING" if "MARKETING" in categories else next(iter(categories), None)
 
 
-def after(news: UpstreamNews, team: Team) -> UpstreamTemplate | None:
+def apply_update(update: UpstreamUpdate, team: Team) -> UpstreamTemplate | None:
     """Return the status after an update; None if the update is a repetition or older than the known status."""
-    fresh = UpstreamTemplate(team=team.record.id, name=news.name, language=news.language)
-    known = team.upstream.get((news.name, news.language), fresh)
-    if news.at < (known.at if news.status else known.quality_at):
+    initial = UpstreamTemplate(team=team.record.id, name=update.name, language=update.language)
+    known = team.upstream.get((update.name, update.language), initial)
+    if update.at < (known.at if update.status else known.quality_at):
         return None
-    if news.status:
-        new = msgspec.structs.replace(known, status=news.status, reason=news.reason, at=news.at)
+    if update.status:
+        new = msgspec.structs.replace(known, status=update.status, reason=update.reason, at=update.at)
     else:
-        new = msgspec.structs.replace(known, quality=news.quality, quality_at=news.at)
-    return None if known is not fresh and _told(new) == _told(known) else new
+        new = msgspec.structs.replace(known, quality=update.quality, quality_at=update.at)
+    return None if known is not initial and _reported_fields(new) == _reported_fields(known) else new
 
 
-def _told(one: UpstreamTemplate) -> tuple[str, str, str]:
-    return one.status, one.reason, one.quality
+def _reported_fields(status: UpstreamTemplate) -> tuple[str, str, str]:
+    return status.status, status.reason, status.quality
 
 
-def changed_data(template: Template, old: UpstreamTemplate | None, new: UpstreamTemplate) -> dict[str, str | None]:
+def status_changed_data(
+    template: Template, old: UpstreamTemplate | None, new: UpstreamTemplate
+) -> dict[str, str | None]:
     """Return the data of the event `template.status_changed`."""
     return {
         "object": "template",
@@ -102,9 +108,9 @@ def changed_data(template: Template, old: UpstreamTemplate | None, new: Upstream
     }
 
 
-def _named(template: Template) -> tuple[str, str]:
+def _meta_name(template: Template) -> tuple[str, str]:
     return template.upstream_name or template.name, template.language or "en"
 
 
-def _names(template: Template) -> list[tuple[str, str]]:
-    return [_named(template), *(_named(in_locale(template, locale)) for locale in template.locales)]
+def _meta_names(template: Template) -> list[tuple[str, str]]:
+    return [_meta_name(template), *(_meta_name(localize(template, locale)) for locale in template.locales)]

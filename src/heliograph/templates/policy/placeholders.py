@@ -1,15 +1,10 @@
-"""Short placeholders such as `{{order.id}}`: completion to full names, and advice for invalid ones (contract 5).
-
-Only the editor completes placeholders, before saving; stored templates have full names.
-"""
+"""Placeholders of templates: grammar, short forms such as `{{name}}`, advice for invalid ones (contract 18)."""
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 
-import msgspec
-
-_SEGMENT = r"[a-z][a-z0-9_]{0,62}"
-NAME = re.compile(rf"{_SEGMENT}(?:\.{_SEGMENT})*")
+_NAME_SEGMENT = r"[a-z][a-z0-9_]{0,62}"
+NAME = re.compile(rf"{_NAME_SEGMENT}(?:\.{_NAME_SEGMENT})*")
 # Groups of a placeholder: scope, name, format and its argument; of a block: its keyword and variable.
 PLACEHOLDER = re.compile(
     rf"\{{\{{\s*(customer|brand|item)\.({NAME.pattern})\s*(?:\|\s*([a-z]+)(?::([A-Za-z]+))?\s*)?\}}\}}"
@@ -17,102 +12,142 @@ PLACEHOLDER = re.compile(
 BLOCK = re.compile(rf"\{{\{{\s*(?:#(each|if)\s+(customer|item)\.({NAME.pattern})|(else)|/(each|if))\s*\}}\}}")
 TOKEN = re.compile(rf"{PLACEHOLDER.pattern}|{BLOCK.pattern}|\{{\{{\s*(content)\s*\}}\}}")
 NAME_MAX = 200  # characters of a variable's name
-BRAND = ("name", "domain")  # fields of a brand
+BRAND_FIELDS = ("name", "domain")  # fields of a brand
 
-_SHORT = re.compile(rf"(?<!\{{)\{{\{{\s*({NAME.pattern})\s*\}}\}}(?!\}})")
-_WRITTEN = re.compile(r"\{\{\{?([^{}]{0,400})\}\}")
-_LOGIC = re.compile(r"[#^/>!&(=?]|else\b")
-MEANT_MAX = 10  # maximum suggestions for a short name
-_SHOWN = 40  # characters shown of an unclosed placeholder
-
-
-class Known(msgspec.Struct, frozen=True):
-    """The variables of a template, without `customer.`, and an index by the end of their names."""
-
-    names: frozenset[str]
-    longer: dict[str, list[str]]  # full names by their last part
-
-    def meant(self, name: str) -> list[str]:
-        """Return the full names that a short name may mean. A variable that the template already has wins."""
-        found = [name] if name in self.names else [name, *self.longer.get(name, [])[:MEANT_MAX]]
-        brand = [f"brand.{name}"] if name in BRAND and name not in self.names else []
-        return [*(f"customer.{one}" for one in found), *brand]
+# The inside of a placeholder or opening block, in groups: up to its name, block keyword, name, and the rest (a format).
+_NAMED = re.compile(rf"(\s*+(?:#(each|if)\s++)?)({NAME.pattern})(\s*+(?:\|.*)?)", re.DOTALL)
+_CLOSING = re.compile(r"\s*+/(?:each|if)\s*+")
+_BRACES = re.compile(r"(?<!\{)\{\{([^{}]{1,400})\}\}(?!\})")
+_ANY_PLACEHOLDER = re.compile(r"\{\{\{?([^{}]{0,400})\}\}")
+_BLOCK_SYNTAX = re.compile(r"[#^/>!&(=?]|else\b")
+_SHOWN_CHARS = 40  # characters shown of an unclosed placeholder
 
 
-def known_of(parts: Collection[str], declared: Collection[str]) -> Known:
-    full = {slot[2] for part in parts for slot in PLACEHOLDER.finditer(part) if slot[1] == "customer"}
-    short = {slot[1] for part in parts for slot in _SHORT.finditer(part) if _is_short(slot[1])}
-    longer: dict[str, list[str]] = {}
-    for name in sorted({*declared, *full, *short}):
-        if len(name) <= NAME_MAX:
-            for end in (name[dot.end() :] for dot in re.finditer(r"\.", name)):
-                if end in short:
-                    longer.setdefault(end, []).append(name)
-    return Known(frozenset({*declared, *full}), longer)
+ItemFields = tuple[tuple[str, tuple[str, ...]], ...]  # each list variable with its declared fields
 
 
-def complete(parts: Mapping[str, str], declared: Collection[str]) -> dict[str, str]:
-    """Return the parts with every unambiguous short placeholder completed; other text is unchanged."""
-    known = known_of(parts.values(), declared)
+class _Scopes:
+    """The open blocks of a source, to tell the fields of an item from customer variables."""
 
-    def whole(slot: re.Match[str]) -> str:
-        meant = known.meant(slot[1]) if _is_short(slot[1]) else []
-        return f"{{{{{meant[0]}}}}}" if len(meant) == 1 else slot[0]
+    def __init__(self) -> None:
+        self._lists: list[str | None] = []  # for each open block, the list whose items are in scope; None for others
+        self._is_each: list[bool] = []
 
-    return {name: _SHORT.sub(whole, part) for name, part in parts.items()}
+    def current_list(self) -> str | None:
+        return next((name for name in self._lists if name is not None), None)
+
+    def read(self, inside: str) -> re.Match[str] | None:
+        """Return the match of a name without a scope; None for other syntax, which may open or close a block."""
+        if _CLOSING.fullmatch(inside):
+            if self._lists:
+                self._lists.pop()
+                self._is_each.pop()
+            return None
+        match = _NAMED.fullmatch(inside)
+        if not match:
+            return None
+        if match[3] == "else" and not match[2]:
+            if self._lists and self._is_each[-1]:
+                self._lists[-1] = None
+            return None
+        return match
+
+    def open(self, keyword: str, name: str) -> None:
+        self._lists.append(name.removeprefix("customer.") if keyword == "each" else None)
+        self._is_each.append(keyword == "each")
 
 
-def used_names(parts: Iterable[str]) -> dict[str, list[str]]:
+def expand_short_forms(source: str, item_fields: ItemFields = ()) -> str:
+    """Return the source with `customer.` or `item.` before each name that has no scope. Line breaks are kept.
+
+    Inside `{{#each}}`, a declared field of the list comes first: `item_fields`.
+    """
+    fields_by_list, scopes = dict(item_fields), _Scopes()
+
+    def expand(braces: re.Match[str]) -> str:
+        match = scopes.read(braces[1])
+        if not match:
+            return braces[0]
+        before, keyword, name, after = match.groups()
+        fields = fields_by_list.get(scopes.current_list() or "", ())
+        if keyword:
+            scopes.open(keyword, name)
+        if not _is_short(name) or (name == "content" and not keyword):
+            return braces[0]
+        return f"{{{{{before}{'item' if keyword != 'each' and name in fields else 'customer'}.{name}{after}}}}}"
+
+    return _BRACES.sub(expand, source)
+
+
+def guess_item_fields(parts: Collection[str], declared: Collection[str]) -> ItemFields:
+    """Return the fields that undeclared lists seem to have: short names used only inside their `{{#each}}` blocks."""
+    inside: dict[str, dict[str, None]] = {}
+    outside = set(declared)
+    for part in parts:
+        scopes = _Scopes()
+        for braces in _BRACES.finditer(part):
+            if not (match := scopes.read(braces[1])):
+                continue
+            keyword, name, list_name = match[2], match[3], scopes.current_list()
+            if keyword:
+                scopes.open(keyword, name)
+            if keyword == "each" or not _is_short(name) or list_name is None:
+                outside.add(name.removeprefix("customer."))
+            elif list_name not in declared:
+                inside.setdefault(list_name, {})[name] = None
+    return tuple((name, tuple(field for field in fields if field not in outside)) for name, fields in inside.items())
+
+
+def used_names(parts: Iterable[str], item_fields: ItemFields = ()) -> dict[str, list[str]]:
     """Return the customer variables used in the parts, in order, with the fields of those that are lists."""
     used: dict[str, dict[str, None]] = {}
     for part in parts:
-        among = ""
-        for token in TOKEN.finditer(part):
+        list_name = ""
+        for token in TOKEN.finditer(expand_short_forms(part, item_fields)):
             scope, name = token[1] or token[6], token[2] or token[7]
             if scope == "customer":
                 used.setdefault(name, {})
-            elif scope == "item" and among and token[5] != "each":
-                used[among][name] = None
+            elif scope == "item" and list_name and token[5] != "each":
+                used[list_name][name] = None
             if "each" in (token[5], token[9]):
-                among = name if scope == "customer" else ""
+                list_name = name if scope == "customer" else ""
     return {name: list(fields) for name, fields in used.items()}
 
 
-def strays(source: str, masked: str) -> Iterator[tuple[int, str]]:
+def invalid_placeholders(source: str, masked: str) -> Iterator[tuple[int, str]]:
     """Yield (offset, text) of each `{{` that is not a valid placeholder. `masked`: source with valid ones blanked."""
-    for at in re.finditer(r"\{\{", masked):
-        written = _WRITTEN.match(masked, at.start())
-        yield at.start(), source[at.start() : written.end() if written else at.start() + _SHOWN]
+    for braces in re.finditer(r"\{\{", masked):
+        match = _ANY_PLACEHOLDER.match(masked, braces.start())
+        yield braces.start(), source[braces.start() : match.end() if match else braces.start() + _SHOWN_CHARS]
 
 
-def cure(stray: str, known: Known) -> str:
+def placeholder_advice(invalid: str) -> str:
     """Return advice on what to write instead of an invalid placeholder."""
-    written = _WRITTEN.match(stray)
-    if not written:
-        return "close it with }}, as in {{customer.name}}"
-    inside = written[1].strip()
+    match = _ANY_PLACEHOLDER.match(invalid)
+    if not match:
+        return "close it with }}, as in {{name}}"
+    inside = match[1].strip()
     if inside.isdecimal():
-        return "a position has no meaning here, write the variable's name, as in {{customer.order.id}}"
+        return "numbered placeholders aren't supported, use the variable's name, as in {{order.id}}"
     if inside in ("customer", "brand"):
         return f"say which, as in {{{{{inside}.name}}}}"
     if "|" in inside:
-        return "a format is number, percent, money:EUR, date, time or datetime, as in {{customer.total|number}}"
-    if _LOGIC.search(inside):
-        return "write {{#each customer.items}}, {{#if customer.name}}, {{else}}, {{/each}} or {{/if}}"
-    name = inside if NAME.fullmatch(inside) else _likely(inside)
+        return "a format is number, percent, money:EUR, date, time or datetime, as in {{total|number}}"
+    if _BLOCK_SYNTAX.search(inside):
+        return "write {{#each items}}, {{#if name}}, {{else}}, {{/each}} or {{/if}}"
+    name = inside if NAME.fullmatch(inside) else _to_snake_case(inside)
     if not NAME.fullmatch(name):
-        return "a name is of a-z, 0-9 and _, and begins with a letter, as in {{customer.name}}"
+        return "names use a-z, 0-9 and _ and start with a letter, as in {{name}}"
     if len(name) > NAME_MAX:
-        return f"a name has at most {NAME_MAX} characters"
-    meant = known.meant(name)[:MEANT_MAX] if _is_short(name) else [name]
-    return "write " + " or ".join(f"{{{{{one}}}}}" for one in meant)
+        return f"names have at most {NAME_MAX} characters"
+    return f"write {{{{{name}}}}}"
 
 
 def _is_short(name: str) -> bool:
     return len(name) <= NAME_MAX and name != "else" and name.partition(".")[0] not in ("customer", "brand", "item")
 
 
-def _likely(inside: str) -> str:
+def _to_snake_case(inside: str) -> str:
     """Convert `firstName`, `First name` and `first-name` to `first_name`."""
-    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", inside)
-    return re.sub(r"[\s-]+", "_", words).lower()
+    separated = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", inside)
+    return re.sub(r"[\s-]+", "_", separated).lower()

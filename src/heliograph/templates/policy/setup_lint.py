@@ -5,29 +5,32 @@ from typing import Any
 import msgspec
 
 from heliograph.domain.setup.plan import FileProblem
-from heliograph.domain.setup.records import Layout, Shape, Template
+from heliograph.domain.setup.records import Layout, Template, VariableType
 from heliograph.domain.setup.setup_file import SetupFile
 from heliograph.templates.policy.check import TemplateProblem
-from heliograph.templates.policy.lint import problems_of, problems_of_layout
-from heliograph.templates.policy.mjml import read_html
-from heliograph.templates.policy.source import compiled
-from heliograph.templates.policy.variable_types import with_shapes
+from heliograph.templates.policy.lint import find_layout_problems, find_problems
+from heliograph.templates.policy.mjml import compile_mjml
+from heliograph.templates.policy.placeholders import guess_item_fields
+from heliograph.templates.policy.source import compile_source
+from heliograph.templates.policy.variable_types import to_record_fields
 
 
 def lint_file(file: SetupFile) -> list[FileProblem]:
     """Return the problems of all layouts and templates in the file. Templates may be incomplete."""
-    found = []
-    for own in file.teams:
+    problems = []
+    for team in file.teams:
         layouts: dict[str, Layout] = {}
-        for i, given in enumerate(own.get("layouts", [])):
-            layout = msgspec.convert(_known(own, given, f"layouts[{i}]"), Layout)
+        for index, fields in enumerate(team.get("layouts", [])):
+            layout = msgspec.convert(_with_identity(team, fields, f"layouts[{index}]"), Layout)
             layouts[layout.id] = layout
-            found += _of(layout.id, problems_of_layout(layout))
-        for i, given in enumerate(own.get("templates", [])):
-            channel = {"channel": "sms" if "body" in given else "email"}
-            template = msgspec.convert(channel | with_shapes(_known(own, given, f"templates[{i}]")), Template)
-            found += _of(template.id, problems_of(template, layouts.get(template.layout or "")))
-    return found
+            problems += _to_file_problems(layout.id, find_layout_problems(layout))
+        for index, fields in enumerate(team.get("templates", [])):
+            channel = {"channel": "sms" if "body" in fields else "email"}
+            template = msgspec.convert(
+                channel | to_record_fields(_with_identity(team, fields, f"templates[{index}]")), Template
+            )
+            problems += _to_file_problems(template.id, find_problems(template, layouts.get(template.layout or "")))
+    return problems
 
 
 def lint_html(name: str, source: str) -> list[FileProblem]:
@@ -35,10 +38,12 @@ def lint_html(name: str, source: str) -> list[FileProblem]:
 
     Raises ValueError on invalid MJML.
     """
-    source = read_html(source)
-    uses = compiled(source, True).uses
+    source = compile_mjml(source)
+    uses = compile_source(source, True, guess_item_fields([source], ())).uses
     shapes = {
-        use.name: Shape(list=tuple(dict.fromkeys(field.name for field in uses if field.list == use.name)) or ("item",))
+        use.name: VariableType(
+            list=tuple(dict.fromkeys(field.name for field in uses if field.list == use.name)) or ("item",)
+        )
         for use in uses
         if use.is_list
     }
@@ -54,13 +59,13 @@ def lint_html(name: str, source: str) -> list[FileProblem]:
         variables=names,
         shapes=shapes,
     )
-    return _of(name, [one for one in problems_of(template) if one.part == "html"])
+    return _to_file_problems(name, [problem for problem in find_problems(template) if problem.part == "html"])
 
 
-def _known(own: dict[str, Any], given: dict[str, Any], where: str) -> dict[str, Any]:
-    id_ = given.get("id") or given.get("name") or where
-    return {"name": id_} | given | {"id": id_, "team": own["id"]}
+def _with_identity(team: dict[str, Any], fields: dict[str, Any], default_id: str) -> dict[str, Any]:
+    id_ = fields.get("id") or fields.get("name") or default_id
+    return {"name": id_} | fields | {"id": id_, "team": team["id"]}
 
 
-def _of(id_: str, problems: list[TemplateProblem]) -> list[FileProblem]:
-    return [FileProblem(template_id=id_, **msgspec.structs.asdict(one)) for one in problems]
+def _to_file_problems(id_: str, problems: list[TemplateProblem]) -> list[FileProblem]:
+    return [FileProblem(template_id=id_, **msgspec.structs.asdict(problem)) for problem in problems]

@@ -1,11 +1,11 @@
 """Compiles a template's source into literals, slots and blocks, so that values are never parsed (contract 18).
 
-In HTML the escaping of a slot depends on its place. In text and quoted attributes the value is escaped. In an address
-(`href`, `src`, …) the value is encoded, and the address must become http(s), mailto or tel. Every other place is
+In HTML the escaping of a slot depends on its context. In text and quoted attributes the value is escaped. In an address
+(`href`, `src`, …) the value is encoded, and the address must become http(s), mailto or tel. Every other context is
 refused. In the host of a link, in any part, only letters, digits, dots and hyphens of a value are kept. After a
 complete host a value starts the path. A value can therefore change neither the target of a link nor, if a mailto has a
-host, its recipient. A block must be between tags or around text, so that omitting its content does not change the place
-of other slots.
+host, its recipient. A block must be between tags or around text, so that omitting its content does not change the
+context of other slots.
 """
 
 import html
@@ -20,39 +20,39 @@ from urllib.parse import unquote
 import msgspec
 
 from heliograph.templates.policy.formats import ValueFormat, read_format
-from heliograph.templates.policy.markup import BLANK, MASK, SAFE_ADDRESS, Stretch, stretches
-from heliograph.templates.policy.placeholders import TOKEN, strays
+from heliograph.templates.policy.markup import MASK, SAFE_SCHEME, SKIPPED_CHARACTERS, HtmlRange, html_ranges
+from heliograph.templates.policy.placeholders import TOKEN, ItemFields, expand_short_forms, invalid_placeholders
 
 PARTS = ("subject", "html", "text", "body")
 FAULTS_MAX = 20  # maximum faults of one kind per part
 DEPTH_MAX = 2
-MISPLACED = "a block stands between tags or around text, never inside a tag or an address"
+MISPLACED_BLOCK = "a block can be used between tags or around text, but not inside a tag or a URL"
 
 HOST_MAX = 300  # examined characters of a host, which has at most 253
 # Scheme and host as browsers read them, with any number of slashes or backslashes between them.
-HOST = re.compile(r"[\x00-\x20]*https?:[/\\]*+([^/\\?#]*)", re.IGNORECASE)
-_PATH = re.compile(r"[/\\?#]")  # ends a host
-_MAILTO = re.compile(r"[\x00-\x20]*mailto:", re.IGNORECASE)
-# A mailto up to a complete host: of its own address, or of an address in a to, cc or bcc field.
-MAILBOX = (
+LINK_HOST = re.compile(r"[\x00-\x20]*https?:[/\\]*+([^/\\?#]*)", re.IGNORECASE)
+_PATH_START = re.compile(r"[/\\?#]")  # ends a host
+_MAILTO_SCHEME = re.compile(r"[\x00-\x20]*mailto:", re.IGNORECASE)
+# Matches a mailto address up to a complete host, either of the address itself or of one in a to, cc or bcc field.
+MAILTO_WITH_HOST = (
     r"[\x00-\x20]*mailto:(?:[^?]*@[^?,;@]*[^?,;@.]"
     r"|[^?]*\?(?:.*&(?:amp;)?)?(?:to|b?cc)=[^&]*@[^&,;@]*[^&,;@.])"
 )
-_GETS_IT = ("to", "cc", "bcc")
-_ENCODED = re.compile("%(40|2C|3B)", re.IGNORECASE)  # @ , ;
-_BEFORE_HOST = re.compile(r"[^?,;@]*@")  # local part of a mailto address
-_BEFORE_HOST_IN_FIELD = re.compile(r"[^&,;@]*@")
-_IN_HOST = re.compile(r"[A-Za-z0-9.-]")
-_NEAR = 16  # pieces of an address in which a host is searched
-_UNREAD = str.maketrans("", "", "\t\r\n")  # browsers remove these characters from an address
+_RECIPIENT_FIELDS = ("to", "cc", "bcc")
+_ENCODED_SEPARATOR = re.compile("%(40|2C|3B)", re.IGNORECASE)  # @ , ;
+_LOCAL_PART = re.compile(r"[^?,;@]*@")  # local part of a mailto address
+_LOCAL_PART_IN_FIELD = re.compile(r"[^&,;@]*@")
+_HOST_CHARACTER = re.compile(r"[A-Za-z0-9.-]")
+_NEARBY_PIECES = 16  # pieces of an address in which a host is searched
+_REMOVED_BY_BROWSERS = str.maketrans("", "", "\t\r\n")  # browsers remove these characters from an address
 _AUTHORITY_END = re.compile(r"[\s/?#\"'<>\\]")
 
 Scope = Literal["customer", "brand", "item", "content"]
 # plain: not HTML. text: HTML text. attribute: a quoted attribute. address, query: inside an address, before and after
 # its `?`. host: between the scheme and the path, in any part. local: before the host of a mailto, or in the name of one
 # of its fields. refused: anywhere else in HTML.
-Place = Literal["plain", "text", "attribute", "address", "query", "host", "local", "refused"]
-Code = Literal[
+EscapeContext = Literal["plain", "text", "attribute", "address", "query", "host", "local", "refused"]
+FaultCode = Literal[
     "crossed_block",
     "misplaced_block",
     "misplaced_placeholder",
@@ -66,30 +66,30 @@ Code = Literal[
 
 
 class Fault(msgspec.Struct, frozen=True):
-    code: Code
-    at: int  # offset in the source
+    code: FaultCode
+    offset: int  # in the source
     text: str
 
 
-class Faults:
+class FaultList:
     """Faults of a source; only the first FAULTS_MAX of each kind are kept."""
 
     def __init__(self) -> None:
-        self.found: list[Fault] = []
-        self._counts: Counter[Code] = Counter()
+        self.faults: list[Fault] = []
+        self._counts: Counter[FaultCode] = Counter()
 
-    def add(self, code: Code, at: int, text: str) -> None:
+    def add(self, code: FaultCode, offset: int, text: str) -> None:
         self._counts[code] += 1
         if self._counts[code] <= FAULTS_MAX:
-            self.found.append(Fault(code, at, text))
+            self.faults.append(Fault(code, offset, text))
 
 
 class Slot(msgspec.Struct, frozen=True):
-    """A placeholder with its place."""
+    """A value placeholder with the context that determines its escaping."""
 
     scope: Scope
     name: str
-    place: Place
+    context: EscapeContext
     format: ValueFormat | None = None
     begins_path: bool = False  # after the host of a link: a slash is inserted, so that the value cannot extend it
 
@@ -100,24 +100,24 @@ class UrlAttribute(msgspec.Struct, frozen=True):
     pieces: tuple[str | Slot, ...]
 
 
-class Each(msgspec.Struct, frozen=True):
+class EachBlock(msgspec.Struct, frozen=True):
     name: str
     pieces: "Pieces"
-    otherwise: "Pieces"  # the {{else}} branch, for an empty list
+    else_pieces: "Pieces"  # the {{else}} branch, for an empty list
 
 
-class If(msgspec.Struct, frozen=True):
+class IfBlock(msgspec.Struct, frozen=True):
     scope: Scope
     name: str
     pieces: "Pieces"
-    otherwise: "Pieces"
+    else_pieces: "Pieces"
 
 
-Piece = str | Slot | UrlAttribute | Each | If
+Piece = str | Slot | UrlAttribute | EachBlock | IfBlock
 Pieces = tuple[Piece, ...]
 
 
-class Usage(msgspec.Struct, frozen=True):
+class VariableUse(msgspec.Struct, frozen=True):
     """A variable used in the source: of the customer, or of the items of a list."""
 
     name: str
@@ -126,286 +126,320 @@ class Usage(msgspec.Struct, frozen=True):
     is_list: bool = False
 
 
-class Compiled(msgspec.Struct, frozen=True):
+class CompiledSource(msgspec.Struct, frozen=True):
+    source: str  # with all short forms expanded; offsets refer to it
     pieces: Pieces
-    uses: tuple[Usage, ...]  # without duplicates, in order
+    uses: tuple[VariableUse, ...]  # without duplicates, in order
     faults: tuple[Fault, ...]
-    strays: tuple[tuple[int, str], ...]  # (offset, text) of each `{{` that is not a valid placeholder
+    invalid_placeholders: tuple[tuple[int, str], ...]  # (offset, text) of each `{{` that is not a valid placeholder
     blocks: frozenset[str]  # keywords of the blocks used
-    contents: int  # number of {{content}} placeholders
+    content_count: int  # number of {{content}} placeholders
 
 
-class _Tag(msgspec.Struct, frozen=True):
+class _BlockTag(msgspec.Struct, frozen=True):
     """A block tag: opening, else or closing."""
 
-    word: str
+    keyword: str
     scope: str
     name: str
-    at: int
-    place: Place
+    offset: int  # in the source
+    context: EscapeContext
 
 
-class _Open(msgspec.Struct):
-    tag: _Tag | None  # None for the top level
+class _OpenBlock(msgspec.Struct):
+    tag: _BlockTag | None  # None for the top level
     pieces: list[Piece] = []
-    otherwise: list[Piece] | None = None
+    else_pieces: list[Piece] | None = None
 
     def add(self, piece: Piece) -> None:
-        (self.pieces if self.otherwise is None else self.otherwise).append(piece)
+        (self.pieces if self.else_pieces is None else self.else_pieces).append(piece)
 
 
 @lru_cache(maxsize=4096)
-def compiled(source: str, markup: bool) -> Compiled:
+def compile_source(source: str, is_html: bool, item_fields: ItemFields = ()) -> CompiledSource:
+    """Compile a part of a template. `item_fields`: the fields of its lists, to tell them from customer variables."""
+    source = expand_short_forms(source, item_fields)
     masked = TOKEN.sub(lambda token: MASK * len(token[0]), source)
-    faults = Faults()
-    cut = _html_pieces(source, masked, faults) if markup else _cut(source, 0, len(source), "plain", faults)
-    flat = _with_hosts(list(cut))
-    nest = _Nest(faults)
-    for piece in flat:
-        nest.take(piece)
-    return Compiled(
-        pieces=nest.end(),
-        uses=tuple(dict.fromkeys(nest.uses)),
-        faults=tuple(sorted(faults.found, key=lambda fault: fault.at)),
-        strays=tuple(islice(strays(source, masked), FAULTS_MAX)),
-        blocks=frozenset(piece.word for piece in flat if isinstance(piece, _Tag)),
-        contents=sum(isinstance(piece, Slot) and piece.scope == "content" for piece in flat),
+    faults = FaultList()
+    pieces = _split_html(source, masked, faults) if is_html else _split(source, 0, len(source), "plain", faults)
+    flat_pieces = _mark_host_slots(list(pieces))
+    nesting = _Nesting(faults)
+    for piece in flat_pieces:
+        nesting.add(piece)
+    return CompiledSource(
+        source=source,
+        pieces=nesting.finish(),
+        uses=tuple(dict.fromkeys(nesting.uses)),
+        faults=tuple(sorted(faults.faults, key=lambda fault: fault.offset)),
+        invalid_placeholders=tuple(islice(invalid_placeholders(source, masked), FAULTS_MAX)),
+        blocks=frozenset(piece.keyword for piece in flat_pieces if isinstance(piece, _BlockTag)),
+        content_count=sum(isinstance(piece, Slot) and piece.scope == "content" for piece in flat_pieces),
     )
 
 
-class _Nest:
+class _Nesting:
     """Nests the pieces of blocks and reports block tags that do not match."""
 
-    def __init__(self, faults: Faults) -> None:
-        self.uses: list[Usage] = []
+    def __init__(self, faults: FaultList) -> None:
+        self.uses: list[VariableUse] = []
         self._faults = faults
-        self._open = [_Open(None)]
-        self._misplaced = 0  # number of open blocks that began inside a tag
+        self._open = [_OpenBlock(None)]
+        self._misplaced_depth = 0  # number of open blocks that began inside a tag
 
-    def take(self, piece: "Piece | _Tag") -> None:
-        if isinstance(piece, _Tag):
-            self._take_tag(piece)
+    def add(self, piece: "Piece | _BlockTag") -> None:
+        if isinstance(piece, _BlockTag):
+            self._add_tag(piece)
             return
         self._open[-1].add(piece)
         for slot in piece.pieces if isinstance(piece, UrlAttribute) else (piece,):
             if isinstance(slot, Slot):
-                self._use(slot.scope, slot.name, slot.format)
+                self._add_use(slot.scope, slot.name, slot.format)
 
-    def end(self) -> Pieces:
-        for opened in self._open[1:]:
-            assert opened.tag
-            word = opened.tag.word
-            self._faults.add("unclosed_block", opened.tag.at, f"{{{{#{word}}}}} is not closed: add {{{{/{word}}}}}")
+    def finish(self) -> Pieces:
+        for block in self._open[1:]:
+            assert block.tag
+            word = block.tag.keyword
+            self._faults.add("unclosed_block", block.tag.offset, f"{{{{#{word}}}}} is not closed: add {{{{/{word}}}}}")
         return tuple(self._open[0].pieces)
 
-    def _take_tag(self, tag: _Tag) -> None:
-        inner = self._open[-1]
-        if tag.place not in ("plain", "text"):
-            self._take_misplaced(tag)
-        elif tag.word in ("each", "if") and tag.name:
-            if len(self._open) > DEPTH_MAX or (tag.word == "each" and self._list()):
-                self._faults.add("nested_too_deep", tag.at, "blocks nest at most two deep, and an each holds no each")
-            self._use(tag.scope, tag.name, None, is_list=tag.word == "each")
-            self._open.append(_Open(tag))
-        elif inner.tag is None or (tag.word != "else" and inner.tag.word != tag.word):
-            what = f"{{{{{tag.word if tag.word == 'else' else '/' + tag.word}}}}}"
-            self._faults.add("crossed_block", tag.at, f"{what} does not fit the block that is open here")
-        elif tag.word != "else":
-            self._close(inner, inner.tag)
-        elif inner.otherwise is None:
-            inner.otherwise = []
+    def _add_tag(self, tag: _BlockTag) -> None:
+        block = self._open[-1]
+        if tag.context not in ("plain", "text"):
+            self._add_misplaced_tag(tag)
+        elif tag.keyword in ("each", "if") and tag.name:
+            if len(self._open) > DEPTH_MAX or (tag.keyword == "each" and self._current_list()):
+                self._faults.add(
+                    "nested_too_deep",
+                    tag.offset,
+                    "blocks can be nested two levels deep, but not {{#each}} inside {{#each}}",
+                )
+            self._add_use(tag.scope, tag.name, None, is_list=tag.keyword == "each")
+            self._open.append(_OpenBlock(tag))
+        elif block.tag is None or (tag.keyword != "else" and block.tag.keyword != tag.keyword):
+            tag_text = f"{{{{{tag.keyword if tag.keyword == 'else' else '/' + tag.keyword}}}}}"
+            self._faults.add("crossed_block", tag.offset, f"Unexpected {tag_text}")
+        elif tag.keyword != "else":
+            self._close(block, block.tag)
+        elif block.else_pieces is None:
+            block.else_pieces = []
         else:
-            self._faults.add("crossed_block", tag.at, "a block has one {{else}}")
+            self._faults.add("crossed_block", tag.offset, "a block can only have one {{else}}")
 
-    def _take_misplaced(self, tag: _Tag) -> None:
-        """Report a misplaced block once: where it opens, or at its first tag in a refused place."""
-        opens = bool(tag.name)
-        if opens or not self._misplaced:
-            self._faults.add("misplaced_block", tag.at, MISPLACED)
-        if tag.word != "else":
-            self._misplaced = max(0, self._misplaced + (1 if opens else -1))
+    def _add_misplaced_tag(self, tag: _BlockTag) -> None:
+        """Report a misplaced block once: where it opens, or at its first tag in a disallowed position."""
+        is_opening = bool(tag.name)
+        if is_opening or not self._misplaced_depth:
+            self._faults.add("misplaced_block", tag.offset, MISPLACED_BLOCK)
+        if tag.keyword != "else":
+            self._misplaced_depth = max(0, self._misplaced_depth + (1 if is_opening else -1))
 
-    def _close(self, inner: _Open, tag: _Tag) -> None:
+    def _close(self, open_block: _OpenBlock, tag: _BlockTag) -> None:
         self._open.pop()
-        pieces, otherwise = tuple(inner.pieces), tuple(inner.otherwise or ())
-        made = Each(tag.name, pieces, otherwise) if tag.word == "each" else If(_scope(tag), tag.name, pieces, otherwise)
-        self._open[-1].add(made)
+        pieces, else_pieces = tuple(open_block.pieces), tuple(open_block.else_pieces or ())
+        block = (
+            EachBlock(tag.name, pieces, else_pieces)
+            if tag.keyword == "each"
+            else IfBlock(_block_scope(tag), tag.name, pieces, else_pieces)
+        )
+        self._open[-1].add(block)
 
-    def _use(self, scope: str, name: str, format_: ValueFormat | None, *, is_list: bool = False) -> None:
+    def _add_use(self, scope: str, name: str, format_: ValueFormat | None, *, is_list: bool = False) -> None:
         if scope == "customer":
-            self.uses.append(Usage(name, None, format_, is_list))
+            self.uses.append(VariableUse(name, None, format_, is_list))
         elif scope == "item":
-            self.uses.append(Usage(name, self._list() or "", format_))
+            self.uses.append(VariableUse(name, self._current_list() or "", format_))
 
-    def _list(self) -> str | None:
+    def _current_list(self) -> str | None:
         """Return the list whose item is in scope; None in the {{else}} branch."""
-        for opened in self._open:
-            if opened.tag and opened.tag.word == "each" and opened.otherwise is None:
-                return opened.tag.name
+        for block in self._open:
+            if block.tag and block.tag.keyword == "each" and block.else_pieces is None:
+                return block.tag.name
         return None
 
 
-def _scope(tag: _Tag) -> Scope:
+def _block_scope(tag: _BlockTag) -> Scope:
     return "item" if tag.scope == "item" else "customer"
 
 
-def _html_pieces(source: str, masked: str, faults: Faults) -> "Iterator[Piece | _Tag]":
+def _split_html(source: str, masked: str, faults: FaultList) -> "Iterator[Piece | _BlockTag]":
     at = 0
-    for stretch in stretches(masked):
-        if MASK not in masked[stretch.start : stretch.end]:
+    for html_range in html_ranges(masked):
+        if MASK not in masked[html_range.start : html_range.end]:
             continue
-        yield from _cut(source, at, stretch.start, "text", faults)
-        at = stretch.end
-        if stretch.place == "refused":
-            slots = (token for token in TOKEN.finditer(source, stretch.start, stretch.end) if token[1] or token[10])
-            if slot := next(slots, None):  # misplaced blocks are reported by `_Nest`
-                faults.add("misplaced_placeholder", slot.start(), f"a placeholder cannot stand in {stretch.what}")
-        if stretch.place == "address":
-            yield from _cut_address(source, stretch, faults)
+        yield from _split(source, at, html_range.start, "text", faults)
+        at = html_range.end
+        if html_range.context == "refused":
+            slots = (
+                token for token in TOKEN.finditer(source, html_range.start, html_range.end) if token[1] or token[10]
+            )
+            if slot := next(slots, None):  # `_Nesting` reports misplaced blocks
+                faults.add(
+                    "misplaced_placeholder", slot.start(), f"a placeholder can't be used in {html_range.description}"
+                )
+        if html_range.context == "address":
+            yield from _split_address(source, html_range, faults)
         else:
-            yield from _cut(source, stretch.start, stretch.end, stretch.place, faults)
-    yield from _cut(source, at, len(source), "text", faults)
+            yield from _split(source, html_range.start, html_range.end, html_range.context, faults)
+    yield from _split(source, at, len(source), "text", faults)
 
 
-def _cut(source: str, start: int, end: int, place: Place, faults: Faults) -> "Iterator[str | Slot | _Tag]":
+def _split(
+    source: str, start: int, end: int, context: EscapeContext, faults: FaultList
+) -> "Iterator[str | Slot | _BlockTag]":
     for token in TOKEN.finditer(source, start, end):
         if token.start() > start:
             yield source[start : token.start()]
         start = token.end()
-        yield _slot(token, place, faults) or _tag(token, place)
+        yield _make_slot(token, context, faults) or _make_tag(token, context)
     if end > start:
         yield source[start:end]
 
 
-def _with_hosts(flat: "list[Piece | _Tag]") -> "list[Piece | _Tag]":
+def _mark_host_slots(pieces: "list[Piece | _BlockTag]") -> "list[Piece | _BlockTag]":
     """Mark the slots in hosts of links. At `{{else}}` the state before its block is restored."""
-    placed = list[Piece | _Tag]()
+    marked = list[Piece | _BlockTag]()
     host: str | None = None  # the host so far; None outside a host
-    outer: list[str | None] = []
-    after = _literals_after(flat)
-    for at, piece in enumerate(flat):
+    outer_hosts: list[str | None] = []
+    literals_after = _next_literals(pieces)
+    for index, piece in enumerate(pieces):
         match piece:
             case str():
-                host = _host_behind(host, piece)
-            case Slot(place=place, begins_path=begins) if host is not None:
-                is_found = begins or place in ("host", "query", "refused")  # slots of an address are already marked
-                piece, host = piece if is_found else _in_host(piece, host, after[at]), host + MASK
-            case _Tag(word="else"):
-                host = outer[-1] if outer else host
-            case _Tag(name=name) if name:
-                outer.append(host)
-            case _Tag():
-                before = outer.pop() if outer else None
-                host = before if host is None else host  # either branch may have been rendered
-        placed.append(piece)
-    return placed
+                host = _host_after(host, piece)
+            case Slot(context=context, begins_path=begins_path) if host is not None:
+                is_marked = begins_path or context in (
+                    "host",
+                    "query",
+                    "refused",
+                )  # slots of an address are already marked
+                piece, host = piece if is_marked else _mark_in_host(piece, host, literals_after[index]), host + MASK
+            case _BlockTag(keyword="else"):
+                host = outer_hosts[-1] if outer_hosts else host
+            case _BlockTag(name=name) if name:
+                outer_hosts.append(host)
+            case _BlockTag():
+                host_before = outer_hosts.pop() if outer_hosts else None
+                host = host_before if host is None else host  # either branch may have been rendered
+        marked.append(piece)
+    return marked
 
 
-def _literals_after(flat: "Sequence[Piece | _Tag]") -> list[str]:
+def _next_literals(pieces: "Sequence[Piece | _BlockTag]") -> list[str]:
     """Return for each position the next literal; empty if there is none."""
-    found, last = list[str](), ""
-    for piece in reversed(flat):
-        found.append(last)
+    literals, last = list[str](), ""
+    for piece in reversed(pieces):
+        literals.append(last)
         last = piece if isinstance(piece, str) else last
-    return found[::-1]
+    return literals[::-1]
 
 
-def _host_behind(host: str | None, literal: str) -> str | None:
-    written = html.unescape(literal[-HOST_MAX:]).replace("\\", "/")
-    begin = written.rfind("://")
-    if begin < 0 and host is None:
+def _host_after(host: str | None, literal: str) -> str | None:
+    unescaped = html.unescape(literal[-HOST_MAX:]).replace("\\", "/")
+    separator_at = unescaped.rfind("://")
+    if separator_at < 0 and host is None:
         return None
-    more = written[begin + 3 :] if begin >= 0 else html.unescape(literal)
-    return None if _AUTHORITY_END.search(more) else (host or "") * (begin < 0) + more
+    authority = unescaped[separator_at + 3 :] if separator_at >= 0 else html.unescape(literal)
+    return None if _AUTHORITY_END.search(authority) else (host or "") * (separator_at < 0) + authority
 
 
-def _in_host(slot: Slot, host: str, after: str) -> Slot:
+def _mark_in_host(slot: Slot, host: str, after: str) -> Slot:
     """Mark a slot after a complete host as the start of the path, otherwise as part of the host.
 
     The host is incomplete after a dot or before more text.
     """
-    is_whole = host and host[-1] not in ".:" and (not after or _AUTHORITY_END.match(after))
-    return msgspec.structs.replace(slot, begins_path=True) if is_whole else msgspec.structs.replace(slot, place="host")
+    is_complete = host and host[-1] not in ".:" and (not after or _AUTHORITY_END.match(after))
+    return (
+        msgspec.structs.replace(slot, begins_path=True)
+        if is_complete
+        else msgspec.structs.replace(slot, context="host")
+    )
 
 
-def _in_mailbox(slot: Slot, before: str, after: str) -> Slot:
-    """Set the place of a slot in a mailto.
+def _mark_in_mailto(slot: Slot, before: str, after: str) -> Slot:
+    """Return the slot with its context inside a mailto address.
 
     If the template has the host, a value may only be part of it or of the local part.
     """
-    before_host, begin = _BEFORE_HOST, before.find("?")
-    if begin >= 0:
-        before_host, slot = _BEFORE_HOST_IN_FIELD, msgspec.structs.replace(slot, place="query")
-        name, is_named, before = before[max(begin, before.rfind("&")) + 1 :].partition("=")
-        if not is_named:
-            return msgspec.structs.replace(slot, place="local")
-        if MASK not in name and unquote(name).strip().lower() not in _GETS_IT:
+    local_part, query_at = _LOCAL_PART, before.find("?")
+    if query_at >= 0:
+        local_part, slot = _LOCAL_PART_IN_FIELD, msgspec.structs.replace(slot, context="query")
+        name, equals_sign, before = before[max(query_at, before.rfind("&")) + 1 :].partition("=")
+        if not equals_sign:
+            return msgspec.structs.replace(slot, context="local")
+        if MASK not in name and unquote(name).strip().lower() not in _RECIPIENT_FIELDS:
             return slot
-    host = re.split("[,;]", read_mailbox(before[-HOST_MAX:]))[-1].partition("@")
-    after = read_mailbox(after)
+    host = re.split("[,;]", decode_separators(before[-HOST_MAX:]))[-1].partition("@")
+    after = decode_separators(after)
     if not host[1]:
-        return msgspec.structs.replace(slot, place="local") if before_host.match(after) else slot
-    is_whole = host[2][-1:] not in ("", ".") and not _IN_HOST.match(after)
-    return msgspec.structs.replace(slot, place="refused" if is_whole else "host")
+        return msgspec.structs.replace(slot, context="local") if local_part.match(after) else slot
+    is_complete = host[2][-1:] not in ("", ".") and not _HOST_CHARACTER.match(after)
+    return msgspec.structs.replace(slot, context="refused" if is_complete else "host")
 
 
-def read_mailbox(text: str) -> str:
+def decode_separators(text: str) -> str:
     """Decode the address separators (@ , ;) of a mailto, as mail clients do."""
-    return _ENCODED.sub(lambda found: unquote(found[0]), text)
+    return _ENCODED_SEPARATOR.sub(lambda match: unquote(match[0]), text)
 
 
-def _slot(token: re.Match[str], place: Place, faults: Faults) -> Slot | None:
+def _make_slot(token: re.Match[str], context: EscapeContext, faults: FaultList) -> Slot | None:
     scope, name, kind, argument = token.group(1, 2, 3, 4)
     if token[10]:
         scope, name = "content", ""
-        if place not in ("plain", "text"):
-            faults.add("misplaced_placeholder", token.start(), "{{content}} stands between tags, never inside one")
+        if context not in ("plain", "text"):
+            faults.add(
+                "misplaced_placeholder", token.start(), "{{content}} can be used between tags, but not inside a tag"
+            )
     if scope is None:
         return None
     format_ = read_format(kind, argument) if kind else None
     if isinstance(format_, str):
         faults.add("unknown_format", token.start(), format_)
         format_ = None
-    return Slot(scope, name, place, format_)  # type: ignore[arg-type]
+    return Slot(scope, name, context, format_)  # type: ignore[arg-type]
 
 
-def _tag(token: re.Match[str], place: Place) -> _Tag:
-    opens, scope, name, turns, closes = token.group(5, 6, 7, 8, 9)
-    return _Tag(opens or turns or closes, scope or "", name or "", token.start(), place)
+def _make_tag(token: re.Match[str], context: EscapeContext) -> _BlockTag:
+    opening, scope, name, else_keyword, closing = token.group(5, 6, 7, 8, 9)
+    return _BlockTag(opening or else_keyword or closing, scope or "", name or "", token.start(), context)
 
 
-def _cut_address(source: str, stretch: Stretch, faults: Faults) -> "Iterator[str | Slot | UrlAttribute | _Tag]":
+def _split_address(
+    source: str, html_range: HtmlRange, faults: FaultList
+) -> "Iterator[str | Slot | UrlAttribute | _BlockTag]":
     """Yield the pieces of an address; yield only # if its beginning can never be safe."""
     pieces: list[str | Slot] = []
     before, host = "", None
-    cut = list(_cut(source, stretch.start, stretch.end, "address", faults))
-    after = _literals_after(cut)
-    for at, piece in enumerate(cut):
-        if isinstance(piece, _Tag):
+    address_pieces = list(_split(source, html_range.start, html_range.end, "address", faults))
+    literals_after = _next_literals(address_pieces)
+    for index, piece in enumerate(address_pieces):
+        if isinstance(piece, _BlockTag):
             yield piece
             continue
         if isinstance(piece, str):
-            text = html.unescape(piece).translate(_UNREAD)
-            begun = HOST.fullmatch(text)
+            text = html.unescape(piece).translate(_REMOVED_BY_BROWSERS)
+            host_match = LINK_HOST.fullmatch(text)
             if pieces and host is not None:
-                host = None if _PATH.search(text) else host + text
-            elif not pieces and begun:
-                host = begun[1]
+                host = None if _PATH_START.search(text) else host + text
+            elif not pieces and host_match:
+                host = host_match[1]
             before += text
         elif host is not None:
-            piece, host = _in_host(piece, host, after[at]), host + MASK
-        elif _MAILTO.match(before):
-            near = "".join(one for one in cut[at + 1 : at + _NEAR] if isinstance(one, str))
-            piece, before = _in_mailbox(piece, before, html.unescape(near[:HOST_MAX])), before + MASK
+            piece, host = _mark_in_host(piece, host, literals_after[index]), host + MASK
+        elif _MAILTO_SCHEME.match(before):
+            nearby = "".join(
+                nearby_piece
+                for nearby_piece in address_pieces[index + 1 : index + _NEARBY_PIECES]
+                if isinstance(nearby_piece, str)
+            )
+            piece, before = _mark_in_mailto(piece, before, html.unescape(nearby[:HOST_MAX])), before + MASK
         elif "?" in before:
-            piece = msgspec.structs.replace(piece, place="query")
+            piece = msgspec.structs.replace(piece, context="query")
         pieces.append(piece)
     first = html.unescape(pieces[0]) if pieces and isinstance(pieces[0], str) else ""
-    if SAFE_ADDRESS.match(first):
+    if SAFE_SCHEME.match(first):
         yield from pieces
-    elif first.strip(BLANK):
-        told = f"{stretch.what} must begin with https:, http:, mailto:, tel: or with a placeholder"
-        faults.add("unsafe_address", stretch.start, told)
+    elif first.strip(SKIPPED_CHARACTERS):
+        message = f"{html_range.description} must begin with https:, http:, mailto:, tel: or with a placeholder"
+        faults.add("unsafe_address", html_range.start, message)
         yield "#"
     elif pieces:
         yield UrlAttribute(tuple(pieces))

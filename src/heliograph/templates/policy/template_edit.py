@@ -10,138 +10,148 @@ from msgspec.structs import replace
 
 from heliograph.domain.refusals import InvalidRequest
 from heliograph.domain.sending.pricing import format_money
-from heliograph.domain.setup.plan import CONTENT
+from heliograph.domain.setup.plan import VERSIONED_TEMPLATE_FIELDS
 from heliograph.domain.setup.records import Team, Template
 from heliograph.domain.setup.setup_file import read_template_fields
 from heliograph.domain.setup.snapshot import Row, Setup
 from heliograph.templates.policy.check import check_template, layout_problems
-from heliograph.templates.policy.placeholders import complete, used_names
+from heliograph.templates.policy.placeholders import ItemFields, guess_item_fields, used_names
 from heliograph.templates.policy.source import PARTS
 from heliograph.templates.policy.template_approvals import (
-    PendingTemplate,
-    approved_rows,
+    TemplateDraftState,
     check_price,
     draft_rows,
     find_draft,
+    publish_rows,
 )
-from heliograph.templates.policy.variable_types import as_declared, name_of, with_shapes
+from heliograph.templates.policy.variable_types import Declaration, declaration_of, declared_name, to_record_fields
 
-DRAFT = 0  # version recorded for a message sent from a draft
-SHOWN = ("name", *CONTENT, "priority", "price", "prices")  # fields shown in a comparison
-CONTEXT = 3  # lines shown around a change
+DRAFT_VERSION = 0  # version recorded for a message sent from a draft
+COMPARED_FIELDS = ("name", *VERSIONED_TEMPLATE_FIELDS, "priority", "price", "prices")  # fields shown in a comparison
+CONTEXT_LINES = 3  # lines shown around a change
 LINES_MAX = 1000  # maximum lines shown per field
 
 
-def with_fields(base: Template, given: Mapping[str, Any]) -> tuple[Template, dict[str, str]]:
+def apply_fields(base: Template, changes: Mapping[str, Any]) -> tuple[Template, dict[str, str]]:
     """Return `base` with these fields (None removes a field), and an error message for each invalid field."""
-    removed = {name: None for name, value in given.items() if value is None}
-    fields, wrong = read_template_fields({name: value for name, value in given.items() if value is not None})
-    new = msgspec.convert(msgspec.to_builtins(base) | with_shapes(fields) | removed, Template)
-    return new, {name: _sentence(why) for name, why in wrong.items()}
+    removed = {name: None for name, value in changes.items() if value is None}
+    fields, invalid = read_template_fields({name: value for name, value in changes.items() if value is not None})
+    new = msgspec.convert(msgspec.to_builtins(base) | to_record_fields(fields) | removed, Template)
+    return new, {name: _sentence(message) for name, message in invalid.items()}
 
 
-def read_template(base: Template, given: Mapping[str, Any]) -> tuple[Template, dict[str, str]]:
-    """Apply fields like `with_fields`; the errors include the problems of the resulting template."""
-    new, errors = with_fields(base, given)
-    told: dict[str, list[str]] = {}
+def apply_and_check(base: Template, changes: Mapping[str, Any]) -> tuple[Template, dict[str, str]]:
+    """Apply fields like `apply_fields`; the errors include the problems of the resulting template."""
+    new, errors = apply_fields(base, changes)
+    messages_by_field: dict[str, list[str]] = {}
     for problem in check_template(new):
-        first = problem.field.replace(",", ".").partition(".")[0]  # of prices.GB, or of several fields: the first name
-        place = problem.field if problem.locale else first
-        why = _sentence(problem.text.replace("one of them", f"one of {problem.part}"))
-        told.setdefault(place, []).append(f"Line {problem.line}: {why}" if problem.line else why)
-    return new, {place: "\n".join(dict.fromkeys(whys)) for place, whys in told.items()} | errors
+        first_field = problem.field.replace(",", ".").partition(".")[
+            0
+        ]  # `prices` of `prices.GB`, `html` of `html, text`
+        field = problem.field if problem.locale else first_field
+        message = _sentence(problem.text.replace("one of them", f"one of {problem.part}"))
+        messages_by_field.setdefault(field, []).append(f"Line {problem.line}: {message}" if problem.line else message)
+    return new, {field: "\n".join(dict.fromkeys(messages)) for field, messages in messages_by_field.items()} | errors
 
 
-class Edited(msgspec.Struct, frozen=True):
+class EditResult(msgspec.Struct, frozen=True):
     template: Template
     errors: dict[str, str]  # by field, one line per error
-    added: list[str]  # used variables that were not declared before
+    added_variables: list[str]  # used variables that were not declared before
 
 
-def edit_template(base: Template, given: Mapping[str, Any]) -> Edited:
-    """Apply a person's edit: complete short placeholders, declare new variables, then proceed as `read_template`.
+def edit_template(base: Template, changes: Mapping[str, Any]) -> EditResult:
+    """Apply a person's edit with `apply_and_check`; variables that the texts use are declared if they were not before.
 
-    A variable given only by name keeps its declared type.
+    An item of `changes["variables"]` that is only a name keeps the type of the existing declaration.
     """
-    tables = [as_declared(base, one) if isinstance(one, str) else one for one in given["variables"]]
-    declared = [name_of(one) for one in tables]
-    parts = _whole(given, declared)
-    known = [*declared, *used_names(parts.values())]
-    locales = {tag: {**own, **_whole(own, known)} for tag, own in given.get("locales", {}).items()}
-    texts = [*parts.values(), *(text for own in locales.values() for text in own.values())]
-    added = {name: fields for name, fields in used_names(texts).items() if name not in declared}
-    tables += [{"name": name, "list": fields} if fields else name for name, fields in added.items()]
-    translated = {"locales": locales} if "locales" in given else {}
-    new, errors = read_template(base, {**given, **parts, **translated, "variables": tables})
-    return Edited(new, errors, list(added))
+    declarations = [
+        declaration_of(base, declaration) if isinstance(declaration, str) else declaration
+        for declaration in changes["variables"]
+    ]
+    declared = [declared_name(declaration) for declaration in declarations]
+    translations = changes.get("locales", {}).values()
+    texts = [text for version in (changes, *translations) for part in PARTS if (text := version.get(part))]
+    item_fields = (*_declared_fields(declarations), *guess_item_fields(texts, declared))
+    added = {name: fields for name, fields in used_names(texts, item_fields).items() if name not in declared}
+    declarations += [{"name": name, "list": fields} if fields else name for name, fields in added.items()]
+    new, errors = apply_and_check(base, {**changes, "variables": declarations})
+    return EditResult(new, errors, list(added))
 
 
-def _whole(given: Mapping[str, Any], declared: list[str]) -> dict[str, str]:
-    return complete({part: given[part] for part in PARTS if given.get(part)}, declared)
+def _declared_fields(declarations: list[Declaration]) -> ItemFields:
+    tables = [declaration for declaration in declarations if isinstance(declaration, dict)]
+    return tuple((table["name"], tuple(table.get("list") or ())) for table in tables)
 
 
-def _sentence(why: str) -> str:
-    return f"{why[:1].upper()}{why[1:]}."
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
 
 
-def save_rows(setup: Setup, new: Template, *, operator: bool, by: str, at: int, free: bool = False) -> list[Row]:
+def save_rows(
+    setup: Setup, new: Template, *, by_operator: bool, author: str, saved_at: int, free: bool = False
+) -> list[Row]:
     """Return the rows that publish a template, or that submit it if an operator must approve its content or price.
 
     `free`: the operator confirms a price of 0; not needed if the prices are unchanged.
     """
     _check_layout(setup, new)
-    if operator:
+    if by_operator:
         old = setup.teams[new.team].templates.get(new.id)
-        is_same = old is not None and old.status != "draft" and (old.price, old.prices) == (new.price, new.prices)
-        check_price(new, free=free or is_same)
-        return approved_rows(setup, new)
+        is_same_price = old is not None and old.status != "draft" and (old.price, old.prices) == (new.price, new.prices)
+        check_price(new, free=free or is_same_price)
+        return publish_rows(setup, new)
     priced = replace(with_prices(setup.teams[new.team], new)[0], refused_reason="", unfinished=False, submitted_at=0)
     if setup.records.get(("template", new.id)) == priced:
         return []
-    if goes_live(setup, new, operator=False):
-        return approved_rows(setup, priced)
-    return submitted_rows(setup, priced, by, at)
+    if publishes_at_once(setup, new, by_operator=False):
+        return publish_rows(setup, priced)
+    return submit_rows(setup, priced, author, saved_at)
 
 
-def submitted_rows(setup: Setup, new: Template, by: str, at: int) -> list[Row]:
+def submit_rows(setup: Setup, new: Template, author: str, submitted_at: int) -> list[Row]:
     """Return the rows that submit a template for approval; empty if the same draft is already submitted."""
-    priced = replace(with_prices(setup.teams[new.team], new)[0], refused_reason="", unfinished=False, submitted_at=at)
-    now = find_draft(setup, new.id)
-    if now and replace(now.template, submitted_at=at, version=priced.version) == replace(priced, status="draft"):
+    priced = replace(
+        with_prices(setup.teams[new.team], new)[0], refused_reason="", unfinished=False, submitted_at=submitted_at
+    )
+    existing = find_draft(setup, new.id)
+    if existing and replace(existing.template, submitted_at=submitted_at, version=priced.version) == replace(
+        priced, status="draft"
+    ):
         return []
-    return draft_rows(setup, priced, by, at)
+    return draft_rows(setup, priced, author, submitted_at)
 
 
 def _check_layout(setup: Setup, new: Template) -> None:
     team, draft = setup.teams[new.team], find_draft(setup, new.id)
-    had = {one.layout for one in (team.templates.get(new.id), draft and draft.template) if one}
-    for problem in layout_problems(new, team.layouts, had):
+    previous_layouts = {version.layout for version in (team.templates.get(new.id), draft and draft.template) if version}
+    for problem in layout_problems(new, team.layouts, previous_layouts):
         raise InvalidRequest(_sentence(str(problem)), param=problem.part)
 
 
-def goes_live(setup: Setup, new: Template, *, operator: bool) -> bool:
+def publishes_at_once(setup: Setup, new: Template, *, by_operator: bool) -> bool:
     """Return whether publishing takes effect at once; otherwise an operator must approve the template."""
-    if operator:
+    if by_operator:
         return True
     return with_prices(setup.teams[new.team], new)[1] and not setup.platform.templates_need_approval
 
 
-def unfinished_rows(setup: Setup, new: Template, *, operator: bool, by: str, at: int) -> list[Row]:
+def unsubmitted_rows(setup: Setup, new: Template, *, by_operator: bool, author: str, saved_at: int) -> list[Row]:
     """Return the rows that save an unsubmitted draft beside the template in use."""
     _check_layout(setup, new)
-    own = new if operator else with_prices(setup.teams[new.team], new)[0]
-    kept = replace(own, unfinished=True, status="draft", submitted_at=0)
+    priced = new if by_operator else with_prices(setup.teams[new.team], new)[0]
+    unsubmitted = replace(priced, unfinished=True, status="draft", submitted_at=0)
     draft, live = find_draft(setup, new.id), setup.records.get(("template", new.id))
-    now = draft.template if draft else live
-    if isinstance(now, Template) and replace(kept, **_judged(now)) == now:
+    newest = draft.template if draft else live
+    if isinstance(newest, Template) and replace(unsubmitted, **_approval_fields(newest)) == newest:
         return []
-    return draft_rows(setup, kept, by, at)
+    return draft_rows(setup, unsubmitted, author, saved_at)
 
 
-def _judged(now: Template) -> dict[str, Any]:
+def _approval_fields(template: Template) -> dict[str, Any]:
     """Return the fields of a template's approval state, as opposed to its content."""
     fields = ("unfinished", "status", "submitted_at", "version", "refused_reason")
-    return {field: getattr(now, field) for field in fields}
+    return {field: getattr(template, field) for field in fields}
 
 
 def with_prices(team: Team, new: Template) -> tuple[Template, bool]:
@@ -154,34 +164,38 @@ def with_prices(team: Team, new: Template) -> tuple[Template, bool]:
     kind = (new.channel, new.category)
     if old and old.status != "draft" and (old.channel, old.category) == kind:
         return replace(new, price=old.price, prices=old.prices), True
-    alike = [t for t in team.templates.values() if (t.channel, t.category) == kind and t.status == "approved"]
+    similar = [
+        template
+        for template in team.templates.values()
+        if (template.channel, template.category) == kind and template.status == "approved"
+    ]
     if new.channel != "email":
-        alike = [t for t in alike if t.price]
-    dearest = max(alike, key=lambda template: template.price, default=None)
-    if dearest is None:
+        similar = [template for template in similar if template.price]
+    most_expensive = max(similar, key=lambda template: template.price, default=None)
+    if most_expensive is None:
         return replace(new, price=old.price if old else 0, prices=old.prices if old else {}), new.channel == "email"
-    return replace(new, price=dearest.price, prices=dearest.prices), True
+    return replace(new, price=most_expensive.price, prices=most_expensive.prices), True
 
 
-def offered(setup: Setup, new: Template) -> Template:
+def with_suggested_prices(setup: Setup, new: Template) -> Template:
     """Return the template with its suggested prices: its own, those of its kind, or those of the price list."""
     team = setup.teams[new.team]
     priced, is_known = with_prices(team, new)
-    listed = setup.platform.prices.get(new.channel, {}).get(team.record.currency, {})
-    if is_known or priced.price or not listed:
+    list_prices = setup.platform.prices.get(new.channel, {}).get(team.record.currency, {})
+    if is_known or priced.price or not list_prices:
         return priced
-    prices = {country: price for country, price in listed.items() if country != "*"}
-    return replace(new, price=listed.get("*", 0), prices=prices)
+    prices = {country: price for country, price in list_prices.items() if country != "*"}
+    return replace(new, price=list_prices.get("*", 0), prices=prices)
 
 
-def trial(draft: PendingTemplate) -> Team:
+def sandbox_with_draft(draft: TemplateDraftState) -> Team:
     """Return the team as a sandbox that can send the draft, free of charge and only to verified recipients.
 
     The subject of an email is marked as a test; a text message is sent unchanged, so that its segments are real.
     """
     new, team = draft.template, draft.team
     subject = f"[Test] {new.subject}" if new.subject else None
-    sendable = replace(new, status="approved", version=DRAFT, subject=subject)
+    sendable = replace(new, status="approved", version=DRAFT_VERSION, subject=subject)
     return replace(team, record=replace(team.record, mode="sandbox"), templates=team.templates | {new.id: sendable})
 
 
@@ -190,66 +204,71 @@ class Difference(msgspec.Struct, frozen=True):
     lines: list[tuple[str, str]]  # ("+", "-" or " ", line)
 
 
-def differences(old: msgspec.Struct, new: msgspec.Struct, fields: Sequence[str] = SHOWN) -> list[Difference]:
+def compare(old: msgspec.Struct, new: msgspec.Struct, fields: Sequence[str] = COMPARED_FIELDS) -> list[Difference]:
     """Return a line-by-line comparison of each field that differs."""
-    found = []
+    result = []
     for field in fields:
-        before, after = _lines(getattr(old, field)), _lines(getattr(new, field))
+        before, after = _to_lines(getattr(old, field)), _to_lines(getattr(new, field))
         if before != after:
-            lines = _near_changes(list(_compared(before, after)))
-            more = len(lines) - LINES_MAX
-            told = [(" ", f"… {more:,} more lines")] if more > 0 else []
-            found.append(Difference(field, lines[:LINES_MAX] + told))
-    return found
+            lines = _near_changes(list(_compare_lines(before, after)))
+            hidden = len(lines) - LINES_MAX
+            note = [(" ", f"… {hidden:,} more lines")] if hidden > 0 else []
+            result.append(Difference(field, lines[:LINES_MAX] + note))
+    return result
 
 
-def _compared(before: list[str], after: list[str]) -> Iterator[tuple[str, str]]:
+def _compare_lines(before: list[str], after: list[str]) -> Iterator[tuple[str, str]]:
     """Yield the merged lines of both texts with their sign.
 
-    Lines that occur once in both texts are anchors, so that n lines take O(n log n) steps (patience diff).
+    Patience diff, O(n log n): lines that occur exactly once in both texts are anchors.
     """
-    at, new_at = 0, 0
+    old_at, new_at = 0, 0
     for end, new_end in [*_anchors(before, after), (len(before), len(after))]:
-        while at < end and new_at < new_end and before[at] == after[new_at]:
-            yield " ", before[at]
-            at, new_at = at + 1, new_at + 1
+        while old_at < end and new_at < new_end and before[old_at] == after[new_at]:
+            yield " ", before[old_at]
+            old_at, new_at = old_at + 1, new_at + 1
         same = 0
-        while at < end - same and new_at < new_end - same and before[end - same - 1] == after[new_end - same - 1]:
+        while old_at < end - same and new_at < new_end - same and before[end - same - 1] == after[new_end - same - 1]:
             same += 1
-        yield from (("-", line) for line in before[at : end - same])
+        yield from (("-", line) for line in before[old_at : end - same])
         yield from (("+", line) for line in after[new_at : new_end - same])
         yield from ((" ", line) for line in before[end - same : end])
-        at, new_at = end, new_end
+        old_at, new_at = end, new_end
 
 
 def _anchors(before: list[str], after: list[str]) -> list[tuple[int, int]]:
     """Return the positions of the longest common sequence of lines that occur once in each text."""
     counts, new_counts = Counter(before), Counter(after)
-    places = {line: at for at, line in enumerate(after) if counts[line] == new_counts[line] == 1}
+    position_by_line = {line: at for at, line in enumerate(after) if counts[line] == new_counts[line] == 1}
     ends: list[int] = []  # smallest end position of a sequence of each length
     runs: list[list[Any] | None] = []  # that sequence as a linked list: last pair, previous
     for at, line in enumerate(before):
-        place = places.get(line)
-        if place is not None:
-            length = bisect(ends, place)
-            run = [(at, place), runs[length - 1] if length else None]
-            ends[length : length + 1], runs[length : length + 1] = [place], [run]
-    found, last = [], runs[-1] if runs else None
+        position = position_by_line.get(line)
+        if position is not None:
+            length = bisect(ends, position)
+            run = [(at, position), runs[length - 1] if length else None]
+            ends[length : length + 1], runs[length : length + 1] = [position], [run]
+    pairs, last = [], runs[-1] if runs else None
     while last:
-        found.append(last[0])
+        pairs.append(last[0])
         last = last[1]
-    return found[::-1]
+    return pairs[::-1]
 
 
 def _near_changes(lines: list[tuple[str, str]]) -> list[tuple[str, str]]:
     """Return the changed lines with CONTEXT lines around each."""
-    near = {at + step for at, (sign, _) in enumerate(lines) if sign != " " for step in range(-CONTEXT, CONTEXT + 1)}
+    near = {
+        at + step
+        for at, (sign, _) in enumerate(lines)
+        if sign != " "
+        for step in range(-CONTEXT_LINES, CONTEXT_LINES + 1)
+    }
     return [line for at, line in enumerate(lines) if at in near]
 
 
-def _lines(value: Any) -> list[str]:
+def _to_lines(value: Any) -> list[str]:
     if isinstance(value, dict):
-        return [line for name, item in sorted(value.items()) for line in _entry(name, item)]
+        return [line for name, item in sorted(value.items()) for line in _entry_lines(name, item)]
     if isinstance(value, int):
         return [format_money(value)]
     if isinstance(value, tuple):
@@ -257,7 +276,7 @@ def _lines(value: Any) -> list[str]:
     return [] if value is None else str(value).splitlines()
 
 
-def _entry(name: str, item: Any) -> list[str]:
+def _entry_lines(name: str, item: Any) -> list[str]:
     """Return the lines of a price by country, a variable's type or a translation."""
     if not isinstance(item, msgspec.Struct):
         return [f"{name} {format_money(item)}"]

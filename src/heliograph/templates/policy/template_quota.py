@@ -7,37 +7,49 @@ import msgspec
 from heliograph.domain.limits import MIB
 from heliograph.domain.refusals import InvalidTemplate
 from heliograph.domain.setup.records import Mode
-from heliograph.domain.setup.snapshot import DRAFTS, RecordId, Row, Setup
+from heliograph.domain.setup.snapshot import DRAFT_KIND_BY_KIND, RecordId, Row, Setup
 from heliograph.templates.policy.check import TemplateProblem
 
-LENGTH_MAX: dict[Mode, int] = {"live": 8 * MIB, "sandbox": 4 * MIB}  # characters, including drafts and archived ones
-TEXTS_MAX = 500  # maximum number of templates and layouts
-FIX = "Discard drafts that are not needed, shorten what is long, or ask the operator, whose setup file may hold more."
+LENGTH_MAX_BY_MODE: dict[Mode, int] = {
+    "live": 8 * MIB,
+    "sandbox": 4 * MIB,
+}  # characters, including drafts and archived ones
+TEMPLATES_MAX = 500  # maximum number of templates and layouts
+QUOTA_ADVICE = "Discard unused drafts, shorten long texts, or ask the operator, whose setup file can contain more."
 
 
-def check_room(setup: Setup, team: str, rows: Iterable[Row]) -> None:
+def check_quota(setup: Setup, team: str, rows: Iterable[Row]) -> None:
     """Reject rows that exceed the team's quota; a change that reduces the usage is always accepted."""
-    before = _lengths(setup, team)
+    before = _length_by_record(setup, team)
     after = before | {(row.kind, row.id): len(row.body or "") for row in rows}
-    most, length, texts = LENGTH_MAX[setup.teams[team].record.mode], sum(after.values()), _count(after)
-    if texts > TEXTS_MAX and texts > _count(before):
-        raise _refusal("too_many", f"The team has {_count(before)} templates and layouts, {TEXTS_MAX} is the most.")
-    if length > most and length > sum(before.values()):
-        told = f"The team's templates and layouts would have {length:,} characters with drafts, {most:,} is the most."
-        raise _refusal("too_large", told)
+    limit, length, template_count = (
+        LENGTH_MAX_BY_MODE[setup.teams[team].record.mode],
+        sum(after.values()),
+        _count(after),
+    )
+    if template_count > TEMPLATES_MAX and template_count > _count(before):
+        raise _refusal(
+            "too_many", f"The team has {_count(before)} templates and layouts, the maximum is {TEMPLATES_MAX}."
+        )
+    if length > limit and length > sum(before.values()):
+        message = (
+            f"The team's templates and layouts would have {length:,} characters with drafts, the maximum is {limit:,}."
+        )
+        raise _refusal("too_large", message)
 
 
-def _lengths(setup: Setup, team: str) -> dict[RecordId, int]:
-    own = setup.teams[team]
-    ids = [("template", id_) for id_ in own.templates] + [("layout", id_) for id_ in own.layouts]
-    ids += [(DRAFTS[kind], id_) for kind, id_ in ids]
-    return {one: setup.lengths[one] for one in ids if one in setup.lengths}
+def _length_by_record(setup: Setup, team: str) -> dict[RecordId, int]:
+    """Return the number of characters of each template, layout and draft of the team."""
+    team_setup = setup.teams[team]
+    ids = [("template", id_) for id_ in team_setup.templates] + [("layout", id_) for id_ in team_setup.layouts]
+    ids += [(DRAFT_KIND_BY_KIND[kind], id_) for kind, id_ in ids]
+    return {record_id: setup.lengths[record_id] for record_id in ids if record_id in setup.lengths}
 
 
 def _count(lengths: dict[RecordId, int]) -> int:
-    return sum(length > 0 for (kind, _), length in lengths.items() if kind in DRAFTS)
+    return sum(length > 0 for (kind, _), length in lengths.items() if kind in DRAFT_KIND_BY_KIND)
 
 
-def _refusal(code: str, told: str) -> InvalidTemplate:
-    problem = TemplateProblem(code=code, part="form", text=told)
-    return InvalidTemplate(f"{told} {FIX}", details={"problems": [msgspec.to_builtins(problem)]})
+def _refusal(code: str, message: str) -> InvalidTemplate:
+    problem = TemplateProblem(code=code, part="form", text=message)
+    return InvalidTemplate(f"{message} {QUOTA_ADVICE}", details={"problems": [msgspec.to_builtins(problem)]})

@@ -17,16 +17,17 @@ from heliograph.domain.refusals import (
     Refusal,
     UnknownVariable,
 )
-from heliograph.domain.setup.records import Shape, Template
-from heliograph.templates.policy.formats import Region, can_format, formatted, plain_spaces
+from heliograph.domain.setup.records import Template, VariableType
+from heliograph.templates.policy.formats import Region, can_format, format_value, replace_no_break_spaces
 from heliograph.templates.policy.placeholders import NAME_MAX
-from heliograph.templates.policy.source import PARTS, Usage, compiled
+from heliograph.templates.policy.source import PARTS, VariableUse, compile_source
+from heliograph.templates.policy.variable_types import item_fields_of
 
-BRAND_NAME = "brand.name"  # in a WhatsApp template's variables: the position that the service fills itself
-# Maximum variables, list items and item fields that are examined; no template declares this many.
-READ_MAX, ITEMS_READ_MAX, FIELDS_READ_MAX = 10_000, 1_000, 200
-_REFUSED_BY_META = re.compile(r"[\t\n\v\f\r\x85\u2028\u2029]| {5}")
-TOLD_MAX = 100  # maximum variable names in an error
+BRAND_NAME = "brand.name"  # variable of a WhatsApp template whose value the service inserts
+# Maximum variables, list items and item fields that are read from a request; no template declares this many.
+VARIABLES_READ_MAX, ITEMS_READ_MAX, FIELDS_READ_MAX = 10_000, 1_000, 200
+_REJECTED_BY_META = re.compile(r"[\t\n\v\f\r\x85\u2028\u2029]| {5}")
+LISTED_NAMES_MAX = 100  # maximum variable names in an error
 
 
 class Values(msgspec.Struct, frozen=True):
@@ -36,90 +37,90 @@ class Values(msgspec.Struct, frozen=True):
     false: frozenset[str] = frozenset()  # names whose value is the boolean false
     lists: dict[str, "list[Values]"] = {}
 
-    def has(self, name: str) -> bool:
+    def is_true(self, name: str) -> bool:
         """Return whether `{{#if name}}` holds: true for 0; false for "", false and an empty list."""
         return bool(self.texts.get(name) or self.lists.get(name)) and name not in self.false
 
 
-NONE = Values()
+NO_VALUES = Values()
 
 
-def read_variables(given: dict[str, Any] | None) -> Values:
+def read_variables(variables: dict[str, Any] | None) -> Values:
     """Parse a caller's variables; null counts as missing.
 
     `brand.*` keeps its prefix, which no template declares, and is therefore rejected as an unknown variable.
     """
-    return _read(given, "") if given else NONE
+    return _read_values(variables, "") if variables else NO_VALUES
 
 
-def _read(given: Mapping[str, Any], within: str) -> Values:
+def _read_values(variables: Mapping[str, Any], prefix: str) -> Values:
     texts: dict[str, str] = {}
     lists: dict[str, list[Values]] = {}
     false = []
-    for path, value in islice(_leaves(given, ""), FIELDS_READ_MAX if within else READ_MAX):
-        name = path if within else path.removeprefix("customer.")
+    for path, value in islice(_flatten(variables, ""), FIELDS_READ_MAX if prefix else VARIABLES_READ_MAX):
+        name = path if prefix else path.removeprefix("customer.")
         if isinstance(value, dict):  # an empty object: members of others are already flattened
-            if within:
-                raise _object(within + name)
+            if prefix:
+                raise _object_error(prefix + name)
             continue
-        if isinstance(value, list) and not within:
-            same, text = lists.setdefault(name, items := _read_items(value, name)) == items, None
+        if isinstance(value, list) and not prefix:
+            is_same, text = lists.setdefault(name, items := _read_items(value, name)) == items, None
         else:
-            text = _text_of(value, within + name)
-            same = texts.setdefault(name, text) == text
-        if not same or (name in lists and name in texts):
+            text = _to_text(value, prefix + name)
+            is_same = texts.setdefault(name, text) == text
+        if not is_same or (name in lists and name in texts):
             raise InvalidRequest(
-                f"The variable {within}{name!r} is given twice with different values. Send it once.",
-                param=f"variables.{within}{name}",
+                f"The variable {prefix}{name!r} is given twice with different values. Send it once.",
+                param=f"variables.{prefix}{name}",
             )
         if value is False:
             false.append(name)
     return Values(texts, frozenset(false), lists)
 
 
-def _read_items(given: list[Any], name: str) -> list[Values]:
+def _read_items(raw_items: list[Any], name: str) -> list[Values]:
     items = []
-    for index, item in enumerate(islice(given, ITEMS_READ_MAX)):
+    for index, item in enumerate(islice(raw_items, ITEMS_READ_MAX)):
         if not isinstance(item, dict):
             raise InvalidRequest(
                 f"The variable {name}[{index}] is not an object. A list holds objects with the fields of its items.",
                 param=f"variables.{name}",
             )
-        items.append(_read(item, f"{name}[{index}]."))
+        items.append(_read_values(item, f"{name}[{index}]."))
     return items
 
 
-def check_size_of_variables(given: dict[str, Any] | None) -> None:
-    if given:
-        size = len(msgspec.json.encode(given))
-        check_size(size, "variables have, as JSON,", param="variables", most=VARIABLES_OCTETS_MAX)
+def check_variables_size(variables: dict[str, Any] | None) -> None:
+    if variables:
+        size = len(msgspec.json.encode(variables))
+        check_size(size, "variables have, as JSON,", param="variables", limit=VARIABLES_OCTETS_MAX)
 
 
-def _leaves(group: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+def _flatten(group: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
     for key, value in group.items():
         if isinstance(value, dict):
             if not value:
                 yield prefix + key, value
             inner = f"{prefix}{key}."
             # No template declares a name this long. All nested members share the shortened name, to limit the output.
-            yield from _leaves(value, inner) if len(inner) <= 2 * NAME_MAX else [(f"{inner[:NAME_MAX]}…", "")]
+            yield from _flatten(value, inner) if len(inner) <= 2 * NAME_MAX else [(f"{inner[:NAME_MAX]}…", "")]
         elif value is not None:
             name = prefix + key
             yield (name, value) if len(name) <= 2 * NAME_MAX else (f"{name[:NAME_MAX]}…", "")
 
 
-def leaf_texts(given: dict[str, Any] | None) -> Iterator[str]:
+def iterate_texts(variables: dict[str, Any] | None) -> Iterator[str]:
     """Yield the text values among a caller's variables, within the READ_MAX limits."""
-    for _, value in islice(_leaves(given or {}, ""), READ_MAX):
+    for _, value in islice(_flatten(variables or {}, ""), VARIABLES_READ_MAX):
         if isinstance(value, str):
             yield value
         elif isinstance(value, list):
             yield from (
-                text for item in islice(value, ITEMS_READ_MAX) if isinstance(item, dict) for text in leaf_texts(item)
+                text for item in islice(value, ITEMS_READ_MAX) if isinstance(item, dict) for text in iterate_texts(item)
             )
 
 
-def _text_of(value: Any, name: str) -> str:
+def _to_text(value: Any, name: str) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -132,84 +133,90 @@ def _text_of(value: Any, name: str) -> str:
     )
 
 
-def asked_names(template: Template) -> list[str]:
+def required_names(template: Template) -> list[str]:
     """Return the declared variables that callers must provide: all except the brand name."""
     return [name for name in template.variables if name != BRAND_NAME]
 
 
-def only_declared(template: Template | None, given: dict[str, Any] | None) -> dict[str, Any] | None:
+def keep_declared(template: Template | None, variables: dict[str, Any] | None) -> dict[str, Any] | None:
     """Return only the declared variables, for callers of foreign APIs, which ignore undeclared ones."""
-    if template is None or not given:
-        return given
-    names = set(asked_names(template))
-    found = ((path.removeprefix("customer."), value) for path, value in _leaves(given, ""))
+    if template is None or not variables:
+        return variables
+    names = set(required_names(template))
+    named_values = ((path.removeprefix("customer."), value) for path, value in _flatten(variables, ""))
     return {
-        name: _only_fields(template.shapes.get(name), value) for name, value in islice(found, READ_MAX) if name in names
+        name: _keep_declared_fields(template.shapes.get(name), value)
+        for name, value in islice(named_values, VARIABLES_READ_MAX)
+        if name in names
     }
 
 
-def _only_fields(shape: Shape | None, value: Any) -> Any:
+def _keep_declared_fields(shape: VariableType | None, value: Any) -> Any:
     if shape is None or not shape.list or not isinstance(value, list):
         return value
     fields = set(shape.list)
     return [
-        {path: inner for path, inner in islice(_leaves(item, ""), READ_MAX) if path in fields and inner != {}}
+        {
+            path: inner
+            for path, inner in islice(_flatten(item, ""), VARIABLES_READ_MAX)
+            if path in fields and inner != {}
+        }
         if isinstance(item, dict)
         else item
         for item in islice(value, ITEMS_READ_MAX)
     ]
 
 
-def wrong_passthrough(template: Template | None) -> str:
+def passthrough_error(template: Template | None) -> str:
     """Return why a template cannot carry free text as its only value; empty if it can."""
     if template is None:
         return "is no template of the team"
     if template.channel == "email":
         return "is a template for email; free text goes out by SMS or WhatsApp"
-    count = len(asked_names(template))
+    count = len(required_names(template))
     return "" if count == 1 else f"has {count} variables; the text needs a template with one"
 
 
-def with_fallback(template: Template, values: Values) -> Values:
+def with_fallback_values(template: Template, values: Values) -> Values:
     if not template.fallback:
         return values
     return msgspec.structs.replace(values, texts=read_variables(template.fallback).texts | values.texts)
 
 
-def check_parameters(template: Template, values: Mapping[str, str]) -> None:
+def check_meta_parameters(template: Template, values: Mapping[str, str]) -> None:
     """Reject values that Meta does not accept: empty, with a line break or tab, or with more than four spaces in a row.
 
     An optional value that is absent is not an error (contract 5).
     """
-    given = {name: values[name] for name in template.variables if name in values}
-    wrong = [name for name, value in given.items() if not value.strip() or _REFUSED_BY_META.search(value)]
-    if wrong:
+    declared_values = {name: values[name] for name in template.variables if name in values}
+    invalid = [name for name, value in declared_values.items() if not value.strip() or _REJECTED_BY_META.search(value)]
+    if invalid:
         raise InvalidRequest(
             f"WhatsApp takes no value that is empty or has a line break, a tab or more than four spaces in a row: "
-            f"{', '.join(wrong)}. Give other values.",
+            f"{', '.join(invalid)}. Give other values.",
             param="variables",
-            details={"variables": wrong},
+            details={"variables": invalid},
         )
 
 
-def with_brand(template: Template, values: Values, brand: Mapping[str, str]) -> dict[str, str]:
+def body_values(template: Template, values: Values, brand: Mapping[str, str]) -> dict[str, str]:
     """Return the text of each declared variable as formatted in the body, with the brand name (contract 5)."""
-    found = {**values.texts, **({BRAND_NAME: brand["name"]} if BRAND_NAME in template.variables else {})}
+    texts = {**values.texts, **({BRAND_NAME: brand["name"]} if BRAND_NAME in template.variables else {})}
     if template.body and "|" in template.body:
         region = Region(template.locale, template.timezone)
         for use in formatted_uses(template):
             if use.format and use.name in values.texts:
-                found[use.name] = plain_spaces(formatted(use.format, values.texts[use.name], region))
-    return found
+                texts[use.name] = replace_no_break_spaces(format_value(use.format, values.texts[use.name], region))
+    return texts
 
 
 def missing_and_unknown(template: Template, values: Values) -> tuple[list[str], list[str]]:
     declared = dict.fromkeys(template.variables)
     declared.pop(BRAND_NAME, None)
-    given = {**values.texts, **values.lists} if values.lists else values.texts
-    spared = {*given, *template.optional, *template.fallback}
-    missing = [name for name in declared if name not in spared]
-    unknown = [name for name in given if name not in declared]
+    values_by_name = {**values.texts, **values.lists} if values.lists else values.texts
+    not_required = {*values_by_name, *template.optional, *template.fallback}
+    missing = [name for name in declared if name not in not_required]
+    unknown = [name for name in values_by_name if name not in declared]
     for name, shape in template.shapes.items():
         for index, item in enumerate(values.lists.get(name, ()) if shape.list else ()):
             missing += [f"{name}[{index}].{field}" for field in shape.list if field not in item.texts]
@@ -225,9 +232,9 @@ def check_variables(template: Template, values: Values) -> None:
     if unknown:
         _check_no_objects(template.variables, values.texts, "")
     if missing:
-        raise _naming(MissingVariable, f"The template {template.id} needs these variables", missing)
+        raise _names_error(MissingVariable, f"The template {template.id} needs these variables", missing)
     if unknown:
-        raise _naming(UnknownVariable, f"The template {template.id} does not declare these variables", unknown)
+        raise _names_error(UnknownVariable, f"The template {template.id} does not declare these variables", unknown)
     texts = (template.subject, template.html, template.text, template.body)
     if template.shapes or "|" in "".join(filter(None, texts)):  # most templates have neither types nor formats
         check_bounds(template, values)
@@ -242,59 +249,61 @@ def check_bounds(template: Template, values: Values) -> None:
                 param=f"variables.{name}",
                 details={"variables": [name]},
             )
-    if invalid := list(dict.fromkeys(_invalid(template, values))):
-        raise _naming(InvalidVariable, f"The template {template.id} cannot use these variables as they are", invalid)
+    if invalid := list(dict.fromkeys(_invalid_paths(template, values))):
+        raise _names_error(
+            InvalidVariable, f"The template {template.id} cannot use these variables as they are", invalid
+        )
 
 
 def check_types(template: Template, values: Values) -> None:
     for name, shape in template.shapes.items():
-        wrong = name in values.texts or any(given.startswith(f"{name}.") for given in values.texts)
-        if shape.list and wrong:
+        is_not_list = name in values.texts or any(path.startswith(f"{name}.") for path in values.texts)
+        if shape.list and is_not_list:
             raise InvalidRequest(f"The variable {name!r} is a list of objects.", param=f"variables.{name}")
         for index, item in enumerate(values.lists.get(name, ())):
             _check_no_objects(shape.list, item.texts, f"{name}[{index}].")
     for name in values.lists:
-        if name in template.variables and not template.shapes.get(name, Shape()).list:
+        if name in template.variables and not template.shapes.get(name, VariableType()).list:
             raise InvalidRequest(
                 f"The variable {name!r} is a list. Send a string, a number or a boolean.", param=f"variables.{name}"
             )
 
 
-def _check_no_objects(declared: Collection[str], given: Mapping[str, str], within: str) -> None:
+def _check_no_objects(declared: Collection[str], values: Mapping[str, str], path_prefix: str) -> None:
     """Reject an object given for a declared plain variable; its members were flattened to names below that variable."""
-    for name in given:
+    for name in values:
         if name in declared:
             continue
         parts = name.split(".")
         for prefix in (".".join(parts[:count]) for count in range(1, len(parts))):
-            if prefix in declared and prefix not in given:
-                raise _object(within + prefix)
+            if prefix in declared and prefix not in values:
+                raise _object_error(path_prefix + prefix)
 
 
-def _object(name: str) -> InvalidRequest:
+def _object_error(name: str) -> InvalidRequest:
     return InvalidRequest(
         f"The variable {name!r} is an object. Send a string, a number or a boolean.", param=f"variables.{name}"
     )
 
 
-def _invalid(template: Template, values: Values) -> Iterator[str]:
+def _invalid_paths(template: Template, values: Values) -> Iterator[str]:
     """Yield the names of values that are too long, then of values that their format cannot represent."""
     for name, shape in template.shapes.items():
         if shape.max_length is not None:
             yield from (
-                named
+                path
                 for field in (shape.list or (None,))
-                for named, text in _given(values, name, field)
+                for path, text in _values_of(values, name, field)
                 if len(text) > shape.max_length
             )
     for use in formatted_uses(template):
         assert use.format
-        given = _given(values, use.list, use.name) if use.list else _given(values, use.name, None)
-        yield from (named for named, text in given if not can_format(use.format, text))
+        path_texts = _values_of(values, use.list, use.name) if use.list else _values_of(values, use.name, None)
+        yield from (path for path, text in path_texts if not can_format(use.format, text))
 
 
-def _given(values: Values, name: str, field: str | None) -> Iterator[tuple[str, str]]:
-    """Yield (path, text) of a value, or of a field in each item of a list. The path is as the caller wrote it."""
+def _values_of(values: Values, name: str, field: str | None) -> Iterator[tuple[str, str]]:
+    """Yield (path, text) of a variable, or of a field in each item of a list; `items[0].title` is a path."""
     if field is None:
         if name in values.texts:
             yield name, values.texts[name]
@@ -304,19 +313,22 @@ def _given(values: Values, name: str, field: str | None) -> Iterator[tuple[str, 
             yield f"{name}[{index}].{field}", item.texts[field]
 
 
-def formatted_uses(template: Template) -> Iterator[Usage]:
+def formatted_uses(template: Template) -> Iterator[VariableUse]:
     for part in PARTS:
         source = getattr(template, part)
         if source is not None and "|" in source:
-            yield from (use for use in compiled(source, part == "html").uses if use.format)
+            compiled = compile_source(source, part == "html", item_fields_of(template))
+            yield from (use for use in compiled.uses if use.format)
 
 
-def _naming(refusal: type[Refusal], told: str, names: Iterable[str]) -> Refusal:
+def _names_error(refusal: type[Refusal], message: str, names: Iterable[str]) -> Refusal:
     names = list(names)
-    shown = ", ".join(names[:TOLD_MAX])
-    return refusal(f"{told}: {shown}. {refusal.fix}", param="variables", details={"variables": names[:READ_MAX]})
+    shown = ", ".join(names[:LISTED_NAMES_MAX])
+    return refusal(
+        f"{message}: {shown}. {refusal.fix}", param="variables", details={"variables": names[:VARIABLES_READ_MAX]}
+    )
 
 
-def check_size(size: int, what: str, *, param: str, most: int = BODY_OCTETS_MAX) -> None:
-    if size > most:
-        raise BodyTooLong(f"The {what} {size} bytes, {most} is the most. {BodyTooLong.fix}", param=param)
+def check_size(size: int, subject: str, *, param: str, limit: int = BODY_OCTETS_MAX) -> None:
+    if size > limit:
+        raise BodyTooLong(f"The {subject} {size} bytes, the maximum is {limit}. {BodyTooLong.fix}", param=param)

@@ -5,28 +5,43 @@ from typing import Any
 import msgspec
 
 from heliograph.domain.setup.records import Template
+from heliograph.templates.policy.placeholders import ItemFields
 
-Declared = str | dict[str, Any]
+Declaration = str | dict[str, Any]
 
 
-def with_shapes(fields: dict[str, Any]) -> dict[str, Any]:
-    """Convert declared variables to record fields: `variables` (the names) and `shapes` (other table fields)."""
+def to_record_fields(fields: dict[str, Any]) -> dict[str, Any]:
+    """Replace the declarations in `variables` by their names; their types go to the record field `shapes`."""
     if "variables" not in fields:
         return fields
-    tables = [one for one in fields["variables"] if isinstance(one, dict) and len(one) > 1]
-    shapes = {one["name"]: {key: value for key, value in one.items() if key != "name"} for one in tables}
-    return {**fields, "variables": [name_of(one) for one in fields["variables"]], "shapes": shapes}
+    typed = [
+        declaration for declaration in fields["variables"] if isinstance(declaration, dict) and len(declaration) > 1
+    ]
+    shapes = {
+        declaration["name"]: {key: value for key, value in declaration.items() if key != "name"}
+        for declaration in typed
+    }
+    return {
+        **fields,
+        "variables": [declared_name(declaration) for declaration in fields["variables"]],
+        "shapes": shapes,
+    }
 
 
-def declared(template: Template) -> list[Declared]:
+def declarations_of(template: Template) -> list[Declaration]:
     """Return the template's variables in setup-file format."""
-    return [as_declared(template, name) for name in template.variables]
+    return [declaration_of(template, name) for name in template.variables]
 
 
-def as_declared(template: Template, name: str) -> Declared:
+def declaration_of(template: Template, name: str) -> Declaration:
     shape = template.shapes.get(name)
     return {"name": name, **msgspec.to_builtins(shape)} if shape else name
 
 
-def name_of(one: Declared) -> str:
-    return str(one["name"]) if isinstance(one, dict) else one
+def declared_name(declaration: Declaration) -> str:
+    return str(declaration["name"]) if isinstance(declaration, dict) else declaration
+
+
+def item_fields_of(template: Template) -> ItemFields:
+    """Return the declared fields of the template's lists."""
+    return tuple((name, shape.list) for name, shape in template.shapes.items() if shape.list)

@@ -1,7 +1,7 @@
-"""Webhook bin: a URL of this service that receives a team's events and responds with a report.
+"""Webhook bin: a URL of this service that receives a team's events and responds with a report about each request.
 
-The report says whether the signature is valid. The bin stores nothing: the report is the response of a delivery
-attempt, stored, shown and deleted like any other.
+The report says whether the signature is valid. The bin stores nothing: its report is the response of a delivery
+attempt, and is stored, shown and deleted like any other response.
 """
 
 import re
@@ -13,27 +13,27 @@ from heliograph.webhooks.policy.signature import is_signed
 PATH = "/bin/{team}/{token}"
 TOKEN_BYTES = 16
 SHOWN_MAX = 250  # characters of a header in the report: a stored response has at most 1 KB
-_REST = re.compile(r"[0-9A-Za-z_-]{1,64}/[0-9a-f]{32}")
+_TEAM_AND_TOKEN = re.compile(r"[0-9A-Za-z_-]{1,64}/[0-9a-f]{32}")
 
 
-def address(base_url: str, team: str, token: str) -> str:
+def bin_url(base_url: str, team: str, token: str) -> str:
     return base_url + PATH.format(team=team, token=token)
 
 
 def is_bin(base_url: str, url: str) -> bool:
     """Return whether `url` is exactly a bin URL of the service at `base_url`, without a query."""
-    begin = base_url + PATH.partition("{")[0]
-    return url.startswith(begin) and _REST.fullmatch(url.removeprefix(begin)) is not None
+    prefix = base_url + PATH.partition("{")[0]
+    return url.startswith(prefix) and _TEAM_AND_TOKEN.fullmatch(url.removeprefix(prefix)) is not None
 
 
-def seen(secrets: Sequence[str], given: Mapping[str, str], body: bytes, now_s: int) -> dict[str, Any]:
-    """Return the report of a received request. `given`: headers with lower-case names."""
-    signature = given.get("webhook-signature", "")
-    verdict = "valid" if is_signed(secrets, given, body, now_s) else "not valid"
+def receipt_report(secrets: Sequence[str], headers: Mapping[str, str], body: bytes, now_s: int) -> dict[str, Any]:
+    """Return the report of a received request. `headers`: request headers with lower-case names."""
+    signature = headers.get("webhook-signature", "")
+    verdict = "valid" if is_signed(secrets, headers, body, now_s) else "not valid"
     return {
-        "received": given.get("webhook-id", "")[:SHOWN_MAX],
+        "received": headers.get("webhook-id", "")[:SHOWN_MAX],
         "bytes": len(body),
-        "signature": verdict if signature else "none that a bin knows",
-        "webhook-timestamp": given.get("webhook-timestamp", "")[:SHOWN_MAX],
+        "signature": verdict if signature else "missing or in another format",
+        "webhook-timestamp": headers.get("webhook-timestamp", "")[:SHOWN_MAX],
         "webhook-signature": signature[:SHOWN_MAX],
     }

@@ -5,17 +5,19 @@ from typing import Literal
 from heliograph.domain.ids import parse_date_header
 from heliograph.domain.limits import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 
-STEPS = (  # ms to wait after the 1st, 2nd, … attempt: ten attempts in total
+RETRY_DELAYS_MS = (  # ms to wait after the 1st, 2nd, … attempt: ten attempts in total
     *(5 * SECOND_MS, 5 * MINUTE_MS, 30 * MINUTE_MS),
     *(2 * HOUR_MS, 5 * HOUR_MS, 10 * HOUR_MS, 14 * HOUR_MS, 20 * HOUR_MS, 24 * HOUR_MS),
 )
 JITTER = 0.2
-LEAST_MS = 60 * HOUR_MS  # below the sum of the shortest steps: only Retry-After reaches ten attempts sooner
-WISH_MAX_MS = STEPS[-1]
+RETRY_PERIOD_MIN_MS = (
+    60 * HOUR_MS
+)  # minimum time until permanent failure; the schedule is longer, so only Retry-After needs it
+RETRY_AFTER_MAX_MS = RETRY_DELAYS_MS[-1]
 FAILING_DAYS = 5
 
 # Why a request got no response.
-Silence = Literal[
+NoResponseReason = Literal[
     "bad_url",
     "private_address",
     "no_address",
@@ -30,13 +32,13 @@ Silence = Literal[
     "no_secret",  # no secret to sign the event with
     "own_fault",
 ]
-MAYBE_ARRIVED: tuple[Silence, ...] = ("too_slow", "broke_off", "not_http")
+MAYBE_ARRIVED: tuple[NoResponseReason, ...] = ("too_slow", "broke_off", "not_http")
 
 # gone: the endpoint must be disabled.
 Verdict = Literal["delivered", "failed", "gone"]
 
 
-def verdict(status: int | None) -> Verdict:
+def classify_response(status: int | None) -> Verdict:
     """Classify a response status; None means no response."""
     if status is None:
         return "failed"
@@ -46,7 +48,7 @@ def verdict(status: int | None) -> Verdict:
 
 
 def retry_after_s(status: int, retry_after: str | None, date: str | None) -> int | None:
-    """Return the wait in seconds that the endpoint requests.
+    """Return the delay in seconds that the endpoint requests; None if it requests none.
 
     A Retry-After date is relative to the response's Date header.
     """
@@ -61,21 +63,21 @@ def retry_after_s(status: int, retry_after: str | None, date: str | None) -> int
 def next_attempt(attempt: int, first_at: int, now: int, jitter: float, retry_after_s: int | None = None) -> int | None:
     """Return the time of the attempt after attempt number `attempt` (from 1); None when the delivery fails permanently.
 
-    Retry-After replaces a step, so ten attempts can finish within minutes. In that case the last step repeats until
-    LEAST_MS has passed, and Retry-After can only lengthen it.
+    Retry-After replaces a delay of the schedule, so ten attempts can take only minutes. The last delay is then repeated
+    until RETRY_PERIOD_MIN_MS has passed, and Retry-After can only lengthen it.
     """
     if attempt < 1:
         raise ValueError(f"attempts count from 1, not {attempt}")
-    used_up = attempt > len(STEPS)
-    if used_up and now - first_at >= LEAST_MS:
+    is_past_schedule = attempt > len(RETRY_DELAYS_MS)
+    if is_past_schedule and now - first_at >= RETRY_PERIOD_MIN_MS:
         return None
-    step = round(STEPS[min(attempt, len(STEPS)) - 1] * (1 + JITTER * jitter))
+    delay_ms = round(RETRY_DELAYS_MS[min(attempt, len(RETRY_DELAYS_MS)) - 1] * (1 + JITTER * jitter))
     if retry_after_s is None:
-        return now + step
-    wish = min(retry_after_s * SECOND_MS, WISH_MAX_MS)
-    return now + (max(wish, step) if used_up else wish)
+        return now + delay_ms
+    requested_ms = min(retry_after_s * SECOND_MS, RETRY_AFTER_MAX_MS)
+    return now + (max(requested_ms, delay_ms) if is_past_schedule else requested_ms)
 
 
-def is_dead(failing_since: int, now: int) -> bool:
-    """Return whether the endpoint has only failed for FAILING_DAYS and must be disabled."""
+def has_failed_too_long(failing_since: int, now: int) -> bool:
+    """Return whether all attempts to the endpoint have failed for FAILING_DAYS, so that it must be disabled."""
     return now - failing_since >= FAILING_DAYS * DAY_MS

@@ -9,23 +9,23 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import pybase64
 
-from heliograph.domain.text import whole_number
+from heliograph.domain.text import parse_int
 
 PREFIX = "whsec_"
 SHA256 = "sha256"
-TOLERANCE_S = 300  # allowed clock difference of a request
+TOLERANCE_S = 300  # maximum age of a request's timestamp, in both directions
 ENTROPY_MIN = 24  # bytes; the minimum of Standard Webhooks
 
 
-class Signing(msgspec.Struct, frozen=True, kw_only=True):
-    """Input of a signature."""
+class SignatureInput(msgspec.Struct, frozen=True, kw_only=True):
+    """The values that a format signs or puts into its signature headers."""
 
-    secrets: Sequence[str]  # current and, during a rotation, previous
-    event: str  # event id
-    t: int  # Unix seconds of this attempt
+    secrets: Sequence[str]  # the current secret and, during a rotation, the previous one
+    event_id: str  # event id
+    timestamp_s: int  # Unix seconds of this attempt
     body: bytes
     url: str = ""
-    key: str = ""  # the webhook's private key as PEM, for formats with key pairs
+    private_key: str = ""  # the webhook's private key as PEM, for formats with key pairs
 
 
 def make_secret(entropy: bytes) -> str:
@@ -34,47 +34,51 @@ def make_secret(entropy: bytes) -> str:
     return PREFIX + pybase64.b64encode(entropy).decode()
 
 
-def headers(secrets: Sequence[str], event_id: str, t: int, body: bytes) -> dict[str, str]:
+def signature_headers(secrets: Sequence[str], event_id: str, timestamp_s: int, body: bytes) -> dict[str, str]:
     """Return the signature headers, signed with every secret (two during a rotation).
 
-    `t`: Unix seconds of this attempt.
+    `timestamp_s`: Unix seconds of this attempt.
     """
-    signing = Signing(secrets=secrets, event=event_id, t=t, body=body)
+    signing = SignatureInput(secrets=secrets, event_id=event_id, timestamp_s=timestamp_s, body=body)
     return service_header(signing) | standard_headers(signing)
 
 
-def service_header(signing: Signing) -> dict[str, str]:
+def service_header(signing: SignatureInput) -> dict[str, str]:
     """Return the signature header that every webhook request carries (spec 6)."""
-    signed = b"%d.%b" % (signing.t, signing.body)
-    parts = [f"t={signing.t}"]
+    signed_data = b"%d.%b" % (signing.timestamp_s, signing.body)
+    parts = [f"t={signing.timestamp_s}"]
     for secret in signing.secrets:
-        parts.append(f"v1={hmac.digest(secret.encode(), signed, SHA256).hex()}")
+        parts.append(f"v1={hmac.digest(secret.encode(), signed_data, SHA256).hex()}")
     return {"X-Service-Signature": ",".join(parts)}
 
 
-def standard_headers(signing: Signing) -> dict[str, str]:
+def standard_headers(signing: SignatureInput) -> dict[str, str]:
     """Return the headers of Standard Webhooks, also under Svix's names."""
-    signed = b"%b.%d.%b" % (signing.event.encode(), signing.t, signing.body)
+    signed_data = b"%b.%d.%b" % (signing.event_id.encode(), signing.timestamp_s, signing.body)
     parts = []
     for secret in signing.secrets:
         key = pybase64.b64decode(secret.removeprefix(PREFIX), validate=True)
-        parts.append(f"v1,{pybase64.b64encode(hmac.digest(key, signed, SHA256)).decode()}")
-    time, signature = str(signing.t), " ".join(parts)
+        parts.append(f"v1,{pybase64.b64encode(hmac.digest(key, signed_data, SHA256)).decode()}")
+    timestamp, signature = str(signing.timestamp_s), " ".join(parts)
     return {
-        "webhook-id": signing.event,
-        "webhook-timestamp": time,
+        "webhook-id": signing.event_id,
+        "webhook-timestamp": timestamp,
         "webhook-signature": signature,
-        "svix-id": signing.event,
-        "svix-timestamp": time,
+        "svix-id": signing.event_id,
+        "svix-timestamp": timestamp,
         "svix-signature": signature,
     }
 
 
-def is_signed(secrets: Sequence[str], given: Mapping[str, str], body: bytes, now_s: int) -> bool:
+def is_signed(secrets: Sequence[str], headers: Mapping[str, str], body: bytes, now_s: int) -> bool:
     """Return whether a received request has a fresh Standard Webhooks signature made with one of `secrets`."""
-    id_, made_s = given.get("webhook-id", ""), whole_number(given.get("webhook-timestamp", ""), 11)
-    if made_s is None or abs(now_s - made_s) > TOLERANCE_S:
+    id_, signed_at_s = headers.get("webhook-id", ""), parse_int(headers.get("webhook-timestamp", ""), 11)
+    if signed_at_s is None or abs(now_s - signed_at_s) > TOLERANCE_S:
         return False
-    right = [headers([secret], id_, made_s, body)["webhook-signature"] for secret in secrets]
-    found = given.get("webhook-signature", "").split(" ")
-    return any(hmac.compare_digest(one.encode(), other.encode()) for one in found for other in right)
+    expected = [signature_headers([secret], id_, signed_at_s, body)["webhook-signature"] for secret in secrets]
+    signatures = headers.get("webhook-signature", "").split(" ")
+    return any(
+        hmac.compare_digest(signature.encode(), candidate.encode())
+        for signature in signatures
+        for candidate in expected
+    )

@@ -8,46 +8,56 @@ import msgspec
 import pybase64
 from msgspec.structs import replace
 
-from heliograph.domain.events import NAMES
-from heliograph.domain.field_docs import TIME, CreatedAt, EventName, Id, says
+from heliograph.domain.events import SUBSCRIPTION_NAMES
+from heliograph.domain.field_docs import TIME, CreatedAt, EventName, Id, describe
 from heliograph.domain.ids import timestamp
 from heliograph.domain.limits import DAY_MS
 from heliograph.domain.refusals import InvalidRequest
 from heliograph.domain.setup.records import Webhook
 from heliograph.domain.setup.secrets import Vault
-from heliograph.domain.text import CONTROLS, quoted
+from heliograph.domain.text import CONTROL_CHARACTER, quoted
 from heliograph.webhooks.policy.formats.formats import FORMATS
 
 WEBHOOKS_MAX = 50  # per team
 DESCRIPTION_MAX = 500  # characters
 SECRET_PREFIX = "whsec_"
-SECRET_BYTES = range(24, 65)  # length of a caller's own secret: the limits of Standard Webhooks
+SECRET_BYTES = range(24, 65)  # allowed key length of a secret that the caller chooses, from Standard Webhooks
 ROTATION_MS = DAY_MS  # how long the previous secret also signs
 
-MakePair = Callable[[], tuple[bytes, str]]  # returns a private key as PEM and its public key in base64
+MakeKeyPair = Callable[[], tuple[bytes, str]]  # returns a private key as PEM and its public key in base64
 
 
 class WebhookRecord(msgspec.Struct, frozen=True, kw_only=True):
     id: Id
-    url: Annotated[str, says("Where events are sent.", example="https://example.com/hooks")]
+    url: Annotated[str, describe("Where events are sent.", example="https://example.com/hooks")]
     events: Annotated[
         tuple[EventName, ...],
-        says("The events that it receives.", example=["email.*", "suppression.created"], minItems=1),
+        describe(
+            "Event types, groups or `*` that the webhook subscribes to.",
+            example=["email.*", "suppression.created"],
+            minItems=1,
+        ),
     ]
-    enabled: Annotated[bool, says("Whether it receives events.", example=True)]
-    description: Annotated[str | None, says("A note for people.")]
+    enabled: Annotated[bool, describe("Whether events are delivered.", example=True)]
+    description: Annotated[str | None, describe("A free-text note.")]
     created_at: CreatedAt
-    disabled_reason: Annotated[str | None, says("Why the service itself disabled it.")]
-    secret_rotates_until: Annotated[str | None, says("Until then the previous secret signs, too.", **TIME)]
-    format: Annotated[str, says("Whose body, headers and signature its events have.", enum=list(FORMATS))]
-    public_key: Annotated[str | None, says("Verifies what the format `postal` signs; null with any other.")]
+    disabled_reason: Annotated[
+        str | None, describe("Why Heliograph disabled the webhook automatically; null otherwise.")
+    ]
+    secret_rotates_until: Annotated[
+        str | None, describe("Until when the previous secret also signs; null outside a rotation.", **TIME)
+    ]
+    format: Annotated[str, describe("Format of body, headers and signature.", enum=list(FORMATS))]
+    public_key: Annotated[
+        str | None, describe("Public key that verifies signatures of the `postal` format; null for other formats.")
+    ]
 
 
 class NewWebhookRecord(WebhookRecord, frozen=True, kw_only=True):
-    """With the secret that was made or taken just now: shown this once."""
+    """A webhook with its new signing secret, which is shown only once."""
 
     secret: Annotated[
-        str, says("Signs its events; `whsec_…`. Shown only now.", example="whsec_EVB6Di9eadXfpApiob17buV+a82Fxnyb")
+        str, describe("Signing secret, `whsec_…`. Shown only once.", example="whsec_EVB6Di9eadXfpApiob17buV+a82Fxnyb")
     ]
 
 
@@ -62,7 +72,7 @@ def to_record(hook: Webhook, now: int) -> WebhookRecord:
         disabled_reason=hook.disabled_reason or None,
         secret_rotates_until=timestamp(hook.old_until) if hook.old_until > now else None,
         format=hook.format,
-        public_key=hook.public_key if FORMATS[hook.format].has_keys else None,
+        public_key=hook.public_key if FORMATS[hook.format].uses_key_pair else None,
     )
 
 
@@ -70,44 +80,46 @@ def to_new_record(hook: Webhook, secret: str, now: int) -> NewWebhookRecord:
     return NewWebhookRecord(**msgspec.structs.asdict(to_record(hook, now)), secret=secret)
 
 
-def sealed_secret(vault: Vault, id_: str, secret: str) -> str:
-    return vault.seal(secret.encode(), f"webhook/{id_}")
+def encrypt_secret(vault: Vault, id_: str, secret: str) -> str:
+    return vault.encrypt(secret.encode(), f"webhook/{id_}")
 
 
-def new_pair(id_: str, form: str, before: Webhook | None, make_pair: MakePair, vault: Vault) -> dict[str, Any]:
+def new_key_pair(
+    id_: str, format_name: str, previous: Webhook | None, make_pair: MakeKeyPair, vault: Vault
+) -> dict[str, Any]:
     """Return the fields of a new key pair; empty if the format signs without one or the webhook already has one."""
-    if not FORMATS[form].has_keys or (before and before.public_key):
+    if not FORMATS[format_name].uses_key_pair or (previous and previous.public_key):
         return {}
     private, public = make_pair()
-    return {"private_key": vault.seal(private, f"webhook/{id_}/key"), "public_key": public}
+    return {"private_key": vault.encrypt(private, f"webhook/{id_}/key"), "public_key": public}
 
 
-def sealed_login(vault: Vault, id_: str, login: str) -> str | None:
+def encrypt_login(vault: Vault, id_: str, login: str) -> str | None:
     """Encrypt user:password; None if empty."""
-    return vault.seal(login.encode(), f"webhook/{id_}/login") if login else None
+    return vault.encrypt(login.encode(), f"webhook/{id_}/login") if login else None
 
 
-def basic(login: str) -> dict[str, str]:
+def basic_auth_header(login: str) -> dict[str, str]:
     """Return the Basic Authorization header for user:password."""
     return {"Authorization": f"Basic {pybase64.b64encode(login.encode()).decode()}"}
 
 
-def rotated(hook: Webhook, secret: str, now: int, vault: Vault) -> Webhook:
+def rotate_secret(hook: Webhook, secret: str, now: int, vault: Vault) -> Webhook:
     """Replace the signing secret; the previous secret also signs for 24 h.
 
     No-op if the secret is unchanged. A previous secret that cannot be decrypted, after a change of the master secret,
     is dropped.
     """
     try:
-        before = vault.open(hook.secret, f"webhook/{hook.id}")
+        previous = vault.decrypt(hook.secret, f"webhook/{hook.id}")
     except ValueError:
-        return replace(hook, secret=sealed_secret(vault, hook.id, secret), old_secret=None, old_until=0)
-    if hmac.compare_digest(before, secret.encode()):
+        return replace(hook, secret=encrypt_secret(vault, hook.id, secret), old_secret=None, old_until=0)
+    if hmac.compare_digest(previous, secret.encode()):
         return hook
     return replace(
         hook,
-        secret=sealed_secret(vault, hook.id, secret),
-        old_secret=vault.seal(before, f"webhook/{hook.id}/old"),
+        secret=encrypt_secret(vault, hook.id, secret),
+        old_secret=vault.encrypt(previous, f"webhook/{hook.id}/old"),
         old_until=now + ROTATION_MS,
     )
 
@@ -125,19 +137,21 @@ def secret_size(secret: str) -> int | None:
 def check_secret(secret: str) -> None:
     if secret_size(secret) not in SECRET_BYTES:  # the message does not repeat the secret
         raise InvalidRequest(
-            f"secret is {SECRET_PREFIX} and the base64 of {SECRET_BYTES[0]} to {SECRET_BYTES[-1]} bytes. "
-            "Leave it out and one is made.",
+            f"secret must be {SECRET_PREFIX} followed by the base64 of {SECRET_BYTES[0]} to {SECRET_BYTES[-1]} bytes. "
+            "Leave it out to have one generated.",
             param="secret",
         )
 
 
-def checked_events(events: Sequence[str]) -> tuple[str, ...]:
+def validate_events(events: Sequence[str]) -> tuple[str, ...]:
     """Validate the event names and remove duplicates."""
     if not events:
-        raise InvalidRequest("events is empty. Name event types, groups such as email.*, or * for all.", param="events")
+        raise InvalidRequest("events is empty. List event types, groups such as email.*, or * for all.", param="events")
     for name in events:
-        if name not in NAMES:
-            raise InvalidRequest(f"There is no event {quoted(name)}. Known: {', '.join(NAMES)}.", param="events")
+        if name not in SUBSCRIPTION_NAMES:
+            raise InvalidRequest(
+                f"There is no event {quoted(name)}. Known: {', '.join(SUBSCRIPTION_NAMES)}.", param="events"
+            )
     return tuple(dict.fromkeys(events))
 
 
@@ -147,8 +161,8 @@ def check_format(name: str) -> None:
 
 
 def check_description(text: str) -> None:
-    if len(text) > DESCRIPTION_MAX or CONTROLS.search(text):
+    if len(text) > DESCRIPTION_MAX or CONTROL_CHARACTER.search(text):
         raise InvalidRequest(
-            f"description is one line of at most {DESCRIPTION_MAX} characters without control characters.",
+            f"description must be one line of at most {DESCRIPTION_MAX} characters without control characters.",
             param="description",
         )

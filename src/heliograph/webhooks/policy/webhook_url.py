@@ -1,7 +1,7 @@
 """Strict parser of webhook URLs. domain/network/ssrf.py decides which addresses are allowed.
 
-Every later parser reads an accepted URL in the same way: no userinfo (a webhook stores its login separately), no
-fragment, no escapes in the host, and IP addresses only in canonical form, not as 2130706433, 0177.1 or 0x7f.1.
+Accepted URLs mean the same to every later parser: no userinfo (a webhook stores its login separately), no fragment,
+no escapes in the host, and IP addresses only in canonical form, not as 2130706433, 0177.1 or 0x7f.1.
 """
 
 import re
@@ -11,8 +11,8 @@ from urllib.parse import unquote
 
 import msgspec
 
-from heliograph.domain.mail.address import normal_domain
-from heliograph.domain.text import CONTROLS, quoted
+from heliograph.domain.mail.address import normalize_domain
+from heliograph.domain.text import CONTROL_CHARACTER, quoted
 
 URL_MAX = 2048  # characters
 PORTS = {"http": 80, "https": 443}
@@ -20,7 +20,9 @@ PORTS = {"http": 80, "https": 443}
 _URL = re.compile(r"(https?)://([^/?#\\]*)(/[^?#]*)?(\?[^#]*)?", re.ASCII | re.IGNORECASE)
 _AUTHORITY = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*)(?::(.*))?", re.DOTALL)
 _PATH = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})*")
-_NUMBER = re.compile(r"[0-9]+|0[xX][0-9A-Fa-f]*")  # as the last label: some parsers would read an IPv4 address
+_NUMERIC_LABEL = re.compile(
+    r"[0-9]+|0[xX][0-9A-Fa-f]*"
+)  # a host whose last label matches is an IPv4 address to some parsers
 _SINGLE_LABEL = re.compile("[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?")  # a host name in the operator's own network
 
 
@@ -46,16 +48,18 @@ def split_login(url: str) -> tuple[str, str | None]:
 
     The login is None if the URL has no userinfo, and empty if the userinfo is empty.
     """
-    found = _LOGIN.fullmatch(url) if len(url) <= URL_MAX else None
-    if not found:
+    match = _LOGIN.fullmatch(url) if len(url) <= URL_MAX else None
+    if not match:
         return url, None
-    if not _USERINFO.fullmatch(found[2]):  # the message does not quote the password
-        raise ValueError("encode what is not an ASCII letter, a digit or -._~!$&'()*+,;= in user and password as %XX")
-    user, colon, password = found[2].partition(":")
+    if not _USERINFO.fullmatch(match[2]):  # the message does not quote the password
+        raise ValueError(
+            "in user and password, encode everything except ASCII letters, digits and -._~!$&'()*+,;= as %XX"
+        )
+    user, colon, password = match[2].partition(":")
     login = f"{unquote(user)}:{unquote(password)}" if user or colon else ""
-    if ":" in unquote(user) or CONTROLS.search(login):
-        raise ValueError("a user name holds no colon, and neither it nor its password control characters")
-    return found[1] + found[3], login
+    if ":" in unquote(user) or CONTROL_CHARACTER.search(login):
+        raise ValueError("the user name must not contain a colon, and neither it nor the password control characters")
+    return match[1] + match[3], login
 
 
 @lru_cache(maxsize=4096)  # caches targets only: errors are not cached, so long invalid URLs use no memory
@@ -63,30 +67,30 @@ def parse_target(url: str) -> Target:
     """Parse a webhook URL. Raises ValueError with a message for the URL's author."""
     if len(url) > URL_MAX:
         raise ValueError(f"the URL is longer than {URL_MAX} characters")
-    found = _URL.fullmatch(url)
-    if not found:  # the message does not quote the URL: it may contain a password
+    match = _URL.fullmatch(url)
+    if not match:  # error texts do not quote the URL: it may contain a password
         raise ValueError(
             "the URL has a fragment (#…): leave it out" if "#" in url else "expected http:// or https:// and a host"
         )
-    scheme, authority, path, query = found[1].lower(), found[2], found[3] or "/", found[4] or ""
+    scheme, authority, path, query = match[1].lower(), match[2], match[3] or "/", match[4] or ""
     if not _PATH.fullmatch(path + query):
         raise ValueError(
-            "path and query may hold ASCII letters, digits and -._~!$&'()*+,;=:@/? only: encode others as %XX"
+            "path and query may contain only ASCII letters, digits and -._~!$&'()*+,;=:@/?: encode others as %XX"
         )
     if "@" in authority:
         raise ValueError("the URL has a user name or password before the host: leave it out")
-    split = _AUTHORITY.fullmatch(authority)
-    if not split:
+    authority_match = _AUTHORITY.fullmatch(authority)
+    if not authority_match:
         raise ValueError(f"the host is not valid: {quoted(authority)}")
-    host, ip = read_host(split[1])
-    port, own = _port(split[2], scheme), f"[{host}]" if ":" in host else host
+    host, ip = parse_host(authority_match[1])
+    port, url_host = _port(authority_match[2], scheme), f"[{host}]" if ":" in host else host
     return Target(
         scheme=scheme,
         host=host,
         port=port,
         path_and_query=path + query,
         ip=ip,
-        authority=own if port == PORTS[scheme] else f"{own}:{port}",
+        authority=url_host if port == PORTS[scheme] else f"{url_host}:{port}",
     )
 
 
@@ -98,19 +102,19 @@ def _port(text: str | None, scheme: str) -> int:
     return int(text)
 
 
-def read_host(text: str) -> tuple[str, str | None]:
+def parse_host(text: str) -> tuple[str, str | None]:
     """Return the normalised host, and the IP address if the host is one."""
     try:
         if text.startswith("["):
             ip = str(IPv6Address(text[1:-1].replace("%", "no zones")))
             return ip, ip
         name = text.removesuffix(".")
-        if _NUMBER.fullmatch(name.rpartition(".")[2]):
+        if _NUMERIC_LABEL.fullmatch(name.rpartition(".")[2]):
             ip = str(IPv4Address(name))
             return ip, ip
     except ValueError:
         raise ValueError(f"not an IP address in its usual form (192.0.2.1 or [2001:db8::1]): {quoted(text)}") from None
-    host = name.lower() if _SINGLE_LABEL.fullmatch(name) else normal_domain(name)
+    host = name.lower() if _SINGLE_LABEL.fullmatch(name) else normalize_domain(name)
     if host is None:
         raise ValueError(f"the host is not a valid name: {quoted(text)}")
     return host, None

@@ -7,9 +7,9 @@ from heliograph.carriers.email.providers.provider import CallbackOptions, MailPr
 from heliograph.carriers.email.providers.resend import ResendProvider
 from heliograph.carriers.email.providers.sendgrid import SendGrid
 from heliograph.carriers.email.providers.ses import Ses
-from heliograph.carriers.http_client import Web
+from heliograph.carriers.http_client import CarrierHttp
 
-PROVIDERS: dict[str, type[MailProvider]] = {
+PROVIDER_BY_NAME: dict[str, type[MailProvider]] = {
     "ses": Ses,
     "postmark": Postmark,
     "mailgun": Mailgun,
@@ -19,9 +19,9 @@ PROVIDERS: dict[str, type[MailProvider]] = {
 }
 
 
-def make_provider(name: str, options: CallbackOptions, web: Web) -> MailProvider:
-    """Create the provider `name`; `web` must connect only to checked addresses.
+def make_provider(name: str, options: CallbackOptions, http: CarrierHttp) -> MailProvider:
+    """Create the provider `name`; `http` must connect only to checked addresses.
 
     Raises ValueError if a key or certificate is invalid.
     """
-    return PROVIDERS[name](options, web)
+    return PROVIDER_BY_NAME[name](options, http)

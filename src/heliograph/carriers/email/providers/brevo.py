@@ -4,11 +4,18 @@ from collections.abc import Iterable
 from typing import Any
 
 from heliograph.carriers.contract import Callback
-from heliograph.carriers.email.providers.event import FIELD, ProviderEvent, What, own_id, str_of, text_of
-from heliograph.carriers.email.providers.provider import Genuine, MailProvider
-from heliograph.carriers.http_client import read_json, same
+from heliograph.carriers.email.providers.event import (
+    TRACKING_FIELD,
+    EventKind,
+    ProviderEvent,
+    as_text,
+    find_message_id,
+    first_text,
+)
+from heliograph.carriers.email.providers.provider import MailProvider, VerifiedCallback
+from heliograph.carriers.http_client import decode_json, equal_constant_time
 
-EVENTS: dict[str, What] = {
+KIND_BY_EVENT: dict[str, EventKind] = {
     "delivered": "delivered",
     "hard_bounce": "bounced",
     "hardBounce": "bounced",
@@ -24,35 +31,35 @@ EVENTS: dict[str, What] = {
     "unsubscribed": "unsubscribed",
     "unsubscribe": "unsubscribed",
 }
-CAUSES = {"invalid_email": "bad_address", "invalid": "bad_address"}
+CAUSE_BY_EVENT = {"invalid_email": "bad_address", "invalid": "bad_address"}
 
 
 class Brevo(MailProvider):
     name = "brevo"
 
-    def along(self, message_id: str) -> dict[str, str]:
-        return {FIELD: message_id, "X-Mailin-custom": f"{FIELD}:{message_id}"}
+    def tracking_headers(self, message_id: str) -> dict[str, str]:
+        return {TRACKING_FIELD: message_id, "X-Mailin-custom": f"{TRACKING_FIELD}:{message_id}"}
 
-    def verify(self, callback: Callback) -> Genuine | None:
-        kind, _, token = callback.headers.get("authorization", "").partition(" ")
-        if not same(token.strip(), self.options.secret) or kind.lower() != "bearer":
+    def verify(self, callback: Callback) -> VerifiedCallback | None:
+        scheme, _, token = callback.headers.get("authorization", "").partition(" ")
+        if not equal_constant_time(token.strip(), self.options.secret) or scheme.lower() != "bearer":
             return None
-        return Genuine(payload=read_json(callback.body))
+        return VerifiedCallback(payload=decode_json(callback.body))
 
-    def read(self, payload: Any) -> Iterable[ProviderEvent]:
+    def parse_events(self, payload: Any) -> Iterable[ProviderEvent]:
         for event in payload if isinstance(payload, list) else [payload]:
-            what = EVENTS.get(str(event.get("event"))) if isinstance(event, dict) else None
-            if what is None:
+            kind = KIND_BY_EVENT.get(str(event.get("event"))) if isinstance(event, dict) else None
+            if kind is None:
                 continue
-            id_ = (str_of(event.get("message-id")) or "").strip("<>")
+            id_ = (as_text(event.get("message-id")) or "").strip("<>")
             yield ProviderEvent(
-                what=what,
-                word=event["event"],
-                address=str_of(event.get("email")),
-                along=own_id(event.get("X-Mailin-custom")),
+                kind=kind,
+                event_name=event["event"],
+                address=as_text(event.get("email")),
+                tracking_id=find_message_id(event.get("X-Mailin-custom")),
                 carrier_ids=(id_,) if id_ else (),
-                message_id=own_id(id_),
-                text=text_of(event.get("reason")),
-                cause=CAUSES.get(event["event"]),
-                at=str_of(event.get("ts_epoch") or event.get("ts_event") or event.get("date")),
+                message_id=find_message_id(id_),
+                text=first_text(event.get("reason")),
+                cause=CAUSE_BY_EVENT.get(event["event"]),
+                at=as_text(event.get("ts_epoch") or event.get("ts_event") or event.get("date")),
             )

@@ -8,12 +8,12 @@ import msgspec
 
 # bounced: permanent according to the provider; failed: the provider stopped trying, for any reason; suppressed: not
 # sent because the address is on the provider's suppression list.
-What = Literal["delivered", "bounced", "failed", "complained", "deferred", "unsubscribed", "suppressed"]
+EventKind = Literal["delivered", "bounced", "failed", "complained", "deferred", "unsubscribed", "suppressed"]
 
-FIELD = "X-Heliograph-Id"  # name of the metadata with our message id that providers return with each event
+TRACKING_FIELD = "X-Heliograph-Id"  # name of the metadata with our message id that providers return with each event
 TEXT_MAX = 500  # characters of the provider's text that are kept
 # Bounce subtypes of Amazon SES, and of Resend, which sends through SES. `General` states no cause.
-BOUNCE_CAUSES = {
+CAUSE_BY_BOUNCE_SUBTYPE = {
     "NoEmail": "unknown_user",
     "MailboxFull": "mailbox_full",
     "MessageTooLarge": "too_large",
@@ -21,18 +21,18 @@ BOUNCE_CAUSES = {
     "AttachmentRejected": "spam",
     "CustomTimeoutExceeded": "given_up",
 }
-_OWN = re.compile("eml_[0-9A-HJKMNP-TV-Z]{26}")
-_FOLDED = "heliographid"
+_OUR_MESSAGE_ID = re.compile("eml_[0-9A-HJKMNP-TV-Z]{26}")
+_TRACKING_FIELD_LETTERS = "heliographid"
 
 
 class ProviderEvent(msgspec.Struct, frozen=True, kw_only=True):
     """One event about one recipient, independent of the provider."""
 
-    what: What
-    word: str  # the provider's name of the event
+    kind: EventKind
+    event_name: str  # the provider's name of the event
     address: str | None = None  # recipient that we sent to
-    named: str | None = None  # address that a bounce names, if different
-    along: str | None = None  # our message id, returned from the metadata
+    bounced_address: str | None = None  # address that a bounce names, if different
+    tracking_id: str | None = None  # our message id, returned from the metadata
     carrier_ids: tuple[str, ...] = ()  # the provider's ids of the mail, as in its SMTP reply
     message_id: str | None = None  # our message id, from the Message-ID header
     code: str | None = None
@@ -43,37 +43,40 @@ class ProviderEvent(msgspec.Struct, frozen=True, kw_only=True):
     gives_up_at: str | None = None  # when the provider stops retrying a deferred mail
 
 
-def own_id(text: object) -> str | None:
+def find_message_id(text: object) -> str | None:
     """Return the first email id of ours in the text; None if not found."""
-    found = _OWN.search(text) if isinstance(text, str) else None
-    return found[0] if found else None
+    match = _OUR_MESSAGE_ID.search(text) if isinstance(text, str) else None
+    return match[0] if match else None
 
 
-def along_in(fields: object) -> str | None:
+def tracking_id_in(fields: object) -> str | None:
     """Return our message id from a provider's metadata, variables, arguments, tags or headers; None if not found.
 
     The field name matches in any spelling.
     """
     if isinstance(fields, list):
-        pairs = [(one.get("name"), one.get("value")) for one in fields if isinstance(one, dict)]
+        pairs = [(item.get("name"), item.get("value")) for item in fields if isinstance(item, dict)]
     else:
         pairs = list(fields.items()) if isinstance(fields, dict) else []
     for name, value in pairs:
-        if re.sub("[^a-z]", "", str(name).lower()).removeprefix("x") == _FOLDED:
-            return own_id(value[0] if isinstance(value, list) and value else value)
+        if re.sub("[^a-z]", "", str(name).lower()).removeprefix("x") == _TRACKING_FIELD_LETTERS:
+            return find_message_id(value[0] if isinstance(value, list) and value else value)
     return None
 
 
-def text_of(*candidates: object) -> str:
+def first_text(*candidates: object) -> str:
     """Return the first non-blank string, on one line and truncated; empty if there is none."""
-    return next((" ".join(one.split()) for one in candidates if isinstance(one, str) and one.strip()), "")[:TEXT_MAX]
+    return next(
+        (" ".join(candidate.split()) for candidate in candidates if isinstance(candidate, str) and candidate.strip()),
+        "",
+    )[:TEXT_MAX]
 
 
-def str_of(value: object) -> str | None:
+def as_text(value: object) -> str | None:
     """Return a string or number as text; None if empty or of another type."""
     return str(value) if isinstance(value, str | int | float) and value != "" else None
 
 
-def fields_of(value: object) -> Mapping[str, Any]:
+def as_dict(value: object) -> Mapping[str, Any]:
     """Return the value if it is a dict, else an empty dict."""
     return value if isinstance(value, dict) else {}

@@ -5,18 +5,18 @@ from typing import Any
 
 from heliograph.carriers.contract import Callback
 from heliograph.carriers.email.providers.event import (
-    FIELD,
+    TRACKING_FIELD,
+    EventKind,
     ProviderEvent,
-    What,
-    along_in,
-    fields_of,
-    str_of,
-    text_of,
+    as_dict,
+    as_text,
+    first_text,
+    tracking_id_in,
 )
-from heliograph.carriers.email.providers.provider import Genuine, MailProvider, decoded
-from heliograph.carriers.http_client import read_json, same
+from heliograph.carriers.email.providers.provider import MailProvider, VerifiedCallback, decode_base64
+from heliograph.carriers.http_client import decode_json, equal_constant_time
 
-BOUNCES: dict[str, What] = {
+KIND_BY_BOUNCE_TYPE: dict[str, EventKind] = {
     "HardBounce": "bounced",
     "BadEmailAddress": "bounced",
     "SoftBounce": "failed",
@@ -33,7 +33,7 @@ BOUNCES: dict[str, What] = {
     "ManuallyDeactivated": "suppressed",
 }
 # Causes of bounce types; the Details of other types usually quote the server's reply.
-CAUSES = {
+CAUSE_BY_BOUNCE_TYPE = {
     "BadEmailAddress": "bad_address",
     "DnsError": "lookup",
     "Blocked": "blocklist",
@@ -42,45 +42,45 @@ CAUSES = {
     "DMARCPolicy": "authentication",
     "SMTPApiError": "rejected",
 }
-INACTIVE = "marked as inactive"  # text of an SMTPApiError for a recipient on Postmark's suppression list
+INACTIVE_RECIPIENT_TEXT = "marked as inactive"  # text of an SMTPApiError for a recipient on Postmark's suppression list
 
 
 class Postmark(MailProvider):
     name = "postmark"
 
-    def along(self, message_id: str) -> dict[str, str]:
-        return {FIELD: message_id, f"X-PM-Metadata-{FIELD}": message_id}
+    def tracking_headers(self, message_id: str) -> dict[str, str]:
+        return {TRACKING_FIELD: message_id, f"X-PM-Metadata-{TRACKING_FIELD}": message_id}
 
-    def verify(self, callback: Callback) -> Genuine | None:
-        kind, _, login = callback.headers.get("authorization", "").partition(" ")
-        given = decoded(login.strip()).decode("utf-8", "replace")
-        if not same(given, self.options.secret) or kind.lower() != "basic":
+    def verify(self, callback: Callback) -> VerifiedCallback | None:
+        scheme, _, encoded = callback.headers.get("authorization", "").partition(" ")
+        credentials = decode_base64(encoded.strip()).decode("utf-8", "replace")
+        if not equal_constant_time(credentials, self.options.secret) or scheme.lower() != "basic":
             return None
-        return Genuine(payload=read_json(callback.body))
+        return VerifiedCallback(payload=decode_json(callback.body))
 
-    def read(self, payload: Any) -> Iterable[ProviderEvent]:
-        event = fields_of(payload)
-        record, type_ = str(event.get("RecordType")), str(event.get("Type"))
-        what = _what(record, type_, bool(event.get("SuppressSending")))
-        if type_ == "SMTPApiError" and INACTIVE in str(event.get("Details")):
-            what = "suppressed"
-        if what is None:
+    def parse_events(self, payload: Any) -> Iterable[ProviderEvent]:
+        event = as_dict(payload)
+        record_type, bounce_type = str(event.get("RecordType")), str(event.get("Type"))
+        kind = _event_kind(record_type, bounce_type, bool(event.get("SuppressSending")))
+        if bounce_type == "SMTPApiError" and INACTIVE_RECIPIENT_TEXT in str(event.get("Details")):
+            kind = "suppressed"
+        if kind is None:
             return
-        id_ = str_of(event.get("MessageID"))
+        id_ = as_text(event.get("MessageID"))
         yield ProviderEvent(
-            what=what,
-            word=f"{record} {type_}" if record == "Bounce" else record,
-            address=str_of(event.get("Recipient") or event.get("Email")),
-            along=along_in(event.get("Metadata")),
+            kind=kind,
+            event_name=f"{record_type} {bounce_type}" if record_type == "Bounce" else record_type,
+            address=as_text(event.get("Recipient") or event.get("Email")),
+            tracking_id=tracking_id_in(event.get("Metadata")),
             carrier_ids=(id_,) if id_ else (),
-            text=text_of(event.get("Details"), event.get("Description")),
-            cause=CAUSES.get(type_),
-            at=str_of(event.get("DeliveredAt") or event.get("BouncedAt") or event.get("ChangedAt")),
+            text=first_text(event.get("Details"), event.get("Description")),
+            cause=CAUSE_BY_BOUNCE_TYPE.get(bounce_type),
+            at=as_text(event.get("DeliveredAt") or event.get("BouncedAt") or event.get("ChangedAt")),
         )
 
 
-def _what(record: str, type_: str, suppresses: bool) -> What | None:
-    match record:
+def _event_kind(record_type: str, bounce_type: str, suppresses: bool) -> EventKind | None:
+    match record_type:
         case "Delivery":
             return "delivered"
         case "SpamComplaint":
@@ -88,5 +88,5 @@ def _what(record: str, type_: str, suppresses: bool) -> What | None:
         case "SubscriptionChange" if suppresses:
             return "unsubscribed"
         case "Bounce":
-            return BOUNCES.get(type_)
+            return KIND_BY_BOUNCE_TYPE.get(bounce_type)
     return None

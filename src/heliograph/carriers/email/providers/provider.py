@@ -9,15 +9,17 @@ from typing import Any
 import msgspec
 
 from heliograph.carriers.contract import Callback
-from heliograph.carriers.email.providers.event import FIELD, ProviderEvent
-from heliograph.carriers.http_client import Web
-from heliograph.domain.limits import CALLBACK_ID_KEPT_MS, DAY_MS, MINUTE_MS, SECOND_MS
-from heliograph.domain.text import whole_number
+from heliograph.carriers.email.providers.event import TRACKING_FIELD, ProviderEvent
+from heliograph.carriers.http_client import CarrierHttp
+from heliograph.domain.limits import CALLBACK_ID_RETENTION_MS, DAY_MS, MINUTE_MS, SECOND_MS
+from heliograph.domain.text import parse_int
 
-WINDOW_MS = 5 * MINUTE_MS  # maximum difference between a callback's timestamp and our clock
-SIGNED_MAX_MS = CALLBACK_ID_KEPT_MS - DAY_MS  # maximum age of a signature whose replay is detected by its stored id
+CLOCK_SKEW_MAX_MS = 5 * MINUTE_MS  # maximum difference between a callback's timestamp and our clock
+SIGNATURE_AGE_MAX_MS = (
+    CALLBACK_ID_RETENTION_MS - DAY_MS
+)  # maximum age of a signature whose replay is detected by its stored id
 
-Run = Callable[..., Awaitable[Any]]  # runs a function, in a thread if the callback is large
+RunFunction = Callable[..., Awaitable[Any]]  # runs a function, in a thread if the callback is large
 
 
 class CallbackOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,7 +31,7 @@ class CallbackOptions(msgspec.Struct, frozen=True, kw_only=True):
     cert: str = ""
 
 
-class Genuine(msgspec.Struct, frozen=True, kw_only=True):
+class VerifiedCallback(msgspec.Struct, frozen=True, kw_only=True):
     """A callback that was authenticated."""
 
     payload: Any  # the decoded body
@@ -41,32 +43,32 @@ class MailProvider(ABC):
 
     name: str
 
-    def __init__(self, options: CallbackOptions, web: Web) -> None:
+    def __init__(self, options: CallbackOptions, http: CarrierHttp) -> None:
         self.options = options
 
     @property
-    def hears(self) -> bool:
+    def can_verify_callbacks(self) -> bool:
         """Return whether the credentials for verifying callbacks are configured."""
         return bool(self.options.secret)
 
-    def along(self, message_id: str) -> dict[str, str]:
+    def tracking_headers(self, message_id: str) -> dict[str, str]:
         """Return header fields that carry our message id, which the provider returns with each event."""
-        return {FIELD: message_id}
+        return {TRACKING_FIELD: message_id}
 
-    async def authenticate(self, callback: Callback, run: Run) -> Genuine | None:
+    async def authenticate(self, callback: Callback, run: RunFunction) -> VerifiedCallback | None:
         """Authenticate a callback; None if the provider did not send it."""
-        genuine: Genuine | None = await run(self.verify, callback)
-        return genuine
+        verified: VerifiedCallback | None = await run(self.verify, callback)
+        return verified
 
-    def verify(self, callback: Callback) -> Genuine | None:
+    def verify(self, callback: Callback) -> VerifiedCallback | None:
         """Verify the callback's signature or credentials; None if invalid."""
         raise NotImplementedError
 
     @abstractmethod
-    def read(self, payload: Any) -> Iterable[ProviderEvent]:
+    def parse_events(self, payload: Any) -> Iterable[ProviderEvent]:
         """Yield the relevant events; unknown ones are skipped. Must not raise for any payload."""
 
-    async def greet(self, payload: Any) -> bool | None:
+    async def confirm_subscription(self, payload: Any) -> bool | None:
         """Confirm the callback URL if the authenticated callback requests it.
 
         Return whether the confirmation succeeded; None if none was requested.
@@ -76,17 +78,17 @@ class MailProvider(ABC):
 
 def is_fresh(seconds: object, now: int) -> bool:
     """Return whether a Unix timestamp is within WINDOW_MS of now."""
-    number = whole_number(str(seconds), 11)
-    return number is not None and abs(now - number * SECOND_MS) <= WINDOW_MS
+    number = parse_int(str(seconds), 11)
+    return number is not None and abs(now - number * SECOND_MS) <= CLOCK_SKEW_MAX_MS
 
 
-def is_remembered(seconds: object, now: int) -> bool:
+def is_replay_detectable(seconds: object, now: int) -> bool:
     """Return whether a Unix timestamp is recent enough that a replay would be detected by its stored id."""
-    number = whole_number(str(seconds), 11)
-    return number is not None and -WINDOW_MS <= now - number * SECOND_MS <= SIGNED_MAX_MS
+    number = parse_int(str(seconds), 11)
+    return number is not None and -CLOCK_SKEW_MAX_MS <= now - number * SECOND_MS <= SIGNATURE_AGE_MAX_MS
 
 
-def decoded(text: str) -> bytes:
+def decode_base64(text: str) -> bytes:
     """Decode base64; empty if invalid."""
     try:
         return base64.b64decode(text, validate=True)

@@ -8,29 +8,29 @@ from typing import Any
 
 from heliograph.carriers.contract import Callback
 from heliograph.carriers.email.providers.event import (
-    BOUNCE_CAUSES,
+    CAUSE_BY_BOUNCE_SUBTYPE,
+    EventKind,
     ProviderEvent,
-    What,
-    along_in,
-    fields_of,
-    own_id,
-    str_of,
-    text_of,
+    as_dict,
+    as_text,
+    find_message_id,
+    first_text,
+    tracking_id_in,
 )
-from heliograph.carriers.email.providers.provider import Genuine, MailProvider, decoded, is_fresh
-from heliograph.carriers.http_client import read_json, same
+from heliograph.carriers.email.providers.provider import MailProvider, VerifiedCallback, decode_base64, is_fresh
+from heliograph.carriers.http_client import decode_json, equal_constant_time
 
-EVENTS: dict[str, What] = {
+KIND_BY_EVENT: dict[str, EventKind] = {
     "email.delivered": "delivered",
     "email.complained": "complained",
     "email.delivery_delayed": "deferred",
     "email.failed": "failed",
     "email.suppressed": "suppressed",
 }
-BOUNCES: dict[str, What] = {"Permanent": "bounced", "Transient": "failed", "Undetermined": "failed"}
-LISTED = ("Suppressed", "OnAccountSuppressionList")  # bounce subtypes for recipients on a suppression list
+KIND_BY_BOUNCE_TYPE: dict[str, EventKind] = {"Permanent": "bounced", "Transient": "failed", "Undetermined": "failed"}
+SUPPRESSED_SUBTYPES = ("Suppressed", "OnAccountSuppressionList")  # bounce subtypes for recipients on a suppression list
 # Until 2024 bounces had no type and subtype, only a sentence: (part of the sentence, type, subtype).
-_SENTENCES = (
+_TYPE_BY_SENTENCE = (
     ("suppress", "Permanent", "Suppressed"),
     ("general bounce", "Transient", "General"),
     ("inbox was full", "Transient", "MailboxFull"),
@@ -44,42 +44,48 @@ _SENTENCES = (
 class ResendProvider(MailProvider):
     name = "resend"
 
-    def verify(self, callback: Callback) -> Genuine | None:
+    def verify(self, callback: Callback) -> VerifiedCallback | None:
         """Verify the signature. Each retry is signed with its current time, so an old timestamp is a replay."""
-        id_, time, given = (_header(callback, name) for name in ("id", "timestamp", "signature"))
-        key = decoded(self.options.secret.removeprefix("whsec_"))
-        made = hmac.digest(key, f"{id_}.{time}.".encode() + callback.body, hashlib.sha256)
-        expected = f"v1,{base64.b64encode(made).decode()}"
-        if not key or not any(same(one, expected) for one in given.split()) or not is_fresh(time, callback.now):
+        id_, timestamp, signatures = (_header(callback, name) for name in ("id", "timestamp", "signature"))
+        key = decode_base64(self.options.secret.removeprefix("whsec_"))
+        digest = hmac.digest(key, f"{id_}.{timestamp}.".encode() + callback.body, hashlib.sha256)
+        expected = f"v1,{base64.b64encode(digest).decode()}"
+        if (
+            not key
+            or not any(equal_constant_time(signature, expected) for signature in signatures.split())
+            or not is_fresh(timestamp, callback.now)
+        ):
             return None
-        return Genuine(payload=read_json(callback.body), replay_id=id_)
+        return VerifiedCallback(payload=decode_json(callback.body), replay_id=id_)
 
-    def read(self, payload: Any) -> Iterable[ProviderEvent]:
-        event = fields_of(payload)
-        data = fields_of(event.get("data"))
-        bounce, word = fields_of(data.get("bounce")), str(event.get("type"))
-        type_, subtype = _types(bounce)
-        what = _bounced(type_, subtype) if word == "email.bounced" else EVENTS.get(word)
-        if what is None:
+    def parse_events(self, payload: Any) -> Iterable[ProviderEvent]:
+        event = as_dict(payload)
+        data = as_dict(event.get("data"))
+        bounce, event_name = as_dict(data.get("bounce")), str(event.get("type"))
+        bounce_type, subtype = _bounce_type(bounce)
+        kind = _bounce_kind(bounce_type, subtype) if event_name == "email.bounced" else KIND_BY_EVENT.get(event_name)
+        if kind is None:
             return
         to = data.get("to")
-        id_ = str_of(data.get("email_id"))
-        failed = str_of(fields_of(data.get("failed")).get("reason"))
+        id_ = as_text(data.get("email_id"))
+        failure_reason = as_text(as_dict(data.get("failed")).get("reason"))
         yield ProviderEvent(
-            what=what,
-            word=" ".join(filter(None, (word, str_of(bounce.get("type")), str_of(bounce.get("subType"))))),
-            address=str_of(to[0]) if isinstance(to, list) and len(to) == 1 else str_of(to),
-            along=along_in(data.get("headers")) or along_in(data.get("tags")),
-            carrier_ids=(id_,) if id_ else (),
-            message_id=own_id(data.get("message_id")),
-            text=text_of(
-                _diagnostic(bounce.get("diagnosticCode")),
-                bounce.get("message"),
-                failed,
-                fields_of(data.get("suppressed")).get("message"),
+            kind=kind,
+            event_name=" ".join(
+                filter(None, (event_name, as_text(bounce.get("type")), as_text(bounce.get("subType"))))
             ),
-            cause=_cause(word, subtype, failed),
-            at=str_of(event.get("created_at")),
+            address=as_text(to[0]) if isinstance(to, list) and len(to) == 1 else as_text(to),
+            tracking_id=tracking_id_in(data.get("headers")) or tracking_id_in(data.get("tags")),
+            carrier_ids=(id_,) if id_ else (),
+            message_id=find_message_id(data.get("message_id")),
+            text=first_text(
+                _diagnostic_text(bounce.get("diagnosticCode")),
+                bounce.get("message"),
+                failure_reason,
+                as_dict(data.get("suppressed")).get("message"),
+            ),
+            cause=_cause(event_name, subtype, failure_reason),
+            at=as_text(event.get("created_at")),
         )
 
 
@@ -87,27 +93,30 @@ def _header(callback: Callback, name: str) -> str:
     return callback.headers.get(f"svix-{name}") or callback.headers.get(f"webhook-{name}", "")
 
 
-def _types(bounce: Mapping[str, Any]) -> tuple[str, str]:
+def _bounce_type(bounce: Mapping[str, Any]) -> tuple[str, str]:
     """Return type and subtype of a bounce."""
     if bounce.get("type"):
         return str(bounce["type"]), str(bounce.get("subType"))
     message = str(bounce.get("message"))
-    return next(((type_, subtype) for part, type_, subtype in _SENTENCES if part in message), ("Permanent", "General"))
+    return next(
+        ((bounce_type, subtype) for phrase, bounce_type, subtype in _TYPE_BY_SENTENCE if phrase in message),
+        ("Permanent", "General"),
+    )
 
 
-def _bounced(type_: str, subtype: str) -> What:
-    return "suppressed" if subtype in LISTED else BOUNCES.get(type_, "bounced")
+def _bounce_kind(bounce_type: str, subtype: str) -> EventKind:
+    return "suppressed" if subtype in SUPPRESSED_SUBTYPES else KIND_BY_BOUNCE_TYPE.get(bounce_type, "bounced")
 
 
-def _cause(word: str, subtype: str, failed: str | None) -> str | None:
-    if word == "email.failed":  # Resend did not attempt delivery, for example because of `reached_daily_quota`
-        return "carrier_limit" if "quota" in (failed or "") else "rejected"
-    if word != "email.bounced":
+def _cause(event_name: str, subtype: str, failure_reason: str | None) -> str | None:
+    if event_name == "email.failed":  # Resend did not attempt delivery, for example because of `reached_daily_quota`
+        return "carrier_limit" if "quota" in (failure_reason or "") else "rejected"
+    if event_name != "email.bounced":
         return None
-    return BOUNCE_CAUSES.get(subtype)
+    return CAUSE_BY_BOUNCE_SUBTYPE.get(subtype)
 
 
-def _diagnostic(replies: object) -> str | None:
+def _diagnostic_text(replies: object) -> str | None:
     """Return the server's reply without its prefix `smtp;` (RFC 3464)."""
-    first = str_of(replies[0]) if isinstance(replies, list) and replies else str_of(replies)
+    first = as_text(replies[0]) if isinstance(replies, list) and replies else as_text(replies)
     return first.partition(";")[2] or first if first else None

@@ -16,30 +16,30 @@ from heliograph.domain.delivery.outcome import CarrierReport, IncomingText, Text
 
 log = structlog.get_logger()
 
-WAITING_MAX = 512  # maximum queued items; further ones are rejected
+QUEUED_MAX = 512  # maximum queued items; further ones are rejected
 
-ToStore = Callable[[Sequence[CarrierReport]], Awaitable[object]]
-TextsToStore = Callable[[Sequence[IncomingText | TextPart]], Awaitable[object]]
-Incoming = TypeVar("Incoming")
+StoreReports = Callable[[Sequence[CarrierReport]], Awaitable[object]]
+StoreTexts = Callable[[Sequence[IncomingText | TextPart]], Awaitable[object]]
+Item = TypeVar("Item")
 
 
-class Intake(Generic[Incoming]):
+class Intake(Generic[Item]):
     """Queue in front of the store; items that arrive during a write are stored together in the next one."""
 
-    def __init__(self, report: Callable[[Sequence[Incoming]], Awaitable[object]]) -> None:
-        self._report = report
-        self._waiting: list[tuple[Incoming, SmppSession, Pdu]] = []
+    def __init__(self, store: Callable[[Sequence[Item]], Awaitable[object]]) -> None:
+        self._store = store
+        self._queue: list[tuple[Item, SmppSession, Pdu]] = []
         self._task: asyncio.Task[None] | None = None
         self._closed = False
 
-    def take(self, receipt: Incoming, session: SmppSession, pdu: Pdu) -> None:
+    def add(self, item: Item, session: SmppSession, pdu: Pdu) -> None:
         """Queue an item parsed from `pdu`; rejects it with a temporary error if the queue is full or closed."""
-        if self._closed or len(self._waiting) >= WAITING_MAX:
+        if self._closed or len(self._queue) >= QUEUED_MAX:
             session.acknowledge(pdu, status.RX_T_APPN)
             return
-        self._waiting.append((receipt, session, pdu))
+        self._queue.append((item, session, pdu))
         if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._run())
+            self._task = asyncio.create_task(self._store_queued())
 
     async def close(self, seconds: float) -> None:
         """Accept no more items, and wait at most `seconds` for queued ones to be stored."""
@@ -49,14 +49,14 @@ class Intake(Generic[Incoming]):
             self._task.cancel()
             await asyncio.wait([self._task])
 
-    async def _run(self) -> None:
-        while self._waiting:
-            batch, self._waiting = self._waiting, []
+    async def _store_queued(self) -> None:
+        while self._queue:
+            batch, self._queue = self._queue, []
             try:
-                await self._report([receipt for receipt, _, _ in batch])
-                answer = status.ROK
+                await self._store([item for item, _, _ in batch])
+                response_status = status.ROK
             except Exception as error:
                 log.warning("receipts not stored", receipts=len(batch), error=type(error).__name__)
-                answer = status.RX_T_APPN
+                response_status = status.RX_T_APPN
             for _, session, pdu in batch:
-                session.acknowledge(pdu, answer)
+                session.acknowledge(pdu, response_status)

@@ -21,7 +21,7 @@ _HEADER = struct.Struct(">IIII")
 _TLV = struct.Struct(">HH")
 
 
-class Malformed(Exception):
+class MalformedPdu(Exception):
     """Raised for bytes that are not a valid PDU."""
 
 
@@ -44,130 +44,148 @@ class ShortMessage(msgspec.Struct, frozen=True, kw_only=True):
     source: SmppAddress
     destination: SmppAddress
     esm_class: int = 0
-    validity: str = ""  # validity period in SMPP format; empty: the carrier's default
-    registered: int = 0
-    coding: int = 0
+    validity_period: str = ""  # validity period in SMPP format; empty: the carrier's default
+    registered_delivery: int = 0
+    data_coding: int = 0
     text: bytes = b""
     tlvs: Mapping[int, bytes] = {}
 
     @property
-    def words(self) -> bytes:
+    def text_bytes(self) -> bytes:
         """Return the text bytes from short_message or message_payload."""
         return self.text or self.tlvs.get(MESSAGE_PAYLOAD, b"")
 
 
-def encode(command: int, sequence: int, body: bytes = b"", status: int = 0) -> bytes:
+def encode_pdu(command: int, sequence: int, body: bytes = b"", status: int = 0) -> bytes:
     return _HEADER.pack(_HEADER.size + len(body), command, status, sequence) + body
 
 
-class Frames:
+class PduReader:
     """Splits the received byte stream into PDUs."""
 
     def __init__(self) -> None:
         self._partial = b""
 
-    def feed(self, octets: bytes) -> Iterator[Pdu]:
-        """Yield the PDUs completed by these bytes; raises Malformed at an invalid length."""
-        octets = self._partial + octets
+    def feed(self, data: bytes) -> Iterator[Pdu]:
+        """Yield the PDUs completed by these bytes; raises MalformedPdu at an invalid length."""
+        data = self._partial + data
         start = 0
-        while len(octets) - start >= _HEADER.size:
-            length, command, status, sequence = _HEADER.unpack_from(octets, start)
+        while len(data) - start >= _HEADER.size:
+            length, command, status, sequence = _HEADER.unpack_from(data, start)
             if not _HEADER.size <= length <= PDU_MAX:
-                raise Malformed
-            if len(octets) - start < length:
+                raise MalformedPdu
+            if len(data) - start < length:
                 break
-            yield Pdu(command, status, sequence, octets[start + _HEADER.size : start + length])
+            yield Pdu(command, status, sequence, data[start + _HEADER.size : start + length])
             start += length
-        self._partial = octets[start:]
+        self._partial = data[start:]
 
 
-def bind_body(system_id: str, password: str, system_type: str) -> bytes:
+def encode_bind(system_id: str, password: str, system_type: str) -> bytes:
     """Return the body of bind_transceiver for SMPP 3.4."""
     return _c_string(system_id) + _c_string(password) + _c_string(system_type) + b"\x34\0\0\0"
 
 
 def _c_string(text: str) -> bytes:
-    _refuse_nul(text)
+    _reject_nul(text)
     return text.encode() + b"\0"
 
 
-def _refuse_nul(text: str) -> None:
+def _reject_nul(text: str) -> None:
     if "\0" in text:
         raise ValueError("a NUL in what is sent as a C string")
 
 
-def encode_short_message(sm: ShortMessage) -> bytes:
-    by, to = sm.source, sm.destination
-    _refuse_nul(by.value + to.value + sm.validity)
+def encode_short_message(message: ShortMessage) -> bytes:
+    source, destination = message.source, message.destination
+    _reject_nul(source.value + destination.value + message.validity_period)
     # The zeros are service_type; protocol_id, priority_flag and schedule_delivery_time; replace_if_present_flag and
     # sm_default_msg_id; and the terminators of C strings.
     body = b"\0%c%c%b\0%c%c%b\0%c\0\0\0%b\0%c\0%c\0%c%b" % (
-        *(by.ton, by.npi, by.value.encode(), to.ton, to.npi, to.value.encode(), sm.esm_class),
-        *(sm.validity.encode(), sm.registered, sm.coding, len(sm.text), sm.text),
+        *(
+            source.ton,
+            source.npi,
+            source.value.encode(),
+            destination.ton,
+            destination.npi,
+            destination.value.encode(),
+            message.esm_class,
+        ),
+        *(
+            message.validity_period.encode(),
+            message.registered_delivery,
+            message.data_coding,
+            len(message.text),
+            message.text,
+        ),
     )
-    return body + b"".join([_TLV.pack(tag, len(value)) + value for tag, value in sm.tlvs.items()]) if sm.tlvs else body
+    return (
+        body + b"".join([_TLV.pack(tag, len(value)) + value for tag, value in message.tlvs.items()])
+        if message.tlvs
+        else body
+    )
 
 
 def decode_short_message(body: bytes) -> ShortMessage:
-    """Decode the body of submit_sm or deliver_sm; raises Malformed."""
+    """Decode the body of submit_sm or deliver_sm; raises MalformedPdu."""
     try:
-        at = body.index(0) + 1
-        source, at = _read_address(body, at)
-        destination, at = _read_address(body, at)
-        esm_class, at = body[at], at + 3
-        begin = body.index(0, at) + 1  # after schedule_delivery_time
-        at = body.index(0, begin) + 1
-        validity = body[begin : at - 1].decode("latin-1")
-        registered, _, coding, _, length = body[at : at + 5]
+        offset = body.index(0) + 1
+        source, offset = _read_address(body, offset)
+        destination, offset = _read_address(body, offset)
+        esm_class, offset = body[offset], offset + 3
+        validity_start = body.index(0, offset) + 1  # after schedule_delivery_time
+        offset = body.index(0, validity_start) + 1
+        validity = body[validity_start : offset - 1].decode("latin-1")
+        registered, _, coding, _, length = body[offset : offset + 5]
     except (IndexError, ValueError):
-        raise Malformed from None
-    end = at + 5 + length
+        raise MalformedPdu from None
+    end = offset + 5 + length
     if end > len(body):
-        raise Malformed
+        raise MalformedPdu
     return ShortMessage(
         source=source,
         destination=destination,
         esm_class=esm_class,
-        validity=validity,
-        registered=registered,
-        coding=coding,
-        text=body[at + 5 : end],
+        validity_period=validity,
+        registered_delivery=registered,
+        data_coding=coding,
+        text=body[offset + 5 : end],
         tlvs=dict(_read_tlvs(body, end)),
     )
 
 
-def decode_data(body: bytes) -> ShortMessage:
-    """Decode the body of data_sm, which has its text in a TLV; raises Malformed."""
+def decode_data_sm(body: bytes) -> ShortMessage:
+    """Decode the body of data_sm, which has its text in a TLV; raises MalformedPdu."""
     try:
-        source, at = _read_address(body, body.index(0) + 1)
-        destination, at = _read_address(body, at)
-        esm_class, registered, coding = body[at : at + 3]
+        source, offset = _read_address(body, body.index(0) + 1)
+        destination, offset = _read_address(body, offset)
+        esm_class, registered, coding = body[offset : offset + 3]
     except (IndexError, ValueError):
-        raise Malformed from None
+        raise MalformedPdu from None
     return ShortMessage(
         source=source,
         destination=destination,
         esm_class=esm_class,
-        registered=registered,
-        coding=coding,
-        tlvs=dict(_read_tlvs(body, at + 3)),
+        registered_delivery=registered,
+        data_coding=coding,
+        tlvs=dict(_read_tlvs(body, offset + 3)),
     )
 
 
-def _read_address(body: bytes, at: int) -> tuple[SmppAddress, int]:
-    end = body.index(0, at + 2)
-    return SmppAddress(body[at], body[at + 1], body[at + 2 : end].decode("latin-1")), end + 1
+def _read_address(body: bytes, offset: int) -> tuple[SmppAddress, int]:
+    end = body.index(0, offset + 2)
+    return SmppAddress(body[offset], body[offset + 1], body[offset + 2 : end].decode("latin-1")), end + 1
 
 
-def _read_tlvs(body: bytes, at: int) -> Iterator[tuple[int, bytes]]:
+def _read_tlvs(body: bytes, offset: int) -> Iterator[tuple[int, bytes]]:
     """Yield the complete TLVs; a truncated one is ignored, because some carriers append garbage."""
-    while at + _TLV.size <= len(body):
-        tag, length = _TLV.unpack_from(body, at)
-        at += _TLV.size + length
-        if at <= len(body):
-            yield tag, body[at - length : at]
+    while offset + _TLV.size <= len(body):
+        tag, length = _TLV.unpack_from(body, offset)
+        offset += _TLV.size + length
+        if offset <= len(body):
+            yield tag, body[offset - length : offset]
 
 
-def read_id(octets: bytes) -> str:
+def decode_id(octets: bytes) -> str:
     """Decode a message id from submit_sm_resp or a TLV, up to the NUL if present."""
     return octets.partition(b"\0")[0][:ID_MAX].decode("latin-1").strip()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import structlog
 
 from heliograph.carriers.sms.smpp.pdu import Pdu
-from heliograph.carriers.sms.smpp.session import SmppSession, Timings, Unanswered, Unsent
+from heliograph.carriers.sms.smpp.session import NoSmppResponse, NotSent, SmppSession, Timings
 
 log = structlog.get_logger()
 
@@ -21,19 +21,19 @@ class SmppLink:
         port: int,
         *,
         tls: ssl.SSLContext | None,
-        bind: bytes,
+        bind_body: bytes,
         window: int,
         timings: Timings,
-        deliver: Callable[[SmppSession, Pdu], None],
+        handle_inbound: Callable[[SmppSession, Pdu], None],
     ) -> None:
         self._host, self._port, self._tls = host, port, tls
-        self._bind = bind
-        self._make = lambda: SmppSession(window, timings, deliver)
+        self._bind_body = bind_body
+        self._make_session = lambda: SmppSession(window, timings, handle_inbound)
         self._timings = timings
         self._task: asyncio.Task[None] | None = None
-        self._tried = asyncio.Event()  # cleared during a connection attempt
+        self._attempted = asyncio.Event()  # cleared during a connection attempt
         self.bound: SmppSession | None = None
-        self._trouble = "is not connected"
+        self._unbound_reason = "is not connected"
         self._is_stopping = False
         self._closed = False
 
@@ -42,14 +42,14 @@ class SmppLink:
             self._task = asyncio.create_task(self._run())
 
     async def session(self) -> SmppSession:
-        """Return the bound session. Waits for a connection attempt in progress, but not for the next; raises Unsent."""
+        """Return the bound session; waits for a connection attempt in progress, not for the next. Raises NotSent."""
         if self.bound:
             return self.bound
         self.open()
         if not self._closed:
-            await self._tried.wait()
+            await self._attempted.wait()
         if self.bound is None:
-            raise Unsent(self._trouble)
+            raise NotSent(self._unbound_reason)
         return self.bound
 
     async def stop(self) -> None:
@@ -61,8 +61,8 @@ class SmppLink:
 
     async def close(self) -> None:
         """Stop reconnecting and unbind the session."""
-        self._closed, self._trouble = True, "is closed"
-        self._tried.set()
+        self._closed, self._unbound_reason = True, "is closed"
+        self._attempted.set()
         session, self.bound = self.bound, None
         if self._task:
             self._task.cancel()
@@ -73,46 +73,50 @@ class SmppLink:
     async def _run(self) -> None:
         loop, delay = asyncio.get_running_loop(), self._timings.backoff
         while True:
-            self._tried.clear()
+            self._attempted.clear()
             try:
                 self.bound = await self._connect()
                 if self._is_stopping:
                     self.bound.stop()
             except Exception as error:
-                self._tell(_words(error, self._timings))
-                self._tried.set()
+                self._set_unbound_reason(_describe_error(error, self._timings))
+                self._attempted.set()
             else:
-                self._trouble = ""
-                self._tried.set()
+                self._unbound_reason = ""
+                self._attempted.set()
                 log.info("smpp bound", host=self._host)
-                since = loop.time()
-                self._tell(await asyncio.shield(self.bound.gone))
+                bound_at = loop.time()
+                self._set_unbound_reason(await asyncio.shield(self.bound.ended))
                 self.bound = None
-                if loop.time() - since > self._timings.backoff_max:
+                if loop.time() - bound_at > self._timings.backoff_max:
                     delay = self._timings.backoff
             await asyncio.sleep(delay)
             delay = min(delay * 2, self._timings.backoff_max)
 
-    def _tell(self, trouble: str) -> None:
+    def _set_unbound_reason(self, reason: str) -> None:
         """Record why no session is bound; log the reason when it changes."""
-        if trouble != self._trouble:
-            log.warning("smpp not bound", host=self._host, error=trouble)
-        self._trouble = trouble
+        if reason != self._unbound_reason:
+            log.warning("smpp not bound", host=self._host, error=reason)
+        self._unbound_reason = reason
 
     async def _connect(self) -> SmppSession:
         async with asyncio.timeout(self._timings.connect):
             _, session = await asyncio.get_running_loop().create_connection(
-                self._make, self._host, self._port, ssl=self._tls, server_hostname=self._host if self._tls else None
+                self._make_session,
+                self._host,
+                self._port,
+                ssl=self._tls,
+                server_hostname=self._host if self._tls else None,
             )
             try:
-                await session.bind(self._bind)
+                await session.bind(self._bind_body)
             except BaseException:
                 session.end("could not be bound")
                 raise
         return session
 
 
-def _words(error: Exception, timings: Timings) -> str:
+def _describe_error(error: Exception, timings: Timings) -> str:
     match error:
         case TimeoutError():
             return f"could not be bound within {timings.connect:g} s"
@@ -120,7 +124,7 @@ def _words(error: Exception, timings: Timings) -> str:
             return f"has a certificate that is not trusted: {error.verify_message}"
         case ssl.SSLError():
             return f"failed the TLS handshake: {error.reason}"
-        case Unsent() | Unanswered():
+        case NotSent() | NoSmppResponse():
             return str(error)
         case OSError():
             return f"cannot be reached: {error.strerror or type(error).__name__}"

@@ -12,7 +12,7 @@ RINVBNDSTS = 0x04
 RX_T_APPN = 0x64
 RX_P_APPN = 0x65
 
-STATUSES: dict[int, tuple[str, str, Verdict]] = {
+STATUS_TABLE: dict[int, tuple[str, str, Verdict]] = {
     ROK: ("ESME_ROK", "accepted", "accepted"),
     0x01: ("ESME_RINVMSGLEN", "invalid message length", "refused"),
     RINVCMDLEN: ("ESME_RINVCMDLEN", "invalid command length", "refused"),
@@ -64,17 +64,17 @@ STATUSES: dict[int, tuple[str, str, Verdict]] = {
 }
 
 
-def verdict(status: int) -> Verdict:
+def verdict_for(status: int) -> Verdict:
     """Return the verdict on a status; unknown ones are carrier-specific and deferred, because they may be temporary."""
-    return STATUSES[status][2] if status in STATUSES else "deferred"
+    return STATUS_TABLE[status][2] if status in STATUS_TABLE else "deferred"
 
 
-def words(status: int) -> str:
+def describe(status: int) -> str:
     """Return the description and name of a status."""
-    name, text, _ = STATUSES.get(status, (code(status), "a carrier-specific error", None))
+    name, text, _ = STATUS_TABLE.get(status, (format_code(status), "a carrier-specific error", None))
     return f"{text} ({name})"
 
 
-def code(status: int) -> str:
+def format_code(status: int) -> str:
     """Format a status as in `0x00000045`."""
     return f"0x{status:08x}"

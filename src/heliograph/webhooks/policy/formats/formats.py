@@ -1,48 +1,62 @@
 """Registry of all webhook event formats."""
 
-from heliograph.domain.delivery.outcome import Own
-from heliograph.domain.events import TYPES, event_body
-from heliograph.domain.setup.records import OWN_FORMAT, Webhook
+from heliograph.domain.delivery.outcome import LocalReason
+from heliograph.domain.events import EVENT_TYPES, event_body
+from heliograph.domain.setup.records import DEFAULT_FORMAT, Webhook
 from heliograph.webhooks.policy.formats import postal, postmark, resend, twilio
-from heliograph.webhooks.policy.formats.format import Format
+from heliograph.webhooks.policy.formats.format import WebhookFormat
 from heliograph.webhooks.policy.signature import standard_headers
 
-CANCELED: Own = "canceled"  # other services do not report a canceled message as failed
+CANCELED: LocalReason = "canceled"  # other services do not report a canceled message as failed
 
 FORMATS = {
-    OWN_FORMAT: Format(types=TYPES, body=event_body, sign=standard_headers),
-    "postal": Format(types=postal.TYPES, body=postal.body, sign=postal.sign, hushed=(CANCELED,), has_keys=True),
-    "postmark": Format(
-        types=postmark.TYPES,
+    DEFAULT_FORMAT: WebhookFormat(types=EVENT_TYPES, body=event_body, sign=standard_headers),
+    "postal": WebhookFormat(
+        types=postal.EVENT_BY_TYPE,
+        body=postal.body,
+        sign=postal.sign,
+        unreported_reasons=(CANCELED,),
+        uses_key_pair=True,
+    ),
+    "postmark": WebhookFormat(
+        types=postmark.RECORD_TYPE_BY_TYPE,
         body=postmark.body,
         sign=postmark.sign,
-        hushed=(CANCELED,),
-        by_name=(postmark.INBOUND,),
+        unreported_reasons=(CANCELED,),
+        opt_in_types=(postmark.INBOUND,),
     ),
-    "resend": Format(
-        types=resend.TYPES, body=resend.body, sign=standard_headers, name=resend.name_of, hushed=(CANCELED,)
+    "resend": WebhookFormat(
+        types=resend.RESEND_TYPE_BY_TYPE,
+        body=resend.body,
+        sign=standard_headers,
+        event_name=resend.resend_type,
+        unreported_reasons=(CANCELED,),
     ),
-    "twilio": Format(
+    "twilio": WebhookFormat(
         types=twilio.TYPES,
         body=twilio.body,
         sign=twilio.sign,
         content_type=twilio.CONTENT_TYPE,
-        callbacks=True,
+        supports_callbacks=True,
     ),
 }
 
 
-def hears(hook: Webhook, type_: str, reason: str | None = None) -> bool:
+def is_subscribed(hook: Webhook, type_: str, reason: str | None = None) -> bool:
     """Return whether the webhook subscribes to an event. `reason`: our failure reason, if the event is a failure."""
-    form, asked = FORMATS[hook.format], {"*", type_, type_.partition(".")[0] + ".*"}
+    event_format, matching_names = FORMATS[hook.format], {"*", type_, type_.partition(".")[0] + ".*"}
     if hook.asked:
-        return form.name(type_, reason) in hook.asked
-    if type_ in form.by_name and type_ not in hook.events:
+        return event_format.event_name(type_, reason) in hook.asked
+    if type_ in event_format.opt_in_types and type_ not in hook.events:
         return False
-    return type_ in form.types and reason not in form.hushed and not asked.isdisjoint(hook.events)
+    return (
+        type_ in event_format.types
+        and reason not in event_format.unreported_reasons
+        and not matching_names.isdisjoint(hook.events)
+    )
 
 
 def signs_callbacks(hook: Webhook, type_: str) -> bool:
     """Return whether the webhook signs callbacks of this event type, even if it does not subscribe to the type."""
-    form = FORMATS[hook.format]
-    return form.callbacks and type_ in form.types
+    event_format = FORMATS[hook.format]
+    return event_format.supports_callbacks and type_ in event_format.types

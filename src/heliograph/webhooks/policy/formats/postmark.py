@@ -6,14 +6,14 @@ from typing import Any
 
 import msgspec
 
-from heliograph.domain.delivery.outcome import Own
-from heliograph.domain.events import StoredEvent, event_data, is_hard
+from heliograph.domain.delivery.outcome import LocalReason
+from heliograph.domain.events import StoredEvent, event_data, is_hard_bounce
 from heliograph.domain.ids import timestamp, ulid_ms
 from heliograph.domain.setup.records import Team
-from heliograph.webhooks.policy.signature import Signing
+from heliograph.webhooks.policy.signature import SignatureInput
 
 INBOUND = "email.received"
-TYPES = {  # our type: Postmark's record type
+RECORD_TYPE_BY_TYPE = {  # our type: Postmark's record type
     INBOUND: "Inbound",
     "email.delivered": "Delivery",
     "email.bounced": "Bounce",
@@ -23,19 +23,24 @@ TYPES = {  # our type: Postmark's record type
     "suppression.deleted": "SubscriptionChange",
 }
 # Type, TypeCode, Name and Description, from Postmark's list.
-HARD = ("HardBounce", 1, "Hard bounce", "The server was unable to deliver your message (ex: unknown user).")
-SOFT = ("SoftBounce", 4096, "Soft bounce", "The message was not delivered; the address may be good.")
-SPAM = ("SpamComplaint", 100001, "Spam complaint", "The subscriber explicitly marked this message as spam.")
-HELD = ("ManuallyDeactivated", 100002, "Manually deactivated", "The address is on the team's suppression list.")
-REASONS = {"bounce": HARD[0], "complaint": SPAM[0], "manual": "ManualSuppression"}
+HARD_BOUNCE = ("HardBounce", 1, "Hard bounce", "The server was unable to deliver your message (ex: unknown user).")
+SOFT_BOUNCE = ("SoftBounce", 4096, "Soft bounce", "The message was not delivered; the address may be good.")
+SPAM_COMPLAINT = ("SpamComplaint", 100001, "Spam complaint", "The subscriber explicitly marked this message as spam.")
+SUPPRESSED_BOUNCE = (
+    "ManuallyDeactivated",
+    100002,
+    "Manually deactivated",
+    "The address is on the team's suppression list.",
+)
+SUPPRESSION_REASON_BY_REASON = {"bounce": HARD_BOUNCE[0], "complaint": SPAM_COMPLAINT[0], "manual": "ManualSuppression"}
 USER = "heliograph"
 TAG = "tag"  # our tag that holds Postmark's single tag
-SINCE_S = 1_577_836_800  # start of 2020
-SECONDS, HASH_BITS = 1 << 31, 22  # together 53 bits, until 2088
-_SUPPRESSED: Own = "suppressed"
+EPOCH_S = 1_577_836_800  # start of 2020
+SECOND_COUNT, HASH_BITS = 1 << 31, 22  # together 53 bits, until 2088
+_SUPPRESSED: LocalReason = "suppressed"
 
 
-def sign(signing: Signing) -> dict[str, str]:
+def sign(signing: SignatureInput) -> dict[str, str]:
     """Return Basic authentication headers: Postmark signs nothing.
 
     Receivers check the password, as django-anymail does with WEBHOOK_SECRET.
@@ -45,119 +50,123 @@ def sign(signing: Signing) -> dict[str, str]:
 
 
 def body(event: StoredEvent, team: Team) -> bytes:
-    own, kind = event_data(event), TYPES.get(event.type, event.type)
-    at = timestamp(event.created_at)
+    data, record_type = event_data(event), RECORD_TYPE_BY_TYPE.get(event.type, event.type)
+    occurred_at = timestamp(event.created_at)
     if event.type == INBOUND:
-        return msgspec.json.encode(_inbound(own, at))
-    told = {"RecordType": kind, "ServerID": team.record.ref, "MessageStream": "outbound"}
-    if kind == "SubscriptionChange":
-        told |= {
-            "MessageID": own["source_message_id"],
-            "Recipient": own["email"],
-            "ChangedAt": at,
-            "Origin": origin_of(own["reason"]),
+        return msgspec.json.encode(_inbound_payload(data, occurred_at))
+    payload = {"RecordType": record_type, "ServerID": team.record.ref, "MessageStream": "outbound"}
+    if record_type == "SubscriptionChange":
+        payload |= {
+            "MessageID": data["source_message_id"],
+            "Recipient": data["email"],
+            "ChangedAt": occurred_at,
+            "Origin": origin_of(data["reason"]),
             "SuppressSending": event.type == "suppression.created",
-            "SuppressionReason": REASONS[own["reason"]],
+            "SuppressionReason": SUPPRESSION_REASON_BY_REASON[data["reason"]],
         }
-    elif event.type in TYPES:
-        told |= _about(own) | (_delivery(own, at) if kind == "Delivery" else _bounce(event, own, at))
+    elif event.type in RECORD_TYPE_BY_TYPE:
+        payload |= _message_fields(data) | (
+            _delivery_fields(data, occurred_at)
+            if record_type == "Delivery"
+            else _bounce_fields(event, data, occurred_at)
+        )
     else:
-        told |= own
-    return msgspec.json.encode(told)
+        payload |= data
+    return msgspec.json.encode(payload)
 
 
-def _inbound(own: dict[str, Any], at: str) -> dict[str, Any]:
+def _inbound_payload(data: dict[str, Any], occurred_at: str) -> dict[str, Any]:
     """Return the payload of an inbound mail. Attachment content is only in GET /v1/received/:id/attachments/:id."""
-    to, recipient = [*map(_full, own["to"])], next(iter(own["recipients"]), "")
-    headers = [{"Name": name, "Value": value} for name, value in own["headers"]]
-    first = {name.lower(): value for name, value in reversed(own["headers"])}
+    to, recipient = [*map(_full_address, data["to"])], next(iter(data["recipients"]), "")
+    headers = [{"Name": name, "Value": value} for name, value in data["headers"]]
+    first_by_name = {name.lower(): value for name, value in reversed(data["headers"])}
     return {
         "MessageStream": "inbound",
-        "From": own["from"],
+        "From": data["from"],
         "FromName": "",
-        "FromFull": _full(own["from"]),
-        "To": ", ".join(own["to"]),
+        "FromFull": _full_address(data["from"]),
+        "To": ", ".join(data["to"]),
         "ToFull": to,
-        "Cc": ", ".join(own["cc"]),
-        "CcFull": [*map(_full, own["cc"])],
+        "Cc": ", ".join(data["cc"]),
+        "CcFull": [*map(_full_address, data["cc"])],
         "Bcc": "",
         "BccFull": [],
         "OriginalRecipient": recipient,
-        "MailboxHash": _hash(recipient),
-        "ReplyTo": first.get("reply-to", ""),
-        "Subject": own["subject"],
-        "MessageID": own["id"],
-        "Date": first.get("date", at),
-        "TextBody": own["text"] or "",
-        "HtmlBody": own["html"] or "",
-        "StrippedTextReply": own["reply_text"] or "",
+        "MailboxHash": _mailbox_hash(recipient),
+        "ReplyTo": first_by_name.get("reply-to", ""),
+        "Subject": data["subject"],
+        "MessageID": data["id"],
+        "Date": first_by_name.get("date", occurred_at),
+        "TextBody": data["text"] or "",
+        "HtmlBody": data["html"] or "",
+        "StrippedTextReply": data["reply_text"] or "",
         "Tag": "",
         "Headers": headers,
         "Attachments": [
             {
-                "Name": one["filename"],
+                "Name": attachment["filename"],
                 "Content": "",
                 "Data": "",  # read by clients if Content is empty, as in Postmark's test payloads
-                "ContentType": one["content_type"],
-                "ContentLength": one["size"],
-                "ContentID": one["content_id"] or "",
-                "ID": one["id"],
+                "ContentType": attachment["content_type"],
+                "ContentLength": attachment["size"],
+                "ContentID": attachment["content_id"] or "",
+                "ID": attachment["id"],
             }
-            for one in own["attachments"]
+            for attachment in data["attachments"]
         ],
     }
 
 
-def _full(address: str) -> dict[str, str]:
-    return {"Email": address, "Name": "", "MailboxHash": _hash(address)}
+def _full_address(address: str) -> dict[str, str]:
+    return {"Email": address, "Name": "", "MailboxHash": _mailbox_hash(address)}
 
 
-def _hash(address: str) -> str:
+def _mailbox_hash(address: str) -> str:
     """Return the part of the local part after the plus sign."""
     return address.rpartition("@")[0].partition("+")[2]
 
 
-def bounced(event: StoredEvent, team: Team) -> dict[str, Any]:
-    """Return a bounce as in the list of bounces, which may show a Bcc recipient."""
-    own = event_data(event)
+def bounce_record(event: StoredEvent, team: Team) -> dict[str, Any]:
+    """Return a bounce for the list of bounces. Unlike the webhook's body, it may show a Bcc recipient."""
+    data = event_data(event)
     common = {"RecordType": "Bounce", "ServerID": team.record.ref, "MessageStream": "outbound"}
-    told = _bounce(event, own | {"recipient": event.recipient}, timestamp(event.created_at))
-    return common | _about(own) | told
+    bounce = _bounce_fields(event, data | {"recipient": event.recipient}, timestamp(event.created_at))
+    return common | _message_fields(data) | bounce
 
 
 def origin_of(reason: str) -> str:
     return "Customer" if reason == "manual" else "Recipient"
 
 
-def _about(own: dict[str, Any]) -> dict[str, Any]:
-    about = {"MessageID": own["id"], "Metadata": own.get("metadata", {})}
-    tag = own.get("tags", {}).get(TAG)
-    return about | {"Tag": tag} if tag else about
+def _message_fields(data: dict[str, Any]) -> dict[str, Any]:
+    fields = {"MessageID": data["id"], "Metadata": data.get("metadata", {})}
+    tag = data.get("tags", {}).get(TAG)
+    return fields | {"Tag": tag} if tag else fields
 
 
-def _delivery(own: dict[str, Any], at: str) -> dict[str, Any]:
-    return {"Recipient": own["recipient"], "DeliveredAt": at, "Details": ""}
+def _delivery_fields(data: dict[str, Any], occurred_at: str) -> dict[str, Any]:
+    return {"Recipient": data["recipient"], "DeliveredAt": occurred_at, "Details": ""}
 
 
-def _bounce(event: StoredEvent, own: dict[str, Any], at: str) -> dict[str, Any]:
-    words = own.get("bounce") or own.get("error") or {}
-    type_, code, name, about = HARD
-    is_inactive = event.status == "complained" or is_hard(event.status, words)
+def _bounce_fields(event: StoredEvent, data: dict[str, Any], occurred_at: str) -> dict[str, Any]:
+    details = data.get("bounce") or data.get("error") or {}
+    type_, code, name, description = HARD_BOUNCE
+    is_inactive = event.status == "complained" or is_hard_bounce(event.status, details)
     if event.status == "complained":
-        type_, code, name, about = SPAM
+        type_, code, name, description = SPAM_COMPLAINT
     elif not is_inactive:
-        type_, code, name, about = HELD if words.get("reason") == _SUPPRESSED else SOFT
+        type_, code, name, description = SUPPRESSED_BOUNCE if details.get("reason") == _SUPPRESSED else SOFT_BOUNCE
     return {
         "ID": bounce_number(event.id),
         "Type": type_,
         "TypeCode": code,
         "Name": name,
-        "Description": about,
-        "Details": words.get("text", ""),
-        "Email": own["recipient"],
-        "From": own["from"],
-        "Subject": own["subject"],
-        "BouncedAt": at,
+        "Description": description,
+        "Details": details.get("text", ""),
+        "Email": data["recipient"],
+        "From": data["from"],
+        "Subject": data["subject"],
+        "BouncedAt": occurred_at,
         "Inactive": is_inactive,
         "CanActivate": True,
         "DumpAvailable": False,
@@ -166,9 +175,9 @@ def _bounce(event: StoredEvent, own: dict[str, Any], at: str) -> dict[str, Any]:
 
 def bounce_number(id_: str) -> int:
     """Return a numeric bounce id that fits in 53 bits and encodes the second of the event."""
-    second = (ulid_ms(id_.partition("_")[2]) // 1000 - SINCE_S) % SECONDS
+    second = (ulid_ms(id_.partition("_")[2]) // 1000 - EPOCH_S) % SECOND_COUNT
     return second << HASH_BITS | int.from_bytes(hashlib.blake2b(id_.encode()).digest()) % (1 << HASH_BITS)
 
 
-def second_of(number: int) -> int:
-    return (number >> HASH_BITS) + SINCE_S
+def bounce_second(number: int) -> int:
+    return (number >> HASH_BITS) + EPOCH_S

@@ -4,14 +4,14 @@ from typing import Any
 
 import msgspec
 
-from heliograph.domain.delivery.outcome import Own
-from heliograph.domain.events import SCHEDULED, StoredEvent, event_data, is_hard
+from heliograph.domain.delivery.outcome import LocalReason
+from heliograph.domain.events import SCHEDULED, StoredEvent, event_data, is_hard_bounce
 from heliograph.domain.ids import timestamp
-from heliograph.domain.sending.send_options import with_name
+from heliograph.domain.sending.send_options import to_name_addr
 from heliograph.domain.setup.records import Team
 
 RECEIVED = "email.received"
-TYPES = {  # our type: Resend's type
+RESEND_TYPE_BY_TYPE = {  # our type: Resend's type
     SCHEDULED: SCHEDULED,
     "email.sent": "email.sent",
     "email.delivered": "email.delivered",
@@ -25,82 +25,82 @@ TYPES = {  # our type: Resend's type
     "suppression.created": "suppression.added",
     "suppression.deleted": "suppression.removed",
 }
-_SUPPRESSED: Own = "suppressed"
+_SUPPRESSED: LocalReason = "suppressed"
 # Our failure reasons for which Resend has a separate event type.
-FAILED: dict[Own, str] = {"canceled": "email.canceled", _SUPPRESSED: "email.suppressed"}
+RESEND_TYPE_BY_REASON: dict[LocalReason, str] = {"canceled": "email.canceled", _SUPPRESSED: "email.suppressed"}
 # anymail derives the reason from this text: "bounce message" means bounced, "suppressed sending" blocked.
-_BOUNCED = "The recipient's email provider sent a {}bounce message"
-_HELD_BACK = "Heliograph has suppressed sending to this address because it is on the team's suppression list."
+_BOUNCED_TEXT = "The recipient's email provider sent a {}bounce message"
+_SUPPRESSED_TEXT = "Heliograph has suppressed sending to this address because it is on the team's suppression list."
 
 
-def name_of(type_: str, reason: Any) -> str:
-    return FAILED.get(reason) or TYPES.get(type_, type_)
+def resend_type(type_: str, reason: Any) -> str:
+    return RESEND_TYPE_BY_REASON.get(reason) or RESEND_TYPE_BY_TYPE.get(type_, type_)
 
 
 def body(event: StoredEvent, team: Team) -> bytes:
-    own = event_data(event)
-    type_ = name_of(event.type, own.get("error", {}).get("reason"))
+    data = event_data(event)
+    type_ = resend_type(event.type, data.get("error", {}).get("reason"))
     if event.type == RECEIVED:
-        own = _received(own, timestamp(event.created_at))
+        data = _inbound_data(data, timestamp(event.created_at))
     elif event.type.startswith("email."):
-        own, error = _email(own), own.get("error", {})
+        data, error = _email_data(data), data.get("error", {})
         if error.get("reason") == _SUPPRESSED:
-            own["suppressed"] = {"message": _HELD_BACK, "type": "OnAccountSuppressionList"}
-            own["bounce"] = {"type": "Permanent", "subType": "Suppressed", "message": _HELD_BACK}
+            data["suppressed"] = {"message": _SUPPRESSED_TEXT, "type": "OnAccountSuppressionList"}
+            data["bounce"] = {"type": "Permanent", "subType": "Suppressed", "message": _SUPPRESSED_TEXT}
         elif type_ == "email.failed":
-            own["failed"] = {"reason": error.get("reason") or error.get("text") or "failed"}
+            data["failed"] = {"reason": error.get("reason") or error.get("text") or "failed"}
     elif type_.startswith("domain."):
         status = event.type.partition(".")[2]
-        own = {"id": own["id"], "name": own["name"], "status": status, "created_at": timestamp(event.created_at)}
+        data = {"id": data["id"], "name": data["name"], "status": status, "created_at": timestamp(event.created_at)}
     elif type_.startswith("suppression."):
-        own = {
-            "id": own["email"],
-            "email": own["email"],
-            "origin": own["reason"],
-            "source_id": own["source_message_id"],
-            "created_at": own["created_at"],
+        data = {
+            "id": data["email"],
+            "email": data["email"],
+            "origin": data["reason"],
+            "source_id": data["source_message_id"],
+            "created_at": data["created_at"],
         }
-    return msgspec.json.encode({"type": type_, "created_at": timestamp(event.created_at), "data": own})
+    return msgspec.json.encode({"type": type_, "created_at": timestamp(event.created_at), "data": data})
 
 
-def _received(own: dict[str, Any], at: str) -> dict[str, Any]:
+def _inbound_data(data: dict[str, Any], at: str) -> dict[str, Any]:
     """Return the data of an inbound mail without its body; clients read the body with GET, as with Resend."""
-    kept = ("id", "filename", "content_type", "content_id")
+    attachment_fields = ("id", "filename", "content_type", "content_id")
     return {
-        "email_id": own["id"],
+        "email_id": data["id"],
         "created_at": at,
-        **{name: own[name] for name in ("from", "to", "cc", "message_id", "subject")},
+        **{name: data[name] for name in ("from", "to", "cc", "message_id", "subject")},
         "bcc": [],
         "attachments": [
-            {name: one[name] for name in kept}
-            | {"content_disposition": "inline" if one["content_id"] else "attachment"}
-            for one in own["attachments"]
+            {name: attachment[name] for name in attachment_fields}
+            | {"content_disposition": "inline" if attachment["content_id"] else "attachment"}
+            for attachment in data["attachments"]
         ],
     }
 
 
-def _email(own: dict[str, Any]) -> dict[str, Any]:
+def _email_data(data: dict[str, Any]) -> dict[str, Any]:
     """Return the data for one recipient.
 
     Resend lists all To addresses, which hides which recipient the event is about.
     """
-    told = {
-        "email_id": own["id"],
-        "created_at": own["created_at"],
-        "from": own.get("sender_id") or own["from"],
-        "to": [with_name(own["recipient"], own.get("named", []))] if own["recipient"] else [],
-        "subject": own["subject"],
-        "tags": own.get("tags", {}),
-        "headers": [{"name": name, "value": value} for name, value in own.get("headers", {}).items()],
+    payload = {
+        "email_id": data["id"],
+        "created_at": data["created_at"],
+        "from": data.get("sender_id") or data["from"],
+        "to": [to_name_addr(data["recipient"], data.get("named", []))] if data["recipient"] else [],
+        "subject": data["subject"],
+        "tags": data.get("tags", {}),
+        "headers": [{"name": name, "value": value} for name, value in data.get("headers", {}).items()],
     }
-    if own["status"] == "bounced":
-        words = own.get("bounce", {})
-        hard, text = is_hard("bounced", words), words.get("text", "")
-        about = _BOUNCED.format("hard " if hard else "")
-        told["bounce"] = {
-            "type": "Permanent" if hard else "Transient",  # clients drop addresses whose bounce is permanent
+    if data["status"] == "bounced":
+        details = data.get("bounce", {})
+        is_permanent, text = is_hard_bounce("bounced", details), details.get("text", "")
+        summary = _BOUNCED_TEXT.format("hard " if is_permanent else "")
+        payload["bounce"] = {
+            "type": "Permanent" if is_permanent else "Transient",  # clients drop addresses whose bounce is permanent
             "subType": "General",
-            "message": f"{about}: {text}" if text else f"{about}.",
+            "message": f"{summary}: {text}" if text else f"{summary}.",
             "diagnosticCode": [f"smtp; {text}"] if text else [],
         }
-    return told
+    return payload

@@ -8,13 +8,13 @@ from urllib.parse import parse_qsl, urlencode
 
 import msgspec
 
-from heliograph.domain.delivery.outcome import SENDER, Own
-from heliograph.domain.events import TYPES as OURS
+from heliograph.domain.delivery.outcome import SENDER, LocalReason
+from heliograph.domain.events import EVENT_TYPES as OURS
 from heliograph.domain.events import StoredEvent, event_data
 from heliograph.domain.ids import PREFIXES
 from heliograph.domain.phones.phone import to_e164
 from heliograph.domain.setup.records import Team
-from heliograph.webhooks.policy.signature import Signing
+from heliograph.webhooks.policy.signature import SignatureInput
 
 CONTENT_TYPE = "application/x-www-form-urlencoded"
 ACCOUNT = "AccountSid"  # in the origin of a message sent through the Twilio API: its account
@@ -23,9 +23,14 @@ WHATSAPP = "whatsapp:"  # prefix of a phone number
 API_VERSION = "2010-04-01"
 TYPES = tuple(name for name in OURS if name.startswith(("sms.", "whatsapp.")))
 _SERVICE_ID = "MG"  # prefix of a Twilio messaging service id; the service chooses the sender
-_CANCELED: Own = "canceled"
-_CODES: dict[Own, int] = {"expired": 30036, "no_carrier": 21612, "suppressed": 21610, "opted_out": 21610}
-_UNKNOWN = 30008  # Twilio's "unknown error"; the carrier's reply is in the message's error text
+_CANCELED: LocalReason = "canceled"
+_ERROR_CODE_BY_REASON: dict[LocalReason, int] = {
+    "expired": 30036,
+    "no_carrier": 21612,
+    "suppressed": 21610,
+    "opted_out": 21610,
+}
+_UNKNOWN_ERROR_CODE = 30008  # Twilio's "unknown error"; the carrier's reply is in the message's error text
 
 
 def to_status(status: str, reason: str | None, *, was_sent: bool) -> str:
@@ -36,59 +41,59 @@ def to_status(status: str, reason: str | None, *, was_sent: bool) -> str:
 
 
 def error_code(reason: Any) -> int:
-    return _CODES.get(reason, _UNKNOWN)
+    return _ERROR_CODE_BY_REASON.get(reason, _UNKNOWN_ERROR_CODE)
 
 
-def sender(id_: str, name: str | None, detail: Mapping[str, Any]) -> str | None:
-    """Return the sender of a message: the SMS carrier's own if `detail` names it; None for older records."""
+def message_sender(id_: str, name: str | None, detail: Mapping[str, Any]) -> str | None:
+    """Return a message's sender: the number that the SMS carrier used, if `detail` has it. None for older records."""
     if id_.startswith(PREFIXES["whatsapp"]):
         return name and WHATSAPP + name
-    used = str(detail.get(SENDER) or "")
-    return name if not used or used.startswith(_SERVICE_ID) else to_e164(used)
+    used_sender = str(detail.get(SENDER) or "")
+    return name if not used_sender or used_sender.startswith(_SERVICE_ID) else to_e164(used_sender)
 
 
 def body(event: StoredEvent, team: Team) -> bytes:
-    own, prefix = event_data(event), WHATSAPP if event.type.startswith("whatsapp.") else ""
-    origin: dict[str, str] = own.get("origin", {})
-    told = {ACCOUNT: origin.get(ACCOUNT, team.record.id), "ApiVersion": API_VERSION}
+    data, prefix = event_data(event), WHATSAPP if event.type.startswith("whatsapp.") else ""
+    origin: dict[str, str] = data.get("origin", {})
+    fields = {ACCOUNT: origin.get(ACCOUNT, team.record.id), "ApiVersion": API_VERSION}
     if event.type.endswith(".received"):
-        return urlencode(told | _received(own, prefix)).encode()
+        return urlencode(fields | _inbound_fields(data, prefix)).encode()
     if event.record is None:  # a test, or an event queued before the format changed
-        return urlencode(told | {"EventType": event.type}).encode()
-    reason = own.get("error", {}).get("reason")
+        return urlencode(fields | {"EventType": event.type}).encode()
+    reason = data.get("error", {}).get("reason")
     status = to_status(event.status or "", reason, was_sent=event.previous_status in ("sent", "delivered"))
-    told |= {
-        "MessageSid": own["id"],
-        "SmsSid": own["id"],
-        "From": sender(own["id"], own.get("sender_id"), msgspec.json.decode(event.detail or "{}")) or "",
-        "To": prefix + own["to"],
+    fields |= {
+        "MessageSid": data["id"],
+        "SmsSid": data["id"],
+        "From": message_sender(data["id"], data.get("sender_id"), msgspec.json.decode(event.detail or "{}")) or "",
+        "To": prefix + data["to"],
         "MessageStatus": status,
         "SmsStatus": status,
     }
     if SERVICE in origin:
-        told[SERVICE] = origin[SERVICE]
+        fields[SERVICE] = origin[SERVICE]
     if event.status == "failed" and status != "canceled":
-        told["ErrorCode"] = str(error_code(reason))
-    return urlencode(told).encode()
+        fields["ErrorCode"] = str(error_code(reason))
+    return urlencode(fields).encode()
 
 
-def _received(own: dict[str, Any], prefix: str) -> dict[str, str]:
+def _inbound_fields(data: dict[str, Any], prefix: str) -> dict[str, str]:
     """Return the fields of an inbound text in Twilio's format."""
-    id_ = own["id"]
+    id_ = data["id"]
     return {
         "MessageSid": id_,
         "SmsSid": id_,
         "SmsMessageSid": id_,
-        "From": prefix + own["from"],
-        "To": prefix + own["to"],
-        "Body": own["text"],
+        "From": prefix + data["from"],
+        "To": prefix + data["to"],
+        "Body": data["text"],
         "NumMedia": "0",
         "NumSegments": "1",
         "SmsStatus": "received",
     }
 
 
-def sign(signing: Signing) -> dict[str, str]:
+def sign(signing: SignatureInput) -> dict[str, str]:
     """Sign with the newest secret only: Twilio's libraries check a single signature."""
     fields = "".join(name + value for name, value in sorted(parse_qsl(signing.body.decode(), keep_blank_values=True)))
     digest = hmac.digest(signing.secrets[0].encode(), (signing.url + fields).encode(), "sha1")
