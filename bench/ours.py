@@ -6,9 +6,7 @@ import secrets
 import signal
 import subprocess
 import sys
-import tarfile
 import time
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -65,8 +63,9 @@ def older(name: str) -> Revision:
     commit = subprocess.check_output([*git, "rev-parse", "--short", f"{name}^{{commit}}"], text=True).strip()
     folder = OLDER / commit
     if not (folder / "src").exists():
-        with tarfile.open(fileobj=BytesIO(subprocess.check_output([*git, "archive", commit]))) as files:
-            files.extractall(folder, filter="data")
+        folder.mkdir(parents=True)
+        archive = subprocess.check_output([*git, "archive", commit])
+        subprocess.run(["tar", "-x", "-C", str(folder)], input=archive, check=True)
     lock, venv = folder / "requirements.lock", folder / ".venv"
     if lock.read_bytes() == (ROOT / "requirements.lock").read_bytes():
         return Revision(commit, sys.executable, folder / "src")

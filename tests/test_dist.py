@@ -8,7 +8,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tarfile
 import tomllib
 import venv
 import zipfile
@@ -121,8 +120,8 @@ def test_a_later_commit_is_an_upgrade_for_pip_and_says_its_version(tmp_path: Pat
         [str(python), "-c", "import heliograph as h; print(h.__version__)"], check=True, capture_output=True, text=True
     )
     assert shown.stdout.strip() == new != old
-    with tarfile.open(second / f"heliograph-{new}.tar.gz") as packed:  # which has no commits
-        packed.extractall(tmp_path, filter="data")
+    archive_of_new = second / f"heliograph-{new}.tar.gz"  # has no commits
+    subprocess.run(["tar", "-xzf", str(archive_of_new), "-C", str(tmp_path)], check=True)
     assert run_dist(tmp_path / f"heliograph-{new}", tmp_path / "third") == new
 
 

@@ -1,11 +1,12 @@
 """A domain's records are found at the servers that answer for it, past caches, aliases and broken neighbours."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from ipaddress import ip_network
-from typing import cast
+from typing import Any, cast
 
 import dns.flags
 import dns.message
@@ -156,8 +157,18 @@ async def test_all_records_are_found_at_the_configured_resolver() -> None:
         checked = await check_records(RECORDS, ("127.0.0.1", port))
         assert [record for record, _ in checked] == RECORDS
         assert [verdict.fix for _, verdict in checked] == [""] * len(RECORDS)
-        by_name = await check_records(RECORDS, ("localhost", port))
-        assert all(verdict.ok for _, verdict in by_name)
+
+
+async def test_resolver_with_an_unused_ipv6_address_is_used_by_ipv4(monkeypatch: pytest.MonkeyPatch) -> None:
+    def getaddrinfo(host: str, port: int, *_: Any) -> list[Any]:
+        return [(socket.AF_INET6, 0, 0, "", ("::1", port, 0, 0)), (socket.AF_INET, 0, 0, "", ("127.0.0.1", port))]
+
+    async with serving(Peer(GOOD, authoritative=False)) as port:
+        monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+        checked = await check_records(RECORDS, ("localhost", port))
+        assert all(verdict.ok for _, verdict in checked)
+        answer = await Resolver(("localhost", port), 5).query(RECORDS[0].name, RECORDS[0].type)
+        assert answer.nameserver == "127.0.0.1"
 
 
 async def test_nonexistent_record_is_missing_not_unanswered() -> None:

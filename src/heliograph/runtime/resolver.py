@@ -43,6 +43,12 @@ class DnsCache(dns.resolver.LRUCache):
         super().put(key, value)
 
 
+async def find_addresses(host: str, port: int) -> list[str]:
+    """Return the host's addresses, IPv4 first: `localhost` is often ::1 too, where no server listens."""
+    found = await asyncio.get_running_loop().getaddrinfo(host.strip("[]"), port)
+    return sorted({str(address[0]) for *_, address in found}, key=lambda address: (":" in address, address))
+
+
 class Resolver:
     def __init__(self, server: tuple[str, int] | None, lifetime_s: float) -> None:
         """Query `server` (host, port), or the system's name servers if None.
@@ -75,8 +81,7 @@ class Resolver:
         resolver = dns.asyncresolver.Resolver(configure=self._server is None)
         if self._server:
             host, port = self._server
-            address_infos = await asyncio.get_running_loop().getaddrinfo(host.strip("[]"), port)
-            resolver.nameservers, resolver.port = [str(address_infos[0][4][0])], port
+            resolver.nameservers, resolver.port = await find_addresses(host, port), port
         resolver.cache = DnsCache(CACHE_MAX)
         resolver.lifetime = self._lifetime_s
         resolver.timeout = min(resolver.timeout, self._lifetime_s / 2)  # leaves time for a retry after a lost packet

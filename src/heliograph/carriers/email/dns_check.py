@@ -32,7 +32,7 @@ from heliograph.domain.setup.domain_records import (
     join_txt,
     unanswered_verdict,
 )
-from heliograph.runtime.resolver import DnsTimeout, NameNotFound, Resolver
+from heliograph.runtime.resolver import DnsTimeout, NameNotFound, Resolver, find_addresses
 
 TOTAL_TIMEOUT_S = 15.0  # timeout for all records of a domain
 RESOLVER_TIMEOUT_S = 5.0  # timeout for one query to the system's resolver, including retries
@@ -167,14 +167,16 @@ class ConfiguredResolver:
     async def query(self, name: dns.name.Name, rdtype: str) -> dns.message.QueryMessage:
         request = dns.message.make_query(name, rdtype, use_edns=True)
         try:
-            resolved = await asyncio.get_running_loop().getaddrinfo(self._host, self._port)
+            addresses = await find_addresses(self._host, self._port)
         except OSError as error:
             raise NoUsableResponse(f"the resolver {self._host} has no address ({error}).") from None
-        address = str(resolved[0][4][0])
-        try:
-            return await _query_server(request, address, self._port)
-        except NoUsableResponse:  # repeat once, because a packet may be lost and there is no other server
-            return await _query_server(request, address, self._port)
+        failures = []
+        for address in addresses * 2:  # each twice, because a packet may be lost
+            try:
+                return await _query_server(request, address, self._port)
+            except NoUsableResponse as error:
+                failures.append(str(error))
+        raise NoUsableResponse(" ".join(dict.fromkeys(failures)))
 
 
 class AuthoritativeServers:
