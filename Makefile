@@ -16,7 +16,7 @@ FAST := tests/test_*.py $(RULES) tests/accept tests/deliver tests/manage
 JOBS ?= 6
 DIST ?= dist
 
-.PHONY: help setup run demo test test-all test-clean test-autovacuum test-fast test-rules proof check bench bench-all bench-email bench-sms bench-submission bench-batch bench-webhooks bench-calls bench-pages bench-live bench-growth bench-peak bench-steps bench-backlog bench-setup screenshots clients manifests fmt lock dist image image-base release clean
+.PHONY: help setup run demo test test-all test-clean test-autovacuum test-fast test-rules proof check bench bench-all bench-email bench-sms bench-submission bench-batch bench-webhooks bench-calls bench-pages bench-live bench-growth bench-peak bench-steps bench-backlog bench-capacity bench-setup screenshots clients manifests fmt lock dist image image-base release clean
 
 help: ## Print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -125,6 +125,9 @@ bench-steps: setup ## Count which of our functions a message calls; writes bench
 
 bench-backlog: bench-setup ## Measure urgent mail beside a backlog of 100,000; writes bench/results/backlog.md
 	@$(BIN)/python bench/backlog.py
+
+bench-capacity: setup ## Estimate how many messages a day this machine can send (20 s); DATA=a folder on the disk to measure
+	@$(BIN)/python -m bench.capacity --data $(or $(DATA),.)
 
 screenshots: setup ## Make the README's pictures of the dashboard (needs chromium)
 	@$(BIN)/python bench/screenshots.py

@@ -14,10 +14,9 @@ from collections import deque
 from pathlib import Path
 
 import msgspec
+from load_generator import LoadClient, is_complete
 from rounds import ROOT
 from send import TO
-
-from heliograph.cli.load import LoadClient, is_complete
 
 RECORD = struct.Struct("=Qddi30s")  # number, when it was due and when answered (monotonic), status, the message's id
 CONNECTIONS_MAX = 500

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 
 from accept import AT, KINDS, Bench, at
 from load import make_requests
+from load_generator import END
 from ours import TOKEN, Databases, Ours, revisions
 from rounds import (
     Rounds,
@@ -22,8 +23,6 @@ from rounds import (
     write_part,
 )
 from send import run
-
-from heliograph.cli.load import END
 
 SIZE = 500
 CONNECTIONS = 4

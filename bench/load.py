@@ -1,5 +1,5 @@
 """The load of the benches: several servers take turns of a quarter of a second, so that a slow moment of the machine
-meets them all. The connections are the product's (`heliograph capacity`).
+meets them all.
 """
 
 import argparse
@@ -7,8 +7,7 @@ import json
 import sys
 
 import msgspec
-
-from heliograph.cli.load import Load, LoadRounds, LoadTarget, request
+from load_generator import Load, LoadRounds, LoadTarget, request
 
 SENT = 1000  # different recipients, one after the other
 TURN_S = 0.25
@@ -36,10 +35,10 @@ def run(servers: list[LoadTarget], connections: int, seconds: float, requests: l
     measured = [Load() for _ in servers]
     pairs = list(zip(turns, measured, strict=True))
     for own, _ in pairs:
-        own.take(min(TURN_S, seconds), Load())  # to warm up
+        own.run(min(TURN_S, seconds), Load())  # to warm up
     for number in range(max(1, round(seconds / TURN_S))):
         for own, into in pairs[:: 1 if number % 2 else -1]:
-            own.take(min(TURN_S, seconds), into)
+            own.run(min(TURN_S, seconds), into)
     return [_figures(one) for one in measured]
 
 

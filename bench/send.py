@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 
-from heliograph.cli.load import END, LENGTH, STALLED_S, LoadClient
+from load_generator import END, LENGTH, STALLED_S, LoadClient
 
 TO = b"447400000000"  # in the text; the numbers begin there, those of mailboxes too
 ACCEPTED = (b"200", b"202")

@@ -7,7 +7,7 @@ import select
 import sys
 import time
 
-from heliograph.cli.load import STALLED_S, LoadClient
+from load_generator import STALLED_S, LoadClient
 
 
 def dialogue(sender: str, to: str, mail: bytes) -> list[tuple[bytes, bytes]]:

@@ -74,7 +74,6 @@ CLOCKS = {
     *("carriers/email/mx.py", "carriers/email/mx_lookup.py"),  # the order among equal hosts, no secret
     "carriers/email/mime.py",  # the calendar of a time that is handed in
     "webhooks/verification.py",  # runs in the receiver's program
-    "cli/load.py",  # a stopwatch for a hundred thousand answers
 }
 
 SQL = re.compile(
@@ -102,7 +101,6 @@ ANSWERING = ("accept/", "api/", "compat/", "submission/", "dashboard/")
 WORDS_READ = {
     "storage/engine/s3.py": "the words of an object store's client",
     "carriers/email/providers/postmark.py": "the text of an API error, whose number a bounce does not have",
-    "cli/capacity.py": "the first line of a process that has no other way to tell its port",
 }
 
 # Roles are decided about by domain/accounts/people.py and manage/people.py; storage has them as texts.

@@ -565,18 +565,6 @@ def make_refusal_check(settings: Settings, own_url: str = "") -> FindRefusal:
     return refusal_of
 
 
-def make_signature() -> Callable[[], bytes]:
-    """Return a function that signs a typical mail with both key types, as sending does; for benchmarks."""
-    algorithms: tuple[dkim.Algorithm, ...] = ("rsa-sha256", "ed25519-sha256")
-    keys = [
-        dkim.SigningKey(selector=algorithm[:3], algorithm=algorithm, private=dkim.generate_key(algorithm))
-        for algorithm in algorithms
-    ]
-    signer = dkim.Signer("example.test", keys)
-    headers = b"From: <a@example.test>\r\nTo: <b@example.test>\r\nSubject: Hello\r\n"
-    return lambda: signer.sign(headers, [b"It will arrive on Thursday.\r\n" * 100], time_ms=0)
-
-
 def webhook_secrets(cipher: Cipher, hook: records.Webhook, now: int) -> WebhookSecrets:
     """Return the signing secrets of a webhook, including the previous secret during a rotation.
 

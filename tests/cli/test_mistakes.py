@@ -126,7 +126,6 @@ def test_a_database_of_a_version_too_old_is_refused(run: Run, tmp_path: Path, co
         "pause",
         "doctor",
         "preflight",
-        "capacity",
         "config",
     ],
 )

@@ -13,7 +13,6 @@ from tests.cli.conftest import Run
 # Files that decide by themselves between text and JSON, and why.
 EXCEPTIONS = {
     "apply.py": "its text is four lists on two streams",
-    "capacity.py": "it tells what it measures while it does",
     "findings.py": "each finding is told when it is found",
     "printing.py": "the one place",
     "template.py": "lint counts the problems on the other stream",

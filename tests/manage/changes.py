@@ -884,7 +884,6 @@ EXCEPTIONS = {
     "listen": "reads, by the API",
     "migrate": "changes the schema, and no record",
     "preflight": "reads",
-    "capacity": "reads",
     "reputation show": "reads",
     "send": "accepts a message, by the API",
     "sender list": "reads",

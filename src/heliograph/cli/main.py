@@ -20,7 +20,6 @@ COMMANDS = {
     "apply": "Apply a setup file.",
     "audit": "Export the audit log, print or check its head.",
     "backup": "Copy the database and the attachments to a folder.",
-    "capacity": "Benchmark this machine: messages a day and bottleneck.",
     "carriers": "Show carriers; enable, disable and prioritize them.",
     "config": "Print every setting with its source.",
     "credit": "Add or subtract a team's credit.",

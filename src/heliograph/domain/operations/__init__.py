@@ -1,1 +1,1 @@
-"""Rules for operating the service: capacity, notices, erasure, test clocks."""
+"""Rules for operating the service: notices, erasure, test clocks."""

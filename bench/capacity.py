@@ -1,4 +1,4 @@
-"""`heliograph capacity`: benchmarks this machine and estimates how many messages a day it can send."""
+"""Benchmarks this machine and estimates how many messages a day it can send: `make bench-capacity`."""
 
 import asyncio
 import os
@@ -9,18 +9,19 @@ import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import Literal
 
 import click
 import msgspec
+from bench.load_generator import END, Load, LoadRounds, LoadTarget, cpu_s, request
+from bench.sink import Sink
 
-from heliograph.app import CARRIER_FACTORIES, make_signature
+from heliograph.app import CARRIER_FACTORIES
 from heliograph.bootstrap import open_store
 from heliograph.cli.apply import apply_file
 from heliograph.cli.checks.machine import nearest_existing
-from heliograph.cli.load import END, Load, LoadRounds, LoadTarget, cpu_s, request
-from heliograph.cli.options import JSON_OPTION, readable_errors, with_settings
-from heliograph.cli.sink import Sink
-from heliograph.domain.operations.capacity import PEAK_SHARE, USABLE_SHARE, Capacity, Measurements, estimate_capacity
+from heliograph.domain.limits import DAY_MS, HOUR_MS
+from heliograph.domain.mail import dkim
 from heliograph.domain.setup.keys import make_token
 from heliograph.domain.setup.setup_file import parse_setup_file
 from heliograph.runtime.processes import COMMAND
@@ -37,6 +38,12 @@ TIME_SHARES = {
 FIRST_MAIL_S = 30.0  # maximum wait for the first mail; the domain's DKIM keys are generated before it
 EMPTY_S = 0.5  # the queue counts as empty after this long without another mail
 WARM_UP_S = 1.0  # warm-up of a process before measuring: connections, caches, keys
+# A message is written when it is accepted, when it is claimed and when its outcome is recorded.
+COMMITS_PER_MESSAGE = 3
+MESSAGES_PER_COMMIT = 100  # under load: waiting messages are committed together, and a claim takes as many
+PEAK_SHARE = 10  # the busiest hour has a tenth of a day's messages
+USABLE_SHARE = 0.7  # usable share of a machine; the rest is for retries, dashboard, webhooks, backups
+
 TOKEN = make_token(b"capacity" * 8)
 SETUP = """
 [[carriers]]
@@ -71,28 +78,70 @@ MAIL = {
     "text": "It will arrive on Thursday. " * 15,
 }
 
+Limit = Literal["accepting", "delivery", "disk"]
+
+ADVICE_BY_LIMIT: dict[Limit, str] = {
+    "accepting": "a faster core; or PostgreSQL, with a process for each core, then machines for the API alone",
+    "delivery": "a faster core; or PostgreSQL, with a process for each core, then machines for workers alone",
+    "disk": "a disk that syncs faster: a local SSD, or one with a protected write cache",
+}
+
+
+class Measurements(msgspec.Struct, frozen=True, kw_only=True):
+    """Measurements of a machine. CPU times are microseconds of one core per message."""
+
+    syncs_per_s: float
+    signing_us: float
+    accept_us: float
+    accepted_per_s: float  # measured rate, with the load generator on the same machine
+    hand_over_us: float
+    handed_over_per_s: float
+
+
+class Capacity(msgspec.Struct, frozen=True, kw_only=True):
+    per_s: int  # sustained rate of one process
+    per_hour: int
+    per_day: int  # such that the busiest hour fits
+    per_day_evenly: int
+    limit: Limit
+    advice: str
+
+
+def estimate_capacity(measured: Measurements) -> Capacity:
+    by_core = 1e6 / (measured.accept_us + measured.hand_over_us)
+    by_disk = measured.syncs_per_s * MESSAGES_PER_COMMIT / COMMITS_PER_MESSAGE
+    if by_disk < by_core:
+        limit: Limit = "disk"
+    else:
+        limit = "accepting" if measured.accept_us > measured.hand_over_us else "delivery"
+    per_s = USABLE_SHARE * min(by_core, by_disk)
+    per_hour = per_s * HOUR_MS / 1000
+    return Capacity(
+        per_s=int(per_s),
+        per_hour=int(per_hour),
+        per_day=int(per_hour * PEAK_SHARE),
+        per_day_evenly=int(per_s * DAY_MS / 1000),
+        limit=limit,
+        advice=ADVICE_BY_LIMIT[limit],
+    )
+
 
 @click.command()
-@with_settings("data")
+@click.option("--data", type=Path, default=".", help="A folder on the disk to measure.")
 @click.option(
     "--seconds", type=click.IntRange(5, 600), default=20, show_default=True, help="Duration of the measurement."
 )
-@JSON_OPTION
-def capacity(settings: Settings, seconds: int, as_json: bool) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def capacity(data: Path, seconds: int, as_json: bool) -> None:
     """Benchmark this machine for about 20 seconds: how many messages a day it can send, and what limits it.
 
     Measures file syncs and mail signing, and runs a real service on a new SQLite database in a temporary folder next
     to --data: it accepts emails over HTTP, and a worker sends them to a mail server on loopback that discards them.
     Your database is not touched, and nothing leaves the machine. Other load on the machine lowers the results.
-
-    \b
-    heliograph capacity
-    heliograph capacity --data /srv/heliograph --json
     """
     with (
-        readable_errors(settings),
         _exit_on_cancel(),
-        tempfile.TemporaryDirectory(prefix="heliograph-capacity-", dir=nearest_existing(settings.data)) as folder,
+        tempfile.TemporaryDirectory(prefix="heliograph-capacity-", dir=nearest_existing(data)) as folder,
     ):
         measured = asyncio.run(measure(Path(folder), seconds, (lambda _: None) if as_json else _print_progress))
     estimate = estimate_capacity(measured)
@@ -177,6 +226,18 @@ async def measure(folder: Path, seconds: float, progress: Callable[[str], None])
     )
 
 
+def make_signature() -> Callable[[], bytes]:
+    """Return a function that signs a typical mail with both key types, as sending does."""
+    algorithms: tuple[dkim.Algorithm, ...] = ("rsa-sha256", "ed25519-sha256")
+    keys = [
+        dkim.SigningKey(selector=algorithm[:3], algorithm=algorithm, private=dkim.generate_key(algorithm))
+        for algorithm in algorithms
+    ]
+    signer = dkim.Signer("example.test", keys)
+    headers = b"From: <a@example.test>\r\nTo: <b@example.test>\r\nSubject: Hello\r\n"
+    return lambda: signer.sign(headers, [b"It will arrive on Thursday.\r\n" * 100], time_ms=0)
+
+
 class PhaseResult(msgspec.Struct, frozen=True):
     per_s: float
     cpu_us: float
@@ -255,3 +316,7 @@ async def _service(settings: Settings, role: str) -> AsyncIterator[tuple["subpro
         except TimeoutError:
             process.kill()
             process.wait()
+
+
+if __name__ == "__main__":
+    capacity()

@@ -1,4 +1,4 @@
-"""`heliograph capacity`: a short measurement of the real thing, which leaves nothing behind."""
+"""`make bench-capacity`: the estimate, and a short measurement of a real service that leaves nothing behind."""
 
 import asyncio
 import json
@@ -6,21 +6,52 @@ import os
 import signal
 import smtplib
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
+from bench.capacity import Measurements, _measure_delivery, estimate_capacity, report
+from bench.sink import Sink
+from msgspec.structs import replace
 
-from heliograph.cli.capacity import _measure_delivery, report
-from heliograph.cli.sink import Sink
-from heliograph.domain.operations.capacity import estimate_capacity
-from tests.domain.test_capacity import QUICK
-from tests.service import COMMAND, PATIENCE_S
+from tests.service import PATIENCE_S
+
+ROOT = Path(__file__).parents[2]
+COMMAND = (sys.executable, "-m", "bench.capacity", "--seconds", "5")
+QUICK = Measurements(
+    syncs_per_s=10_000,
+    signing_us=600,
+    accept_us=200,
+    accepted_per_s=4_000,
+    hand_over_us=1_800,
+    handed_over_per_s=500,
+)
+
+
+@pytest.mark.parametrize(
+    ("changed", "limit", "per_s"),
+    [
+        ({}, "delivery", 350),  # 1 s / 2 ms, of which 70 %
+        ({"accept_us": 2_200}, "accepting", 175),
+        ({"syncs_per_s": 12}, "disk", 280),  # 12 × 100 / 3, of which 70 %
+        ({"syncs_per_s": 15.1}, "delivery", 350),
+    ],
+)
+def test_capacity_estimate_names_the_limiting_resource(changed: dict[str, float], limit: str, per_s: int) -> None:
+    actual = estimate_capacity(replace(QUICK, **changed))
+    assert (actual.limit, actual.per_s) == (limit, per_s)
+    assert actual.advice
+
+
+def test_a_day_is_ten_of_its_busiest_hours() -> None:
+    actual = estimate_capacity(QUICK)
+    assert (actual.per_hour, actual.per_day, actual.per_day_evenly) == (1_260_000, 12_600_000, 30_240_000)
 
 
 def test_capacity_measures_and_leaves_no_files(tmp_path: Path) -> None:
-    command = [*COMMAND, "capacity", "--seconds", "5", "--json", "--data", str(tmp_path / "data")]
-    process = subprocess.run(command, capture_output=True, text=True, timeout=5 * PATIENCE_S, check=False, cwd=tmp_path)
+    command = [*COMMAND, "--json", "--data", str(tmp_path / "data")]
+    process = subprocess.run(command, capture_output=True, text=True, timeout=5 * PATIENCE_S, check=False, cwd=ROOT)
     assert process.returncode == 0, process.stderr
     result = json.loads(process.stdout)
     assert result["cores"] == len(os.sched_getaffinity(0))
@@ -31,8 +62,8 @@ def test_capacity_measures_and_leaves_no_files(tmp_path: Path) -> None:
 
 
 def test_an_interrupted_measurement_leaves_no_files(tmp_path: Path) -> None:
-    command = [*COMMAND, "capacity", "--seconds", "5", "--data", str(tmp_path / "data")]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as process:
+    command = [*COMMAND, "--data", str(tmp_path / "data")]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=ROOT) as process:
         children, service = Path(f"/proc/{process.pid}/task/{process.pid}/children"), ""
         while process.poll() is None and not service:
             service = children.read_text().strip()
@@ -46,7 +77,7 @@ def test_an_interrupted_measurement_leaves_no_files(tmp_path: Path) -> None:
 async def test_a_late_first_mail_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first mail may come later than it takes until no more of them seem to."""
     for name in ("WARM_UP_S", "EMPTY_S"):
-        monkeypatch.setattr(f"heliograph.cli.capacity.{name}", 0.0)
+        monkeypatch.setattr(f"bench.capacity.{name}", 0.0)
     sink, process = Sink(), subprocess.Popen(["sleep", "3600"], text=True)
     sink.count = 1
     asyncio.get_running_loop().call_later(0.3, setattr, sink, "count", 3)

@@ -1,4 +1,4 @@
-"""A load generator for `heliograph capacity` and `bench/`.
+"""A load generator for the benchmarks.
 
 Each connection sends its next request when the previous one is answered. It uses plain sockets and one epoll, about
 10 µs per request, so that the client is not the bottleneck.
