@@ -59,6 +59,9 @@ class TabPool:
         self._taken.append((kind, page))
         page.set_viewport_size(viewport)
         page.emulate_media(color_scheme=color_scheme)
+        dialogs = page.locator("dialog")  # each is confirmed unless a test removes this handler
+        page.remove_locator_handler(dialogs)
+        page.add_locator_handler(dialogs, lambda dialog: dialog.get_by_role("button").last.click())
         return page
 
     def _open_page(self, **options: Any) -> Any:
@@ -66,7 +69,7 @@ class TabPool:
         context.set_default_timeout(PATIENCE_S * 1000)
         page = context.new_page()
         page.on("pageerror", lambda error: pytest.fail(f"a script broke: {error}"))
-        page.on("dialog", lambda dialog: dialog.accept())
+        page.on("dialog", lambda dialog: dialog.accept())  # of beforeunload
         return page
 
     def release(self) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from heliograph.dashboard.alerts import Alert, channel_alerts, instance_alerts, page_alerts, team_alerts
+from heliograph.dashboard.alerts import SEVERITIES, Alert, channel_alerts, instance_alerts, page_alerts, team_alerts
 from heliograph.domain.accounts.idp_groups import OPERATOR, READ_ONLY
 from heliograph.domain.delivery.circuit import Circuit
 from heliograph.domain.mail.reputation import Reputation
@@ -82,13 +82,13 @@ def test_simulated_channel_alert_links_by_role() -> None:
     ("record", "domain", "available", "words"),
     [
         ({}, {}, 5_000_000, ["simulated"]),
-        ({}, {"verified": False}, 5_000_000, ["simulated", "unverified"]),
+        ({}, {"verified": False}, 5_000_000, ["unverified", "simulated"]),
         ({}, {"approved": False}, 5_000_000, ["simulated"]),  # only on the overview: the team cannot fix it
-        ({}, {}, 1, ["simulated", "low"]),
-        ({"suspended": True}, {}, 5_000_000, ["simulated", "suspended"]),
+        ({}, {}, 1, ["low", "simulated"]),
+        ({"suspended": True}, {}, 5_000_000, ["suspended", "simulated"]),
     ],
 )
-def test_page_alerts_shown_on_every_team_page(
+def test_page_alerts_are_shown_worst_first(
     record: dict[str, Any], domain: dict[str, Any], available: int, words: list[str]
 ) -> None:
     record_of_team = TeamRecord(ref=1, id="team_1", name="T", mode="live", **record)
@@ -96,5 +96,7 @@ def test_page_alerts_shown_on_every_team_page(
     account = Account(team=1, available=available, held=0, month="2027-01", used=0)
     assert [item.status for item in page_alerts(Setup(), team, account, NOW, "")] == words
     paused = Setup(platform=Platform(paused=True))
-    assert [item.status for item in page_alerts(paused, team, account, NOW, OPERATOR)] == ["paused", *words]
+    assert [item.status for item in page_alerts(paused, team, account, NOW, OPERATOR)] == sorted(
+        ["paused", *words], key=SEVERITIES.index
+    )
     assert [item.status for item in page_alerts(paused, None, None, NOW, OPERATOR)] == ["paused"]  # on an operator page

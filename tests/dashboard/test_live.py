@@ -341,6 +341,20 @@ def test_pages_without_javascript_work_without_live_updates(site: Site) -> None:
         expect(page.locator(".pulse")).to_have_text("")
 
 
+def test_dangerous_action_without_javascript_is_confirmed_on_a_page(site: Site) -> None:
+    queues = "/dashboard/operator/queues"
+    page = site.open("plain-op@example.com", "--operator", path=queues, java_script_enabled=False)
+    page.get_by_role("button", name="Pause delivery").click()
+    expect(page.get_by_role("heading", name="Pause delivery?")).to_be_visible()
+    expect(page.get_by_text("Nothing is sent until you resume.")).to_be_visible()
+    page.goto(queues)
+    expect(page.get_by_role("button", name="Pause delivery")).to_be_visible()  # nothing was changed
+    page.get_by_role("button", name="Pause delivery").click()
+    page.get_by_role("button", name="Pause delivery").click()
+    page.get_by_role("button", name="Resume delivery").click()
+    expect(page.get_by_role("button", name="Pause delivery")).to_be_visible()
+
+
 # -- authorization and limits ----------------------------------------------------------------------------------
 
 

@@ -39,6 +39,7 @@ def test_person_is_added_promoted_and_removed(site: Site, shoot: Shoot) -> None:
     page.get_by_role("button", name="Set role").click()
     expect(page.locator(".once")).to_be_visible()
     page.get_by_role("button", name="Make operator").click()
+    expect(page.get_by_role("button", name="Remove operator role")).to_be_visible()
     shoot(page, "person")
     ada.goto(page.locator(".once code").inner_text())
     shoot(ada, "invitation")

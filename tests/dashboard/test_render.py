@@ -38,7 +38,8 @@ def test_format_duration_uses_largest_unit(ms: int, text: str) -> None:
     ("back", "text"),
     [
         (timedelta(seconds=3), "just now"),
-        (timedelta(seconds=-3), "just now"),
+        (timedelta(seconds=-5), "in 5 s"),
+        (timedelta(milliseconds=-400), "just now"),
         (timedelta(seconds=42), "42 s ago"),
         (timedelta(minutes=3, seconds=59), "3 min ago"),
         (timedelta(hours=5), "5 h ago"),

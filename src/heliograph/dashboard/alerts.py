@@ -16,6 +16,8 @@ from heliograph.texts.dashboard_links import OPERATOR as HERE
 from heliograph.texts.dashboard_links import operator_page as place_of
 from heliograph.texts.dashboard_links import path_in_team
 
+SEVERITIES = ("suspended", "paused", "unverified", "low", "simulated")  # status labels on every page, worst first
+
 
 class Alert(msgspec.Struct, frozen=True):
     """An alert with its badge, text and link."""
@@ -75,7 +77,7 @@ def page_alerts(setup: Setup, team: Team | None, account: Account | None, now: i
     result = [*instance_alerts(setup, (), role)]
     if team and account:
         result += [*channel_alerts(setup, role), *team_alerts(team, None, account, {}, now, role)]
-    return [alert for alert in result if alert.on_every_page]
+    return sorted((alert for alert in result if alert.on_every_page), key=lambda alert: SEVERITIES.index(alert.status))
 
 
 def team_alerts(

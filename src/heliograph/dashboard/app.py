@@ -113,12 +113,8 @@ class Dashboard:
                 raise TeamSuspended
             if request.method == "POST":
                 page_request = await self._read_form(route, page_request)
-                if not self._has_valid_origin(page_request):
-                    if route.expired_view and page_request.signed_in:
-                        return await route.expired_view(page_request), page_request
-                    return _error_page(
-                        403, "This form has expired. Go back, reload the page and try again."
-                    ), page_request
+                if page := await self._check_form(route, page_request):
+                    return page, page_request
             return await route.view(page_request), page_request
         except (NotFound, MethodNotAllowed) as not_found:
             if isinstance(not_found, MethodNotAllowed) and request.method == "GET":
@@ -175,6 +171,14 @@ class Dashboard:
         is_large = len(body) > FORM_IN_THREAD
         form, files = await READ_POOL.run(read_form, content_type, body) if is_large else read_form(content_type, body)
         return replace(page_request, form=form, files=files)
+
+    async def _check_form(self, route: PageRoute, page_request: PageRequest) -> PageResponse | None:
+        """Return the page to show instead of executing the form: it has expired, or asks for confirmation."""
+        if not self._has_valid_origin(page_request):
+            if route.expired_view and page_request.signed_in:
+                return await route.expired_view(page_request)
+            return _error_page(403, "This form has expired. Go back, reload the page and try again.")
+        return _confirmation_page(page_request) if page_request.form.get("ask") else None
 
     async def _find_session(self, request: Request) -> SignedInSession | None:
         token = parse_cookies(request).get(SESSION_COOKIE)
@@ -318,6 +322,13 @@ def _error_page(status: int, text: str) -> Page:
     return Page(
         "error.html", {"text": text, "status": status, "title": ERROR_TITLES.get(status, "Request failed")}, status
     )
+
+
+def _confirmation_page(page_request: PageRequest) -> Page:
+    """Ask the form's question, for browsers without script: the button repeats the form without the question."""
+    fields = {name: value for name, value in page_request.form.items() if name not in ("ask", "label", "csrf")}
+    question, label = page_request.form["ask"], page_request.form.get("label", "Continue")
+    return Page("confirm.html", {"question": question, "label": label, "fields": fields})
 
 
 def _store_unavailable_page(request: Request, error: StoreUnavailable) -> Page:

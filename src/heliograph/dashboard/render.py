@@ -52,7 +52,13 @@ def jinja_environment() -> Environment:
         "lasted": format_duration,
         "are": names_with_verb,
     }
-    env.globals |= {"state_of": state_label, "menu": MENU, "operator_menu": OPERATOR_MENU, "below_team": path_in_team}
+    env.globals |= {
+        "state_of": state_label,
+        "menu": MENU,
+        "operator_menu": OPERATOR_MENU,
+        "below_team": path_in_team,
+        "current_time": lambda: _READER_TIME.get().now,
+    }
     return env
 
 
@@ -125,7 +131,8 @@ def format_ago(ms: int, reader_time: ReaderTime) -> str:
     if distance >= WEEK_MS:
         day, today = (_to_local_time(time_ms, reader_time.zone) for time_ms in (ms, reader_time.now))
         return day.strftime("%-d %b" if day.year == today.year else "%-d %b %Y")
-    if distance < 10_000:
+    is_past = ms <= reader_time.now
+    if distance < (10_000 if is_past else 1000):
         return "just now"
     count, unit = next(
         (distance // size, unit)
@@ -133,7 +140,7 @@ def format_ago(ms: int, reader_time: ReaderTime) -> str:
         if distance >= size
     )
     duration = f"{count} {unit}" + ("s" if unit == "day" and count > 1 else "")
-    return f"{duration} ago" if ms <= reader_time.now else f"in {duration}"
+    return f"{duration} ago" if is_past else f"in {duration}"
 
 
 def _format_exact(ms: int, zone: tzinfo) -> str:

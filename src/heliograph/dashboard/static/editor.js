@@ -150,7 +150,7 @@
     };
     const old = kept.get(key);
     if (old && JSON.stringify(old.fields) !== first) {
-      box.querySelector("[data-kept-at]").textContent = ago(new Date(old.at));
+      box.querySelector("[data-kept-at]").textContent = ago(new Date(old.at + offset));
       box.querySelector("[data-kept-old]").hidden = !old.fields.mark || old.fields.mark === form.elements.mark.value;
       box.hidden = "typed" in form.dataset;
     }

@@ -6,18 +6,22 @@ if (zone) document.cookie = `heliograph_zone=${zone}; path=/dashboard; max-age=3
 const exactly = new Intl.DateTimeFormat("en-GB", {
   day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", timeZoneName: "short",
 });
-// In the words of `ago` in render.py.
+// The server's clock, or the team's test clock, may differ from this browser's.
+let offset = 0;
+const setOffset = (page) => { const now = Number(page.documentElement.dataset.now); if (now) offset = now - Date.now(); };
+setOffset(document);
+// In the words of `format_ago` in render.py.
 const ago = (at) => {
-  const away = Math.abs(Date.now() - at);
+  const now = Date.now() + offset, away = Math.abs(now - at), isPast = at <= now;
   if (away >= 7 * 86400000) {
-    const year = at.getFullYear() === new Date().getFullYear() ? undefined : "numeric";
+    const year = at.getFullYear() === new Date(now).getFullYear() ? undefined : "numeric";
     return at.toLocaleDateString("en-GB", { day: "numeric", month: "short", year });
   }
-  if (away < 10000) return "just now";
+  if (away < (isPast ? 10000 : 1000)) return "just now";
   const [size, unit] = [[86400000, "day"], [3600000, "h"], [60000, "min"], [1000, "s"]].find(([one]) => away >= one);
   const count = Math.floor(away / size);
   const span = `${count} ${unit}${unit === "day" && count > 1 ? "s" : ""}`;
-  return at <= Date.now() ? `${span} ago` : `in ${span}`;
+  return isPast ? `${span} ago` : `in ${span}`;
 };
 const showTimes = (root) => {
   for (const time of root.querySelectorAll("time[datetime]")) {
@@ -96,9 +100,31 @@ document.addEventListener("keydown", (event) => {
   const open = event.key === "Escape" && event.target.closest("details[data-shuts][open]");
   if (open) { open.open = false; open.querySelector("summary").focus(); }
 });
+// A form with a question asks it first; without script the server shows it on a page.
 document.addEventListener("submit", (event) => {
-  const ask = event.target.dataset.ask;
-  if (ask && !confirm(ask)) event.preventDefault();
+  const form = event.target, button = event.submitter, question = form.elements.ask;
+  if (!question || question.disabled) return;
+  event.preventDefault();
+  const dialog = document.createElement("dialog"), text = document.createElement("p"), actions = document.createElement("div");
+  const cancel = document.createElement("button"), go = button.cloneNode(true);
+  text.textContent = question.value;
+  text.id = "question";
+  dialog.setAttribute("aria-labelledby", text.id);
+  cancel.textContent = "Cancel";
+  actions.className = "actions";
+  actions.append(cancel, go);
+  dialog.append(text, actions);
+  document.body.append(dialog);
+  cancel.addEventListener("click", () => dialog.close());
+  go.addEventListener("click", () => dialog.close("confirmed"));
+  dialog.addEventListener("close", () => {
+    dialog.remove();
+    if (dialog.returnValue !== "confirmed") { button.focus(); return; }
+    question.disabled = true;
+    form.requestSubmit(button);
+    question.disabled = false;
+  });
+  dialog.showModal();
 });
 // What was sent shows that it moves, from a moment on; and is sent once.
 const rest = () => {
@@ -172,6 +198,7 @@ if (live) {
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
       if (answer.redirected) { over = true; close(); }
       if (!answer.ok || answer.redirected) return;
+      setOffset(page);
       for (const place of document.querySelectorAll("[data-fresh], [data-live][id]")) {
         const fresh = page.getElementById(place.id);
         if (!fresh) continue;

@@ -1,10 +1,11 @@
-// The surface on which a template's words are written: line numbers, colours for tags and placeholders, problems in the
-// margin, and Tab. The drawing lies behind the text field, which stays what is typed in, sent and read aloud.
+// The fields of a template's text: line numbers, colours for tags and placeholders, problems in the margin, indentation
+// and the Insert menu. The drawing lies behind the text field, which stays what is typed in, sent and read aloud.
 "use strict";
 {
   const LONGEST = 60000;  // characters that are drawn at every key
   const TOKEN = /(\{\{.*?(?:\}\}|$))|(<!--.*?(?:-->|$))|(<\/?[a-z][\w:-]*|\/?>)/gi;
   const KINDS = ["placeholder", "comment", "tag"];
+  const insert = (text) => document.execCommand("insertText", false, text);  // can be undone
   const drawn = (text, isHtml) => {
     const line = document.createElement("div");
     let at = 0;
@@ -42,13 +43,14 @@
       for (const line of back.querySelectorAll(".noted")) line.classList.remove("noted");
       for (const one of lines) back.children[one.dataset.line - 1]?.classList.add("noted");
     };
-    let isLeaving = false;  // Escape, then Tab, goes on to the next field
+    // Ctrl+] indents and Enter keeps the indentation; Tab leaves the field.
     field.addEventListener("keydown", (event) => {
-      if (event.key === "Tab" && !event.shiftKey && !event.ctrlKey && !event.altKey && !event.metaKey && !isLeaving) {
-        event.preventDefault();
-        document.execCommand("insertText", false, "  ");  // so that it can be undone
-      }
-      isLeaving = event.key === "Escape";
+      const line = field.value.slice(0, field.selectionStart).split("\n").at(-1);
+      const indentation = isHtml && event.key === "Enter" && !event.isComposing ? line.match(/^[ \t]*/)[0] : "";
+      const isIndent = event.key === "]" && (event.ctrlKey || event.metaKey);
+      if (!indentation && !isIndent) return;
+      event.preventDefault();
+      insert(isIndent ? "  " : `\n${indentation}`);
     });
     field.addEventListener("input", draw);
     field.addEventListener("scroll", scroll);
@@ -57,4 +59,22 @@
     draw();
   };
   for (const field of document.querySelectorAll("form[data-editor] .panel textarea")) surface(field);
+
+  // The Insert menu of a panel writes into the field that had the focus last.
+  for (const menu of document.querySelectorAll("[data-insert-menu]")) {
+    const panel = menu.closest(".panel");
+    let field = panel.querySelector("textarea");
+    menu.hidden = false;
+    panel.addEventListener("focusin", ({ target }) => { if (target.matches("textarea, input")) field = target; });
+    menu.addEventListener("click", ({ target }) => {
+      const text = target.dataset.insert;
+      if (!text) return;
+      menu.open = false;
+      field.focus();
+      const start = field.selectionStart;
+      insert(text);
+      const name = text.match(/name|items|date|amount/);
+      if (name) field.setSelectionRange(start + name.index, start + name.index + name[0].length);
+    });
+  }
 }
