@@ -474,6 +474,7 @@ def make_carrier_dependencies(
             envelope_key=secrets.envelope_key,
             entropy=clock.random_bytes,
             now=clock.now,
+            receives_complaints=bool(settings.bounce_listen),
         ),
         cipher=secrets.cipher,
         http=CarrierHttp(),

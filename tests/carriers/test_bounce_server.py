@@ -15,7 +15,7 @@ import pytest
 from heliograph.domain.delivery.outcome import Report
 from heliograph.domain.ids import ulid
 from heliograph.domain.mail.dkim import Signer, SigningKey, generate_key
-from heliograph.domain.mail.verp import sign_return_path
+from heliograph.domain.mail.verp import ANY_RECIPIENT, sign_return_path
 from heliograph.inbound.policy.mail_parts import READ_MAX
 from heliograph.inbound.server.bounce_server import InboundMailHandler, InboundSmtpLimits, create_inbound_server
 from tests.carriers.smtp_peer import Authority
@@ -381,3 +381,46 @@ async def test_postmaster_is_accepted_for_own_domains_only(recipient: str, reply
     async with listening() as peer, peer.connect() as dialogue:
         assert await dialogue.answer() == "220"
         assert await dialogue.ask("EHLO peer", "MAIL FROM:<>", f"RCPT TO:<{recipient}>") == ["250", "250", reply]
+
+
+def sent_with_cfbl(id_: str = ALONE, day: int = 0) -> str:
+    """Return a mail of ours as a provider returns it: without its signature, with the signed address for complaints."""
+    address = sign_return_path(KEY, id_, ANY_RECIPIENT, "bounce.acme.test", NOW - day * 86_400_000)
+    return f"From: hi@acme.test\r\nCFBL-Address: {address}; report=arf\r\nMessage-ID: <x@relay.test>\r\n\r\nHi\r\n"
+
+
+@pytest.mark.parametrize(
+    ("mail", "named", "expected"),
+    [
+        (sent_with_cfbl(), "", [(ALONE, 0, "complained")]),
+        (sent_with_cfbl(SEVERAL), "Original-Rcpt-To: <bob@example.com>", [(SEVERAL, 1, "complained")]),
+        (sent_with_cfbl(SEVERAL), "", [(SEVERAL, 0, "complaint")]),
+        (sent_with_cfbl(day=31), "", []),
+        (sent_with_cfbl().replace("bounce.acme.test", "bounce.evil.test"), "", []),
+    ],
+)
+async def test_complaint_is_matched_by_the_enclosed_cfbl_address(
+    mail: str, named: str, expected: list[tuple[str, int, str]]
+) -> None:
+    report = COMPLAINT.replace("Version: 1", f"Version: 1\r\n{named}" if named else "Version: 1")
+    async with listening() as peer, peer.connect() as dialogue:
+        await dialogue.begin("abuse@acme.test")
+        assert await dialogue.send(report.format(type="message/rfc822", mail=mail).encode() + b".\r\n") == "250"
+    assert [(id_, position, told.status) for id_, position, told in peer.reports] == expected
+
+
+CFBL = sign_return_path(KEY, ALONE, ANY_RECIPIENT, "bounce.acme.test", NOW)
+
+
+@pytest.mark.parametrize(
+    ("mail", "expected"),
+    [
+        (COMPLAINT.format(type="text/rfc822-headers", mail="Subject: Hi\r\n").encode(), [(ALONE, 0, "complained")]),
+        (BOUNCE, []),
+    ],
+)
+async def test_cfbl_address_takes_complaints_only(mail: bytes, expected: list[tuple[str, int, str]]) -> None:
+    async with listening() as peer, peer.connect() as dialogue:
+        await dialogue.begin(CFBL)
+        assert await dialogue.send(mail + b".\r\n") == "250"
+    assert [(id_, position, report.status) for id_, position, report in peer.reports] == expected

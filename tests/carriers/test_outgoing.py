@@ -6,6 +6,7 @@ import os
 import threading
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Sequence
+from email import message_from_bytes
 from typing import Any, BinaryIO
 
 import dkim
@@ -19,6 +20,7 @@ from heliograph.domain.delivery.content import EmailContent, File
 from heliograph.domain.ids import ulid
 from heliograph.domain.limits import PARSE_IN_THREAD_MIN
 from heliograph.domain.mail.dkim import Draft, SigningKey, generate_key, public_record
+from heliograph.domain.mail.verp import ANY_RECIPIENT, parse_return_path
 from heliograph.runtime.threads import BUILD_POOL, ThreadPool
 from tests.fake_budget import room
 
@@ -61,6 +63,7 @@ def make(
         envelope_key=b"key",
         entropy=os.urandom,
         now=lambda: NOW_MS,
+        receives_complaints=True,
     )
 
 
@@ -256,3 +259,32 @@ async def test_mail_that_no_thread_can_sign_is_deferred(monkeypatch: pytest.Monk
         with pytest.raises(NotReady, match="no thread is available to build mails: can't start new thread"):
             task.result()
     assert verified(await full_mail(mails, sent[0]), OLD) == [True, True]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [({}, "welcome:3f:template:hg"), ({"feedback-id": "their-own"}, "their-own")],
+)
+async def test_complaint_headers_are_added_and_signed(headers: dict[str, str], expected: str) -> None:
+    sent = outbound_message(1)
+    content = msgspec.structs.replace(
+        msgspec.json.decode(sent.content, type=EmailContent), headers=headers, feedback_id="welcome:3f:template:hg"
+    )
+    mail = await full_mail(make(Keys()), msgspec.structs.replace(sent, content=msgspec.json.encode(content)))
+    fields = message_from_bytes(mail)
+    assert fields.get_all("Feedback-ID") == [expected]
+    address, _, parameter = fields["CFBL-Address"].partition(";")
+    assert parse_return_path(b"key", address, NOW_MS) == (sent.message_id, ANY_RECIPIENT)
+    assert address.endswith("@bounce.acme.test")
+    assert parameter.strip() == "report=arf"
+    assert verified(mail, OLD) == [True, True]
+    for value in (expected, address):
+        assert not any(verified(mail.replace(value.encode(), b"x" + value.encode(), 1), OLD))
+
+
+@pytest.mark.anyio
+async def test_system_mail_has_a_feedback_id() -> None:
+    mail = message_from_bytes(await full_mail(make(Keys()), outbound_message(1)))
+    name, team, class_, instance = mail["Feedback-ID"].split(":")
+    assert (name, class_, len(team), len(instance)) == ("direct", "direct", 12, 10)

@@ -55,6 +55,7 @@ from heliograph.domain.mail.attachments import (
     parse_attachments,
     total_content_length,
 )
+from heliograph.domain.mail.feedback_id import DIRECT, feedback_id_suffix
 from heliograph.domain.mail.recipients import Recipients, check_allowed, parse_recipients, remove_suppressed
 from heliograph.domain.mail.reputation import check_direct_sends
 from heliograph.domain.mail.sender import Sender, brand_values, resolve_brand_domain, resolve_sender
@@ -427,7 +428,9 @@ def email_acceptance(
     reply_to = [address.original for address in draft.recipients.reply_to] if draft.recipients.reply_to else []
     if draft.reply_domain:
         reply_to = [verp.sign_reply_address(context.reply_key, id_, team.record.id, draft.reply_domain)]
-    stored, shared = _encode_content(draft, files, reply_to, header_recipients, may_share=team.sandbox)
+    suffix = feedback_id_suffix(context.reply_key, team.record.id, from_template=template is not None)
+    feedback_id = f"{template.id if template else DIRECT}:{suffix}"
+    stored, shared = _encode_content(draft, files, reply_to, header_recipients, feedback_id, may_share=team.sandbox)
     pending = PendingEmail(
         id=id_,
         created_at=now,
@@ -507,6 +510,7 @@ def _encode_content(
     files: list[File],
     reply_to: list[str],
     header_recipients: HeaderRecipients | None,
+    feedback_id: str,
     *,
     may_share: bool,
 ) -> tuple[bytes, SharedText | None]:
@@ -530,6 +534,7 @@ def _encode_content(
         html=content.html,
         text=content.text,
         attachments=files,
+        feedback_id=feedback_id,
     )
     stored = msgspec.json.encode(mail)
     if not may_share or len(stored) <= SHARED_CONTENT_MIN:

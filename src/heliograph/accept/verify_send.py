@@ -18,6 +18,7 @@ from heliograph.domain.delivery import magic_recipients
 from heliograph.domain.delivery.outcome import Accepted, CarrierAttempt, Deferred
 from heliograph.domain.delivery.routing import builtin_simulator, sender_id
 from heliograph.domain.ids import PREFIXES
+from heliograph.domain.mail.feedback_id import DIRECT, feedback_id_suffix
 from heliograph.domain.mail.sender import default_brand_values, resolve_brand_domain
 from heliograph.domain.mail.system_mail import build_content
 from heliograph.domain.phones.phone import country_of
@@ -226,7 +227,10 @@ def _build_message(
     elif channel == "email":
         language, brand = to.locale or team.record.verify.language, default_brand_values(caller.team, platform)
         mail = verify_mail(platform.verify_text, language, brand["name"], code)
-        content = build_content(mail, mail_sender(caller, platform), to.given)
+        suffix = feedback_id_suffix(context.reply_key, team.record.id, from_template=False)
+        content = msgspec.structs.replace(
+            build_content(mail, mail_sender(caller, platform), to.given), feedback_id=f"{DIRECT}:{suffix}"
+        )
     elif template := code_template(team):
         template, brand = localize(template, to.locale), default_brand_values(caller.team, platform)
         values = Values(dict.fromkeys(required_names(template), code))

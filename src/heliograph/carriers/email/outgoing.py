@@ -7,6 +7,7 @@ from functools import partial
 from typing import BinaryIO, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from heliograph.carriers.contract import NotReady, OutboundMessage
 from heliograph.carriers.email import mime
@@ -18,6 +19,7 @@ from heliograph.domain.limits import KIB, MIB
 from heliograph.domain.mail import verp
 from heliograph.domain.mail.address import parse_address
 from heliograph.domain.mail.dkim import Draft, Signer, SigningKey, sign_all
+from heliograph.domain.mail.feedback_id import DIRECT, feedback_id_suffix
 from heliograph.domain.setup.records import Priority
 from heliograph.runtime.threads import BUILD_POOL, READ_POOL
 
@@ -79,6 +81,7 @@ class MailPreparer:
         envelope_key: bytes,
         entropy: Callable[[int], bytes],
         now: Callable[[], int],
+        receives_complaints: bool,  # whether our inbound server receives complaints (ARF)
     ) -> None:
         self._ensure_keys = ensure_keys
         self._signing_keys = signing_keys
@@ -87,6 +90,8 @@ class MailPreparer:
         self._envelope_key = envelope_key
         self._entropy = entropy
         self._now = now
+        self._receives_complaints = receives_complaints
+        self._system_feedback_id = f"{DIRECT}:{feedback_id_suffix(envelope_key, '', from_template=False)}"
         self._signers: dict[str, tuple[Sequence[SigningKey], Signer | None]] = {}
         self._queued: dict[Priority, list[QueuedWork]] = {priority: [] for priority in PRIORITIES}
         self._taken_count = 0
@@ -120,7 +125,9 @@ class MailPreparer:
         parsed = await READ_POOL.run_large(len(content), _content_decoder.decode, content)
         await reserve(sum(file.size for file in parsed.attachments if file.blob))
         await self._fetch_blobs(_blobs(parsed))
-        return await READ_POOL.run(lambda: b"".join(self._build_mime(message_id, parsed).chunks()))
+        sender = parse_address(parsed.from_address)
+        domain = sender.domain if sender else ""
+        return await READ_POOL.run(lambda: b"".join(self._build_mime(message_id, parsed, domain).chunks()))
 
     async def _fetch_blobs(self, blobs: Sequence[str]) -> None:
         for blob in blobs:
@@ -193,19 +200,31 @@ class MailPreparer:
         return [self._queued[priority].pop(0) for priority in order]
 
     def _build_with_drafts(self, message_id: str, content: EmailContent, domain: str) -> UnsignedMail:
-        mail = self._build_mime(message_id, content)
+        mail = self._build_mime(message_id, content, domain)
         signer = self._signer(domain)
         drafts = signer.draft(mail.headers, mail.body_chunks(), time_ms=self._now()) if signer else ()
         return UnsignedMail(mail, drafts, domain)
 
-    def _build_mime(self, message_id: str, content: EmailContent) -> mime.MimeMessage:
+    def _build_mime(self, message_id: str, content: EmailContent, domain: str) -> mime.MimeMessage:
         return mime.build_message(
-            content,
+            replace(content, headers=content.headers | self._added_headers(message_id, content, domain)),
             message_id=message_id,
             date_ms=ulid_ms(message_id.removeprefix(PREFIXES["email"])),
             entropy=self._entropy(16),
             open_blob=self._open_blob,
         )
+
+    def _added_headers(self, message_id: str, content: EmailContent, domain: str) -> dict[str, str]:
+        """Return the headers by which complaints are attributed."""
+        headers = {}
+        if "feedback-id" not in map(str.lower, content.headers):
+            headers["Feedback-ID"] = content.feedback_id or self._system_feedback_id
+        if self._receives_complaints:
+            address = verp.sign_return_path(
+                self._envelope_key, message_id, verp.ANY_RECIPIENT, verp.bounce_domain(domain), self._now()
+            )
+            headers["CFBL-Address"] = f"{address}; report=arf"
+        return headers
 
     def _signer(self, domain: str) -> Signer | None:
         """Return the domain's signer, cached until its keys change, because loading a key costs more than signing.

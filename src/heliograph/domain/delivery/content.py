@@ -28,6 +28,7 @@ class EmailContent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     html: str | None = None
     text: str | None = None
     attachments: list[File] = []
+    feedback_id: str = ""  # Feedback-ID header, unless the caller sets one
 
 
 _SHARED_FIELDS = ("from_name", "from_address", "html", "text")

@@ -24,8 +24,11 @@ LINE_MAX = 76  # characters
 
 # Each name is listed once more than it occurs (oversigning), so that adding a header breaks the signature.
 SIGNED_HEADERS = ("From", "To", "Cc", "Reply-To", "Subject", "Date", "Message-ID", "MIME-Version", "Content-Type")
-# Signed if present: one-click unsubscription requires it (RFC 8058), and the others define threads.
-OPTIONAL_SIGNED_HEADERS = ("In-Reply-To", "References", "List-Id", "List-Unsubscribe", "List-Unsubscribe-Post")
+# Signed if present: unsubscription (RFC 8058) and complaint loops (RFC 9477) require it, and the others define threads.
+OPTIONAL_SIGNED_HEADERS = (
+    *("In-Reply-To", "References", "List-Id", "List-Unsubscribe", "List-Unsubscribe-Post"),
+    *("Feedback-ID", "CFBL-Address"),
+)
 
 _SIGNED_NAMES, _OPTIONAL_SIGNED_NAMES = (
     [(name, name.lower().encode()) for name in names] for names in (SIGNED_HEADERS, OPTIONAL_SIGNED_HEADERS)

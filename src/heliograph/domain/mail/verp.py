@@ -1,7 +1,8 @@
-"""Signed envelope sender and signed Reply-To.
+"""Signed envelope sender, signed address for complaints and signed Reply-To.
 
-The envelope sender identifies the recipient and message of a bounce for 30 days; Reply-To identifies the message of a
-reply. Both have only letters and digits in one case: some hosts change the case of a local part, but never digits.
+The envelope sender identifies the recipient and message of a bounce for 30 days, the address for complaints (RFC 9477)
+the message of a complaint; Reply-To identifies the message of a reply. All have only letters and digits in one case:
+some hosts change the case of a local part, but never digits.
 """
 
 import base64
@@ -13,6 +14,7 @@ from heliograph.domain.ids import PREFIXES
 
 DAYS_VALID = 30
 POSITION_MAX = 999
+ANY_RECIPIENT = POSITION_MAX  # position in an address that stands for all recipients of a message
 
 _DAY_MS = 86_400_000
 _TAG_BYTES = 15  # 120 bits of the HMAC

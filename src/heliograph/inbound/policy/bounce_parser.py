@@ -113,10 +113,18 @@ def signed_message_id(mail: ReceivedMail, keys_of: Callable[[str], Sequence[Sign
     return match[1] if dkim.is_signed_by_us(enclosed.head.replace(b"\n", b"\r\n"), keys_of) else None
 
 
-def complaint_recipients(mail: ReceivedMail) -> list[str]:
-    """Return all addresses under which the report lists the complaining recipient."""
+def complaint_address(mail: ReceivedMail) -> str | None:
+    """Return the CFBL-Address of the message enclosed in a complaint; None if it has none."""
+    enclosed = mail.enclosed()
+    if enclosed is None or read_feedback(mail) is None:
+        return None
+    return enclosed.fields.get("cfbl-address", "").partition(";")[0].strip("<> ") or None
+
+
+def complaint_recipients(mail: ReceivedMail) -> list[str] | None:
+    """Return all addresses under which a complaint lists the complaining recipient; None if not a complaint."""
     feedback = read_feedback(mail)
-    return list(feedback.recipients) if feedback else []
+    return list(feedback.recipients) if feedback else None
 
 
 def to_report(bounce: BounceReport) -> Report | None:

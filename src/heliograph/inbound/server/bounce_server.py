@@ -24,6 +24,7 @@ from heliograph.domain.mail.mime_tree import HEADER_MAX
 from heliograph.domain.refusals import StorageLimitReached
 from heliograph.inbound.policy.bounce_parser import (
     BounceReport,
+    complaint_address,
     complaint_recipients,
     parse_bounce,
     reported_sender,
@@ -199,27 +200,39 @@ class InboundMailHandler:
     async def _find_recipients(self, recipients: Sequence[str], mail: ReceivedMail) -> list[RecipientKey]:
         """Return the recipients that a returned mail is about.
 
-        A complaint to the abuse address is trusted only if the message that it encloses was signed by us.
+        A complaint to the abuse address is trusted only if the message that it encloses has a signed address or was
+        signed by us.
         """
         recipient_keys = [self._verify_signed_address(address) for address in recipients]
         if None in recipient_keys:
-            sender: str | None = await self._run_in_thread(reported_sender, mail)
-            recipient_keys.append(
-                self._verify_signed_address((sender or "").strip("<> ")) or await self._find_enclosed_recipient(mail)
-            )
-        return list(dict.fromkeys(key for key in recipient_keys if key))
+            recipient_keys.append(await self._find_enclosed_message(mail))
+        return [
+            key
+            for id_, position in dict.fromkeys(filter(None, recipient_keys))
+            if (key := await self._find_complainant(id_, mail) if position == verp.ANY_RECIPIENT else (id_, position))
+        ]
 
-    async def _find_enclosed_recipient(self, mail: ReceivedMail) -> RecipientKey | None:
-        """Identify the enclosed message by our DKIM signature, and its recipient by the addresses in the report.
-
-        If the report names none of several recipients, only the complaint itself is recorded.
-        """
+    async def _find_enclosed_message(self, mail: ReceivedMail) -> RecipientKey | None:
+        """Identify the enclosed message by its envelope sender, its CFBL-Address or our DKIM signature."""
+        for find_address in (reported_sender, complaint_address):
+            address: str | None = await self._run_in_thread(find_address, mail)
+            if address and (recipient_key := self._verify_signed_address(address.strip("<> "))):
+                return recipient_key
         id_: str | None = await self._run_in_thread(signed_message_id, mail, self._keys_of)
         if id_ is None or self._now() - ulid_ms(id_.removeprefix(PREFIXES["email"])) > verp.DAYS_VALID * DAY_MS:
             return None
+        return id_, verp.ANY_RECIPIENT
+
+    async def _find_complainant(self, id_: str, mail: ReceivedMail) -> RecipientKey | None:
+        """Identify the recipient who complained, by the addresses in the report; None if it is not a complaint.
+
+        If the report names none of several recipients, only the complaint itself is recorded.
+        """
+        reported_addresses: list[str] | None = await self._run_in_thread(complaint_recipients, mail)
+        if reported_addresses is None:
+            return None
         if await self._address_of(id_, 1) is None:
             return id_, 0
-        reported_addresses: list[str] = await self._run_in_thread(complaint_recipients, mail)
         position = 0
         while reported_addresses and (address := await self._address_of(id_, position)):
             if any(is_same_mailbox(reported, address) for reported in reported_addresses):
