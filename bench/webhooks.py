@@ -12,9 +12,10 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
+from urllib.request import Request, urlopen
 
 from accept import AT, Bench, at
-from ours import SETUP, Databases, Ours, Revision, revisions
+from ours import SETUP, TOKEN, Databases, Ours, Revision, revisions
 from rounds import (
     ROOT,
     SERVER_CORE,
@@ -43,7 +44,7 @@ ABOUT = """# Webhooks
 
 `make bench-webhooks` measures how many events per second one worker delivers, and how much a webhook adds to accepting.
 
-- **Events**: of emails that were sent before, about 600 bytes each; `heliograph webhook replay` makes them due, then
+- **Events**: of emails that were sent before, about 600 bytes each; `POST /v1/webhooks/:id/replay` makes them due, then
   the worker starts. Measured from the first request to the last, at a receiver that responds immediately.
 - **Each event**: read with its message, converted to its body, signed with both schemes, posted on a reused connection
   after the target was checked again, and its response recorded; at most 10 in flight per endpoint.
@@ -104,12 +105,10 @@ class Webhooks(Bench):
         worker = None
         try:
             setup = subscribed(folder, [f"{receiver.url}/{number}" for number in range(endpoints)])
-            revision.ask("apply", str(setup), "--json", *where)
-            hooks = json.loads(revision.ask("webhook", "list", "--json", *where))
-            due = 0
-            for hook in hooks:
-                said = revision.ask("webhook", "replay", hook["id"], "--after", LONG_AGO, "--before", LATER, *where)
-                due += int(said.split()[0])
+            hooks = json.loads(revision.ask("apply", str(setup), "--json", *where))["webhooks"]
+            api = Ours(revision, "api", folder, database_in(folder), "--role", "api", setup=setup)
+            due = sum(replay(api, hook["id"]) for hook in hooks)
+            api.stop()
             time.sleep(due / endpoints / 1000)  # a replay makes one event due a millisecond
             worker = Ours(revision, "worker", folder, database_in(folder), "--role", "worker", setup=setup,
                           core=SERVER_CORE)  # fmt: skip
@@ -139,6 +138,17 @@ class Webhooks(Bench):
         finally:
             server.stop()
             receiver.stop()
+
+
+def replay(api: Ours, hook: str) -> int:
+    """Make all events due for the webhook; return their number."""
+    request = Request(
+        f"http://127.0.0.1:{api.port}/v1/webhooks/{hook}/replay",
+        json.dumps({"created_after": LONG_AGO, "created_before": LATER}).encode(),
+        {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"},
+    )
+    with urlopen(request) as response:
+        return int(json.load(response)["count"])
 
 
 def database_in(folder: Path) -> str:

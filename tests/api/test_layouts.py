@@ -37,14 +37,14 @@ def test_a_layout_is_drafted_approved_and_archived(shared_service: Service) -> N
 
     submitted = shared_service.post(f"{path}/submit", None).json
     assert submitted["submitted_at"] and shared_service.post(f"{path}/submit", None).json == submitted
-    shared_service.run("layout", "approve", layout["id"])
+    shared_service.run("approval", "approve", layout["id"])
     until(lambda: shared_service.get(path).json["status"] == "approved")
     assert shared_service.post("/v1/templates", mail).json["layout"] == layout["id"]
 
     changed = shared_service.ask("PATCH", path, {"text": "-- {{content}}"}).json
     assert (changed["text"], changed["draft"]["text"]) == ("{{content}}", "-- {{content}}")
     shared_service.post(f"{path}/submit", None)
-    shared_service.run("layout", "approve", layout["id"])
+    shared_service.run("approval", "approve", layout["id"])
     until(lambda: shared_service.get(path).json["version"] == 2)
     versions = shared_service.get(f"{path}/versions").json["data"]
     assert [(line["version"], line["text"]) for line in versions] == [(2, "-- {{content}}"), (1, "{{content}}")]

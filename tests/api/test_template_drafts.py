@@ -55,7 +55,7 @@ def test_a_template_is_drafted_approved_and_archived(shared_service: Service) ->
     assert submitted["submitted_at"] and submitted["status"] == "draft"
     assert shared_service.post(f"{path}/submit", None).json == submitted
     assert text_of(shared_service, template["id"]) == "template_not_found"
-    shared_service.run("template", "approve", template["id"])
+    shared_service.run("approval", "approve", template["id"])
     until(lambda: text_of(shared_service, template["id"]) == "Hi Ada")
 
     german = {"de": {"subject": "Quittung", "text": "Hallo {{customer.name}}"}}
@@ -70,7 +70,7 @@ def test_a_template_is_drafted_approved_and_archived(shared_service: Service) ->
     assert text_of(shared_service, template["id"]) == "Hi Ada"
     shared_service.post(f"{path}/submit", None)
     assert [text_of(shared_service, template["id"], tag) for tag in ("en", "de")] == ["Hi Ada", "Guten Tag, Ada"]
-    shared_service.run("template", "approve", template["id"])
+    shared_service.run("approval", "approve", template["id"])
     until(lambda: text_of(shared_service, template["id"]) == "Hello Ada")
     assert text_of(shared_service, template["id"], "de") == "Hallo Ada"  # all languages together
 
@@ -103,7 +103,7 @@ def test_bounds_are_those_of_the_approved_version(shared_service: Service) -> No
         text=None,
     )
     shared_service.post(f"/v1/templates/{template['id']}/submit", None)
-    process = shared_service.run("template", "approve", template["id"], "--price", "0.0450", "--free")
+    process = shared_service.run("approval", "approve", template["id"], "--price", "0.0450", "--free")
     assert not process.returncode, process.stderr
     path = f"/v1/templates/{template['id']}/render"
     until(lambda: shared_service.post(path, {}).status == 200)

@@ -12,7 +12,7 @@ from heliograph.cli.options import progress
 
 from .conftest import Run
 
-SHARED = {"drafts", "findings", "load", "main", "options", "printing", "sink"}
+SHARED = {"main", "options", "printing", "service_client"}
 FILES = {path.stem for path in Path(main.__file__).parent.glob("[a-z]*.py")} - SHARED
 
 

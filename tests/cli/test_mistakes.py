@@ -118,6 +118,7 @@ def test_a_database_of_a_version_too_old_is_refused(run: Run, tmp_path: Path, co
         "",
         "serve",
         "demo",
+        "api",
         "apply",
         "migrate",
         "key create",

@@ -65,9 +65,8 @@ def test_control_characters_are_escaped(capsys: pytest.CaptureFixture[str]) -> N
 
 
 LISTS = [
-    *(("carriers",), ("config",), ("deadletter", "list"), ("domain", "list"), ("key", "list"), ("layout", "list")),
-    *(("reputation",), ("sender", "list"), ("suppression", "list", "--team", "team_acme"), ("team", "list")),
-    *(("template", "list"), ("user", "list"), ("webhook", "list")),
+    *(("approval", "list"), ("carriers",), ("config",), ("deadletter", "list"), ("domain", "list"), ("key", "list")),
+    *(("reputation",), ("team", "list"), ("user", "list")),
 ]
 
 

@@ -19,7 +19,7 @@ def secret(run: Run, example: str) -> Path:
 
 @pytest.mark.parametrize(
     "command",
-    [SERVE, ("apply", "setup.toml"), ("webhook", "rotate", "whk_1"), ("key", "create", "--team", "team_example")],
+    [SERVE, ("apply", "setup.toml"), ("domain", "rotate", "dom_1"), ("key", "create", "--team", "team_example")],
 )
 def test_a_lost_secret_is_not_replaced_silently(run: Run, secret: Path, command: tuple[str, ...]) -> None:
     secret.unlink()

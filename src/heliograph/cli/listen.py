@@ -10,7 +10,7 @@ from urllib.request import Request
 import click
 import msgspec
 
-from heliograph.cli.send import KEY_VARIABLE, LOCAL_URL, TIMEOUT_S, URL_VARIABLE, error_text, open_url, read_token
+from heliograph.cli.service_client import TIMEOUT_S, ServiceClient, error_text, open_url, with_service
 from heliograph.domain.limits import SECOND_MS
 from heliograph.runtime.clock import Clock
 from heliograph.webhooks.policy import signature
@@ -41,28 +41,13 @@ class ServiceUnreachable(Exception):
 
 
 @click.command()
+@with_service
 @click.option(
     "--forward", required=True, metavar="URL", help="URL to forward events to, such as http://127.0.0.1:3000/hook."
 )
-@click.option(
-    "--key",
-    required=True,
-    envvar=KEY_VARIABLE,
-    show_envvar=True,
-    metavar="TOKEN",
-    help="An API key with the scope manage, or @FILE that contains it.",
-)
-@click.option(
-    "--url",
-    default=LOCAL_URL,
-    envvar=URL_VARIABLE,
-    show_envvar=True,
-    show_default=True,
-    help="URL of the running service.",
-)
 @click.option("--secret", metavar="WHSEC", help="Signing secret. Default: a generated secret, which is printed.")
 @click.option("--after", metavar="EVT_ID", help="Start after this event. Default: only new events.")
-def listen(forward: str, key: str, url: str, secret: str | None, after: str | None) -> None:
+def listen(service: ServiceClient, forward: str, secret: str | None, after: str | None) -> None:
     """Forward a team's events to a local program, signed like webhooks, until Ctrl-C.
 
     Events are polled, so this machine does not need to be reachable. Each event is forwarded once, in order: no
@@ -75,13 +60,11 @@ def listen(forward: str, key: str, url: str, secret: str | None, after: str | No
         target = parse_target(forward).url
     except ValueError as error:
         raise click.UsageError(f"--forward: {error}.") from None
-    if not url.startswith(("http://", "https://")):
-        raise click.UsageError(f"--url {url!r}: expected http:// or https://.")
     if secret is not None and not secret_size(secret):
         raise click.UsageError(f"--secret: expected {SECRET_PREFIX} followed by base64.")
     clock = Clock()
-    feed = Feed(url.rstrip("/"), read_token(key), after)
-    click.echo(f"Forwarding events of {url} to {target}. Stop with Ctrl-C.")
+    feed = Feed(service, after)
+    click.echo(f"Forwarding events of {service.url} to {target}. Stop with Ctrl-C.")
     if secret is None:
         secret = signature.make_secret(clock.random_bytes(signature.ENTROPY_MIN))
         click.echo(f"Signed with {secret} (use --secret to keep it next time).")
@@ -95,9 +78,9 @@ def listen(forward: str, key: str, url: str, secret: str | None, after: str | No
 class Feed:
     """A client of GET /v1/events that continues after the last event received."""
 
-    def __init__(self, url: str, token: str, after: str | None) -> None:
-        self._url = f"{url}/v1/events"
-        self._headers = {"Authorization": f"Bearer {token}"}
+    def __init__(self, service: ServiceClient, after: str | None) -> None:
+        self._url = f"{service.url}/v1/events"
+        self._headers = {"Authorization": f"Bearer {service.token}"}
         self._after = after  # event id; "" starts at the oldest event, None after the newest
 
     def events(self) -> Iterator[tuple[FeedEvent, bytes]]:

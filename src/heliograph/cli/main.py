@@ -17,7 +17,9 @@ OWNER_ONLY_UMASK = 0o077  # umask: only the owner can read files made here (data
 
 # Command → its line in the help. Its module is imported when called, because importing all takes a second.
 COMMANDS = {
+    "api": "Send a request to the API of a running service.",
     "apply": "Apply a setup file.",
+    "approval": "Approve or refuse templates, layouts and senders.",
     "audit": "Export the audit log, print or check its head.",
     "backup": "Copy the database and the attachments to a folder.",
     "carriers": "Show carriers; enable, disable and prioritize them.",
@@ -31,7 +33,6 @@ COMMANDS = {
     "export": "Export a team's data about an address or phone number.",
     "import": "Import data from another service.",
     "key": "Create, list, rotate and revoke API keys.",
-    "layout": "List, approve and archive layouts.",
     "listen": "Forward a team's events to a local program.",
     "migrate": "Migrate the database to this version's schema.",
     "pause": "Pause delivery; messages are still accepted and queued.",
@@ -40,13 +41,11 @@ COMMANDS = {
     "resume": "Resume delivery; queued messages are sent.",
     "secret": "Show, rotate or replace the master secret.",
     "send": "Send one message through a running service.",
-    "sender": "Approve or refuse domains, display names and sender ids.",
     "serve": "Run the service until SIGTERM or Ctrl-C.",
-    "suppression": "Manage a team's suppression list.",
+    "suppression": "Import addresses into a team's suppression list.",
     "team": "List, create and suspend teams, or take them live.",
-    "template": "List, lint, archive, approve and refuse templates.",
+    "template": "Lint templates in files.",
     "user": "Manage dashboard users and sign-in links.",
-    "webhook": "Manage webhooks and show their deliveries.",
 }
 MODULE_BY_COMMAND = {"import": "import_", "resume": "pause"}  # commands whose module has another name
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from heliograph.cli.checks.findings import Finding, Site, fail, ok, warn
-from heliograph.cli.send import open_url
+from heliograph.cli.service_client import open_url
 from heliograph.data_folder import read_instance
 from heliograph.domain.operations.instance_name import public_instance_name
 from heliograph.runtime.clock import Clock
