@@ -217,7 +217,7 @@ SETUP_TABLES: dict[str, tuple[type[records.SetupRecord] | None, set[str], set[st
     ),
     "`[[teams.keys]]`": (
         records.Key,
-        {"id", "team", "hash", "revoked", "expires_at", "created_at", "secret"},
+        {"id", "team", "hash", "revoked", "expires_at", "created_at", "secret", "counts_as"},
         {"token", "hook"},
     ),
     "`[[teams.recipients]]`": (records.Recipient, {"team"}, set()),

@@ -36,6 +36,7 @@ def test_a_key_is_created_listed_and_used(shared_service: Service) -> None:
         "expires_at": "2100-01-01T00:00:00.000Z",
         "networks": [],
         "passthrough": None,
+        "restrictions": None,
         "hook": False,
         "last_used_at": None,
     }

@@ -13,6 +13,7 @@ from heliograph.api.routes import ROUTES
 from heliograph.compat.adapters import SURFACES
 from heliograph.domain.audit.actor import COMMAND_LINE
 from heliograph.domain.refusals import InsufficientScope, InvalidApiKey, InvalidRequest, RateLimitExceeded
+from heliograph.domain.setup.key_restrictions import Action
 from heliograph.domain.setup.keys import parse_token
 from heliograph.domain.setup.records import Caller, TeamRecord
 from heliograph.domain.setup.snapshot import PLATFORM_TEAM
@@ -52,9 +53,9 @@ class Door(Admission):
 
     refused = 0
 
-    def admit(self, caller: Caller, scopes: tuple[str, ...], address: str) -> RateDecision:
+    def admit(self, caller: Caller, scopes: tuple[str, ...], address: str, action: Action = "") -> RateDecision:
         try:
-            return super().admit(caller, scopes, address)
+            return super().admit(caller, scopes, address, action)
         except InsufficientScope:
             self.refused += 1
             raise

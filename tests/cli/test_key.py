@@ -1,9 +1,10 @@
 import asyncio
 import json
+from pathlib import Path
 
 from heliograph.bootstrap import open_store
 from heliograph.domain.setup.keys import has_hash, parse_token
-from heliograph.domain.setup.records import Key
+from heliograph.domain.setup.records import Key, KeyRestrictions
 from heliograph.settings import Settings
 
 from .conftest import Run
@@ -95,3 +96,28 @@ def test_a_platform_key_with_team_options_is_refused(run: Run) -> None:
     for flags in (["--team", "team_acme"], ["--scope", "send"], ["--domain", "acme.test"], ["--hook"]):
         assert run("key", "create", "--platform", *flags).code == 2
     assert run("key", "create").code == 2
+
+
+def test_a_key_is_created_with_restrictions(run: Run, example: str, tmp_path: Path) -> None:
+    run("apply", example)
+    file = tmp_path / "agent.json"
+    file.write_text('{"recipients": ["*@Example.com"], "per_day": 5, "spend_per_day": "1.50"}')
+    created = run("key", "create", "--team", "team_acme", "--name", "agent", "--restrictions", str(file))
+    key = asyncio.run(_key(created.out.strip()))
+    assert key.restrictions == KeyRestrictions(recipients=("*@example.com",), per_day=5, spend_per_day=1_500_000)
+    listed = {record["name"]: record for record in json.loads(run("key", "list", "--json").out)["data"]}
+    shown = {"recipients": ["*@example.com"], "per_day": 5, "spend_per_day": "1.5000"}
+    assert (listed["agent"]["restrictions"], listed["server"]["restrictions"]) == (shown, None)
+    new = json.loads(run("key", "rotate", key.id, "--json").out)
+    rotated = asyncio.run(_key(new["token"]))
+    assert (rotated.restrictions, rotated.counts_as) == (key.restrictions, key.id)
+    for text, message in (
+        ('{"per_day": -1}', "restrictions.per_day: expected a whole number"),
+        ('{"per_day": 1, "per_day": 2}', "per_day"),
+        ("not JSON", "--restrictions"),
+    ):
+        file.write_text(text)
+        refused = run("key", "create", "--team", "team_acme", "--name", "bad", "--restrictions", str(file))
+        assert refused.code == 2 and message in refused.err
+    assert run("key", "create", "--platform", "--restrictions", str(file)).code == 2
+    assert "bad" not in run("key", "list").out

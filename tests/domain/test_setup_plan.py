@@ -8,7 +8,7 @@ from heliograph.domain.limits import DAY_MS
 from heliograph.domain.mail.address import parse_address
 from heliograph.domain.setup.keys import make_token, parse_token, token_hash
 from heliograph.domain.setup.plan import NewWebhook, Plan, PlannedKey, plan
-from heliograph.domain.setup.records import LocaleParts, VariableType, VerifyLimits, Webhook
+from heliograph.domain.setup.records import KeyRestrictions, LocaleParts, VariableType, VerifyLimits, Webhook
 from heliograph.domain.setup.secrets import decrypt_options
 from heliograph.domain.setup.setup_file import SetupError, SetupFile, parse_setup_file
 from heliograph.domain.setup.snapshot import Setup, apply_rows
@@ -515,3 +515,27 @@ def test_mail_comes_in_for_the_team_that_has_verified_the_domain() -> None:
     assert [whose(lost, item) for item in addresses] == [None] * 6
     selected = apply(B + OWN.replace("dom_a", "dom_b").replace("a.test", "in.a.test"), setup, 2)[1]
     assert whose(selected, "x@in.a.test") is None
+
+
+def test_restrictions_of_a_key_are_replaced_as_a_whole_and_removed_by_an_empty_table() -> None:
+    def restrictions(setup: Setup, token: str = TOKEN) -> KeyRestrictions | None:
+        return setup.callers[parse_token(token) or ""].key.restrictions
+
+    key = A + KEY + f'token = "{TOKEN}"\n'
+    _, setup = apply(key + '[teams.keys.restrictions]\nrecipients = ["+49*"]\nspend_per_day = "1.50"')
+    assert restrictions(setup) == KeyRestrictions(recipients=("+49*",), spend_per_day=1_500_000)
+    unchanged, setup = apply(key, setup)
+    assert unchanged.changed == []
+    changed, setup = apply(key + "[teams.keys.restrictions]\nper_day = 5", setup)
+    assert changed.changed == ["key server of team_a: changed (restrictions)"]
+    assert restrictions(setup) == KeyRestrictions(per_day=5)
+    _, setup = apply(A + KEY + f'token = "{OTHER_TOKEN}"', setup)
+    replaced = setup.callers[parse_token(OTHER_TOKEN) or ""].key
+    assert (replaced.restrictions, replaced.counts_as) == (KeyRestrictions(per_day=5), parse_token(TOKEN))
+    _, setup = apply(A + KEY + f'token = "{OTHER_TOKEN}"\n[teams.keys.restrictions]', setup)
+    assert restrictions(setup, OTHER_TOKEN) is None
+
+
+def test_invalid_restrictions_in_a_file_are_refused_by_path() -> None:
+    with pytest.raises(SetupError, match=re.escape("teams[0].keys[0].restrictions.per_hour: expected a whole number")):
+        apply(A + KEY + "[teams.keys.restrictions]\nper_hour = -1")

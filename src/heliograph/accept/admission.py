@@ -1,6 +1,6 @@
 """Authenticates, authorises and rate-limits requests of every protocol (contract 2), and writes the request log.
 
-The order is key → team → scope → network → rate limit.
+The order is key → team → scope → network → restrictions → rate limit.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,8 @@ from heliograph.domain.refusals import (
     TeamSuspended,
 )
 from heliograph.domain.setup import keys
-from heliograph.domain.setup.records import Caller, Key
+from heliograph.domain.setup.key_restrictions import Action, check_action
+from heliograph.domain.setup.records import PERMITS_NOTHING, Caller, Key
 from heliograph.domain.setup.snapshot import Setup
 from heliograph.storage.requests import LoggedRequest
 from heliograph.webhooks.policy.signature import is_signed
@@ -67,7 +68,7 @@ class Admission:
     def _secret(self, key: Key) -> str:
         return self._context.decrypt(key.secret, f"hook/{key.id}").decode().removeprefix(keys.HOOK_SECRET_PREFIX)
 
-    def admit(self, caller: Caller, scopes: tuple[str, ...], address: str) -> RateDecision:
+    def admit(self, caller: Caller, scopes: tuple[str, ...], address: str, action: Action = "") -> RateDecision:
         """Count the request against the key's rate limit and return the decision; raise a Refusal if not allowed."""
         key, record = caller.key, caller.team.record
         now = self._context.clock.team_now(record.ref)
@@ -76,11 +77,16 @@ class Admission:
             raise TeamSuspended()
         if scopes != key.scopes and set(scopes).isdisjoint(key.scopes):
             raise InsufficientScope(
-                f"This endpoint needs a key with the scope {' or '.join(scopes)}; "
+                "This version of the service cannot read the restrictions of this key, so the key permits nothing. "
+                "Ask an owner of the team for a new key."
+                if key.restrictions == PERMITS_NOTHING
+                else f"This endpoint needs a key with the scope {' or '.join(scopes)}; "
                 f"this key has {', '.join(key.scopes) or 'none'}."
             )
         if key.networks:
             keys.check_network(key, address)
+        if key.restrictions is not None:
+            check_action(key, action)
         decision = self._rates.take(key.id, record.rate_limit, now)
         if not decision.allowed and not decision.needs_sync:
             raise RateLimitExceeded(
@@ -90,7 +96,7 @@ class Admission:
         return decision
 
     async def authenticate_and_admit(
-        self, token: bytes, scopes: tuple[str, ...], address: str
+        self, token: bytes, scopes: tuple[str, ...], address: str, action: Action = ""
     ) -> tuple[Caller, RateDecision]:
         """Authenticate and admit a request; return its caller and rate-limit decision.
 
@@ -99,12 +105,12 @@ class Admission:
         setup_before = self._context.store.setup.current
         try:
             caller = self.find(token)
-            decision = self.admit(caller, scopes, address)
+            decision = self.admit(caller, scopes, address, action)
         except Refusal as refusal:
             if not await self.refreshed(refusal, token, setup_before):
                 raise
             caller = self.find(token)
-            decision = self.admit(caller, scopes, address)
+            decision = self.admit(caller, scopes, address, action)
         return caller, await self.wait_for_sync(decision, caller, scopes, address) if decision.needs_sync else decision
 
     async def wait_for_sync(

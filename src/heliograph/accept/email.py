@@ -79,6 +79,7 @@ from heliograph.domain.sending.send_options import (
     check_mail_headers,
     parse_options,
 )
+from heliograph.domain.setup.key_restrictions import check_addresses, check_channel, check_sender, check_template_use
 from heliograph.domain.setup.records import Caller, Layout, Platform, Team, Template
 from heliograph.domain.setup.snapshot import Setup, verifying_team
 from heliograph.runtime.threads import ACCEPT_POOL, READ_POOL
@@ -289,6 +290,9 @@ async def preview_email(context: Context, caller: Caller, request: EmailRequest)
 def draft_email(context: Context, caller: Caller, request: EmailRequest) -> EmailDraft:
     """Run every check that needs no database query, in the order of contract 2."""
     setup = context.store.setup.current
+    restricted_key = caller.key if caller.key.restrictions is not None else None
+    if restricted_key is not None:
+        check_channel(restricted_key, "email")
     if request.attachments:
         check_items(request.attachments)
     variables = read_variables(request.variables)
@@ -306,7 +310,13 @@ def draft_email(context: Context, caller: Caller, request: EmailRequest) -> Emai
     if request.template_id is None:
         check_direct_sends(context.store.reputations.current.get(caller.team.record.id))
     sender = resolve_sender(caller, setup.platform, request.from_, request.from_display_id)
+    if restricted_key is not None:
+        check_sender(restricted_key, sender.address)
+        if request.template_id is None:
+            check_template_use(restricted_key, None)
     template, layout, content = _render_content(request, variables, locale, caller, sender, setup.platform)
+    if restricted_key is not None:
+        check_addresses(restricted_key, recipients.distinct)
     if not caller.captured:
         check_allowed(recipients, caller.team)
     reply_to_addresses = [address.original for address in recipients.reply_to] if len(recipients.reply_to) > 1 else None
@@ -332,7 +342,7 @@ def _render_content(
         check_size(octets(request.html) + octets(request.text), "html and text have", param="html")
         return None, None, Rendered(subject=request.subject, html=request.html, text=request.text, body=None)
     team = caller.team
-    template = find_template(team, request.template_id, "email")
+    template = find_template(team, request.template_id, "email", caller.key if caller.key.restrictions else None)
     if locale is not None:
         template = localize(template, locale)
     layout = team.layouts.get(template.layout) if template.layout is not None else None

@@ -41,6 +41,7 @@ from heliograph.domain.sending.acceptance import (
     SendResult,
 )
 from heliograph.domain.sending.send_options import ExtraFields, SendOptions, Timing, build_extra_fields, parse_options
+from heliograph.domain.setup.key_restrictions import check_channel, check_phone, check_template_use
 from heliograph.domain.setup.records import Caller, CarrierRecord, Channel, Team, Template
 from heliograph.templates.policy.check import find_template
 from heliograph.templates.policy.locales import localize, read_locale
@@ -116,6 +117,9 @@ def draft_phone_message(
 
     `origin`: fields of the foreign API that only its own responses show.
     """
+    restricted_key = caller.key if caller.key.restrictions is not None else None
+    if restricted_key is not None:
+        check_channel(restricted_key, channel)
     if free_text and caller.captured:
         return _draft_free_text(context, caller, channel, request, free_text, origin)
     variables = read_variables(request.variables)
@@ -124,7 +128,7 @@ def draft_phone_message(
     timing = parse_options(request, context.clock.team_now(caller.team.record.ref))
     if not request.template_id:
         raise TemplateIdRequired(param="template_id")
-    template = find_template(caller.team, request.template_id, channel)
+    template = find_template(caller.team, request.template_id, channel, restricted_key)
     if locale is not None:
         template = localize(template, locale)
     if caller.team.upstream:
@@ -154,6 +158,8 @@ def _draft_free_text(
     origin: dict[str, str] | None,
 ) -> PhoneDraft:
     to, timing = parse_phone(request.to), parse_options(request, context.clock.team_now(caller.team.record.ref))
+    if caller.key.restrictions is not None:
+        check_template_use(caller.key, None)
     sender_id = free_text.sender_id or context.store.setup.current.platform.brand
     return PhoneDraft(
         to=to,
@@ -199,6 +205,8 @@ def check_destination(context: Context, caller: Caller, channel: Channel, draft:
 
     Those are, in order: opt-outs, the sandbox's daily quota, and whether a carrier is available.
     """
+    if caller.key.restrictions is not None:
+        check_phone(caller.key, draft.to)
     check_phone_allowed(caller, draft.to)
     no_carrier = None
     if not available_carriers(context, caller, channel, draft.to, draft.country):

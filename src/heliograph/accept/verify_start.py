@@ -46,6 +46,7 @@ from heliograph.domain.refusals import FeatureNotOnPlan, VerificationNotFound
 from heliograph.domain.sending import pricing
 from heliograph.domain.sending.acceptance import CAPTURED, IdempotencyKey, SendResult
 from heliograph.domain.sending.send_options import ExtraFields, Metadata, Tags, check_metadata, check_tags
+from heliograph.domain.setup.key_restrictions import check_channel, check_code_recipient
 from heliograph.domain.setup.records import Caller
 from heliograph.domain.verify.conversion import check_conversion
 from heliograph.domain.verify.verification import (
@@ -137,6 +138,8 @@ async def resend_verification(
     context: Context, caller: Caller, id_: str, idempotency_key: IdempotencyKey | None
 ) -> SendResult[VerificationRecord]:
     """Send the same code with the same expiry, by the last used channel and those after it, without a new charge."""
+    if caller.key.restrictions is not None:
+        check_channel(caller.key, "verify")
     verification = await find_verification(context, caller, id_)
     if verification.sandbox == CAPTURED:
         caller = replace(caller, captured=True)  # a captured verification stays captured, whichever key resends it
@@ -210,6 +213,8 @@ async def preview_verification(context: Context, caller: Caller, request: Verify
 
 
 async def _check_request(context: Context, caller: Caller, request: VerifyRequest) -> CodeRecipient:
+    if caller.key.restrictions is not None:
+        check_channel(caller.key, "verify")
     locale = read_locale(request.locale)
     channels = parse_channels(request.channel, caller.team)
     raw = normalized = request.to or ""
@@ -229,6 +234,8 @@ async def _check_request(context: Context, caller: Caller, request: VerifyReques
 async def _check_recipient(context: Context, caller: Caller, to: CodeRecipient) -> None:
     if "verify" not in caller.team.record.features:
         raise FeatureNotOnPlan()
+    if caller.key.restrictions is not None:
+        check_code_recipient(caller.key, to.normalized, to.given)
     if "email" not in to.channels:
         check_phone_allowed(caller, to.normalized)
         return

@@ -148,7 +148,7 @@ class Api:
         else:
             api_key = self._api_key(adapter, request)
             caller, decision = await self._admission.authenticate_and_admit(
-                api_key, route.scopes or (), request.address
+                api_key, route.scopes or (), request.address, route.action
             )
         if adapter.prefix:
             caller = caller.with_capture()
@@ -202,7 +202,7 @@ class Api:
         request.caller = caller = await self._admission.authenticate_hook(
             params["team"], request.decoded_headers(), raw
         )
-        decision = self._admission.admit(caller, route.scopes or (), request.address)
+        decision = self._admission.admit(caller, route.scopes or (), request.address, route.action)
         return caller, await self._admission.wait_for_sync(decision, caller, route.scopes or (), request.address), raw
 
     async def _wait_simulated(self, header: bytes) -> InjectedFault:

@@ -1,13 +1,14 @@
 """API keys over HTTP, for keys with `manage`."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
 from heliograph.api.call import Call
-from heliograph.domain.field_docs import TIME, Records, describe
+from heliograph.domain.field_docs import SCHEMA_REF_PREFIX, TIME, Records, describe
 from heliograph.domain.mail.address import normalize_domain
 from heliograph.domain.refusals import InvalidRequest
+from heliograph.domain.setup.key_restrictions import parse_restrictions
 from heliograph.domain.setup.keys import PUBLIC_ID
 from heliograph.domain.setup.records import Key, Scope
 from heliograph.manage import keys
@@ -32,6 +33,13 @@ class KeyRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     passthrough: Annotated[
         str | None,
         describe("Id (`tpl_…`) of a template with one variable, which receives the free text sent by Twilio clients."),
+    ] = None
+
+    restrictions: Annotated[
+        dict[str, Any] | None,
+        describe(
+            "What the key may send. Default: no restrictions.", **{"$ref": f"{SCHEMA_REF_PREFIX}RestrictionsRecord"}
+        ),
     ] = None
 
 
@@ -68,6 +76,7 @@ async def create(call: Call) -> Response:
         expires_at=None if request.expires_at is None else read_time("expires_at", request.expires_at),
         networks=tuple(request.networks or ()),
         passthrough=request.passthrough or "",
+        restrictions=None if request.restrictions is None else parse_restrictions(request.restrictions),
         hook=bool(request.hook),
     )
     created = await keys.create(call.context.store, call.actor, new_key, call.management.encrypt)

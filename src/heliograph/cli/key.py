@@ -1,7 +1,7 @@
 """`heliograph key`: creates, lists, rotates and revokes API keys."""
 
 from datetime import datetime
-from typing import Any
+from typing import Any, TextIO
 
 import click
 import msgspec
@@ -11,14 +11,17 @@ from heliograph.cli.options import JSON_OPTION, STORE_FLAGS, TEAM_OPTION, with_s
 from heliograph.cli.printing import print_list, print_result
 from heliograph.domain.audit.actor import COMMAND_LINE
 from heliograph.domain.mail.address import normalize_domain
+from heliograph.domain.refusals import Refusal
+from heliograph.domain.setup.key_restrictions import parse_restrictions
 from heliograph.domain.setup.keys import public_id
-from heliograph.domain.setup.records import Scope
+from heliograph.domain.setup.records import KeyRestrictions, Scope
 from heliograph.domain.setup.snapshot import PLATFORM_TEAM
 from heliograph.manage import keys
 from heliograph.manage.keys import CreatedKey, NewKey, end_of_day, new_token, to_record
 from heliograph.runtime.clock import Clock
 from heliograph.settings import Settings
 from heliograph.storage.store import Store
+from heliograph.web.bodies import parse_json
 
 ID_ARGUMENT = click.argument("key_or_id", metavar="TOKEN_OR_PUBLIC_ID")
 
@@ -77,6 +80,13 @@ def mint(hook: bool) -> None:
     metavar="TPL",
     help="Template with one variable, which receives the free text (Body) sent by Twilio clients.",
 )
+@click.option(
+    "--restrictions",
+    "restrictions_file",
+    type=click.File(encoding="utf-8"),
+    metavar="FILE.json",
+    help='What the key may send, as JSON such as {"recipients": ["*@example.com"], "per_day": 100}; - for stdin.',
+)
 @click.option("--hook", is_flag=True, help="Create a key that can only sign hooks, such as Supabase's.")
 @click.option("--json", "as_json", is_flag=True, help="Print team, name and token as JSON.")
 def create(
@@ -89,6 +99,7 @@ def create(
     expires: datetime | None,
     networks: tuple[str, ...],
     passthrough: str,
+    restrictions_file: TextIO | None,
     hook: bool,
     as_json: bool,
 ) -> None:
@@ -96,12 +107,15 @@ def create(
 
     \b
     heliograph key create --team team_acme --name server --scope send --scope manage
+    heliograph key create --team team_acme --name agent --restrictions agent.json
     heliograph key create --platform --name siem
     """
     if platform == bool(team):
         raise click.UsageError("Give either --team TEAM or --platform.")
-    if platform and (scopes or domain or passthrough or hook):
-        raise click.UsageError("--platform cannot be combined with --scope, --domain, --passthrough or --hook.")
+    if platform and (scopes or domain or passthrough or hook or restrictions_file):
+        raise click.UsageError(
+            "--platform cannot be combined with --scope, --domain, --passthrough, --restrictions or --hook."
+        )
     if domain is not None and normalize_domain(domain) is None:
         raise click.UsageError(f"--domain {domain!r} is not a domain such as acme.test.")
     new_key = NewKey(
@@ -112,6 +126,7 @@ def create(
         expires_at=end_of_day(f"{expires:%Y-%m-%d}") if expires else None,
         networks=networks,
         passthrough=passthrough,
+        restrictions=None if restrictions_file is None else _read_restrictions(restrictions_file),
         hook=hook,
     )
 
@@ -120,6 +135,13 @@ def create(
 
     created = with_store(settings, "Creating the key", create_key, checks_secret=True)
     _print_key(created, as_json)
+
+
+def _read_restrictions(file: TextIO) -> KeyRestrictions | None:
+    try:
+        return parse_restrictions(parse_json(file.read().encode()))
+    except Refusal as refusal:
+        raise click.UsageError(f"--restrictions {file.name}: {refusal.message}") from None
 
 
 @key.command("list")

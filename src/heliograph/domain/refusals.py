@@ -84,6 +84,12 @@ class InsufficientScope(Refusal):
     fix = "Use a key with the scope named in the message; for the test inbox, a key of a sandbox team."
 
 
+class ChannelNotPermitted(Refusal):
+    """The key is restricted to other channels, or its messages need approval and the request is for a code."""
+
+    fix = "Use a permitted channel, or ask an owner of the team for a key that permits this one."
+
+
 class RateLimitExceeded(Refusal):
     """The key has exceeded its rate limit."""
 
@@ -291,6 +297,12 @@ class KeyDomainScope(Refusal):
     fix = "Send from the key's domain, or use another key."
 
 
+class SenderNotPermitted(Refusal):
+    """The key is restricted to other sender addresses."""
+
+    fix = "Send from a permitted address, or ask an owner of the team for a key that permits this one."
+
+
 class DisplayNameIdNotFound(Refusal):
     """`from_display_id` matches no display name of the team."""
 
@@ -313,6 +325,12 @@ class DisplayNameNotApproved(Refusal):
     """The display name is neither the brand name nor an approved display name."""
 
     fix = "Use an approved name, or send the address without a name to use the brand name."
+
+
+class RecipientNotPermitted(Refusal):
+    """The key is restricted to other recipients."""
+
+    fix = "Send to permitted recipients, or ask an owner of the team for a key that permits these."
 
 
 class RecipientNotAllowed(Refusal):
@@ -358,6 +376,12 @@ class InvalidTemplate(Refusal):
     """The template or layout has errors, or exceeds the team's quota; `details.problems` lists the problems."""
 
     fix = "Fix these problems, then save again."
+
+
+class TemplateNotPermitted(Refusal):
+    """The key is restricted to other templates, or to templates and the email has none."""
+
+    fix = "Use a permitted template, or ask an owner of the team for a key that permits this one."
 
 
 class WrongTemplateChannel(Refusal):
@@ -560,18 +584,22 @@ SETUP_DEPENDENT_REFUSALS = (
     InvalidApiKey,
     TeamSuspended,
     InsufficientScope,
+    ChannelNotPermitted,
     NotFound,
     TestClockNotFound,
     SandboxFromLocked,
     NoApprovedBrandDomain,
     FromDomainUnverified,
     KeyDomainScope,
+    SenderNotPermitted,
     DisplayNameIdNotFound,
     DisplayNameIdWrongDomain,
     DisplayNameIdNotApproved,
     DisplayNameNotApproved,
+    RecipientNotPermitted,
     RecipientNotAllowed,
     TemplateNotFound,
+    TemplateNotPermitted,
     WrongTemplateChannel,
     MissingVariable,
     UnknownVariable,

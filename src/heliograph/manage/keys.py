@@ -14,6 +14,8 @@ from heliograph.domain.ids import parse_timestamp, timestamp
 from heliograph.domain.limits import DAY_MS
 from heliograph.domain.network.client_address import is_network
 from heliograph.domain.refusals import InvalidApiKey, InvalidRequest, NotFound, TeamSuspended
+from heliograph.domain.setup import key_restrictions
+from heliograph.domain.setup.key_restrictions import RestrictionsRecord
 from heliograph.domain.setup.keys import (
     ENTROPY_BYTES,
     HOOK_SECRET_PREFIX,
@@ -22,7 +24,7 @@ from heliograph.domain.setup.keys import (
     public_id,
     token_hash,
 )
-from heliograph.domain.setup.records import Key, KeyScope, Scope
+from heliograph.domain.setup.records import Key, KeyRestrictions, KeyScope, Scope
 from heliograph.domain.setup.secrets import Encrypt
 from heliograph.domain.setup.snapshot import PLATFORM_TEAM, Row, Setup, to_row
 from heliograph.storage.setup import SetupChange
@@ -50,6 +52,7 @@ class NewKey(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: int | None = None
     networks: tuple[str, ...] = ()
     passthrough: str = ""
+    restrictions: KeyRestrictions | None = None
     hook: bool = False  # a hook key verifies signatures of hooks and permits nothing else
 
 
@@ -85,6 +88,7 @@ class KeyRecord(msgspec.Struct, frozen=True, kw_only=True):
     passthrough: Annotated[
         str | None, describe("The template that free text in Twilio's shape becomes; null: the team's.")
     ]
+    restrictions: Annotated[RestrictionsRecord | None, describe("What it may send; null: no restrictions.")]
     hook: Annotated[bool, describe("Whether it signs hooks, such as Supabase's, and opens nothing else.")]
     last_used_at: Annotated[
         str | None, describe("Its last use, within a minute; null: never.", example="2026-11-15T09:30:00.000Z", **TIME)
@@ -118,6 +122,7 @@ async def rotate(
 ) -> CreatedKey:
     """Replace a key with a new one of the same permissions; the old key stays valid for a day at most.
 
+    The new key has the same restrictions, and both keys share the use of their limits.
     The new key does not expire, unless the actor is a key that does.
     """
     token = new_token(store.clock.random_bytes, hook=bool(_get_key(store.setup.current, team, id_).secret))
@@ -129,7 +134,12 @@ async def rotate(
         if state_of(old, now) in ("revoked", "expired"):
             raise InvalidRequest("This key no longer works and can't be rotated. Create a new one.")
         name = next_name(old.name, {key.name for key in keys_of(setup, old.team)})
-        new = replace(_with_token(old, token, encrypt), name=name, created_at=now + setup.clock_offset(old.team))
+        new = replace(
+            _with_token(old, token, encrypt),
+            name=name,
+            created_at=now + setup.clock_offset(old.team),
+            counts_as=(old.counts_as or old.id) if old.restrictions else "",
+        )
         new = replace(new, expires_at=actor_key.expires_at if actor_key else None)
         check_grant(actor_key, new)
         replaced = replace(old, expires_at=min(now + OVERLAP_MS, old.expires_at or now + OVERLAP_MS))
@@ -189,6 +199,7 @@ def to_record(summary: KeySummary) -> KeyRecord:
         expires_at=timestamp(key.expires_at) if key.expires_at is not None else None,
         networks=key.networks,
         passthrough=key.passthrough or None,
+        restrictions=key_restrictions.to_record(key.restrictions),
         hook=bool(key.secret),
         last_used_at=timestamp(summary.used_at) if summary.used_at is not None else None,
     )
@@ -283,6 +294,8 @@ def find_errors(setup: Setup, key: Key, now: int) -> dict[str, str]:
         errors["scopes"] = "Hook keys can only have the permission send."
     if "operate" in key.scopes and not is_platform_key:
         errors["scopes"] = "Only platform keys, which belong to no team, can have the permission operate."
+    if key.restrictions is not None and is_platform_key:
+        errors["restrictions"] = "Platform keys cannot send, so they have no restrictions."
     if key.domain is not None and (is_platform_key or key.domain not in setup.teams[key.team].domains):
         errors["domain"] = "The team doesn't have this domain."
     if key.expires_at is not None and key.expires_at <= now:

@@ -64,7 +64,7 @@ class MailIntake:
         """Authorize and rate-limit a request before its mail is read; return the request id and the caller."""
         request_id = self._context.clock.new_id("req_")
         try:
-            caller, _ = await self._admission.authenticate_and_admit(token, SEND_SCOPES, address)
+            caller, _ = await self._admission.authenticate_and_admit(token, SEND_SCOPES, address, "email")
         except Refusal as refusal:
             with suppress(InvalidApiKey):  # an unknown key has no team to log the refusal for
                 self._log_refusal(request_id, self._admission.find(token), refusal)

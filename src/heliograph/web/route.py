@@ -10,6 +10,7 @@ from heliograph.domain.limits import BODY_MAX, IDEMPOTENCY_KEY_MAX
 from heliograph.domain.refusals import Refusal
 from heliograph.domain.sending.acceptance import SendResult
 from heliograph.domain.sending.idempotency import KeyedRequest, parse_key
+from heliograph.domain.setup.key_restrictions import Action
 from heliograph.domain.setup.records import Caller
 from heliograph.web.read_budget import ReadBudget, run_large
 from heliograph.web.request import Request, Response
@@ -38,6 +39,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     call: Callable[["Call[Any, Any]"], Awaitable[Response]]
     summary: str
     scopes: tuple[str, ...] | None = None  # the API key needs one of these scopes; None if the route needs no key
+    action: Action = ""  # what the route does that restricted keys may not be permitted
     body: Any = None  # type of the request body
     body_max: int = BODY_MAX
     example: dict[str, Any] | None = None  # example body

@@ -22,8 +22,8 @@ def _route(path: str, call: Callable[[Call], Awaitable[Response]], body: Any, **
 POSTAL = ApiAdapter(
     prefix=PREFIX,
     routes=(
-        _route("send/message", send.send, send.PostalMail, body_max=EMAIL_BODY_MAX),
-        _route("send/raw", send.send_raw, send.PostalRaw, body_max=EMAIL_BODY_MAX),
+        _route("send/message", send.send, send.PostalMail, action="email", body_max=EMAIL_BODY_MAX),
+        _route("send/raw", send.send_raw, send.PostalRaw, action="email", body_max=EMAIL_BODY_MAX),
         _route("messages/message", messages.read, messages.PostalMessage),
         _route("messages/deliveries", messages.list_attempts, messages.PostalMessage),
     ),

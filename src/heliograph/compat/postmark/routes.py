@@ -20,7 +20,9 @@ Handler = Callable[[Call], Awaitable[Response]]
 def _send_routes(path: str, call: Handler) -> list[Route]:
     """Return the routes of a sending call with and without a trailing slash: Postmark's clients use both."""
     operations = (f"POST {path}", f"POST {path}/")
-    return [_route(operation, call, SEND, body=Any, body_max=BATCH_BODY_MAX) for operation in operations]
+    return [
+        _route(operation, call, SEND, action="email", body=Any, body_max=BATCH_BODY_MAX) for operation in operations
+    ]
 
 
 def _read_routes(path: str, call: Handler) -> list[Route]:

@@ -25,8 +25,8 @@ def _route(
 
 
 ROUTES = (
-    _route("POST /emails", emails.send, SEND, body_max=EMAIL_BODY_MAX),
-    _route("POST /emails/batch", emails.send_several, SEND, body_max=EMAIL_BODY_MAX),
+    _route("POST /emails", emails.send, SEND, action="email", body_max=EMAIL_BODY_MAX),
+    _route("POST /emails/batch", emails.send_several, SEND, action="email", body_max=EMAIL_BODY_MAX),
     _route("GET /emails", emails.list_all, SEND),
     _route("GET /emails/receiving", receiving.list_all, SEND_OR_MANAGE),
     _route("GET /emails/receiving/{id}", receiving.read, SEND_OR_MANAGE),
@@ -60,9 +60,9 @@ ROUTES = (
     _route("DELETE /suppressions/{id}", suppressions.remove, MANAGE),
     _route("POST /suppressions/batch/add", suppressions.add_several, MANAGE),
     _route("POST /suppressions/batch/remove", suppressions.remove_several, MANAGE),
-    _route("POST /api-keys", keys.create, MANAGE),
+    _route("POST /api-keys", keys.create, MANAGE, action="keys"),
     _route("GET /api-keys", keys.list_all, MANAGE),
-    _route("PATCH /api-keys/{id}", keys.rename, MANAGE),
+    _route("PATCH /api-keys/{id}", keys.rename, MANAGE, action="keys"),
     _route("DELETE /api-keys/{id}", keys.delete, MANAGE),
     _route("POST /templates", templates.create, MANAGE, body_max=TEMPLATE_BODY_MAX),
     _route("GET /templates", templates.list_all, MANAGE),

@@ -5,22 +5,25 @@ from collections.abc import Awaitable, Callable
 from heliograph.compat.call import Call
 from heliograph.compat.twilio import messages, verify
 from heliograph.compat.twilio.codec import PREFIX, VERSION, check_media_type, error, parse, token
+from heliograph.domain.setup.key_restrictions import Action
 from heliograph.web.adapter import ApiAdapter
 from heliograph.web.request import Response
 from heliograph.web.route import Route
 
 
-def _route(operation: str, call: Callable[[Call], Awaitable[Response]]) -> Route:
+def _route(operation: str, call: Callable[[Call], Awaitable[Response]], action: Action = "") -> Route:
     method, path = operation.split()
     body = dict if method == "POST" else None
-    return Route(method=method, path=PREFIX + path, call=call, summary=operation, scopes=("send",), body=body)
+    return Route(
+        method=method, path=PREFIX + path, call=call, summary=operation, scopes=("send",), action=action, body=body
+    )
 
 
 _MESSAGES = f"/{VERSION}/Accounts/{{account}}/Messages"
 ROUTES = (
     _route("POST /v2/Services", verify.create_service),
     _route("GET /v2/Services/{service}", verify.service),
-    _route("POST /v2/Services/{service}/Verifications", verify.start),
+    _route("POST /v2/Services/{service}/Verifications", verify.start, "verify"),
     _route("GET /v2/Services/{service}/Verifications/{sid}", verify.read),
     _route("POST /v2/Services/{service}/Verifications/{sid}", verify.update),
     _route("POST /v2/Services/{service}/VerificationCheck", verify.check),

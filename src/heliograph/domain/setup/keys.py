@@ -20,6 +20,7 @@ _BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 PUBLIC_ID = re.compile(r"[0-9A-Za-z]{10}")
 _TOKEN = re.compile(rf"(hk_({PUBLIC_ID.pattern})_[0-9A-Za-z]{{43}})([0-9A-Za-z]{{6}})")
 HOOK_SECRET_PREFIX = "v1,"  # prefix of a hook's secret
+RESTRICTED_CREATOR = "A restricted key cannot create, change or rotate keys. Ask an owner of the team."
 _NO_HASH = "0" * 64  # compared if the key does not exist, so that both cases take the same time
 
 
@@ -76,6 +77,8 @@ def check_grant(creator: Key | None, key: Key) -> None:
     """
     if creator is None:
         return
+    if creator.restrictions is not None:
+        raise InsufficientScope(RESTRICTED_CREATOR)
     if missing := [scope for scope in key.scopes if scope not in creator.scopes]:
         raise InsufficientScope(f"This key does not have the scope {missing[0]} and cannot grant it.")
     if creator.domain not in (None, key.domain):

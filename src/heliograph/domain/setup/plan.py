@@ -331,6 +331,8 @@ class _Planner:
         if (first_path := self._path_by_record.setdefault(("key name", label), path)) != path:
             self._fail(path, f"is a duplicate of {first_path}")
         fields = {field: value for field, value in entry.items() if field not in ("token", "hook")}
+        if "restrictions" in fields:  # an empty table removes the restrictions
+            fields["restrictions"] = fields["restrictions"] or None
         is_hook = entry.get(
             "hook", is_hook_secret(token or "") or (token is None and any(k.secret for k in existing_keys))
         )
@@ -354,6 +356,8 @@ class _Planner:
             self._fail(f"{path}.token", "is used by another key; use a different token")
         if old is None:
             fields["created_at"] = self._now
+            if existing_keys:  # a new token must not lift the restrictions of the old one
+                fields = _inherited_restrictions(existing_keys[0]) | fields
         self.put_owned("key", public, fields, path, team, name)
         if old is None:
             self.keys.append(PlannedKey(team=team.id, name=name, token=new_token))
@@ -460,6 +464,13 @@ class _Planner:
 
     def _fail(self, path: str, reason: str) -> NoReturn:
         raise SetupError(f"{self._file}: {path}: {reason}")
+
+
+def _inherited_restrictions(old: Key) -> dict[str, Any]:
+    """Return the fields that a key with a new token takes over from the key it replaces."""
+    if old.restrictions is None:
+        return {}
+    return {"restrictions": msgspec.to_builtins(old.restrictions), "counts_as": old.counts_as or old.id}
 
 
 def _describe_change(old: SetupRecord | None, new: SetupRecord) -> str:

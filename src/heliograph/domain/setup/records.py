@@ -23,6 +23,7 @@ Priority = Literal["critical", "normal", "bulk"]
 UpstreamState = Literal["approved", "pending", "rejected", "paused", "disabled"]  # state of a WhatsApp template at Meta
 
 CHANNELS: tuple[str, ...] = get_args(Channel)
+KeyChannel = Literal["email", "sms", "whatsapp", "verify", "*"]  # channels that a key may be restricted to
 KEEP_CONTENT_DAYS, KEEP_MESSAGES_DAYS = 7, 90
 KEEP_CONTENT_DAYS_MAX, KEEP_MESSAGES_DAYS_MAX = 90, 3650
 PRIORITY_MAX = 1_000_000  # allowed range: -PRIORITY_MAX to PRIORITY_MAX
@@ -308,6 +309,25 @@ class TemplateDraft(SetupRecord, frozen=True):
     at: int
 
 
+class KeyRestrictions(SetupRecord, frozen=True):
+    """What an API key may send. None does not restrict; an empty list or 0 permits nothing; "*" permits everything."""
+
+    channels: tuple[KeyChannel, ...] | None = None
+    senders: tuple[str, ...] | None = None  # normalised addresses, or `*@domain`
+    recipients: tuple[str, ...] | None = None  # normalised addresses, `*@domain`, phones, or prefixes such as `+49*`
+    templates: tuple[str, ...] | None = None  # template ids
+    per_hour: int | None = None  # recipients in any 60 minutes
+    per_day: int | None = None  # recipients in any 24 hours
+    spend_per_day: int | None = None  # charged or held in any 24 hours
+    approval: Literal["required"] | None = None  # a person releases every message
+
+
+# Restrictions of a key whose stored ones cannot be read.
+PERMITS_NOTHING = KeyRestrictions(
+    channels=(), senders=(), recipients=(), templates=(), per_hour=0, per_day=0, spend_per_day=0, approval="required"
+)
+
+
 class Key(SetupRecord, frozen=True):
     id: str  # the 10-character public part of the token
     team: str  # empty for a platform key, which belongs to no team
@@ -321,6 +341,8 @@ class Key(SetupRecord, frozen=True):
     passthrough: str = ""  # like the team's `passthrough`, which this overrides
     created_at: int = 0  # 0 for records older than this field
     secret: str = ""  # encrypted secret of a hook's key, which signs requests and is never sent
+    restrictions: KeyRestrictions | None = None  # None for an unrestricted key
+    counts_as: str = ""  # key whose limits a rotated key shares; empty: its own
 
 
 class Recipient(SetupRecord, frozen=True):

@@ -15,6 +15,7 @@ from msgspec import field
 from heliograph.domain.refusals import InvalidRequest
 from heliograph.domain.setup import records
 from heliograph.domain.setup.carrier_kinds import CARRIER_KINDS, SIMULATORS, CarrierKind, Label, option_names
+from heliograph.domain.setup.key_restrictions import RestrictionFields
 from heliograph.domain.setup.values import (
     LAYOUT_ID,
     SENDER_PATTERN,
@@ -351,6 +352,7 @@ class _Key(_Table):
     networks: list[Network] = _ABSENT
     passthrough: Passthrough = _ABSENT
     hook: bool = _ABSENT
+    restrictions: RestrictionFields = _ABSENT
 
 
 class _Webhook(_Table):

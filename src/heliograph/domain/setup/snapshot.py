@@ -1,12 +1,14 @@
 """Immutable snapshot of the whole setup, used by every request; updates rebuild only the changed teams."""
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 
 import msgspec
 
 from heliograph.domain.delivery.routing import Routes
 from heliograph.domain.mail.address import Address
 from heliograph.domain.setup.records import (
+    PERMITS_NOTHING,
     Caller,
     CarrierRecord,
     DisplayName,
@@ -148,7 +150,15 @@ def apply_rows(setup: Setup, rows: Iterable[Row], version: int) -> Setup:
             records.pop((row.kind, row.id), None)
             lengths.pop((row.kind, row.id), None)
         elif row.kind in RECORD_TYPE_BY_KIND:
-            records[row.kind, row.id] = msgspec.json.decode(row.body, type=RECORD_TYPE_BY_KIND[row.kind])
+            record = (
+                _decode_key(row.body)
+                if row.kind == "key"
+                else msgspec.json.decode(row.body, type=RECORD_TYPE_BY_KIND[row.kind])
+            )
+            if record is None:
+                records.pop((row.kind, row.id), None)
+                continue
+            records[row.kind, row.id] = record
             if row.kind in SIZED_KINDS:
                 lengths[row.kind, row.id] = len(row.body)
     teams = {id_: team for id_, team in setup.teams.items() if id_ not in changed_teams}
@@ -191,6 +201,31 @@ def apply_rows(setup: Setup, rows: Iterable[Row], version: int) -> Setup:
         platform_domains={r.name: r for r in platform_records if isinstance(r, Domain)},
         platform_keys=tuple(r for r in platform_records if isinstance(r, DkimKey)),
     )
+
+
+def _decode_key(body: str) -> Key | None:
+    """Decode a stored key.
+
+    A key that this version cannot read in full permits nothing. Returns None if not even its identity can be read.
+    """
+    try:
+        return msgspec.json.decode(body, type=Key)
+    except msgspec.DecodeError:
+        with suppress(msgspec.DecodeError):
+            identity = msgspec.structs.asdict(msgspec.json.decode(body, type=_KeyIdentity))
+            return Key(**identity, scopes=(), restrictions=PERMITS_NOTHING)
+    return None
+
+
+class _KeyIdentity(msgspec.Struct, frozen=True):
+    """The fields of a key by which it is known and valid, whatever other fields it has."""
+
+    id: str
+    team: str
+    name: str
+    hash: str
+    revoked: bool = False
+    expires_at: int | None = None
 
 
 def _build_team(record: TeamRecord, records: list[SetupRecord]) -> Team:

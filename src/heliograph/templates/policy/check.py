@@ -10,7 +10,8 @@ import msgspec
 
 from heliograph.domain.limits import HTML_MAX
 from heliograph.domain.refusals import TemplateNotFound, WrongTemplateChannel
-from heliograph.domain.setup.records import Channel, Layout, LocaleParts, Team, Template, VariableType
+from heliograph.domain.setup.key_restrictions import check_template_use
+from heliograph.domain.setup.records import Channel, Key, Layout, LocaleParts, Team, Template, VariableType
 from heliograph.domain.text import quoted
 from heliograph.templates.policy.formats import is_timezone
 from heliograph.templates.policy.locales import localize, normalize_tag
@@ -76,12 +77,15 @@ class TemplateProblem(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.field}, line {self.line}: {self.text}" if self.line else f"{self.field}: {self.text}"
 
 
-def find_template(team: Team, template_id: str, channel: Channel) -> Template:
+def find_template(team: Team, template_id: str, channel: Channel, restricted_key: Key | None = None) -> Template:
+    """Return the approved template of a send. `restricted_key`: the caller's key if it has restrictions."""
     template = team.templates.get(template_id)
     if template is None or template.status != "approved":
         raise TemplateNotFound(
             f"The team has no approved template {quoted(template_id)}. {TemplateNotFound.fix}", param="template_id"
         )
+    if restricted_key is not None:
+        check_template_use(restricted_key, template_id)
     if template.channel != channel:
         raise WrongTemplateChannel(
             f"The template {template_id} is for {template.channel}, not for {channel}. {WrongTemplateChannel.fix}",
