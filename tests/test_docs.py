@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shlex
+import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,9 @@ import pytest
 from clients.parts_for_python import generated
 from clients.types_for_typescript import TARGET, typescript
 
+from heliograph import __version__
 from heliograph.api.routes import V1
+from heliograph.cli.checks.store import POSTGRES_MIN
 from heliograph.cli.options import SERVE_FLAGS
 from heliograph.domain.delivery.magic_recipients import BEHAVIOURS
 from heliograph.domain.delivery.message_states import TRANSITIONS
@@ -30,6 +33,7 @@ from tests.service import Service
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "bench").rglob("*.md")])
 ADRS = sorted((ROOT / "docs" / "adr").glob("*.md"))
+README_LINES_MAX = 150
 DEMO = ROOT / "src" / "heliograph" / "cli" / "demo.toml"
 
 Row = list[str]
@@ -384,15 +388,15 @@ def test_every_endpoint_is_in_the_contract() -> None:
 
 
 class Example(msgspec.Struct, frozen=True):
-    """A curl line of the README and the answer shown below it."""
+    """A curl line of a page and the answer shown below it."""
 
     path: str
     body: Any
     answer: Any
 
 
-def examples() -> Iterator[Example]:
-    blocks = re.findall(r"^```sh\n(curl .*?)^```\n\s*^```json\n(.*?)^```", read("README.md"), re.M | re.S)
+def examples(page: str) -> Iterator[Example]:
+    blocks = re.findall(r"^```sh\n(curl .*?)^```\n\s*^```json\n(.*?)^```", read(page), re.M | re.S)
     for command, answer in blocks:
         words = shlex.split(command.replace("\\\n", ""))
         assert words[:2] == ["curl", "-sS"]
@@ -420,17 +424,34 @@ def demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
         yield running
 
 
-def test_the_readme_shows_real_answers(demo: Service) -> None:
-    shown = list(examples())
-    assert [example.path for example in shown] == [
-        *("/v1/emails", "/v1/sms", "/v1/whatsapp", "/v1/verify", "/v1/verify/$ID/check"),
-    ]
+CHANNELS = ["/v1/emails", "/v1/sms", "/v1/whatsapp", "/v1/verify", "/v1/verify/$ID/check"]
+
+
+@pytest.mark.parametrize(("page", "paths"), [("README.md", CHANNELS[:1]), ("docs/start.md", CHANNELS)])
+def test_the_first_pages_show_real_answers(demo: Service, page: str, paths: list[str]) -> None:
+    shown = list(examples(page))
+    assert [example.path for example in shown] == paths
     id_ = ""
     for example in shown:
         answer = demo.post(example.path.replace("$ID", id_), example.body, key=os.environ["LIVE"])
         assert answer.status == (200 if "$ID" in example.path else 202), answer.raw
         assert steady(answer.json) == steady(example.answer)
         id_ = answer.json["id"]
+
+
+def test_the_readme_is_short_and_its_facts_are_current() -> None:
+    readme, project = read("README.md"), tomllib.loads(read("pyproject.toml"))["project"]
+    assert len(readme.splitlines()) <= README_LINES_MAX
+    assert readme.count("\ncurl ") == 1
+    pythons = [
+        name.split()[-1] for name in project["classifiers"] if name.startswith("Programming Language :: Python :: 3.")
+    ]
+    facts = next(line for line in readme.splitlines() if line.startswith("Version "))
+    assert facts.startswith(
+        f"Version {__version__} (beta) · {project['license']} · Python {pythons[0]} to {pythons[-1]} ·"
+    )
+    assert project["requires-python"] == f">={pythons[0]}"
+    assert f"PostgreSQL {POSTGRES_MIN // 10_000} " in facts
 
 
 # -- what must not be in the repository --------------------------------------------------------------------

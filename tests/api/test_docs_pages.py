@@ -210,6 +210,7 @@ def test_the_wheel_has_the_guides() -> None:
     [
         ("A `code_word`.", "<p>A <code>code_<wbr>word</code>.</p>"),
         ("<b>x</b>", "<p>&lt;b&gt;x&lt;/b&gt;</p>"),
+        ("<!-- not run by a test -->\nText.", "<p>Text.</p>"),
         ("[Webhooks](webhooks.md#verifying)", '<p><a href="/docs/guides/webhooks#verifying">Webhooks</a></p>'),
         ("[ADR](adr/0001-no-framework.md)", "<p>ADR</p>"),
         ("[x](javascript:alert)", "<p>[x](javascript:alert)</p>"),

@@ -17,10 +17,12 @@ FOLDER = PACKED_FOLDER if PACKED_FOLDER.exists() else Path(__file__).parents[3] 
 # Group → guide (file name without .md) → description in lists.
 GUIDES: dict[str, dict[str, str]] = {
     "Start": {
+        "start": "From the first message on each channel to the first real email.",
         "dashboard": "Users, roles and pages.",
         "test-recipients": "Addresses and numbers with a simulated result: delivered, bounced, failed.",
         "test-clock": "Advance a sandbox team's clock to test retries, schedules and expiry in seconds.",
         "glossary": "Terms used in the product and the docs.",
+        "comparison": "What other services do that this one does not, and the other way round.",
     },
     "Send": {
         "templates": "Variables, lists, conditions, formats, languages and layouts.",
@@ -30,6 +32,7 @@ GUIDES: dict[str, dict[str, str]] = {
         "idempotency": "Retry requests without sending twice.",
         "pagination": "Read long lists page by page.",
         "rate-limits": "Request limits per key, and what to do when you reach one.",
+        "moving": "A checklist for moving from another service.",
         "compat": "Use code written for Resend, Twilio, Postmark or Postal: calls, errors and webhooks.",
         "smtp": "Send from software that only supports SMTP.",
         "domains": "DNS records of sending domains and how they are checked.",
@@ -39,6 +42,7 @@ GUIDES: dict[str, dict[str, str]] = {
         "configuration": "Settings and the setup file.",
         "carriers": "Connect SMS and WhatsApp carriers.",
         "operations": "Start, back up, monitor and upgrade.",
+        "upgrading": "What is promised, how to upgrade, and notes for each version.",
         "threats": "Threat model: what the service protects against and what is up to you.",
         "known-issues": "Known limitations and bugs.",
     },
@@ -47,6 +51,7 @@ GUIDES: dict[str, dict[str, str]] = {
     },
 }
 GUIDE_NAMES = [name for group in GUIDES.values() for name in group]
+COMMENT = re.compile(r"<!--.*?-->\n?", re.S)
 URL_BY_LINK = {"contract.md#contract-13": "/docs/guides/test-recipients", "errors.md": "/docs/errors"}
 
 
@@ -71,14 +76,18 @@ def read_guide(name: str) -> Guide:
     title, _, rest = source.removeprefix("# ").partition("\n")
     about = next(group[name] for group in GUIDES.values() if name in group)
     html, headings = to_html(rest)
-    return Guide(name=name, title=title, about=about, html=html, headings=headings, text=rest)
+    return Guide(name=name, title=title, about=about, html=html, headings=headings, text=COMMENT.sub("", rest))
 
 
 def to_html(markdown: str) -> tuple[Markup, list[Heading]]:
-    """Render CommonMark with tables; return HTML and headings. HTML in the source is escaped."""
+    """Render CommonMark with tables; return HTML and headings.
+
+    HTML in the source is escaped, comments are dropped.
+    """
     from markdown_it import MarkdownIt  # imported here because it is slow to load and only docs pages need it
 
     parser = MarkdownIt("commonmark", {"html": False}).enable("table")
+    markdown = COMMENT.sub("", markdown)
     renderer: Any = parser.renderer
     rules = renderer.rules
     rules["fence"] = lambda tokens, index, *_: _code_block(tokens[index].content)
