@@ -16,7 +16,7 @@ FAST := tests/test_*.py $(RULES) tests/accept tests/deliver tests/manage
 JOBS ?= 6
 DIST ?= dist
 
-.PHONY: help setup run demo test test-all test-clean test-autovacuum test-fast test-rules proof check bench bench-all bench-email bench-sms bench-submission bench-batch bench-webhooks bench-calls bench-pages bench-live bench-growth bench-peak bench-steps bench-backlog bench-capacity bench-setup screenshots clients manifests fmt lock dist image image-base release clean
+.PHONY: help setup run demo test test-all test-clean test-autovacuum test-fast test-rules proof check bench bench-all bench-email bench-sms bench-submission bench-batch bench-webhooks bench-calls bench-pages bench-live bench-growth bench-peak bench-steps bench-backlog bench-capacity bench-setup screenshots clients manifests fmt lock dist image image-base release check-release clean
 
 help: ## Print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -178,8 +178,13 @@ release: dist ## Make all of a release into dist/, or DIST: also the clients, th
 	else echo "npm is not here: no package of the TypeScript client"; fi
 	@made=$$(ls -t $(abspath $(DIST))/heliograph-*.cdx.json | grep -v image.cdx.json | head -n 1); made=$${made%.cdx.json}; if OUT=$$made.image.tar deploy/image; \
 		then $(BIN)/python deploy/bill.py $$made.cdx.json $$made.image.tar > $$made.image.cdx.json; else echo "no image is in this release"; fi
-	@awk '/^## /{n++} n == 1' CHANGELOG.md > $(DIST)/NOTES.md
+	@version=$$(sed -n 's/^__version__ = "\(.*\)"/\1/p' src/heliograph/__init__.py); case $$version in *.dev0) version=Unreleased ;; esac; \
+		awk -v version=$$version '/^## /{on = ($$2 == version)} on' CHANGELOG.md > $(DIST)/NOTES.md
 	@cd $(DIST) && rm -f SHA256SUMS && sha256sum -- * > SHA256SUMS && ls -l
+	@$(PYTHON) deploy/check_release.py || echo "These files are complete, but not for publication: see above"
+
+check-release: ## Say what is missing before the files of `make release` may be published
+	@$(PYTHON) deploy/check_release.py
 
 clean: ## Remove .venv and caches
 	@rm -rf .venv dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

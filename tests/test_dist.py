@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
+from deploy.check_release import missing
 
 from heliograph import __version__
 from heliograph.api.guides import GUIDE_NAMES
@@ -103,8 +105,10 @@ def test_a_later_commit_is_an_upgrade_for_pip_and_says_its_version(tmp_path: Pat
     checkout, first, second, archive = (tmp_path / name for name in ("checkout", "first", "second", "archive"))
     subprocess.run(["git", "clone", "-q", "--shared", str(ROOT), str(checkout)], check=True)
     shutil.copy(ROOT / "deploy" / "dist", checkout / "deploy" / "dist")
+    module = checkout / "src" / "heliograph" / "__init__.py"
+    module.write_text(re.sub(r'__version__ = ".*"', '__version__ = "9.9.0.dev0"', module.read_text("utf-8")), "utf-8")
     old = build_commit(checkout, first, "2030-01-01T12:00:00+0200")
-    assert old.startswith("0.2.0.dev20300101100000+g") or not __version__.endswith(".dev0")
+    assert old.startswith("9.9.0.dev20300101100000+g")
     assert run_dist(checkout, archive) == old
     for created in first.iterdir():
         assert (archive / created.name).read_bytes() == created.read_bytes()  # the same at every build of a commit
@@ -170,3 +174,89 @@ def test_a_setting_names_the_extra_that_it_needs(extra: str, given: dict[str, st
     output = subprocess.check_output([sys.executable, "-c", ASKS % (given, given)], text=True)
     assert output == "" if not extra else f"pip install 'heliograph[{extra}]'" in output
     assert not extra or extra in PROJECT["optional-dependencies"]
+
+
+def test_every_part_of_a_release_has_the_same_version() -> None:
+    texts = {
+        "clients/python/pyproject.toml": f'\nversion = "{__version__}"\n',
+        "clients/typescript/package.json": f'"version": "{__version__}"',
+        "deploy/helm/Chart.yaml": f"\nversion: {__version__}\nappVersion: {__version__}\n",
+        "deploy/Dockerfile": f" heliograph:{__version__} .\n",
+        "CHANGELOG.md": f"\n## {__version__} (",
+    }
+    is_development = __version__.endswith(".dev0")  # the chart's and the clients' versions then are the last release's
+    wrong = [name for name, text in texts.items() if text not in (ROOT / name).read_text("utf-8")]
+    assert is_development or wrong == []
+
+
+RELEASED = {
+    "SECURITY.md": "Write to security@example.org.",
+    "pyproject.toml": '[project.urls]\nSource = "https://example.org"',
+    "src/heliograph/__init__.py": '__version__ = "1.2.3"',
+    "CHANGELOG.md": "# Changelog\n\n## Unreleased\n\n## 1.2.3 (2030-01-31)\n\n- New.\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("changed", "problems"),
+    [
+        ({}, []),
+        ({"SECURITY.md": "security@heliograph.example"}, ["placeholder"]),
+        ({"pyproject.toml": "[project]"}, ["[project.urls]"]),
+        ({"src/heliograph/__init__.py": '__version__ = "1.2.4"'}, ["no section for 1.2.4"]),
+        ({"src/heliograph/__init__.py": '__version__ = "1.2.4.dev0"'}, ["development build"]),
+        ({"CHANGELOG.md": "## Unreleased\n\n- New.\n\n## 1.2.3 (2030-01-31)\n"}, ["unreleased"]),
+    ],
+)
+def test_what_is_missing_before_publication_is_named(
+    tmp_path: Path, changed: dict[str, str], problems: list[str]
+) -> None:
+    for name, text in (RELEASED | changed).items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, "utf-8")
+    found = list(missing(tmp_path))
+    assert len(found) == len(problems)
+    assert all(problem in line for problem, line in zip(problems, found, strict=True))
+
+
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+PINNED = re.compile(r"actions/[\w-]+@v\d+")
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_workflow_runs_make_targets_that_exist_with_least_permissions(path: Path) -> None:
+    """GitHub's own linter is not to be had here: this checks what a typing error would break."""
+    workflow = yaml.safe_load(path.read_text("utf-8"))
+    assert workflow.keys() <= {"name", True, "permissions", "concurrency", "jobs"}  # YAML reads `on` as true
+    assert workflow["permissions"] == {"contents": "read"}
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.M))
+    for job in workflow["jobs"].values():
+        assert job["runs-on"] and job["timeout-minutes"]
+        for step in job["steps"]:
+            assert ("run" in step) != ("uses" in step)
+            assert "uses" not in step or PINNED.fullmatch(step["uses"])
+            for target in re.findall(r"make ([a-z-]+)", step.get("run", "")):
+                assert target in targets
+
+
+def test_ci_workflow_tests_every_supported_python() -> None:
+    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text("utf-8"))["jobs"]
+    supported = [name.split()[-1] for name in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", name)]
+    assert jobs["python"]["strategy"]["matrix"]["python"] == supported
+    commands = {name: [step["run"] for step in job["steps"] if "run" in step] for name, job in jobs.items()}
+    assert commands == {"all": ["sudo -E .ci/run"], "python": ["make test"]}
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml")), ids=lambda path: path.stem
+)
+def test_issue_form_is_well_formed(path: Path) -> None:
+    form = yaml.safe_load(path.read_text("utf-8"))
+    if path.stem == "config":
+        assert form == {"blank_issues_enabled": True}
+        return
+    assert form.keys() == {"name", "description", "labels", "body"}
+    kinds = {"markdown", "textarea", "input", "dropdown", "checkboxes"}
+    for item in form["body"]:
+        assert item["type"] in kinds
+        assert item["type"] == "markdown" or (item["id"] and item["attributes"]["label"])

@@ -7,4 +7,4 @@ from heliograph.webhooks.verification import WebhookRefused, verify_webhook
 
 __all__ = ["WebhookRefused", "__version__", "verify_webhook"]
 
-__version__ = "0.2.0.dev0"
+__version__ = "0.1.0"
