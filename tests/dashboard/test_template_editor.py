@@ -7,6 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from heliograph.domain.setup.records import (
+    Domain,
     Layout,
     LocaleParts,
     Platform,
@@ -294,6 +295,22 @@ async def test_selected_layout_wraps_preview(pages: Pages, store: Store) -> None
     assert live_template(pages, MAIL.id).layout is None
     unknown = await submit_editor(pages, MAIL.id, "publish", text="Without", layout="lay_none")
     assert unknown.status == 400 and "lay_none" in unknown.text
+
+
+async def test_template_page_shows_languages_and_layout(pages: Pages, store: Store) -> None:
+    german = replace(MAIL, layout=LETTER.id, locales={"de": LocaleParts(subject="Hallo", text="Hallo {{name}}.")})
+    await write_records(store, ("layout", LETTER.id, LETTER, TEAM), ("template", MAIL.id, german, TEAM))
+    page = await pages.get(f"{HERE}/{MAIL.id}?locale=de", "developer")
+    assert "en, de" in page.text and f'/layouts/{LETTER.id}">Letter' in page.html
+    assert '"locale": "de"' in page.text  # of the curl command
+    assert f"{MAIL.id}/preview?locale=de" in page.html
+    assert "Hallo Grace." in (await pages.get(f"{HERE}/{MAIL.id}/preview?locale=de", "developer")).text
+    assert "Hi Grace." in (await pages.get(f"{HERE}/{MAIL.id}/preview?locale=", "developer")).text
+    domain = Domain(id="dom_1", team=TEAM, name="acme.test", brand="Acme", verified=True, approved=True)
+    await write_records(store, ("domain", domain.id, domain, TEAM))
+    form = {"to": "delivered@simulator.test", "from": "a@acme.test", "value.name": "Ada", "locale": "de"}
+    sent = await pages.post(f"{HERE}/{MAIL.id}/send", form, "developer")
+    assert "Hallo" in (await pages.get(sent.headers["location"], "developer")).text
 
 
 async def test_linter_warnings_are_shown_at_their_field(pages: Pages) -> None:

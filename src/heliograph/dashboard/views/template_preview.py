@@ -144,8 +144,11 @@ def _unknown_brand_fields(template: Template) -> list[str]:
     return sorted(field_names - set(BRAND_FIELDS))
 
 
-def curl_command(request: PageRequest, template: Template) -> str:
+def curl_command(request: PageRequest, template: Template, locale: str) -> str:
+    """Return the command that sends the template; `locale`: the chosen language, empty for the default."""
     body: dict[str, Any] = {"to": RECIPIENTS[template.channel], "template_id": template.id}
+    if template.locales:
+        body["locale"] = locale or template.locale
     domains = request.team.approved_domains
     if template.channel == "email" and domains and not request.team.sandbox:
         body["from"] = f"hello@{domains[0].name}"

@@ -49,9 +49,9 @@ async def _send(request: PageRequest, caller: Caller, template: Template, from_:
     typed_values = {name: request.form.get(f"value.{name}", "") for name in required_names(template)}
     filled = ((name, text) for name, text in typed_values.items() if text or name not in template.optional)
     variables = {name: parse_form_value(template, name, text) for name, text in filled}
-    to, context = request.form.get("to", "").strip(), request.context
+    to, context, locale = request.form.get("to", "").strip(), request.context, request.form.get("locale") or None
     if template.channel == "email":
-        mail = EmailRequest(to=to, from_=from_, template_id=template.id, variables=variables)
+        mail = EmailRequest(to=to, from_=from_, template_id=template.id, variables=variables, locale=locale)
         return (await send_email(context, caller, mail, None)).id
-    phone = PhoneRequest(to=to, template_id=template.id, variables=variables)
+    phone = PhoneRequest(to=to, template_id=template.id, variables=variables, locale=locale)
     return (await (send_sms if template.channel == "sms" else send_whatsapp)(context, caller, phone, None)).id

@@ -85,7 +85,8 @@ async def show_template(request: PageRequest, errors: dict[str, str] | None = No
         "goes_live": bool(draft)
         and publishes_at_once(request.setup, draft_or_current(request.setup, template), by_operator=False),
         "shown": with_suggested_prices(request.setup, template),
-        "curl": template_preview.curl_command(request, template),
+        "curl": template_preview.curl_command(request, template, _shown_locale(request, template)),
+        "layout": request.team.layouts.get(draft_or_current(request.setup, template).layout or ""),
         "upstream": list_statuses(request.team, template),
         "unavailable": UNAVAILABLE_STATES,
     }
@@ -125,7 +126,20 @@ def _shared_values(
         "errors": errors or {},
         "form": request.form,
         "saved": bool(request.query.get("saved")),
+        "languages": _list_languages(draft_or_current(request.setup, template)),
+        "locale": _shown_locale(request, template),
     }
+
+
+def _list_languages(template: Template) -> list[tuple[str, str]]:
+    """Return (locale, label) of each language, the default first with an empty locale; empty if it is the only one."""
+    return [("", template.locale), *((tag, tag) for tag in sorted(template.locales))] if template.locales else []
+
+
+def _shown_locale(request: PageRequest, template: Template) -> str:
+    """Return the language that the reader chose for the preview; empty for the template's default."""
+    chosen = request.query.get("locale", "") or request.form.get("locale", "")
+    return chosen if chosen in draft_or_current(request.setup, template).locales else ""
 
 
 async def show_versions(request: PageRequest) -> PageResponse:
@@ -163,7 +177,8 @@ async def preview(request: PageRequest) -> PageResponse:
         template = await request.store.versions.find_template(template.id, parse_number(version_text)) or template
     elif request.query.get("draft"):
         template = draft_or_current(request.setup, template)
-    return await template_preview.preview_frame(request, with_suggested_prices(request.setup, template))
+    locale = request.query.get("locale") or None
+    return await template_preview.preview_frame(request, with_suggested_prices(request.setup, template), locale=locale)
 
 
 async def find_differences(old: Template | None, new: Template) -> list[Difference]:
