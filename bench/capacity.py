@@ -29,12 +29,8 @@ from heliograph.settings import VARIABLE_PREFIX, Settings
 
 CONNECTIONS = 32
 ROUND_S = 0.25
-TIME_SHARES = {
-    "sync": 0.1,
-    "signing": 0.1,
-    "accepting": 0.35,
-    "delivery": 0.45,
-}  # share of the measuring time per phase
+# Share of the measuring time per phase
+TIME_SHARES = {"sync": 0.1, "signing": 0.1, "accepting": 0.35, "delivery": 0.45}
 FIRST_MAIL_S = 30.0  # maximum wait for the first mail; the domain's DKIM keys are generated before it
 EMPTY_S = 0.5  # the queue counts as empty after this long without another mail
 WARM_UP_S = 1.0  # warm-up of a process before measuring: connections, caches, keys

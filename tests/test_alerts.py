@@ -65,11 +65,8 @@ WELL_AND_ILL: dict[str, dict[str, tuple[str, str]]] = {
     },
     "HeliographComplaints": {MAILS: ("0+100x200", "0+100x200"), COMPLAINTS: ("0x200", "0+1x200")},
 }
-AT = {
-    "HeliographCarrierSilent": "150m",
-    "HeliographRefusedByProvider": "90m",
-    "HeliographComplaints": "150m",
-}  # others: within the hour
+# Others: within the hour
+AT = {"HeliographCarrierSilent": "150m", "HeliographRefusedByProvider": "90m", "HeliographComplaints": "150m"}
 
 
 def test_every_alert_has_a_test_case() -> None:

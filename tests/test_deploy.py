@@ -181,9 +181,8 @@ def test_helm_chart_renders_valid_objects(values: dict[str, Any], more: set[str]
         assert {mount["name"] for mount in container["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text("utf-8"))
     assert (chart["appVersion"], values["image"]) == (__version__, OURS)
-    assert (
-        not {"HELIOGRAPH_TRUSTED_PROXIES", "HELIOGRAPH_METRICS_ALLOW"} & values["settings"].keys()
-    )  # the operator's word
+    # The operator's word
+    assert not {"HELIOGRAPH_TRUSTED_PROXIES", "HELIOGRAPH_METRICS_ALLOW"} & values["settings"].keys()
     import kubernetes_validate  # takes two seconds, which no other test should wait for
 
     for item in objects:

@@ -55,15 +55,8 @@ MAY_IMPORT: dict[str, str] = {
 STORES = ("storage/", "templates/store.py", "webhooks/store.py", "inbound/store/")
 MAY_NAME_STORIES = (*STORES, "bootstrap.py", "cli/")  # the others know the storage's records and constants alone
 
-RULES_LIBRARIES = {
-    "babel",
-    "cryptography",
-    "msgspec",
-    "idna",
-    "mjml",
-    "phonenumbers",
-    "pybase64",
-}  # pure computation (ADR 0008)
+# Pure computation (ADR 0008)
+RULES_LIBRARIES = {"babel", "cryptography", "msgspec", "idna", "mjml", "phonenumbers", "pybase64"}
 IMPURE = {"asyncio", "io", "logging", "os", "pathlib", "shutil", "socket", "sqlite3", "subprocess", "threading"}
 
 CHANCE = {"random", "secrets", "time", "uuid"}  # modules

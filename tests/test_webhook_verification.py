@@ -164,9 +164,8 @@ def snippets(heading: str) -> list[str]:
 def test_documented_test_vectors_match_our_signatures() -> None:
     assert [len(secrets) for secrets, _, _ in vectors()] == [1, 2]
     for secrets, body, values in vectors():
-        assert (
-            values.items() <= signature_headers(secrets, values["webhook-id"], T, body).items()
-        )  # Svix's names are beside them
+        # Svix's names are beside them
+        assert values.items() <= signature_headers(secrets, values["webhook-id"], T, body).items()
         for secret in secrets:
             assert verify_webhook(body, values, secret, now=T)["type"] == "email.bounced"
 

@@ -192,9 +192,8 @@ async def _run(app: App, sockets: Sockets, stop: Stop, on_ready: ReadyCallback) 
         tasks = [_start_job(name, job) for name, job in jobs.items()]
         stack.push_async_callback(_cancel, tasks)
         stack.push_async_callback(app.stop_workers)
-        for listener in _sockets_for(
-            HEALTH, sockets
-        ):  # closed after HTTP, so that /readyz reports not ready while HTTP drains
+        # Closed after HTTP, so that /readyz reports not ready while HTTP drains
+        for listener in _sockets_for(HEALTH, sockets):
             health_connections = Connections(app.dispatcher.restricted_to(HEALTH_PATHS), HEALTH_CONNECTIONS_MAX)
             await health_connections.listen(listener, listening.BACKLOG)
             stack.push_async_callback(health_connections.drain, LAST_RESPONSE_S)

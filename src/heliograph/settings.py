@@ -251,9 +251,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     # A process whose event loop is stuck for this long exits; 0 disables the watchdog.
     watchdog_s: Annotated[int, _whole_number(0, 3600)] = 60
     log_format: Annotated[Literal["text", "json"], _choice("text or json", "text", "json")] = "text"
-    simulator_step_ms: Annotated[int, _whole_number(0, 3_600_000)] = (
-        200  # delay between two states of a simulated message
-    )
+    # Delay between two states of a simulated message
+    simulator_step_ms: Annotated[int, _whole_number(0, 3_600_000)] = 200
     sources: dict[str, SettingSource] = {}  # setting name → source, for values that are not defaults
 
     @property

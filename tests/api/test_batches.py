@@ -136,9 +136,8 @@ def test_an_idempotency_key_covers_the_whole_batch(shared_service: Service) -> N
     assert (repeated.status, repeated.raw, repeated.headers["idempotency-replayed"]) == (202, first.raw, "true")
     other = batch(shared_service, "/v1/emails", messages[:1], idempotency_key="whole batch", mode="permissive")
     assert_refused(other, 409, "idempotency_key_reused")
-    assert_refused(
-        batch(shared_service, "/v1/emails", messages, idempotency_key=""), 400, "invalid_email"
-    )  # strict: not kept
+    # Strict: not kept
+    assert_refused(batch(shared_service, "/v1/emails", messages, idempotency_key=""), 400, "invalid_email")
     assert_refused(batch(shared_service, "/v1/emails", messages, idempotency_key="strict batch"), 400, "invalid_email")
     assert batch(shared_service, "/v1/emails", [EMAIL], idempotency_key="strict batch").status == 202
 

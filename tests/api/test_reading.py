@@ -154,9 +154,8 @@ def test_filters_of_emails(shared_service: Service) -> None:
     assert bounced["id"] not in listed_ids(shared_service, path, "template_id=tpl_welcome")
     assert listed_ids(shared_service, path, "template_id=tpl_none") == []
     assert listed_ids(shared_service, path, "to=bounced%2Bfilter@simulator.test&status=delivered") == []
-    assert listed_ids(shared_service, path, "to=bounced+filter@simulator.test") == [
-        bounced["id"]
-    ]  # a plus as people write it
+    # A plus as people write it
+    assert listed_ids(shared_service, path, "to=bounced+filter@simulator.test") == [bounced["id"]]
     assert "'Ada <a@b.test>'" in shared_service.get(f"{path}?to=Ada%20%3Ca@b.test%3E").json["error"]["message"]
 
 

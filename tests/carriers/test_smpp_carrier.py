@@ -42,9 +42,8 @@ from tests.carriers.smtp_peer import Authority
 pytestmark = pytest.mark.anyio
 
 PASSWORD = "s3cret-pw"
-QUICK = Timings(
-    response=0.3, connect=2.0, backoff=0.02, backoff_max=0.1, throttle_pause=0.02, close=0.5
-)  # for who hangs
+# For who hangs
+QUICK = Timings(response=0.3, connect=2.0, backoff=0.02, backoff_max=0.1, throttle_pause=0.02, close=0.5)
 PATIENT = msgspec.structs.replace(QUICK, response=20.0, connect=20.0)  # for who answers, on a busy machine too
 LONG = "a" * 400  # three parts
 
@@ -146,9 +145,8 @@ async def send_one(script: Script, message: OutboundMessage | None = None, **opt
 async def test_submit_is_accepted_with_its_id() -> None:
     outcome, smsc = await send_one({})
     detail = {"carrier": "smpp", "host": "127.0.0.1", "sender": "ACME", "parts": 1}
-    assert outcome == Accepted(
-        carrier_id="1", detail=detail | {"code": "0x00000000", "text": "accepted"}
-    )  # no body, no password
+    # No body, no password
+    assert outcome == Accepted(carrier_id="1", detail=detail | {"code": "0x00000000", "text": "accepted"})
     assert smsc.names() == ["bind", "submit", "unbind"]
     assert smsc.requests[0][1].body == b"acme\0s3cret-pw\0\0\x34\0\0\0"
 
@@ -423,9 +421,8 @@ async def test_submits_per_second_are_limited() -> None:
         await asyncio.sleep(0)
         given_up.cancel()
         assert all(isinstance(outcome, Accepted) for outcome in await asyncio.gather(first, *rest))
-        assert (
-            asyncio.get_running_loop().time() - start >= 0.13
-        )  # never faster; how much slower is the machine's affair
+        # Never faster; how much slower is the machine's affair
+        assert asyncio.get_running_loop().time() - start >= 0.13
     assert len(smsc.received) == 4
 
 

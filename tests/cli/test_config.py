@@ -175,10 +175,8 @@ def test_an_identity_provider() -> None:
     roles = "ops=operator,shop=team_shop:viewer"
     environment = PROVIDER | {"HELIOGRAPH_OIDC_ROLES": roles, "HELIOGRAPH_PASSWORD_SIGN_IN": "off"}
     settings = read_settings({}, environment)
-    assert (settings.oidc_issuer, settings.password_sign_in) == (
-        "https://id.example.com/",
-        False,
-    )  # the slash is its name's
+    # The slash is its name's
+    assert (settings.oidc_issuer, settings.password_sign_in) == ("https://id.example.com/", False)
     written = write_settings(settings)
     assert (written["oidc_roles"], written["password_sign_in"]) == (roles, "off")
     assert read_settings({}, {"HELIOGRAPH_OIDC_ISSUER": "http://localhost:8080", **WITH_CLIENT_ID}).oidc_issuer

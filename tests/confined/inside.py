@@ -14,9 +14,8 @@ import time
 from pathlib import Path
 
 UNITS, LOGS, RUNNING = Path("/etc/systemd/system"), Path("/var/log"), Path("/run/units")
-OF_OTHERS = {
-    "caddy": "caddy validate --adapter caddyfile --config /etc/caddy/Caddyfile"
-}  # its reload would say no more
+# Its reload would say no more
+OF_OTHERS = {"caddy": "caddy validate --adapter caddyfile --config /etc/caddy/Caddyfile"}
 PATIENCE_S = 120
 ROOT, FORKS = Path(__file__).parents[2], "/run/forks"
 KEPT = ("PATH", "OURS", "LANG", "HELIOGRAPH_STOP_DELAY_MS")

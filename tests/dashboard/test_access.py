@@ -282,9 +282,8 @@ def test_signed_out_and_error_pages_have_no_accessibility_violations(site: Site,
     guest = site.page(**OPEN)
     link = site.add("new@example.com")
     violations = open_and_run_axe(guest, axe, "/dashboard/sign-in") + open_and_run_axe(guest, axe, link)
-    violations += open_and_run_axe(
-        guest, axe, "/docs/api/post_emails"
-    )  # this page is marked as current in the navigation
+    # This page is marked as current in the navigation
+    violations += open_and_run_axe(guest, axe, "/docs/api/post_emails")
     viewer = site.open("vi@example.com", "--team", "team_acme", "--role", "viewer", **OPEN)
     violations += open_and_run_axe(viewer, axe, f"{TEAM}/keys", 403)
     check_outlines(guest, ["/dashboard/sign-in", link, "/dashboard/link/nothing", "/docs", *TURNED])

@@ -475,9 +475,8 @@ async def test_five_days_of_failures_disable_the_webhook(store: Store, clock: Te
         await asyncio.sleep(0.05)
         assert current(store).enabled
         clock.forward(HOUR_MS)
-        await store.deliveries.publish_to_webhook(
-            1, HOOK, "domain.failed", "c", {}, ENTRY
-        )  # its first failure is not what decides
+        # Its first failure is not what decides
+        await store.deliveries.publish_to_webhook(1, HOOK, "domain.failed", "c", {}, ENTRY)
         await wait_until(lambda: len(gate.posts) > 3)
         clock.forward(MINUTE_MS)
         await wait_until(lambda: not current(store).enabled)
@@ -692,9 +691,8 @@ async def test_endpoint_leases_are_renewed(
         for _ in range(3):
             clock.forward(LEASE_MS - 10_000)
             observed = renewals
-            await wait_until(
-                lambda observed=observed: renewals > observed + 1
-            )  # one of them began after the clock went forward
+            # One of them began after the clock went forward
+            await wait_until(lambda observed=observed: renewals > observed + 1)
             assert await other.deliveries.claim([HOOK]) == []
 
 

@@ -48,9 +48,8 @@ def golden(id_: str, locale: str) -> Path:
 
 
 def test_example_templates_have_no_problems() -> None:
-    assert {(item.template_id, item.code) for item in lint_file(FILE)} == {
-        ("lay_shop", "unsupported_feature")
-    }  # dark mode
+    # Dark mode
+    assert {(item.template_id, item.code) for item in lint_file(FILE)} == {("lay_shop", "unsupported_feature")}
     assert set(VARIABLES) == set(TEMPLATES)
 
 

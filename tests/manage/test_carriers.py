@@ -47,9 +47,8 @@ async def test_carrier_test_message_is_counted(store: Store, relay: str) -> None
     with pytest.raises(InvalidRequest, match="Enter an email address"):
         await carriers.send_test(store, ADA, failover, carrier, "me")
     assert len(await list_entries(store)) == 1
-    assert (await store.carrier_stats.read_recent(store.clock.now()))[relay] == RecentCarrierCounts(
-        has_accepted=True
-    )  # counted as nothing
+    # Counted as nothing
+    assert (await store.carrier_stats.read_recent(store.clock.now()))[relay] == RecentCarrierCounts(has_accepted=True)
 
 
 async def test_refused_carrier_change_writes_no_audit_entry(store: Store, relay: str) -> None:

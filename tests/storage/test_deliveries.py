@@ -287,9 +287,8 @@ async def test_replay_selects_the_matching_events(store: Store, clock: TestClock
     assert {work.event_id for work in await due(store)} == {waiting, exhausted, fresh}
     assert await replay(store, clock) == 5
     assert len(await due(store)) == 5
-    assert (
-        await store.deliveries.replay(2, HOOK, ReplaySelection(), lambda _: True, ENTRY) == 0
-    )  # another team's events are not its
+    # Another team's events are not its
+    assert await store.deliveries.replay(2, HOOK, ReplaySelection(), lambda _: True, ENTRY) == 0
 
 
 async def test_failed_deliveries_are_listed_and_replayed_alone(
@@ -307,9 +306,8 @@ async def test_failed_deliveries_are_listed_and_replayed_alone(
 
     assert await listed() == failed
     assert await listed(before=failed[0], limit=1) == failed[1:]
-    assert (
-        await store.deliveries.replay(2, HOOK, ReplaySelection(failed_only=True), heard, ENTRY) == 0
-    )  # another team's
+    # Another team's
+    assert await store.deliveries.replay(2, HOOK, ReplaySelection(failed_only=True), heard, ENTRY) == 0
     assert await replay(store, clock, failed_only=True, created_before=1) == 0
     assert await replay(store, clock, failed_only=True) == 3
     assert await listed() == []

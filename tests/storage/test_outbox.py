@@ -62,9 +62,8 @@ async def test_claim_takes_urgent_messages_first_and_starves_no_priority(store: 
     last = {element: len(order) - 1 - order[::-1].index(element) for element in PRIORITIES}
     assert last["critical"] < last["normal"] < last["bulk"]
     first = Counter((claim.team, priority[claim.message_id]) for claim in handed[:40])
-    assert all(
-        first[1, element] == first[2, element] for element in PRIORITIES
-    )  # among equals, each team has its share
+    # Among equals, each team has its share
+    assert all(first[1, element] == first[2, element] for element in PRIORITIES)
 
 
 async def test_lane_metrics_sum_all_its_queues(store: Store, clock: TestClock) -> None:

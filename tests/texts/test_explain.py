@@ -198,9 +198,8 @@ def test_a_dead_relay_is_not_the_recipients_server() -> None:
 def test_what_is_our_carriers_says_so_and_what_to_do(name: str) -> None:
     cause = CAUSES[name]
     assert "recipient's" not in cause.text
-    assert (
-        not cause.needs_no_action or cause.advice == explain._MAY_ARRIVE_TWICE
-    )  # nobody is told that nothing has to be done
+    # Nobody is told that nothing has to be done
+    assert not cause.needs_no_action or cause.advice == explain._MAY_ARRIVE_TWICE
 
 
 @pytest.mark.parametrize(

@@ -22,9 +22,8 @@ class ProcessState(msgspec.Struct):
     inbox_waits: Counter[str] = msgspec.field(default_factory=Counter)
     metrics_future: asyncio.Future[bytes] | None = None  # metrics collection in progress, shared by concurrent readers
     last_used: dict[str, int] = {}  # API key → time of its last request, until written to the database
-    request_log: RequestLog = msgspec.field(
-        default_factory=RequestLog
-    )  # logged requests, until written to the database
+    # Logged requests, until written to the database
+    request_log: RequestLog = msgspec.field(default_factory=RequestLog)
 
 
 class HostMetrics(msgspec.Struct, frozen=True, kw_only=True):

@@ -37,15 +37,13 @@ class RateLimits:
     def __init__(self) -> None:
         self._buckets: dict[str, tuple[float, int]] = {}  # key → (tokens, time of that count in ms)
         self.allowed_counts: Counter[str] = Counter()  # key → requests allowed by this process since it started
-        self._reported_counts: dict[
-            str, int
-        ] = {}  # key → the part of `allowed_counts` that was reported to other processes
+        # Key → the part of `allowed_counts` that was reported to other processes
+        self._reported_counts: dict[str, int] = {}
         # Number of other processes; 0 while the database is unavailable, when each process counts alone
         self._other_processes = 0
         self.sync: Callable[[], Awaitable[None]] = _no_sync
-        self._received_counts: dict[tuple[str, str], int] | None = (
-            None  # (process, key) → last count reported by that process
-        )
+        # (process, key) → last count reported by that process
+        self._received_counts: dict[tuple[str, str], int] | None = None
 
     def take(self, key_id: str, rate: int, now: int, cost: int = 1) -> RateDecision:
         """Take `cost` tokens if available. A rejected call takes none; `cost=0` only peeks."""

@@ -107,9 +107,8 @@ class CarrierHttp:
         `roots` verifies certificates, by default with the system's roots. `resolver` restricts the addresses that
         names resolve to; None allows all.
         """
-        self._host_slots: defaultdict[str, PrioritySemaphore] = defaultdict(
-            lambda: PrioritySemaphore(per_host)
-        )  # keyed by scheme, host and port
+        # Keyed by scheme, host and port
+        self._host_slots: defaultdict[str, PrioritySemaphore] = defaultdict(lambda: PrioritySemaphore(per_host))
         self._resolver = resolver
         self._roots = roots
         self._connect_s = connect_s

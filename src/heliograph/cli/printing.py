@@ -8,9 +8,8 @@ import click
 import msgspec
 
 T = TypeVar("T")
-_CONTROL_CHARACTERS = re.compile(
-    r"[\x00-\x08\x0b-\x1f\x7f-\x9f]"
-)  # control characters, which could control the terminal
+# Control characters, which could control the terminal
+_CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def print_result(as_json: bool, record: Any, text: str, *, indented: bool = False) -> None:

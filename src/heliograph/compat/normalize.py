@@ -17,9 +17,8 @@ from heliograph.web.bodies import to_request
 _ENTRY = re.compile(r'(?:"(?:[^"\\]|\\.)*+"|[^",])++')  # a comma inside a quoted name is no separator
 _FILE_FIELDS = ("content", "Content", "data")  # fields with file content, which may be empty
 
-_BATCH_POSITION = re.compile(
-    r"messages\[[0-9]+\]\.?"
-)  # position in a batch; left out because each mail has a separate response
+# Position in a batch; left out because each mail has a separate response
+_BATCH_POSITION = re.compile(r"messages\[[0-9]+\]\.?")
 _NAME_IN_PATH = re.compile("[a-z_]+")
 _NAME_IN_TEXT = re.compile(r"(?<=')[a-z]+(?=')|\b[a-z]+_[a-z_]+\b")
 

@@ -149,9 +149,8 @@ def draw_chart(
     the scale.
     """
     columns = list(zip(*(item.values for item in series), strict=True))
-    scale_columns = [
-        column for index, column in enumerate(columns) if index not in sparse
-    ]  # columns that determine the scale
+    # Columns that determine the scale
+    scale_columns = [column for index, column in enumerate(columns) if index not in sparse]
     top = scale_top(max((sum(value or 0 for value in column) for column in scale_columns), default=0), top_min)
     scale = Scale(_scale_base(scale_columns) if shape == "line" else 0.0, top)
     elements = [_grid_lines(scale)]

@@ -136,9 +136,8 @@ def parse_credential_id(response: str) -> str:
         credential_id = msgspec.json.decode(response, type=Credential).id
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidAssertion(_error_text(error)) from None
-    if not (
-        credential_id.isascii() and credential_id.isprintable()
-    ):  # PostgreSQL rejects NUL, even in a query parameter
+    # PostgreSQL rejects NUL, even in a query parameter
+    if not (credential_id.isascii() and credential_id.isprintable()):
         raise InvalidAssertion("invalid credential id")
     return credential_id
 

@@ -24,9 +24,8 @@ CLAIM_BATCH_MAX = 100  # rows per claim: half a queue, so that one batch is clai
 EMPTY_PAUSE_S = 0.01  # pause after a claim that left nothing due, so that new messages are claimed together
 DATABASE_RETRY_S = 0.5  # retry delay while the database is unavailable
 CANDIDATE_POLL_S = 5.0  # delay before the first poll for poison-message candidates, and between polls
-ISOLATION_WAIT_S = (
-    15.0  # how long the lanes wait for a candidate in isolation, and initially a candidate for the lanes to drain
-)
+# How long the lanes wait for a candidate in isolation, and initially a candidate for the lanes to drain
+ISOLATION_WAIT_S = 15.0
 ISOLATION_WAIT_MAX_S = 600.0  # longer than any send takes
 STOP_TIMEOUT_S = 30.0
 

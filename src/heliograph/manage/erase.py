@@ -105,10 +105,8 @@ async def _has_other_roles(store: Store, team: str, address: str) -> bool:
     person = await store.people.find(address)
     if person is None:
         return False
-    teams = {
-        *await store.people.get_roles(person.id),
-        *await store.people.list_invitations(person.id),
-    }  # "" for the instance
+    # "" for the instance
+    teams = {*await store.people.get_roles(person.id), *await store.people.list_invitations(person.id)}
     return bool(person.instance_role or teams - {team})
 
 

@@ -39,9 +39,8 @@ async def rotate(store: Store, actor: Actor, rotation: Rotation, on_progress: Pr
     count = await store.secret_store.reencrypt(rotation.reencrypt_functions, on_progress)
     if is_changed or count:
         await asyncio.sleep(SETTLE_S)
-        count += await store.secret_store.reencrypt(
-            rotation.reencrypt_functions, on_progress
-        )  # secrets encrypted by processes that had not switched yet
+        # Secrets encrypted by processes that had not switched yet
+        count += await store.secret_store.reencrypt(rotation.reencrypt_functions, on_progress)
         detail = f"done, re-encrypted: {count}"
         await store.audit.add(actor.audit_entry(store.clock.now(), "secret.rotate", "master secret", detail))
     return count

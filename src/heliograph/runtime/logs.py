@@ -29,9 +29,8 @@ class FoldErrors:
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
-        self._seen: dict[
-            tuple[str, ...], tuple[float, int]
-        ] = {}  # time of the last logged line, number of lines omitted since
+        # Time of the last logged line, number of lines omitted since
+        self._seen: dict[tuple[str, ...], tuple[float, int]] = {}
 
     def __call__(self, _: Any, __: str, event_dict: Any) -> Any:
         if "error" not in event_dict:

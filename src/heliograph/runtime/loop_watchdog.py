@@ -81,10 +81,8 @@ class LoopWatch:
         self._blocked_by = None
 
     def _inspect(self, loop: asyncio.AbstractEventLoop, thread: int, stop: threading.Event) -> None:
-        last_due, checks = (
-            self._due,
-            0,
-        )  # checks during the same delay; none happen while the whole process is suspended
+        # Checks during the same delay; none happen while the whole process is suspended
+        last_due, checks = (self._due, 0)
         while not stop.wait(CHECK_S):
             lag = loop.time() - self._due
             if self._blocked_by is None and lag > LOGGED_LAG_S:

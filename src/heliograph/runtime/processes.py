@@ -24,11 +24,8 @@ COMMAND = (sys.executable, "-P", "-m", "heliograph.cli.main")
 RESTART_DELAY_S = 0.5  # delay before a dead process is restarted; doubles each time a process dies early
 RESTART_DELAY_MAX_S = 30.0
 STABLE_S = 60.0  # a process that lives longer than this did not die early
-CLEAN_EXIT_CODES = (
-    0,
-    -signal.SIGTERM,
-    -signal.SIGINT,
-)  # negative if the process had not installed its signal handlers yet
+# Negative if the process had not installed its signal handlers yet
+CLEAN_EXIT_CODES = (0, -signal.SIGTERM, -signal.SIGINT)
 DEATHS_MAX = 3  # the service stops when every process has died this often in a row before it was ready
 
 

@@ -90,9 +90,8 @@ async def stop() -> None:
     global _tracer, _provider
     provider, _provider, _tracer = _provider, None, None
     if provider is not None:
-        shutdown_thread = threading.Thread(
-            target=provider.shutdown, daemon=True
-        )  # shutdown must not hang if the exporter does
+        # Shutdown must not hang if the exporter does
+        shutdown_thread = threading.Thread(target=provider.shutdown, daemon=True)
         shutdown_thread.start()
         await asyncio.to_thread(shutdown_thread.join, STOP_S)
 

@@ -23,9 +23,8 @@ class SmtpServer:
         self._limits = limits
         self._make_session = make_session
         self._servers: list[asyncio.Server] = []
-        self._sessions: dict[
-            SmtpServerConnection, tuple[SmtpServerSession[Any], str]
-        ] = {}  # connection → session and the peer's network
+        # Connection → session and the peer's network
+        self._sessions: dict[SmtpServerConnection, tuple[SmtpServerSession[Any], str]] = {}
 
     async def listen(self, listening_socket: socket.socket, backlog: int, *, implicit_tls: bool = False) -> None:
         """Accept connections on a bound socket; `implicit_tls`: implicit TLS."""

@@ -26,9 +26,8 @@ SHUTTING_DOWN = "421 4.3.2 Shutting down, try again"
 _PATH_AND_OPTIONS = re.compile(r"(?:<([^<>]*)>|([^\s<>]+))((?:[ \t]+[^\s]+)*)[ \t]*")
 _SENDER_ADDRESS = re.compile(r'(?:(?:[^\s@"]+|"[^"\\]*")@[^\s@]+)?')
 
-GetTlsContext = Callable[
-    [], ssl.SSLContext | None
-]  # returns the context for the next handshake; None if there is no certificate
+# Returns the context for the next handshake; None if there is no certificate
+GetTlsContext = Callable[[], ssl.SSLContext | None]
 Recipient = TypeVar("Recipient")  # a server's type for recipients
 
 

@@ -26,9 +26,8 @@ NEWEST = (1 << 62) - 1
 LATEST_TIME = 1 << 47  # upper bound of times in ms
 SCAN_MAX = 20_000  # maximum entries scanned for one page that filters by person or action
 VERIFY_BATCH = 5_000  # links verified in one transaction
-LINK_BATCH = (
-    200  # entries linked in one transaction; small, because it blocks SQLite's writer and the head of the chain
-)
+# Entries linked in one transaction; small, because it blocks SQLite's writer and the head of the chain
+LINK_BATCH = 200
 
 
 class AuditRow(msgspec.Struct, frozen=True):

@@ -19,9 +19,8 @@ NEWEST = "evt_~"  # greater than every event id
 MakeId = Callable[[str], str]
 SubscriberLookup = Callable[[int, str, str | None], Collection[str]]  # team, event type, failure reason → webhook ids
 SignerLookup = Callable[[int, str], str | None]  # team, event type → webhook that signs per-message callbacks
-CALLBACK_SUFFIX = (
-    "+own"  # suffix of a webhook id, for the separate delivery queue of per-message callbacks that this webhook signs
-)
+# Suffix of a webhook id, for the separate delivery queue of per-message callbacks that this webhook signs
+CALLBACK_SUFFIX = "+own"
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):

@@ -69,9 +69,8 @@ class Connection(asyncio.BufferedProtocol):
         self._swept_bytes = 0  # value of _body_bytes at the last sweep
         self._lag_s = 0.0  # seconds behind the minimum rate; not negative, so a fast start earns no credit
         self._read_paused = False
-        self._input_ended = (
-            False  # no more input is parsed: the last request has arrived, or the input was not valid HTTP
-        )
+        # No more input is parsed: the last request has arrived, or the input was not valid HTTP
+        self._input_ended = False
         self._discarding_body = False  # the last response was sent before its request body ended; the rest is discarded
         self._pending_error = ""  # error message about invalid input, to be sent after the pending responses
         # State of the request being answered:

@@ -96,9 +96,8 @@ class Request:
         self.raw_headers = headers
         self.headers = dict(headers)
         self.body_reservation: Reservation | None = None  # reservation of the body in the byte budget
-        self.response_reservation: tuple[ByteBudget, Reservation] | None = (
-            None  # reservation of the response, until it is written
-        )
+        # Reservation of the response, until it is written
+        self.response_reservation: tuple[ByteBudget, Reservation] | None = None
         self._body: bytes | bytearray = b""  # not a list: many small parts would need more memory than their content
         self._consumed = 0  # bytes of _body already read
         self._ended = self._gone = False

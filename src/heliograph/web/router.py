@@ -19,9 +19,8 @@ class RouteLike(Protocol):
 
 
 R = TypeVar("R", bound=RouteLike)
-_Paths = dict[
-    tuple[str, ...], tuple[tuple[str, ...], dict[str, R]]
-]  # segments ("" for a parameter) → parameter names, routes by method
+# Segments ("" for a parameter) → parameter names, routes by method
+_Paths = dict[tuple[str, ...], tuple[tuple[str, ...], dict[str, R]]]
 
 
 def _parameter_flags(route: RouteLike) -> list[bool]:
@@ -31,9 +30,8 @@ def _parameter_flags(route: RouteLike) -> list[bool]:
 class Router(Generic[R]):
     def __init__(self, routes: Iterable[R]) -> None:
         self._exact: dict[str, dict[str, R]] = {}
-        self._with_params: dict[
-            int, dict[tuple[int, ...], _Paths[R]]
-        ] = {}  # number of segments → positions of parameters → paths
+        # Number of segments → positions of parameters → paths
+        self._with_params: dict[int, dict[tuple[int, ...], _Paths[R]]] = {}
         for route in sorted(routes, key=_parameter_flags):  # literal segments match before parameters
             methods = (
                 self._methods_with_params(route.path) if "{" in route.path else self._exact.setdefault(route.path, {})

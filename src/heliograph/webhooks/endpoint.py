@@ -40,9 +40,8 @@ QUEUE_MAX_AGE_MS = SECOND_MS  # maximum age of a queued delivery before it is re
 RECORD_DELAY_S = 0.005  # maximum wait after a finished attempt, so that several are recorded together
 IDLE_S = 30.0  # idle time after which the endpoint is released to other processes
 STORE_RETRY_S = 0.5  # pause after the store was unavailable
-ATTEMPT_MAX_MS = (
-    20 * SECOND_MS
-)  # longer than an attempt takes; no attempt starts later than this before the end of the lease
+# Longer than an attempt takes; no attempt starts later than this before the end of the lease
+ATTEMPT_MAX_MS = 20 * SECOND_MS
 
 
 class WebhookSecrets(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,9 +78,8 @@ class Endpoint:
         self.lease = lease
         self.lease_until = lease_until  # end of the lease in monotonic ms; 0 after losing the lease or a 410 Gone
         self._shared = shared
-        self._is_callback_queue = lease.webhook.endswith(
-            CALLBACK_SUFFIX
-        )  # whether this queue is for callback URLs of individual messages
+        # Whether this queue is for callback URLs of individual messages
+        self._is_callback_queue = lease.webhook.endswith(CALLBACK_SUFFIX)
         self._wake = asyncio.Event()
         self._stale = True  # the store may have more due deliveries than `_queued`
         self._queued: list[DueDelivery] = []
@@ -204,9 +202,8 @@ class Endpoint:
                 is_callback=self._is_callback_queue,
             )
             self._finished.append((attempt, hook))
-            if attempt.state != "delivered" and _is_gone(
-                attempt
-            ):  # start no more attempts before the webhook is disabled
+            # Start no more attempts before the webhook is disabled
+            if attempt.state != "delivered" and _is_gone(attempt):
                 self.lease_until = 0
                 self._wake.set()
         finally:

@@ -44,18 +44,16 @@ _ASCII_DISPLAY_NAME = re.compile("[ -~]{1,400}")
 # so that unfolding restores it exactly.
 _UNENCODED_TEXT = re.compile("[!-~](?:[ -~]*[!-~])?")
 _FOLDING_SPACE = re.compile("(?<=[!-~]) (?=[!-~])")
-_UNBROKEN_MAX = (
-    900  # maximum characters without such a space, so that the line with the field name stays below LINE_MAX
-)
+# Maximum characters without such a space, so that the line with the field name stays below LINE_MAX
+_UNBROKEN_MAX = 900
 _QUOTABLE_FILENAME = re.compile(r"[ !#-\[\]-~]{1,50}")  # needs no escaping inside quotes
 _TYPE_PARAMETER = re.compile("(charset|method)=([A-Za-z0-9._:+-]{1,40})")
 _FIELD_NAME = re.compile(rb"[!-9;-~]+")
 
 _NOT_CONTROL = bytes([*range(0x20, 0x7F), *range(0x80, 0x100)])
 _QP_LITERAL = bytes(byte for byte in b"\t\r\n" + bytes(range(0x20, 0x7F)) if byte != ord("="))
-_OVERLONG_LINE_END = re.compile(
-    rb"=(?:20|09)(?<=[^\r\n]{77})(?=\r\n)"
-)  # an escaped space or tab that makes its line too long
+# An escaped space or tab that makes its line too long
+_OVERLONG_LINE_END = re.compile(rb"=(?:20|09)(?<=[^\r\n]{77})(?=\r\n)")
 _DOT_OR_FROM_LINE = re.compile(rb"\r\n((?:\.|From )[^\r]*)")
 _LONE_CR, _LONE_LF = re.compile(rb"\r(?!\n)"), re.compile(rb"(?<!\r)\n")
 _ASCII_TEXT = b"\t\r\n" + bytes(range(0x20, 0x7F))

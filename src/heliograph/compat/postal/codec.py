@@ -26,12 +26,8 @@ CODE_BY_REFUSAL: dict[type[Refusal], str] = {
     r.MessageNotFound: "MessageNotFound",
 }
 DEFAULT_CODE = "ValidationError"
-CLIENT_FIELD_NAMES = {
-    "html": "html_body",
-    "text": "plain_body",
-    "filename": "name",
-    "content": "data",
-}  # our name → Postal's
+# Our name → Postal's
+CLIENT_FIELD_NAMES = {"html": "html_body", "text": "plain_body", "filename": "name", "content": "data"}
 ERROR_STATUS = 200  # Postal's HTTP status for refusals; the body reports the error
 
 

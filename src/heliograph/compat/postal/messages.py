@@ -19,12 +19,8 @@ from heliograph.web.request import Response
 from heliograph.webhooks.policy.formats.postal import TAG, message_id
 
 PENDING = "Pending"
-STATUS_BY_STATE = {
-    "queued": PENDING,
-    "sending": PENDING,
-    "bounced": "Bounced",
-    "failed": "HardFail",
-}  # every other state is Sent
+# Every other state is Sent
+STATUS_BY_STATE = {"queued": PENDING, "sending": PENDING, "bounced": "Bounced", "failed": "HardFail"}
 ATTEMPT_STATUS_BY_STATE = {"delivered": "Sent", "bounced": "Bounced", "failed": "HardFail"}
 # All parts of a message that clients can request; parts that are not stored are empty.
 EXPANSIONS = (

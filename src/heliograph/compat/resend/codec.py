@@ -26,11 +26,8 @@ from heliograph.web.status import status_of
 T = TypeVar("T")
 
 PREFIX = "/compat/resend"
-CLIENT_FIELD_NAMES = {
-    "template_id": "template.id",
-    "variables": "template.variables",
-    "url": "endpoint",
-}  # our name → Resend's
+# Our name → Resend's
+CLIENT_FIELD_NAMES = {"template_id": "template.id", "variables": "template.variables", "url": "endpoint"}
 CHUNK_BYTES = 64 * 1024  # bytes of a list decoded at once: the decoder blocks other threads meanwhile
 
 _ULID = re.compile("[0-7][0-9A-HJKMNP-TV-Z]{25}")

@@ -41,10 +41,8 @@ BATCH_MAX = 100
 IDEMPOTENCY_KEY_MAX = 256  # maximum characters of an Idempotency-Key
 FILE_FIELDS = ("filename", "content", "content_type", "content_id")
 DEFAULT_TAG_VALUE = "true"  # value of a tag that only has a name
-_EVENT_BY_REASON: dict[LocalReason, str] = {
-    "canceled": "canceled",
-    "suppressed": "suppressed",
-}  # our failure reason → Resend's state
+# Our failure reason → Resend's state
+_EVENT_BY_REASON: dict[LocalReason, str] = {"canceled": "canceled", "suppressed": "suppressed"}
 NAME_MAX = 256  # maximum characters of a recipient's name in lists and events
 
 

@@ -60,9 +60,8 @@ async def list_all(call: Call) -> Response:
 
 
 async def read(call: Call) -> Response:
-    return json_response(
-        {"object": "webhook", **_webhook_json(_find_webhook(call)), "signing_secret": None}
-    )  # shown only at creation
+    # Shown only at creation
+    return json_response({"object": "webhook", **_webhook_json(_find_webhook(call)), "signing_secret": None})
 
 
 async def change(call: Call) -> Response:

@@ -35,15 +35,8 @@ from heliograph.storage.search.message_search import (
 PAGE_SIZE = 50
 EXPORT_BATCH = 1000
 STATUSES = tuple(dict.fromkeys(state for states in STATES_BY_CHANNEL.values() for state in states))
-COLLAPSED_FILTERS = (
-    "template",
-    "tag",
-    "domain",
-    "key",
-    "from",
-    "until",
-    "sort",
-)  # filters that are collapsed by default
+# Filters that are collapsed by default
+COLLAPSED_FILTERS = ("template", "tag", "domain", "key", "from", "until", "sort")
 COLUMNS = ("id", "channel", "status", "recipients", "to", "from", "subject", "template_id", "created_at")
 _ID_START = re.compile(r"(eml|sms|wam)_[0-9A-Za-z]{1,26}")
 

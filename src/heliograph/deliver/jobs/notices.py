@@ -29,9 +29,8 @@ class NoticeSender(msgspec.Struct, frozen=True, kw_only=True):
     failover: CarrierFailover
     poster: WebhookHttpClient
     base_url: str
-    decrypt_hook: Callable[
-        [str, str], str
-    ]  # (ciphertext, team) → chat webhook URL; ValueError if it cannot be decrypted
+    # (ciphertext, team) → chat webhook URL; ValueError if it cannot be decrypted
+    decrypt_hook: Callable[[str, str], str]
 
     async def send_due(self) -> None:
         setup = self.store.setup.current

@@ -98,9 +98,8 @@ def set_roles(
             invalidates_links |= bool(old_role)
         if new_invitation != old_invitation:
             new_invitations[team] = new_invitation
-            invalidates_invites |= (
-                {team, ""} if old_invitation else set()
-            )  # the existing links were created for another role
+            # The existing links were created for another role
+            invalidates_invites |= {team, ""} if old_invitation else set()
     if not new_roles and not new_invitations:
         return None
     return RoleChange(

@@ -22,9 +22,8 @@ SIMULATOR_DOMAIN = "simulator.test"
 BEHAVIOURS: tuple[Behaviour, ...] = get_args(Behaviour)
 _BEHAVIOUR_BY_NAME: dict[str, Behaviour] = {behaviour: behaviour for behaviour in BEHAVIOURS}
 
-_PHONES_WITH_DIGIT_CODE = frozenset(
-    f"+1500555{suffix}" for suffix in range(1000, 1100)
-)  # the code is the last six digits of the number
+# The code is the last six digits of the number
+_PHONES_WITH_DIGIT_CODE = frozenset(f"+1500555{suffix}" for suffix in range(1000, 1100))
 _PHONE_WITH_FIXED_CODE = "+15005550006"
 _PHONE_WITHOUT_VALID_CODE = "+15005550005"
 # Replies of simulated phones after a message is delivered.

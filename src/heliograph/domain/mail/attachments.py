@@ -72,9 +72,8 @@ TYPE_BY_EXTENSION = {
     "webp": "image/webp",
     "svg": "image/svg+xml",
 }
-_TYPE_BY_DOTTED_EXTENSION = MimeTypes().types_map[
-    True
-]  # extension with dot → type; Python's built-in table, independent of the machine
+# Extension with dot → type; Python's built-in table, independent of the machine
+_TYPE_BY_DOTTED_EXTENSION = MimeTypes().types_map[True]
 # Types that an operator may add. Embedded mails are excluded, because their parts would be parsed as ours.
 EXTRA_TYPE_PATTERN = re.compile(
     r"(?!multipart/|message/)[a-z0-9][a-z0-9!#$&^_.+-]{0,126}/[a-z0-9][a-z0-9!#$&^_.+-]{0,126}"

@@ -66,9 +66,8 @@ class AddressVariants(msgspec.Struct, frozen=True):
         SQLite lower-cases only ASCII, PostgreSQL all letters, so each spelling is included in both forms.
         """
         variants = self.spellings | {msgspec.json.encode(variant).decode()[1:-1] for variant in self.spellings}
-        lower = {variant.lower() for variant in variants} | {
-            variant.encode().lower().decode() for variant in variants
-        }  # lower-cases ASCII only
+        # Lower-cases ASCII only
+        lower = {variant.lower() for variant in variants} | {variant.encode().lower().decode() for variant in variants}
         return [(variant,) for variant in sorted(lower)]
 
     def with_spellings(self, spellings: Iterable[str]) -> "AddressVariants":

@@ -15,13 +15,8 @@ INSTANCE_TEAM = ""  # used in place of a team id
 TEAM_REF_PREFIX = "#"  # prefix of a team's number, until its id is looked up
 TEST = "test"  # sent only to the chat
 
-APPROVABLE_KINDS = (
-    "domain",
-    "display_name",
-    "sender_id",
-    "template",
-    "team",
-)  # records that operators approve or refuse
+# Records that operators approve or refuse
+APPROVABLE_KINDS = ("domain", "display_name", "sender_id", "template", "team")
 # Template states at Meta that cause a notice.
 UPSTREAM_ACTIONS = tuple(f"template.upstream_{word}" for word in ("approved", "rejected", "paused", "disabled"))
 

@@ -27,9 +27,8 @@ _TWO_UNIT_CHARACTER: dict[Encoding, re.Pattern[str]] = {
 
 
 _NON_GSM_CHARACTER = re.compile(f"[^{re.escape(ALPHABET + EXTENSION)}]")
-_NON_GSM_RUN = re.compile(
-    f"({_NON_GSM_CHARACTER.pattern}+)"
-)  # matches whole runs, because combined letters and emoji consist of several characters
+# Matches whole runs, because combined letters and emoji consist of several characters
+_NON_GSM_RUN = re.compile(f"({_NON_GSM_CHARACTER.pattern}+)")
 # Typographic characters with a plain equivalent.
 _PLAIN_EQUIVALENTS = str.maketrans(
     {

@@ -17,9 +17,8 @@ TRIGRAM_LENGTH = 3
 QUERY_MAX = 200  # maximum characters of a query
 ID_TAIL_MIN = 4  # minimum characters to match the end of an id
 _BITMAP_BYTES = BLOCK_SIZE // 8  # bytes of a bitmap posting list; shorter lists store two bytes per position
-_IDEOGRAPHS_START = (
-    0x2E80  # from this code point on, scripts write a word in one or two characters, so pairs are index terms too
-)
+# From this code point on, scripts write a word in one or two characters, so pairs are index terms too
+_IDEOGRAPHS_START = 0x2E80
 
 
 def normalize(text: str) -> str:

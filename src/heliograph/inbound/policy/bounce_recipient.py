@@ -23,9 +23,8 @@ _FORWARDING_NOTE = re.compile(
     re.IGNORECASE,
 )
 _LEADING_ADDRESS = re.compile(rf"[#0-9. \[(<\"']{{0,20}}({ADDRESS.pattern})")
-_SOURCE_ROUTE = re.compile(
-    r"@[^:\s]{1,255}:"
-)  # RFC 5321's source route before an address, as LMTP servers still write it
+# RFC 5321's source route before an address, as LMTP servers still write it
+_SOURCE_ROUTE = re.compile(r"@[^:\s]{1,255}:")
 _HEX_ESCAPE = re.compile(r"\\x\{([0-9A-Fa-f]{2,6})\}|\+([0-9A-F]{2})")
 
 

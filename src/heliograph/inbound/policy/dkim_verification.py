@@ -78,9 +78,8 @@ def _verify_signature(
     signature: DkimSignature, head: bytes, key_records: list[str], body_hash: BodyHasher, now_s: int
 ) -> Verdict:
     tags = signature.tags
-    if (
-        not signature.key_name or "from" not in _signed_names(tags) or "l" in tags
-    ):  # an l= tag would allow text to be appended
+    # An l= tag would allow text to be appended
+    if not signature.key_name or "from" not in _signed_names(tags) or "l" in tags:
         return "permerror"
     expires_s = parse_int(tags.get("x", ""), 12)
     if expires_s is not None and expires_s < now_s:

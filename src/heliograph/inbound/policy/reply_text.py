@@ -71,9 +71,8 @@ _TIME = re.compile(r"\d{1,2} ?[:.時时] ?\d{2}")
 _ADDRESS = re.compile(r"[^\s<>()\"]{1,64}@[^\s<>()\"]{1,255}[>)]{0,2}")
 _LAST_ADDRESS = re.compile(r"@[^\s<>()\":：]{1,255}[>)]{0,2}\s?[:：]\Z")
 _NAMED = re.compile(r"[0-9]{1,4}[:年./-][0-9]{1,2}|@")  # a time, a date or an address
-_WRAPPED_ADDRESS_END = re.compile(
-    r">\s?(?:[^\s>]{1,12}\s?){0,3}[:：]\s{0,3}"
-)  # the end of an address and the text after it
+# The end of an address and the text after it
+_WRAPPED_ADDRESS_END = re.compile(r">\s?(?:[^\s>]{1,12}\s?){0,3}[:：]\s{0,3}")
 _SENTENCE_END = re.compile(r"[^\W\d_]{4}[.…]\Z|[!?]\Z")
 _DIRECTION_MARKS = str.maketrans("", "", "\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 # Elements in which mailers put the quoted mail in HTML.

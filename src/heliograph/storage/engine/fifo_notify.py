@@ -49,9 +49,8 @@ def listen(folder: Path, on_notify: Callable[[list[str]], None]) -> Iterator[str
     with tempfile.TemporaryDirectory(dir=folder, ignore_cleanup_errors=True) as own_folder:
         new_pipe = Path(own_folder, "new")
         os.mkfifo(new_pipe, 0o600)
-        descriptor = os.open(
-            new_pipe, os.O_RDWR | os.O_NONBLOCK
-        )  # also open for writing, so that there is never an end of file
+        # Also open for writing, so that there is never an end of file
+        descriptor = os.open(new_pipe, os.O_RDWR | os.O_NONBLOCK)
         try:
             new_pipe.rename(Path(own_folder, PIPE_NAME))  # under its final name, a pipe has a reader or is stale
             loop = asyncio.get_running_loop()

@@ -53,9 +53,8 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     created_after: int = 0
     created_before: int = LATEST_TIME
     before: str | None = None
-    clock_offset: int = (
-        0  # offset of the team's test clock in ms: ids may be this much older than the times of their messages
-    )
+    # Offset of the team's test clock in ms: ids may be this much older than the times of their messages
+    clock_offset: int = 0
 
 
 class MessageListRow(msgspec.Struct, frozen=True):

@@ -48,9 +48,8 @@ from heliograph.templates.policy.values import formatted_uses, read_variables, r
 from heliograph.templates.policy.variable_types import item_fields_of
 
 IMPOSSIBLE = -(10**15)  # size of an impossible state; remains negative whatever is added
-COMBINATIONS_MAX = (
-    4096  # above this number of state combinations, terms are grouped only if they use the same variables
-)
+# Above this number of state combinations, terms are grouped only if they use the same variables
+COMBINATIONS_MAX = 4096
 ADDRESS_COMBINATIONS_MAX = 64  # maximum state combinations examined for one address
 BRANDS_MAX = 8  # above this number of brands, the largest value of each brand field is assumed
 DATE_CHARS_MIN, TIME_CHARS_MIN = 10, 20  # minimum characters of a date and of a time
@@ -153,9 +152,8 @@ class _SizeSum:
         self._formatted = {(use.list, use.name) for use in formatted_uses(template)}
         self._fallback = read_variables(template.fallback).texts
         self._terms: dict[Conditions, Size] = {}
-        self._items: dict[
-            str, dict[tuple[Conditions, Conditions], Size]
-        ] = {}  # sizes of a list item, by (outer, item) states
+        # Sizes of a list item, by (outer, item) states
+        self._items: dict[str, dict[tuple[Conditions, Conditions], Size]] = {}
         self._part = ""
 
     def maximum(self) -> Size:

@@ -62,9 +62,8 @@ def find_layout_problems(layout: Layout) -> list[TemplateProblem]:
     warnings = [
         problem for part, source in sources_by_part(layout).items() for problem in _lint_part(part, source, None)
     ]
-    return errors + [
-        problem for problem in warnings if problem.code != "unknown_variable"
-    ]  # in a layout it is already an error
+    # In a layout it is already an error
+    return errors + [problem for problem in warnings if problem.code != "unknown_variable"]
 
 
 def lint(template: Template, layout: Layout | None = None) -> list[TemplateProblem]:

@@ -8,9 +8,8 @@ from heliograph.domain.limits import HTML_MAX, PARSE_IN_THREAD_MIN, SCAN_COST_FA
 from heliograph.templates.policy.source import compile_source
 
 MJML_TAGS_MAX = 500  # limits nesting: the compiler is recursive, and a stack overflow would end the process
-EXPANDED_ATTRIBUTES_MAX = (
-    4 * HTML_MAX
-)  # maximum size of mj-attributes multiplied by tags, because they are written at every tag
+# Maximum size of mj-attributes multiplied by tags, because they are written at every tag
+EXPANDED_ATTRIBUTES_MAX = 4 * HTML_MAX
 _MJML_START = re.compile(r"\s*<mjml[\s>]", re.IGNORECASE)
 _OPENING_TAG = re.compile(r"<[^/!\s]")
 _SHARED_ATTRIBUTES = re.compile(r"(?is)<mj-(?:html-)?attributes\b.*?(?:</mj-(?:html-)?attributes|\Z)")

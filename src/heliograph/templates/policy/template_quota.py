@@ -10,10 +10,8 @@ from heliograph.domain.setup.records import Mode
 from heliograph.domain.setup.snapshot import DRAFT_KIND_BY_KIND, RecordId, Row, Setup
 from heliograph.templates.policy.check import TemplateProblem
 
-LENGTH_MAX_BY_MODE: dict[Mode, int] = {
-    "live": 8 * MIB,
-    "sandbox": 4 * MIB,
-}  # characters, including drafts and archived ones
+# Characters, including drafts and archived ones
+LENGTH_MAX_BY_MODE: dict[Mode, int] = {"live": 8 * MIB, "sandbox": 4 * MIB}
 TEMPLATES_MAX = 500  # maximum number of templates and layouts
 QUOTA_ADVICE = "Discard unused drafts, shorten long texts, or ask the operator, whose setup file can contain more."
 

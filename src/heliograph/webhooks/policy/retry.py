@@ -10,9 +10,8 @@ RETRY_DELAYS_MS = (  # ms to wait after the 1st, 2nd, … attempt: ten attempts 
     *(2 * HOUR_MS, 5 * HOUR_MS, 10 * HOUR_MS, 14 * HOUR_MS, 20 * HOUR_MS, 24 * HOUR_MS),
 )
 JITTER = 0.2
-RETRY_PERIOD_MIN_MS = (
-    60 * HOUR_MS
-)  # minimum time until permanent failure; the schedule is longer, so only Retry-After needs it
+# Minimum time until permanent failure; the schedule is longer, so only Retry-After needs it
+RETRY_PERIOD_MIN_MS = 60 * HOUR_MS
 RETRY_AFTER_MAX_MS = RETRY_DELAYS_MS[-1]
 FAILING_DAYS = 5
 

@@ -20,9 +20,8 @@ PORTS = {"http": 80, "https": 443}
 _URL = re.compile(r"(https?)://([^/?#\\]*)(/[^?#]*)?(\?[^#]*)?", re.ASCII | re.IGNORECASE)
 _AUTHORITY = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*)(?::(.*))?", re.DOTALL)
 _PATH = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})*")
-_NUMERIC_LABEL = re.compile(
-    r"[0-9]+|0[xX][0-9A-Fa-f]*"
-)  # a host whose last label matches is an IPv4 address to some parsers
+# A host whose last label matches is an IPv4 address to some parsers
+_NUMERIC_LABEL = re.compile(r"[0-9]+|0[xX][0-9A-Fa-f]*")
 _SINGLE_LABEL = re.compile("[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?")  # a host name in the operator's own network
 
 

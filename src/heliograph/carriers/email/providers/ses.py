@@ -43,10 +43,8 @@ SIGNED_FIELDS_BY_TYPE = {
     "UnsubscribeConfirmation": CONFIRMATION_FIELDS,
 }
 DIGEST_BY_SIGNATURE_VERSION: dict[str, hashes.HashAlgorithm] = {"1": hashes.SHA1(), "2": hashes.SHA256()}
-SUPPRESSED_SUBTYPES = (
-    "Suppressed",
-    "OnAccountSuppressionList",
-)  # bounce and complaint subtypes of recipients that SES suppressed
+# Bounce and complaint subtypes of recipients that SES suppressed
+SUPPRESSED_SUBTYPES = ("Suppressed", "OnAccountSuppressionList")
 _TOPIC_ARN = re.compile("arn:(aws[a-z-]*):sns:([a-z0-9-]{1,40}):[0-9]{1,20}:[A-Za-z0-9_.-]{1,256}")
 _CONFIRMATION_TOKEN = re.compile("[A-Za-z0-9_-]{1,1000}")
 

@@ -188,9 +188,8 @@ class Smpp(Carrier):
     async def _submit(self, body: bytes, message: OutboundMessage, *, is_first: bool = True) -> Pdu:
         """Send one submit_sm within the rate limit and return the response."""
         session = self._link.bound or await self._link.session()
-        if (
-            self._throttle.may_wait
-        ):  # only after a session exists, so that messages do not wait for an unreachable carrier
+        # Only after a session exists, so that messages do not wait for an unreachable carrier
+        if self._throttle.may_wait:
             await self._throttle.wait_turn(message)
             session = await self._link.session()
         response = await session.submit(body, message, is_first=is_first)

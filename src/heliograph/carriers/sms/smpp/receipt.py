@@ -80,9 +80,8 @@ def parse_receipt(message: ShortMessage, form: IdForm) -> CarrierReport | None:
     state = _message_state(message, fields)
     if not (id_in_tlv or id_in_text) or not state:
         return None
-    if (
-        id_in_tlv and id_in_text and _normalize_id(id_in_tlv) != _normalize_id(id_in_text)
-    ):  # the TLV then has the format of submit_sm_resp
+    # The TLV then has the format of submit_sm_resp
+    if id_in_tlv and id_in_text and _normalize_id(id_in_tlv) != _normalize_id(id_in_text):
         id_ = normalize_submit_id(id_in_tlv, form)
     else:
         id_ = id_in_tlv or id_in_text

@@ -55,9 +55,8 @@ class SmppSession(asyncio.Protocol):
         self._handle_inbound = handle_inbound
         self._reader = PduReader()
         self._slots = PrioritySemaphore(window)
-        self._pending: dict[
-            int, _PendingRequest
-        ] = {}  # keyed by sequence number, oldest first, because all have the same timeout
+        # Keyed by sequence number, oldest first, because all have the same timeout
+        self._pending: dict[int, _PendingRequest] = {}
         self._expiry_timer: asyncio.TimerHandle | None = None  # expires the oldest request
         self._sequence = 0
         self._received_at = 0.0

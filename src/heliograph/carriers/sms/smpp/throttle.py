@@ -5,9 +5,8 @@ import asyncio
 from heliograph.carriers.connection_queue import PrioritySemaphore
 from heliograph.carriers.contract import OutboundMessage
 
-PLACEHOLDER = OutboundMessage(
-    message_id="", address="", content=b"", attempt=0
-)  # placeholder that occupies the slot in a pause
+# Placeholder that occupies the slot in a pause
+PLACEHOLDER = OutboundMessage(message_id="", address="", content=b"", attempt=0)
 CATCH_UP_S = 0.01  # maximum delay of a late timer that the next submits may catch up
 
 
