@@ -21,6 +21,7 @@ def test_relay_carrier_is_added_tested_changed_and_removed(site: Site, shoot: Sh
     assert_fits(page, shoot, "carrier-new")
     page.get_by_role("link", name="SMTP relay").click()
     expect(page.get_by_label("Host")).to_be_focused()
+    expect(page.locator("option[value=resend]")).to_have_text("Resend")
     page.get_by_label("Host").fill("127.0.0.1")
     page.get_by_label("Port").fill("none")
     page.get_by_label("Name", exact=True).fill("relay")

@@ -9,7 +9,7 @@ import sys
 import msgspec
 import pytest
 
-from heliograph.dashboard.views.events import group_by_recipient, type_text
+from heliograph.dashboard.views.events import event_subject, group_by_recipient, type_text
 from heliograph.domain.events import StoredEvent
 from tests.dashboard.conftest import PHONE, Shoot, Site, assert_fits, sync_api
 from tests.service import TOKENS, until
@@ -109,6 +109,12 @@ def test_events_are_grouped_by_message_and_recipient() -> None:
     assert [type_text(item) for item in ("sms.sent", "opt_out.created", "verification.verified")] == [
         *("SMS sent", "Opt out created", "Code confirmed")
     ]
+
+
+def test_event_of_several_recipients_lists_them_with_commas() -> None:
+    record = msgspec.json.encode({"id": "eml_1", "to": ["ada@example.com", "bob@example.com"]}).decode()
+    event = StoredEvent("evt_1", "email.sent", 1, 1, None, None, None, None, None, record, 0, "to")
+    assert event_subject(event) == "ada@example.com, bob@example.com"
 
 
 def test_events_are_filtered_by_type(site: Site, shoot: Shoot) -> None:

@@ -77,5 +77,6 @@ def event_subject(event: StoredEvent) -> str:
     if event.kind == "bcc":
         return "blind copy"
     data = event_data(event)
-    candidates = (str(data[name]) for name in ("to", "email", "name", "url", "id") if data.get(name))
-    return event.recipient or next(candidates, "")
+    values = (data[name] for name in ("to", "email", "name", "url", "id") if data.get(name))
+    value = next(values, "")
+    return event.recipient or (", ".join(value) if isinstance(value, list) else str(value))
