@@ -72,6 +72,7 @@ from heliograph.domain.setup.carrier_kinds import (
 )
 from heliograph.domain.setup.secrets import decrypt_options
 from heliograph.encryption import Cipher, DecryptionError
+from heliograph.inbound.aggregate_report_service import AggregateReportService
 from heliograph.inbound.mail_service import InboundMailService
 from heliograph.inbound.report_service import (
     apply_early_reports,
@@ -415,7 +416,7 @@ def worker_jobs(
 def make_inbound_server(
     settings: Settings, secrets: Secrets, store: Store, clock: Clock, tls: GetTlsContext
 ) -> SmtpServer:
-    """Create the SMTP server for bounces, complaints and inbound mail of teams."""
+    """Create the SMTP server for bounces, complaints, reports and inbound mail of teams."""
     incoming = InboundMailHandler(
         secrets.envelope_key,
         clock.now,
@@ -426,6 +427,7 @@ def make_inbound_server(
         mailbox=InboundMailService(store, secrets.envelope_key, clock.new_id),
         folder=settings.data,
         query_dns=dns_query_function("{}:{}".format(*settings.resolver) if settings.resolver else None),
+        report_mailbox=AggregateReportService(store, partial(mail_name, settings, store)),
     )
     return create_inbound_server(mail_name(settings, store), tls, incoming)
 

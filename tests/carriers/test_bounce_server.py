@@ -119,7 +119,7 @@ class Talk:
 
 @asynccontextmanager
 async def listening(
-    tls: ssl.SSLContext | None = None, folder: Path | None = None, **limits: float
+    tls: ssl.SSLContext | None = None, folder: Path | None = None, report_mailbox: Any = None, **limits: float
 ) -> AsyncIterator[Peer]:
     reports: list[tuple[str, int, Report]] = []
 
@@ -141,7 +141,7 @@ async def listening(
         return domain == "acme.test"
 
     arguments = (KEY, lambda: NOW, address_of, receive, keys_of, is_own, InboundSmtpLimits(**limits), Mailbox(), folder)  # type: ignore[arg-type]
-    incoming = InboundMailHandler(*arguments)
+    incoming = InboundMailHandler(*arguments, report_mailbox=report_mailbox)
     server = create_inbound_server("mx.example", lambda: tls, incoming)
     with socket.create_server(("127.0.0.1", 0)) as bound:
         await server.listen(bound, 100)
@@ -424,3 +424,28 @@ async def test_cfbl_address_takes_complaints_only(mail: bytes, expected: list[tu
         await dialogue.begin(CFBL)
         assert await dialogue.send(mail + b".\r\n") == "250"
     assert [(id_, position, report.status) for id_, position, report in peer.reports] == expected
+
+
+class ReportMailbox:
+    def is_report_address(self, address: str) -> bool:
+        return address.startswith("dmarc@")
+
+    async def receive(self, file: Any) -> str:
+        file.seek(0)
+        return "554 5.6.0 Cannot read" if b"bad" in file.read() else "250 2.0.0 Ok"
+
+
+async def test_mail_to_the_report_address_goes_to_the_reports_alone() -> None:
+    async with listening(report_mailbox=ReportMailbox(), report=2 * READ_MAX) as peer, peer.connect() as dialogue:
+        await dialogue.begin("dmarc@mx.example")
+        assert await dialogue.send(b"Subject: Report\r\n\r\ngood\r\n.\r\n") == "250"
+        assert await dialogue.ask("MAIL FROM:<>", "RCPT TO:<dmarc@mx.example>", f"RCPT TO:<{OURS}>", "DATA") == [
+            *("250", "250", "452", "354")
+        ]
+        assert await dialogue.send(b"x\r\n" * READ_MAX + b".\r\n") == "552"
+        await dialogue.ask("MAIL FROM:<>", "RCPT TO:<dmarc@mx.example>", "DATA")
+        assert await dialogue.send(b"Subject: Report\r\n\r\nbad\r\n.\r\n") == "554"
+        assert await dialogue.ask("MAIL FROM:<>", f"RCPT TO:<{OURS}>", "RCPT TO:<dmarc@mx.example>") == [
+            *("250", "250", "452")
+        ]
+    assert peer.reports == []

@@ -118,7 +118,7 @@ async def test_zone_file_uses_selected_zone(store: Store, pages: Pages) -> None:
         assert file.headers["content-disposition"] == "attachment; filename=shop.acme.test.zone"
         read = dns.zone.from_text(file.html, check_origin=False, relativize=False)
         assert read.origin and read.origin.to_text() == origin
-        assert len(list(read.iterate_rdatas())) == 6
+        assert len(list(read.iterate_rdatas())) == 7
 
 
 async def test_viewer_cannot_change_domain_or_webhook(pages: Pages) -> None:

@@ -26,7 +26,7 @@ RECORDS = expected_records(
     bounce_host="mx.heliograph.test",
     senders=["192.0.2.7", "2001:db8::/48", "out.heliograph.test", "include:_spf.relay.test"],
 )
-OWNERSHIP, DKIM_RSA, DKIM_ED, RETURN_PATH, SPF, DMARC = RECORDS
+OWNERSHIP, DKIM_RSA, DKIM_ED, RETURN_PATH, SPF, DMARC, TLS_REPORTS = RECORDS
 TERMS = "a:mx.heliograph.test ip4:192.0.2.7 ip6:2001:db8::/48 a:out.heliograph.test include:_spf.relay.test"
 
 
@@ -37,7 +37,8 @@ def test_domain_records_to_publish_are_complete() -> None:
         ("dkim", "TXT", "h2._domainkey.acme.test", f"v=DKIM1; k=ed25519; p={ED}"),
         ("return_path", "MX", "bounce.acme.test", "10 mx.heliograph.test"),
         ("spf", "TXT", "bounce.acme.test", f"v=spf1 {TERMS} ~all"),
-        ("dmarc", "TXT", "_dmarc.acme.test", "v=DMARC1; p=none"),
+        ("dmarc", "TXT", "_dmarc.acme.test", "v=DMARC1; p=none; rua=mailto:dmarc@mx.heliograph.test"),
+        ("tls_reports", "TXT", "_smtp._tls.acme.test", "v=TLSRPTv1; rua=mailto:tlsrpt@mx.heliograph.test"),
     ]
 
 
@@ -118,6 +119,8 @@ def test_other_forms_of_the_same_are_right(record: Record, found: list[str]) -> 
         (SPF, [f"v=spf1 {TERMS} +ALL"], "+all allows any server to send"),
         (SPF, [f"v=spf1 {TERMS} mx a ptr exists:%{{i}}.x include:a include:b include:c redirect=d"], "11 DNS lookups"),
         (DMARC, ["v=spf1 -all"], "There is no DMARC policy"),
+        (TLS_REPORTS, ["v=TLSRPTv1"], "no rua= tag"),
+        (TLS_REPORTS, ["v=TLSRPTv1; rua=mailto:a@b.test", "v=TLSRPTv1; rua=mailto:c@d.test"], "There are 2 TLS"),
         (DMARC, ["v=dmarc1; p=none"], "v=DMARC1; in upper case"),
         (DMARC, ["p=none; v=DMARC1"], "There is no DMARC policy"),
         (DMARC, ["v=DMARC10; p=none"], "There is no DMARC policy"),

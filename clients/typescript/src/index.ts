@@ -178,6 +178,7 @@ export class Heliograph {
     get: (id: string) => this.ask("GET /v1/domains/{id}", { id }),
     check: (id: string) => this.ask("POST /v1/domains/{id}/check", { id }),
     rotate: (id: string) => this.ask("POST /v1/domains/{id}/rotate", { id }),
+    reports: (id: string, query: Query<"GET /v1/domains/{id}/reports"> = {}) => this.ask("GET /v1/domains/{id}/reports", { id, query }),
   };
   readonly keys = {
     create: (body: Body<"POST /v1/keys">) => this.ask("POST /v1/keys", { body }),

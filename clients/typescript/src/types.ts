@@ -216,6 +216,19 @@ export interface DeliveryRecord {
   attempts: Array<AttemptRecord>;
 }
 
+export interface DmarcResults {
+  /** Number of emails in all reports. */
+  total: number;
+  /** Emails that passed DMARC. */
+  aligned: number;
+  /** `aligned` divided by `total`; null without emails. */
+  aligned_share: number | null;
+  /** Most emails first, at most 1,000. */
+  sources: Array<ReportSource>;
+  /** Whether the domain is ready for `p=reject`. */
+  reject: RejectAdvice;
+}
+
 export interface DomainList {
   /** Type of this object. */
   object: "list";
@@ -223,6 +236,19 @@ export interface DomainList {
   has_more: boolean;
   /** The records of this page. */
   data: Array<DomainView>;
+}
+
+export interface DomainReports {
+  /** Always `reports`. */
+  object: string;
+  /** First day, UTC. */
+  from: string;
+  /** Last day, UTC, inclusive. */
+  to: string;
+  /** DMARC aggregate reports: mail that claims to be from this domain. */
+  dmarc: DmarcResults;
+  /** TLS reports: connections for mail to this domain. */
+  tls: TlsResults;
 }
 
 export interface DomainRequest {
@@ -1098,7 +1124,7 @@ export interface RecordView {
   name: string;
   /** Record value. */
   value: string;
-  /** What the record is for: ownership, dkim, return_path, spf or dmarc. */
+  /** What the record is for: ownership, dkim, return_path, spf, dmarc or tls_reports. */
   purpose: string;
   /** Whether the record was found at the last check; null if it was not checked or DNS did not answer. */
   ok: boolean | null;
@@ -1106,6 +1132,13 @@ export interface RecordView {
   found: Array<string>;
   /** How to fix the record; empty if nothing is wrong. */
   fix: string;
+}
+
+export interface RejectAdvice {
+  /** Whether the policy `p=reject` would not affect mail that is sent correctly. */
+  safe: boolean;
+  /** Why it is not safe; empty if it is. */
+  reasons: Array<string>;
 }
 
 export interface RenderRequest {
@@ -1150,6 +1183,21 @@ export interface Replay {
 }
 
 export type ReplayRequest = { /** Id of an event to replay. */ event_id: string; } | { event_ids: Array<string>; } | { /** Start of the time range, exclusive. */ created_after: string; /** End of the time range, exclusive. */ created_before: string; /** Only events that were not delivered. */ failed_only?: boolean | null; };
+
+export interface ReportSource {
+  /** IP address that sent the mail. */
+  address: string;
+  /** Whether the address is a source address of this service, or passed SPF for its return path. */
+  known: boolean;
+  /** Number of emails. */
+  total: number;
+  /** Emails that passed DMARC. */
+  aligned: number;
+  /** Emails with aligned DKIM. */
+  dkim: number;
+  /** Emails with aligned SPF. */
+  spf: number;
+}
 
 export interface RescheduleRequest {
   /** The new time, up to 60 days ahead; a past one means now. */
@@ -1476,6 +1524,22 @@ export interface TestEvent {
   type: "webhook.test";
 }
 
+export interface TlsFailureCount {
+  /** Result type of RFC 8460, or `other`. */
+  type: string;
+  /** Number of sessions. */
+  count: number;
+}
+
+export interface TlsResults {
+  /** Sessions with TLS. */
+  successful: number;
+  /** Sessions whose TLS failed. */
+  failed: number;
+  /** Failures by type, most first. */
+  failures: Array<TlsFailureCount>;
+}
+
 export interface Variables {
   [name: string]: string | number | boolean | null | Array<Variables> | Variables;
 }
@@ -1735,6 +1799,7 @@ export interface Operations {
   "GET /v1/domains/{id}": { answer: DomainView };
   "POST /v1/domains/{id}/rotate": { answer: DomainView };
   "POST /v1/domains/{id}/check": { answer: DomainView };
+  "GET /v1/domains/{id}/reports": { query: { from?: string; to?: string }; answer: DomainReports };
   "GET /v1/templates": { query: { limit?: number; after?: string }; answer: TemplateList };
   "POST /v1/templates": { body: TemplateRequest; answer: TemplateView };
   "GET /v1/templates/{id}": { answer: TemplateView };

@@ -43,7 +43,8 @@ class RecordView(msgspec.Struct, frozen=True, kw_only=True):
     name: Annotated[str, describe("Record name.", example="hs1._domainkey.demo.test")]
     value: Annotated[str, describe("Record value.", example="v=DKIM1; k=ed25519; p=…")]
     purpose: Annotated[
-        str, describe("What the record is for: ownership, dkim, return_path, spf or dmarc.", example="dkim")
+        str,
+        describe("What the record is for: ownership, dkim, return_path, spf, dmarc or tls_reports.", example="dkim"),
     ]
     ok: Annotated[
         bool | None,

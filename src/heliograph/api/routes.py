@@ -28,6 +28,7 @@ from heliograph.api import (
     audit,
     batches,
     callbacks,
+    domain_reports,
     domains,
     events,
     health,
@@ -56,6 +57,7 @@ from heliograph.domain.field_docs import EXAMPLE_ULID
 from heliograph.domain.limits import BATCH_BODY_MAX, EMAIL_BODY_MAX, TEMPLATE_BODY_MAX
 from heliograph.domain.sending.batch import BatchRecord
 from heliograph.domain.setup.records import Channel
+from heliograph.inbound.policy.domain_reports import DomainReports
 from heliograph.inbound.policy.inbound_mail import ReceivedRecord
 from heliograph.manage.keys import KeyRecord
 from heliograph.web.paging import LIMIT, OPTIONAL_LIMIT, after_param
@@ -329,6 +331,9 @@ V1 = [
     Route(method="POST", path="/v1/domains/{id}/check", call=domains.check, scopes=MANAGE,
           summary="Check the DNS records of a sending domain", answer=domains.DomainView,
           refusals=(r.BrandDomainNotFound,)),
+    Route(method="GET", path="/v1/domains/{id}/reports", call=domain_reports.read, scopes=MANAGE,
+          needs_fresh_setup=True, summary="Get the DMARC and TLS reports about a sending domain",
+          query=domain_reports.QUERY, answer=DomainReports, refusals=(r.BrandDomainNotFound,)),
 
     Route(method="GET", path="/v1/templates", call=TEMPLATES.list_all, scopes=MANAGE, needs_fresh_setup=True,
           summary="List templates and their drafts", query=(LIMIT, after_param("template")),

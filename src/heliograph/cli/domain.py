@@ -11,7 +11,7 @@ from heliograph.bootstrap import make_secrets
 from heliograph.cli.options import JSON_OPTION, STORE_FLAGS, TEAM_OPTION, read_setup, with_settings, with_store
 from heliograph.cli.printing import print_list, print_result
 from heliograph.domain.audit.actor import COMMAND_LINE
-from heliograph.domain.setup.domain_records import Record
+from heliograph.domain.setup.domain_records import Record, Verdict
 from heliograph.domain.setup.records import Domain
 from heliograph.manage.domains import DomainCheckResult, Domains
 from heliograph.runtime.clock import Clock
@@ -146,13 +146,13 @@ def check(settings: Settings, name: str, resolver: str | None, as_json: bool) ->
         settings, f"Checking DNS of {name}", lambda domains: domains.check(COMMAND_LINE, name), resolver
     )
     lines = [
-        f"{'ok  ' if verdict.ok else 'FAIL'}  {record.type:3}  {record.name}  {verdict.fix}".rstrip()
+        f"{_check_mark(record, verdict)}  {record.type:3}  {record.name}  {verdict.fix}".rstrip()
         for record, verdict in result.records
     ]
     passes = "passes" if result.alignment.passes else "does not pass"
     lines.append(f"{name} is {'' if result.domain.verified else 'not '}verified; its mail {passes} DMARC alignment")
     print_result(as_json, check_json(result), "\n".join(lines))
-    if not all(verdict.ok for _, verdict in result.records):
+    if not all(verdict.ok for record, verdict in result.records if record.is_required):
         raise SystemExit(1)
 
 
@@ -171,6 +171,12 @@ def rotate(settings: Settings, name: str, as_json: bool) -> None:
     print_records(
         _with_domains(settings, f"Rotating {name}", lambda domains: domains.rotate(COMMAND_LINE, name)), as_json
     )
+
+
+def _check_mark(record: Record, verdict: Verdict) -> str:
+    if verdict.ok:
+        return "ok  "
+    return "FAIL" if record.is_required else "hint"
 
 
 def check_json(result: DomainCheckResult) -> dict[str, object]:

@@ -75,8 +75,13 @@ class DomainStatus(msgspec.Struct, frozen=True, kw_only=True):
     alignment: Alignment | None  # None before the first check
 
     @property
+    def required_count(self) -> int:
+        return sum(record.is_required for record, _ in self.records)
+
+    @property
     def correct_count(self) -> int:
-        return sum(check is not None and check.verdict.ok for _, check in self.records)
+        """Return how many of the required records are correct."""
+        return sum(record.is_required and check is not None and check.verdict.ok for record, check in self.records)
 
 
 class Domains:
@@ -198,6 +203,7 @@ class Domains:
 
         await self._store.setup.change(build_change, domain.team)
         await self._store.domain_checks.delete(domain.id)
+        await self._store.aggregate_reports.delete(domain.id)
 
     async def required_records(self, name_or_id: str) -> list[Record]:
         """Return the DNS records to publish; generates the keys if there are none."""
@@ -314,7 +320,7 @@ class Domains:
             self._check_records([*active_records, *pending_records]), self._find_zone(domain.name)
         )
         verdict_by_record = dict(verdicts)
-        is_correct = all_correct(verdict_by_record[record] for record in active_records)
+        is_correct = all_correct(verdict_by_record[record] for record in active_records if record.is_required)
         if watched_since is not None and domain.verified and is_correct is False:
             is_correct = None
         is_pending_correct = (

@@ -53,6 +53,9 @@ PURGE_QUERY_BY_FIND_QUERY = {
     "old_verifications": "purge_verifications",
     "old_lone_events": "purge_lone_events",
     "old_batches": "purge_batches",
+    "old_aggregate_reports": "purge_aggregate_reports",
+    "old_dmarc_sources": "purge_dmarc_sources",
+    "old_tls_results": "purge_tls_results",
 }
 DEFAULT_DAYS_BY_FIELD = {"keep_content_days": KEEP_CONTENT_DAYS, "keep_messages_days": KEEP_MESSAGES_DAYS}
 

@@ -5,6 +5,7 @@ from functools import partial
 import msgspec
 
 from heliograph.domain.operations.erasure import EntryName, erased_entry
+from heliograph.inbound.store.aggregate_reports import AggregateReportStore
 from heliograph.inbound.store.inbound_mail import InboundMailStore
 from heliograph.inbound.store.inbound_texts import InboundTextStore
 from heliograph.inbound.store.opt_outs import OptOutStore
@@ -78,6 +79,7 @@ class Store(msgspec.Struct, frozen=True, kw_only=True):
     delays: Delays
     expiry: Expiry
     inbound_mail: InboundMailStore
+    aggregate_reports: AggregateReportStore
     circuits: Circuits
     domain_checks: DomainChecks
     decisions: Decisions
@@ -158,6 +160,7 @@ def make_store(
         delays=Delays(database, clock, setup.publisher),
         expiry=Expiry(database, clock, setup.publisher),
         inbound_mail=InboundMailStore(database, clock, attachments, setup.publisher),
+        aggregate_reports=AggregateReportStore(database, clock),
         circuits=Circuits(database),
         domain_checks=DomainChecks(database),
         decisions=Decisions(database, clock),

@@ -303,6 +303,12 @@ class Domains(_Listed[K], _Read[K], _Rotated[K]):
     def check(self, id: str) -> Ask[r.Result]:
         return Ask(r.Result, "POST", path(self._at, id, "check"))
 
+    @call
+    def reports(self, id: str, *, first_day: str | None = None, last_day: str | None = None) -> Ask[r.Result]:
+        days = {"from": first_day, "to": last_day}
+        query = {name: day for name, day in days.items() if day}
+        return Ask(r.Result, "GET", path(self._at, id, "reports"), query=query)
+
 
 class Keys(_Listed[K], _Rotated[K], _Deleted[K]):
     _at = "keys"

@@ -14,7 +14,14 @@ from heliograph.storage.domain_checks import StoredVerdict
 from heliograph.web.request import Response
 from heliograph.web.route import json_response
 
-RECORD_BY_PURPOSE = {"dkim": "DKIM", "spf": "SPF", "return_path": "SPF", "dmarc": "DMARC", "ownership": "Ownership"}
+RECORD_BY_PURPOSE = {
+    "dkim": "DKIM",
+    "spf": "SPF",
+    "return_path": "SPF",
+    "dmarc": "DMARC",
+    "tls_reports": "TLS reports",
+    "ownership": "Ownership",
+}
 
 
 class ResendTracking(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

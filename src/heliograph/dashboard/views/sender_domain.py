@@ -41,6 +41,7 @@ PURPOSE_TEXTS = {
     "return_path": "Bounces (return path)",
     "spf": "Allowed senders (SPF)",
     "dmarc": "Policy for forged email (DMARC)",
+    "tls_reports": "Reports about encryption (optional)",
 }
 PLATFORM_DOMAIN_URL = operator_page("domain")
 
@@ -66,6 +67,8 @@ class RecordRow(msgspec.Struct, frozen=True, kw_only=True):
             return "verified", "Found"
         if not verdict.answered:
             return "waiting", "DNS not responding"
+        if not self.record.is_required and not verdict.found:
+            return "waiting", "Not set"
         return ("failed", "Incorrect") if verdict.found else ("unverified", "Missing")
 
     @property
@@ -98,32 +101,33 @@ async def add(request: PageRequest) -> PageResponse:
         )
     is_existing, name = created.name in request.team.domains, created.name
     notice = f"You already have {name}." if is_existing else f"{name} added. Now add its DNS records."
-    return Redirect(_domain_url(request, created), notice)
+    return Redirect(domain_url(request, created), notice)
 
 
 async def show(request: PageRequest) -> PageResponse:
-    return await _page(request, await _find_domain(request))
+    return await _page(request, await find_own_domain(request))
 
 
 async def live(request: PageRequest) -> PageResponse:
-    return open_stream(request, _domain_subscription(request, await _find_domain(request)))
+    return open_stream(request, _domain_subscription(request, await find_own_domain(request)))
 
 
 async def check(request: PageRequest) -> PageResponse:
-    domain = await _find_domain(request)
+    domain = await find_own_domain(request)
     result = await _domains(request).check(request.actor, domain.id)
-    valid_count, total = sum(verdict.ok for _, verdict in result.records), len(result.records)
+    required = [verdict for record, verdict in result.records if record.is_required]
+    valid_count, total = sum(verdict.ok for verdict in required), len(required)
     notice = (
         f"All {total} records are correct."
         if valid_count == total
         else f"{valid_count} of {total} records are correct."
     )
-    return Redirect(_domain_url(request, domain), notice)
+    return Redirect(domain_url(request, domain), notice)
 
 
 async def zone(request: PageRequest) -> PageResponse:
     """Return the records as a zone file, for import at the DNS provider."""
-    domain = await _find_domain(request)
+    domain = await find_own_domain(request)
     if not _domains(request).has_public_mail_host:
         raise PageNotFound("There are no records to download until this server has a public host name.")
     check_results = await _domains(request).status(domain.id)
@@ -134,10 +138,10 @@ async def zone(request: PageRequest) -> PageResponse:
 
 
 async def rotate(request: PageRequest) -> PageResponse:
-    domain = await _find_domain(request)
+    domain = await find_own_domain(request)
     await _domains(request).rotate(request.actor, domain.id)
     notice = "Two new keys created. Add their DNS records: the old keys are used until both are found."
-    return Redirect(_domain_url(request, domain), notice)
+    return Redirect(domain_url(request, domain), notice)
 
 
 async def set_brand(request: PageRequest) -> PageResponse:
@@ -152,8 +156,8 @@ async def set_brand(request: PageRequest) -> PageResponse:
         return await _page(request, domain, errors=field_errors(refusal))
     if domain.approved and not is_operator and brand != domain.brand:
         notice = f"{brand} is waiting for approval. Until then, email is sent as {domain.brand}."
-        return Redirect(_domain_url(request, domain), notice)
-    return Redirect(_domain_url(request, domain), f"Email from {domain.name} is now sent as {brand}.")
+        return Redirect(domain_url(request, domain), notice)
+    return Redirect(domain_url(request, domain), f"Email from {domain.name} is now sent as {brand}.")
 
 
 async def remove(request: PageRequest) -> PageResponse:
@@ -161,7 +165,7 @@ async def remove(request: PageRequest) -> PageResponse:
     try:
         await _domains(request).remove(request.actor, domain)
     except InvalidRequest as refusal:
-        return Redirect(_domain_url(request, domain), refusal.message)
+        return Redirect(domain_url(request, domain), refusal.message)
     return Redirect(f"{request.team_path}/senders", f"{domain.name} deleted.")
 
 
@@ -188,7 +192,7 @@ def _domains(request: PageRequest) -> Domains:
     return request.tools.management.domains
 
 
-async def _find_domain(request: PageRequest) -> Domain:
+async def find_own_domain(request: PageRequest) -> Domain:
     """Return the team's domain; on the operator's page, the domain of the platform's sender.
 
     If a team has verified the platform's domain, its domain is returned.
@@ -199,7 +203,7 @@ async def _find_domain(request: PageRequest) -> Domain:
     return _domains(request).get(_domains(request).platform_domain_name)
 
 
-def _domain_url(request: PageRequest, domain: Domain) -> str:
+def domain_url(request: PageRequest, domain: Domain) -> str:
     return f"{request.team_path}/senders/domains/{domain.id}" if request.team_or_none else PLATFORM_DOMAIN_URL
 
 
@@ -255,15 +259,15 @@ def _check_interval(check_results: DomainStatus) -> str:
 
 
 async def _page(request: PageRequest, domain: Domain, errors: Mapping[str, str] = {}) -> Page:
-    domain_url = _domain_url(request, domain)
-    live_url = await stream_url(request, f"{domain_url}/live", _domain_subscription(request, domain))
+    page_url = domain_url(request, domain)
+    live_url = await stream_url(request, f"{page_url}/live", _domain_subscription(request, domain))
     check_results = await _domains(request).status(domain.id)
     zone = _selected_zone(request, domain, check_results)
     rows = _record_rows(check_results, zone)
     values = {
         "live": live_url,
         "domain": domain,
-        "here": domain_url,
+        "here": page_url,
         "mail_host": _domains(request).mail_host,
         "is_public": _domains(request).has_public_mail_host,
         "check_results": check_results,

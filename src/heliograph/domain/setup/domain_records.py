@@ -21,7 +21,8 @@ WALK_MAX = 8  # maximum names queried by a tree walk (RFC 9989, 4.10)
 FOUND_MAX = 10  # maximum records shown per name
 FOUND_CHARS_MAX = 1000  # maximum characters shown per record
 
-Purpose = Literal["ownership", "dkim", "return_path", "spf", "dmarc"]
+Purpose = Literal["ownership", "dkim", "return_path", "spf", "dmarc", "tls_reports"]
+OPTIONAL_PURPOSES = frozenset(("tls_reports",))  # recommended, but not required to verify a domain
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,6 +30,11 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     value: str
     purpose: Purpose
+
+    @property
+    def is_required(self) -> bool:
+        """Return whether the domain is verified only with this record."""
+        return self.purpose not in OPTIONAL_PURPOSES
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,8 +80,8 @@ def expected_records(
     """Return the records that a domain needs.
 
     `dkim` has (selector, TXT value) of every key in use; `return_path_host` is inside the domain, so that SPF aligns.
-    `bounce_host` receives bounces, and its address may send. `senders` are additional senders: addresses or ranges,
-    host names, or a relay's own SPF mechanism such as `include:_spf.relay.example`.
+    `bounce_host` receives bounces and reports, and its address may send. `senders` are additional senders: addresses
+    or ranges, host names, or a relay's own SPF mechanism such as `include:_spf.relay.example`.
     """
     mechanisms = [f"a:{bounce_host}", *(_mechanism(sender) for sender in senders)]
     return [
@@ -91,7 +97,18 @@ def expected_records(
         ),
         Record(type="MX", name=return_path_host, value=f"10 {bounce_host}", purpose="return_path"),
         Record(type="TXT", name=return_path_host, value=f"v=spf1 {' '.join(mechanisms)} ~all", purpose="spf"),
-        Record(type="TXT", name=f"_dmarc.{domain}", value="v=DMARC1; p=none", purpose="dmarc"),
+        Record(
+            type="TXT",
+            name=f"_dmarc.{domain}",
+            value=f"v=DMARC1; p=none; rua=mailto:dmarc@{bounce_host}",
+            purpose="dmarc",
+        ),
+        Record(
+            type="TXT",
+            name=f"_smtp._tls.{domain}",
+            value=f"v=TLSRPTv1; rua=mailto:tlsrpt@{bounce_host}",
+            purpose="tls_reports",
+        ),
     ]
 
 
@@ -332,12 +349,27 @@ def _fix_dmarc(record: Record, found: Sequence[str]) -> str:
     return _set_record(record, f"The DMARC policy has invalid tags: {_join_limited(unknown)}.") if unknown else ""
 
 
+# -- TLS reports (RFC 8460, 3)
+
+_TLS_REPORTS_RECORD = re.compile(r"v=TLSRPTv1\s*;.*\brua=.*", re.DOTALL)
+
+
+def _fix_tls_reports(record: Record, found: Sequence[str]) -> str:
+    policies = [text for text in found if text.startswith("v=TLSRPTv1")]
+    if len(policies) != 1:
+        return _set_record(record, f"There are {len(policies)} TLS report policies (v=TLSRPTv1); one is needed.")
+    if not _TLS_REPORTS_RECORD.fullmatch(policies[0]):
+        return _set_record(record, "The TLS report policy has no rua= tag.")
+    return ""
+
+
 _FIX_BY_PURPOSE = {
     "ownership": _fix_ownership,
     "dkim": _fix_dkim,
     "return_path": _fix_return_path,
     "spf": _fix_spf,
     "dmarc": _fix_dmarc,
+    "tls_reports": _fix_tls_reports,
 }
 
 

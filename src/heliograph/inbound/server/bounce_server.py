@@ -1,4 +1,4 @@
-"""SMTP server for bounces to signed envelope senders, mail to the abuse address, and mail to the addresses of teams.
+"""SMTP server for bounces to signed envelope senders, mail to the abuse address, reports, and mail to teams.
 
 Any client may connect, so connections (in total and per peer), recipients, replies, time and octets are limited.
 """
@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import IO, Any, Protocol, Self
 
 import structlog
 
@@ -57,6 +57,7 @@ RATE_LIMIT_REPLY = "450 4.7.1 Too much mail for this address, try again later"
 QUOTA_REPLY = "452 4.3.1 No more room for mail to this address today, try again later"
 LOOP_REPLY = "554 5.4.6 Too many hops: a mail loop"
 TOO_LARGE_REPLY = "552 5.3.4 The mail is too large"
+ONE_KIND_REPLY = "452 4.5.3 Send mail for this address separately"
 TRY_AGAIN_REPLY = "451 4.3.0 Try again later"
 UNNAMED_COMPLAINT = Report(
     status=COMPLAINT,
@@ -75,12 +76,21 @@ class InboundSmtpLimits(SmtpLimits, frozen=True, kw_only=True):
     recipients: int = 100  # per mail; more are deferred (RFC 5321, 4.5.3.1.10)
     session_s: float = 600
     received: int = 30 * MIB  # size of a mail to a team (contract 17)
+    report: int = 40 * MIB  # size of a mail with a DMARC or TLS report: 25 MiB in base64, and more
     waiting: int = 300 * MIB  # maximum octets of all mails being received at the same time
     per_address: int = 120  # mails per minute to one address
     per_team: int = 600  # mails per minute to one team
 
 
 LIMITS = InboundSmtpLimits()
+
+
+class ReportMailbox(Protocol):
+    """Receives DMARC and TLS reports; implemented by aggregate_report_service.py."""
+
+    def is_report_address(self, address: str) -> bool: ...
+
+    async def receive(self, file: IO[bytes]) -> str: ...
 
 
 class InboundMailHandler:
@@ -98,6 +108,7 @@ class InboundMailHandler:
         mailbox: TeamMailbox | None = None,
         folder: Path | None = None,
         query_dns: QueryDns | None = None,
+        report_mailbox: ReportMailbox | None = None,
     ) -> None:
         """Create the shared state.
 
@@ -112,6 +123,7 @@ class InboundMailHandler:
         self._is_our_domain = is_our_domain
         self._one_at_a_time = asyncio.Semaphore()
         self._mailbox = mailbox
+        self._report_mailbox = report_mailbox
         self._counted_minute, self._counts = 0, Counter[str]()
         self.limits = limits
         self.folder = folder
@@ -119,6 +131,8 @@ class InboundMailHandler:
 
     def rejection_reply(self, address: str) -> str | None:
         """Return the SMTP reply that rejects a recipient; None if accepted."""
+        if self.is_report_address(address):
+            return None
         if team := self._find_team_id(address):
             return RATE_LIMIT_REPLY if self._is_rate_limited(address, team) else None
         return None if self._verify_signed_address(address) or self._is_contact(address) else UNKNOWN_ADDRESS_REPLY
@@ -128,8 +142,14 @@ class InboundMailHandler:
         local, _, domain = address.lower().partition("@")
         return local in CONTACT_LOCAL_PARTS and (not domain or self._is_our_domain(normalize_domain(domain) or domain))
 
+    def is_report_address(self, address: str) -> bool:
+        """Return whether DMARC or TLS reports are sent to this address."""
+        return bool(self._report_mailbox and self._report_mailbox.is_report_address(address))
+
     async def process(self, file: IO[bytes], envelope: Envelope[str], origin: SmtpOrigin) -> str:
         """Process a received mail and return the SMTP reply."""
+        if self._report_mailbox and self.is_report_address(envelope.recipients[0]):
+            return await self._report_mailbox.receive(file)
         team_addresses = [address for address in envelope.recipients if self._find_team_id(address)]
         lookups = await self._lookup_sender(origin, file) if team_addresses else None
         async with self._one_at_a_time:  # process one mail at a time, to limit threads and memory
@@ -146,6 +166,8 @@ class InboundMailHandler:
 
     def read_limit(self, envelope: Envelope[str]) -> int:
         """Return the maximum octets to read of a mail."""
+        if self.is_report_address(envelope.recipients[0]):
+            return self.limits.report
         return self.limits.received if any(map(self._find_team_id, envelope.recipients)) else READ_MAX
 
     async def _deliver_to_teams(
@@ -276,6 +298,10 @@ class InboundSmtpSession(SmtpServerSession[str]):
             return "452 4.5.3 Too many recipients"
         if refusal := self._handler.rejection_reply(address):
             return refusal
+        if envelope.recipients and self._handler.is_report_address(address) != self._handler.is_report_address(
+            envelope.recipients[0]
+        ):
+            return ONE_KIND_REPLY
         envelope.recipients.append(address)
         return "250 2.1.5 Ok"
 

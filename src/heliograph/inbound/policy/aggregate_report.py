@@ -1,0 +1,341 @@
+"""Reads DMARC aggregate reports (RFC 9990, RFC 7489) and TLS reports (RFC 8460) from untrusted senders.
+
+Linear in time and bounded in memory: run it in a thread. XML with a document type is refused, so no entities exist.
+"""
+
+import ipaddress
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from functools import lru_cache
+from itertools import chain
+from typing import Annotated, Any
+from xml.parsers import expat
+
+import msgspec
+
+from heliograph.domain.limits import DAY_MS, KIB, SECOND_MS
+from heliograph.domain.mail.address import normalize_domain
+from heliograph.domain.mail.verp import bounce_domain
+from heliograph.inbound.policy.report_files import ReportTooLarge, UnreadableReport
+
+ROWS_MAX = 100_000  # records of a DMARC report; 25 MiB have about 50,000
+SOURCES_MAX = 50_000  # distinct sources of a DMARC report
+ELEMENTS_MAX = 1_000_000  # XML elements: each costs about two microseconds of the GIL
+DEPTH_MAX = 20
+VALUES_MAX = 100_000  # JSON objects and arrays
+TEXT_MAX = 1000  # characters of a value
+COUNT_MAX = 10**12
+PROLOG_STEP, PROLOG_MAX = 256, 64 * KIB  # octets: small steps, so that little is parsed after a document type begins
+CACHED_DOMAINS = 1000  # domains repeat in the rows of a report
+DAY_MAX = 2_932_896  # 9999-12-31, in days since 1970
+
+# RFC 8460, 4.3
+TLS_FAILURES = frozenset(
+    (
+        *("starttls-not-supported", "certificate-host-mismatch", "certificate-expired", "certificate-not-trusted"),
+        *("validation-failure", "tlsa-invalid", "dnssec-invalid", "dane-required"),
+        *("sts-policy-fetch-error", "sts-policy-invalid", "sts-webpki-invalid"),
+    )
+)
+OTHER_FAILURE = "other"
+
+
+class DmarcSource(msgspec.Struct, kw_only=True):
+    """The mails of one source with one From domain, as counted in one report."""
+
+    domain: str  # From domain, otherwise the domain of the policy
+    address: str
+    known: bool  # SPF passed for our return path, so the address is one of our servers
+    total: int = 0
+    aligned: int = 0  # mails that passed DMARC
+    dkim: int = 0  # mails with aligned DKIM
+    spf: int = 0  # mails with aligned SPF
+
+
+class DmarcReport(msgspec.Struct, frozen=True, kw_only=True):
+    submitter: str
+    id: str
+    day: int  # days since 1970, of the beginning of the period
+    domain: str  # whose policy was published
+    sources: list[DmarcSource]
+
+
+class TlsPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """The sessions of mail to one domain."""
+
+    domain: str
+    successful: int
+    failed: int
+    failures: dict[str, int]  # failed sessions by result type
+
+
+class TlsReport(msgspec.Struct, frozen=True, kw_only=True):
+    submitter: str
+    id: str
+    day: int
+    policies: list[TlsPolicy]
+
+
+def parse_report(pieces: Iterator[bytes]) -> DmarcReport | TlsReport:
+    """Return the report in a file. Raises ReportTooLarge or UnreadableReport."""
+    first = next(pieces, b"")
+    whole = chain((first,), pieces)
+    is_json = first.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")
+    return _parse_tls(b"".join(whole)) if is_json else _parse_dmarc(whole)
+
+
+# -- DMARC ---------------------------------------------------------------------------------------------------
+
+
+class _DmarcReader:
+    """Handlers of the XML parser. Only the values in PATHS are kept; each record is counted when it ends."""
+
+    REPORT_PATHS = frozenset(
+        (
+            ("report_metadata", "org_name"),
+            ("report_metadata", "report_id"),
+            ("report_metadata", "date_range", "begin"),
+            ("policy_published", "domain"),
+        )
+    )
+    ROW_PATHS = frozenset(
+        (
+            ("record", "row", "source_ip"),
+            ("record", "row", "count"),
+            ("record", "row", "policy_evaluated", "dkim"),
+            ("record", "row", "policy_evaluated", "spf"),
+            ("record", "identifiers", "header_from"),
+            ("record", "auth_results", "spf", "domain"),
+            ("record", "auth_results", "spf", "result"),
+        )
+    )
+
+    NAMES = frozenset(("record", *(path[-1] for path in REPORT_PATHS | ROW_PATHS)))
+
+    def __init__(self) -> None:
+        self.path: list[str] = []
+        self.is_complete = False  # the report has ended; anything after it is ignored
+        self.elements = self.rows = 0
+        self.values: dict[tuple[str, ...], str] = {}
+        self._row: dict[tuple[str, ...], str] = {}
+        self._text = ""
+        self._spf_passes: list[str] = []  # domains that passed SPF in this record
+        self.counted: dict[tuple[str, str, bool], DmarcSource] = {}
+
+    def refuse_doctype(self, *_: object) -> None:
+        raise UnreadableReport("the XML has a document type")
+
+    def start(self, name: str, _: object) -> None:
+        self.path.append(name.rpartition(":")[2] if ":" in name else name)
+        self.elements += 1
+        self._text = ""
+        if len(self.path) == 1:
+            self._check_root()
+        if len(self.path) > DEPTH_MAX:
+            raise UnreadableReport("the XML is nested too deep")
+        if self.elements > ELEMENTS_MAX:
+            raise ReportTooLarge
+
+    def _check_root(self) -> None:
+        if self.elements == 1 and self.path == ["schema"]:  # some receivers wrap the report in the schema element
+            self.path.pop()
+        elif self.path != ["feedback"]:
+            raise UnreadableReport("the XML is not a DMARC report")
+
+    def text(self, data: str) -> None:
+        if len(self._text) < TEXT_MAX:
+            self._text += data[:TEXT_MAX]
+
+    def end(self, _: str) -> None:
+        if len(self.path) <= 1:
+            self.is_complete = True
+            return
+        is_kept, path = self.path[-1] in self.NAMES, tuple(self.path[1:])
+        self.path.pop()
+        if not is_kept:
+            return
+        text, self._text = self._text.strip(), ""
+        if path in self.ROW_PATHS:
+            self._row[path] = text
+        elif path in self.REPORT_PATHS:
+            self.values.setdefault(path, text)
+        elif path == ("record", "auth_results", "spf"):
+            if self._row.pop((*path, "result"), "").lower() == "pass":
+                self._spf_passes.append(self._row.get((*path, "domain"), "").lower())
+        elif path == ("record",):
+            self._count_row()
+
+    def _count_row(self) -> None:
+        self.rows += 1
+        if self.rows > ROWS_MAX:
+            raise ReportTooLarge
+        row, self._row = self._row, {}
+        passes, self._spf_passes = self._spf_passes[:10], []
+        count = _to_count(row.get(("record", "row", "count"), ""))
+        domain = _to_domain(row.get(("record", "identifiers", "header_from"), ""))
+        address = _to_address(row.get(("record", "row", "source_ip"), ""))
+        is_known = bool(domain) and any(_is_return_path_of(domain, passed) for passed in passes)
+        key = (domain, address, is_known)
+        if (source := self.counted.get(key)) is None:
+            if len(self.counted) >= SOURCES_MAX:
+                raise ReportTooLarge
+            source = self.counted[key] = DmarcSource(domain=domain, address=address, known=is_known)
+        dkim, spf = (
+            row.get(("record", "row", "policy_evaluated", method), "").lower() == "pass" for method in ("dkim", "spf")
+        )
+        source.total += count
+        source.dkim += count * dkim
+        source.spf += count * spf
+        source.aligned += count * (dkim or spf)
+
+
+def _parse_dmarc(pieces: Iterator[bytes]) -> DmarcReport:
+    reader = _DmarcReader()
+    parser = expat.ParserCreate()
+    parser.buffer_text = True
+    parser.StartDoctypeDeclHandler = reader.refuse_doctype
+    parser.StartElementHandler = reader.start
+    parser.CharacterDataHandler = reader.text
+    parser.EndElementHandler = reader.end
+    try:
+        for piece in pieces:
+            if reader.is_complete:
+                continue  # to the end, where the archive's checksum is
+            position = 0
+            while not reader.elements and position < len(piece):
+                parser.Parse(piece[position : position + PROLOG_STEP], False)
+                position += PROLOG_STEP
+                if not reader.elements and parser.CurrentByteIndex > PROLOG_MAX:
+                    raise UnreadableReport("the XML has no root element")
+            parser.Parse(piece[position:], False)
+        if not reader.is_complete:
+            parser.Parse(b"", True)
+    except (expat.ExpatError, ValueError, LookupError) as error:  # ValueError, LookupError: unknown encoding
+        raise UnreadableReport(f"the XML is damaged: {str(error)[:100]}") from None
+    domain = _to_domain(reader.values.get(("policy_published", "domain"), ""))
+    for source in reader.counted.values():
+        if not source.domain or (domain and not _is_below(source.domain, domain)):
+            source.domain = domain
+    return DmarcReport(
+        submitter=reader.values.get(("report_metadata", "org_name"), ""),
+        id=reader.values.get(("report_metadata", "report_id"), ""),
+        day=_to_day(reader.values.get(("report_metadata", "date_range", "begin"), "")),
+        domain=domain,
+        sources=list(reader.counted.values()),
+    )
+
+
+def _is_below(domain: str, parent: str) -> bool:
+    return bool(domain) and (domain == parent or domain.endswith(f".{parent}"))
+
+
+def _is_return_path_of(domain: str, passed: str) -> bool:
+    """Return whether `passed` is the return path of the From domain or of one of its parents."""
+    parent = passed.removeprefix(bounce_domain(""))
+    return parent != passed and _is_below(domain, parent)
+
+
+def _to_count(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text[:20]) > COUNT_MAX:
+        raise UnreadableReport("a record has no valid count")
+    return int(text)
+
+
+@lru_cache(CACHED_DOMAINS)
+def _to_domain(text: str) -> str:
+    return normalize_domain(text.removesuffix(".")) or ""
+
+
+def _to_address(text: str) -> str:
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        raise UnreadableReport("a record has no valid source address") from None
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return str(mapped or address)
+
+
+def _to_day(seconds: str) -> int:
+    try:
+        day = int(float(seconds[:30])) * SECOND_MS // DAY_MS
+    except (ValueError, OverflowError):
+        raise UnreadableReport("the report has no valid date") from None
+    if not 0 <= day <= DAY_MAX:
+        raise UnreadableReport("the report has no valid date")
+    return day
+
+
+# -- TLS -----------------------------------------------------------------------------------------------------
+
+_Count = Annotated[int, msgspec.Meta(ge=0, le=COUNT_MAX)]
+
+
+class _Json(msgspec.Struct, frozen=True, rename="kebab"):
+    """A part of a TLS report; its fields are written with hyphens."""
+
+
+class _DateRange(_Json, frozen=True):
+    start_datetime: str
+
+
+class _Policy(_Json, frozen=True):
+    policy_domain: str = ""
+
+
+class _Summary(_Json, frozen=True):
+    total_successful_session_count: _Count = 0
+    total_failure_session_count: _Count = 0
+
+
+class _Failure(_Json, frozen=True):
+    result_type: str = ""
+    failed_session_count: _Count = 0
+
+
+class _PolicyResult(_Json, frozen=True):
+    policy: _Policy
+    summary: _Summary = _Summary()
+    failure_details: tuple[_Failure, ...] | None = None
+
+
+class _TlsJson(_Json, frozen=True):
+    date_range: _DateRange
+    organization_name: str = ""
+    report_id: str = ""
+    policies: tuple[_PolicyResult, ...] | None = None
+
+
+_tls_decoder = msgspec.json.Decoder(_TlsJson, strict=False)
+
+
+def _parse_tls(content: bytes) -> TlsReport:
+    if content.count(b"{") + content.count(b"[") > VALUES_MAX:
+        raise ReportTooLarge
+    try:
+        report = _tls_decoder.decode(content.removeprefix(b"\xef\xbb\xbf"))
+        start = datetime.fromisoformat(report.date_range.start_datetime.strip())
+        day = int((start if start.tzinfo else start.replace(tzinfo=UTC)).timestamp()) * SECOND_MS // DAY_MS
+    except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError) as error:
+        raise UnreadableReport(f"the JSON is not a TLS report: {str(error)[:100]}") from None
+    if not 0 <= day <= DAY_MAX:
+        raise UnreadableReport("the report has no valid date")
+    return TlsReport(
+        submitter=report.organization_name[:TEXT_MAX].strip(),
+        id=report.report_id[:TEXT_MAX].strip(),
+        day=day,
+        policies=[_to_policy(result) for result in report.policies or ()],
+    )
+
+
+def _to_policy(result: Any) -> TlsPolicy:
+    failures: dict[str, int] = {}
+    for failure in result.failure_details or ():
+        type_ = failure.result_type.strip().lower()
+        type_ = type_ if type_ in TLS_FAILURES else OTHER_FAILURE
+        failures[type_] = failures.get(type_, 0) + failure.failed_session_count
+    return TlsPolicy(
+        domain=_to_domain(result.policy.policy_domain.strip()),
+        successful=result.summary.total_successful_session_count,
+        failed=result.summary.total_failure_session_count,
+        failures={type_: count for type_, count in failures.items() if count},
+    )
