@@ -67,7 +67,7 @@ async def test_operator_sets_missing_mail_host_on_domain_page(pages: Pages) -> N
 async def test_last_dns_check_result_is_shown_with_time(store: Store, pages: Pages, clock: TestClock) -> None:
     await write_records(store, PUBLIC)
     here = await add_domain(pages)
-    assert (await pages.get(here)).text.count("Not checked yet") == 1 + 6
+    assert (await pages.get(here)).text.count("Not checked yet") == 1 + 7
     id_ = here.rpartition("/")[2]
     records = await pages.domains.required_records(id_)
     verdicts = [
