@@ -19,7 +19,6 @@ from heliograph.templates.policy.template_approvals import revision_of
 from tests.accounts.authenticator import Authenticator
 from tests.accounts.house import PASSWORD
 from tests.manage.edges import CLIENT_ADDRESS, EdgeResponse, Entry, Environment, MakeValues, Values
-from tests.service import TOKENS
 
 TEAM = "/dashboard/teams/{team}"
 OPERATOR = "/dashboard/operator"
@@ -60,6 +59,11 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     variant: str = ""
 
     @property
+    def key(self) -> str:
+        """Of a route: whose key asks."""
+        return "PLATFORM" if " /v1/teams" in self.target else "ACME"
+
+    @property
     def name(self) -> str:
         return " ".join(filter(None, (self.edge, self.target.replace("/dashboard", ""), self.variant)))
 
@@ -74,13 +78,13 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
                 fill_placeholders(self.target, values), filled, values.get("who", self.actor_name), self.file
             )
         method, path = self.target.split()
-        return await world.call_api(method, fill_placeholders(path, values), filled or None)
+        return await world.call_api(method, fill_placeholders(path, values), filled or None, self.key)
 
     def entry(self, world: Environment, values: Values) -> Entry:
         if self.edge == "command":
             actor = "command line"
         elif self.edge == "route":
-            actor = f"key {parse_token(TOKENS['ACME'])}"
+            actor = f"key {parse_token(world.tokens[self.key])}"
         else:
             actor = values.get("actor") or world.people[values.get("who", self.actor_name)][0]
         address = "" if self.edge == "command" else CLIENT_ADDRESS
@@ -762,6 +766,16 @@ CHANGES = [
     command("team sandbox", "team.sandbox", "{team}", make=make_live_team, is_idempotent=True),
     command("credit", "credit.book", "{team}", "1.00", make=make_team),
     command("reputation resume", "reputation.resume", "{team}", make=make_paused_team, is_idempotent=True),
+    # as platforms do
+    route("POST /v1/teams", "team.create", {"id": "team_api{n}"}, team="team_api{n}", is_idempotent=True),
+    route("PATCH /v1/teams/{team}", "team.change", {"email_quota": 7}, make_team, is_idempotent=True),
+    route("POST /v1/teams/{team}/keys", "key.create", {"name": "key {n}"}, is_idempotent=True),
+    route("DELETE /v1/teams/{team}/keys/{key}", "key.revoke", {}, make_key, is_idempotent=True),
+    route("POST /v1/teams/{team}/members", "member.invite", {"email": "m{n}@example.com", "role": "viewer"},
+          is_idempotent=True),
+    route("DELETE /v1/teams/{team}/members/{person}", "member.remove", {}, make_member, is_idempotent=True),
+    route("POST /v1/teams/{team}/credit", "credit.book", {"amount": "1.00", "reference": "invoice {n}"}, make_team,
+          is_idempotent=True),
     # the instance
     page(f"{OPERATOR}/platform", "platform.change", {"sandbox_per_day": "7{n}", "prices": ""}, is_idempotent=True),
     page(f"{OPERATOR}/carriers/{{carrier}}", "carrier.change", {"enabled": "yes", "priority": "7"}, make_carrier,

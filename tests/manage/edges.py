@@ -173,6 +173,9 @@ class Environment:
         self.house, self.service, self.sql, self.watcher = house, service, sql, watch
         self._statement = statement
         self._numbers = count(1)
+        self.tokens = TOKENS | {
+            "PLATFORM": json.loads(self.command("key", "create", "--platform", "--json").body)["token"]
+        }
         self.people: dict[str, tuple[str, str]] = {}  # name → id, cookie
         self.passkey_cookies: dict[str, str] = {}  # name → the cookie of a question that a device has answered
 
@@ -211,11 +214,11 @@ class Environment:
 
     async def call_api(self, method: str, path: str, body: Any = None, key: str = "ACME") -> EdgeResponse:
         if path.startswith("/compat/twilio/"):
-            basic = base64.b64encode(f"AC1:{TOKENS[key]}".encode()).decode()
+            basic = base64.b64encode(f"AC1:{self.tokens[key]}".encode()).decode()
             headers = {"authorization": f"Basic {basic}", "content-type": FORM_CONTENT_TYPE}
             return await self._ask(method, path, headers, urlencode(body or {}).encode())
-        headers = {"authorization": f"Bearer {TOKENS[key]}", "content-type": "application/json"}
-        headers["x-postmark-server-token"] = TOKENS[key]
+        headers = {"authorization": f"Bearer {self.tokens[key]}", "content-type": "application/json"}
+        headers["x-postmark-server-token"] = self.tokens[key]
         return await self._ask(method, path, headers, b"" if body is None else json.dumps(body).encode())
 
     async def get_page(self, path: str, who: str) -> str:

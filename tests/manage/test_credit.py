@@ -3,7 +3,7 @@
 import pytest
 
 from heliograph.domain.audit.actor import COMMAND_LINE
-from heliograph.domain.refusals import InvalidRequest, NotFound
+from heliograph.domain.refusals import InvalidRequest, TeamNotFound
 from heliograph.manage import credit
 from heliograph.manage.credit import CreditAdjustment
 from heliograph.storage.store import Store
@@ -35,5 +35,5 @@ async def test_refused_credit_adjustment_writes_no_audit_entry(
 
 
 async def test_credit_adjustment_of_an_unknown_team_is_refused(store: Store, teams: None) -> None:
-    with pytest.raises(NotFound, match="There is no team team_x"):
+    with pytest.raises(TeamNotFound, match="There is no team team_x"):
         await credit.adjust_credit(store, ADA, CreditAdjustment(team="team_x", amount="1"))

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from heliograph.app import signing_keys
 from heliograph.domain.audit.actor import COMMAND_LINE
 from heliograph.domain.mail import dkim
-from heliograph.domain.refusals import BrandDomainNotFound, InvalidRequest, NotFound
+from heliograph.domain.refusals import BrandDomainNotFound, InvalidRequest, TeamNotFound
 from heliograph.domain.setup.domain_records import Record, Verdict
 from heliograph.domain.setup.records import Platform, TeamRecord
 from heliograph.domain.setup.snapshot import PLATFORM_ID, PLATFORM_TEAM, to_row
@@ -216,7 +216,7 @@ async def test_domain_that_can_send_is_not_removed(store: Store, domains: Domain
 async def test_the_command_line_adds_more_than_the_team_may(domains: Domains) -> None:
     for number in range(4):
         await domains.add(COMMAND_LINE, "team_a", f"{number}.shop.test")
-    with pytest.raises(NotFound, match="There is no team team_c"):
+    with pytest.raises(TeamNotFound, match="There is no team team_c"):
         await domains.add(COMMAND_LINE, "team_c", "shop.test")
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from heliograph.domain.audit.actor import COMMAND_LINE
-from heliograph.domain.refusals import InvalidRequest, NotFound
+from heliograph.domain.refusals import InvalidRequest, TeamNotFound
 from heliograph.domain.setup.records import Domain
 from heliograph.domain.setup.snapshot import to_row
 from heliograph.manage import teams as manage
@@ -128,5 +128,5 @@ async def test_paused_direct_sends_are_resumed_with_one_audit_entry(store: Store
 
 
 async def test_unknown_team_cannot_be_changed(store: Store) -> None:
-    with pytest.raises(NotFound, match="There is no team team_x"):
+    with pytest.raises(TeamNotFound, match="There is no team team_x"):
         await manage.set_suspended(store, ADA, "team_x", True)

@@ -136,3 +136,18 @@ async def test_charges_are_summed_by_month_and_channel(
     assert not await store.ledger.update_spend(1)
     assert (await store.ledger.get_spend(1, month)).charges == whole
     assert (await store.ledger.get_spend(1, "9999-01")).charges == {}
+
+
+async def test_concurrent_bookings_of_one_reference_book_once(
+    store: Store, other: Store, clock: TestClock, sql: Sql
+) -> None:
+    stores, amounts = (store, other), range(1, 11)
+    calls = (stores[amount % 2].ledger.book_once(1, amount, "invoice 1", _audit(clock)) for amount in amounts)
+    booking, *others = await asyncio.gather(*calls)
+    assert others == [booking] * 9
+    assert booking.available == CREDIT + booking.amount
+    assert (await store.ledger.get_account(1)).available == CREDIT + booking.amount
+    assert await sql("SELECT count(*) FROM ledger WHERE subject = 'invoice 1'") == [(1,)]
+    assert await sql("SELECT count(*) FROM audit WHERE action = 'credit.book'") == [(1,)]
+    of_another_team = await store.ledger.book_once(2, 7, "invoice 1", _audit(clock))
+    assert of_another_team.available == CREDIT + 7

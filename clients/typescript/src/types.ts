@@ -163,6 +163,50 @@ export interface CheckRequest {
   code: string;
 }
 
+export interface CreditBooking {
+  /** Type of this object. */
+  object: "credit";
+  /** ISO code of the billing currency. */
+  currency: string;
+  /** Available credit, without amounts on hold. */
+  credit: string;
+  /** Credit on hold for messages being sent. */
+  held: string;
+  /** The amount that was booked. */
+  amount: string;
+  /** Your reference. */
+  reference: string;
+  /** When it was booked. */
+  created_at: string;
+}
+
+export interface CreditRequest {
+  /** Amount to add; a negative one is deducted. */
+  amount: string;
+  /** Your reference, such as an invoice number. It is booked once. */
+  reference: string;
+}
+
+export interface CreditView {
+  /** Type of this object. */
+  object: "credit";
+  /** ISO code of the billing currency. */
+  currency: string;
+  /** Available credit, without amounts on hold. */
+  credit: string;
+  /** Credit on hold for messages being sent. */
+  held: string;
+}
+
+export interface DeletedMember {
+  /** Type of this object. */
+  object: "member";
+  /** Id of the person. */
+  id: string;
+  /** Always `true`. */
+  deleted: true;
+}
+
 export interface DeletedOptOut {
   /** Type of this object. */
   object: "opt_out";
@@ -789,6 +833,39 @@ export interface Me {
   held: string;
 }
 
+export interface MemberList {
+  /** Type of this object. */
+  object: "list";
+  /** Whether there is a next page, to request with `after` set to the last id of this page. */
+  has_more: boolean;
+  /** The records of this page. */
+  data: Array<MemberRecord>;
+}
+
+export interface MemberRecord {
+  /** Type of this object. */
+  object: "member";
+  /** Id of the person. */
+  id: string;
+  /** Email address. */
+  email: string;
+  /** Name. */
+  name: string;
+  /** Role in the team. */
+  role: "viewer" | "developer" | "owner";
+  /** `true` until the person accepts the invitation: the role is not in effect. */
+  invited: boolean;
+}
+
+export interface MemberRequest {
+  /** Email address of the person to invite. */
+  email: string;
+  /** Role in the team. */
+  role: "viewer" | "developer" | "owner";
+  /** Name of a new person. Default: the address. */
+  name?: string | null;
+}
+
 export interface NewKeyRecord {
   /** Public id: the 10 characters after `hk_` in its token. */
   id: string;
@@ -816,6 +893,23 @@ export interface NewKeyRecord {
   token: string;
 }
 
+export interface NewMemberRecord {
+  /** Type of this object. */
+  object: "member";
+  /** Id of the person. */
+  id: string;
+  /** Email address. */
+  email: string;
+  /** Name. */
+  name: string;
+  /** Role in the team. */
+  role: "viewer" | "developer" | "owner";
+  /** `true` until the person accepts the invitation: the role is not in effect. */
+  invited: boolean;
+  /** Link with which the person accepts, valid once within 7 days. Shown only in this response; send it to nobody else. */
+  url: string;
+}
+
 export interface NewWebhookRecord {
   /** Public id. */
   id: string;
@@ -839,6 +933,19 @@ export interface NewWebhookRecord {
   public_key: string | null;
   /** Signing secret, `whsec_…`. Shown only once. */
   secret: string;
+}
+
+export interface OptOutFields {
+  /** Words that opt a phone out. */
+  words?: Array<string> | null;
+  /** Words that opt it in. */
+  start_words?: Array<string> | null;
+  /** Reply to an opt-out; empty for none. */
+  stop_text?: string | null;
+  /** Reply to an opt-in; empty for none. */
+  start_text?: string | null;
+  /** Reply to HELP; empty for none. */
+  help_text?: string | null;
 }
 
 export interface OptOutList {
@@ -1277,6 +1384,156 @@ export interface SuppressionRequest {
   reason?: "bounce" | "complaint" | "manual" | null;
 }
 
+export interface TeamChange {
+  /** Name, which recipients see. Default: the id. */
+  name?: string | null;
+  /** `sandbox` (default) or `live`. */
+  mode?: "sandbox" | "live" | null;
+  /** Whether every request of its keys is refused. */
+  suspended?: boolean | null;
+  /** ISO code of the billing currency. Default: USD. */
+  currency?: string | null;
+  /** Recipients of emails a month included in the plan. */
+  email_quota?: number | null;
+  /** Features of the plan: `verify`. */
+  features?: Array<"verify"> | null;
+  /** Requests a second per key; 0 for no limit. */
+  rate_limit?: number | null;
+  /** How long SMS are split into segments. */
+  segmenting?: "spec" | "udh" | null;
+  /** Settings of verification codes. */
+  verify?: VerifyFields | null;
+  /** Opt-out words and their replies. */
+  opt_out?: OptOutFields | null;
+  /** WhatsApp marketing messages a day per recipient. */
+  marketing_per_day?: number | null;
+  /** Credit below which `credit.low` is published; 0 for never. */
+  credit_low?: string | null;
+  /** Bytes that can be stored a day; 0 for no limit. Default: that of the mode. */
+  octets_per_day?: number | null;
+  /** Domains that the team can add. */
+  domains_max?: number | null;
+  /** Days that contents are kept. */
+  keep_content_days?: number | null;
+  /** Days that messages are kept: at least as long as contents. */
+  keep_messages_days?: number | null;
+  /** Id (`tpl_…`) of a template with one variable, which receives free text. */
+  passthrough?: string | null;
+  /** Sandbox only: sends by APIs of other services are only captured in the test inbox. */
+  catch?: boolean | null;
+  /** Sandbox only: the team controls its own clock. */
+  test_clock?: boolean | null;
+  /** Additional attachment types, such as `application/zip`. */
+  attachment_types?: Array<string> | null;
+}
+
+export interface TeamDetails {
+  /** Name, which recipients see. Default: the id. */
+  name: string | null;
+  /** `sandbox` (default) or `live`. */
+  mode: "sandbox" | "live" | null;
+  /** Whether every request of its keys is refused. */
+  suspended: boolean | null;
+  /** ISO code of the billing currency. Default: USD. */
+  currency: string | null;
+  /** Recipients of emails a month included in the plan. */
+  email_quota: number | null;
+  /** Features of the plan: `verify`. */
+  features: Array<"verify"> | null;
+  /** Requests a second per key; 0 for no limit. */
+  rate_limit: number | null;
+  /** How long SMS are split into segments. */
+  segmenting: "spec" | "udh" | null;
+  /** Settings of verification codes. */
+  verify: VerifyFields | null;
+  /** Opt-out words and their replies. */
+  opt_out: OptOutFields | null;
+  /** WhatsApp marketing messages a day per recipient. */
+  marketing_per_day: number | null;
+  /** Credit below which `credit.low` is published; 0 for never. */
+  credit_low: string | null;
+  /** Bytes that can be stored a day; 0 for no limit. Default: that of the mode. */
+  octets_per_day: number | null;
+  /** Domains that the team can add. */
+  domains_max: number | null;
+  /** Days that contents are kept. */
+  keep_content_days: number | null;
+  /** Days that messages are kept: at least as long as contents. */
+  keep_messages_days: number | null;
+  /** Id (`tpl_…`) of a template with one variable, which receives free text. */
+  passthrough: string | null;
+  /** Sandbox only: sends by APIs of other services are only captured in the test inbox. */
+  catch: boolean | null;
+  /** Sandbox only: the team controls its own clock. */
+  test_clock: boolean | null;
+  /** Additional attachment types, such as `application/zip`. */
+  attachment_types: Array<string> | null;
+  /** Type of this object. */
+  object: "team";
+  /** Public id. */
+  id: string;
+  /** Available credit, without amounts on hold. */
+  credit: string;
+  /** Credit on hold for messages being sent. */
+  held: string;
+}
+
+export interface TeamList {
+  /** Type of this object. */
+  object: "list";
+  /** Whether there is a next page, to request with `after` set to the last id of this page. */
+  has_more: boolean;
+  /** The records of this page. */
+  data: Array<TeamDetails>;
+}
+
+export interface TeamRequest {
+  /** Name, which recipients see. Default: the id. */
+  name?: string | null;
+  /** `sandbox` (default) or `live`. */
+  mode?: "sandbox" | "live" | null;
+  /** Whether every request of its keys is refused. */
+  suspended?: boolean | null;
+  /** ISO code of the billing currency. Default: USD. */
+  currency?: string | null;
+  /** Recipients of emails a month included in the plan. */
+  email_quota?: number | null;
+  /** Features of the plan: `verify`. */
+  features?: Array<"verify"> | null;
+  /** Requests a second per key; 0 for no limit. */
+  rate_limit?: number | null;
+  /** How long SMS are split into segments. */
+  segmenting?: "spec" | "udh" | null;
+  /** Settings of verification codes. */
+  verify?: VerifyFields | null;
+  /** Opt-out words and their replies. */
+  opt_out?: OptOutFields | null;
+  /** WhatsApp marketing messages a day per recipient. */
+  marketing_per_day?: number | null;
+  /** Credit below which `credit.low` is published; 0 for never. */
+  credit_low?: string | null;
+  /** Bytes that can be stored a day; 0 for no limit. Default: that of the mode. */
+  octets_per_day?: number | null;
+  /** Domains that the team can add. */
+  domains_max?: number | null;
+  /** Days that contents are kept. */
+  keep_content_days?: number | null;
+  /** Days that messages are kept: at least as long as contents. */
+  keep_messages_days?: number | null;
+  /** Id (`tpl_…`) of a template with one variable, which receives free text. */
+  passthrough?: string | null;
+  /** Sandbox only: sends by APIs of other services are only captured in the test inbox. */
+  catch?: boolean | null;
+  /** Sandbox only: the team controls its own clock. */
+  test_clock?: boolean | null;
+  /** Additional attachment types, such as `application/zip`. */
+  attachment_types?: Array<string> | null;
+  /** Id of your choice. Default: a generated one. */
+  id?: string | null;
+  /** Opening balance. Default: 0. */
+  credit?: string | null;
+}
+
 export interface TeamView {
   /** Public id. */
   id: string;
@@ -1540,6 +1797,63 @@ export interface TlsResults {
   failures: Array<TlsFailureCount>;
 }
 
+export interface UsageChannels {
+  /** Emails. */
+  email: UsageCounts;
+  /** SMS messages. */
+  sms: UsageCounts;
+  /** WhatsApp messages. */
+  whatsapp: UsageCounts;
+}
+
+export interface UsageCharge {
+  /** What was charged. */
+  kind: "email" | "sms" | "whatsapp" | "verification";
+  /** Number of charges. */
+  count: number;
+  /** Sum of the charges. */
+  amount: string;
+}
+
+export interface UsageCounts {
+  /** Recipients with a first outcome. */
+  sent: number;
+  /** Recipients that it was delivered to. */
+  delivered: number;
+  /** Recipients that bounced. */
+  bounced: number;
+  /** Recipients that complained. */
+  complained: number;
+  /** Recipients that failed. */
+  failed: number;
+}
+
+export interface UsageQuota {
+  /** Recipients of emails a month included in the plan. */
+  limit: number;
+  /** Recipients counted; null for a month that is over. */
+  used: number | null;
+}
+
+export interface UsageView {
+  /** Type of this object. */
+  object: "usage";
+  /** Id of the team. */
+  team_id: string;
+  /** UTC month. */
+  month: string;
+  /** ISO code of the billing currency. */
+  currency: string;
+  /** The monthly quota of emails. */
+  email_quota: UsageQuota;
+  /** Recipients by the outcomes that were reached in the month. */
+  channels: UsageChannels;
+  /** Charges by kind; kinds without charges are missing. */
+  charges: Array<UsageCharge>;
+  /** Sum of all charges. */
+  total: string;
+}
+
 export interface Variables {
   [name: string]: string | number | boolean | null | Array<Variables> | Variables;
 }
@@ -1591,6 +1905,33 @@ export interface VerificationView {
   metadata?: Record<string, unknown>;
   /** The language requested for the text, if any. */
   locale?: string | null;
+}
+
+export interface VerifyFields {
+  /** Countries that may receive codes: ISO codes, or `*`. */
+  countries?: Array<string> | null;
+  /** Codes to one phone in 10 minutes. */
+  per_phone_10m?: number | null;
+  /** Codes to one phone in a day. */
+  per_phone_day?: number | null;
+  /** Codes to one number range in 10 minutes. */
+  per_prefix_10m?: number | null;
+  /** Seconds between two codes to one phone. */
+  min_interval_s?: number | null;
+  /** Wrong codes of one phone in a day. */
+  wrong_per_phone_day?: number | null;
+  /** Stop codes to ranges where few codes are checked. */
+  conversion_guard?: boolean | null;
+  /** Language of the text. */
+  language?: string | null;
+  /** Whether magic numbers also verify in a live team. */
+  magic?: boolean | null;
+  /** Whether keys of a sandbox team can read codes in its test inbox. */
+  inbox?: boolean | null;
+  /** Domain on which browsers may fill in the code; empty for none. */
+  webotp?: string | null;
+  /** Channels that codes can be sent on. */
+  channels?: Array<"email" | "sms" | "whatsapp"> | null;
 }
 
 export interface VerifyPreview {
@@ -1828,6 +2169,19 @@ export interface Operations {
   "POST /v1/webhooks/{id}/replay": { body: ReplayRequest; answer: Replay };
   "GET /v1/webhooks/{id}/deliveries": { query: { limit?: number; after?: string }; answer: DeliveryList };
   "GET /v1/events": { query: { limit?: number; after?: string; order?: "oldest" | "newest" }; answer: PublishedEventList };
+  "GET /v1/teams": { query: { limit?: number; after?: string }; answer: TeamList };
+  "POST /v1/teams": { body: TeamRequest; answer: TeamDetails };
+  "GET /v1/teams/{id}": { answer: TeamDetails };
+  "PATCH /v1/teams/{id}": { body: TeamChange; answer: TeamDetails };
+  "GET /v1/teams/{id}/keys": { query: { limit?: number; after?: string }; answer: KeyList };
+  "POST /v1/teams/{id}/keys": { body: KeyRequest; answer: NewKeyRecord };
+  "DELETE /v1/teams/{id}/keys/{key_id}": { answer: KeyRecord };
+  "GET /v1/teams/{id}/members": { query: { limit?: number; after?: string }; answer: MemberList };
+  "POST /v1/teams/{id}/members": { body: MemberRequest; answer: NewMemberRecord };
+  "DELETE /v1/teams/{id}/members/{person_id}": { answer: DeletedMember };
+  "GET /v1/teams/{id}/credit": { answer: CreditView };
+  "POST /v1/teams/{id}/credit": { body: CreditRequest; answer: CreditBooking };
+  "GET /v1/teams/{id}/usage": { query: { month?: string }; answer: UsageView };
   "GET /v1/audit": { query: { limit?: number; after?: number; team?: string }; answer: AuditList };
   "GET /v1/errors": { query: { limit?: number; after?: string }; answer: ErrorList };
   "GET /v1/causes": { query: { limit?: number; after?: string }; answer: CauseList };

@@ -41,6 +41,7 @@ GUIDES: dict[str, dict[str, str]] = {
         "deploy": "Install on one machine, in containers or on Kubernetes.",
         "configuration": "Settings and the setup file.",
         "carriers": "Connect SMS and WhatsApp carriers.",
+        "platforms": "Create and manage teams with a platform key.",
         "operations": "Start, back up, monitor and upgrade.",
         "upgrading": "What is promised, how to upgrade, and notes for each version.",
         "threats": "Threat model: what the service protects against and what is up to you.",

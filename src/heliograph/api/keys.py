@@ -57,19 +57,27 @@ class KeyList(ListPage, frozen=True, kw_only=True):
 
 
 async def list_all(call: Call) -> Response:
+    return await list_of_team(call, call.caller.team.record.id)
+
+
+async def list_of_team(call: Call, team: str) -> Response:
     query = call.query()
     limit, after = read_limit(query), query.get("after")
     if after is not None and not PUBLIC_ID.fullmatch(after):
         raise InvalidRequest("after must be a key id: 10 letters and digits.", param="after")
-    rows = await keys.list_keys(call.context.store, call.caller.team.record.id, call.context.state.last_used)
+    rows = await keys.list_keys(call.context.store, team, call.context.state.last_used)
     rows.sort(key=lambda row: row.record.id)
     return page_response([to_record(row) for row in rows if row.record.id > (after or "")], limit)
 
 
 async def create(call: Call) -> Response:
+    return await create_in_team(call, call.caller.team.record.id)
+
+
+async def create_in_team(call: Call, team: str) -> Response:
     request = to_request(call.json, KeyRequest)
     new_key = NewKey(
-        team=call.caller.team.record.id,
+        team=team,
         name=request.name,
         scopes=("send",) if request.scopes is None else tuple(dict.fromkeys(request.scopes)),
         domain=request.domain if request.domain is None else normalize_domain(request.domain) or request.domain,
@@ -90,7 +98,11 @@ async def rotate(call: Call) -> Response:
 
 
 async def revoke(call: Call) -> Response:
-    key = await keys.revoke(call.context.store, call.actor, call.params["id"], call.caller.team.record.id)
+    return await revoke_in_team(call, call.params["id"], call.caller.team.record.id)
+
+
+async def revoke_in_team(call: Call, id_: str, team: str) -> Response:
+    key = await keys.revoke(call.context.store, call.actor, id_, team)
     return json_response(_to_key_record(call, msgspec.structs.replace(key, revoked=True)))
 
 

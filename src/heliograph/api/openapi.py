@@ -37,6 +37,7 @@ ID_KIND_BY_RESOURCE = {
     "webhooks": "webhook",
     "events": "event",
     "received": "received",
+    "teams": "team",
 }
 PATH_PARAMETERS: dict[str, Schema] = {
     "suppressions": {
@@ -53,6 +54,16 @@ PATH_PARAMETERS: dict[str, Schema] = {
         "schema": {"type": "string", "pattern": "^[0-9A-Za-z]{10}$"},
         "description": "The key's public id: the 10 characters after `hk_`.",
         "example": "4fTzQ8kW1b",
+    },
+    "key_id": {
+        "schema": {"type": "string", "pattern": "^[0-9A-Za-z]{10}$"},
+        "description": "The key's public id: the 10 characters after `hk_`.",
+        "example": "4fTzQ8kW1b",
+    },
+    "person_id": {
+        "schema": {"type": "string", "pattern": "^usr_[0-9A-Z]{26}$"},
+        "description": "Id of the person, beginning with `usr_`.",
+        "example": f"usr_{EXAMPLE_ULID}",
     },
     "inbox": {
         "schema": {"type": "string", "pattern": "^(eml|sms|wam|vrf)_[0-9A-Z]{26}$"},

@@ -50,7 +50,7 @@ def mint(hook: bool) -> None:
 @click.option(
     "--platform",
     is_flag=True,
-    help="Create a platform key: it belongs to no team, cannot send, and can read the audit log.",
+    help="Create a platform key: it belongs to no team, cannot send, manages teams, and reads the audit log.",
 )
 @click.option("--name", help="What the key is for. Default: a generated name.")
 @click.option(

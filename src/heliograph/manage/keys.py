@@ -96,7 +96,7 @@ class KeyRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def create(store: Store, actor: Actor, parameters: NewKey, encrypt: Encrypt | None = None) -> CreatedKey:
-    """Create a key. An API key as actor cannot grant more than it has. `encrypt`: encrypts a hook's secret."""
+    """Create a key. A team's key as actor cannot grant more than it has. `encrypt`: encrypts a hook's secret."""
     token, now = new_token(store.clock.random_bytes, hook=parameters.hook), store.clock.now()
     fields = msgspec.structs.asdict(parameters)
     del fields["hook"]

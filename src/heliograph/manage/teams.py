@@ -1,4 +1,4 @@
-"""Use cases for teams: create, set plan and retention, suspend, rename, go live, go back to sandbox, resume sending."""
+"""Use cases for teams: create, change, set plan and retention, suspend, rename, go live, go back to sandbox, resume."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -10,9 +10,9 @@ from heliograph.changes.decisions import requester_id
 from heliograph.changes.fields import check_fields
 from heliograph.changes.setup_rows import change_rows
 from heliograph.domain.audit.actor import Actor
-from heliograph.domain.refusals import InvalidRequest, NotFound
+from heliograph.domain.refusals import InvalidRequest, TeamNotFound
 from heliograph.domain.setup.going_live import checklist
-from heliograph.domain.setup.records import Team, TeamRecord
+from heliograph.domain.setup.records import Team, TeamRecord, Template
 from heliograph.domain.setup.setup_file import read_team_fields
 from heliograph.domain.setup.snapshot import Row, Setup, to_row
 from heliograph.storage.setup import NewTeam, SetupChange
@@ -24,7 +24,7 @@ Fields = Mapping[str, Any]  # in the format of a setup file
 
 def get_team(setup: Setup, id_: str) -> Team:
     if id_ not in setup.teams:
-        raise NotFound(f"There is no team {id_}.")
+        raise TeamNotFound(f"There is no team {id_}.")
     return setup.teams[id_]
 
 
@@ -37,7 +37,8 @@ async def create(store: Store, actor: Actor, raw_fields: Fields) -> TeamRecord:
         if id_ in current.teams:
             check_fields({"id": "A team with this ID already exists."})
         record = msgspec.convert({"name": id_} | fields | {"ref": ref}, TeamRecord)
-        _check_mode(record)
+        _check_record(record)
+        _check_passthrough({}, record.passthrough)
         entry = actor.audit_entry(store.clock.now(), "team.create", id_, team=id_)
         return SetupChange(rows=[to_row("team", id_, record, id_)], new_teams=[NewTeam(ref, credit)], audit=entry)
 
@@ -47,20 +48,27 @@ async def create(store: Store, actor: Actor, raw_fields: Fields) -> TeamRecord:
 
 async def set_plan(store: Store, actor: Actor, team: str, changes: Fields) -> TeamRecord:
     """Set fields of the plan; None restores the default of the team's mode."""
+    return await _set_fields(store, actor, "team.plan", team, changes)
+
+
+async def change(store: Store, actor: Actor, team: str, changes: Fields) -> TeamRecord:
+    """Change any of the team's own fields, as a setup file does; within `verify` and `opt_out`, only those given."""
+    return await _set_fields(store, actor, "team.change", team, changes)
+
+
+async def _set_fields(store: Store, actor: Actor, action: str, team: str, changes: Fields) -> TeamRecord:
     fields = _read_fields({name: value for name, value in changes.items() if value is not None})
     fields |= {name: None for name, value in changes.items() if value is None}
 
     def revise(team_setup: Team, _: Setup) -> TeamRecord:
-        template = fields.get("passthrough")
-        error = passthrough_error(team_setup.templates.get(template)) if template else ""
-        check_fields({"passthrough": f"{template} {error}."} if error else {})
+        _check_passthrough(team_setup.templates, fields.get("passthrough") or "")
         before = msgspec.to_builtins(team_setup.record)
-        verify = before.get("verify", {}) | fields.get("verify", {})
-        after = msgspec.convert(before | fields | {"verify": verify}, TeamRecord)
-        _check_mode(after)
+        parts = {name: before.get(name, {}) | fields[name] for name in ("verify", "opt_out") if name in fields}
+        after = msgspec.convert(before | fields | parts, TeamRecord)
+        _check_record(after)
         return after
 
-    return await _change_team(store, actor, "team.plan", team, revise, changes)
+    return await _change_team(store, actor, action, team, revise, changes)
 
 
 async def set_suspended(store: Store, actor: Actor, team: str, suspended: bool) -> TeamRecord:
@@ -93,7 +101,7 @@ async def set_retention(store: Store, actor: Actor, team: str, changes: Fields) 
 
     def revise(team_setup: Team, _: Setup) -> TeamRecord:
         after = replace(team_setup.record, **fields)
-        check_fields({"keep_messages_days": after.retention_error} if after.retention_error else {})
+        _check_record(after)
         return after
 
     return await _change_team(store, actor, "team.keep", team, revise, changes)
@@ -107,7 +115,7 @@ async def set_test_clock(store: Store, actor: Actor, team: str, enabled: bool) -
 
     def revise(team_setup: Team, _: Setup) -> TeamRecord:
         after = replace(team_setup.record, test_clock=enabled)
-        _check_mode(after)
+        _check_record(after)
         return after
 
     return await _change_team(store, actor, "team.test_clock", team, revise, {"test_clock": enabled})
@@ -145,9 +153,19 @@ def _read_fields(raw_fields: Fields) -> dict[str, Any]:
     return fields
 
 
-def _check_mode(record: TeamRecord) -> None:
-    errors = {"catch": record.catch_error, "test_clock": record.test_clock_error}
+def _check_record(record: TeamRecord) -> None:
+    """Raise InvalidRequest if fields of the record exclude each other."""
+    errors = {
+        "catch": record.catch_error,
+        "test_clock": record.test_clock_error,
+        "keep_messages_days": record.retention_error,
+    }
     check_fields({name: error for name, error in errors.items() if error})
+
+
+def _check_passthrough(templates: Mapping[str, Template], template: str) -> None:
+    error = passthrough_error(templates.get(template)) if template else ""
+    check_fields({"passthrough": f"{template} {error}."} if error else {})
 
 
 async def _change_team(

@@ -37,6 +37,16 @@ class LedgerPage(msgspec.Struct, frozen=True, kw_only=True):
     next_cursor: Cursor | None  # cursor of the next page; None if this is the last page
 
 
+class ReferencedBooking(msgspec.Struct, frozen=True):
+    """A credit booking that was made once for its reference, with the account after it."""
+
+    reference: str
+    amount: int
+    available: int
+    held: int
+    created_at: int
+
+
 SUM_BATCH = 20_000  # entries summed per query, about 10 ms
 SPEND_BATCH = 5_000  # maximum entries that a transaction or a page adds to the stored sums
 
@@ -102,6 +112,15 @@ class Ledger:
             self._database, lambda tx: _adjust_credit(tx, team, amount, note, entry), entry.team
         )
 
+    async def book_once(self, team: int, amount: int, reference: str, entry: AuditEntry) -> ReferencedBooking:
+        """Add `amount` to the credit unless this reference was booked before; return the booking of the reference.
+
+        ValueError if the amount exceeds the credit.
+        """
+        return await write_serialized(
+            self._database, lambda tx: _book_once(tx, team, amount, reference, entry), entry.team
+        )
+
 
 async def read_account(tx: Tx, team: int) -> Account:
     (row,) = await tx.run("find_account", team=team)
@@ -153,3 +172,14 @@ async def _adjust_credit(tx: Tx, team: int, amount: int, note: str | None, entry
     await tx.run("insert_ledger", entries=[(team, kind, amount, note, entry.at, 0)])
     await audit.write(tx, entry)
     return accounts[team]
+
+
+async def _book_once(tx: Tx, team: int, amount: int, reference: str, entry: AuditEntry) -> ReferencedBooking:
+    await lock_accounts(tx, [team])  # a concurrent booking of the reference waits here
+    rows = await tx.run("find_credit_reference", team=team, reference=reference)
+    if rows:
+        return ReferencedBooking(*rows[0])
+    account = await _adjust_credit(tx, team, amount, reference, entry)
+    booking = ReferencedBooking(reference, amount, account.available, account.held, entry.at)
+    await tx.run("insert_credit_reference", team=team, **msgspec.structs.asdict(booking))
+    return booking

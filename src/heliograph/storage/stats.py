@@ -101,6 +101,11 @@ class Stats:
 
         return await self._database.read(read_overview)
 
+    async def usage(self, team: int, since: int, until: int) -> dict[str, StateCounts]:
+        """Return a team's counts by channel from `since` to before `until`."""
+        rows = await self._database.read(lambda tx: tx.run("usage_figures", team=team, since=since, until=until))
+        return {channel: StateCounts(*counts) for channel, *counts in rows}
+
     async def instance_totals(self, since: int) -> dict[int, TeamTotals]:
         """Return the totals of every team that has sent since `since`."""
         rows = await self._database.read(lambda tx: tx.run("instance_figures", since=since))

@@ -73,9 +73,10 @@ def has_hash(token: str, expected_hash: str) -> bool:
 def check_grant(creator: Key | None, key: Key) -> None:
     """Check that a new key has no more rights and no longer validity than the key that creates it.
 
-    Without this check the scope `manage` would grant everything.
+    Without this check the scope `manage` would grant everything. A platform key creates any keys of teams, like an
+    operator.
     """
-    if creator is None:
+    if creator is None or "operate" in creator.scopes:
         return
     if creator.restrictions is not None:
         raise InsufficientScope(RESTRICTED_CREATOR)

@@ -23,6 +23,13 @@ SELECT hour - (hour - CAST(:since AS bigint)) % CAST(:width AS bigint), channel,
 FROM figure WHERE team = :team AND hour >= :since
 GROUP BY 1, 2;
 
+-- name: usage_figures
+-- Return a team's counters per channel within a period.
+SELECT channel, CAST(sum(sent) AS BIGINT), CAST(sum(delivered) AS BIGINT), CAST(sum(bounced) AS BIGINT),
+       CAST(sum(complained) AS BIGINT), CAST(sum(failed) AS BIGINT), CAST(sum(read) AS BIGINT)
+FROM figure WHERE team = :team AND hour >= :since AND hour < :until
+GROUP BY channel;
+
 -- name: instance_figures
 -- Return the sends of each team since a time, and its email sends, bounces and complaints.
 -- `+team` keeps SQLite from reading the whole table in team order.

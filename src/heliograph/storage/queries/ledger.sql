@@ -55,3 +55,13 @@ ON CONFLICT (team, month, kind) DO UPDATE SET amount = spend.amount + excluded.a
 -- name: team_spend
 -- Return a team's sums per month and kind since a month.
 SELECT month, kind, amount, charges FROM spend WHERE team = :team AND month >= :since;
+
+-- name: find_credit_reference
+-- Return the booking of a reference.
+SELECT reference, amount, available, held, created_at FROM credit_reference
+WHERE team = :team AND reference = :reference;
+
+-- name: insert_credit_reference
+-- Insert the booking of a reference, under the lock of the account.
+INSERT INTO credit_reference (team, reference, amount, available, held, created_at)
+VALUES (:team, :reference, :amount, :available, :held, :created_at);
