@@ -152,9 +152,9 @@ class Client(asyncio.Transport):
 
     def resume_reading(self) -> None: ...
 
-    async def ask(self, method: str, path: str, body: bytes = b"") -> Any:
+    async def ask(self, method: str, path: str, body: bytes = b"", token: str = TOKENS["ACME"]) -> Any:
         self._answer = asyncio.get_running_loop().create_future()
-        head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKENS['ACME']}\r\n"
+        head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n"
         typed = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n" if body else ""
         self._connection.data_received(f"{head}{typed}\r\n".encode() + body)
         head_, _, answer = (await self._answer).partition(b"\r\n\r\n")
@@ -192,6 +192,22 @@ async def test_accept_stays_within_its_call_budget(app: App, steps: Steps) -> No
             await Client(Connections(app.dispatcher)).ask("POST", "/v1/emails", msgspec.json.encode(MAIL))
         statements.append(steps.statements())
     assert min(statements) <= ACCEPT_STATEMENTS
+
+
+async def test_accept_by_a_restricted_key_runs_no_more_statements(app: App, steps: Steps) -> None:
+    restrictions = {"recipients": ["*@example.com"], "per_hour": 100, "per_day": 100, "spend_per_day": "5.00"}
+    client, mail = Client(Connections(app.dispatcher)), msgspec.json.encode(MAIL)
+    body = msgspec.json.encode({"name": "agent", "restrictions": restrictions})
+    restricted = (await client.ask("POST", "/v1/keys", body))["token"]
+    statements = {}
+    for token in (TOKENS["ACME"], restricted):
+        counts = []
+        for _ in range(TRIES):
+            with steps.counted():
+                await client.ask("POST", "/v1/emails", mail, token)
+            counts.append(steps.statements())
+        statements[token] = min(counts)
+    assert statements[restricted] <= statements[TOKENS["ACME"]] <= ACCEPT_STATEMENTS
 
 
 @SQLITE

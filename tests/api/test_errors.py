@@ -59,6 +59,7 @@ CODES = {
     **dict.fromkeys(
         (
             *("rate_limit_exceeded", "verify_rate_limited", "marketing_limit_reached", "sandbox_limit_reached"),
+            "key_limit_reached",
             "storage_limit_reached",
         ),
         429,

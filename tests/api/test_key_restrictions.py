@@ -1,12 +1,13 @@
 """Restricted keys on /v1 (contract 20): what is refused, in which order, and what a restricted key still may."""
 
 import json
+from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
 
 import pytest
 
-from heliograph.domain.setup.keys import parse_token
+from heliograph.domain.setup.keys import make_token, parse_token
 from tests.api.sends import EMAIL, SMS, VERIFY, WELCOME, WHATSAPP, Body, assert_refused, without
 from tests.service import TOKENS, Service
 
@@ -18,7 +19,7 @@ def restricted(
     service: Service, creator: str = "ACME", scopes: tuple[str, ...] = ("send",), **restrictions: Any
 ) -> str:
     """Create a key with these restrictions and return its token."""
-    body = {"name": f"restricted {next(_NUMBERS)}", "scopes": scopes, "restrictions": restrictions}
+    body = {"name": f"restricted {next(_NUMBERS)} key", "scopes": scopes, "restrictions": restrictions}
     created = service.post("/v1/keys", body, key=creator)
     assert created.status == 201, created.raw
     assert created.json["restrictions"] == restrictions
@@ -166,3 +167,88 @@ def test_invalid_restrictions_create_no_key(shared_service: Service) -> None:
     refused = shared_service.post("/v1/keys", body)
     assert_refused(refused, 400, "invalid_request", "restrictions.recipients[0]")
     assert "never made" not in {key["name"] for key in shared_service.get("/v1/keys?limit=100").json["data"]}
+
+
+def limits(service: Service, key: str) -> Any:
+    return service.get("/v1/me", key=key).json["limits"]
+
+
+def test_me_shows_restrictions_and_what_is_left(shared_service: Service) -> None:
+    key = restricted(shared_service, per_hour=5, spend_per_day="1.0000")
+    me = shared_service.get("/v1/me", key=key).json
+    assert me["restrictions"] == {"per_hour": 5, "spend_per_day": "1.0000"}
+    unused = {"left": 5, "limit": 5, "resets_at": None}
+    spend = {"left": "1.0000", "limit": "1.0000", "resets_at": None}
+    assert me["limits"] == {"per_hour": unused, "per_day": None, "spend_per_day": spend}
+    assert shared_service.post("/v1/emails", EMAIL | {"cc": ["delivered+b@simulator.test"]}, key=key).status == 202
+    used = limits(shared_service, key)["per_hour"]
+    assert used["left"] == 3 and used["resets_at"] > "2026"
+    unrestricted = shared_service.get("/v1/me").json
+    assert (unrestricted["restrictions"], unrestricted["limits"]) == (None, None)
+
+
+def test_limit_refuses_with_retry_after_and_counts_what_was_accepted(shared_service: Service) -> None:
+    key = restricted(shared_service, per_day=3)
+    replayed = {"Idempotency-Key": f"limited {next(_NUMBERS)}"}
+    for _ in range(2):
+        assert shared_service.post("/v1/emails", EMAIL, key=key, headers=replayed).status == 202
+    assert shared_service.post("/v1/emails?dry_run=true", EMAIL, key=key).status == 200
+    assert limits(shared_service, key)["per_day"]["left"] == 2
+    three = EMAIL | {"to": ["delivered@simulator.test"] * 3}
+    refused = shared_service.post("/v1/emails", three, key=key)
+    assert_refused(refused, 429, "key_limit_reached")
+    assert refused.json["error"]["details"] == {"limit": "per_day"}
+    assert 86_000 < int(refused.headers["retry-after"]) <= 86_400
+    assert shared_service.post("/v1/verify", VERIFY, key=key).status == 202
+    assert shared_service.post("/v1/sms", SMS, key=key).status == 202
+    assert_refused(shared_service.post("/v1/verify", VERIFY, key=key), 429, "key_limit_reached")
+    suppressed = shared_service.post("/v1/emails", EMAIL | {"to": "gone@example.com"}, key=key)
+    assert_refused(suppressed, 403, "recipient_suppressed")
+
+
+def test_each_message_of_a_batch_counts(shared_service: Service) -> None:
+    key = restricted(shared_service, per_hour=2)
+    strict = {"messages": [EMAIL] * 3}
+    assert_refused(shared_service.post("/v1/emails/batch", strict, key=key), 429, "key_limit_reached")
+    assert limits(shared_service, key)["per_hour"]["left"] == 2
+    entries = shared_service.post("/v1/emails/batch", strict | {"mode": "permissive"}, key=key).json["data"]
+    assert [entry.get("error", {}).get("code") for entry in entries] == [None, None, "key_limit_reached"]
+
+
+def test_rotated_key_shares_the_count(shared_service: Service) -> None:
+    old = restricted(shared_service, per_day=2)
+    new = shared_service.post(f"/v1/keys/{parse_token(old)}/rotate", None).json["token"]
+    for key in (old, new):
+        assert shared_service.post("/v1/emails", EMAIL, key=key).status == 202
+    for key in (old, new):
+        assert_refused(shared_service.post("/v1/emails", EMAIL, key=key), 429, "key_limit_reached")
+
+
+def test_canceled_message_gives_its_spend_back(shared_service: Service) -> None:
+    key = restricted(shared_service, spend_per_day="0.0500", per_day=2)
+    tomorrow = (datetime.now(UTC) + timedelta(days=1)).isoformat()
+    later = {"to": "+447400123456", "template_id": "tpl_sms", "variables": {"parcel": "1"}, "scheduled_at": tomorrow}
+    sent = shared_service.post("/v1/sms", later, key=key)
+    assert sent.status == 202, sent.raw
+    assert limits(shared_service, key)["spend_per_day"]["left"] == "0.0150"
+    assert_refused(shared_service.post("/v1/sms", later, key=key), 429, "key_limit_reached")
+    assert shared_service.post(f"/v1/sms/{sent.json['id']}/cancel", None, key=key).status == 200
+    left = limits(shared_service, key)
+    assert (left["spend_per_day"]["left"], left["per_day"]["left"]) == ("0.0500", 1)
+
+
+def test_test_clock_moves_the_windows(shared_service: Service) -> None:
+    tokens = {name: make_token(bytes([77, number]) * 32) for number, name in enumerate(("server", "agent"))}
+    file = shared_service.data / "clocked.toml"
+    file.write_text(
+        '[[teams]]\nid = "team_limited"\nmode = "sandbox"\ntest_clock = true\n'
+        f'[[teams.keys]]\nname = "agent"\ntoken = "{tokens["agent"]}"\n[teams.keys.restrictions]\nper_hour = 1\n'
+    )
+    shared_service.apply(file)
+    mail = without(EMAIL, "from")
+    assert shared_service.post("/v1/emails", mail, key=tokens["agent"]).status == 202
+    refused = shared_service.post("/v1/emails", mail, key=tokens["agent"])
+    assert_refused(refused, 429, "key_limit_reached")
+    advance = {"advance_s": int(refused.headers["retry-after"])}
+    assert shared_service.post("/v1/test-clock", advance, key=tokens["agent"]).status == 200
+    assert shared_service.post("/v1/emails", mail, key=tokens["agent"]).status == 202

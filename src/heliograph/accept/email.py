@@ -70,6 +70,7 @@ from heliograph.domain.sending.acceptance import (
     SendResult,
     SharedText,
 )
+from heliograph.domain.sending.key_limits import count_use
 from heliograph.domain.sending.send_options import (
     ExtraFields,
     MailHeaders,
@@ -80,7 +81,7 @@ from heliograph.domain.sending.send_options import (
     parse_options,
 )
 from heliograph.domain.setup.key_restrictions import check_addresses, check_channel, check_sender, check_template_use
-from heliograph.domain.setup.records import Caller, Layout, Platform, Team, Template
+from heliograph.domain.setup.records import Caller, Key, Layout, Platform, Team, Template
 from heliograph.domain.setup.snapshot import Setup, verifying_team
 from heliograph.runtime.threads import ACCEPT_POOL, READ_POOL
 from heliograph.templates.policy.check import find_template
@@ -450,6 +451,7 @@ def email_acceptance(
         reply_to=reply_to,
         file_count=len(files),
         drop_suppressed=header_recipients is not None and header_recipients.drop_suppressed,
+        restricted_key=caller.key if caller.key.restrictions is not None else None,
     )
     return Acceptance(
         id=id_,
@@ -489,11 +491,16 @@ class PendingEmail(msgspec.Struct, frozen=True, kw_only=True):
     reply_to: list[str]
     file_count: int
     drop_suppressed: bool
+    restricted_key: Key | None = None
 
     def decide(self, state: AcceptState) -> Decision:
         draft, team = self.draft, self.team
         deliverable = remove_suppressed(draft.recipients, state.suppressed, drop=self.drop_suppressed)
-        price = _charge(team, draft.template, deliverable, state, self.created_at)
+        price = _price(team, draft.template, deliverable, state, self.created_at)
+        if self.restricted_key is not None:
+            count_use(state.account, self.restricted_key, deliverable.count, price, self.created_at)
+        if price:
+            pricing.hold(state.account, price)
         record = EmailRecord(
             id=self.id,
             to=deliverable.to[0].original,
@@ -553,8 +560,8 @@ def _encode_content(
     return stored, SharedText(hashlib.blake2b(body, digest_size=16).digest(), body)
 
 
-def _charge(team: Team, template: Template | None, recipients: Recipients, state: AcceptState, now: int) -> int:
-    """Count billable recipients against the monthly quota; past the quota, hold and return the price (contract 7)."""
+def _price(team: Team, template: Template | None, recipients: Recipients, state: AcceptState, now: int) -> int:
+    """Count billable recipients against the monthly quota and return the price, 0 within the quota (contract 7)."""
     if team.sandbox:
         return 0
     billable = 0
@@ -566,6 +573,4 @@ def _charge(team: Team, template: Template | None, recipients: Recipients, state
         return 0
     if pricing.use_quota(state.account, billable, team.record.email_quota, pricing.month_of(now)):
         return 0
-    price = pricing.price_for(template, None) if template else 0
-    pricing.hold(state.account, price)
-    return price
+    return pricing.price_for(template, None) if template else 0

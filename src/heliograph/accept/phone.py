@@ -40,6 +40,7 @@ from heliograph.domain.sending.acceptance import (
     IdempotencyKey,
     SendResult,
 )
+from heliograph.domain.sending.key_limits import count_use
 from heliograph.domain.sending.send_options import ExtraFields, SendOptions, Timing, build_extra_fields, parse_options
 from heliograph.domain.setup.key_restrictions import check_channel, check_phone, check_template_use
 from heliograph.domain.setup.records import Caller, CarrierRecord, Channel, Team, Template
@@ -256,10 +257,13 @@ def phone_acceptance(
     team, id_ = caller.team, context.clock.new_id(PREFIXES[channel])
     now = context.clock.team_now(team.record.ref)
     status = initial_status(context, draft.timing, now)
+    restricted_key = caller.key if caller.key.restrictions is not None else None
     record = PhoneRecord(id=id_, to=draft.to, status=status, sandbox=team.sandbox, created_at=timestamp(now))
 
     def decide(state: AcceptState) -> Decision:
         check(state, now)
+        if restricted_key is not None:
+            count_use(state.account, restricted_key, 1, price, now)
         pricing.hold(state.account, price)
         recipient = AcceptedRecipient(draft.to, draft.to, "to")
         return Decision(msgspec.json.encode(record), [recipient], record=record, price=price)

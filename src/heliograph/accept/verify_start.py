@@ -303,6 +303,7 @@ def _build_start(
         sandbox_limit=platform.sandbox_per_day if is_counted else None,
         owner=context.store.owner,
         check=check,
+        restricted_key=caller.key if caller.key.restrictions is not None else None,
         idempotency_key=idempotency_key,
     )
 

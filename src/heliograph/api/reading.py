@@ -32,9 +32,12 @@ from heliograph.domain.ids import PREFIXES, id_pattern, timestamp
 from heliograph.domain.mail.address import parse_address
 from heliograph.domain.phones.phone import is_phone
 from heliograph.domain.refusals import InvalidRequest, MessageNotFound
-from heliograph.domain.sending.pricing import format_money, month_of
+from heliograph.domain.sending.key_limits import limit_states
+from heliograph.domain.sending.pricing import Account, format_money, month_of
 from heliograph.domain.sending.send_options import public_record, split_tag
-from heliograph.domain.setup.records import Channel, Mode, Scope
+from heliograph.domain.setup import key_restrictions
+from heliograph.domain.setup.key_restrictions import RestrictionsRecord
+from heliograph.domain.setup.records import Channel, Key, Mode, Scope
 from heliograph.domain.text import quoted
 from heliograph.domain.verify.verification import VERIFICATION_STATES
 from heliograph.storage.search.message_search import (
@@ -189,6 +192,38 @@ class QuotaView(msgspec.Struct, frozen=True, kw_only=True):
     used: Annotated[int, describe("Emails used.", example=412)]
 
 
+class LimitView(msgspec.Struct, frozen=True, kw_only=True):
+    limit: Annotated[int, describe("Recipients permitted in the window.", example=100)]
+    left: Annotated[int, describe("Recipients left now.", example=88)]
+    resets_at: Annotated[
+        str | None,
+        describe(
+            "When the oldest use leaves the window; null: nothing is used.",
+            example="2026-11-15T09:30:00.000Z",
+            **TIME,
+        ),
+    ]
+
+
+class SpendLimitView(msgspec.Struct, frozen=True, kw_only=True):
+    limit: Annotated[str, describe("Amount permitted in the window.", example="5.0000", **MONEY)]
+    left: Annotated[str, describe("Amount left now.", example="4.8650", **MONEY)]
+    resets_at: Annotated[
+        str | None,
+        describe(
+            "When the oldest charge leaves the window; null: nothing is spent.",
+            example="2026-11-15T09:30:00.000Z",
+            **TIME,
+        ),
+    ]
+
+
+class LimitsView(msgspec.Struct, frozen=True, kw_only=True):
+    per_hour: Annotated[LimitView | None, describe("Recipients in any 60 minutes; null: not limited.")]
+    per_day: Annotated[LimitView | None, describe("Recipients in any 24 hours; null: not limited.")]
+    spend_per_day: Annotated[SpendLimitView | None, describe("Spend in any 24 hours; null: not limited.")]
+
+
 class Me(msgspec.Struct, frozen=True, kw_only=True):
     team: Annotated[TeamView, describe("The key's team.")]
     mode: Annotated[str, describe("The team's mode.", example="live", enum=list(get_args(Mode)))]
@@ -201,6 +236,8 @@ class Me(msgspec.Struct, frozen=True, kw_only=True):
     currency: Annotated[str, describe("ISO code of the billing currency.", example="USD")]
     credit: Annotated[str, describe("Available credit, without amounts on hold.", example="99.8650", **MONEY)]
     held: Annotated[str, describe("Credit on hold for messages being sent.", example="0.0000", **MONEY)]
+    restrictions: Annotated[RestrictionsRecord | None, describe("What this key may send; null: no restrictions.")]
+    limits: Annotated[LimitsView | None, describe("What is left of this key's limits; null: no restrictions.")]
 
 
 class PlatformMe(msgspec.Struct, frozen=True, kw_only=True):
@@ -298,8 +335,34 @@ async def read_me(call: Call) -> Response:
             currency=record.currency,
             credit=format_money(account.available),
             held=format_money(account.held),
+            restrictions=key_restrictions.to_record(call.caller.key.restrictions),
+            limits=_limits_view(account, call.caller.key, call.context.clock.team_now(call.team)),
         )
     )
+
+
+def _limits_view(account: Account, key: Key, now: int) -> LimitsView | None:
+    if key.restrictions is None:
+        return None
+    states = limit_states(account, key, now)
+    per_hour, per_day = (
+        LimitView(limit=state.limit, left=state.left, resets_at=_time_or_none(state.frees_at)) if state else None
+        for state in (states.get("per_hour"), states.get("per_day"))
+    )
+    spend = states.get("spend_per_day")
+    return LimitsView(
+        per_hour=per_hour,
+        per_day=per_day,
+        spend_per_day=SpendLimitView(
+            limit=format_money(spend.limit), left=format_money(spend.left), resets_at=_time_or_none(spend.frees_at)
+        )
+        if spend
+        else None,
+    )
+
+
+def _time_or_none(at: int | None) -> str | None:
+    return None if at is None else timestamp(at)
 
 
 def _list_response(result: SearchPage[Any], records: list[Any]) -> Response:

@@ -114,6 +114,7 @@ EMAIL_ERRORS = (
     r.RecipientNotPermitted,
     r.RecipientNotAllowed,
     r.RecipientSuppressed,
+    r.KeyLimitReached,
     r.InsufficientCredit,
     r.StorageLimitReached,
 )
@@ -135,6 +136,7 @@ PHONE_ERRORS = (
     r.RecipientOptedOut,
     r.SandboxLimitReached,
     r.NoCarrierAvailable,
+    r.KeyLimitReached,
     r.InsufficientCredit,
     r.StorageLimitReached,
 )
@@ -154,7 +156,7 @@ CODE_RECIPIENT_ERRORS = (
     r.RecipientNotAllowed,
     r.RecipientSuppressed,
 )
-CODE_LIMIT_ERRORS = (r.SandboxLimitReached, r.VerifyRateLimited)
+CODE_LIMIT_ERRORS = (r.SandboxLimitReached, r.VerifyRateLimited, r.KeyLimitReached)
 VERIFY_ERRORS = (
     *IDEMPOTENCY_ERRORS,
     r.UnsupportedChannel,

@@ -468,6 +468,12 @@ class StorageLimitReached(Refusal):
 # -- billing -----------------------------------------------------------------------------------------------
 
 
+class KeyLimitReached(Refusal):
+    """The key has reached its limit of recipients per hour or day, or of spend per day."""
+
+    fix = "Wait the number of seconds in Retry-After, or ask an owner of the team for a key with a higher limit."
+
+
 class InsufficientCredit(Refusal):
     """The credit balance does not cover the price."""
 
@@ -607,6 +613,7 @@ SETUP_DEPENDENT_REFUSALS = (
     InvalidVariable,
     BrandDomainNotFound,
     NoCarrierAvailable,
+    KeyLimitReached,
     UnsupportedChannel,
     FeatureNotOnPlan,
     WebhookNotFound,

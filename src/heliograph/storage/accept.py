@@ -1,7 +1,7 @@
 """The accept transaction: reads the state, decides each message and writes the accepted messages."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -12,9 +12,9 @@ from heliograph.domain.delivery.lanes import QUEUE_BY_LANE_AND_PRIORITY
 from heliograph.domain.events import SCHEDULED, scheduled_data
 from heliograph.domain.limits import DAY_MS, IDEMPOTENCY_WINDOW_MS
 from heliograph.domain.operations.erasure import EntryName
-from heliograph.domain.operations.notices import low_credit_notice
+from heliograph.domain.operations.notices import key_limit_notice, low_credit_notice
 from heliograph.domain.phones.opt_out import OptOutReason
-from heliograph.domain.refusals import Refusal
+from heliograph.domain.refusals import KeyLimitReached, Refusal
 from heliograph.domain.sending import idempotency
 from heliograph.domain.sending.acceptance import (
     CAPTURED,
@@ -63,6 +63,8 @@ async def accept(
             results.append(decider.decide(item))
         except Refusal as refusal:
             results.append(refusal)
+    if decider.limited_keys:
+        await enqueue_key_limit_notices(tx, decider.limited_keys)
     if decider.idempotency_rows:
         await insert_idempotency_keys(tx, decider.idempotency_rows, decider.stored_responses, leases)
     if decider.batch_rows:
@@ -125,6 +127,7 @@ class _BatchDecider(msgspec.Struct, kw_only=True):
     accepted: list[tuple[Acceptance, Decision]] = []
     idempotency_rows: list[tuple[Any, ...]] = []
     batch_rows: list[tuple[Any, ...]] = []
+    limited_keys: dict[str, tuple[int, int]] = {}  # keys that reached a limit: (team, time)
 
     def decide(self, item: Item) -> SendResult[Any]:
         """Decide one item or replay its idempotent response. A refusal has no side effects."""
@@ -177,8 +180,10 @@ class _BatchDecider(msgspec.Struct, kw_only=True):
             if item.daily_bytes_limit:
                 octets = item.content_bytes if item.shared else len(item.content)
                 count_stored_bytes(account, octets + item.file_bytes, item.daily_bytes_limit, item.created_at)
-        except Refusal:
+        except Refusal as refusal:
             self._restore(account_before, [])
+            if isinstance(refusal, KeyLimitReached):
+                self.limited_keys[item.key_id] = (item.team, item.created_at)
             raise
         if item.marketing_to:
             self.marketing_times[marketing_key].append(item.created_at)
@@ -218,6 +223,12 @@ async def publish_low_credit(
             await notice_queue.enqueue(
                 tx, low_credit_notice(team, event.id, at, data["credit"], format_money(threshold))
             )
+
+
+async def enqueue_key_limit_notices(tx: Tx, limited_keys: Mapping[str, tuple[int, int]]) -> None:
+    """Enqueue a notice for each key that reached a limit for the first time on its day. Values: (team, time)."""
+    notices = [key_limit_notice(team, key_id, at) for key_id, (team, at) in sorted(limited_keys.items())]
+    await notice_queue.enqueue(tx, *notices)
 
 
 async def _publish_scheduled(tx: Tx, publisher: Publisher, scheduled: list[tuple[Acceptance, Decision]]) -> None:
@@ -269,7 +280,7 @@ async def save_accounts(tx: Tx, accounts: Iterable[Account]) -> None:
 
 def _account_row(account: Account) -> tuple[Any, ...]:
     days = (account.sandbox_day, account.sandbox_used, account.octets_day, account.octets_used)
-    return (account.team, account.available, account.held, account.month, account.used, *days)
+    return (account.team, account.available, account.held, account.month, account.used, *days, account.key_uses)
 
 
 async def find_stored_responses(

@@ -32,6 +32,8 @@ from heliograph.domain.operations.notices import dead_letter_notice
 from heliograph.domain.phones.carrier_codes import reported_opt_out
 from heliograph.domain.sending import pricing
 from heliograph.domain.sending.acceptance import CAPTURED
+from heliograph.domain.sending.key_limits import give_back_spend
+from heliograph.domain.sending.pricing import Account
 from heliograph.domain.sending.send_options import decode_record
 from heliograph.inbound.policy.bounce_category import category_of
 from heliograph.inbound.store.opt_outs import add_opt_outs
@@ -130,6 +132,7 @@ class LockedMessage(msgspec.Struct):
     hold_number: int
     created_at: int
     batch: str | None
+    key_id: str
     ended_at: int | None = None
 
 
@@ -711,6 +714,13 @@ def _count_transition(
         rows.metric_updates.append(counter[provider, category_of(final_status, update.detail)].inc)
 
 
+def settle(account: Account, kind: str, price: int, key_id: str, counted_at: int) -> None:
+    """Capture or release a hold; a release also gives the spend of a restricted key back."""
+    SETTLE_BY_KIND[kind](account, price)
+    if kind == "release" and account.key_uses:
+        give_back_spend(account, key_id, counted_at, price)
+
+
 async def _settle_accounts(
     tx: Tx, entries: list[tuple[LockedMessage, str, int]], unused: list[tuple[LockedMessage, str]]
 ) -> None:
@@ -720,7 +730,7 @@ async def _settle_accounts(
         tx, {message.team for message, _, _ in entries} | {message.team for message, _ in unused}
     )
     for message, kind, _ in entries:
-        SETTLE_BY_KIND[kind](accounts[message.team], message.price)
+        settle(accounts[message.team], kind, message.price, message.key_id, message.created_at)
     if unused:
         record_rows = await tx.run("records_of", messages=list({(message.key,) for message, _ in unused}))
         options_by_message = {(team, id_): decode_record(record) for team, id_, record in record_rows}

@@ -18,12 +18,19 @@ from heliograph.domain.limits import (
     MINUTE_MS,
     VERIFICATION_MS,
 )
-from heliograph.domain.refusals import Refusal, VerificationEnded, VerificationNotFound, VerifyRateLimited
+from heliograph.domain.refusals import (
+    KeyLimitReached,
+    Refusal,
+    VerificationEnded,
+    VerificationNotFound,
+    VerifyRateLimited,
+)
 from heliograph.domain.sending import pricing
 from heliograph.domain.sending.acceptance import CAPTURED, IdempotencyKey, SendResult
+from heliograph.domain.sending.key_limits import count_use
 from heliograph.domain.sending.pricing import Account
 from heliograph.domain.sending.send_options import ExtraFields
-from heliograph.domain.setup.records import Channel
+from heliograph.domain.setup.records import Channel, Key
 from heliograph.domain.verify import verification
 from heliograph.domain.verify.conversion import Tally, areas, hour_of
 from heliograph.domain.verify.verification import CANCELED, CheckResult
@@ -31,6 +38,7 @@ from heliograph.runtime import metrics
 from heliograph.runtime.clock import Clock
 from heliograph.storage import carrier_stats, conversion
 from heliograph.storage.accept import (
+    enqueue_key_limit_notices,
     find_stored_responses,
     insert_idempotency_keys,
     lock_accounts,
@@ -42,7 +50,7 @@ from heliograph.storage.engine.database import Database, Tx, schedule_wakeup
 from heliograph.storage.engine.group_commit import GroupCommit
 from heliograph.storage.events import Event, Publisher
 from heliograph.storage.leases import Leases
-from heliograph.storage.outcomes import SETTLE_BY_KIND
+from heliograph.storage.outcomes import settle
 from heliograph.storage.search import message_search
 from heliograph.storage.search.message_search import Search, SearchPage, VerificationRow
 from heliograph.storage.tags import tag_rows
@@ -82,6 +90,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     sandbox_limit: int | None = None  # maximum per day over real carriers; None if not counted
     owner: str  # the process that will call the carrier
     check: Callable[[VelocityWindow], None]  # raises if a limit is reached
+    restricted_key: Key | None = None  # the caller's key if it has restrictions
     idempotency_key: IdempotencyKey | None = None
     added: ExtraFields = ExtraFields()
 
@@ -137,6 +146,7 @@ class _VerificationRow(msgspec.Struct, frozen=True):
     lease_until: int | None
     was_sent: int
     added: str
+    key_id: str
 
 
 class DueCode(msgspec.Struct, frozen=True):
@@ -170,6 +180,7 @@ async def start_verifications(
     recent_starts = await _read_recent_starts(tx, items)
     results: list[SendResult[Any] | None | Exception] = []
     started: list[Start] = []
+    limited_keys: dict[str, tuple[int, int]] = {}
     for item in items:
         account_before = msgspec.structs.replace(accounts[item.team])
         try:
@@ -182,10 +193,14 @@ async def start_verifications(
         except Refusal as refusal:
             accounts[item.team] = account_before
             results.append(refusal)
+            if isinstance(refusal, KeyLimitReached):
+                limited_keys[item.key_id] = (item.team, item.created_at)
             continue
         recent_starts.add(item)
         started.append(item)
         results.append(None)
+    if limited_keys:
+        await enqueue_key_limit_notices(tx, limited_keys)
     if started:
         lease_until = await leases.deadline(tx, IDEMPOTENCY_LEASE_MS)
         await insert_idempotency_keys(
@@ -275,7 +290,7 @@ async def finish_verifications(tx: Tx, items: Sequence[Finish], publisher: Publi
         price, charge = row.price, row.charge
         if charge == "held":
             kind = "release" if item.status == "failed" else "capture"
-            SETTLE_BY_KIND[kind](accounts[item.team], price)
+            settle(accounts[item.team], kind, price, row.key_id, row.expires_at - VERIFICATION_MS)
             ledger_rows.append((item.team, kind, price, item.id, item.at, 0))
             charge = "released" if kind == "release" else "captured"
         if item.status == "failed" and item.counted_at is not None:
@@ -396,6 +411,8 @@ def _check_start(item: Start, recent_starts: "_RecentStarts", account: Account) 
         pricing.count_sandbox_send(account, item.sandbox_limit, item.created_at)
     if not item.is_magic:
         item.check(recent_starts.window(item))
+    if item.restricted_key is not None:
+        count_use(account, item.restricted_key, 1, item.price, item.created_at)
     pricing.hold(account, item.price)
 
 
@@ -497,7 +514,7 @@ async def _insert_started(tx: Tx, started: list[Start], accounts: dict[int, Acco
         await tx.run("insert_tags", tags=tags)
     await conversion.count_verifications(tx, [(item.team, item.phone, item.created_at, 1, 0) for item in started])
     holds = [(item.team, "hold", item.price, item.id, item.created_at, 0) for item in started if item.price]
-    if holds or any(item.sandbox_limit is not None for item in started):
+    if holds or any(item.sandbox_limit is not None or item.restricted_key is not None for item in started):
         await save_accounts(tx, accounts.values())
     if holds:
         await tx.run("insert_ledger", entries=holds)
@@ -558,7 +575,12 @@ class Verifications:
         await self._database.read(lambda tx: dry_run(tx, item))
 
     async def resend(self, item: Resend) -> SendResult[Any] | None:
-        return await self._database.write(lambda tx: resend_code(tx, item, self._leases))
+        try:
+            return await self._database.write(lambda tx: resend_code(tx, item, self._leases))
+        except KeyLimitReached:
+            limited_keys = {item.start.key_id: (item.start.team, item.start.created_at)}
+            await self._database.write(lambda tx: enqueue_key_limit_notices(tx, limited_keys))
+            raise
 
     async def cancel(self, team: int, id_: str) -> None:
         now = self._clock.team_now(team)

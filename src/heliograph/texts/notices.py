@@ -23,6 +23,7 @@ TEAM_KINDS = {
     "webhook": ("Webhooks", "A webhook was disabled because its endpoint kept failing."),
     "bounces": ("Bounces and complaints", "Too many emails bounced or were reported as spam."),
     "credit": ("Credit", "Credit fell below the alert level in the team's settings."),
+    "key_limit": ("Key limits", "A restricted API key reached one of its limits."),
 }
 INSTANCE_KINDS = {
     "dead_letters": ("Dead letters", "Messages that repeatedly failed to process are held."),
@@ -210,6 +211,18 @@ def _credit_text(notice: NoticeRow, setup: Setup, owner: str) -> tuple[str, ...]
     )
 
 
+def _key_limit_text(notice: NoticeRow, setup: Setup, owner: str) -> tuple[str, ...]:
+    caller = setup.callers.get(notice.facts["key"])
+    name = _name(caller.key.name) if caller else notice.facts["key"]
+    return (
+        f"The key {name} reached a limit",
+        f"The API key “{name}” of {owner} reached its limit of recipients or spend, so further sends are refused.",
+        "Check what the key sent. If the limit is too low, create a key with a higher one.",
+        "View keys",
+        "key",
+    )
+
+
 def _dead_letters_text(notice: NoticeRow, setup: Setup, owner: str) -> tuple[str, ...]:
     count = notice.facts["count"]
     subject = "A message" if count == "1" else f"{count} messages"
@@ -246,6 +259,7 @@ _TEXT_BY_KIND = {
     "webhook": _webhook_text,
     "bounces": _bounces_text,
     "credit": _credit_text,
+    "key_limit": _key_limit_text,
     "dead_letters": _dead_letters_text,
     "platform": _platform_text,
     TEST: _chat_test_text,

@@ -41,6 +41,7 @@ STATUS_BY_REFUSAL: dict[type[Refusal], int] = {
     r.MarketingLimitReached: 429,
     r.SandboxLimitReached: 429,
     r.StorageLimitReached: 429,
+    r.KeyLimitReached: 429,
     r.FeatureNotOnPlan: 403,
     r.VerifyRateLimited: 429,
     r.VerificationNotFound: 404,

@@ -71,6 +71,7 @@ class NoCarrierAvailable(e.ServerError): "No enabled carrier serves the destinat
 class MarketingLimitReached(e.RateLimitError): "The recipient has received the maximum number of MARKETING messages for the day."
 class SandboxLimitReached(e.RateLimitError): "The sandbox team has reached its daily limit of messages and codes sent through real carriers."
 class StorageLimitReached(e.RateLimitError): "The team has reached its daily storage limit for message texts and attachments."
+class KeyLimitReached(e.RateLimitError): "The key has reached its limit of recipients per hour or day, or of spend per day."
 class InsufficientCredit(e.InvalidRequestError): "The credit balance does not cover the price."
 class UnsupportedChannel(e.InvalidRequestError): "The team cannot use this channel for Verify: `sms` is always enabled, others only by an operator."
 class FeatureNotOnPlan(e.PermissionDenied): "Verify is not enabled for the team."

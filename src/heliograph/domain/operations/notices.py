@@ -5,7 +5,7 @@ from typing import NamedTuple
 import msgspec
 
 from heliograph.domain.audit.actor import SERVICE, AuditEntry
-from heliograph.domain.limits import HOUR_MS, MINUTE_MS
+from heliograph.domain.limits import DAY_MS, HOUR_MS, MINUTE_MS
 
 HOURLY_MAX = 10  # mails to one person, or posts to one chat, per hour; the last one summarises all pending notices
 # Wait after each deferred attempt; after the last step, the notice fails permanently.
@@ -71,6 +71,12 @@ def low_credit_notice(ref: int, event: str, at: int, credit: str, threshold: str
     """Return a notice of low credit. `ref`: the team's number, because the caller does not know the team's id."""
     facts = {"credit": credit, "mark": threshold}
     return NoticeRow(name=f"credit/{event}", at=at, team=f"{TEAM_REF_PREFIX}{ref}", kind="credit", facts=facts)
+
+
+def key_limit_notice(ref: int, key_id: str, at: int) -> NoticeRow:
+    """Return a notice that a key reached a limit; its name allows one per key and day. `ref`: the team's number."""
+    name = f"key_limit/{key_id}/{at // DAY_MS}"
+    return NoticeRow(name=name, at=at, team=f"{TEAM_REF_PREFIX}{ref}", kind="key_limit", facts={"key": key_id})
 
 
 def dead_letter_notice(count: int, at: int) -> NoticeRow:

@@ -88,6 +88,7 @@ class Account(msgspec.Struct, kw_only=True):
     octets_day: int = 0  # days since 1970, the day that `octets_used` counts
     octets_used: int = 0  # bytes of contents and attachments
     opted_out: int = 0  # 1: phones have opted out of the team's messages
+    key_uses: str = ""  # uses of the team's restricted keys (`key_limits.py`), as JSON
 
 
 def month_of(ms: int) -> str:

@@ -4,7 +4,7 @@
 -- Lock and return the accounts of these teams, in team order, so that two batches cannot deadlock.
 -- Concurrent transactions that use credit or quota wait on these rows.
 SELECT team, available, held, month, used, erased, sandbox_day, sandbox_used, octets_day, octets_used,
-       opted_out
+       opted_out, key_uses
 FROM account
 WHERE team IN (SELECT team FROM rows(:teams, team bigint) AS t)
 ORDER BY team
@@ -15,9 +15,9 @@ FOR UPDATE  --postgres
 -- Write back credit, quotas and usage of accounts.
 UPDATE account SET available = r.available, held = r.held, month = r.month, used = r.used,
                    sandbox_day = r.sandbox_day, sandbox_used = r.sandbox_used, octets_day = r.octets_day,
-                   octets_used = r.octets_used
+                   octets_used = r.octets_used, key_uses = r.key_uses
 FROM rows(:accounts, team bigint, available bigint, held bigint, month text, used bigint, sandbox_day bigint,
-          sandbox_used bigint, octets_day bigint, octets_used bigint) AS r
+          sandbox_used bigint, octets_day bigint, octets_used bigint, key_uses text) AS r
 WHERE account.team = r.team;
 
 -- name: find_suppressed

@@ -9,7 +9,7 @@ ORDER BY key DESC LIMIT :limit;
 -- name: find_accounts
 -- Return the accounts of teams, without locking.
 SELECT a.team, a.available, a.held, a.month, a.used, a.erased, a.sandbox_day, a.sandbox_used, a.octets_day, a.octets_used,
-       a.opted_out
+       a.opted_out, a.key_uses
 FROM rows(:teams, team bigint) AS t JOIN account a ON a.team = t.team;
 
 -- name: ledger_sums

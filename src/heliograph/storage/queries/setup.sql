@@ -31,5 +31,5 @@ INSERT INTO account (team, available, held, month, used) VALUES (:team, :credit,
 -- name: find_account
 -- Return the account of a team, without locking.
 SELECT team, available, held, month, used, erased, sandbox_day, sandbox_used, octets_day, octets_used,
-       opted_out FROM account
+       opted_out, key_uses FROM account
 WHERE team = :team;

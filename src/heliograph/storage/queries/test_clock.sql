@@ -74,7 +74,8 @@ DELETE FROM text_answer WHERE team = :team;
 
 -- name: forget_counts
 -- Reset the usage counters of an account.
-UPDATE account SET month = '', used = 0, sandbox_day = 0, sandbox_used = 0, octets_day = 0, octets_used = 0
+UPDATE account SET month = '', used = 0, sandbox_day = 0, sandbox_used = 0, octets_day = 0, octets_used = 0,
+                   key_uses = ''
 WHERE team = :team;
 
 -- name: forget_keys

@@ -49,7 +49,7 @@ FROM rows(:verifications, id text, team bigint, key_id text, phone text, given t
 -- name: lock_verifications
 -- Lock and return verifications, in key order.
 SELECT v.team, v.id, v.status, v.wrong, v.salt, v.digest, v.expires_at, v.price, v.charge, v.owner,
-       v.phone, v.given, v.channel, v.sandbox, v.lease_until, v.sent, v.added
+       v.phone, v.given, v.channel, v.sandbox, v.lease_until, v.sent, v.added, v.key_id
 FROM verification v
 WHERE (v.team, v.id) IN (SELECT r.team, r.id FROM rows(:ids, team bigint, id text) AS r)
 ORDER BY v.key
