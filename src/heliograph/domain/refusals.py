@@ -585,6 +585,9 @@ class ServiceUnavailable(Refusal):
     fix = "Wait the number of seconds in Retry-After, then retry."
 
 
+# Errors of a key's restrictions, but for its limits.
+NOT_PERMITTED = (ChannelNotPermitted, SenderNotPermitted, TemplateNotPermitted, RecipientNotPermitted)
+
 # Errors that a process may raise only because it has not loaded another process's setup change yet.
 SETUP_DEPENDENT_REFUSALS = (
     InvalidApiKey,

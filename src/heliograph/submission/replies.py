@@ -26,6 +26,7 @@ SMTP_CODE_BY_REFUSAL: dict[type[Refusal], str] = {
     ),
     r.DirectSendsPaused: "450 4.7.1",  # the pause is temporary: the client may queue the mail
     r.IdempotencyRequestInProgress: "451 4.3.0",
+    r.KeyLimitReached: "452 4.7.1",
 }
 
 

@@ -16,6 +16,7 @@ CODE_BY_REFUSAL: dict[type[Refusal], str] = {
     r.MissingApiKey: "AccessDenied",
     r.InvalidApiKey: "InvalidServerAPIKey",
     r.InsufficientScope: "AccessDenied",
+    **dict.fromkeys((*r.NOT_PERMITTED, r.KeyLimitReached), "AccessDenied"),
     r.TeamSuspended: "ServerSuspended",
     r.MissingBody: "NoContent",
     r.InvalidFromAddress: "FromAddressMissing",

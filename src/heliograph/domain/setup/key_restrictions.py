@@ -180,10 +180,8 @@ def check_channel(key: Key, channel: str) -> None:
     restrictions = key.restrictions
     if restrictions is None:
         return
-    if channel == "verify" and restrictions.approval:
-        raise ChannelNotPermitted(
-            f"This key's messages need approval, so it cannot send codes. {ChannelNotPermitted.fix}"
-        )
+    if restrictions.approval:  # refused until messages can be held
+        raise ChannelNotPermitted(f"This key's messages need approval, so it cannot send. {ChannelNotPermitted.fix}")
     permitted = restrictions.channels
     if permitted is not None and channel not in permitted and ANY not in permitted:
         raise ChannelNotPermitted(
