@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from heliograph.api.event_schemas import event_schema_name
 from heliograph.api.openapi import openapi_document
 from heliograph.api.routes import V1
 from heliograph.domain.refusals import all_refusals
@@ -24,6 +25,7 @@ def typescript() -> str:
         for method, operation in methods.items()
     ]
     parts.append("\n".join(["export interface Operations {", *operations, "}"]))
+    parts.append(f"export type WebhookEvent = {' | '.join(event_schema_name(name) for name in document['webhooks'])};")
     return "\n\n".join(parts) + "\n"
 
 

@@ -20,7 +20,7 @@ from heliograph.settings import Settings
 from heliograph.storage import leases
 from heliograph.storage.engine.migrate import migrate_postgres, migrate_sqlite
 from heliograph.storage.store import Store
-from tests import forks, hypothesis_profile, postgres_server  # noqa: F401
+from tests import event_check, forks, hypothesis_profile, postgres_server  # noqa: F401
 from tests.clocks import TestClock
 from tests.fast_crypto import cheapen
 from tests.postgres_server import PostgresServer
@@ -36,6 +36,7 @@ ONE_DATABASE = {"accept", "accounts", "dashboard", "manage"}
 SLOW_FOLDERS = {"clients", "proof"}
 SLOW_FILES = {"bench/test_capacity.py", "submission/test_slow.py", "tests/test_growth.py", "tests/test_pages.py"}
 SLOW_ON_POSTGRES = {"api", "cli", "journeys"}  # their queries run on PostgreSQL in tests/storage and tests/deliver, too
+MADE_UP = {"deliver", "storage"}  # their tests write messages without all fields
 LONG = ("dashboard", "journeys", "proof", "tests")
 USES_MAX = 40  # of a database that is lent
 os.environ["HELIOGRAPH_STOP_DELAY_MS"] = "0"  # of whatever a test starts
@@ -168,15 +169,17 @@ def fresh_database(postgres: str, template: str = MIGRATED) -> str:
 
 
 @contextmanager
-def lent_database(postgres: str) -> Iterator[str]:
+def lent_database(postgres: str, *, made_up: bool = False) -> Iterator[str]:
     """As fresh_database; it is emptied for the next borrower, which takes a twentieth of the time that a copy takes."""
     lent = _lent.pop() if _lent else Lent(postgres)
     yield lent.url
+    rows = lent.published_events()
     if lent.uses < USES_MAX:  # what was deleted stays in its files
         lent.empty()
         _lent.append(lent)
     else:
         lent.close()
+    event_check.check_rows(rows, made_up=made_up)
 
 
 class Lent:
@@ -192,6 +195,9 @@ class Lent:
     def empty(self) -> None:
         self.uses += 1
         self._execute("SELECT pg_temp.empty()")
+
+    def published_events(self) -> list[Any]:
+        return list(self._loop.run_until_complete(self._session.fetch(event_check.PUBLISHED)))
 
     def close(self) -> None:
         self._loop.run_until_complete(self._session.close())
@@ -260,12 +266,17 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str
 @contextmanager
 def migrated_database(kind: str, request: pytest.FixtureRequest, folder: Path) -> Iterator[str]:
     if kind == "postgres":
-        with lent_database(request.getfixturevalue("postgres")) as url:
+        with lent_database(request.getfixturevalue("postgres"), made_up=_is_made_up(request)) as url:
             yield url
     else:
         path = folder / "heliograph.db"
         shutil.copy(request.getfixturevalue("migrated_file"), path)
         yield f"sqlite:///{path}"
+        event_check.check_file(path, made_up=_is_made_up(request))
+
+
+def _is_made_up(request: pytest.FixtureRequest) -> bool:
+    return request.path.parent.name in MADE_UP
 
 
 @pytest.fixture(params=DATABASES)

@@ -21,6 +21,7 @@ import msgspec
 
 from heliograph.cli.main import main
 from heliograph.domain.setup.keys import make_token
+from tests.event_check import check_file
 from tests.forks import Forked
 
 SETUP = Path(__file__).with_name("setup.toml")
@@ -96,6 +97,9 @@ class Service:
             if process.poll() is None:
                 process.kill()
             process.wait()
+        path = Path(self.database.removeprefix("sqlite:///"))
+        if path.exists():
+            check_file(path)
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """One command to its end. It runs in this process, which has imported everything, and in a thread, because

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from itertools import islice
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import httpx2
 import pytest
@@ -21,8 +21,10 @@ from clients.parts_for_python import generated
 
 from heliograph.api.openapi import openapi_document
 from heliograph.api.routes import V1
+from heliograph.domain.events import EVENT_TYPES
 from heliograph.web.errors import error_list
 from heliograph_client import AsyncHeliograph, Heliograph, HeliographError, NoAnswer, codes, errors, params, results
+from heliograph_client import events as event_types
 from heliograph_client._ask import Resource
 from tests.service import TOKENS, Service, until
 
@@ -35,6 +37,7 @@ EMAIL: Any = {
 }
 SCHEMAS = openapi_document(V1, "")["components"]["schemas"]
 LINES_MAX = 900  # that are not empty; what is generated comes to it
+UNKEYED = ("/v1/errors", "/v1/causes", "/v1/events/schema", "/healthz", "/readyz")  # have no method
 
 Answers = Callable[[httpx2.Request], httpx2.Response]
 
@@ -338,7 +341,7 @@ def test_every_route_has_a_method() -> None:
                 list(returned) if isinstance(returned, Iterator) else None
     called_routes = {(request.method, re.sub("/x(?=/|$)", "/{}", request.url.path)) for request in requests}
     routes = {(route.method, re.sub(r"{\w+}", "{}", route.path)) for route in V1}
-    assert called_routes == routes - {("GET", path) for path in ("/v1/errors", "/v1/causes", "/healthz", "/readyz")}
+    assert called_routes == routes - {("GET", path) for path in UNKEYED}
 
 
 def _needed(build: Callable[..., Any]) -> dict[str, Any]:
@@ -384,6 +387,12 @@ def test_handwritten_code_is_small() -> None:
     adapters = {"django.py", "fastapi.py", "flask.py", "pytest_plugin.py"}
     files = [file for file in (ROOT / "src").rglob("*.py") if file not in generated() and file.name not in adapters]
     assert len([line for file in files for line in file.read_text("utf-8").splitlines() if line]) < LINES_MAX
+
+
+def test_every_event_type_has_a_python_type() -> None:
+    types = [events.__annotations__ for events in get_args(event_types.WebhookEvent)]
+    assert [event["type"].__forward_arg__ for event in types] == [f"Literal[{name!r}]" for name in EVENT_TYPES]
+    assert get_args(event_types.EventType) == EVENT_TYPES
 
 
 def test_the_readme_installs_the_client_from_a_checkout(tmp_path: Path) -> None:

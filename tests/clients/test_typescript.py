@@ -285,6 +285,13 @@ def test_the_types_are_strict(package: Path) -> None:
     for await (const sms of h.sms.list({ status: "failed" })) { const to: string = sms.to; void to; }
     const file: ArrayBuffer = (await h.received.raw("rcv_1")).unwrap(); void file;
     for await (const one of h.templates.versions("tpl_1")) { const version: number = one.version; void version; }
+    for await (const event of h.events.follow("evt_1")) {
+      if (event.type === "email.bounced") { const reason: unknown = event.data.bounce?.["text"]; void reason; }
+      // @ts-expect-error: an SMS has no bounce
+      if (event.type === "sms.failed") void event.data.bounce;
+      // @ts-expect-error: there is no such event
+      if (event.type === "email.lost") void 0;
+    }
     // @ts-expect-error: there is no such channel
     await h.optOuts.get("+15005550006", { channel: "email" });
     // @ts-expect-error: there is no such field

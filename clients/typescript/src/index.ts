@@ -1,5 +1,5 @@
 // Client of Heliograph: no dependencies, fetch and WebCrypto alone (Node 20, Deno, Bun, browsers' workers).
-import type { ErrorCode, Operations } from "./types.js";
+import type { ErrorCode, Operations, WebhookEvent } from "./types.js";
 
 export type * from "./types.js";
 export { verifyWebhook, WebhookRefused } from "./webhook.js";
@@ -225,11 +225,11 @@ export class Heliograph {
   }
 
   /** Every event from here on; keep the id of the last one that you dealt with, and begin after it the next time. */
-  private async *follow(after: string | undefined, { every = 2_000, signal }: { every?: number; signal?: AbortSignal }) {
+  private async *follow(after: string | undefined, { every = 2_000, signal }: { every?: number; signal?: AbortSignal }): AsyncGenerator<WebhookEvent> {
     while (!signal?.aborted) {
       const page = (await this.ask("GET /v1/events", { query: { limit: 100, ...(after && { after }) }, signal })).unwrap();
       for (const event of page.data) {
-        yield event;
+        yield event as unknown as WebhookEvent;
         after = event.id;
       }
       if (!page.has_more) await sleep(every, signal);

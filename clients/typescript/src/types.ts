@@ -102,6 +102,34 @@ export interface Authentication {
   dmarc: "fail" | "none" | "pass" | "permerror" | "temperror";
 }
 
+export interface BatchDoneData {
+  /** Type of this object. */
+  object: "batch";
+  /** Public id. */
+  id: string;
+  /** Number of accepted messages; rejected ones are not counted. */
+  total: number;
+  /** Number of messages by status. */
+  counts: Record<string, number>;
+}
+
+export interface BatchDoneEvent {
+  /** Public id. */
+  id: string;
+  /** Type of the event. */
+  type: "batch.done";
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
+  created_at: string;
+  /** The team. */
+  team_id: string;
+  /** `true` for a sandbox team. */
+  sandbox: boolean;
+  /** Number of the event within its message, starting at 1. */
+  sequence: number;
+  /** What changed. */
+  data: BatchDoneData;
+}
+
 export interface BatchEntry {
   /** Public id of the message; absent if it was refused. */
   id?: string | null;
@@ -180,6 +208,32 @@ export interface CreditBooking {
   created_at: string;
 }
 
+export interface CreditLowData {
+  /** Available credit. */
+  credit: string;
+  /** Credit on hold for messages being sent. */
+  held: string;
+  /** The team's threshold for this event. */
+  threshold: string;
+}
+
+export interface CreditLowEvent {
+  /** Public id. */
+  id: string;
+  /** Type of the event. */
+  type: "credit.low";
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
+  created_at: string;
+  /** The team. */
+  team_id: string;
+  /** `true` for a sandbox team. */
+  sandbox: boolean;
+  /** Number of the event within its message, starting at 1. */
+  sequence: number;
+  /** What changed. */
+  data: CreditLowData;
+}
+
 export interface CreditRequest {
   /** Amount to add; a negative one is deducted. */
   amount: string;
@@ -196,6 +250,15 @@ export interface CreditView {
   credit: string;
   /** Credit on hold for messages being sent. */
   held: string;
+}
+
+export interface DelayData {
+  /** When the first attempt was deferred. */
+  since: string;
+  /** When the next attempt is made; null if a provider does not say. */
+  next_attempt_at: string | null;
+  /** When the email fails if it is not delivered before; null if unknown. */
+  gives_up_at: string | null;
 }
 
 export interface DeletedMember {
@@ -273,6 +336,32 @@ export interface DmarcResults {
   reject: RejectAdvice;
 }
 
+export interface DomainFailedData {
+  /** Public id. */
+  id: string;
+  /** The domain. */
+  name: string;
+  /** Whether the team has proved that the domain is its own. */
+  verified: boolean;
+}
+
+export interface DomainFailedEvent {
+  /** Public id. */
+  id: string;
+  /** Type of the event. */
+  type: "domain.failed";
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
+  created_at: string;
+  /** The team. */
+  team_id: string;
+  /** `true` for a sandbox team. */
+  sandbox: boolean;
+  /** Number of the event within its message, starting at 1. */
+  sequence: number;
+  /** What changed. */
+  data: DomainFailedData;
+}
+
 export interface DomainList {
   /** Type of this object. */
   object: "list";
@@ -302,6 +391,32 @@ export interface DomainRequest {
   brand?: string | null;
 }
 
+export interface DomainVerifiedData {
+  /** Public id. */
+  id: string;
+  /** The domain. */
+  name: string;
+  /** Whether the team has proved that the domain is its own. */
+  verified: boolean;
+}
+
+export interface DomainVerifiedEvent {
+  /** Public id. */
+  id: string;
+  /** Type of the event. */
+  type: "domain.verified";
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
+  created_at: string;
+  /** The team. */
+  team_id: string;
+  /** `true` for a sandbox team. */
+  sandbox: boolean;
+  /** Number of the event within its message, starting at 1. */
+  sequence: number;
+  /** What changed. */
+  data: DomainVerifiedData;
+}
+
 export interface DomainView {
   /** Public id. */
   id: string;
@@ -326,6 +441,394 @@ export interface EmailBatchRequest {
   mode?: "permissive" | "strict" | null;
   /** 1 to 500 sends, each as the endpoint for one takes it. */
   messages: Array<EmailRequest>;
+}
+
+export interface EmailBouncedData {
+  /** Public id. */
+  id: string;
+  /** Recipient: for email the first To address, otherwise a phone number in E.164 format. */
+  to: string;
+  /** The whole To list; its first entry equals `to`. */
+  to_addresses: Array<string>;
+  /** Cc recipients; empty if there are none. */
+  cc: Array<string>;
+  /** Bcc recipients, without suppressed ones; empty if there are none. */
+  bcc: Array<string>;
+  /** Reply-To address. */
+  reply_to: string | null;
+  /** The sender's bare address. */
+  from: string;
+  /** Rendered subject. */
+  subject: string;
+  /** Number of To, Cc and Bcc recipients, without suppressed Bcc ones. Counts against the quota. */
+  recipient_count: number;
+  /** Number of attachments. */
+  attachments_count: number;
+  /** The recipient's new state. */
+  status: "bounced";
+  /** `true` for a sandbox team. */
+  sandbox: boolean;
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
+  created_at: string;
+  /** All Reply-To addresses. */
+  reply_to_addresses?: Array<string>;
+  /** Custom header fields of the request. */
+  headers?: Record<string, string>;
+  /** The caller's tags. */
+  tags?: Record<string, string>;
+  /** The caller's metadata. */
+  metadata?: Record<string, unknown>;
+  /** When the message is scheduled to be sent; null: at once. */
+  scheduled_at?: string | null;
+  /** When an unsent message expires; null: never. */
+  expires_at?: string | null;
+  /** Order in the queue: due messages with higher priority are sent first. */
+  priority?: "critical" | "normal" | "bulk";
+  /** Version of the rendered template; null without a template. */
+  template_version?: number;
+  /** Version of the layout used; null without a layout. */
+  layout_version?: number;
+  /** Language of the rendered content, as a tag such as `de-AT`; null without a template. */
+  locale?: string;
+  /** The state of the whole message after this event. */
+  message_status: "queued" | "sending" | "sent" | "delivered" | "bounced" | "complained" | "failed" | "read" | null;
+  /** The state before this event. */
+  previous_status: string | null;
+  /** The recipient's address or phone; null for a bcc recipient. */
+  recipient: string | null;
+  /** Header in which the recipient was addressed. */
+  recipient_kind: "to" | "cc" | "bcc" | null;
+  /** The carrier's reply, or Heliograph's own reason; absent if unknown. */
+  bounce?: Record<string, unknown>;
+  /** The same as `bounce`, if it has a `reason` of Heliograph's own. */
+  detail?: Record<string, unknown>;
+  /** What happened, and what to do about it. */
+  explanation?: ExplanationRecord;
+}
+
+export interface EmailBouncedEvent {
+  /** Public id. */
+  id: string;
+  /** Type of the event. */
+  type: "email.bounced";
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
+  created_at: string;
+  /** The team. */
+  team_id: string;
+  /** `true` for a sandbox team. */
+  sandbox: boolean;
+  /** Number of the event within its message, starting at 1. */
+  sequence: number;
+  /** What changed. */
+  data: EmailBouncedData;
+}
+
+export interface EmailComplainedData {
+  /** Public id. */
+  id: string;
+  /** Recipient: for email the first To address, otherwise a phone number in E.164 format. */
+  to: string;
+  /** The whole To list; its first entry equals `to`. */
+  to_addresses: Array<string>;
+  /** Cc recipients; empty if there are none. */
+  cc: Array<string>;
+  /** Bcc recipients, without suppressed ones; empty if there are none. */
+  bcc: Array<string>;
+  /** Reply-To address. */
+  reply_to: string | null;
+  /** The sender's bare address. */
+  from: string;
+  /** Rendered subject. */
+  subject: string;
+  /** Number of To, Cc and Bcc recipients, without suppressed Bcc ones. Counts against the quota. */
+  recipient_count: number;
+  /** Number of attachments. */
+  attachments_count: number;
+  /** The recipient's new state. */
+  status: "complained";
+  /** `true` for a sandbox team. */
+  sandbox: boolean;
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
+  created_at: string;
+  /** All Reply-To addresses. */
+  reply_to_addresses?: Array<string>;
+  /** Custom header fields of the request. */
+  headers?: Record<string, string>;
+  /** The caller's tags. */
+  tags?: Record<string, string>;
+  /** The caller's metadata. */
+  metadata?: Record<string, unknown>;
+  /** When the message is scheduled to be sent; null: at once. */
+  scheduled_at?: string | null;
+  /** When an unsent message expires; null: never. */
+  expires_at?: string | null;
+  /** Order in the queue: due messages with higher priority are sent first. */
+  priority?: "critical" | "normal" | "bulk";
+  /** Version of the rendered template; null without a template. */
+  template_version?: number;
+  /** Version of the layout used; null without a layout. */
+  layout_version?: number;
+  /** Language of the rendered content, as a tag such as `de-AT`; null without a template. */
+  locale?: string;
+  /** The state of the whole message after this event. */
+  message_status: "queued" | "sending" | "sent" | "delivered" | "bounced" | "complained" | "failed" | "read" | null;
+  /** The state before this event. */
+  previous_status: string | null;
+  /** The recipient's address or phone; null for a bcc recipient. */
+  recipient: string | null;
+  /** Header in which the recipient was addressed. */
+  recipient_kind: "to" | "cc" | "bcc" | null;
+  /** What happened, and what to do about it. */
+  explanation?: ExplanationRecord;
+}
+
+export interface EmailComplainedEvent {
+  /** Public id. */
+  id: string;
+  /** Type of the event. */
+  type: "email.complained";
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
+  created_at: string;
+  /** The team. */
+  team_id: string;
+  /** `true` for a sandbox team. */
+  sandbox: boolean;
+  /** Number of the event within its message, starting at 1. */
+  sequence: number;
+  /** What changed. */
+  data: EmailComplainedData;
+}
+
+export interface EmailDelayedData {
+  /** Public id. */
+  id: string;
+  /** Recipient: for email the first To address, otherwise a phone number in E.164 format. */
+  to: string;
+  /** The whole To list; its first entry equals `to`. */
+  to_addresses: Array<string>;
+  /** Cc recipients; empty if there are none. */
+  cc: Array<string>;
+  /** Bcc recipients, without suppressed ones; empty if there are none. */
+  bcc: Array<string>;
+  /** Reply-To address. */
+  reply_to: string | null;
+  /** The sender's bare address. */
+  from: string;
+  /** Rendered subject. */
+  subject: string;
+  /** Number of To, Cc and Bcc recipients, without suppressed Bcc ones. Counts against the quota. */
+  recipient_count: number;
+  /** Number of attachments. */
+  attachments_count: number;
+  /** The recipient's new state. */
+  status: "queued" | "sending" | "sent" | "delivered" | "bounced" | "complained" | "failed" | "read" | null;
+  /** `true` for a sandbox team. */
+  sandbox: boolean;
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
+  created_at: string;
+  /** All Reply-To addresses. */
+  reply_to_addresses?: Array<string>;
+  /** Custom header fields of the request. */
+  headers?: Record<string, string>;
+  /** The caller's tags. */
+  tags?: Record<string, string>;
+  /** The caller's metadata. */
+  metadata?: Record<string, unknown>;
+  /** When the message is scheduled to be sent; null: at once. */
+  scheduled_at?: string | null;
+  /** When an unsent message expires; null: never. */
+  expires_at?: string | null;
+  /** Order in the queue: due messages with higher priority are sent first. */
+  priority?: "critical" | "normal" | "bulk";
+  /** Version of the rendered template; null without a template. */
+  template_version?: number;
+  /** Version of the layout used; null without a layout. */
+  layout_version?: number;
+  /** Language of the rendered content, as a tag such as `de-AT`; null without a template. */
+  locale?: string;
+  /** The state of the whole message after this event. */
+  message_status: "queued" | "sending" | "sent" | "delivered" | "bounced" | "complained" | "failed" | "read" | null;
+  /** The state before this event. */
+  previous_status: string | null;
+  /** The recipient's address or phone; null for a bcc recipient. */
+  recipient: string | null;
+  /** Header in which the recipient was addressed. */
+  recipient_kind: "to" | "cc" | "bcc" | null;
+  /** Since when the email is delayed, and what happens next. */
+  delay: DelayData;
+  /** What happened, and what to do about it. */
+  explanation?: ExplanationRecord;
+}
+
+export interface EmailDelayedEvent {
+  /** Public id. */
+  id: string;
+  /** Type of the event. */
+  type: "email.delayed";
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
+  created_at: string;
+  /** The team. */
+  team_id: string;
+  /** `true` for a sandbox team. */
+  sandbox: boolean;
+  /** Number of the event within its message, starting at 1. */
+  sequence: number;
+  /** What changed. */
+  data: EmailDelayedData;
+}
+
+export interface EmailDeliveredData {
+  /** Public id. */
+  id: string;
+  /** Recipient: for email the first To address, otherwise a phone number in E.164 format. */
+  to: string;
+  /** The whole To list; its first entry equals `to`. */
+  to_addresses: Array<string>;
+  /** Cc recipients; empty if there are none. */
+  cc: Array<string>;
+  /** Bcc recipients, without suppressed ones; empty if there are none. */
+  bcc: Array<string>;
+  /** Reply-To address. */
+  reply_to: string | null;
+  /** The sender's bare address. */
+  from: string;
+  /** Rendered subject. */
+  subject: string;
+  /** Number of To, Cc and Bcc recipients, without suppressed Bcc ones. Counts against the quota. */
+  recipient_count: number;
+  /** Number of attachments. */
+  attachments_count: number;
+  /** The recipient's new state. */
+  status: "delivered";
+  /** `true` for a sandbox team. */
+  sandbox: boolean;
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
+  created_at: string;
+  /** All Reply-To addresses. */
+  reply_to_addresses?: Array<string>;
+  /** Custom header fields of the request. */
+  headers?: Record<string, string>;
+  /** The caller's tags. */
+  tags?: Record<string, string>;
+  /** The caller's metadata. */
+  metadata?: Record<string, unknown>;
+  /** When the message is scheduled to be sent; null: at once. */
+  scheduled_at?: string | null;
+  /** When an unsent message expires; null: never. */
+  expires_at?: string | null;
+  /** Order in the queue: due messages with higher priority are sent first. */
+  priority?: "critical" | "normal" | "bulk";
+  /** Version of the rendered template; null without a template. */
+  template_version?: number;
+  /** Version of the layout used; null without a layout. */
+  layout_version?: number;
+  /** Language of the rendered content, as a tag such as `de-AT`; null without a template. */
+  locale?: string;
+  /** The state of the whole message after this event. */
+  message_status: "queued" | "sending" | "sent" | "delivered" | "bounced" | "complained" | "failed" | "read" | null;
+  /** The state before this event. */
+  previous_status: string | null;
+  /** The recipient's address or phone; null for a bcc recipient. */
+  recipient: string | null;
+  /** Header in which the recipient was addressed. */
+  recipient_kind: "to" | "cc" | "bcc" | null;
+}
+
+export interface EmailDeliveredEvent {
+  /** Public id. */
+  id: string;
+  /** Type of the event. */
+  type: "email.delivered";
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
+  created_at: string;
+  /** The team. */
+  team_id: string;
+  /** `true` for a sandbox team. */
+  sandbox: boolean;
+  /** Number of the event within its message, starting at 1. */
+  sequence: number;
+  /** What changed. */
+  data: EmailDeliveredData;
+}
+
+export interface EmailFailedData {
+  /** Public id. */
+  id: string;
+  /** Recipient: for email the first To address, otherwise a phone number in E.164 format. */
+  to: string;
+  /** The whole To list; its first entry equals `to`. */
+  to_addresses: Array<string>;
+  /** Cc recipients; empty if there are none. */
+  cc: Array<string>;
+  /** Bcc recipients, without suppressed ones; empty if there are none. */
+  bcc: Array<string>;
+  /** Reply-To address. */
+  reply_to: string | null;
+  /** The sender's bare address. */
+  from: string;
+  /** Rendered subject. */
+  subject: string;
+  /** Number of To, Cc and Bcc recipients, without suppressed Bcc ones. Counts against the quota. */
+  recipient_count: number;
+  /** Number of attachments. */
+  attachments_count: number;
+  /** The recipient's new state. */
+  status: "failed";
+  /** `true` for a sandbox team. */
+  sandbox: boolean;
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
+  created_at: string;
+  /** All Reply-To addresses. */
+  reply_to_addresses?: Array<string>;
+  /** Custom header fields of the request. */
+  headers?: Record<string, string>;
+  /** The caller's tags. */
+  tags?: Record<string, string>;
+  /** The caller's metadata. */
+  metadata?: Record<string, unknown>;
+  /** When the message is scheduled to be sent; null: at once. */
+  scheduled_at?: string | null;
+  /** When an unsent message expires; null: never. */
+  expires_at?: string | null;
+  /** Order in the queue: due messages with higher priority are sent first. */
+  priority?: "critical" | "normal" | "bulk";
+  /** Version of the rendered template; null without a template. */
+  template_version?: number;
+  /** Version of the layout used; null without a layout. */
+  layout_version?: number;
+  /** Language of the rendered content, as a tag such as `de-AT`; null without a template. */
+  locale?: string;
+  /** The state of the whole message after this event. */
+  message_status: "queued" | "sending" | "sent" | "delivered" | "bounced" | "complained" | "failed" | "read" | null;
+  /** The state before this event. */
+  previous_status: string | null;
+  /** The recipient's address or phone; null for a bcc recipient. */
+  recipient: string | null;
+  /** Header in which the recipient was addressed. */
+  recipient_kind: "to" | "cc" | "bcc" | null;
+  /** The carrier's reply, or Heliograph's own reason; absent if unknown. */
+  error?: Record<string, unknown>;
+  /** The same as `error`, if it has a `reason` of Heliograph's own. */
+  detail?: Record<string, unknown>;
+  /** What happened, and what to do about it. */
+  explanation?: ExplanationRecord;
+}
+
+export interface EmailFailedEvent {
+  /** Public id. */
+  id: string;
+  /** Type of the event. */
+  type: "email.failed";
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
+  created_at: string;
+  /** The team. */
+  team_id: string;
+  /** `true` for a sandbox team. */
+  sandbox: boolean;
+  /** Number of the event within its message, starting at 1. */
+  sequence: number;
+  /** What changed. */
+  data: EmailFailedData;
 }
 
 export interface EmailList {
@@ -370,6 +873,60 @@ export interface EmailPreview {
   price: string;
   /** `true` for a sandbox team. */
   sandbox: boolean;
+}
+
+export interface EmailReceivedData {
+  /** Type of this object. */
+  object: "received";
+  /** Public id. */
+  id: string;
+  /** The address in From, without a display name. */
+  from: string;
+  /** The addresses in To. */
+  to: Array<string>;
+  /** The addresses in Cc. */
+  cc: Array<string>;
+  /** The team's addresses that received the mail. */
+  recipients: Array<string>;
+  /** The subject. */
+  subject: string;
+  /** The plain text; null if the mail has none or its content was deleted by retention. */
+  text: string | null;
+  /** The HTML. It is untrusted: sanitize it before showing it. */
+  html: string | null;
+  /** The sender's own text, without quoted mail. */
+  reply_text: string | null;
+  /** The Message-ID header; empty if missing. */
+  message_id: string;
+  /** The `eml_` id of the email that this mail replies to, from its signed Reply-To address. */
+  in_reply_to: string | null;
+  /** `true` if the mail was sent automatically: an auto-reply, a bounce, list mail or a mail loop. */
+  automatic: boolean;
+  /** All headers in order, as pairs of name and value. */
+  headers: Array<Array<unknown>>;
+  /** All parts other than the text and the HTML. */
+  attachments: Array<AttachmentRecord>;
+  /** Results of SPF, DKIM and DMARC. */
+  authentication: Authentication;
+  /** `true` if content was truncated; the full mail is at `GET /v1/received/:id` and `/raw`. */
+  truncated: boolean;
+}
+
+export interface EmailReceivedEvent {
+  /** Public id. */
+  id: string;
+  /** Type of the event. */
+  type: "email.received";
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
+  created_at: string;
+  /** The team. */
+  team_id: string;
+  /** `true` for a sandbox team. */
+  sandbox: boolean;
+  /** Number of the event within its message, starting at 1. */
+  sequence: number;
+  /** What changed. */
+  data: EmailReceivedData;
 }
 
 export interface EmailRecord {
@@ -442,6 +999,154 @@ export interface EmailRequest {
   template_id?: string | null;
   /** Values of the template's `customer.*` variables, by name. */
   variables?: Variables | null;
+}
+
+export interface EmailSendingData {
+  /** Public id. */
+  id: string;
+  /** Recipient: for email the first To address, otherwise a phone number in E.164 format. */
+  to: string;
+  /** The whole To list; its first entry equals `to`. */
+  to_addresses: Array<string>;
+  /** Cc recipients; empty if there are none. */
+  cc: Array<string>;
+  /** Bcc recipients, without suppressed ones; empty if there are none. */
+  bcc: Array<string>;
+  /** Reply-To address. */
+  reply_to: string | null;
+  /** The sender's bare address. */
+  from: string;
+  /** Rendered subject. */
+  subject: string;
+  /** Number of To, Cc and Bcc recipients, without suppressed Bcc ones. Counts against the quota. */
+  recipient_count: number;
+  /** Number of attachments. */
+  attachments_count: number;
+  /** The recipient's new state. */
+  status: "sending";
+  /** `true` for a sandbox team. */
+  sandbox: boolean;
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
+  created_at: string;
+  /** All Reply-To addresses. */
+  reply_to_addresses?: Array<string>;
+  /** Custom header fields of the request. */
+  headers?: Record<string, string>;
+  /** The caller's tags. */
+  tags?: Record<string, string>;
+  /** The caller's metadata. */
+  metadata?: Record<string, unknown>;
+  /** When the message is scheduled to be sent; null: at once. */
+  scheduled_at?: string | null;
+  /** When an unsent message expires; null: never. */
+  expires_at?: string | null;
+  /** Order in the queue: due messages with higher priority are sent first. */
+  priority?: "critical" | "normal" | "bulk";
+  /** Version of the rendered template; null without a template. */
+  template_version?: number;
+  /** Version of the layout used; null without a layout. */
+  layout_version?: number;
+  /** Language of the rendered content, as a tag such as `de-AT`; null without a template. */
+  locale?: string;
+  /** The state of the whole message after this event. */
+  message_status: "queued" | "sending" | "sent" | "delivered" | "bounced" | "complained" | "failed" | "read" | null;
+  /** The state before this event. */
+  previous_status: string | null;
+  /** The recipient's address or phone; null for a bcc recipient. */
+  recipient: string | null;
+  /** Header in which the recipient was addressed. */
+  recipient_kind: "to" | "cc" | "bcc" | null;
+}
+
+export interface EmailSendingEvent {
+  /** Public id. */
+  id: string;
+  /** Type of the event. */
+  type: "email.sending";
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
+  created_at: string;
+  /** The team. */
+  team_id: string;
+  /** `true` for a sandbox team. */
+  sandbox: boolean;
+  /** Number of the event within its message, starting at 1. */
+  sequence: number;
+  /** What changed. */
+  data: EmailSendingData;
+}
+
+export interface EmailSentData {
+  /** Public id. */
+  id: string;
+  /** Recipient: for email the first To address, otherwise a phone number in E.164 format. */
+  to: string;
+  /** The whole To list; its first entry equals `to`. */
+  to_addresses: Array<string>;
+  /** Cc recipients; empty if there are none. */
+  cc: Array<string>;
+  /** Bcc recipients, without suppressed ones; empty if there are none. */
+  bcc: Array<string>;
+  /** Reply-To address. */
+  reply_to: string | null;
+  /** The sender's bare address. */
+  from: string;
+  /** Rendered subject. */
+  subject: string;
+  /** Number of To, Cc and Bcc recipients, without suppressed Bcc ones. Counts against the quota. */
+  recipient_count: number;
+  /** Number of attachments. */
+  attachments_count: number;
+  /** The recipient's new state. */
+  status: "sent";
+  /** `true` for a sandbox team. */
+  sandbox: boolean;
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
+  created_at: string;
+  /** All Reply-To addresses. */
+  reply_to_addresses?: Array<string>;
+  /** Custom header fields of the request. */
+  headers?: Record<string, string>;
+  /** The caller's tags. */
+  tags?: Record<string, string>;
+  /** The caller's metadata. */
+  metadata?: Record<string, unknown>;
+  /** When the message is scheduled to be sent; null: at once. */
+  scheduled_at?: string | null;
+  /** When an unsent message expires; null: never. */
+  expires_at?: string | null;
+  /** Order in the queue: due messages with higher priority are sent first. */
+  priority?: "critical" | "normal" | "bulk";
+  /** Version of the rendered template; null without a template. */
+  template_version?: number;
+  /** Version of the layout used; null without a layout. */
+  layout_version?: number;
+  /** Language of the rendered content, as a tag such as `de-AT`; null without a template. */
+  locale?: string;
+  /** The state of the whole message after this event. */
+  message_status: "queued" | "sending" | "sent" | "delivered" | "bounced" | "complained" | "failed" | "read" | null;
+  /** The state before this event. */
+  previous_status: string | null;
+  /** The recipient's address or phone; null for a bcc recipient. */
+  recipient: string | null;
+  /** Header in which the recipient was addressed. */
+  recipient_kind: "to" | "cc" | "bcc" | null;
+}
+
+export interface EmailSentEvent {
+  /** Public id. */
+  id: string;
+  /** Type of the event. */
+  type: "email.sent";
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
+  created_at: string;
+  /** The team. */
+  team_id: string;
+  /** `true` for a sandbox team. */
+  sandbox: boolean;
+  /** Number of the event within its message, starting at 1. */
+  sequence: number;
+  /** What changed. */
+  data: EmailSentData;
 }
 
 export interface EmailSummary {
@@ -584,6 +1289,19 @@ export interface ErrorList {
   has_more: boolean;
   /** The records of this page. */
   data: Array<ErrorEntry>;
+}
+
+export interface EventSchema {
+  /** The JSON Schema dialect. */
+  $schema: string;
+  /** Name of the schema. */
+  title: string;
+  /** What the schema describes. */
+  description: string;
+  /** A reference to the schema of each event type. */
+  oneOf: Array<Record<string, string>>;
+  /** Schemas of the events, by event type. */
+  $defs: Record<string, unknown>;
 }
 
 export interface EventView {
@@ -955,6 +1673,66 @@ export interface NewWebhookRecord {
   public_key: string | null;
   /** Signing secret, `whsec_…`. Shown only once. */
   secret: string;
+}
+
+export interface OptOutCreatedData {
+  /** Type of this object. */
+  object: "opt_out";
+  /** Phone number in E.164 format. */
+  phone: string;
+  /** The channel of the opt-out. */
+  channel: "sms" | "whatsapp";
+  /** How the number opted out. */
+  reason: "text" | "carrier" | "manual" | "marketing";
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
+  created_at: string;
+}
+
+export interface OptOutCreatedEvent {
+  /** Public id. */
+  id: string;
+  /** Type of the event. */
+  type: "opt_out.created";
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
+  created_at: string;
+  /** The team. */
+  team_id: string;
+  /** `true` for a sandbox team. */
+  sandbox: boolean;
+  /** Number of the event within its message, starting at 1. */
+  sequence: number;
+  /** What changed. */
+  data: OptOutCreatedData;
+}
+
+export interface OptOutDeletedData {
+  /** Type of this object. */
+  object: "opt_out";
+  /** Phone number in E.164 format. */
+  phone: string;
+  /** The channel of the opt-out. */
+  channel: "sms" | "whatsapp";
+  /** How the number opted out. */
+  reason: "text" | "carrier" | "manual" | "marketing";
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
+  created_at: string;
+}
+
+export interface OptOutDeletedEvent {
+  /** Public id. */
+  id: string;
+  /** Type of the event. */
+  type: "opt_out.deleted";
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
+  created_at: string;
+  /** The team. */
+  team_id: string;
+  /** `true` for a sandbox team. */
+  sandbox: boolean;
+  /** Number of the event within its message, starting at 1. */
+  sequence: number;
+  /** What changed. */
+  data: OptOutDeletedData;
 }
 
 export interface OptOutFields {
@@ -1352,6 +2130,120 @@ export interface RestrictionsRecord {
   approval?: "required" | null;
 }
 
+export interface SmsDeliveredData {
+  /** Public id. */
+  id: string;
+  /** Recipient: for email the first To address, otherwise a phone number in E.164 format. */
+  to: string;
+  /** The recipient's new state. */
+  status: "delivered";
+  /** `true` for a sandbox team. */
+  sandbox: boolean;
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
+  created_at: string;
+  /** The caller's tags. */
+  tags?: Record<string, string>;
+  /** The caller's metadata. */
+  metadata?: Record<string, unknown>;
+  /** When the message is scheduled to be sent; null: at once. */
+  scheduled_at?: string | null;
+  /** When an unsent message expires; null: never. */
+  expires_at?: string | null;
+  /** Order in the queue: due messages with higher priority are sent first. */
+  priority?: "critical" | "normal" | "bulk";
+  /** Version of the rendered template; null without a template. */
+  template_version?: number;
+  /** Version of the layout used; null without a layout. */
+  layout_version?: number;
+  /** Language of the rendered content, as a tag such as `de-AT`; null without a template. */
+  locale?: string;
+  /** The state of the whole message after this event. */
+  message_status: "queued" | "sending" | "sent" | "delivered" | "bounced" | "complained" | "failed" | "read" | null;
+  /** The state before this event. */
+  previous_status: string | null;
+  /** The recipient's address or phone; null for a bcc recipient. */
+  recipient: string | null;
+  /** Header in which the recipient was addressed. */
+  recipient_kind: "to" | "cc" | "bcc" | null;
+}
+
+export interface SmsDeliveredEvent {
+  /** Public id. */
+  id: string;
+  /** Type of the event. */
+  type: "sms.delivered";
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
+  created_at: string;
+  /** The team. */
+  team_id: string;
+  /** `true` for a sandbox team. */
+  sandbox: boolean;
+  /** Number of the event within its message, starting at 1. */
+  sequence: number;
+  /** What changed. */
+  data: SmsDeliveredData;
+}
+
+export interface SmsFailedData {
+  /** Public id. */
+  id: string;
+  /** Recipient: for email the first To address, otherwise a phone number in E.164 format. */
+  to: string;
+  /** The recipient's new state. */
+  status: "failed";
+  /** `true` for a sandbox team. */
+  sandbox: boolean;
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
+  created_at: string;
+  /** The caller's tags. */
+  tags?: Record<string, string>;
+  /** The caller's metadata. */
+  metadata?: Record<string, unknown>;
+  /** When the message is scheduled to be sent; null: at once. */
+  scheduled_at?: string | null;
+  /** When an unsent message expires; null: never. */
+  expires_at?: string | null;
+  /** Order in the queue: due messages with higher priority are sent first. */
+  priority?: "critical" | "normal" | "bulk";
+  /** Version of the rendered template; null without a template. */
+  template_version?: number;
+  /** Version of the layout used; null without a layout. */
+  layout_version?: number;
+  /** Language of the rendered content, as a tag such as `de-AT`; null without a template. */
+  locale?: string;
+  /** The state of the whole message after this event. */
+  message_status: "queued" | "sending" | "sent" | "delivered" | "bounced" | "complained" | "failed" | "read" | null;
+  /** The state before this event. */
+  previous_status: string | null;
+  /** The recipient's address or phone; null for a bcc recipient. */
+  recipient: string | null;
+  /** Header in which the recipient was addressed. */
+  recipient_kind: "to" | "cc" | "bcc" | null;
+  /** The carrier's reply, or Heliograph's own reason; absent if unknown. */
+  error?: Record<string, unknown>;
+  /** The same as `error`, if it has a `reason` of Heliograph's own. */
+  detail?: Record<string, unknown>;
+  /** What happened, and what to do about it. */
+  explanation?: ExplanationRecord;
+}
+
+export interface SmsFailedEvent {
+  /** Public id. */
+  id: string;
+  /** Type of the event. */
+  type: "sms.failed";
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
+  created_at: string;
+  /** The team. */
+  team_id: string;
+  /** `true` for a sandbox team. */
+  sandbox: boolean;
+  /** Number of the event within its message, starting at 1. */
+  sequence: number;
+  /** What changed. */
+  data: SmsFailedData;
+}
+
 export interface SmsPreview {
   /** Always `true`: nothing was sent or written. */
   dry_run: true;
@@ -1377,6 +2269,148 @@ export interface SmsPreview {
   sandbox: boolean;
 }
 
+export interface SmsReceivedData {
+  /** Type of this object. */
+  object: "received";
+  /** Public id. */
+  id: string;
+  /** The sender's phone number. */
+  from: string;
+  /** The team's number or sender ID. */
+  to: string;
+  /** The text. */
+  text: string;
+  /** Id of the carrier that reported the text. */
+  carrier: string;
+  /** `true` if parts of a long text are missing. */
+  incomplete?: boolean;
+}
+
+export interface SmsReceivedEvent {
+  /** Public id. */
+  id: string;
+  /** Type of the event. */
+  type: "sms.received";
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
+  created_at: string;
+  /** The team. */
+  team_id: string;
+  /** `true` for a sandbox team. */
+  sandbox: boolean;
+  /** Number of the event within its message, starting at 1. */
+  sequence: number;
+  /** What changed. */
+  data: SmsReceivedData;
+}
+
+export interface SmsSendingData {
+  /** Public id. */
+  id: string;
+  /** Recipient: for email the first To address, otherwise a phone number in E.164 format. */
+  to: string;
+  /** The recipient's new state. */
+  status: "sending";
+  /** `true` for a sandbox team. */
+  sandbox: boolean;
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
+  created_at: string;
+  /** The caller's tags. */
+  tags?: Record<string, string>;
+  /** The caller's metadata. */
+  metadata?: Record<string, unknown>;
+  /** When the message is scheduled to be sent; null: at once. */
+  scheduled_at?: string | null;
+  /** When an unsent message expires; null: never. */
+  expires_at?: string | null;
+  /** Order in the queue: due messages with higher priority are sent first. */
+  priority?: "critical" | "normal" | "bulk";
+  /** Version of the rendered template; null without a template. */
+  template_version?: number;
+  /** Version of the layout used; null without a layout. */
+  layout_version?: number;
+  /** Language of the rendered content, as a tag such as `de-AT`; null without a template. */
+  locale?: string;
+  /** The state of the whole message after this event. */
+  message_status: "queued" | "sending" | "sent" | "delivered" | "bounced" | "complained" | "failed" | "read" | null;
+  /** The state before this event. */
+  previous_status: string | null;
+  /** The recipient's address or phone; null for a bcc recipient. */
+  recipient: string | null;
+  /** Header in which the recipient was addressed. */
+  recipient_kind: "to" | "cc" | "bcc" | null;
+}
+
+export interface SmsSendingEvent {
+  /** Public id. */
+  id: string;
+  /** Type of the event. */
+  type: "sms.sending";
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
+  created_at: string;
+  /** The team. */
+  team_id: string;
+  /** `true` for a sandbox team. */
+  sandbox: boolean;
+  /** Number of the event within its message, starting at 1. */
+  sequence: number;
+  /** What changed. */
+  data: SmsSendingData;
+}
+
+export interface SmsSentData {
+  /** Public id. */
+  id: string;
+  /** Recipient: for email the first To address, otherwise a phone number in E.164 format. */
+  to: string;
+  /** The recipient's new state. */
+  status: "sent";
+  /** `true` for a sandbox team. */
+  sandbox: boolean;
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
+  created_at: string;
+  /** The caller's tags. */
+  tags?: Record<string, string>;
+  /** The caller's metadata. */
+  metadata?: Record<string, unknown>;
+  /** When the message is scheduled to be sent; null: at once. */
+  scheduled_at?: string | null;
+  /** When an unsent message expires; null: never. */
+  expires_at?: string | null;
+  /** Order in the queue: due messages with higher priority are sent first. */
+  priority?: "critical" | "normal" | "bulk";
+  /** Version of the rendered template; null without a template. */
+  template_version?: number;
+  /** Version of the layout used; null without a layout. */
+  layout_version?: number;
+  /** Language of the rendered content, as a tag such as `de-AT`; null without a template. */
+  locale?: string;
+  /** The state of the whole message after this event. */
+  message_status: "queued" | "sending" | "sent" | "delivered" | "bounced" | "complained" | "failed" | "read" | null;
+  /** The state before this event. */
+  previous_status: string | null;
+  /** The recipient's address or phone; null for a bcc recipient. */
+  recipient: string | null;
+  /** Header in which the recipient was addressed. */
+  recipient_kind: "to" | "cc" | "bcc" | null;
+}
+
+export interface SmsSentEvent {
+  /** Public id. */
+  id: string;
+  /** Type of the event. */
+  type: "sms.sent";
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
+  created_at: string;
+  /** The team. */
+  team_id: string;
+  /** `true` for a sandbox team. */
+  sandbox: boolean;
+  /** Number of the event within its message, starting at 1. */
+  sequence: number;
+  /** What changed. */
+  data: SmsSentData;
+}
+
 export interface SpendLimitView {
   /** Amount permitted in the window. */
   limit: string;
@@ -1384,6 +2418,66 @@ export interface SpendLimitView {
   left: string;
   /** When the oldest charge leaves the window; null: nothing is spent. */
   resets_at: string | null;
+}
+
+export interface SuppressionCreatedData {
+  /** The email address. */
+  email: string;
+  /** Why the address is or was suppressed. */
+  reason: "bounce" | "complaint" | "manual";
+  /** The message that bounced or caused the complaint. */
+  source_message_id: string | null;
+  /** Response of the carrier or content of the report: any JSON, or null. */
+  detail: unknown | null;
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
+  created_at: string;
+}
+
+export interface SuppressionCreatedEvent {
+  /** Public id. */
+  id: string;
+  /** Type of the event. */
+  type: "suppression.created";
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
+  created_at: string;
+  /** The team. */
+  team_id: string;
+  /** `true` for a sandbox team. */
+  sandbox: boolean;
+  /** Number of the event within its message, starting at 1. */
+  sequence: number;
+  /** What changed. */
+  data: SuppressionCreatedData;
+}
+
+export interface SuppressionDeletedData {
+  /** The email address. */
+  email: string;
+  /** Why the address is or was suppressed. */
+  reason: "bounce" | "complaint" | "manual";
+  /** The message that bounced or caused the complaint. */
+  source_message_id: string | null;
+  /** Response of the carrier or content of the report: any JSON, or null. */
+  detail: unknown | null;
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
+  created_at: string;
+}
+
+export interface SuppressionDeletedEvent {
+  /** Public id. */
+  id: string;
+  /** Type of the event. */
+  type: "suppression.deleted";
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
+  created_at: string;
+  /** The team. */
+  team_id: string;
+  /** `true` for a sandbox team. */
+  sandbox: boolean;
+  /** Number of the event within its message, starting at 1. */
+  sequence: number;
+  /** What changed. */
+  data: SuppressionDeletedData;
 }
 
 export interface SuppressionList {
@@ -1680,6 +2774,46 @@ export interface TemplateRequest {
   channel: "email" | "sms" | "whatsapp";
 }
 
+export interface TemplateStatusChangedData {
+  /** Type of this object. */
+  object: "template";
+  /** Public id. */
+  id: string;
+  /** The template's name. */
+  name: string;
+  /** Channel. */
+  channel: "email" | "sms" | "whatsapp";
+  /** The template's name at Meta. */
+  upstream_name: string;
+  /** The template's language at Meta. */
+  language: string;
+  /** Meta's status. */
+  upstream_status: string;
+  /** Meta's reason for the status. */
+  upstream_reason: string | null;
+  /** Meta's quality rating. */
+  upstream_quality: string | null;
+  /** Meta's status before this event. */
+  previous_upstream_status: string | null;
+}
+
+export interface TemplateStatusChangedEvent {
+  /** Public id. */
+  id: string;
+  /** Type of the event. */
+  type: "template.status_changed";
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
+  created_at: string;
+  /** The team. */
+  team_id: string;
+  /** `true` for a sandbox team. */
+  sandbox: boolean;
+  /** Number of the event within its message, starting at 1. */
+  sequence: number;
+  /** What changed. */
+  data: TemplateStatusChangedData;
+}
+
 export interface TemplateSummary {
   /** Name of the template. */
   name: string;
@@ -1889,6 +3023,90 @@ export interface Variables {
   [name: string]: string | number | boolean | null | Array<Variables> | Variables;
 }
 
+export interface VerificationExhaustedData {
+  /** Public id. */
+  id: string;
+  /** Channel. */
+  channel: "email" | "sms" | "whatsapp";
+  /** Phone number or email address that received the code. */
+  to: string;
+  /** Status of the verification. */
+  status: "pending" | "verified" | "expired" | "exhausted" | "failed";
+  /** `true` for a sandbox team. */
+  sandbox: boolean;
+  /** When the code stops working. */
+  expires_at: string;
+  /** Why the status is `failed`, else null. */
+  error_message: string | null;
+  /** The state before this event. */
+  previous_status: string | null;
+  /** The caller's tags. */
+  tags?: Record<string, string>;
+  /** The caller's metadata. */
+  metadata?: Record<string, unknown>;
+  /** The language requested for the text, if any. */
+  locale?: string | null;
+}
+
+export interface VerificationExhaustedEvent {
+  /** Public id. */
+  id: string;
+  /** Type of the event. */
+  type: "verification.exhausted";
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
+  created_at: string;
+  /** The team. */
+  team_id: string;
+  /** `true` for a sandbox team. */
+  sandbox: boolean;
+  /** Number of the event within its message, starting at 1. */
+  sequence: number;
+  /** What changed. */
+  data: VerificationExhaustedData;
+}
+
+export interface VerificationFailedData {
+  /** Public id. */
+  id: string;
+  /** Channel. */
+  channel: "email" | "sms" | "whatsapp";
+  /** Phone number or email address that received the code. */
+  to: string;
+  /** Status of the verification. */
+  status: "pending" | "verified" | "expired" | "exhausted" | "failed";
+  /** `true` for a sandbox team. */
+  sandbox: boolean;
+  /** When the code stops working. */
+  expires_at: string;
+  /** Why the status is `failed`, else null. */
+  error_message: string | null;
+  /** The state before this event. */
+  previous_status: string | null;
+  /** The caller's tags. */
+  tags?: Record<string, string>;
+  /** The caller's metadata. */
+  metadata?: Record<string, unknown>;
+  /** The language requested for the text, if any. */
+  locale?: string | null;
+}
+
+export interface VerificationFailedEvent {
+  /** Public id. */
+  id: string;
+  /** Type of the event. */
+  type: "verification.failed";
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
+  created_at: string;
+  /** The team. */
+  team_id: string;
+  /** `true` for a sandbox team. */
+  sandbox: boolean;
+  /** Number of the event within its message, starting at 1. */
+  sequence: number;
+  /** What changed. */
+  data: VerificationFailedData;
+}
+
 export interface VerificationList {
   /** Type of this object. */
   object: "list";
@@ -1913,6 +3131,48 @@ export interface VerificationRecord {
   expires_at: string;
   /** The carrier's words when the status is `failed`, else null. */
   error_message: string | null;
+}
+
+export interface VerificationVerifiedData {
+  /** Public id. */
+  id: string;
+  /** Channel. */
+  channel: "email" | "sms" | "whatsapp";
+  /** Phone number or email address that received the code. */
+  to: string;
+  /** Status of the verification. */
+  status: "pending" | "verified" | "expired" | "exhausted" | "failed";
+  /** `true` for a sandbox team. */
+  sandbox: boolean;
+  /** When the code stops working. */
+  expires_at: string;
+  /** Why the status is `failed`, else null. */
+  error_message: string | null;
+  /** The state before this event. */
+  previous_status: string | null;
+  /** The caller's tags. */
+  tags?: Record<string, string>;
+  /** The caller's metadata. */
+  metadata?: Record<string, unknown>;
+  /** The language requested for the text, if any. */
+  locale?: string | null;
+}
+
+export interface VerificationVerifiedEvent {
+  /** Public id. */
+  id: string;
+  /** Type of the event. */
+  type: "verification.verified";
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
+  created_at: string;
+  /** The team. */
+  team_id: string;
+  /** `true` for a sandbox team. */
+  sandbox: boolean;
+  /** Number of the event within its message, starting at 1. */
+  sequence: number;
+  /** What changed. */
+  data: VerificationVerifiedData;
 }
 
 export interface VerificationView {
@@ -2097,6 +3357,148 @@ export interface WebhookRequest {
   format?: "heliograph" | "postal" | "postmark" | "resend" | "twilio" | null;
 }
 
+export interface WebhookTestData {
+  /** Public id. */
+  id: string;
+  /** The webhook's URL. */
+  url: string;
+  /** What the webhook subscribes to. */
+  events: Array<string>;
+  /** The webhook's description. */
+  description: string | null;
+}
+
+export interface WebhookTestEvent {
+  /** Public id. */
+  id: string;
+  /** Type of the event. */
+  type: "webhook.test";
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
+  created_at: string;
+  /** The team. */
+  team_id: string;
+  /** `true` for a sandbox team. */
+  sandbox: boolean;
+  /** Number of the event within its message, starting at 1. */
+  sequence: number;
+  /** What changed. */
+  data: WebhookTestData;
+}
+
+export interface WhatsappDeliveredData {
+  /** Public id. */
+  id: string;
+  /** Recipient: for email the first To address, otherwise a phone number in E.164 format. */
+  to: string;
+  /** The recipient's new state. */
+  status: "delivered";
+  /** `true` for a sandbox team. */
+  sandbox: boolean;
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
+  created_at: string;
+  /** The caller's tags. */
+  tags?: Record<string, string>;
+  /** The caller's metadata. */
+  metadata?: Record<string, unknown>;
+  /** When the message is scheduled to be sent; null: at once. */
+  scheduled_at?: string | null;
+  /** When an unsent message expires; null: never. */
+  expires_at?: string | null;
+  /** Order in the queue: due messages with higher priority are sent first. */
+  priority?: "critical" | "normal" | "bulk";
+  /** Version of the rendered template; null without a template. */
+  template_version?: number;
+  /** Version of the layout used; null without a layout. */
+  layout_version?: number;
+  /** Language of the rendered content, as a tag such as `de-AT`; null without a template. */
+  locale?: string;
+  /** The state of the whole message after this event. */
+  message_status: "queued" | "sending" | "sent" | "delivered" | "bounced" | "complained" | "failed" | "read" | null;
+  /** The state before this event. */
+  previous_status: string | null;
+  /** The recipient's address or phone; null for a bcc recipient. */
+  recipient: string | null;
+  /** Header in which the recipient was addressed. */
+  recipient_kind: "to" | "cc" | "bcc" | null;
+}
+
+export interface WhatsappDeliveredEvent {
+  /** Public id. */
+  id: string;
+  /** Type of the event. */
+  type: "whatsapp.delivered";
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
+  created_at: string;
+  /** The team. */
+  team_id: string;
+  /** `true` for a sandbox team. */
+  sandbox: boolean;
+  /** Number of the event within its message, starting at 1. */
+  sequence: number;
+  /** What changed. */
+  data: WhatsappDeliveredData;
+}
+
+export interface WhatsappFailedData {
+  /** Public id. */
+  id: string;
+  /** Recipient: for email the first To address, otherwise a phone number in E.164 format. */
+  to: string;
+  /** The recipient's new state. */
+  status: "failed";
+  /** `true` for a sandbox team. */
+  sandbox: boolean;
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
+  created_at: string;
+  /** The caller's tags. */
+  tags?: Record<string, string>;
+  /** The caller's metadata. */
+  metadata?: Record<string, unknown>;
+  /** When the message is scheduled to be sent; null: at once. */
+  scheduled_at?: string | null;
+  /** When an unsent message expires; null: never. */
+  expires_at?: string | null;
+  /** Order in the queue: due messages with higher priority are sent first. */
+  priority?: "critical" | "normal" | "bulk";
+  /** Version of the rendered template; null without a template. */
+  template_version?: number;
+  /** Version of the layout used; null without a layout. */
+  layout_version?: number;
+  /** Language of the rendered content, as a tag such as `de-AT`; null without a template. */
+  locale?: string;
+  /** The state of the whole message after this event. */
+  message_status: "queued" | "sending" | "sent" | "delivered" | "bounced" | "complained" | "failed" | "read" | null;
+  /** The state before this event. */
+  previous_status: string | null;
+  /** The recipient's address or phone; null for a bcc recipient. */
+  recipient: string | null;
+  /** Header in which the recipient was addressed. */
+  recipient_kind: "to" | "cc" | "bcc" | null;
+  /** The carrier's reply, or Heliograph's own reason; absent if unknown. */
+  error?: Record<string, unknown>;
+  /** The same as `error`, if it has a `reason` of Heliograph's own. */
+  detail?: Record<string, unknown>;
+  /** What happened, and what to do about it. */
+  explanation?: ExplanationRecord;
+}
+
+export interface WhatsappFailedEvent {
+  /** Public id. */
+  id: string;
+  /** Type of the event. */
+  type: "whatsapp.failed";
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
+  created_at: string;
+  /** The team. */
+  team_id: string;
+  /** `true` for a sandbox team. */
+  sandbox: boolean;
+  /** Number of the event within its message, starting at 1. */
+  sequence: number;
+  /** What changed. */
+  data: WhatsappFailedData;
+}
+
 export interface WhatsappPreview {
   /** Always `true`: nothing was sent or written. */
   dry_run: true;
@@ -2120,6 +3522,202 @@ export interface WhatsappPreview {
   price: string;
   /** `true` for a sandbox team. */
   sandbox: boolean;
+}
+
+export interface WhatsappReadData {
+  /** Public id. */
+  id: string;
+  /** Recipient: for email the first To address, otherwise a phone number in E.164 format. */
+  to: string;
+  /** The recipient's new state. */
+  status: "read";
+  /** `true` for a sandbox team. */
+  sandbox: boolean;
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
+  created_at: string;
+  /** The caller's tags. */
+  tags?: Record<string, string>;
+  /** The caller's metadata. */
+  metadata?: Record<string, unknown>;
+  /** When the message is scheduled to be sent; null: at once. */
+  scheduled_at?: string | null;
+  /** When an unsent message expires; null: never. */
+  expires_at?: string | null;
+  /** Order in the queue: due messages with higher priority are sent first. */
+  priority?: "critical" | "normal" | "bulk";
+  /** Version of the rendered template; null without a template. */
+  template_version?: number;
+  /** Version of the layout used; null without a layout. */
+  layout_version?: number;
+  /** Language of the rendered content, as a tag such as `de-AT`; null without a template. */
+  locale?: string;
+  /** The state of the whole message after this event. */
+  message_status: "queued" | "sending" | "sent" | "delivered" | "bounced" | "complained" | "failed" | "read" | null;
+  /** The state before this event. */
+  previous_status: string | null;
+  /** The recipient's address or phone; null for a bcc recipient. */
+  recipient: string | null;
+  /** Header in which the recipient was addressed. */
+  recipient_kind: "to" | "cc" | "bcc" | null;
+}
+
+export interface WhatsappReadEvent {
+  /** Public id. */
+  id: string;
+  /** Type of the event. */
+  type: "whatsapp.read";
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
+  created_at: string;
+  /** The team. */
+  team_id: string;
+  /** `true` for a sandbox team. */
+  sandbox: boolean;
+  /** Number of the event within its message, starting at 1. */
+  sequence: number;
+  /** What changed. */
+  data: WhatsappReadData;
+}
+
+export interface WhatsappReceivedData {
+  /** Type of this object. */
+  object: "received";
+  /** Public id. */
+  id: string;
+  /** The sender's phone number. */
+  from: string;
+  /** The team's number or sender ID. */
+  to: string;
+  /** The text. */
+  text: string;
+  /** Id of the carrier that reported the text. */
+  carrier: string;
+  /** `true` if parts of a long text are missing. */
+  incomplete?: boolean;
+}
+
+export interface WhatsappReceivedEvent {
+  /** Public id. */
+  id: string;
+  /** Type of the event. */
+  type: "whatsapp.received";
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
+  created_at: string;
+  /** The team. */
+  team_id: string;
+  /** `true` for a sandbox team. */
+  sandbox: boolean;
+  /** Number of the event within its message, starting at 1. */
+  sequence: number;
+  /** What changed. */
+  data: WhatsappReceivedData;
+}
+
+export interface WhatsappSendingData {
+  /** Public id. */
+  id: string;
+  /** Recipient: for email the first To address, otherwise a phone number in E.164 format. */
+  to: string;
+  /** The recipient's new state. */
+  status: "sending";
+  /** `true` for a sandbox team. */
+  sandbox: boolean;
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
+  created_at: string;
+  /** The caller's tags. */
+  tags?: Record<string, string>;
+  /** The caller's metadata. */
+  metadata?: Record<string, unknown>;
+  /** When the message is scheduled to be sent; null: at once. */
+  scheduled_at?: string | null;
+  /** When an unsent message expires; null: never. */
+  expires_at?: string | null;
+  /** Order in the queue: due messages with higher priority are sent first. */
+  priority?: "critical" | "normal" | "bulk";
+  /** Version of the rendered template; null without a template. */
+  template_version?: number;
+  /** Version of the layout used; null without a layout. */
+  layout_version?: number;
+  /** Language of the rendered content, as a tag such as `de-AT`; null without a template. */
+  locale?: string;
+  /** The state of the whole message after this event. */
+  message_status: "queued" | "sending" | "sent" | "delivered" | "bounced" | "complained" | "failed" | "read" | null;
+  /** The state before this event. */
+  previous_status: string | null;
+  /** The recipient's address or phone; null for a bcc recipient. */
+  recipient: string | null;
+  /** Header in which the recipient was addressed. */
+  recipient_kind: "to" | "cc" | "bcc" | null;
+}
+
+export interface WhatsappSendingEvent {
+  /** Public id. */
+  id: string;
+  /** Type of the event. */
+  type: "whatsapp.sending";
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
+  created_at: string;
+  /** The team. */
+  team_id: string;
+  /** `true` for a sandbox team. */
+  sandbox: boolean;
+  /** Number of the event within its message, starting at 1. */
+  sequence: number;
+  /** What changed. */
+  data: WhatsappSendingData;
+}
+
+export interface WhatsappSentData {
+  /** Public id. */
+  id: string;
+  /** Recipient: for email the first To address, otherwise a phone number in E.164 format. */
+  to: string;
+  /** The recipient's new state. */
+  status: "sent";
+  /** `true` for a sandbox team. */
+  sandbox: boolean;
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
+  created_at: string;
+  /** The caller's tags. */
+  tags?: Record<string, string>;
+  /** The caller's metadata. */
+  metadata?: Record<string, unknown>;
+  /** When the message is scheduled to be sent; null: at once. */
+  scheduled_at?: string | null;
+  /** When an unsent message expires; null: never. */
+  expires_at?: string | null;
+  /** Order in the queue: due messages with higher priority are sent first. */
+  priority?: "critical" | "normal" | "bulk";
+  /** Version of the rendered template; null without a template. */
+  template_version?: number;
+  /** Version of the layout used; null without a layout. */
+  layout_version?: number;
+  /** Language of the rendered content, as a tag such as `de-AT`; null without a template. */
+  locale?: string;
+  /** The state of the whole message after this event. */
+  message_status: "queued" | "sending" | "sent" | "delivered" | "bounced" | "complained" | "failed" | "read" | null;
+  /** The state before this event. */
+  previous_status: string | null;
+  /** The recipient's address or phone; null for a bcc recipient. */
+  recipient: string | null;
+  /** Header in which the recipient was addressed. */
+  recipient_kind: "to" | "cc" | "bcc" | null;
+}
+
+export interface WhatsappSentEvent {
+  /** Public id. */
+  id: string;
+  /** Type of the event. */
+  type: "whatsapp.sent";
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
+  created_at: string;
+  /** The team. */
+  team_id: string;
+  /** `true` for a sandbox team. */
+  sandbox: boolean;
+  /** Number of the event within its message, starting at 1. */
+  sequence: number;
+  /** What changed. */
+  data: WhatsappSentData;
 }
 
 export interface Operations {
@@ -2200,6 +3798,7 @@ export interface Operations {
   "POST /v1/webhooks/{id}/replay": { body: ReplayRequest; answer: Replay };
   "GET /v1/webhooks/{id}/deliveries": { query: { limit?: number; after?: string }; answer: DeliveryList };
   "GET /v1/events": { query: { limit?: number; after?: string; order?: "oldest" | "newest" }; answer: PublishedEventList };
+  "GET /v1/events/schema": { answer: EventSchema };
   "GET /v1/teams": { query: { limit?: number; after?: string }; answer: TeamList };
   "POST /v1/teams": { body: TeamRequest; answer: TeamDetails };
   "GET /v1/teams/{id}": { answer: TeamDetails };
@@ -2219,3 +3818,5 @@ export interface Operations {
   "GET /healthz": { answer: Health };
   "GET /readyz": { answer: Health };
 }
+
+export type WebhookEvent = EmailSendingEvent | EmailSentEvent | EmailDeliveredEvent | EmailBouncedEvent | EmailComplainedEvent | EmailFailedEvent | SmsSendingEvent | SmsSentEvent | SmsDeliveredEvent | SmsFailedEvent | WhatsappSendingEvent | WhatsappSentEvent | WhatsappDeliveredEvent | WhatsappReadEvent | WhatsappFailedEvent | EmailDelayedEvent | EmailReceivedEvent | VerificationVerifiedEvent | VerificationFailedEvent | VerificationExhaustedEvent | SuppressionCreatedEvent | SuppressionDeletedEvent | SmsReceivedEvent | WhatsappReceivedEvent | OptOutCreatedEvent | OptOutDeletedEvent | DomainVerifiedEvent | DomainFailedEvent | TemplateStatusChangedEvent | CreditLowEvent | BatchDoneEvent | WebhookTestEvent;

@@ -1,5 +1,5 @@
 // Webhooks as https://www.standardwebhooks.com signs them.
-import type { PublishedEvent } from "./types.js";
+import type { WebhookEvent } from "./types.js";
 
 const TOLERANCE = 300; // seconds
 const PREFIX = "whsec_";
@@ -14,7 +14,7 @@ export async function verifyWebhook(
   headers: Headers | Record<string, string | string[] | undefined>,
   secret: string,
   now: number = Date.now() / 1000,
-): Promise<PublishedEvent> {
+): Promise<WebhookEvent> {
   const read = (name: string): string => {
     const value = headers instanceof Headers ? headers.get(name) : headers[name];
     if (typeof value !== "string") throw new WebhookRefused(`There is no header ${name}.`);

@@ -6,23 +6,20 @@ are written out here.
 
 from typing import Any
 
-import msgspec
-
 from heliograph import __version__
-from heliograph.api.webhooks import EVENT_IDS_MAX
+from heliograph.api.event_schemas import event_components, event_schema_name
+from heliograph.api.json_schema import WRITTEN_SCHEMAS, make_schemas, schema_ref
 from heliograph.domain import refusals as r
-from heliograph.domain.field_docs import EMAIL, EXAMPLE_ULID, SCHEMA_REF_PREFIX, TIME, Schema
+from heliograph.domain.events import EVENT_TYPES
+from heliograph.domain.field_docs import EMAIL, EXAMPLE_ULID, Schema
 from heliograph.domain.ids import PREFIXES, id_pattern
 from heliograph.domain.limits import IDEMPOTENCY_KEY_MAX
-from heliograph.domain.mail.attachments import ALLOWED_TYPES
 from heliograph.domain.sending.idempotency import HEADER
 from heliograph.web.errors import Error, Problem
 from heliograph.web.route import Route
 from heliograph.web.status import status_of
 
-NULL: Schema = {"type": "null"}
 OCTET_STREAM = "application/octet-stream"  # responses without a response struct
-NO_NULL = r"^[^\u0000]*$"  # strings of a request must not contain U+0000
 
 # First path segment after /v1/ → kind of its ids.
 ID_KIND_BY_RESOURCE = {
@@ -76,15 +73,6 @@ PATH_PARAMETERS: dict[str, Schema] = {
         "example": "att_1",
     },
 }
-ANNOTATION_KEYS = (
-    "anyOf",
-    "default",
-    "description",
-    "example",
-    "fixed",
-    "needed",
-    "maybe",
-)  # keys of a field other than limits
 TAG_BY_RESOURCE = {
     "sms": "SMS",
     "inbox": "Test inbox",
@@ -99,84 +87,6 @@ EXAMPLE_ID_BY_KIND = {
     "domain": "dom_demo",
 }  # example ids of kinds whose ids an operator may choose
 
-EVENT_ID: Schema = {
-    "description": "Id of an event to replay.",
-    "type": "string",
-    "pattern": id_pattern("event"),
-}
-
-
-def _request_alternative(title: str, required: dict[str, Schema], **optional: Schema) -> Schema:
-    """Return the schema of one alternative of a request body."""
-    return {
-        "title": title,
-        "type": "object",
-        "required": list(required),
-        "additionalProperties": False,
-        "properties": required | optional,
-    }
-
-
-WRITTEN_SCHEMAS: dict[str, Schema] = {
-    "Attachment": {
-        "type": "object",
-        "required": ["filename", "content"],
-        "additionalProperties": False,
-        "properties": {
-            "filename": {"description": "Name of the file.", "type": "string", "minLength": 1},
-            "content": {
-                "description": "The file as standard base64, padded, without white space.",
-                "type": "string",
-                "format": "byte",
-                "contentEncoding": "base64",
-            },
-            "content_type": {
-                "description": "Media type; parameters such as `; charset=utf-8` are allowed. Optional if the "
-                "filename extension implies it. Operators can allow more types (`attachment_types`).",
-                "type": "string",
-                "enum": sorted(ALLOWED_TYPES),
-            },
-            "content_id": {
-                "description": "Makes the file an inline part, `cid:…` in the HTML; unique within the message.",
-                "type": "string",
-                "pattern": "^[A-Za-z0-9._@-]{1,128}$",
-            },
-        },
-    },
-    "Variables": {
-        "type": "object",
-        "propertyNames": {"pattern": NO_NULL},
-        "additionalProperties": {
-            "anyOf": [
-                {"type": ["string", "number", "boolean", "null"], "pattern": NO_NULL},
-                {"type": "array", "items": {"$ref": f"{SCHEMA_REF_PREFIX}Variables"}},
-                {"$ref": f"{SCHEMA_REF_PREFIX}Variables"},
-            ]
-        },
-    },
-    "ReplayRequest": {
-        "description": "One of three forms: one event, a list of events, or a time range.",
-        "oneOf": [
-            _request_alternative("One event", {"event_id": EVENT_ID}),
-            _request_alternative(
-                "List of events",
-                {"event_ids": {"type": "array", "items": EVENT_ID, "minItems": 1, "maxItems": EVENT_IDS_MAX}},
-            ),
-            _request_alternative(
-                "Time range",
-                {
-                    "created_after": {
-                        "description": "Start of the time range, exclusive.",
-                        "type": "string",
-                        **TIME,
-                    },
-                    "created_before": {"description": "End of the time range, exclusive.", "type": "string", **TIME},
-                },
-                failed_only={"description": "Only events that were not delivered.", "type": ["boolean", "null"]},
-            ),
-        ],
-    },
-}
 RESPONSE_HEADERS: dict[str, Schema] = {
     "X-Request-Id": {"description": "The request's id.", "required": True, "schema": {"type": "string"}},
     "RateLimit-Limit": {"description": "The key's burst.", "schema": {"type": "integer"}},
@@ -232,6 +142,7 @@ def openapi_document(routes: list[Route], base_url: str) -> dict[str, Any]:
         "servers": [{"url": base_url}],
         "tags": [{"name": name} for name in dict.fromkeys(tag(route) for route in routes)],
         "paths": paths,
+        "webhooks": {name: {"post": _webhook(name)} for name in EVENT_TYPES},
         "components": {
             "schemas": _schemas(routes),
             "headers": RESPONSE_HEADERS,
@@ -282,11 +193,25 @@ def _operation(route: Route, routes: list[Route]) -> Schema:
         "responses": _responses(route, routes),
     }
     if route.body is not None:
-        content: Schema = {"schema": _ref(route.body)}
+        content: Schema = {"schema": schema_ref(route.body.__name__)}
         if route.example is not None:
             content["example"] = route.example
         operation["requestBody"] = {"required": True, "content": {"application/json": content}}
     return operation
+
+
+def _webhook(type_: str) -> Schema:
+    return {
+        "operationId": f"webhook_{type_}",
+        "summary": f"Event `{type_}`",
+        "tags": ["Events"],
+        "security": [],
+        "requestBody": {
+            "required": True,
+            "content": {"application/json": {"schema": schema_ref(event_schema_name(type_))}},
+        },
+        "responses": {"2XX": {"description": "The event was received. Any other response is retried."}},
+    }
 
 
 def _parameters(route: Route) -> list[Schema]:
@@ -317,9 +242,9 @@ def _responses(route: Route, routes: list[Route]) -> Schema:
     success_content: dict[str, Schema] = {OCTET_STREAM: {"type": "string"}}
     if route.answer:
         schema = (
-            {"anyOf": [_ref(route.answer), _ref(route.alternative_answer)]}
+            {"anyOf": [schema_ref(route.answer.__name__), schema_ref(route.alternative_answer.__name__)]}
             if route.alternative_answer
-            else _ref(route.answer)
+            else schema_ref(route.answer.__name__)
         )
         success_content = {"application/json": schema}
     success = _response(route, route.status, route.summary, success_content)
@@ -328,14 +253,14 @@ def _responses(route: Route, routes: list[Route]) -> Schema:
         success["links"] = links
     responses = {str(route.status): success}
     if route.preview is not None:
-        content = {"application/json": _ref(route.preview)}
+        content = {"application/json": schema_ref(route.preview.__name__)}
         responses["200"] = _response(route, 200, "Dry run: what would be sent.", content)
     for status, refusals in refusals_of(route).items():
         description = "\n".join(f"- `{refusal.code}`: {refusal.meaning()}" for refusal in refusals)
         code: Schema = {"properties": {"code": {"enum": [refusal.code for refusal in refusals]}}}
         content = {
-            "application/json": {"allOf": [_ref(Error), {"properties": {"error": code}}]},
-            "application/problem+json": {"allOf": [_ref(Problem), code]},
+            "application/json": {"allOf": [schema_ref(Error.__name__), {"properties": {"error": code}}]},
+            "application/problem+json": {"allOf": [schema_ref(Problem.__name__), code]},
         }
         responses[str(status)] = _response(route, status, description, content)
     return responses
@@ -376,49 +301,11 @@ def _links(route: Route, routes: list[Route]) -> Schema:
     return links
 
 
-def _ref(struct: Any) -> Schema:
-    return {"$ref": SCHEMA_REF_PREFIX + struct.__name__}
-
-
 def _schemas(routes: list[Route]) -> dict[str, Schema]:
     request_types = {route.body for route in routes} - {None}
     response_types = {
         struct for route in routes for struct in (route.answer, route.alternative_answer, route.preview)
     } - {None}
     response_types |= {Error, Problem}
-    schemas = dict(WRITTEN_SCHEMAS)
-    for types, is_response in ((request_types, False), (response_types, True)):
-        _, components = msgspec.json.schema_components(types, ref_template=f"{SCHEMA_REF_PREFIX}{{name}}")
-        schemas |= {
-            name: _refine_schema(schema, is_response) for name, schema in components.items() if name not in schemas
-        }
-    return dict(sorted(schemas.items()))
-
-
-def _refine_schema(schema: Schema, is_response: bool) -> Schema:
-    properties = {name: _refine_property(base, is_response) for name, base in schema["properties"].items()}
-    explicitly_required = [name for name, base in schema["properties"].items() if base.get("needed")]
-    # A response has all fields except those that only some records have (`maybe`).
-    always_present = [name for name, base in schema["properties"].items() if not base.get("maybe")]
-    required = always_present if is_response else [*schema["required"], *explicitly_required]
-    return {**schema, "properties": properties, "required": required}
-
-
-def _refine_property(base: Schema, is_response: bool) -> Schema:
-    """Return the schema of a field, with its limits in each non-null alternative."""
-    limits = {key: value for key, value in base.items() if key not in ANNOTATION_KEYS}
-    if base.get("fixed"):
-        limits["const"] = base["default"]
-    alternatives = base.get("anyOf", [{}])
-    variants = [alternative | limits for alternative in alternatives if alternative != NULL]
-    for variant in variants if not is_response else ():
-        if variant.get("type") == "string" and variant.keys().isdisjoint(("pattern", "enum", "format")):
-            variant["pattern"] = NO_NULL
-    if NULL in alternatives and not base.get("needed"):
-        variants.append(NULL)
-    examples = {"examples": [base["example"]]} if "example" in base else {}
-    return {
-        **(variants[0] if len(variants) == 1 else {"anyOf": variants}),
-        "description": base["description"],
-        **examples,
-    }
+    schemas = make_schemas(response_types, is_response=True) | make_schemas(request_types, is_response=False)
+    return dict(sorted((event_components() | schemas | WRITTEN_SCHEMAS).items()))

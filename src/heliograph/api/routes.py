@@ -30,6 +30,7 @@ from heliograph.api import (
     callbacks,
     domain_reports,
     domains,
+    event_schemas,
     events,
     health,
     inbound_mail,
@@ -430,6 +431,8 @@ V1 = [
     Route(method="GET", path="/v1/events", call=events.list_all, scopes=MANAGE,
           summary="List events, oldest first", query=(LIMIT, after_param("event"), events.ORDER),
           answer=events.PublishedEventList),
+    Route(method="GET", path="/v1/events/schema", call=event_schemas.read_schema,
+          summary="Get the JSON Schema of all events", answer=event_schemas.EventSchema),
 
     Route(method="GET", path="/v1/teams", call=teams.list_all, scopes=OPERATE, needs_fresh_setup=True,
           summary="List teams", query=(LIMIT, after_param("team")), answer=teams.TeamList),

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from heliograph.domain.delivery.message_states import HIDDEN_FIELDS, STATES_BY_CHANNEL
+from heliograph.domain.event_data import RecipientChange
 from heliograph.domain.ids import timestamp
 from heliograph.domain.setup.records import Channel, Team
 
@@ -120,14 +121,15 @@ def event_data(event: StoredEvent) -> dict[str, Any]:
     if not event.record:
         return msgspec.json.decode(event.detail or "{}", type=dict[str, Any])
     record: dict[str, Any] = msgspec.json.decode(event.record)
-    data = record | {
-        "status": event.status,
-        "message_status": event.message_status,
-        "previous_status": event.previous_status,
+    change = RecipientChange(
+        status=event.status,
+        message_status=event.message_status,
+        previous_status=event.previous_status,
         # A bcc address stays hidden, also in events about that recipient (reliability, threats).
-        "recipient": None if event.kind == "bcc" else event.recipient,
-        "recipient_kind": event.kind,
-    }
+        recipient=None if event.kind == "bcc" else event.recipient,
+        recipient_kind=event.kind,
+    )
+    data = record | msgspec.structs.asdict(change)
     if "bcc" in data:
         data["bcc"] = []
     if event.detail and len(event.detail) <= DETAIL_MAX and event.status in _RESPONSE_FIELD_BY_STATUS:

@@ -8,7 +8,6 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 
 from heliograph.domain.delivery.message_states import STATES_BY_CHANNEL
-from heliograph.domain.events import SUBSCRIPTION_NAMES
 from heliograph.domain.ids import id_pattern
 from heliograph.domain.limits import DOMAIN_MAX, LOCAL_PART_MAX, RECIPIENTS_MAX
 from heliograph.domain.verify.verification import VERIFICATION_STATES
@@ -49,8 +48,6 @@ EmailAddress = Annotated[str, schema_limits(**EMAIL)]
 Addresses = Annotated[list[EmailAddress], schema_limits(maxItems=RECIPIENTS_MAX)]
 TemplateId = Annotated[str, schema_limits(pattern=id_pattern("template"))]
 DomainId = Annotated[str, schema_limits(pattern=id_pattern("domain"))]
-EventName = Annotated[str, schema_limits(enum=list(SUBSCRIPTION_NAMES))]
-EventNames = Annotated[list[EventName], schema_limits(minItems=1)]
 T = TypeVar("T")
 
 # Fields used by several requests or responses.

@@ -15,7 +15,9 @@ from msgspec.structs import replace
 from heliograph.carriers.contract import Callback, CallbackResult, CallbackTooLarge, Carrier, Carriers
 from heliograph.domain.audit.actor import SERVICE
 from heliograph.domain.delivery.outcome import CarrierReport, IncomingText, Report, TextPart
+from heliograph.domain.event_data import TemplateStatusData
 from heliograph.domain.phones.opt_out import PhoneChannel
+from heliograph.domain.setup.records import Template, UpstreamTemplate
 from heliograph.domain.setup.snapshot import Setup, to_row
 from heliograph.inbound.store.inbound_texts import TextSource
 from heliograph.runtime import metrics
@@ -24,7 +26,6 @@ from heliograph.storage.store import Store
 from heliograph.templates.policy.meta_status import (
     UpstreamUpdate,
     apply_update,
-    status_changed_data,
     templates_of_update,
 )
 
@@ -137,14 +138,27 @@ def _template_change(setup: Setup, _: int, *, team_id: str, news: UpstreamUpdate
     return SetupChange(
         rows=[to_row("upstream_template", updated.id, updated, team_id)],
         events=[
-            SetupEvent(
-                team=team_id, subject=template.id, type=type_, data=status_changed_data(template, previous, updated)
-            )
+            SetupEvent(team=team_id, subject=template.id, type=type_, data=_status_data(template, previous, updated))
             for template in templates
         ],
         audit=SERVICE.audit_entry(
             now, action, templates[0].id, updated.reason if news.status else updated.quality, team=team_id
         ),
+    )
+
+
+def _status_data(template: Template, old: UpstreamTemplate | None, new: UpstreamTemplate) -> TemplateStatusData:
+    """Return the data of the event `template.status_changed`."""
+    return TemplateStatusData(
+        id=template.id,
+        name=template.name,
+        channel=template.channel,
+        upstream_name=new.name,
+        language=new.language,
+        upstream_status=new.status,
+        upstream_reason=new.reason or None,
+        upstream_quality=new.quality or None,
+        previous_upstream_status=old.status if old else None,
     )
 
 

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from heliograph.changes.decisions import requester_id
 from heliograph.changes.fields import ONE_LINE_ERROR, check_fields, is_single_line
 from heliograph.domain.audit.actor import COMMAND_LINE, SERVICE, Actor, AuditEntry
+from heliograph.domain.event_data import DomainEventData
 from heliograph.domain.limits import DAY_MS, HOUR_MS, MINUTE_MS
 from heliograph.domain.mail.address import normalize_domain, parse_address
 from heliograph.domain.mail.verp import bounce_domain
@@ -528,5 +529,5 @@ def _verification_events(before: Domain, after: Domain) -> list[SetupEvent]:
     if before.verified == after.verified or after.team == PLATFORM_TEAM:
         return []
     type_ = "domain.verified" if after.verified else "domain.failed"
-    data = {"id": after.id, "name": after.name, "verified": after.verified}
+    data = DomainEventData(id=after.id, name=after.name, verified=after.verified)
     return [SetupEvent(team=after.team, subject=after.id, type=type_, data=data)]

@@ -9,6 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from heliograph.domain.delivery.lanes import QUEUE_BY_LANE_AND_PRIORITY
+from heliograph.domain.event_data import CreditLowData, encode_data
 from heliograph.domain.events import SCHEDULED, scheduled_data
 from heliograph.domain.limits import DAY_MS, IDEMPOTENCY_WINDOW_MS
 from heliograph.domain.operations.erasure import EntryName
@@ -210,19 +211,21 @@ async def publish_low_credit(
     for team, (threshold, at) in thresholds.items():
         account = accounts[team]
         if credit_before[team] >= threshold > account.available:
-            data = {"credit": format_money(account.available), "held": format_money(account.held)}
+            data = CreditLowData(
+                credit=format_money(account.available),
+                held=format_money(account.held),
+                threshold=format_money(threshold),
+            )
             event = Event(
                 id=publisher.new_id("evt_"),
                 team=team,
                 subject="credit",
                 type="credit.low",
-                detail=msgspec.json.encode(data | {"threshold": format_money(threshold)}).decode(),
+                detail=encode_data(data),
                 created_at=at,
             )
             await publisher.publish(tx, [event])
-            await notice_queue.enqueue(
-                tx, low_credit_notice(team, event.id, at, data["credit"], format_money(threshold))
-            )
+            await notice_queue.enqueue(tx, low_credit_notice(team, event.id, at, data.credit, data.threshold))
 
 
 async def enqueue_key_limit_notices(tx: Tx, limited_keys: Mapping[str, tuple[int, int]]) -> None:

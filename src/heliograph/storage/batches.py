@@ -3,8 +3,7 @@
 from collections import defaultdict
 from collections.abc import Collection
 
-import msgspec
-
+from heliograph.domain.event_data import encode_data
 from heliograph.domain.sending.batch import BATCH_DONE, BatchRecord
 from heliograph.storage.engine.database import Database, Tx
 from heliograph.storage.events import Event, Publisher
@@ -35,7 +34,7 @@ async def finish_batches(tx: Tx, ids: Collection[str], publisher: Publisher, at:
             team=team,
             subject=id_,
             type=BATCH_DONE,
-            detail=msgspec.json.encode(BatchRecord(id=id_, total=total, counts=counts[id_])).decode(),
+            detail=encode_data(BatchRecord(id=id_, total=total, counts=counts[id_])),
             created_at=at,
         )
         for id_, team, total in finished

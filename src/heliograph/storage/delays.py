@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from heliograph.domain.delivery.message_states import is_final
 from heliograph.domain.events import DELAYED
@@ -66,7 +67,7 @@ def _delay_update(row: Sequence[Any], now: int) -> RecipientUpdate | None:
     if is_queued:
         delay = delay_data(deferred_since, due_at, first_at, expires_at)
     else:
-        delay = delay_data(deferred_since) | {"gives_up_at": gives_up_at}
+        delay = replace(delay_data(deferred_since), gives_up_at=gives_up_at)
     detail_fields = msgspec.json.decode(detail) if detail else {}
     return RecipientUpdate(
         at=now,

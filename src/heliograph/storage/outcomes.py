@@ -21,10 +21,11 @@ from heliograph.domain.delivery.outcome import (
     local_failure,
 )
 from heliograph.domain.delivery.retry import ABSENT_RETENTION_MS, absent_confirmation_wait
+from heliograph.domain.event_data import SuppressionEventData, encode_data
 from heliograph.domain.ids import timestamp
 from heliograph.domain.limits import CRASHES_MAX, HOUR_MS, MINUTE_MS, SECOND_MS
 from heliograph.domain.mail import reputation
-from heliograph.domain.mail.delay import DELAY_EVENT_AFTER_MS
+from heliograph.domain.mail.delay import DELAY_EVENT_AFTER_MS, DelayData
 from heliograph.domain.mail.mailbox_provider import OTHER, SIMULATOR, provider_of
 from heliograph.domain.mail.recipients import count_address_uses
 from heliograph.domain.operations.erasure import is_erased
@@ -83,7 +84,7 @@ class RecipientUpdate(msgspec.Struct, frozen=True, kw_only=True):
     position: int
     target_status: str | None  # the target state; None changes only the timeline
     timeline_note: str | None = None  # type of an entry that is added to the timeline only
-    delay: dict[str, str | None] | None = None  # data to publish as `email.delayed`
+    delay: DelayData | None = None  # data to publish as `email.delayed`
     detail: dict[str, Any] = {}
     suppress: str | None = None
     domain_absent: bool = False  # the recipient's domain is reported not to exist
@@ -767,20 +768,20 @@ def suppression_event(publisher: Publisher, type_: str, row: Sequence[Any], at: 
     the creation.
     """
     team, address, email, reason, source, detail, created_at = row
-    data = {
-        "email": email,
-        "reason": reason,
-        "source_message_id": source,
-        "detail": msgspec.Raw(detail.encode()) if detail else None,
-        "created_at": timestamp(created_at),
-    }
+    data = SuppressionEventData(
+        email=email,
+        reason=reason,
+        source_message_id=source,
+        detail=msgspec.Raw(detail.encode()) if detail else None,
+        created_at=timestamp(created_at),
+    )
     return Event(
         id=publisher.new_id("evt_"),
         team=team,
         subject=address,
         recipient=address,
         type=type_,
-        detail=msgspec.json.encode(data).decode(),
+        detail=encode_data(data),
         created_at=created_at if at is None else at,
     )
 

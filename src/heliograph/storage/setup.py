@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from heliograph.domain.audit.actor import AuditEntry
 from heliograph.domain.delivery.lanes import SETUP
+from heliograph.domain.event_data import encode_data
 from heliograph.domain.setup.records import Domain
 from heliograph.domain.setup.snapshot import Row, Setup, apply_rows, to_row
 from heliograph.runtime.clock import Clock
@@ -52,7 +53,7 @@ class SetupEvent(msgspec.Struct, frozen=True, kw_only=True):
     team: str
     subject: str
     type: str
-    data: dict[str, Any]
+    data: Any  # a data object of domain/event_data.py
 
 
 class SetupChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -188,7 +189,7 @@ def _event(publisher: Publisher, setup: Setup, event: SetupEvent, at: int) -> Ev
         team=setup.teams[event.team].record.ref,
         subject=event.subject,
         type=event.type,
-        detail=msgspec.json.encode(event.data).decode(),
+        detail=encode_data(event.data),
         created_at=at + setup.clock_offset(event.team),
     )
 

@@ -10,6 +10,7 @@ import structlog
 
 from heliograph.domain.delivery.lanes import INBOX
 from heliograph.domain.delivery.outcome import CarrierAttempt
+from heliograph.domain.event_data import VerificationEventData, encode_data
 from heliograph.domain.ids import timestamp
 from heliograph.domain.limits import (
     DAY_MS,
@@ -528,17 +529,16 @@ def _event(
     publisher: Publisher, row: _VerificationRow, status: str, at: int, error: str | None = None, channel: str = ""
 ) -> Event:
     to = row.given_address or row.phone
-    data = {
-        "id": row.id,
-        "channel": channel or row.channel,
-        "to": to,
-        "status": status,
-        "sandbox": bool(row.sandbox),
-        "expires_at": timestamp(row.expires_at),
-        "error_message": error,
-        "previous_status": row.status,
-        **msgspec.json.decode(row.added),
-    }
+    data = VerificationEventData(
+        id=row.id,
+        channel=channel or row.channel,
+        to=to,
+        status=status,
+        sandbox=bool(row.sandbox),
+        expires_at=timestamp(row.expires_at),
+        error_message=error,
+        previous_status=row.status,
+    )
     return Event(
         id=publisher.new_id("evt_"),
         team=row.team,
@@ -547,7 +547,7 @@ def _event(
         type=f"verification.{status}",
         status=status,
         previous_status=row.status,
-        detail=msgspec.json.encode(data).decode(),
+        detail=encode_data(msgspec.structs.asdict(data) | msgspec.json.decode(row.added)),
         created_at=at,
     )
 

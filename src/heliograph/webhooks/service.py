@@ -10,13 +10,13 @@ import msgspec
 from msgspec.structs import asdict, replace
 
 from heliograph.domain.audit.actor import Actor
+from heliograph.domain.event_data import WebhookTestData
 from heliograph.domain.events import EVENT_TYPES, TEST
 from heliograph.domain.field_docs import (
     CONTROL_CHARACTERS,
     DOMAIN_NAME,
     TIME,
     CreatedAt,
-    EventNames,
     describe,
     with_example,
 )
@@ -35,6 +35,7 @@ from heliograph.webhooks.policy.formats.formats import FORMATS, is_subscribed
 from heliograph.webhooks.policy.webhook import (
     DESCRIPTION_MAX,
     WEBHOOKS_MAX,
+    EventNames,
     MakeKeyPair,
     check_description,
     check_format,
@@ -257,7 +258,7 @@ class Webhooks:
     async def test(self, actor: Actor, team: str | None, id_: str) -> str:
         """Send a test event to this webhook only; return the event id."""
         hook = self._find_enabled(team, id_)
-        data = {"id": id_, "url": hook.url, "events": hook.events, "description": hook.description or None}
+        data = WebhookTestData(id=id_, url=hook.url, events=hook.events, description=hook.description or None)
         entry = actor.audit_entry(self._clock.now(), "webhook.test", hook.url, id_, team=hook.team)
         return await self._store.deliveries.publish_to_webhook(self._team_ref(hook), id_, TEST, id_, data, entry)
 

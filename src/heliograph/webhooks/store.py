@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from heliograph.domain.audit.actor import SERVICE, AuditEntry
 from heliograph.domain.delivery.lanes import WEBHOOKS
+from heliograph.domain.event_data import encode_data
 from heliograph.domain.events import TEST, StoredEvent
 from heliograph.domain.ids import PREFIXES, ulid
 from heliograph.domain.limits import DAY_MS, MINUTE_MS
@@ -450,7 +451,7 @@ class DeliveryStore:
         return done
 
     async def publish_to_webhook(
-        self, team: int, webhook: str, type_: str, subject: str, payload: dict[str, Any], entry: AuditEntry
+        self, team: int, webhook: str, type_: str, subject: str, data: Any, entry: AuditEntry
     ) -> str:
         """Publish an event to this webhook only; return the event id."""
         publisher = Publisher(self._clock.new_id, lambda *_: [webhook])
@@ -459,7 +460,7 @@ class DeliveryStore:
             team=team,
             subject=subject,
             type=type_,
-            detail=msgspec.json.encode(payload).decode(),
+            detail=encode_data(data),
             created_at=self._clock.team_now(team),
         )
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from heliograph_client.errors import ApiError, to_error
+
+if TYPE_CHECKING:
+    from heliograph_client.events import WebhookEvent
 
 
 class Result:
@@ -117,6 +120,11 @@ class Event(Result):
     sandbox: bool
     sequence: int
     data: dict[str, Any]
+
+    @property
+    def typed(self) -> WebhookEvent:
+        """The JSON, of the type that its `type` tells type checkers."""
+        return cast("WebhookEvent", self.raw)
 
 
 class InboxMessage(Result):

@@ -1,13 +1,13 @@
 """Rules of inbound SMS and WhatsApp texts: which team receives a text, and the automatic reply (contract 17)."""
 
 import re
-from typing import Any
 
 import msgspec
 
 from heliograph.domain.delivery import lanes, routing
 from heliograph.domain.delivery.content import SmsContent, WhatsappContent
 from heliograph.domain.delivery.outcome import IncomingText
+from heliograph.domain.event_data import InboundTextData
 from heliograph.domain.ids import timestamp
 from heliograph.domain.limits import WHATSAPP_WINDOW_MS
 from heliograph.domain.phones.opt_out import PhoneChannel
@@ -31,17 +31,16 @@ def find_owner(number: str, setup: Setup) -> Team | None:
     return None
 
 
-def inbound_text_data(id_: str, text: IncomingText, carrier: str) -> dict[str, Any]:
+def inbound_text_data(id_: str, text: IncomingText, carrier: str) -> InboundTextData:
     """Return the `data` object of the event that publishes an inbound text."""
-    record = {
-        "object": "received",
-        "id": id_,
-        "from": text.sender,
-        "to": text.to,
-        "text": text.text,
-        "carrier": carrier,
-    }
-    return record | {"incomplete": True} if text.is_incomplete else record
+    return InboundTextData(
+        id=id_,
+        from_=text.sender,
+        to=text.to,
+        text=text.text,
+        carrier=carrier,
+        incomplete=text.is_incomplete or msgspec.UNSET,
+    )
 
 
 def build_auto_reply(

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from heliograph.domain.delivery.outcome import IncomingText, TextPart
+from heliograph.domain.event_data import encode_data
 from heliograph.domain.ids import PREFIXES
 from heliograph.domain.limits import DAY_MS
 from heliograph.domain.operations.erasure import EntryName
@@ -160,7 +161,7 @@ class InboundTextStore:
             subject=id_,
             recipient=text.sender,
             type=f"{source.channel}.received",
-            detail=msgspec.json.encode(data).decode(),
+            detail=encode_data(data),
             created_at=now,
         )
         await publisher.publish(tx, [event])

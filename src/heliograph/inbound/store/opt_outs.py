@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from heliograph.domain.audit.actor import AuditEntry
+from heliograph.domain.event_data import OptOutEventData, encode_data
 from heliograph.domain.ids import parse_timestamp, timestamp
 from heliograph.domain.operations.erasure import ERASED_TEXT, EntryName, is_erased
 from heliograph.domain.phones.opt_out import OptOutReason, PhoneChannel
@@ -69,20 +70,14 @@ async def remove_opt_outs(
 
 def _event(publisher: Publisher, type_: str, row: Sequence[Any], event_time: int) -> Event:
     team, phone, channel, reason, created_at = row
-    data = {
-        "object": "opt_out",
-        "phone": phone,
-        "channel": channel,
-        "reason": reason,
-        "created_at": timestamp(created_at),
-    }
+    data = OptOutEventData(phone=phone, channel=channel, reason=reason, created_at=timestamp(created_at))
     return Event(
         id=publisher.new_id("evt_"),
         team=team,
         subject=phone,
         recipient=phone,
         type=type_,
-        detail=msgspec.json.encode(data).decode(),
+        detail=encode_data(data),
         created_at=event_time,
     )
 

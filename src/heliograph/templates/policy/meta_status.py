@@ -90,24 +90,6 @@ def _reported_fields(status: UpstreamTemplate) -> tuple[str, str, str]:
     return status.status, status.reason, status.quality
 
 
-def status_changed_data(
-    template: Template, old: UpstreamTemplate | None, new: UpstreamTemplate
-) -> dict[str, str | None]:
-    """Return the data of the event `template.status_changed`."""
-    return {
-        "object": "template",
-        "id": template.id,
-        "name": template.name,
-        "channel": template.channel,
-        "upstream_name": new.name,
-        "language": new.language,
-        "upstream_status": new.status,
-        "upstream_reason": new.reason or None,
-        "upstream_quality": new.quality or None,
-        "previous_upstream_status": old.status if old else None,
-    }
-
-
 def _meta_name(template: Template) -> tuple[str, str]:
     return template.upstream_name or template.name, template.language or "en"
 

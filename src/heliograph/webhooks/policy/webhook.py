@@ -9,7 +9,7 @@ import pybase64
 from msgspec.structs import replace
 
 from heliograph.domain.events import SUBSCRIPTION_NAMES
-from heliograph.domain.field_docs import TIME, CreatedAt, EventName, Id, describe
+from heliograph.domain.field_docs import TIME, CreatedAt, Id, describe, schema_limits
 from heliograph.domain.ids import timestamp
 from heliograph.domain.limits import DAY_MS
 from heliograph.domain.refusals import InvalidRequest
@@ -23,6 +23,9 @@ DESCRIPTION_MAX = 500  # characters
 SECRET_PREFIX = "whsec_"
 SECRET_BYTES = range(24, 65)  # allowed key length of a secret that the caller chooses, from Standard Webhooks
 ROTATION_MS = DAY_MS  # how long the previous secret also signs
+
+EventName = Annotated[str, schema_limits(enum=list(SUBSCRIPTION_NAMES))]
+EventNames = Annotated[list[EventName], schema_limits(minItems=1)]
 
 MakeKeyPair = Callable[[], tuple[bytes, str]]  # returns a private key as PEM and its public key in base64
 

@@ -1,0 +1,73 @@
+"""Holds the events that tests publish against their schemas: all that a database has when a test is done with it."""
+
+import functools
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import apsw
+import jsonschema_rs
+import msgspec
+
+from heliograph.api.event_schemas import event_schema
+from heliograph.domain.events import StoredEvent, event_body
+from heliograph.domain.setup.records import Team
+from heliograph.texts.explain import with_explanation
+
+# As `feed` of queries/events.sql, of all teams.
+PUBLISHED = """
+SELECT e.id, e.type, e.sequence, e.created_at, e.recipient, e.status, e.previous_status, e.message_status,
+       coalesce(e.detail, x.record), m.record, m.sandbox, r.kind
+FROM event e
+LEFT JOIN message m ON m.key = e.message
+LEFT JOIN recipient r ON r.message = e.message AND r.given = e.recipient
+LEFT JOIN received x ON e.detail IS NULL AND x.id = e.subject
+WHERE e.sequence IS NOT NULL
+"""
+PHONE = {"id": "sms_1", "to": "+15005550006", "sandbox": False, "created_at": "2026-11-15T09:30:00.000Z"}
+ADDRESSES = {"to_addresses": ["a@b.test"], "cc": [], "bcc": [], "reply_to": None, "from": "c@d.test"}
+EMAIL = {**PHONE, **ADDRESSES, "subject": "Hello", "recipient_count": 1, "attachments_count": 0}
+RECORDS: dict[str, dict[str, Any]] = {"email": EMAIL, "sms": PHONE, "whatsapp": PHONE}
+TEAM = cast(Team, SimpleNamespace(record=SimpleNamespace(id="team_any"), sandbox=False))
+
+
+def check_file(path: Path, *, made_up: bool = False) -> None:
+    """The events of a SQLite database."""
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    try:
+        check_rows(connection.execute(PUBLISHED).fetchall(), made_up=made_up)
+    finally:
+        connection.close()
+
+
+def check_rows(rows: Sequence[Sequence[Any]], *, made_up: bool = False) -> None:
+    """`made_up`: messages have some fields only, and what tests publish themselves has none."""
+    events = [StoredEvent(*row) for row in rows]
+    if made_up:
+        events = [completed(event) for event in events if not event.type.startswith(("domain.", "webhook."))]
+    wrong = [fault for event in events if (fault := find_fault(event))]
+    assert not wrong, f"events that are not as GET /v1/events/schema says: {wrong}"
+
+
+def completed(event: StoredEvent) -> StoredEvent:
+    if event.record is None:
+        return event
+    record = RECORDS[event.type.partition(".")[0]] | msgspec.json.decode(event.record)
+    return msgspec.structs.replace(event, record=msgspec.json.encode(record).decode())
+
+
+def find_fault(event: StoredEvent) -> str | None:
+    """What the schema of its type says against it; None if nothing."""
+    body = msgspec.json.decode(event_body(with_explanation(event), TEAM))
+    errors = [
+        f"{'.'.join(map(str, error.instance_path))}: {error.message[:200]}"
+        for error in validators()[event.type].iter_errors(body)
+    ]
+    return f"{event.type} {event.id}: {errors}" if errors else None
+
+
+@functools.cache
+def validators() -> dict[str, jsonschema_rs.Draft202012Validator]:
+    schemas = event_schema()["$defs"]
+    return {name: jsonschema_rs.Draft202012Validator(schema) for name, schema in schemas.items()}
