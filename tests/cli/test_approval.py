@@ -69,8 +69,3 @@ def test_an_error_is_one_line(run: Run, arguments: tuple[str, ...], message: str
     ended = run("approval", *arguments)
     assert (ended.code in (1, 2), ended.out, ended.err.count("\n")) == (True, "", 1)
     assert message in ended.err
-
-
-@pytest.mark.parametrize("command", ["list", "approve", "refuse"])
-def test_every_help_has_an_example(run: Run, command: str) -> None:
-    assert f"heliograph approval {command}" in run("approval", command, "--help").out.split("\n", 1)[1]

@@ -28,7 +28,3 @@ def test_invalid_amounts_are_refused(run: Run, example: str, team: str, amount: 
     ended = run("credit", team, amount)
     assert (ended.code, ended.out) == (1, "")
     assert said in ended.err
-
-
-def test_the_help_has_an_example(run: Run) -> None:
-    assert "heliograph credit team_acme 25.00" in run("credit", "--help").out

@@ -183,10 +183,6 @@ def test_a_key_without_the_scope_is_an_error(run: Run, url: str, waits: list[flo
     assert ended.err == "heliograph: 403 insufficient_scope: Use another key.\n"
 
 
-def test_the_help_has_an_example(run: Run) -> None:
-    assert "heliograph listen --forward" in run("listen", "--help").out
-
-
 @pytest.fixture
 def listening(
     shared_service: Service, receiver: Receiver, tmp_path: Path

@@ -4,6 +4,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+import click
 import pytest
 
 from heliograph import __version__
@@ -21,6 +22,16 @@ def test_every_listed_command_exists(run: Run, name: str) -> None:
     output = run(name, "--help")
     assert output.code == 0
     assert output.out.startswith(f"Usage: heliograph {name} ")
+
+
+def test_every_help_has_an_example() -> None:
+    commands = {"heliograph": main.cli}
+    for name in main.COMMANDS:
+        command = main.load_command(name)
+        own = command.commands if isinstance(command, click.Group) else {"": command}
+        commands |= {f"heliograph {name} {word}".strip(): item for word, item in own.items()}
+    commands["heliograph import"] = commands.pop("heliograph import run")  # the default command
+    assert [words for words, command in commands.items() if words not in (command.help or "")] == []
 
 
 def test_every_command_is_listed_on_one_line(run: Run) -> None:

@@ -110,28 +110,3 @@ def test_a_database_of_a_version_too_old_is_refused(run: Run, tmp_path: Path, co
         ended.out + ended.err
     )
     assert "Traceback" not in ended.err
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        "",
-        "serve",
-        "demo",
-        "api",
-        "apply",
-        "migrate",
-        "key create",
-        "key revoke",
-        "send",
-        "pause",
-        "doctor",
-        "preflight",
-        "config",
-    ],
-)
-def test_every_help_has_an_example(run: Run, command: str) -> None:
-    output = run(*command.split(), "--help")
-    assert output.code == 0
-    body = output.out.split("\n", 1)[1]  # without the usage line
-    assert f"heliograph {command}".strip() in body

@@ -52,9 +52,3 @@ def test_rates_are_shown_and_a_pause_is_ended(run: Run, example: str) -> None:
 def test_an_unknown_team(run: Run, arguments: tuple[str, ...]) -> None:
     ended = run("reputation", *arguments)
     assert (ended.code, ended.out, ended.err) == (1, "", "heliograph: There is no team team_x.\n")
-
-
-@pytest.mark.parametrize("command", ["reputation", "reputation show", "reputation resume"])
-def test_every_help_has_an_example(run: Run, command: str) -> None:
-    body = run(*command.split(), "--help").out.split("\n", 1)[1]
-    assert f"heliograph {command}" in body

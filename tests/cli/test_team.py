@@ -37,8 +37,3 @@ def test_invalid_arguments_are_refused(run: Run, arguments: tuple[str, ...], sai
     ended = run("team", *arguments)
     assert (ended.code, ended.out) == (1, "")
     assert said in ended.err
-
-
-@pytest.mark.parametrize("command", ["list", "create", "suspend", "resume", "live", "sandbox"])
-def test_every_help_has_an_example(run: Run, command: str) -> None:
-    assert f"heliograph team {command}" in run("team", command, "--help").out.split("\n", 1)[1]

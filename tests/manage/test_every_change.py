@@ -3,8 +3,6 @@
 import re
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from importlib import import_module
-from keyword import iskeyword
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +10,7 @@ import click
 import pytest
 
 from heliograph.api.routes import ROUTES
-from heliograph.cli.main import COMMANDS, MODULE_BY_COMMAND
+from heliograph.cli.main import COMMANDS, load_command
 from heliograph.compat.adapters import SURFACES
 from heliograph.dashboard.pages import PAGES
 from heliograph.domain.audit.audit_chain import ERASE_ACTION
@@ -157,8 +155,7 @@ def test_every_changing_route_is_in_the_table() -> None:
 def test_every_command_is_in_the_table() -> None:
     result = set[str]()
     for name in COMMANDS:
-        function = f"{name}_" if iskeyword(name) else name
-        command = getattr(import_module(f"heliograph.cli.{MODULE_BY_COMMAND.get(name, name)}"), function)
+        command = load_command(name)
         result |= {f"{name} {own}" for own in command.commands} if isinstance(command, click.Group) else {name}
     _check_table("command", result)
 

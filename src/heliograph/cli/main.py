@@ -50,6 +50,12 @@ COMMANDS = {
 MODULE_BY_COMMAND = {"import": "import_", "resume": "pause"}  # commands whose module has another name
 
 
+def load_command(name: str) -> click.Command:
+    module = import_module(f"heliograph.cli.{MODULE_BY_COMMAND.get(name, name)}")
+    command: click.Command = getattr(module, f"{name}_" if iskeyword(name) else name)
+    return command
+
+
 class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -57,8 +63,7 @@ class Commands(click.Group):
         name, command, rest = super().resolve_command(ctx, args)
         if command is None or name is None:
             return name, command, rest
-        function = f"{name}_" if iskeyword(name) else name
-        return name, getattr(import_module(f"heliograph.cli.{MODULE_BY_COMMAND.get(name, name)}"), function), rest
+        return name, load_command(name), rest
 
 
 @click.group(
