@@ -25,7 +25,7 @@ def test_every_listed_command_exists(run: Run, name: str) -> None:
 
 
 def test_every_help_has_an_example() -> None:
-    commands = {"heliograph": main.cli}
+    commands: dict[str, click.Command] = {"heliograph": main.cli}
     for name in main.COMMANDS:
         command = main.load_command(name)
         own = command.commands if isinstance(command, click.Group) else {"": command}
