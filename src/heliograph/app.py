@@ -28,6 +28,7 @@ from heliograph.carriers.contract import Carrier, Carriers, InvalidCarrier, NotR
 from heliograph.carriers.email import dns_check
 from heliograph.carriers.email.mx import Mx, dns_query_function
 from heliograph.carriers.email.outgoing import MailPreparer
+from heliograph.carriers.email.provider_limiter import ApplyExchange
 from heliograph.carriers.email.relay import Relay
 from heliograph.carriers.email.simulator import EmailSimulator
 from heliograph.carriers.email.smtp import SmtpOptions
@@ -128,6 +129,8 @@ class CarrierDependencies(msgspec.Struct, frozen=True, kw_only=True):
     receive_texts: Callable[[str, PhoneChannel, Sequence[IncomingText | TextPart]], Awaitable[None]]
     base_url: str
     mailbox: InboundMailService  # receives the replies of simulated mailboxes
+    exchange_rates: ApplyExchange  # accesses the rates of mailbox providers that all processes share
+    now: Callable[[], int]
 
     def callback_url(self, carrier: str) -> str:
         return f"{self.base_url}/carriers/{carrier}/callback"
@@ -142,7 +145,11 @@ def _simulator(
 # (channel, kind) → factory of that carrier; secrets in the record are decrypted.
 CARRIER_FACTORIES: dict[tuple[str, str], Callable[[records.CarrierRecord, CarrierDependencies], Carrier]] = {
     ("email", "mx"): lambda record, dependencies: Mx(
-        msgspec.convert({"helo": dependencies.helo or ""} | record.options, MxOptions), dependencies.outgoing.prepare
+        msgspec.convert({"helo": dependencies.helo or ""} | record.options, MxOptions),
+        dependencies.outgoing.prepare,
+        carrier=record.id,
+        exchange=dependencies.exchange_rates,
+        now=dependencies.now,
     ),
     ("email", "smtp"): lambda record, dependencies: Relay(
         msgspec.convert(record.options, RelayOptions),
@@ -487,6 +494,8 @@ def make_carrier_dependencies(
         receive_texts=partial(store_inbound_texts, store),
         base_url=settings.base_url,
         mailbox=InboundMailService(store, secrets.envelope_key, clock.new_id),
+        exchange_rates=store.provider_states.exchange,
+        now=clock.now,
     )
 
 

@@ -98,7 +98,8 @@ class CarrierFailover:
         deadline = None if timeout_s is None else loop_time() + timeout_s
         attempts: list[CarrierAttempt] = []
         tried: set[str] = set()
-        while carrier := choose(tried):
+        carrier, is_overflow = choose(tried), False
+        while carrier:
             tried.add(carrier.id)
             started_at, sending = loop_time(), self.send(carrier, message_for(carrier))
             if deadline is None:
@@ -112,9 +113,24 @@ class CarrierFailover:
             labels = (carrier.channel, carrier.id, outcome_label(outcome))
             metrics.handovers[labels].inc()
             metrics.handover_duration_s[labels].observe(duration_s)
-            if not (isinstance(outcome, Deferred) and (outcome.unreachable or not stop_unless_unreachable)):
+            if not isinstance(outcome, Deferred):
+                break
+            if outcome.overflow:
+                carrier, is_overflow = self._overflow_carrier(outcome.overflow, tried), True
+            elif is_overflow:  # the message waits for its own carrier
+                break
+            elif outcome.unreachable or not stop_unless_unreachable:
+                carrier = choose(tried)
+            else:
                 break
         return attempts
+
+    def _overflow_carrier(self, id_: str, tried: Collection[str]) -> CarrierRecord | None:
+        """Return the overflow carrier of a pool; None if it cannot be tried now."""
+        carrier = self._store.setup.current.records.get(("carrier", id_))
+        if not (isinstance(carrier, CarrierRecord) and carrier.enabled and carrier.channel == "email"):
+            return None
+        return None if id_ in tried or id_ in self.open_circuits() else carrier
 
     async def send_system_mail(self, content: EmailContent, id_: str = "") -> list[CarrierAttempt]:
         """Send a mail of the platform itself, without storing it; return every attempt.
@@ -124,7 +140,11 @@ class CarrierFailover:
         (address,) = content.to
         message_id = id_ or self._clock.new_id("eml_")
         message = OutboundMessage(
-            message_id=message_id, address=address, content=msgspec.json.encode(content), attempt=0
+            message_id=message_id,
+            address=address,
+            content=msgspec.json.encode(content),
+            attempt=0,
+            priority="critical",  # it is not stored, so it cannot wait
         )
         return await self.send_with_failover(
             self.choose_in_order_from_setup(self.eligible_carriers("email", None)), lambda _: message

@@ -13,7 +13,7 @@ from heliograph.web.route import Route
 from tests.api.sends import EMAIL, SENDS, SMS, Body, assert_refused, idle_me, send, settled
 from tests.service import Service
 
-RECIPIENT = ("address", "kind", "status", "updated_at", "detail", "explanation", "simulated")
+RECIPIENT = ("address", "kind", "status", "updated_at", "detail", "explanation", "simulated", "provider", "held")
 EVENT = (
     *("id", "type", "recipient", "status", "previous_status", "message_status", "sequence", "detail", "created_at"),
     "simulated",
@@ -41,11 +41,13 @@ def test_a_message_with_recipients_and_events(shared_service: Service, path: str
         "locale",
     )
     assert tuple(message)[: len(answer.json)] == tuple(answer.json)
-    assert message.keys() == {*answer.json, *added, "simulated", "recipients", "events"}
+    assert message.keys() == {*answer.json, *added, "simulated", "recipients", "events", "held"}
     assert {name: message[name] for name in answer.json} == answer.json | {"status": end}
     (recipient,) = message["recipients"]
     assert tuple(recipient) == RECIPIENT
     assert (recipient["address"], recipient["kind"], recipient["status"]) == (SENDS[path]["to"], "to", end)
+    assert (recipient["provider"], recipient["held"]) == ("other" if path == "/v1/emails" else None, None)
+    assert message["held"] is None
     assert all(tuple(event) == EVENT for event in message["events"])
     assert all(part["simulated"] is True for part in (message, recipient, *message["events"]))
     assert [event["sequence"] for event in message["events"]] == list(range(1, len(message["events"]) + 1))

@@ -49,15 +49,15 @@ class FailoverSetup:
         self.failover = CarrierFailover(store, Carriers(lambda record: lines[record.id]), clock)
         self.dispatch = Dispatch(store, self.failover, clock)
 
-    async def set_up(self) -> None:
+    async def set_up(self, channel: records.Channel = "sms") -> None:
         rows = [
-            to_row("carrier", id_, records.CarrierRecord(id=id_, channel="sms", kind="test", priority=position), None)
+            to_row("carrier", id_, records.CarrierRecord(id=id_, channel=channel, kind="test", priority=position), None)
             for position, id_ in enumerate(self.lines)
         ]
         await set_up(self.store, rows=rows)
 
-    async def deliver(self) -> int:
-        claims = await self.store.outbox.claim("phone", 100)
+    async def deliver(self, lane: str = "phone") -> int:
+        claims = await self.store.outbox.claim(lane, 100)
         for claim in claims:
             assert await self.dispatch.deliver(claim)
         return len(claims)
@@ -98,6 +98,37 @@ async def test_next_carrier_is_tried_at_once_when_the_first_is_unreachable(
     assert "connection refused" in repr(await store.messages.get(1, id_))
     uses = await store.carrier_stats.read_recent(setup.clock.now())
     assert {id_: item.hour[:3] for id_, item in uses.items()} == {"a": (0, 0, 1), "b": (1, 0, 0)}
+
+
+HELD = Deferred(detail={"reason": "provider_rate"}, held=True, retry_after_ms=60_000, overflow="c")
+
+
+@pytest.mark.parametrize(
+    ("answer", "sent", "counts"), [(TAKEN, "sent", (1, 0, 1)), (AWAY, "deferred", (1, 0, 1))], ids=["taken", "away"]
+)
+async def test_held_message_goes_by_the_overflow_carrier_alone(
+    store: Store, send: Send, timeline: Told, lines: Any, answer: Outcome, sent: str, counts: tuple[int, ...]
+) -> None:
+    setup = await lines(a=ScriptedCarrier(HELD), b=ScriptedCarrier(TAKEN), c=ScriptedCarrier(answer))
+    await setup.set_up("email")
+    id_ = await send("email", "ada@example.com")
+    await setup.deliver("email")
+    assert (await timeline(id_))[-1] == sent
+    assert tuple(setup.send_counts().values()) == counts
+
+
+async def test_held_message_waits_when_its_overflow_carrier_is_disabled(
+    store: Store, clock: Any, send: Send, lines: Any
+) -> None:
+    setup = await lines(a=ScriptedCarrier(HELD), b=ScriptedCarrier(TAKEN))
+    await setup.set_up("email")
+    await send("email", "ada@example.com")
+    await setup.deliver("email")
+    clock.forward(59_000)
+    assert await setup.deliver("email") == 0
+    clock.forward(1_100)
+    assert await setup.deliver("email") == 1
+    assert setup.send_counts() == {"a": 2, "b": 0}
 
 
 async def test_carrier_without_an_answer_is_retried_alone(store: Store, clock: Any, send: Send, lines: Any) -> None:

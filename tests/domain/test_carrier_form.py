@@ -92,9 +92,28 @@ countries = ["GB", "DE"]
     }
 
 
+def test_carrier_form_takes_limits_and_pools_as_toml() -> None:
+    warmup = '{ from = "2026-12-01", days = 30, start = 50 }'
+    form = {
+        "source_ips": '["192.0.2.1", { address = "192.0.2.2", warmup = ' + warmup + " }]",
+        "providers": 'google = { per_minute = 600, connections = 10 }\n"*" = { per_minute = 5 }',
+        "pools": 'bulk = { source_ips = ["192.0.2.2"], overflow = "relay" }',
+    }
+    filled = parse_form(("email", "mx"), form)
+    assert filled.errors == {}
+    assert filled.fields["providers"] == {"google": {"per_minute": 600, "connections": 10}, "*": {"per_minute": 5}}
+    shown = form_values(("email", "mx"), filled.fields)
+    assert parse_form(("email", "mx"), shown).fields == filled.fields
+    dated = {"source_ips": form["source_ips"].replace('"2026-12-01"', "2026-12-01")}
+    assert parse_form(("email", "mx"), dated).fields == {"source_ips": filled.fields["source_ips"]}
+
+
 @pytest.mark.parametrize(
     ("kind", "form", "wrong"),
     [
+        (("email", "mx"), {"providers": "google"}, {"providers": "TOML"}),
+        (("email", "mx"), {"providers": "gogle = {}"}, {"providers": "unknown provider"}),
+        (("email", "mx"), {"source_ips": "[1"}, {"source_ips": "TOML"}),
         (("email", "smtp"), {}, {"host": "Required."}),
         (("email", "smtp"), {"host": "a\nb"}, {"host": "not a valid name"}),
         (("email", "smtp"), {"host": "x y"}, {"host": "not a valid name"}),

@@ -1,12 +1,14 @@
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from heliograph.domain.mail.address import Address
-from heliograph.domain.setup.carrier_kinds import CARRIER_KINDS, option_names
+from heliograph.domain.setup.carrier_kinds import CARRIER_KINDS, MxOptions, option_names
 from heliograph.domain.setup.keys import make_token
 from heliograph.domain.setup.setup_file import SetupError, parse_setup_file
+from heliograph.domain.setup.source_options import ProviderLimits, SourceAddress, SourcePool, Warmup
 
 EXAMPLE = Path(__file__).with_name("setup_example.toml").read_text()
 TOKEN = make_token(bytes(range(64)))
@@ -241,7 +243,12 @@ def test_a_wrong_secret_is_not_repeated(wrong: str) -> None:
 REAL_CARRIERS = {
     ("email", "mx"): """
         helo = "mx.acme.test"
-        source_ips = ["192.0.2.1"]
+        source_ips = [
+            "192.0.2.1",
+            { address = "192.0.2.2", warmup = { from = 2026-12-01, days = 30, start = 50 } },
+        ]
+        providers = { google = { per_minute = 600, connections = 10 }, "*" = { messages_per_connection = 20 } }
+        pools = { bulk = { source_ips = ["192.0.2.2"], overflow = "relay" } }
         tls = "required"
         per_host = 2
         port = 25
@@ -320,6 +327,54 @@ def test_every_kind_of_carrier_takes_its_own_fields(kind: tuple[str, str]) -> No
     (carrier,) = parse_setup_file(text, {"SECRET": "s3cret"}, supported=CARRIER_KINDS).carriers
     assert carrier["options"].keys() == set(option_names(kind))
     assert ("SECRET" in REAL_CARRIERS[kind]) == ("s3cret" in str(carrier["options"]))
+
+
+MX = CARRIER + 'channel = "email"\nkind = "mx"\n'
+
+
+def test_source_addresses_and_limits_are_read() -> None:
+    (carrier,) = parse_setup_file(MX + REAL_CARRIERS["email", "mx"], {}, supported=CARRIER_KINDS).carriers
+    options = msgspec.convert(carrier["options"], MxOptions)
+    warmup = Warmup(since="2026-12-01", days=30, start=50)
+    assert options.source_ips == ["192.0.2.1", SourceAddress(address="192.0.2.2", warmup=warmup)]
+    assert options.providers == {
+        "google": ProviderLimits(per_minute=600, connections=10),
+        "*": ProviderLimits(messages_per_connection=20),
+    }
+    assert options.pools == {"bulk": SourcePool(source_ips=["192.0.2.2"], overflow="relay")}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[carriers.providers.gogle]\nper_minute = 1", "providers.gogle: is an unknown provider. Known providers: goo"),
+        ("[carriers.providers.google]\nper_minute = 0", "providers.google.per_minute: expected a whole number from 1"),
+        (
+            "[carriers.providers.google]\nper_hour = 1",
+            "providers.google.per_hour: is an unknown field. Known fields: p",
+        ),
+        ("[carriers.pools.bulk]", "pools.bulk.source_ips: is missing"),
+        ("[carriers.pools.bulk]\nsource_ips = []", "pools.bulk.source_ips: expected at least one, got an empty list"),
+        ('[carriers.pools.bulk]\nsource_ips = ["192.0.2"]', "pools.bulk.source_ips[0]: '192.0.2' does not appear to"),
+        ('[carriers.pools."A b"]\nsource_ips = ["192.0.2.1"]', "pools.A b: expected a pool name of a-z, 0-9, _ and -"),
+        ('source_ips = ["192.0.2.1", "192.0.2.01"]', "source_ips[1]: "),
+        ('source_ips = ["192.0.2.1", { address = "192.0.2.1" }]', "source_ips: 192.0.2.1 occurs twice"),
+        ("source_ips = [{ warmup = {} }]", "source_ips[0].address: is missing"),
+        ('source_ips = [{ address = "192.0.2.1", warmup = { days = 3 } }]', "source_ips[0].warmup.from: is missing"),
+        (
+            'source_ips = [{ address = "192.0.2.1", warmup = { from = "soon", days = 3, start = 1 } }]',
+            "source_ips[0].warmup.from: expected a date such as 2026-12-01, got 'soon'",
+        ),
+        (
+            'source_ips = [{ address = "192.0.2.1", warmup = { from = 2026-12-01, days = 0, start = 1 } }]',
+            "source_ips[0].warmup.days: expected a whole number from 1 to 365, got 0",
+        ),
+    ],
+)
+def test_wrong_source_addresses_and_limits_are_refused_with_their_place(text: str, message: str) -> None:
+    with pytest.raises(SetupError) as refused:
+        parse_setup_file(MX + text, {}, supported=CARRIER_KINDS)
+    assert str(refused.value).startswith(f"FILE: carriers[0].{message}")
 
 
 NEEDED = {

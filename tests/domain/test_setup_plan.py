@@ -6,6 +6,7 @@ import pytest
 
 from heliograph.domain.limits import DAY_MS
 from heliograph.domain.mail.address import parse_address
+from heliograph.domain.setup.carrier_kinds import CARRIER_KINDS
 from heliograph.domain.setup.keys import make_token, parse_token, token_hash
 from heliograph.domain.setup.plan import NewWebhook, Plan, PlannedKey, plan
 from heliograph.domain.setup.records import KeyRestrictions, LocaleParts, VariableType, VerifyLimits, Webhook
@@ -33,6 +34,8 @@ MAIL = '[[teams.templates]]\nid = "tpl_m"\nchannel = "email"\nname = "M"\nsubjec
 GERMAN = '[teams.templates.locales.de-AT]\nsubject = "S"\nhtml = "<b>servus</b>"\n'
 ARCHIVED = '[[teams.layouts]]\nid = "lay_a"\nstatus = "archived"\n'
 KEY = '[[teams.keys]]\nname = "server"\n'
+MX = '[[carriers]]\nid = "mx"\nchannel = "email"\nkind = "mx"\nsource_ips = ["192.0.2.1"]\n'
+POOL = '[carriers.pools.bulk]\nsource_ips = ["192.0.2.1"]\n'
 HOOK = '[[teams.webhooks]]\nurl = "http://a.test/h"\n'
 
 INBOUND = '[[teams.inbound]]\naddress = "*@in.a.test"\n'
@@ -55,7 +58,9 @@ def planned(file: SetupFile, current: Setup, next_ref: int = 1, suppressed: Coll
 
 def apply(text: str, current: Setup | None = None, next_ref: int = 1) -> tuple[Plan, Setup]:
     current = current or Setup()
-    created = planned(parse_setup_file(text, {}), current, next_ref)
+    existing = {carrier.id: (carrier.channel, carrier.kind) for carrier in current.carriers}
+    file = parse_setup_file(text, {}, supported=CARRIER_KINDS, existing=existing)
+    created = planned(file, current, next_ref)
     return created, apply_rows(current, created.rows, current.version + 1)
 
 
@@ -489,6 +494,25 @@ def test_an_address_is_suppressed_once() -> None:
             A + KEY + f'token = "{TOKEN}"\n[[teams.keys]]\nname = "b"\ntoken = "{TOKEN}"',
             "teams[0].keys[1]: is a duplicate of",
         ),
+        (
+            "",
+            MX + POOL.replace("2.1", "2.9"),
+            "carriers[0].pools.bulk.source_ips[0]: 192.0.2.9 is not in source_ips of the carrier",
+        ),
+        (
+            MX + POOL,
+            MX.replace("2.1", "2.3"),
+            "carriers[0].pools.bulk.source_ips[0]: 192.0.2.1 is not in source_ips of the carrier",
+        ),
+        *(
+            (
+                "",
+                MX + POOL + f'overflow = "{id_}"',
+                f"carriers[0].pools.bulk.overflow: '{id_}' is not the id of another",
+            )
+            for id_ in ("mx", "relay")
+        ),
+        (MX + POOL, A + 'pool = "slow"', "teams[0].pool: no carrier has a pool 'slow'"),
     ],
 )
 def test_a_file_that_cannot_be_applied_is_refused_with_its_place(first: str, second: str, message: str) -> None:
@@ -539,3 +563,13 @@ def test_restrictions_of_a_key_are_replaced_as_a_whole_and_removed_by_an_empty_t
 def test_invalid_restrictions_in_a_file_are_refused_by_path() -> None:
     with pytest.raises(SetupError, match=re.escape("teams[0].keys[0].restrictions.per_hour: expected a whole number")):
         apply(A + KEY + "[teams.keys.restrictions]\nper_hour = -1")
+
+
+def test_a_pool_is_planned_with_its_carrier_and_its_team() -> None:
+    created, setup = apply(MX + POOL + A + 'pool = "bulk"\n')
+    assert created.changed == ["carrier mx: created", "team team_a: created"]
+    assert setup.teams["team_a"].record.pool == "bulk"
+    created, setup = apply(MX + '[carriers.providers."*"]\nper_minute = 10\n', setup)
+    assert created.changed == ["carrier mx: changed (options)"]
+    (carrier,) = setup.carriers
+    assert carrier.options["pools"] == {"bulk": {"source_ips": ["192.0.2.1"]}}

@@ -4,6 +4,7 @@
 SMALL = {
     *("account", "counter", "fact", "setting", "circuit", "judgement", "endpoint", "person", "member", "machine_clock"),
     "carrier_callback",
+    "provider_state",
     *(
         "schema_version",
         "session",

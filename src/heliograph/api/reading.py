@@ -1,6 +1,6 @@
 """Read endpoints: messages with recipients and timeline, verifications, lists, and the caller's own team."""
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Annotated, Any, Literal, get_args
 
 import msgspec
@@ -11,7 +11,8 @@ from heliograph.accept.verify_start import VerificationRecord, find_verification
 from heliograph.api.call import Call
 from heliograph.domain.delivery import message_states
 from heliograph.domain.delivery.lanes import PRIORITIES
-from heliograph.domain.events import is_simulated
+from heliograph.domain.delivery.provider_rates import HoldReason
+from heliograph.domain.events import NEXT_AT, is_simulated
 from heliograph.domain.field_docs import (
     LANGUAGE_DOC,
     LAYOUT_VERSION_DOC,
@@ -30,6 +31,7 @@ from heliograph.domain.field_docs import (
 )
 from heliograph.domain.ids import PREFIXES, id_pattern, timestamp
 from heliograph.domain.mail.address import parse_address
+from heliograph.domain.mail.mailbox_provider import OTHER, provider_of
 from heliograph.domain.phones.phone import is_phone
 from heliograph.domain.refusals import InvalidRequest, MessageNotFound
 from heliograph.domain.sending.key_limits import limit_states
@@ -53,6 +55,7 @@ from heliograph.web.read_budget import run_large
 from heliograph.web.request import Response
 from heliograph.web.route import QueryParam, json_response
 
+UNFINISHED_STATES = ("queued", "sending")
 TEMPLATE = QueryParam(
     "template_id", "Only messages sent with this template.", {"type": "string", "pattern": id_pattern("template")}
 )
@@ -74,6 +77,17 @@ def filters(kind: Channel | Literal["verification"]) -> tuple[QueryParam, ...]:
     )
 
 
+class HeldView(msgspec.Struct, frozen=True, kw_only=True):
+    reason: Annotated[
+        str,
+        describe(
+            "`provider_rate`: a provider's rate limit is reached; `warmup`: the day's limit of a new source address.",
+            enum=list(get_args(HoldReason)),
+        ),
+    ]
+    until: Annotated[str, describe("When it is tried again.", example="2026-11-15T09:31:00.000Z", **TIME)]
+
+
 class RecipientView(msgspec.Struct, frozen=True, kw_only=True):
     address: Annotated[str, describe("Email address or phone.", example="delivered@simulator.test")]
     kind: Annotated[str, describe("Header in which the recipient was addressed.", enum=["to", "cc", "bcc"])]
@@ -84,6 +98,11 @@ class RecipientView(msgspec.Struct, frozen=True, kw_only=True):
         ExplanationRecord | None, describe("Why the message was not delivered, or is delayed; null otherwise.")
     ]
     simulated: Simulated
+    provider: Annotated[
+        str | None,
+        describe("Mailbox provider of an email address, or `other`; null for a phone.", example="google"),
+    ]
+    held: Annotated[HeldView | None, describe("Why and until when the recipient waits for its turn; null otherwise.")]
 
 
 class EventView(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,6 +138,9 @@ PriorityView = Annotated[
     ),
 ]
 LocaleView = Annotated[str | None, describe("The language requested for the text, if any.", maybe=True)]
+MessageHeldView = Annotated[
+    HeldView | None, describe("Set while all unfinished recipients are held: the first one that is tried again.")
+]
 RecipientViews = Annotated[list[RecipientView], describe("Each distinct recipient with its own state.")]
 EventViews = Annotated[list[EventView], describe("The timeline.")]
 
@@ -152,6 +174,7 @@ class EmailView(EmailSummary, frozen=True, kw_only=True):
     simulated: Simulated
     recipients: RecipientViews
     events: EventViews
+    held: MessageHeldView
 
 
 class PhoneView(PhoneSummary, frozen=True, kw_only=True):
@@ -160,6 +183,7 @@ class PhoneView(PhoneSummary, frozen=True, kw_only=True):
     simulated: Simulated
     recipients: RecipientViews
     events: EventViews
+    held: MessageHeldView
 
 
 class EmailList(ListPage, frozen=True, kw_only=True):
@@ -292,7 +316,7 @@ def read_message(channel: Channel) -> Callable[[Call], Awaitable[Response]]:
         record["simulated"] = bool(simulated) and all(
             recipient.simulated for recipient in recipients if recipient.status not in ("queued", "sending")
         )
-        record |= {"recipients": recipients, "events": events}
+        record |= {"recipients": recipients, "events": events, "held": _message_held(recipients)}
         return Response(200, msgspec.json.encode(record), record_id=id_)
 
     return endpoint
@@ -418,12 +442,35 @@ def _recipient_view(
         kind=row.kind,
         status=row.status,
         updated_at=timestamp(row.updated_at),
+        provider=_provider(row) if channel == "email" else None,
+        held=_held(row.detail) if row.detail and row.status in UNFINISHED_STATES else None,
         detail=msgspec.Raw(row.detail) if row.detail else None,
         explanation=_recipient_explanation(channel, row, last_event)
         if last_event or row.detail or row.status in FAILURE_STATUSES
         else None,
         simulated=row.given in simulated,
     )
+
+
+def _provider(row: RecipientDetails) -> str:
+    domain = row.given.rpartition("@")[2]
+    provider = provider_of(domain)
+    if provider == OTHER and row.detail:
+        return provider_of(msgspec.json.decode(row.detail).get("host"))
+    return provider
+
+
+def _held(detail_json: str) -> HeldView | None:
+    detail = msgspec.json.decode(detail_json)
+    is_held = detail.get("reason") in get_args(HoldReason) and NEXT_AT in detail
+    return HeldView(reason=detail["reason"], until=detail[NEXT_AT]) if is_held else None
+
+
+def _message_held(recipients: Sequence[RecipientView]) -> HeldView | None:
+    """Return the hold that ends first, if all unfinished recipients are held."""
+    unfinished = [recipient.held for recipient in recipients if recipient.status in UNFINISHED_STATES]
+    holds = [held for held in unfinished if held]
+    return min(holds, key=lambda held: held.until) if holds and len(holds) == len(unfinished) else None
 
 
 def _recipient_explanation(

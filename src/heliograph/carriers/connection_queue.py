@@ -27,7 +27,7 @@ class PrioritySemaphore:
 
         Every `timeout_s` seconds the wait ends with False if the tasks ahead need all slots. None waits forever.
         """
-        if self._free:
+        if self._free > 0:
             self._free -= 1
             message.hooks.on_queued(0.0)
             return True
@@ -37,8 +37,18 @@ class PrioritySemaphore:
         message.hooks.on_queued(loop_time() - started_at)
         return acquired
 
+    def resize(self, slots: int) -> None:
+        """Change the number of slots; slots in use beyond it end with their release."""
+        added, self._slots = slots - self._slots, slots
+        self._free += min(added, 0)
+        for _ in range(added):
+            self.release()
+
     def release(self) -> None:
         """Release a slot to the next waiting task."""
+        if self._free < 0:
+            self._free += 1
+            return
         if len(self._waiters) == 1:  # only one priority waits: start counting again when others arrive
             self._assigned = 0
         while self._waiters and (priority := next_priority(self._assigned, self._waiters)):

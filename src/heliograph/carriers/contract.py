@@ -20,6 +20,7 @@ from heliograph.domain.delivery.outcome import (
 )
 from heliograph.domain.limits import CALLBACK_INLINE_MAX, SECOND_MS
 from heliograph.domain.setup import records
+from heliograph.domain.setup.source_options import DEFAULT_POOL
 from heliograph.templates.policy.meta_status import UpstreamUpdate
 
 P = ParamSpec("P")
@@ -64,6 +65,8 @@ class OutboundMessage(msgspec.Struct, frozen=True, kw_only=True):
     uncertain: bool = False  # an earlier attempt with this carrier may have succeeded
     seconds_left: int | None = None  # seconds until the message expires
     priority: records.Priority = "normal"
+    pool: str = DEFAULT_POOL  # pool of source addresses
+    was_held: bool = False  # the message waited for a reason on our side
     hooks: SendHooks = NO_HOOKS
 
     @property

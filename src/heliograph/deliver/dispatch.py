@@ -34,6 +34,7 @@ from heliograph.domain.mail.delay import delay_data
 from heliograph.domain.phones.opt_out import blocks_message
 from heliograph.domain.setup.records import CarrierRecord, Team, UpstreamTemplate
 from heliograph.domain.setup.snapshot import Setup
+from heliograph.domain.setup.source_options import DEFAULT_POOL
 from heliograph.inbound.report_service import store_inbound_texts
 from heliograph.runtime import metrics, tracing
 from heliograph.runtime.clock import Clock
@@ -132,7 +133,9 @@ class Dispatch:
                 lambda tried: choose_carrier(
                     claim, self._store.setup.current, {*self._failover.open_circuits(), *tried}
                 ),
-                lambda carrier: to_outbound_message(claim, carrier, self._clock.team_now(claim.team), hooks),
+                lambda carrier: to_outbound_message(
+                    claim, carrier, self._clock.team_now(claim.team), hooks, self._pool(claim)
+                ),
             )
             carrier, outcome = self._deciding_attempt(claim, attempts)
             span.set_attributes(
@@ -146,6 +149,11 @@ class Dispatch:
                 latency_ms / SECOND_MS
             )
         return to_update(claim, carrier, outcome, now, self._jitter, attempts)
+
+    def _pool(self, claim: Claim) -> str:
+        """Return the pool of source addresses of the team's mail."""
+        team = self._store.setup.current.teams_by_ref.get(claim.team)
+        return team.record.pool if team else DEFAULT_POOL
 
     async def renew_lease(self, claim: Claim) -> None:
         """Renew the lease of one claim; raises LeaseLost."""
@@ -313,7 +321,9 @@ def _ms_until_retry(open_circuits: Mapping[str, int], now: int) -> int:
     return min((retry_at - now for retry_at in open_circuits.values() if retry_at > now), default=FIRST_WAIT_MS)
 
 
-def to_outbound_message(claim: Claim, carrier: CarrierRecord, now: int, hooks: SendHooks = NO_HOOKS) -> OutboundMessage:
+def to_outbound_message(
+    claim: Claim, carrier: CarrierRecord, now: int, hooks: SendHooks = NO_HOOKS, pool: str = DEFAULT_POOL
+) -> OutboundMessage:
     return OutboundMessage(
         message_id=claim.message_id,
         position=claim.position,
@@ -325,6 +335,8 @@ def to_outbound_message(claim: Claim, carrier: CarrierRecord, now: int, hooks: S
         uncertain=claim.uncertain_carrier == carrier.id,
         seconds_left=None if claim.expires_at is None else seconds_until(claim.expires_at, now),
         priority=claim.priority,
+        pool=pool,
+        was_held=claim.held_at is not None,
         hooks=hooks,
     )
 

@@ -202,6 +202,13 @@ provider_events = _counter(
 )
 smtp_replies = _counter("smtp_replies_total", "SMTP replies of mail servers, by reply class.", "provider", "class")
 smtp_tls = _counter("smtp_tls_total", "Connections to mail servers, by TLS policy.", "provider", "policy")
+provider_rate_deferrals = _counter(
+    "provider_rate_deferrals_total",
+    "4xx replies about rate from providers with limits.",
+    "carrier",
+    "provider",
+    "source",
+)
 smtp_connections = _gauge("smtp_connections", "Open connections to mail servers.", "provider", "source", mode="livesum")
 webhook_attempts = _counter("webhook_attempts_total", "Webhook delivery attempts, by outcome.", "outcome")
 

@@ -50,7 +50,10 @@ EARLY_REPORT_MS = MINUTE_MS
 EARLY_RETURN_MS = HOUR_MS
 
 # Reasons of our own for which an email counted against the quota was certainly not sent.
-UNUSED_QUOTA_REASONS = ("canceled", "expired", "suspended", "suppressed", "no_carrier", "out_of_reach", "not_ready")
+UNUSED_QUOTA_REASONS = (
+    *("canceled", "expired", "suspended", "suppressed", "no_carrier", "out_of_reach", "not_ready"),
+    *("provider_rate", "warmup"),
+)
 COUNTED_STATES = ("delivered", "bounced", "failed", "complained")
 DEFERRED = "deferred"
 RECEIPT_STATES = ("delivered", "read", "failed")

@@ -41,6 +41,7 @@ from heliograph.storage.outbox import Outbox
 from heliograph.storage.page_versions import PageVersions
 from heliograph.storage.passkeys import Passkeys
 from heliograph.storage.people import People
+from heliograph.storage.provider_states import ProviderStates
 from heliograph.storage.reputation import Reputations
 from heliograph.storage.requests import Requests
 from heliograph.storage.search.index import SearchIndex
@@ -81,6 +82,7 @@ class Store(msgspec.Struct, frozen=True, kw_only=True):
     inbound_mail: InboundMailStore
     aggregate_reports: AggregateReportStore
     circuits: Circuits
+    provider_states: ProviderStates
     domain_checks: DomainChecks
     decisions: Decisions
     reputations: Reputations
@@ -162,6 +164,7 @@ def make_store(
         inbound_mail=InboundMailStore(database, clock, attachments, setup.publisher),
         aggregate_reports=AggregateReportStore(database, clock),
         circuits=Circuits(database),
+        provider_states=ProviderStates(database, clock, owner),
         domain_checks=DomainChecks(database),
         decisions=Decisions(database, clock),
         reputations=Reputations(database, clock, setup),

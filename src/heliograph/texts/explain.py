@@ -450,6 +450,18 @@ CAUSES: dict[str, Cause] = {
         "An operator needs to fix the problem shown below.",
         needs_no_action=False,
     ),
+    "provider_rate": Cause(
+        "limit",
+        "ours",
+        "It waits because the rate limit for the recipient's provider is reached.",
+        "It is sent as soon as the limit permits.",
+    ),
+    "warmup": Cause(
+        "limit",
+        "ours",
+        "It waits because the daily limit of a new source address is reached.",
+        "It is sent as soon as the limit permits.",
+    ),
     "quarantined": Cause(
         "infrastructure",
         "ours",

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -9,6 +10,7 @@ from msgspec.structs import replace
 
 from heliograph.carriers.connection_queue import PrioritySemaphore
 from heliograph.carriers.contract import OutboundMessage
+from heliograph.carriers.email.connection_gate import ConnectionGate
 from heliograph.carriers.email.smtp import Destination, SmtpOptions, SmtpSession
 from heliograph.domain.delivery.outcome import Accepted, Deferred, Outcome, Refused
 from heliograph.domain.limits import SECOND_MS
@@ -69,10 +71,40 @@ class ConnectionPool:
         self._limits = limits
         self._hosts: dict[tuple[str, int], _HostState] = {}  # keyed by address and port
         self._idle_count = 0
+        self._gates: dict[SmtpSession, ConnectionGate] = {}  # of the sessions that count for a provider's limit
         self._quit_tasks: set[asyncio.Task[None]] = set()
 
-    async def send(self, destination: Destination, message: OutboundMessage, mail: PreparedMail) -> Outcome:
-        """Send a mail on a pooled connection; Deferred with `held` if the host is busy or paused."""
+    async def send(
+        self,
+        destination: Destination,
+        message: OutboundMessage,
+        mail: PreparedMail,
+        gate: ConnectionGate | None = None,
+        mails_per_connection: int = MAILS_PER_CONNECTION_MAX,
+    ) -> Outcome:
+        """Send a mail on a pooled connection; Deferred with `held` if the host is busy or paused.
+
+        `gate`: limits the connections to all hosts of the provider.
+        """
+        if gate is None:
+            return await self._send_to_host(destination, message, mail, None, mails_per_connection)
+        if not await gate.acquire(message, self._limits.queue_timeout_s):
+            reason = "already has as many connections of ours as the provider's limit permits"
+            outcome = _deferred_without_contact(destination, reason, self._limits.busy_retry_s)
+            return replace(outcome, detail=outcome.detail | {"reason": "provider_rate"})
+        try:
+            return await self._send_to_host(destination, message, mail, gate, mails_per_connection)
+        finally:
+            gate.release()
+
+    async def _send_to_host(
+        self,
+        destination: Destination,
+        message: OutboundMessage,
+        mail: PreparedMail,
+        gate: ConnectionGate | None,
+        mails_per_connection: int,
+    ) -> Outcome:
         key = (destination.address, destination.port)
         host = self._hosts.get(key)
         if host is None:
@@ -84,7 +116,7 @@ class ConnectionPool:
                 return _deferred_without_contact(destination, reason, self._limits.busy_retry_s)
             host.connections_in_use += 1
             try:
-                return await self._send_with_slot(host, destination, message, mail)
+                return await self._send_with_slot(host, destination, message, mail, gate, mails_per_connection)
             finally:
                 host.connections_in_use -= 1
                 host.slots.release()
@@ -99,15 +131,28 @@ class ConnectionPool:
         await asyncio.gather(*self._quit_tasks)
 
     async def _send_with_slot(
-        self, host: _HostState, destination: Destination, message: OutboundMessage, mail: PreparedMail
+        self,
+        host: _HostState,
+        destination: Destination,
+        message: OutboundMessage,
+        mail: PreparedMail,
+        gate: ConnectionGate | None,
+        mails_per_connection: int,
     ) -> Outcome:
         # Checked after the wait, because the pause may have started meanwhile.
         if _now() < host.paused_until:
             return _deferred_by_pause(destination, host.paused_by, host.paused_until - _now())
-        outcome = await self._send_on_idle(host, destination, message, mail)
+        outcome = await self._send_on_idle(host, destination, message, mail, mails_per_connection)
         if outcome is None:
-            opened = await SmtpSession.open(destination, self._smtp_options)
-            outcome = opened if isinstance(opened, Deferred) else await self._send_on(host, opened, message, mail)
+            if gate is None:
+                opened = await SmtpSession.open(destination, self._smtp_options)
+            else:
+                opened = await self._open_within(gate, destination)
+            outcome = (
+                opened
+                if isinstance(opened, Deferred)
+                else await self._send_on(host, opened, message, mail, mails_per_connection)
+            )
         code = str(outcome.detail.get("code") or "")
         metrics.smtp_replies[provider_of(destination.host), f"{code[0]}xx" if code else "none"].inc()
         if pauses_host(outcome.detail):
@@ -115,20 +160,54 @@ class ConnectionPool:
             _call_later(self._limits.host_pause_s, self._drop_host_if_unused, (destination.address, destination.port))
         return outcome
 
+    async def _open_within(self, gate: ConnectionGate, destination: Destination) -> SmtpSession | Deferred:
+        """Open a connection within the provider's limit; if necessary, close an idle one to another host first."""
+        while gate.is_full:
+            if gate.idle:
+                session, host = next(iter(gate.idle.items()))
+                await self._remove_idle(host, session).quit()
+            else:
+                await gate.wait_closed()
+        gate.opened()
+        try:
+            opened = await SmtpSession.open(destination, self._smtp_options)
+        except BaseException:
+            gate.closed()
+            raise
+        if isinstance(opened, Deferred):
+            gate.closed()
+            return opened
+        self._gates[opened] = gate
+        opened.on_closed = partial(self._on_gated_closed, opened)
+        return opened
+
+    def _on_gated_closed(self, session: SmtpSession) -> None:
+        self._gates.pop(session).closed()
+
     async def _send_on_idle(
-        self, host: _HostState, destination: Destination, message: OutboundMessage, mail: PreparedMail
+        self,
+        host: _HostState,
+        destination: Destination,
+        message: OutboundMessage,
+        mail: PreparedMail,
+        mails_per_connection: int,
     ) -> Outcome | None:
         """Send on an idle connection; None if there is none, or if the server closed it while idle."""
         session = await self._take_idle_session(host, destination)
         if session is None:
             return None
-        outcome = await self._send_on(host, session, message, mail)
+        outcome = await self._send_on(host, session, message, mail, mails_per_connection)
         # A closed connection or a 421 at the first command is the server's idle timeout, unrelated to this mail.
         was_stale = isinstance(outcome, Deferred) and not session.is_usable and session.verb in ("rset", "mail")
         return None if was_stale else outcome
 
     async def _send_on(
-        self, host: _HostState, session: SmtpSession, message: OutboundMessage, mail: PreparedMail
+        self,
+        host: _HostState,
+        session: SmtpSession,
+        message: OutboundMessage,
+        mail: PreparedMail,
+        mails_per_connection: int,
     ) -> Outcome:
         try:
             await message.hooks.before_send()
@@ -136,15 +215,19 @@ class ConnectionPool:
                 mail.envelope_from, message.envelope_address, mail.chunks(), mail.size, mail.needs_utf8
             )
         finally:
-            self._return_session(host, session)
+            self._return_session(host, session, mails_per_connection)
 
-    def _return_session(self, host: _HostState, session: SmtpSession) -> None:
+    def _return_session(self, host: _HostState, session: SmtpSession, mails_per_connection: int) -> None:
+        gate = self._gates.get(session)
         if (
             session.is_usable
-            and session.mails_attempted < MAILS_PER_CONNECTION_MAX
+            and session.mails_attempted < mails_per_connection
             and self._idle_count < IDLE_CONNECTIONS_MAX
+            and not (gate and gate.has_surplus)
         ):
             host.idle[session] = _now() + self._limits.idle_timeout_s
+            if gate:
+                gate.idle[session] = host
             self._idle_count += 1
             if not host.has_timer:
                 host.has_timer = True
@@ -169,6 +252,8 @@ class ConnectionPool:
     def _remove_idle(self, host: _HostState, session: SmtpSession) -> SmtpSession:
         del host.idle[session]
         self._idle_count -= 1
+        if gate := self._gates.get(session):
+            gate.idle.pop(session, None)
         return session
 
     def _close_expired(self, host: _HostState) -> None:

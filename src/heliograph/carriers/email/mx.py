@@ -1,7 +1,7 @@
 """The carrier `mx`: sends directly to the mail exchangers of the recipient's domain."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from random import Random
 from typing import Any
@@ -19,10 +19,14 @@ from heliograph.carriers.email.connection_pool import (
 )
 from heliograph.carriers.email.mta_sts import FetchPolicy, PolicyCache, https_policy_fetcher
 from heliograph.carriers.email.mx_lookup import BlockedAddress, MxRecords, MxResolver, NullMx, parse_networks
+from heliograph.carriers.email.provider_limiter import ApplyExchange, Held, ProviderLimiter
 from heliograph.carriers.email.smtp import DEFAULT_OPTIONS, Destination, SmtpOptions
 from heliograph.carriers.email.tls_policy import DANE_TA, TlsaRecord, TlsMode
 from heliograph.domain.delivery.outcome import ConnectionFailure, Deferred, Outcome, Refused
+from heliograph.domain.mail.mailbox_provider import provider_of
 from heliograph.domain.setup.carrier_kinds import MxOptions
+from heliograph.domain.setup.source_options import address_of, is_warming
+from heliograph.inbound.policy.smtp_reply import is_rate_refusal
 from heliograph.runtime.resolver import DnsTimeout, NameNotFound, QueryDns
 from heliograph.runtime.tls_roots import system_roots
 
@@ -50,8 +54,15 @@ class Mx(Carrier):
         limits: PoolLimits = LIMITS,
         fetch: FetchPolicy | None = None,
         random: Random | None = None,
+        carrier: str = "mx",
+        exchange: ApplyExchange | None = None,
+        now: Callable[[], int] = lambda: 0,
     ) -> None:
-        """Create the carrier; `fetch` downloads MTA-STS policies, by default over HTTPS."""
+        """Create the carrier; `fetch` downloads MTA-STS policies, by default over HTTPS.
+
+        `exchange`: accesses the rates of the providers that all processes share; required for provider limits, pools
+        and warm-up. `now`: the time in ms.
+        """
         self._options = options
         self._prepare = prepare
         self._random = random or Random()
@@ -61,14 +72,17 @@ class Mx(Carrier):
         )
         limits = replace(limits, connections_per_host=options.per_host, busy_retry_s=BUSY_HOST_RETRY_S)
         self._pool = ConnectionPool(replace(smtp_options, helo=options.helo), limits)
+        self._sources = [address_of(source) for source in options.source_ips]
+        self._limiter: ProviderLimiter | None = None  # None: nothing to limit or to choose
+        if exchange and (options.providers or options.pools or any(map(is_warming, options.source_ips))):
+            self._limiter = ProviderLimiter(options, carrier, exchange, now, self._random)
 
     async def send_message(self, message: OutboundMessage) -> Outcome:
         started_at = asyncio.get_running_loop().time()
         domain = message.address.rpartition("@")[2]
         try:
             mx_records = await self._resolver.mx_records(domain)
-            mail = await self._prepare(message)
-            outcome = await self._try_addresses(domain, mx_records, message, mail)
+            outcome = await self._try_addresses(domain, mx_records, message)
         except NullMx:
             outcome = _refuse(domain, f"{domain} accepts no mail (null MX)", "5.1.10", bounced=True)
         except NameNotFound:
@@ -80,25 +94,32 @@ class Mx(Carrier):
 
     async def close(self) -> None:
         await self._pool.close()
+        if self._limiter:
+            await self._limiter.close()
 
-    async def _try_addresses(
-        self, domain: str, mx_records: MxRecords, message: OutboundMessage, mail: PreparedMail
-    ) -> Outcome:
+    async def _try_addresses(self, domain: str, mx_records: MxRecords, message: OutboundMessage) -> Outcome:
         """Try the addresses in order until a server accepts or refuses the mail, or a limit is reached.
 
         If none does, return the last outcome, preferably a deferral, and preferably one that is not `held`.
         """
         deadline = asyncio.get_running_loop().time() + NEW_ADDRESS_MAX_S
         outcomes: list[Outcome] = []
+        mail: PreparedMail | None = None
         async with aclosing(self._targets(domain, mx_records)) as targets:
             async for target in targets:
                 if isinstance(target, Destination):
-                    outcome = await self._pool.send(target, message, mail)
+                    if self._limiter:
+                        outcome = await self._send_within_limits(self._limiter, domain, target, message)
+                    else:
+                        mail = mail or await self._prepare(message)
+                        outcome = await self._pool.send(target, message, mail)
                     if not isinstance(outcome, Deferred) or "uncertain" in outcome.detail:
                         return _with_tried_hosts(outcomes, outcome)
                     outcomes.append(
                         replace(outcome, unreachable=False)
                     )  # only the host is unreachable, not this carrier
+                    if self._limiter and (outcome.held or is_rate_refusal(outcome.detail)):
+                        break  # the limits of the other hosts are the same
                 else:
                     outcomes.append(target)
                 if len(outcomes) == ADDRESSES_PER_ATTEMPT_MAX or asyncio.get_running_loop().time() > deadline:
@@ -107,6 +128,27 @@ class Mx(Carrier):
         server_deferrals = [outcome for outcome in deferrals if not outcome.held]
         last = (server_deferrals or deferrals or outcomes)[-1]
         return _with_tried_hosts([outcome for outcome in outcomes if outcome is not last], last)
+
+    async def _send_within_limits(
+        self, limiter: ProviderLimiter, domain: str, target: Destination, message: OutboundMessage
+    ) -> Outcome:
+        """Send from an address that the limits of the provider permit; Deferred with `held` if none does."""
+        admission = await limiter.admit(provider_of(domain, target.host), target.address, message)
+        if isinstance(admission, Deferred):
+            return replace(admission, detail=_detail(target.host, "") | admission.detail)
+        try:
+            outcome = await self._pool.send(
+                replace(target, source_address=admission.source),
+                limiter.with_recheck(message, admission),
+                await self._prepare(message),
+                admission.gate,
+                admission.mails_per_connection,
+            )
+        except Held as held:
+            return replace(held.outcome, detail=_detail(target.host, "") | held.outcome.detail)
+        if isinstance(outcome, Deferred):
+            limiter.report(admission, outcome.detail)
+        return outcome
 
     async def _targets(
         self, domain: str, mx_records: MxRecords
@@ -140,8 +182,10 @@ class Mx(Carrier):
 
     def _with_address(self, destination: Destination, address: str) -> Destination | Deferred:
         """Return `destination` with this address and a source IP of the same family; Deferred if no such IP exists."""
-        sources = [ip for ip in self._options.source_ips if (":" in ip) == (":" in address)]
-        if self._options.source_ips and not sources:
+        if self._limiter:  # it chooses the source
+            return replace(destination, address=address)
+        sources = [ip for ip in self._sources if (":" in ip) == (":" in address)]
+        if self._sources and not sources:
             return _defer(destination.host, f"no address in source_ips can reach {address}", "not_ready")
         source = self._random.choice(sources) if sources else None
         return replace(destination, address=address, source_address=source)

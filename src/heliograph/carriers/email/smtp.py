@@ -9,7 +9,7 @@ import base64
 import os
 import re
 import ssl
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Self
 
 import msgspec
@@ -126,6 +126,7 @@ class SmtpSession:
         self.tls: str | None = None
         self.verb: Verb = "connect"  # last command sent
         self.mails_attempted = 0  # number of mails attempted, with any outcome
+        self.on_closed: Callable[[], None] | None = None  # called once when the connection is closed
 
     @classmethod
     async def open(cls, destination: Destination, smtp_options: SmtpOptions) -> Self | Deferred:
@@ -185,6 +186,8 @@ class SmtpSession:
     def abort(self) -> None:
         if self._is_open:
             self._connection_gauge.dec()
+            if self.on_closed:
+                self.on_closed()
         self._is_open = False
         self._connection.transport.abort()
 

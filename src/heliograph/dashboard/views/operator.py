@@ -9,6 +9,7 @@ from heliograph.domain.limits import DAY_MS
 from heliograph.domain.mail.reputation import MIN_SENDS, WINDOW_SENDS, Counts, describe_rates
 from heliograph.domain.refusals import InvalidRequest
 from heliograph.domain.sending.pricing import month_of
+from heliograph.domain.setup.source_options import DEFAULT_POOL
 from heliograph.domain.text import parse_int
 from heliograph.manage import credit, teams
 from heliograph.manage.credit import CreditAdjustment
@@ -26,6 +27,7 @@ PLAN_FIELDS = (
     "domains_max",
     "segmenting",
     "passthrough",
+    "pool",
 )
 TABS = ("credit", "plan")  # tabs besides the summary
 RATES_WINDOW_MS = 30 * DAY_MS
@@ -60,6 +62,8 @@ async def set_plan(request: PageRequest) -> PageResponse:
         plan = _convert_numbers(values) | checkbox_values
         if not values["octets_per_day"]:
             plan["octets_per_day"] = None
+        if not values["pool"]:  # not shown without pools
+            del plan["pool"]
         await teams.set_plan(request.store, request.actor, request.team.record.id, plan)
     except InvalidRequest as refusal:
         return await show_team(request, values, field_errors(refusal), "plan")
@@ -98,6 +102,12 @@ async def show_new(
     )
 
 
+def _pool_names(request: PageRequest) -> list[str]:
+    """Return the pools of source addresses of all carriers, and the default."""
+    pools = {name for carrier in request.setup.carriers for name in carrier.options.get("pools", {})}
+    return sorted({DEFAULT_POOL, *pools})
+
+
 async def show_team(
     request: PageRequest,
     typed_values: dict[str, str] | None = None,
@@ -121,6 +131,7 @@ async def show_team(
         "sent": (await request.store.stats.team_totals([record.ref], since)).get(record.ref, TeamTotals()),
         "rate": format_rate,
         "passthroughs": [("", "None"), *usable_templates],
+        "pools": _pool_names(request),
         "account": account,
         "used": account.used if is_current_month else 0,
         "reputation": reputation,

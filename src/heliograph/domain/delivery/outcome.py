@@ -24,6 +24,8 @@ LocalReason = Literal[
     "suppressed",
     "opted_out",
     "template_unavailable",
+    "provider_rate",
+    "warmup",
 ]
 
 # Why a mail server gave no reply: `trouble` in the detail of an outcome.
@@ -133,6 +135,7 @@ class Deferred(msgspec.Struct, frozen=True, kw_only=True):
     # The carrier stopped responding after data was sent; the message may be sent, so no other carrier is tried.
     uncertain: bool = False
     held: bool = False  # deferred for an internal reason; does not count as an attempt
+    overflow: str = ""  # carrier that may send a held message now
     absent: bool = False  # the recipient's domain does not exist, reported recently for the first time
 
 

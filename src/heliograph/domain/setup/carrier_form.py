@@ -1,6 +1,7 @@
 """Dashboard form of a carrier, generated from its kind; parsing of submitted values."""
 
 import re
+import tomllib
 from collections.abc import Iterator, Mapping
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -9,7 +10,7 @@ import msgspec
 from msgspec.structs import FieldInfo, replace
 
 from heliograph.domain.setup.carrier_kinds import CARRIER_KINDS, CarrierKind, Control, label_of
-from heliograph.domain.setup.setup_file import carrier_fields
+from heliograph.domain.setup.setup_file import carrier_fields, dates_as_text
 from heliograph.domain.validation import InvalidValue, convert_value
 
 # Options that decide where secrets are sent and whether the connection is encrypted.
@@ -138,6 +139,8 @@ def _parse_value(control: Input, text: str, type_: Any) -> Any:
         return True
     if control.control == "number":
         return _parse_number(text)
+    if control.control == "toml" or (control.control == "list" and text.startswith("[")):
+        return _parse_toml(text, is_list=control.control == "list")
     if control.control == "list":
         words = [word.strip() for word in re.split(r"[,\n]+|\s+(?=\S)", text) if word.strip()]
         return (
@@ -149,6 +152,15 @@ def _parse_value(control: Input, text: str, type_: Any) -> Any:
             raise ValueError("enter one per line, such as Authorization: Bearer …")
         return {name.strip(): value.strip() for name, _, value in pairs}
     return text
+
+
+def _parse_toml(text: str, *, is_list: bool) -> Any:
+    """Return the value of a control that is written as in a setup file."""
+    try:
+        content = tomllib.loads(f"value = {text}" if is_list else text)
+    except ValueError as error:
+        raise ValueError(f"expected TOML as in a setup file: {error}") from None
+    return dates_as_text(content["value"] if is_list else content)
 
 
 def _parse_number(text: str) -> int:
@@ -178,7 +190,27 @@ def form_values(kind: CarrierKind, options: Mapping[str, Any]) -> dict[str, str]
 
 
 def _format_value(value: Any) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    if isinstance(value, dict):
+        return "\n".join(_toml_pairs(value))
+    if isinstance(value, list | tuple):
+        has_tables = any(isinstance(item, dict) for item in value)
+        return _format_toml(value) if has_tables else ", ".join(map(str, value))
+    return str(value)
+
+
+def _format_toml(value: Any) -> str:
+    """Return a value as inline TOML."""
+    if isinstance(value, dict):
+        return "{ " + ", ".join(_toml_pairs(value)) + " }"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_format_toml, value))}]"
+    return msgspec.json.encode(value).decode()  # strings and numbers are the same as in JSON
+
+
+def _toml_pairs(table: Mapping[str, Any]) -> Iterator[str]:
+    for name, item in table.items():
+        key = name if re.fullmatch("[A-Za-z0-9_-]+", name) else _format_toml(name)
+        yield f"{key} = {_format_toml(item)}"
 
 
 def parse_kind(text: str) -> CarrierKind | None:

@@ -13,11 +13,11 @@ from msgspec import field
 
 from heliograph.domain.setup.records import CHANNELS
 from heliograph.domain.setup.secrets import Encrypt
+from heliograph.domain.setup.source_options import Pools, Providers, Sources
 from heliograph.domain.setup.values import (
     Count,
     Domain,
     Host,
-    Ip,
     JsonPath,
     Line,
     Network,
@@ -32,7 +32,7 @@ from heliograph.domain.setup.values import (
 )
 
 CarrierKind = tuple[str, str]  # channel, kind
-Control = Literal["text", "secret", "number", "checkbox", "choice", "list", "lines", "text area"]
+Control = Literal["text", "secret", "number", "checkbox", "choice", "list", "lines", "text area", "toml"]
 LongTextMode = Literal["udh", "payload"]  # how a text that exceeds one part is sent
 IdForm = Literal["same", "hex", "decimal"]  # format of message ids in receipts, if different from submit_sm_resp
 MailProviderName = Literal["ses", "postmark", "mailgun", "sendgrid", "resend", "brevo"]
@@ -112,7 +112,25 @@ class MxOptions(CarrierOptions, frozen=True, kw_only=True):
         Literal["opportunistic", "required"],
         Label("Encryption", "Default: opportunistic. With required, email is queued while TLS is unavailable."),
     ] = "opportunistic"
-    source_ips: Annotated[list[Ip], advanced("Source addresses", "IP addresses to send from.")] = []
+    source_ips: Annotated[Sources, advanced("Source addresses", "IP addresses to send from, or a TOML list.")] = []
+    providers: Annotated[
+        Providers,
+        Label(
+            "Limits per provider",
+            "TOML, one provider per line, for example google = { per_minute = 600, connections = 10 }",
+            advanced=True,
+            control="toml",
+        ),
+    ] = {}
+    pools: Annotated[
+        Pools,
+        Label(
+            "Pools of source addresses",
+            'TOML, one pool per line, for example bulk = { source_ips = ["192.0.2.1"], overflow = "relay" }',
+            advanced=True,
+            control="toml",
+        ),
+    ] = {}
     per_host: Annotated[Positive, advanced("Connections to one host", "Default: {}.")] = 8
     port: Annotated[Port, advanced("Port", "Default: {}.")] = 25
     resolver: Annotated[

@@ -32,6 +32,8 @@ from heliograph.domain.setup.snapshot import (
     verified_domains,
     verifying_team,
 )
+from heliograph.domain.setup.source_options import DEFAULT_POOL, check_pools
+from heliograph.domain.validation import InvalidValue
 from heliograph.templates.policy.check import TemplateProblem, layout_problems
 from heliograph.templates.policy.lint import find_layout_problems, find_problems
 from heliograph.templates.policy.values import passthrough_error
@@ -112,6 +114,8 @@ def plan(
     planner.platform(file.platform)
     for i, carrier in enumerate(file.carriers):
         planner.carrier(carrier, f"carriers[{i}]")
+    for i, carrier in enumerate(file.carriers):
+        planner.check_pools(carrier["id"], f"carriers[{i}]")
     for i, team_entry in enumerate(file.teams):
         path = f"teams[{i}]"
         team, is_new = planner.team(team_entry, path, next_ref)
@@ -225,6 +229,19 @@ class _Planner:
         }
         self._put("carrier", fields["id"], fields, path, None, f"carrier {fields['id']}")
 
+    def check_pools(self, id_: str, path: str) -> None:
+        """Fail if a pool of the carrier names an address or an overflow carrier that does not exist."""
+        record = self._records["carrier", id_]
+        assert isinstance(record, CarrierRecord)
+        try:
+            check_pools(record.options)
+        except InvalidValue as error:
+            self._fail(f"{path}.{error.path}", error.reason)
+        email_carriers = {carrier.id for carrier in self._all(CarrierRecord) if carrier.channel == "email"}
+        for name, pool in record.options.get("pools", {}).items():
+            if (overflow := pool.get("overflow")) and overflow not in email_carriers - {id_}:
+                self._fail(f"{path}.pools.{name}.overflow", f"{overflow!r} is not the id of another email carrier")
+
     def team(self, entry: dict[str, Any], path: str, next_ref: int) -> tuple[TeamRecord, bool]:
         id_ = entry["id"]
         fields = {name: value for name, value in entry.items() if name in TeamRecord.__struct_fields__}
@@ -243,7 +260,13 @@ class _Planner:
             self._fail(f"{path}.test_clock", error)
         if error := record.retention_error:
             self._fail(f"{path}.keep_messages_days", error)
+        if "pool" in entry and record.pool not in self._pool_names():
+            self._fail(f"{path}.pool", f"no carrier has a pool {record.pool!r}")
         return record, old is None
+
+    def _pool_names(self) -> set[str]:
+        pools = [carrier.options.get("pools", {}) for carrier in self._all(CarrierRecord)]
+        return {DEFAULT_POOL, *(name for names in pools for name in names)}
 
     def domain(self, team: TeamRecord, entry: dict[str, Any], path: str) -> None:
         name, id_ = entry["name"], entry.get("id")

@@ -128,6 +128,7 @@ class TeamRecord(SetupRecord, frozen=True):
     catch: bool = False  # sandbox: anything sent through APIs of other services is accepted and only captured
     test_clock: bool = False  # sandbox: the team controls its own clock and only simulators deliver
     attachment_types: tuple[str, ...] = ()  # in addition to those of the spec and the platform
+    pool: str = "default"  # pool of source addresses, of carriers with pools
 
     @property
     def catch_error(self) -> str:

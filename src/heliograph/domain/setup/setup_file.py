@@ -3,6 +3,7 @@
 Nothing is compared with the store here; `plan.py` decides what the file changes.
 """
 
+import datetime
 import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
@@ -16,6 +17,7 @@ from heliograph.domain.refusals import InvalidRequest
 from heliograph.domain.setup import records
 from heliograph.domain.setup.carrier_kinds import CARRIER_KINDS, SIMULATORS, CarrierKind, Label, option_names
 from heliograph.domain.setup.key_restrictions import RestrictionFields
+from heliograph.domain.setup.source_options import POOL_NAME
 from heliograph.domain.setup.values import (
     LAYOUT_ID,
     SENDER_PATTERN,
@@ -85,7 +87,7 @@ def parse_setup_file(
     may contain only some of the fields.
     """
     try:
-        content = _resolve_environment("", tomllib.loads(text), environment)
+        content = _resolve_environment("", dates_as_text(tomllib.loads(text)), environment)
         document = convert_value(content, _Document)
         for i, carrier in enumerate(document.get("carriers", [])):
             document["carriers"][i] = convert_at(
@@ -140,6 +142,15 @@ def _resolve_environment(path: str, value: Any, environment: Mapping[str, str]) 
         name: _resolve_environment(f"{path}.{name}" if path else name, item, environment)
         for name, item in value.items()
     }
+
+
+def dates_as_text(value: Any) -> Any:
+    """Return a TOML value with each date as a string, as in JSON."""
+    if isinstance(value, list):
+        return [dates_as_text(item) for item in value]
+    if isinstance(value, dict):
+        return {name: dates_as_text(item) for name, item in value.items()}
+    return value.isoformat() if type(value) is datetime.date else value
 
 
 def _read_webhook_secret(text: str) -> str:
@@ -404,6 +415,7 @@ class _Team(_Table):
     catch: bool = _ABSENT
     test_clock: bool = _ABSENT
     attachment_types: list[FileType] = _ABSENT
+    pool: Annotated[str, POOL_NAME] = _ABSENT
     domains: list[_SendingDomain] = _ABSENT
     layouts: list[_Layout] = _ABSENT
     templates: list[_Template] = _ABSENT

@@ -21,6 +21,9 @@ CLASSIFIED_MAX = 1200  # maximum characters that are classified, which takes at 
 _HOST_VERBS = frozenset[Verb]({"connect", "ehlo", "starttls", "auth", "rset"})
 RECIPIENT_VERBS = frozenset[Verb]({"rcpt", "data", "body", "final"})
 
+# Google: unusual rate from this IP address or network; Microsoft: too many messages or connections.
+RATE_CODES = ("4.7.28", "4.7.29", "4.7.508", "4.7.500")
+
 _REPLY_LINE = re.compile(rb"([2-5][0-9]{2})(?:[ -](.*))?", re.DOTALL)
 _ENHANCED = re.compile(r"#?([245]\.[0-9]{1,3}\.[0-9]{1,3})(?![0-9.])")
 _SIZE = re.compile("[0-9]{1,18}")
@@ -74,6 +77,14 @@ def classify_reply(reply: Reply, verb: Verb) -> Verdict:
 def pauses_host(detail: Mapping[str, Any]) -> bool:
     """Return whether the code is 421: the server is closing for all messages, not only this one (RFC 5321, 3.8)."""
     return detail.get("code") == "421"
+
+
+def is_rate_refusal(detail: Mapping[str, Any]) -> bool:
+    """Return whether the reply is a temporary refusal because of the rate of messages or connections."""
+    if not str(detail.get("code") or "").startswith("4"):
+        return False
+    reason = find_reason(str(detail.get("text") or "")[:CLASSIFIED_MAX])
+    return detail.get("enhanced") in RATE_CODES or (reason is not None and reason.name == "rate")
 
 
 def read_size(parameter: str) -> int:

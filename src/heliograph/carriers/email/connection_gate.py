@@ -1,0 +1,103 @@
+"""Limits the open connections to one mailbox provider from one source address, over all processes."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import structlog
+
+from heliograph.carriers.connection_queue import PrioritySemaphore
+from heliograph.carriers.contract import OutboundMessage
+from heliograph.carriers.email.smtp import SmtpSession
+from heliograph.domain.delivery.provider_rates import CONNECTION_LEASE_MS, ConnectionRequest
+from heliograph.domain.limits import SECOND_MS
+
+RENEW_INTERVAL_S = 3.0  # interval at which a process renews its share of the connections
+
+log = structlog.get_logger()
+
+LeaseConnections = Callable[[ConnectionRequest], Awaitable[int]]
+
+
+class ConnectionGate:
+    """The share of this process in the connections to a provider."""
+
+    def __init__(self, limit: int, lease: LeaseConnections) -> None:
+        """`lease`: asks for connections and returns how many this process may open."""
+        self.idle: dict[SmtpSession, Any] = {}  # idle connection → state of its host, the oldest first
+        self._limit = limit
+        self._lease = lease
+        self._slots = PrioritySemaphore(0)
+        self._allowed = 0
+        self._opened = 0
+        self._messages = 0  # messages that have or await a connection
+        self._closed = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def acquire(self, message: OutboundMessage, timeout_s: float) -> bool:
+        """Wait for a connection slot; return whether one was taken."""
+        self._messages += 1
+        if self._task is None:
+            self._task = asyncio.create_task(self._keep_lease())
+        acquired = False
+        try:
+            acquired = await self._slots.acquire(message, timeout_s)
+        finally:
+            self._messages -= not acquired
+        return acquired
+
+    def release(self) -> None:
+        self._messages -= 1
+        self._slots.release()
+
+    @property
+    def is_full(self) -> bool:
+        """Return whether no further connection may be opened."""
+        return self._opened >= self._allowed
+
+    @property
+    def has_surplus(self) -> bool:
+        """Return whether more connections are open than this process may have."""
+        return self._opened > self._allowed
+
+    def opened(self) -> None:
+        self._opened += 1
+
+    def closed(self) -> None:
+        self._opened -= 1
+        self._closed.set()
+
+    async def wait_closed(self) -> None:
+        """Wait until a connection is closed."""
+        self._closed.clear()
+        await self._closed.wait()
+
+    async def close(self) -> None:
+        if self._task:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _keep_lease(self) -> None:
+        """Renew the share while there are messages or connections, then give it back."""
+        valid_until = 0.0
+        loop_time = asyncio.get_running_loop().time
+        try:
+            while self._messages or self._opened:
+                started_at = loop_time()
+                try:
+                    self._resize(await self._lease(ConnectionRequest(wanted=self._limit, opened=self._opened)))
+                    valid_until = started_at + CONNECTION_LEASE_MS / SECOND_MS - RENEW_INTERVAL_S
+                except Exception as error:
+                    log.warning("cannot renew the share of connections", error=type(error).__name__)
+                    if loop_time() > valid_until:
+                        self._resize(0)
+                await asyncio.sleep(RENEW_INTERVAL_S)
+        finally:
+            self._task = None
+            self._resize(0)
+        if not self._messages:
+            await self._lease(ConnectionRequest(wanted=0, opened=self._opened))
+
+    def _resize(self, allowed: int) -> None:
+        self._allowed = allowed
+        self._slots.resize(allowed)

@@ -1,0 +1,354 @@
+"""Chooses the source address of an email and keeps the rate limits of the mailbox providers."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from random import Random
+from typing import Any
+
+import msgspec
+import structlog
+
+from heliograph.carriers.contract import NotReady, OutboundMessage, SendHooks
+from heliograph.carriers.email.connection_gate import ConnectionGate
+from heliograph.carriers.email.connection_pool import MAILS_PER_CONNECTION_MAX
+from heliograph.domain.delivery.outcome import Deferred, local_failure
+from heliograph.domain.delivery.provider_rates import (
+    TOKEN_VALID_MS,
+    ConnectionRequest,
+    Exchange,
+    ExchangeResult,
+    HoldReason,
+    Limits,
+    ProviderKey,
+    Refusal,
+    TokenGrant,
+    TokenRequest,
+    daily_limit,
+    is_in_use,
+    warmup_starts_at,
+)
+from heliograph.domain.setup.carrier_kinds import MxOptions
+from heliograph.domain.setup.source_options import (
+    ANY_PROVIDER,
+    DEFAULT_POOL,
+    ProviderLimits,
+    SourceAddress,
+    SourcePool,
+    address_of,
+)
+from heliograph.inbound.policy.smtp_reply import is_rate_refusal
+from heliograph.runtime import metrics
+
+CRITICAL_REPORT_S = 0.5  # delay until messages sent without a token are counted for all processes
+RECHECK_MS = 2 * TOKEN_VALID_MS  # a message that waited longer for a connection needs a new token
+NO_LIMITS = ProviderLimits()
+TEXT_BY_REASON: dict[HoldReason, str] = {
+    "provider_rate": "the rate limit for {provider} is reached",
+    "warmup": "the daily limit of the warm-up for {provider} is reached",
+}
+
+ApplyExchange = Callable[[Exchange], Awaitable[ExchangeResult]]
+
+log = structlog.get_logger()
+
+
+class Held(Exception):
+    """Raised if a message must wait for its turn; `outcome` is the deferral to record."""
+
+    def __init__(self, outcome: Deferred) -> None:
+        super().__init__()
+        self.outcome = outcome
+
+
+class Place(msgspec.Struct, frozen=True):
+    """When and why a message without a token returns."""
+
+    returns_at: int
+    reason: HoldReason
+
+
+class Admission(msgspec.Struct, frozen=True, kw_only=True):
+    """Permission to send one message to a provider from a source address."""
+
+    source: str | None
+    provider: str
+    quota: "Quota"
+    admitted_at: int
+    has_token: bool
+    gate: ConnectionGate | None
+    mails_per_connection: int
+
+
+class AdmittedHooks(SendHooks):
+    """Hooks of an admitted message: a last check of the rate once the connection is open."""
+
+    def __init__(self, hooks: SendHooks, recheck: Callable[[], Awaitable[None]]) -> None:
+        self._hooks = hooks
+        self._recheck = recheck
+
+    def on_queued(self, seconds: float) -> None:
+        self._hooks.on_queued(seconds)
+
+    async def before_send(self) -> None:
+        await self._recheck()
+        await self._hooks.before_send()
+
+
+class Quota:
+    """The tokens and connections of this process for one provider and source address."""
+
+    def __init__(self, key: ProviderKey, limits: Limits, exchange: ApplyExchange, now: Callable[[], int]) -> None:
+        self.key = key
+        self.limits = limits
+        self.gate = ConnectionGate(limits.connections, self._lease) if limits.connections else None
+        self._exchange = exchange
+        self._now = now
+        self._tokens = 0
+        self._granted_in = 0  # second of the grant of these tokens
+        self._valid_until = 0
+        self._unused: dict[int, int] = {}
+        self._critical = 0
+        self._refusals: list[Refusal] = []
+        self._waiting: dict[bool, list[tuple[bool, asyncio.Future[Place | None]]]] = {True: [], False: []}
+        self._task: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def needs_tokens(self) -> bool:
+        limits = self.limits
+        return bool(
+            limits.per_minute
+            or (limits.warmup and daily_limit(limits.warmup, limits.per_minute, self._now()) is not None)
+        )
+
+    @property
+    def has_token(self) -> bool:
+        return self._tokens > 0 and self._now() < self._valid_until
+
+    async def take(self, *, was_held: bool, takes_place: bool) -> Place | None:
+        """Take a token; if there is none, return when the message returns.
+
+        `takes_place`: the message then waits for this quota, and later messages return after it.
+        """
+        if self.has_token:
+            self._tokens -= 1
+            return None
+        place: asyncio.Future[Place | None] = asyncio.get_running_loop().create_future()
+        self._waiting[takes_place].append((was_held, place))
+        self._start()
+        return await place
+
+    def take_critical(self) -> None:
+        """Take a token if there is one; otherwise count the message for all processes."""
+        if self.has_token:
+            self._tokens -= 1
+            return
+        self._critical += 1
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(CRITICAL_REPORT_S, self._start)
+
+    def report_refusal(self, refusal: Refusal) -> None:
+        self._refusals.append(refusal)
+        self._tokens = 0
+        self._start()
+
+    async def close(self) -> None:
+        if self._timer:
+            self._timer.cancel()
+        if self._task:
+            await asyncio.gather(self._task, return_exceptions=True)
+        if self.gate:
+            await self.gate.close()
+
+    def _start(self) -> None:
+        if self._timer:
+            self._timer.cancel()
+            self._timer = None
+        if self._task is None:
+            self._task = asyncio.create_task(self._run())
+
+    async def _run(self) -> None:
+        try:
+            while self._critical or self._refusals or any(self._waiting.values()):
+                await self._exchange_once()
+                self._serve_waiting()
+        finally:
+            self._task = None
+
+    async def _exchange_once(self) -> None:
+        """Exchange everything that waits now, and distribute the tokens: first to messages that waited."""
+        takes_place = bool(self._waiting[True])
+        waiting, self._waiting[takes_place] = self._waiting[takes_place], []
+        waiting.sort(key=lambda item: not item[0])
+        returning = sum(was_held for was_held, _ in waiting)
+        if self._tokens:
+            self._unused[self._granted_in] = self._unused.get(self._granted_in, 0) + self._tokens
+            self._tokens = 0
+        request = TokenRequest(
+            returning=returning,
+            fresh=len(waiting) - returning,
+            critical=self._critical,
+            unused=self._unused,
+            takes_places=takes_place,
+        )
+        refusals, self._refusals, self._critical, self._unused = tuple(self._refusals), [], 0, {}
+        try:
+            result = await self._exchange(Exchange(key=self.key, limits=self.limits, tokens=request, refusals=refusals))
+        except Exception as error:
+            log.warning("cannot read the provider limits", provider=self.key.provider, error=type(error).__name__)
+            for _, place in waiting:
+                if not place.done():
+                    place.set_exception(NotReady("the provider limits cannot be read now"))
+                    place.exception()  # mark as retrieved
+            return
+        assert result.grant
+        self._distribute(result.grant, waiting)
+
+    def _distribute(self, grant: TokenGrant, waiting: Sequence[tuple[bool, "asyncio.Future[Place | None]"]]) -> None:
+        returns_at, served = iter(grant.returns_at), {True: grant.returning, False: grant.fresh}
+        self._tokens = grant.tokens
+        for was_held, place in waiting:
+            answer: Place | None = None
+            if served[was_held]:
+                served[was_held] -= 1
+                self._tokens -= not place.done()  # done: the message was cancelled
+            else:
+                answer = Place(next(returns_at), grant.reason)
+            if not place.done():
+                place.set_result(answer)
+        self._granted_in, self._valid_until = grant.second, self._now() + TOKEN_VALID_MS
+
+    def _serve_waiting(self) -> None:
+        """Give tokens that are left to messages that came during the exchange."""
+        for waiting in self._waiting.values():
+            while waiting and self.has_token:
+                _, place = waiting.pop(0)
+                if not place.done():
+                    self._tokens -= 1
+                    place.set_result(None)
+
+    async def _lease(self, request: ConnectionRequest) -> int:
+        return (await self._exchange(Exchange(key=self.key, limits=self.limits, connections=request))).connections
+
+
+class ProviderLimiter:
+    """Admits the messages of one carrier."""
+
+    def __init__(
+        self, options: MxOptions, carrier: str, exchange: ApplyExchange, now: Callable[[], int], random: Random
+    ) -> None:
+        self._carrier = carrier
+        self._exchange = exchange
+        self._now = now
+        self._random = random
+        self._limits = options.providers
+        self._warmups = {
+            address_of(source): source.warmup if isinstance(source, SourceAddress) else None
+            for source in options.source_ips
+        }
+        self._all_sources = SourcePool(source_ips=list(self._warmups))
+        self._pools = {DEFAULT_POOL: self._all_sources} | options.pools
+        self._quotas: dict[ProviderKey, Quota] = {}
+
+    async def admit(self, provider: str, address: str, message: OutboundMessage) -> Admission | Deferred:
+        """Return the permission to send to `address` from an address of the message's pool, or a deferral."""
+        pool = self._pools.get(message.pool) or self._pools[DEFAULT_POOL]
+        sources = [ip for ip in pool.source_ips if (":" in ip) == (":" in address)]
+        if pool.source_ips and not sources:
+            text = f"no address in source_ips can reach {address}"
+            return Deferred(detail={"host": None, "address": address, "text": text, "trouble": "not_ready"})
+        quotas = [self._quota(provider, source) for source in sources or [""]]
+        self._random.shuffle(quotas)
+        try:
+            quota = await self._choose_quota(quotas, message)
+        except Held as held:
+            may_overflow = pool.overflow and not message.uncertain
+            return msgspec.structs.replace(held.outcome, overflow=pool.overflow) if may_overflow else held.outcome
+        limits = self._provider_limits(provider)
+        return Admission(
+            source=quota.key.source or None,
+            provider=provider,
+            quota=quota,
+            admitted_at=self._now(),
+            has_token=quota.needs_tokens and message.priority != "critical",
+            gate=quota.gate,
+            mails_per_connection=min(
+                limits.messages_per_connection or MAILS_PER_CONNECTION_MAX, MAILS_PER_CONNECTION_MAX
+            ),
+        )
+
+    def with_recheck(self, message: OutboundMessage, admission: Admission) -> OutboundMessage:
+        """Return the message with hooks that check the rate again if it waited for a connection."""
+        if not admission.has_token:
+            return message
+        hooks = AdmittedHooks(message.hooks, partial(self._recheck, admission))
+        return msgspec.structs.replace(message, hooks=hooks)
+
+    async def _recheck(self, admission: Admission) -> None:
+        """Take a new token if the old one is outdated. Raises Held."""
+        if self._now() - admission.admitted_at > RECHECK_MS:
+            place = await admission.quota.take(was_held=True, takes_place=True)
+            if place:
+                raise self._held(admission.provider, place)
+
+    def report(self, admission: Admission, detail: dict[str, Any]) -> bool:
+        """Report a reply; return whether it is a refusal about rate."""
+        if not is_rate_refusal(detail):
+            return False
+        key = admission.quota.key
+        metrics.provider_rate_deferrals[key.carrier, key.provider, key.source].inc()
+        admission.quota.report_refusal(Refusal(attempted_at=admission.admitted_at, reply=str(detail.get("text"))))
+        return True
+
+    async def close(self) -> None:
+        await asyncio.gather(*(quota.close() for quota in self._quotas.values()))
+
+    def _provider_limits(self, provider: str) -> ProviderLimits:
+        return self._limits.get(provider) or self._limits.get(ANY_PROVIDER) or NO_LIMITS
+
+    def _quota(self, provider: str, source: str) -> Quota:
+        key = ProviderKey(self._carrier, provider, source)
+        quota = self._quotas.get(key)
+        if quota is None:
+            configured = self._provider_limits(provider)
+            limits = Limits(
+                per_minute=configured.per_minute,
+                connections=configured.connections,
+                warmup=self._warmups.get(source),
+            )
+            quota = self._quotas[key] = Quota(key, limits, self._exchange, self._now)
+        return quota
+
+    async def _choose_quota(self, quotas: Sequence[Quota], message: OutboundMessage) -> Quota:
+        """Return a quota that admits the message. Raises Held."""
+        now, provider = self._now(), quotas[0].key.provider
+        in_use = [quota for quota in quotas if is_in_use(quota.limits.warmup, now)]
+        if not in_use:
+            first_day = min(warmup_starts_at(quota.limits.warmup) for quota in quotas if quota.limits.warmup)
+            raise self._held(provider, Place(first_day, "warmup"))
+        if message.priority == "critical":
+            quota = next((quota for quota in in_use if quota.has_token or not quota.needs_tokens), in_use[0])
+            if quota.needs_tokens:
+                quota.take_critical()
+            return quota
+        places = list[tuple[int, int]]()
+        for number, quota in enumerate(in_use):
+            place = None
+            if quota.needs_tokens:
+                place = await quota.take(was_held=message.was_held, takes_place=len(in_use) == 1)
+            if place is None:
+                return quota
+            if len(in_use) == 1:
+                raise self._held(provider, place)
+            places.append((place.returns_at, number))
+        first = in_use[min(places)[1]]
+        place = await first.take(was_held=message.was_held, takes_place=True)
+        if place:
+            raise self._held(provider, place)
+        return first
+
+    def _held(self, provider: str, place: Place) -> Held:
+        detail = local_failure(place.reason, TEXT_BY_REASON[place.reason].format(provider=provider))
+        wait_ms = max(1, place.returns_at - self._now())
+        return Held(Deferred(detail=detail, held=True, retry_after_ms=wait_ms))

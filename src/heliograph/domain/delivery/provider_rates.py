@@ -1,0 +1,306 @@
+"""Rate limits per mailbox provider and source address: tokens, reduction after refusals, warm-up, connections.
+
+All processes share one `ProviderState` per carrier, provider and source address. They take tokens and connections in
+portions, so that most messages cost no access to the state.
+"""
+
+import datetime
+import re
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from heliograph.domain.limits import DAY_MS, MINUTE_MS, SECOND_MS
+from heliograph.domain.setup.source_options import Warmup
+
+SLOT_MS = SECOND_MS  # resolution of the count of granted tokens
+TOKEN_VALID_MS = SECOND_MS  # a token must be used within this time
+QUIET_MS = 10 * MINUTE_MS  # time between a refusal and the first step of the recovery, and between two steps
+RECOVERY_STEPS = 10  # steps from zero to the configured rate
+RATE_MIN = 0.1  # messages per minute that refusals leave at least
+FULL_DAILY_LIMIT = 10_000  # daily limit at the end of a warm-up without a configured rate
+BACKLOG_SPEEDUP = 1.05  # messages return a little faster than the rate, so that no token stays unused
+RESERVED_SHARE = 0.2  # share of the rate that new messages leave to messages that waited
+UNLIMITED = 1_000_000_000
+PREFETCH_SHARE = 60  # one portion is at most the tokens of a second
+CONNECTION_LEASE_MS = 15 * SECOND_MS
+
+REPLY_MAX = 300  # characters of a reply that are kept
+
+HoldReason = Literal["provider_rate", "warmup"]
+_EMAIL_ADDRESS = re.compile(r"[^\s<>()]+@[^\s<>()]+")
+_EPOCH_DAY = datetime.date(1970, 1, 1).toordinal()
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """Configured limits of one provider and source address; 0: no limit."""
+
+    per_minute: int = 0
+    connections: int = 0
+    warmup: Warmup | None = None
+
+
+class ConnectionLease(msgspec.Struct, frozen=True, array_like=True):
+    """Connections that a process may open until the lease ends."""
+
+    count: int
+    wanted: int
+    until: int
+
+
+class ProviderState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Shared state of one carrier, provider and source address; times in ms."""
+
+    used: dict[int, int] = {}  # second → granted tokens that still count
+    backlog_until: int = 0  # the next place in the line of waiting messages
+    reduced_rate: float = 0.0  # messages per minute just after the last reduction
+    reduced_at: int = 0  # time of the last reduction; 0: never
+    day: int = 0  # UTC day of the counts below
+    sent: int = 0  # granted tokens of that day
+    deferrals: int = 0  # refusals about rate of that day
+    last_reply: str = ""  # the last refusal about rate
+    last_reply_at: int = 0
+    connections: dict[str, ConnectionLease] = {}  # by process
+
+
+class ProviderKey(NamedTuple):
+    """What a state belongs to."""
+
+    carrier: str
+    provider: str
+    source: str  # IP address; empty: the system chooses it
+
+
+class TokenRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What a process needs and did since its last request."""
+
+    fresh: int = 0  # messages that were not held yet
+    returning: int = 0  # messages that were held
+    critical: int = 0  # messages sent without a token
+    unused: Mapping[int, int] = {}  # second of the grant → tokens that were not used
+    takes_places: bool = True  # messages without a token wait here, so that later ones return after them
+
+
+class TokenGrant(msgspec.Struct, frozen=True, kw_only=True):
+    """Tokens for a process, and when the messages without a token return."""
+
+    tokens: int
+    returning: int = 0  # messages that got one of them
+    fresh: int = 0
+    second: int = 0  # of the grant, to give unused tokens back
+    reason: HoldReason = "provider_rate"
+    returns_at: tuple[int, ...] = ()  # one time per message without a token
+    rate: float = 0.0
+
+
+class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+    """A 4xx reply about rate."""
+
+    attempted_at: int  # when the message got its token
+    reply: str
+
+
+class ConnectionRequest(msgspec.Struct, frozen=True, kw_only=True):
+    wanted: int
+    opened: int  # connections that the process has open now
+
+
+class Exchange(msgspec.Struct, frozen=True, kw_only=True):
+    """One access of a process to the shared state of a provider and source address."""
+
+    key: ProviderKey
+    limits: Limits
+    tokens: TokenRequest | None = None
+    refusals: tuple[Refusal, ...] = ()
+    connections: ConnectionRequest | None = None
+
+
+class ExchangeResult(msgspec.Struct, frozen=True, kw_only=True):
+    grant: TokenGrant | None = None
+    connections: int = 0  # connections that the process may open
+
+
+def apply_exchange(
+    state: ProviderState, exchange: Exchange, process: str, now: int
+) -> tuple[ProviderState, ExchangeResult]:
+    """Return the state after an access, and what the process gets."""
+    limits, grant, connections = exchange.limits, None, 0
+    for refusal in exchange.refusals:
+        state = reduce_rate(state, limits.per_minute, refusal.attempted_at, refusal.reply, now)
+    if exchange.tokens:
+        state, grant = grant_tokens(state, limits, exchange.tokens, now)
+    if request := exchange.connections:
+        state, connections = lease_connections(state, limits.connections, process, request.wanted, request.opened, now)
+    return state, ExchangeResult(grant=grant, connections=connections)
+
+
+# -- warm-up -----------------------------------------------------------------------------------------------
+
+
+def utc_day(now: int) -> int:
+    """Return the number of the UTC day since 1970."""
+    return now // DAY_MS
+
+
+def warmup_starts_at(warmup: Warmup) -> int:
+    return (datetime.date.fromisoformat(warmup.since).toordinal() - _EPOCH_DAY) * DAY_MS
+
+
+def is_in_use(warmup: Warmup | None, now: int) -> bool:
+    """Return whether the source address may be used: from the first day of its warm-up."""
+    return warmup is None or now >= warmup_starts_at(warmup)
+
+
+def daily_limit(warmup: Warmup | None, per_minute: int, now: int) -> int | None:
+    """Return the limit of this UTC day; None after the warm-up.
+
+    It grows geometrically from `start` on the first day to the volume of a day at the full rate on the last day.
+    """
+    if warmup is None:
+        return None
+    number = utc_day(now) - utc_day(warmup_starts_at(warmup))  # 0 on the first day
+    if number >= warmup.days:
+        return None
+    if number < 0:
+        return 0
+    full = 24 * 60 * per_minute or FULL_DAILY_LIMIT
+    if warmup.days == 1 or full <= warmup.start:
+        return min(warmup.start, full)
+    growth: float = (full / warmup.start) ** (number / (warmup.days - 1))
+    return round(warmup.start * growth)
+
+
+# -- rates -------------------------------------------------------------------------------------------------
+
+
+def current_rate(state: ProviderState, per_minute: int, now: int) -> float:
+    """Return the messages per minute that are permitted now; 0 without a configured rate."""
+    if not state.reduced_at:
+        return float(per_minute)
+    steps = max(0, now - state.reduced_at) // QUIET_MS
+    return min(float(per_minute), state.reduced_rate + steps * per_minute / RECOVERY_STEPS)
+
+
+def reduce_rate(state: ProviderState, per_minute: int, attempted_at: int, reply: str, now: int) -> ProviderState:
+    """Return the state after a refusal about rate; halves the rate.
+
+    A refusal of a message that was attempted before the last reduction does not halve the rate again.
+    """
+    state = _with_day(state, now)
+    anonymous_reply = _EMAIL_ADDRESS.sub("…", reply)[:REPLY_MAX]
+    state = replace(state, deferrals=state.deferrals + 1, last_reply=anonymous_reply, last_reply_at=now)
+    if not per_minute or attempted_at < state.reduced_at:
+        return state
+    return replace(state, reduced_rate=max(RATE_MIN, current_rate(state, per_minute, now) / 2), reduced_at=now)
+
+
+def grant_tokens(
+    state: ProviderState, limits: Limits, request: TokenRequest, now: int
+) -> tuple[ProviderState, TokenGrant]:
+    """Grant tokens; a message without one gets a time to return.
+
+    In any minute at most the current rate is granted. Messages that waited come first.
+    """
+    rate = current_rate(state, limits.per_minute, now)
+    capacity, window_ms = max(1, int(rate)) if rate else None, _window_ms(rate)
+    state = _count_request(_with_day(state, now), request, now, window_ms)
+    day_limit = daily_limit(limits.warmup, limits.per_minute, now)
+    left_in_window = None if capacity is None else capacity - sum(state.used.values())
+    left_in_day = None if day_limit is None else day_limit - state.sent
+    free = max(0, min((left for left in (left_in_window, left_in_day) if left is not None), default=UNLIMITED))
+    returning = min(request.returning, free)
+    reserved = int(capacity * RESERVED_SHARE) if capacity and state.backlog_until > now else 0
+    fresh = max(0, min(request.fresh, free - returning - reserved))
+    denied = request.returning + request.fresh - returning - fresh
+    may_prefetch = capacity and returning + fresh and not denied and not reserved
+    prefetched = min((capacity or 0) // PREFETCH_SHARE, (free - returning - fresh) // 10) if may_prefetch else 0
+    grant = TokenGrant(
+        tokens=returning + fresh + prefetched, returning=returning, fresh=fresh, second=now // SLOT_MS, rate=rate
+    )
+    state = _count_grant(state, grant, is_limited=capacity is not None)
+    if not denied:
+        return state, grant
+    if left_in_day is not None and left_in_day <= grant.tokens:
+        free_at, grant = (utc_day(now) + 1) * DAY_MS, replace(grant, reason="warmup")
+    else:
+        free_at = _next_free_at(state, capacity or 1, window_ms, now)
+    state, returns_at = _places(state, limits, denied, max(state.backlog_until, free_at), request.takes_places)
+    return state, replace(grant, returns_at=returns_at)
+
+
+def _window_ms(rate: float) -> int:
+    """Return for how long a granted token counts: a minute, or the time for one message if that is longer."""
+    return int(MINUTE_MS * max(1.0, 1 / rate)) + SLOT_MS + TOKEN_VALID_MS if rate else 0
+
+
+def _count_grant(state: ProviderState, grant: TokenGrant, *, is_limited: bool) -> ProviderState:
+    if not grant.tokens:
+        return state
+    used = {**state.used, grant.second: state.used.get(grant.second, 0) + grant.tokens} if is_limited else state.used
+    return replace(state, used=used, sent=state.sent + grant.tokens)
+
+
+def _places(
+    state: ProviderState, limits: Limits, count: int, start: int, takes_places: bool
+) -> tuple[ProviderState, tuple[int, ...]]:
+    """Return the times at which messages without a token return, from `start`.
+
+    They are spaced by the configured rate: spaced by the current one, a backlog from a time of refusals would still
+    wait after the recovery.
+    """
+    spacing_ms = MINUTE_MS / (limits.per_minute or FULL_DAILY_LIMIT / (DAY_MS / MINUTE_MS)) / BACKLOG_SPEEDUP
+    if takes_places:
+        state = replace(state, backlog_until=int(start + count * spacing_ms))
+    return state, tuple(int(start + i * spacing_ms) for i in range(count))
+
+
+def _with_day(state: ProviderState, now: int) -> ProviderState:
+    """Return the state with the counts of the current UTC day."""
+    return state if state.day >= utc_day(now) else replace(state, day=utc_day(now), sent=0, deferrals=0)
+
+
+def _count_request(state: ProviderState, request: TokenRequest, now: int, window_ms: int) -> ProviderState:
+    """Count messages sent without a token, take unused tokens back, and forget tokens that no longer count."""
+    used, second = dict(state.used), now // SLOT_MS
+    if request.critical:
+        used[second] = used.get(second, 0) + request.critical
+    sent = state.sent + request.critical
+    for granted_in, count in request.unused.items():
+        used[granted_in] = max(0, used.get(granted_in, 0) - count)
+        if utc_day(granted_in * SLOT_MS) == state.day:
+            sent = max(0, sent - count)
+    counted = {at: count for at, count in used.items() if count and window_ms and at * SLOT_MS + window_ms > now}
+    return replace(state, used=counted, sent=sent)
+
+
+def _next_free_at(state: ProviderState, capacity: int, window_ms: int, now: int) -> int:
+    """Return when the next token becomes free."""
+    surplus = sum(state.used.values()) - capacity
+    for second, count in sorted(state.used.items()):
+        surplus -= count
+        if surplus < 0:
+            return max(now, second * SLOT_MS + window_ms)
+    return now + SLOT_MS
+
+
+# -- connections -------------------------------------------------------------------------------------------
+
+
+def lease_connections(
+    state: ProviderState, limit: int, process: str, wanted: int, opened: int, now: int
+) -> tuple[ProviderState, int]:
+    """Return how many connections the process may open until its lease ends; 0 of `wanted` ends the lease.
+
+    Processes that want connections share the limit evenly. `opened`: connections that the process still has open.
+    """
+    leases = {name: lease for name, lease in state.connections.items() if lease.until > now and name != process}
+    if not wanted and not opened:
+        return replace(state, connections=leases), 0
+    free = max(0, limit - sum(lease.count for lease in leases.values()))
+    share = max(1, limit // (1 + sum(1 for lease in leases.values() if lease.wanted)))
+    others_lack = any(lease.count < min(lease.wanted, share) for lease in leases.values())
+    count = min(wanted, free, share) if others_lack else min(wanted, free)
+    lease = ConnectionLease(max(count, opened), wanted, now + CONNECTION_LEASE_MS)
+    return replace(state, connections=leases | {process: lease}), count

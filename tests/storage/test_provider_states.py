@@ -1,0 +1,51 @@
+"""Rates per mailbox provider: shared by all processes, and few statements for many accesses."""
+
+import asyncio
+
+import pytest
+from msgspec.structs import replace
+
+from heliograph.domain.delivery.provider_rates import (
+    ConnectionRequest,
+    Exchange,
+    Limits,
+    ProviderKey,
+    Refusal,
+    TokenRequest,
+)
+from heliograph.storage.store import Store, make_store
+from tests.clocks import TestClock
+
+pytestmark = pytest.mark.anyio
+
+KEY = ProviderKey("mx", "google", "192.0.2.1")
+TEN = Exchange(key=KEY, limits=Limits(per_minute=10, connections=4), tokens=TokenRequest(fresh=4))
+
+
+@pytest.fixture
+def other(store: Store, clock: TestClock) -> Store:
+    """Another process on the same database."""
+    return make_store(store.database, store.local_files, clock, "seat/1")
+
+
+async def test_processes_share_the_tokens_of_a_provider(store: Store, other: Store) -> None:
+    exchanges = [process.provider_states.exchange(TEN) for process in (store, other) * 3]
+    grants = [result.grant for result in await asyncio.gather(*exchanges)]
+    assert sum(grant.fresh for grant in grants if grant) == 10
+
+
+async def test_processes_share_the_connections_of_a_provider(store: Store, other: Store) -> None:
+    request = replace(TEN, tokens=None, connections=ConnectionRequest(wanted=4, opened=0))
+    leases = [await process.provider_states.exchange(request) for process in (store, other)]
+    assert [lease.connections for lease in leases] == [4, 0]
+
+
+async def test_states_are_kept_by_carrier_provider_and_source_address(store: Store, clock: TestClock) -> None:
+    keys = [KEY, KEY._replace(source=""), KEY._replace(provider="other"), KEY._replace(carrier="b")]
+    refusal = Refusal(attempted_at=clock.now(), reply="421 slow down")
+    await asyncio.gather(*(store.provider_states.exchange(replace(TEN, key=key)) for key in keys))
+    await store.provider_states.exchange(replace(TEN, tokens=None, refusals=(refusal,)))
+    states = await store.provider_states.read_all()
+    assert states.keys() == set(keys)
+    assert [key for key, state in states.items() if state.deferrals] == [KEY]
+    assert states[KEY].reduced_rate == 5
