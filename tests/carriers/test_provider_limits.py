@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime
 from functools import partial
 from random import Random
 from typing import Any
@@ -90,17 +91,17 @@ async def network(
             peer = Peer(script, host=f"127.0.0.{number}", port=port, final_delay=final_delay)
             peers[number] = await stack.enter_async_context(peer)
             port = peer.port
-        settings = {"resolver": dns.address, "port": port, "allow_private": ("127.0.0.0/8",)}
+        settings: dict[str, Any] = {"resolver": dns.address, "port": port, "allow_private": ("127.0.0.0/8",)}
         clock = StandingClock()
         net = Network(peers, clock)
-        for number in range(processes):
+        for process in range(processes):
             mx = Mx(
                 msgspec.convert(settings | options, MxOptions),
                 prepare,
                 smtp_options=SmtpOptions(timeouts=PATIENT),
                 fetch=no_policy,
                 random=Random(7),
-                exchange=partial(net.exchange, f"process {number}"),
+                exchange=partial(net.exchange, f"process {process}"),
                 now=clock.now,
             )
             stack.push_async_callback(mx.close)
@@ -228,8 +229,6 @@ async def test_connection_ends_after_the_configured_messages() -> None:
 
 
 def day_of(clock: StandingClock, days: int = 0) -> str:
-    from datetime import UTC, datetime
-
     return datetime.fromtimestamp(clock.now() / 1000 + 86400 * days, UTC).date().isoformat()
 
 
@@ -291,7 +290,7 @@ async def test_overflow_is_named_unless_the_message_may_have_been_sent() -> None
     pools = {"default": {"source_ips": [FIRST], "overflow": "relay"}}
     async with network(source_ips=[FIRST], pools=pools, providers={"google": {"per_minute": 1}}) as net:
         await net.send()
-        for fields, overflow in (({}, "relay"), ({"uncertain": True}, "")):
-            outcome = await net.send(**fields)
+        for uncertain, overflow in ((False, "relay"), (True, "")):
+            outcome = await net.send(uncertain=uncertain)
             assert isinstance(outcome, Deferred)
             assert outcome.overflow == overflow

@@ -10,7 +10,7 @@ from heliograph.domain.delivery.provider_rates import (
     Exchange,
     Limits,
     ProviderKey,
-    Refusal,
+    RateRefusal,
     TokenRequest,
 )
 from heliograph.storage.store import Store, make_store
@@ -42,7 +42,7 @@ async def test_processes_share_the_connections_of_a_provider(store: Store, other
 
 async def test_states_are_kept_by_carrier_provider_and_source_address(store: Store, clock: TestClock) -> None:
     keys = [KEY, KEY._replace(source=""), KEY._replace(provider="other"), KEY._replace(carrier="b")]
-    refusal = Refusal(attempted_at=clock.now(), reply="421 slow down")
+    refusal = RateRefusal(attempted_at=clock.now(), reply="421 slow down")
     await asyncio.gather(*(store.provider_states.exchange(replace(TEN, key=key)) for key in keys))
     await store.provider_states.exchange(replace(TEN, tokens=None, refusals=(refusal,)))
     states = await store.provider_states.read_all()

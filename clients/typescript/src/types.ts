@@ -1245,6 +1245,8 @@ export interface EmailView {
   recipients: Array<RecipientView>;
   /** The timeline. */
   events: Array<EventView>;
+  /** Set while all unfinished recipients are held: the first one that is tried again. */
+  held: HeldView | null;
 }
 
 export interface Error {
@@ -1343,6 +1345,13 @@ export interface ExplanationRecord {
 export interface Health {
   /** Always `ok`. */
   status: "ok";
+}
+
+export interface HeldView {
+  /** `provider_rate`: a provider's rate limit is reached; `warmup`: the day's limit of a new source address. */
+  reason: "provider_rate" | "warmup";
+  /** When it is tried again. */
+  until: string;
 }
 
 export interface InboxList {
@@ -1885,6 +1894,8 @@ export interface PhoneView {
   recipients: Array<RecipientView>;
   /** The timeline. */
   events: Array<EventView>;
+  /** Set while all unfinished recipients are held: the first one that is tried again. */
+  held: HeldView | null;
 }
 
 export interface PlatformMe {
@@ -2022,6 +2033,10 @@ export interface RecipientView {
   explanation: ExplanationRecord | null;
   /** `true` if a simulator handled the message: nobody received it, whatever the status. */
   simulated: boolean;
+  /** Mailbox provider of an email address, or `other`; null for a phone. */
+  provider: string | null;
+  /** Why and until when the recipient waits for its turn; null otherwise. */
+  held: HeldView | null;
 }
 
 export interface RecordView {

@@ -75,7 +75,7 @@ class Mx(Carrier):
         self._sources = [address_of(source) for source in options.source_ips]
         self._limiter: ProviderLimiter | None = None  # None: nothing to limit or to choose
         if exchange and (options.providers or options.pools or any(map(is_warming, options.source_ips))):
-            self._limiter = ProviderLimiter(options, carrier, exchange, now, self._random)
+            self._limiter = ProviderLimiter(options, carrier, exchange, now, self._random.shuffle)
 
     async def send_message(self, message: OutboundMessage) -> Outcome:
         started_at = asyncio.get_running_loop().time()

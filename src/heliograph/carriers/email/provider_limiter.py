@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from random import Random
 from typing import Any
 
 import msgspec
@@ -21,7 +20,7 @@ from heliograph.domain.delivery.provider_rates import (
     HoldReason,
     Limits,
     ProviderKey,
-    Refusal,
+    RateRefusal,
     TokenGrant,
     TokenRequest,
     daily_limit,
@@ -48,6 +47,7 @@ TEXT_BY_REASON: dict[HoldReason, str] = {
     "warmup": "the daily limit of the warm-up for {provider} is reached",
 }
 
+Shuffle = Callable[[list[Any]], None]
 ApplyExchange = Callable[[Exchange], Awaitable[ExchangeResult]]
 
 log = structlog.get_logger()
@@ -68,7 +68,7 @@ class Place(msgspec.Struct, frozen=True):
     reason: HoldReason
 
 
-class Admission(msgspec.Struct, frozen=True, kw_only=True):
+class SendPermit(msgspec.Struct, frozen=True, kw_only=True):
     """Permission to send one message to a provider from a source address."""
 
     source: str | None
@@ -109,7 +109,7 @@ class Quota:
         self._valid_until = 0
         self._unused: dict[int, int] = {}
         self._critical = 0
-        self._refusals: list[Refusal] = []
+        self._refusals: list[RateRefusal] = []
         self._waiting: dict[bool, list[tuple[bool, asyncio.Future[Place | None]]]] = {True: [], False: []}
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -148,7 +148,7 @@ class Quota:
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(CRITICAL_REPORT_S, self._start)
 
-    def report_refusal(self, refusal: Refusal) -> None:
+    def report_refusal(self, refusal: RateRefusal) -> None:
         self._refusals.append(refusal)
         self._tokens = 0
         self._start()
@@ -236,12 +236,12 @@ class ProviderLimiter:
     """Admits the messages of one carrier."""
 
     def __init__(
-        self, options: MxOptions, carrier: str, exchange: ApplyExchange, now: Callable[[], int], random: Random
+        self, options: MxOptions, carrier: str, exchange: ApplyExchange, now: Callable[[], int], shuffle: Shuffle
     ) -> None:
         self._carrier = carrier
         self._exchange = exchange
         self._now = now
-        self._random = random
+        self._shuffle = shuffle
         self._limits = options.providers
         self._warmups = {
             address_of(source): source.warmup if isinstance(source, SourceAddress) else None
@@ -251,7 +251,7 @@ class ProviderLimiter:
         self._pools = {DEFAULT_POOL: self._all_sources} | options.pools
         self._quotas: dict[ProviderKey, Quota] = {}
 
-    async def admit(self, provider: str, address: str, message: OutboundMessage) -> Admission | Deferred:
+    async def admit(self, provider: str, address: str, message: OutboundMessage) -> SendPermit | Deferred:
         """Return the permission to send to `address` from an address of the message's pool, or a deferral."""
         pool = self._pools.get(message.pool) or self._pools[DEFAULT_POOL]
         sources = [ip for ip in pool.source_ips if (":" in ip) == (":" in address)]
@@ -259,14 +259,14 @@ class ProviderLimiter:
             text = f"no address in source_ips can reach {address}"
             return Deferred(detail={"host": None, "address": address, "text": text, "trouble": "not_ready"})
         quotas = [self._quota(provider, source) for source in sources or [""]]
-        self._random.shuffle(quotas)
+        self._shuffle(quotas)
         try:
             quota = await self._choose_quota(quotas, message)
         except Held as held:
             may_overflow = pool.overflow and not message.uncertain
             return msgspec.structs.replace(held.outcome, overflow=pool.overflow) if may_overflow else held.outcome
         limits = self._provider_limits(provider)
-        return Admission(
+        return SendPermit(
             source=quota.key.source or None,
             provider=provider,
             quota=quota,
@@ -278,27 +278,27 @@ class ProviderLimiter:
             ),
         )
 
-    def with_recheck(self, message: OutboundMessage, admission: Admission) -> OutboundMessage:
+    def with_recheck(self, message: OutboundMessage, admission: SendPermit) -> OutboundMessage:
         """Return the message with hooks that check the rate again if it waited for a connection."""
         if not admission.has_token:
             return message
         hooks = AdmittedHooks(message.hooks, partial(self._recheck, admission))
         return msgspec.structs.replace(message, hooks=hooks)
 
-    async def _recheck(self, admission: Admission) -> None:
+    async def _recheck(self, admission: SendPermit) -> None:
         """Take a new token if the old one is outdated. Raises Held."""
         if self._now() - admission.admitted_at > RECHECK_MS:
             place = await admission.quota.take(was_held=True, takes_place=True)
             if place:
                 raise self._held(admission.provider, place)
 
-    def report(self, admission: Admission, detail: dict[str, Any]) -> bool:
+    def report(self, admission: SendPermit, detail: dict[str, Any]) -> bool:
         """Report a reply; return whether it is a refusal about rate."""
         if not is_rate_refusal(detail):
             return False
         key = admission.quota.key
         metrics.provider_rate_deferrals[key.carrier, key.provider, key.source].inc()
-        admission.quota.report_refusal(Refusal(attempted_at=admission.admitted_at, reply=str(detail.get("text"))))
+        admission.quota.report_refusal(RateRefusal(attempted_at=admission.admitted_at, reply=str(detail.get("text"))))
         return True
 
     async def close(self) -> None:

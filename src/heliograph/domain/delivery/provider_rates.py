@@ -95,7 +95,7 @@ class TokenGrant(msgspec.Struct, frozen=True, kw_only=True):
     rate: float = 0.0
 
 
-class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+class RateRefusal(msgspec.Struct, frozen=True, kw_only=True):
     """A 4xx reply about rate."""
 
     attempted_at: int  # when the message got its token
@@ -113,7 +113,7 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True):
     key: ProviderKey
     limits: Limits
     tokens: TokenRequest | None = None
-    refusals: tuple[Refusal, ...] = ()
+    refusals: tuple[RateRefusal, ...] = ()
     connections: ConnectionRequest | None = None
 
 
