@@ -90,7 +90,8 @@ def suggesting_make() -> Iterator[None]:
         yield
     except click.ClickException as error:
         if isinstance(error.__cause__, CannotListen) and "MAKELEVEL" in os.environ:
-            error.message += " For example: HELIOGRAPH_LISTEN=127.0.0.1:8701 make run"
+            text = f"{error.message} For example: HELIOGRAPH_LISTEN=127.0.0.1:8701 make run"
+            raise click.ClickException(text) from error.__cause__
         raise
 
 
