@@ -4,7 +4,10 @@ from typing import Any
 
 from heliograph.dashboard.page_request import Page, PageNotFound, PageRequest, PageResponse, Redirect, field_errors
 from heliograph.domain.refusals import InvalidRequest
-from heliograph.domain.setup.records import Scope
+from heliograph.domain.sending.key_limits import LimitName, limit_states
+from heliograph.domain.sending.pricing import format_money
+from heliograph.domain.setup.key_restrictions import parse_restrictions
+from heliograph.domain.setup.records import Key, KeyRestrictions, Scope
 from heliograph.manage import keys
 from heliograph.manage.keys import KeySummary, NewKey, end_of_day
 from heliograph.templates.policy.values import passthrough_error
@@ -13,8 +16,27 @@ SCOPES: tuple[Scope, ...] = ("send", "manage")
 KIND_OPTIONS = [("", "A program (authenticates with a token)"), ("hook", "Supabase auth hooks (signed with a secret)")]
 
 
+# Restrictions on the form, in order: field, label, hint.
+LIST_FIELDS = (
+    ("channels", "Channels", "email, sms, whatsapp, verify"),
+    ("senders", "Senders", "Addresses or *@domain, for emails."),
+    ("recipients", "Recipients", "Addresses, *@domain, phone numbers, or prefixes such as +49*."),
+    ("templates", "Templates", "Template IDs. Emails without a template are then refused."),
+)
+LIMIT_FIELDS: tuple[tuple[LimitName, str, str], ...] = (
+    ("per_hour", "Recipients per hour", "In any 60 minutes."),
+    ("per_day", "Recipients per day", "In any 24 hours."),
+    ("spend_per_day", "Spend per day", "Amount such as 5.00, in any 24 hours."),
+)
+
+
 async def create(request: PageRequest) -> PageResponse:
     form = request.form
+    try:
+        restrictions = _read_restrictions(form)
+    except InvalidRequest as refusal:
+        field = (refusal.param or "").removeprefix("restrictions.").partition("[")[0]
+        return _new_page(request, form, {field: refusal.message.partition(": ")[2]})
     new_key = NewKey(
         team=request.team.record.id,
         name=form.get("name", ""),
@@ -23,6 +45,7 @@ async def create(request: PageRequest) -> PageResponse:
         expires_at=end_of_day(form["expires"]) if form.get("expires") else None,
         networks=tuple(form.get("networks", "").replace(",", " ").split()),
         passthrough=form.get("passthrough", ""),
+        restrictions=restrictions,
         hook=form.get("kind") == "hook",
     )
     try:
@@ -30,6 +53,17 @@ async def create(request: PageRequest) -> PageResponse:
     except InvalidRequest as refusal:
         return _new_page(request, form, field_errors(refusal))
     return await show(request, token=created.token, new_key=created.key)
+
+
+def _read_restrictions(form: dict[str, str]) -> KeyRestrictions | None:
+    """Read the restrictions of the form; an empty field does not restrict."""
+    fields: dict[str, Any] = {
+        name: entries for name, *_ in LIST_FIELDS if (entries := form.get(name, "").replace(",", " ").split())
+    }
+    for name, *_ in LIMIT_FIELDS:
+        if text := form.get(name, "").strip():
+            fields[name] = text if name == "spend_per_day" or not text.isdecimal() else int(text[:20])
+    return parse_restrictions(fields)
 
 
 async def rotate(request: PageRequest) -> PageResponse:
@@ -72,13 +106,39 @@ def _new_page(request: PageRequest, form: dict[str, str], errors: dict[str, str]
         "domains": domains,
         "passthroughs": [("", "None"), *usable_templates],
         "kinds": KIND_OPTIONS,
+        "list_fields": LIST_FIELDS,
+        "limit_fields": LIMIT_FIELDS,
         "form": form,
     }
     return Page("key_new.html", values | {"errors": errors or {}}, 400 if errors else 200)
 
 
+async def _restriction_values(request: PageRequest, key: Key) -> dict[str, Any]:
+    """Return what a restricted key may send and what is left of its limits."""
+    if key.restrictions is None:
+        return {"lists": [], "limits": []}
+    account = await request.store.ledger.get_account(request.team.record.ref)
+    states = limit_states(account, key, request.context.clock.team_now(request.team.record.ref))
+
+    def amount(name: str, value: int) -> str:
+        return format_money(value) if name == "spend_per_day" else str(value)
+
+    return {
+        "lists": [
+            (label, ", ".join(entries) or "None")
+            for name, label, _ in LIST_FIELDS
+            if (entries := getattr(key.restrictions, name)) is not None
+        ],
+        "limits": [
+            (label, amount(name, states[name].left), amount(name, states[name].limit))
+            for name, label, _ in LIMIT_FIELDS
+            if name in states
+        ],
+    }
+
+
 async def show_key(request: PageRequest) -> Page:
     for row in await _list_keys(request):
         if row.record.id == request.params["key"]:
-            return Page("key.html", {"key": row})
+            return Page("key.html", {"key": row, **await _restriction_values(request, row.record)})
     raise PageNotFound
