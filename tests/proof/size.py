@@ -47,6 +47,9 @@ SIZES = {
     "P10 rolling restarts": (1, 20),
     "pgbouncer messages": (40, 2_000),
     "guesses from an address": (2, 20),  # of fifty
+    "restrictions calls": (240, 10_000),
+    "restrictions kills": (2, 50),
+    "restrictions clients": (16, 64),
     "renders of templates": (4_000, 10_000_000),
 }
 

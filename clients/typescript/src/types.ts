@@ -2141,7 +2141,7 @@ export interface RestrictionsRecord {
   per_day?: number | null;
   /** Amount charged or held in any 24 hours. */
   spend_per_day?: string | null;
-  /** `required`: a person releases every message. */
+  /** `required`: a person must release every message; until this is supported, all are refused. */
   approval?: "required" | null;
 }
 

@@ -125,7 +125,10 @@ class RestrictionsRecord(msgspec.Struct, frozen=True, kw_only=True, omit_default
         str | None, describe("Amount charged or held in any 24 hours.", maybe=True, example="5.0000")
     ] = None
     approval: Annotated[
-        Literal["required"] | None, describe("`required`: a person releases every message.", maybe=True)
+        Literal["required"] | None,
+        describe(
+            "`required`: a person must release every message; until this is supported, all are refused.", maybe=True
+        ),
     ] = None
 
 
