@@ -414,6 +414,7 @@ def worker_jobs(
         "ledger": every(60.0, ledger.ledger_comparison(store)),
         "reputation": every(60.0, partial(update_reputations, store)),
         "retention": every(60.0, store.maintenance.purge),
+        "team deletion": every(60.0, store.team_deletion.delete_due),
         "domain checks": every(600.0, domains.check_due),
         "SQLite WAL": every(600.0, partial(warn_if_wal_grows, partial(wal_fault, settings), WAL_FIX)),
         "attachment cleanup": every(3600.0, store.attachments.delete_unused),

@@ -1,5 +1,6 @@
 """Teams by API: a platform key creates teams and manages their fields, keys, members, credit and usage."""
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -113,6 +114,23 @@ def test_team_with_key_member_and_credit_sends_and_is_charged(platform: Platform
     ]
 
 
+def test_deleted_team_is_suspended_until_it_is_restored(platform: Platform) -> None:
+    platform.post("/v1/teams", {"id": "team_gone"})
+    token = platform.post("/v1/teams/team_gone/keys", {"name": "server"}).json["token"]
+    deleted = platform.delete("/v1/teams/team_gone").json
+    days = datetime.fromisoformat(deleted["deletes_at"]) - datetime.now(UTC)
+    assert deleted["suspended"] and timedelta(days=29, hours=23) < days <= timedelta(days=30)
+    assert platform.delete("/v1/teams/team_gone").json == platform.get("/v1/teams/team_gone").json == deleted
+    assert_refused(platform.service.get("/v1/me", key=token), 403, "team_suspended")
+    assert_refused(platform.patch("/v1/teams/team_gone", {"suspended": False}), 400, "invalid_request", "suspended")
+    restored = platform.post("/v1/teams/team_gone/restore").json
+    assert (restored["suspended"], restored["deletes_at"]) == (False, None)
+    assert platform.post("/v1/teams/team_gone/restore").json == restored
+    assert platform.service.get("/v1/me", key=token).status == 200
+    actions = [action for action, *_ in platform.entries("team_gone")]
+    assert actions == ["team.restore", "team.delete", "key.create", "team.create"]
+
+
 def walked_teams(platform: Platform) -> list[Any]:
     """All teams, page by page."""
     result: list[Any] = []
@@ -164,6 +182,8 @@ def test_usage_counts_what_was_sent_and_charged(platform: Platform) -> None:
         ("POST", "/team_acme/keys", {"name": "x", "domain": "none.test"}, 400, "invalid_request", "domain"),
         ("POST", "/team_suspended/keys", {"name": "x"}, 403, "team_suspended", None),
         ("POST", "/team_none/keys", {"name": "x"}, 404, "team_not_found", "id"),
+        ("DELETE", "/team_none", None, 404, "team_not_found", "id"),
+        ("POST", "/team_none/restore", {}, 404, "team_not_found", "id"),
         ("DELETE", "/team_acme/keys/0000000000", None, 404, "not_found", None),
         ("POST", "/team_acme/members", {"email": "a", "role": "owner"}, 400, "invalid_request", "email"),
         ("POST", "/team_acme/members", {"email": "a@b.test", "role": "boss"}, 400, "invalid_request", "role"),

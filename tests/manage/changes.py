@@ -342,6 +342,12 @@ async def make_suspended_team(world: Environment) -> Values:
     return created
 
 
+async def make_team_to_be_deleted(world: Environment) -> Values:
+    created = await make_team(world)
+    assert (await world.call_api("DELETE", f"/v1/teams/{created['team']}", key="PLATFORM")).ok
+    return created
+
+
 async def make_paused_team(world: Environment) -> Values:
     """By its reputation."""
     created, now = await make_team(world), world.house.clock.now()
@@ -769,6 +775,8 @@ CHANGES = [
     # as platforms do
     route("POST /v1/teams", "team.create", {"id": "team_api{n}"}, team="team_api{n}", is_idempotent=True),
     route("PATCH /v1/teams/{team}", "team.change", {"email_quota": 7}, make_team, is_idempotent=True),
+    route("DELETE /v1/teams/{team}", "team.delete", {}, make_team, is_idempotent=True),
+    route("POST /v1/teams/{team}/restore", "team.restore", {}, make_team_to_be_deleted, is_idempotent=True),
     route("POST /v1/teams/{team}/keys", "key.create", {"name": "key {n}"}, is_idempotent=True),
     route("DELETE /v1/teams/{team}/keys/{key}", "key.revoke", {}, make_key, is_idempotent=True),
     route("POST /v1/teams/{team}/members", "member.invite", {"email": "m{n}@example.com", "role": "viewer"},

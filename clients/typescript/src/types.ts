@@ -2616,6 +2616,8 @@ export interface TeamDetails {
   credit: string;
   /** Credit on hold for messages being sent. */
   held: string;
+  /** When the team is deleted with all its data; null if it is not to be deleted. */
+  deletes_at: string | null;
 }
 
 export interface TeamList {
@@ -3818,6 +3820,8 @@ export interface Operations {
   "POST /v1/teams": { body: TeamRequest; answer: TeamDetails };
   "GET /v1/teams/{id}": { answer: TeamDetails };
   "PATCH /v1/teams/{id}": { body: TeamChange; answer: TeamDetails };
+  "DELETE /v1/teams/{id}": { answer: TeamDetails };
+  "POST /v1/teams/{id}/restore": { answer: TeamDetails };
   "GET /v1/teams/{id}/keys": { query: { limit?: number; after?: string }; answer: KeyList };
   "POST /v1/teams/{id}/keys": { body: KeyRequest; answer: NewKeyRecord };
   "DELETE /v1/teams/{id}/keys/{key_id}": { answer: KeyRecord };

@@ -139,6 +139,9 @@ class TeamDetails(TeamFields, frozen=True, kw_only=True, omit_defaults=False):
     id: Annotated[Id, with_example("team_acme")]
     credit: Annotated[str, describe("Available credit, without amounts on hold.", example="25.0000", **MONEY)]
     held: Annotated[str, describe("Credit on hold for messages being sent.", example="0.0000", **MONEY)]
+    deletes_at: Annotated[
+        str | None, describe("When the team is deleted with all its data; null if it is not to be deleted.", **TIME)
+    ]
 
 
 class TeamList(ListPage, frozen=True, kw_only=True):
@@ -285,6 +288,14 @@ async def change(call: Call) -> Response:
     return await _respond(call, await teams.change(call.context.store, call.actor, team, fields))
 
 
+async def delete(call: Call) -> Response:
+    return await _respond(call, await teams.request_deletion(call.context.store, call.actor, find_team(call).record.id))
+
+
+async def restore(call: Call) -> Response:
+    return await _respond(call, await teams.restore(call.context.store, call.actor, find_team(call).record.id))
+
+
 async def _respond(call: Call, record: TeamRecord, status: int = 200) -> Response:
     return json_response(_details(record, await call.context.store.ledger.get_account(record.ref)), status)
 
@@ -304,6 +315,7 @@ def _details(record: TeamRecord, account: Account) -> TeamDetails:
         id=record.id,
         credit=format_money(account.available),
         held=format_money(account.held),
+        deletes_at=timestamp(record.deletes_at) if record.deletes_at else None,
     )
 
 

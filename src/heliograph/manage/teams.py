@@ -10,6 +10,7 @@ from heliograph.changes.decisions import requester_id
 from heliograph.changes.fields import check_fields
 from heliograph.changes.setup_rows import change_rows
 from heliograph.domain.audit.actor import Actor
+from heliograph.domain.limits import DAY_MS
 from heliograph.domain.refusals import InvalidRequest, TeamNotFound
 from heliograph.domain.setup.going_live import checklist
 from heliograph.domain.setup.records import Team, TeamRecord, Template
@@ -18,6 +19,8 @@ from heliograph.domain.setup.snapshot import Row, Setup, to_row
 from heliograph.storage.setup import NewTeam, SetupChange
 from heliograph.storage.store import Store
 from heliograph.templates.policy.values import passthrough_error
+
+DELETION_DELAY_MS = 30 * DAY_MS  # a team can be restored for this long
 
 Fields = Mapping[str, Any]  # in the format of a setup file
 
@@ -72,10 +75,43 @@ async def _set_fields(store: Store, actor: Actor, action: str, team: str, change
 
 
 async def set_suspended(store: Store, actor: Actor, team: str, suspended: bool) -> TeamRecord:
-    action = "team.suspend" if suspended else "team.resume"
-    return await _change_team(
-        store, actor, action, team, lambda team_setup, _: replace(team_setup.record, suspended=suspended)
-    )
+    def revise(team_setup: Team, _: Setup) -> TeamRecord:
+        after = replace(team_setup.record, suspended=suspended)
+        _check_record(after)
+        return after
+
+    return await _change_team(store, actor, "team.suspend" if suspended else "team.resume", team, revise)
+
+
+async def request_deletion(store: Store, actor: Actor, team: str) -> TeamRecord:
+    """Suspend the team now and delete it with all its data in 30 days; nothing changes if that was requested before."""
+    deletes_at = store.clock.now() + DELETION_DELAY_MS
+
+    def revise(team_setup: Team, _: Setup) -> TeamRecord:
+        record = team_setup.record
+        if record.deletes_at:
+            return record
+        return replace(record, suspended=True, deletes_at=deletes_at, stays_suspended=record.suspended)
+
+    return await _change_team(store, actor, "team.delete", team, revise)
+
+
+async def restore(store: Store, actor: Actor, team: str) -> TeamRecord:
+    """Cancel the team's deletion; it is suspended afterwards only if it was before.
+
+    Nothing changes without a pending deletion. Raises TeamNotFound once the deletion is due.
+    """
+    now = store.clock.now()
+
+    def revise(team_setup: Team, _: Setup) -> TeamRecord:
+        record = team_setup.record
+        if not record.deletes_at:
+            return record
+        if record.deletes_at <= now:
+            raise TeamNotFound(f"The team {team} is being deleted and can't be restored any more.")
+        return replace(record, suspended=record.stays_suspended, deletes_at=0, stays_suspended=False)
+
+    return await _change_team(store, actor, "team.restore", team, revise)
 
 
 async def save_settings(store: Store, actor: Actor, team: str, changes: Fields, *, by_operator: bool) -> TeamRecord:
@@ -156,6 +192,7 @@ def _read_fields(raw_fields: Fields) -> dict[str, Any]:
 def _check_record(record: TeamRecord) -> None:
     """Raise InvalidRequest if fields of the record exclude each other."""
     errors = {
+        "suspended": record.suspended_error,
         "catch": record.catch_error,
         "test_clock": record.test_clock_error,
         "keep_messages_days": record.retention_error,

@@ -50,6 +50,7 @@ from heliograph.storage.setup import SetupStore
 from heliograph.storage.stats import Stats
 from heliograph.storage.suppressions import Suppressions
 from heliograph.storage.team_clocks import TeamClocks
+from heliograph.storage.team_deletion import TeamDeletion
 from heliograph.storage.verifications import Verifications
 from heliograph.templates.store import VersionReader
 from heliograph.webhooks.store import DeliveryStore
@@ -91,6 +92,7 @@ class Store(msgspec.Struct, frozen=True, kw_only=True):
     suppressions: Suppressions
     opt_outs: OptOutStore
     team_clocks: TeamClocks
+    team_deletion: TeamDeletion
     inbound_texts: InboundTextStore
     imports: Imports
     erasures: Erasures
@@ -173,6 +175,7 @@ def make_store(
         suppressions=Suppressions(database, clock, setup.publisher, erased_name_of),
         opt_outs=OptOutStore(database, clock, setup.publisher, erased_name_of),
         team_clocks=TeamClocks(database, clock, setup),
+        team_deletion=TeamDeletion(database, clock, setup),
         inbound_texts=InboundTextStore(database, clock, setup, erased_name_of),
         imports=Imports(database, clock, setup.publisher),
         erasures=Erasures(database, setup.publisher),

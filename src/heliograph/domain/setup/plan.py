@@ -258,6 +258,8 @@ class _Planner:
             self._fail(f"{path}.catch", error)
         if error := record.test_clock_error:
             self._fail(f"{path}.test_clock", error)
+        if error := record.suspended_error:
+            self._fail(f"{path}.suspended", error)
         if error := record.retention_error:
             self._fail(f"{path}.keep_messages_days", error)
         if "pool" in entry and record.pool not in self._pool_names():

@@ -106,6 +106,8 @@ class TeamRecord(SetupRecord, frozen=True):
     name: str
     mode: Mode = "sandbox"
     suspended: bool = False
+    deletes_at: int = 0  # when the team is deleted with all its data; 0 if its deletion was not requested
+    stays_suspended: bool = False  # suspended before its deletion was requested, so still so when it is restored
     currency: str = "USD"
     email_quota: int = 10_000  # recipients per month
     features: tuple[str, ...] = ()
@@ -139,6 +141,13 @@ class TeamRecord(SetupRecord, frozen=True):
     def test_clock_error(self) -> str:
         """Return the error in `test_clock`; empty if valid."""
         return "expected false: a live team keeps real time" if self.test_clock and self.mode == "live" else ""
+
+    @property
+    def suspended_error(self) -> str:
+        """Return the error in `suspended`; empty if valid."""
+        if not self.deletes_at or self.suspended:
+            return ""
+        return "expected true: the team is to be deleted. Restore it first"
 
     @property
     def daily_bytes_limit(self) -> int:

@@ -140,15 +140,21 @@ def pause_rows(current: Setup, paused: bool, reason: str = "") -> list[Row]:
 
 
 def apply_rows(setup: Setup, rows: Iterable[Row], version: int) -> Setup:
-    """Return the setup after these rows; teams without changed rows keep their objects."""
+    """Return the setup after these rows; teams without changed rows keep their objects.
+
+    With a deleted team, all its records are dropped: their own rows are gone.
+    """
     records, lengths = dict(setup.records), dict(setup.lengths)
     changed_teams: set[str] = set()
+    deleted_teams: set[str] = set()
     for row in rows:
         if row.team:
             changed_teams.add(row.team)
         if row.body is None:
             records.pop((row.kind, row.id), None)
             lengths.pop((row.kind, row.id), None)
+            if row.kind == "team":
+                deleted_teams.add(row.id)
         elif row.kind in RECORD_TYPE_BY_KIND:
             record = (
                 _decode_key(row.body)
@@ -161,6 +167,9 @@ def apply_rows(setup: Setup, rows: Iterable[Row], version: int) -> Setup:
             records[row.kind, row.id] = record
             if row.kind in SIZED_KINDS:
                 lengths[row.kind, row.id] = len(row.body)
+    for key in [key for key, record in records.items() if getattr(record, "team", "") in deleted_teams]:
+        del records[key]
+        lengths.pop(key, None)
     teams = {id_: team for id_, team in setup.teams.items() if id_ not in changed_teams}
     callers = {id_: c for id_, c in setup.callers.items() if c.team.record.id not in (changed_teams | {PLATFORM_TEAM})}
     records_by_team: dict[str, list[SetupRecord]] = {id_: [] for id_ in changed_teams}
