@@ -75,7 +75,7 @@ class TeamDeletion:
             await self._setup.write_and_refresh(team.record.id, delete_rest)
 
     async def _delete_team(self, tx: Tx, id_: str, due_before: int) -> None:
-        """Delete all that remains of the team, unless another process has done so."""
+        """Delete the rest of the team, unless another process has done so."""
         current = await lock_and_read(tx, self._setup.current)
         team: Team | None = current.teams.get(id_)
         if team is None or not 0 < team.record.deletes_at <= due_before:
