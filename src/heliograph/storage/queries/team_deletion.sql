@@ -77,6 +77,18 @@ DELETE FROM reputation WHERE team = :team;
 -- Delete the team's request log.
 DELETE FROM request_log WHERE team = :team;
 
+-- name: delete_team_reports
+-- Delete the aggregate reports about the team's domains.
+DELETE FROM aggregate_report WHERE team = :team;
+
+-- name: delete_team_dmarc
+-- Delete the DMARC sources of the team's domains.
+DELETE FROM dmarc_source WHERE team = :team;
+
+-- name: delete_team_tls
+-- Delete the TLS results of the team's domains.
+DELETE FROM tls_result WHERE team = :team;
+
 -- name: delete_team_cleared
 -- Forget when the team cleared its inbox.
 DELETE FROM inbox_cleared WHERE team = :team;
@@ -84,7 +96,7 @@ DELETE FROM inbox_cleared WHERE team = :team;
 -- name: delete_team_account
 -- Empty the team's account. The row stays, so that no other team gets its number.
 UPDATE account SET available = 0, held = 0, month = '', used = 0, sandbox_day = 0, sandbox_used = 0, octets_day = 0,
-                   octets_used = 0
+                   octets_used = 0, key_uses = ''
 WHERE team = :team;
 
 -- Rows that name the team by its id.
