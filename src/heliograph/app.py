@@ -416,6 +416,7 @@ def worker_jobs(
         "retention": every(60.0, store.maintenance.purge),
         "team deletion": every(60.0, store.team_deletion.delete_due),
         "domain checks": every(600.0, domains.check_due),
+        "key rotation": every(600.0, domains.rotate_due),
         "SQLite WAL": every(600.0, partial(warn_if_wal_grows, partial(wal_fault, settings), WAL_FIX)),
         "attachment cleanup": every(3600.0, store.attachments.delete_unused),
     }
@@ -537,6 +538,7 @@ def make_domains(
         make_key=make_key,
         check_records=lambda records: dns_check.check_records(records, resolver or settings.resolver),
         find_zone=lambda domain: dns_check.zone_of(domain, resolver or settings.resolver),
+        find_published_ttl=lambda records: dns_check.published_ttl(records, resolver or settings.resolver),
         ownership_key=secrets.ownership_key,
         mail_host=urlsplit(settings.base_url).hostname or "localhost",
     )

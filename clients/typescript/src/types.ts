@@ -389,6 +389,12 @@ export interface DomainRequest {
   name: string;
   /** Display name of mail from this domain. Default: the team's name. */
   brand?: string | null;
+  /** How the DKIM keys are published: `cname` points to our zone, where keys are replaced without a change of your records; `txt` has the keys. Default: `cname` if the operator set `dkim_zone`. Also moves an existing domain. */
+  dkim?: "cname" | "txt" | null;
+  /** Your own key, with `txt`: PEM, RSA of at least 2,048 bits or Ed25519. */
+  private_key?: string | null;
+  /** The selector of `private_key`. */
+  selector?: string | null;
 }
 
 export interface DomainVerifiedData {
@@ -424,6 +430,8 @@ export interface DomainView {
   name: string;
   /** Display name of mail from this domain. */
   brand: string;
+  /** How the DKIM keys are published: `cname` or `txt`. */
+  dkim: "cname" | "txt";
   /** Whether the team may send from the domain, confirmed by DNS or by an operator. */
   verified: boolean;
   /** Whether an operator approved the domain. */
@@ -2040,7 +2048,7 @@ export interface RecipientView {
 }
 
 export interface RecordView {
-  /** Record type: TXT or MX. */
+  /** Record type: TXT, CNAME or MX. */
   type: string;
   /** Record name. */
   name: string;

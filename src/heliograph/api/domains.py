@@ -18,7 +18,8 @@ from heliograph.domain.field_docs import (
 from heliograph.domain.ids import timestamp
 from heliograph.domain.limits import DOMAIN_MAX
 from heliograph.domain.setup.domain_records import Alignment, Record, Verdict
-from heliograph.domain.setup.records import Domain
+from heliograph.domain.setup.own_dkim_key import PRIVATE_KEY_MAX
+from heliograph.domain.setup.records import DkimMethod, Domain
 from heliograph.domain.text import LINE_MAX
 from heliograph.web.bodies import to_request
 from heliograph.web.paging import ListPage, page_response, read_after, read_limit
@@ -36,10 +37,23 @@ Brand = Annotated[
 class DomainRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     name: Annotated[str, describe("The domain, such as `acme.test`.", maxLength=DOMAIN_MAX, pattern=f"^{DOMAIN_NAME}$")]
     brand: Annotated[Brand | None, describe("Display name of mail from this domain. Default: the team's name.")] = None
+    dkim: Annotated[
+        DkimMethod | None,
+        describe(
+            "How the DKIM keys are published: `cname` points to our zone, where keys are replaced without a change of "
+            "your records; `txt` has the keys. Default: `cname` if the operator set `dkim_zone`. Also moves an "
+            "existing domain."
+        ),
+    ] = None
+    private_key: Annotated[
+        str | None,
+        describe("Your own key, with `txt`: PEM, RSA of at least 2,048 bits or Ed25519.", maxLength=PRIVATE_KEY_MAX),
+    ] = None
+    selector: Annotated[str | None, describe("The selector of `private_key`.", maxLength=DOMAIN_MAX)] = None
 
 
 class RecordView(msgspec.Struct, frozen=True, kw_only=True):
-    type: Annotated[str, describe("Record type: TXT or MX.", example="TXT")]
+    type: Annotated[str, describe("Record type: TXT, CNAME or MX.", example="TXT")]
     name: Annotated[str, describe("Record name.", example="hs1._domainkey.demo.test")]
     value: Annotated[str, describe("Record value.", example="v=DKIM1; k=ed25519; p=…")]
     purpose: Annotated[
@@ -61,6 +75,7 @@ class DomainView(msgspec.Struct, frozen=True, kw_only=True):
     id: Annotated[Id, with_example("dom_demo")]
     name: Annotated[str, describe("The domain name, in A-labels (punycode).", example="demo.test")]
     brand: Annotated[str, describe("Display name of mail from this domain.", example="Demo")]
+    dkim: Annotated[DkimMethod, describe("How the DKIM keys are published: `cname` or `txt`.")]
     verified: Annotated[
         bool, describe("Whether the team may send from the domain, confirmed by DNS or by an operator.", example=True)
     ]
@@ -94,7 +109,15 @@ async def read(call: Call) -> Response:
 async def create(call: Call) -> Response:
     request = to_request(call.json, DomainRequest)
     team = call.caller.team.record.id
-    created = await call.management.domains.add(call.actor, team, request.name, request.brand or "")
+    created = await call.management.domains.add(
+        call.actor,
+        team,
+        request.name,
+        request.brand or "",
+        method=request.dkim,
+        private_key=request.private_key,
+        selector=request.selector,
+    )
     return json_response(await _view(call, created), 201)
 
 
@@ -126,6 +149,7 @@ def _to_view(
         id=domain.id,
         name=domain.name,
         brand=domain.brand,
+        dkim=domain.dkim,
         verified=domain.verified,
         approved=domain.approved,
         checked_at=timestamp(checked_at) if checked_at else None,

@@ -13,6 +13,7 @@ from heliograph.cli.printing import print_list, print_result
 from heliograph.domain.audit.actor import COMMAND_LINE
 from heliograph.domain.setup.domain_records import Record, Verdict
 from heliograph.domain.setup.records import Domain
+from heliograph.domain.setup.zone_file import platform_zone_file
 from heliograph.manage.domains import DomainCheckResult, Domains
 from heliograph.runtime.clock import Clock
 from heliograph.settings import Settings
@@ -129,6 +130,24 @@ def dns(settings: Settings, name: str, as_json: bool) -> None:
         click.echo(
             "Bounces cannot reach this service: set mail_host or the public URL to a public host name.", err=True
         )
+
+
+@domain.command()
+@with_settings(*STORE_FLAGS, "public_url")
+@JSON_OPTION
+def zone(settings: Settings, as_json: bool) -> None:
+    """Print the DNS records that the operator publishes: DKIM keys in dkim_zone, and consent to DMARC reports.
+
+    \b
+    heliograph domain zone
+    heliograph domain zone --json
+    """
+
+    async def read_zone(domains: Domains) -> list[Record]:
+        return domains.zone()
+
+    records = _with_domains(settings, "Reading the domains", read_zone)
+    print_result(as_json, {"records": records}, platform_zone_file(records))
 
 
 @domain.command()

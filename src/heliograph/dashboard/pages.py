@@ -233,6 +233,7 @@ PAGES: list[PageRoute] = [
     PageRoute("GET", f"{TEAM_PATH}/senders/domains/{{id}}/reports", domain_reports.show, "viewer"),
     PageRoute("POST", f"{TEAM_PATH}/senders/domains/{{id}}/check", sender_domain.check, "developer"),
     PageRoute("POST", f"{TEAM_PATH}/senders/domains/{{id}}/rotate", sender_domain.rotate, "developer"),
+    PageRoute("POST", f"{TEAM_PATH}/senders/domains/{{id}}/dkim", sender_domain.set_dkim, "developer"),
     PageRoute("POST", f"{TEAM_PATH}/senders/domains/{{id}}/brand", sender_domain.set_brand, "owner"),
     PageRoute(
         "POST", f"{TEAM_PATH}/senders/domains/{{id}}/remove", sender_domain.remove, "owner", allowed_when_suspended=True

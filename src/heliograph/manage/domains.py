@@ -4,7 +4,7 @@ Keys generated on first use, and changes found by rechecks, are logged with the 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -13,10 +13,11 @@ from heliograph.changes.decisions import requester_id
 from heliograph.changes.fields import ONE_LINE_ERROR, check_fields, is_single_line
 from heliograph.domain.audit.actor import COMMAND_LINE, SERVICE, Actor, AuditEntry
 from heliograph.domain.event_data import DomainEventData
-from heliograph.domain.limits import DAY_MS, HOUR_MS, MINUTE_MS
+from heliograph.domain.limits import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 from heliograph.domain.mail.address import normalize_domain, parse_address
 from heliograph.domain.mail.verp import bounce_domain
 from heliograph.domain.refusals import BrandDomainNotFound, InvalidRequest, ServiceUnavailable
+from heliograph.domain.setup.dkim_names import cname_records, idle_selectors, is_cname_key, zone_records
 from heliograph.domain.setup.domain_records import (
     Alignment,
     Record,
@@ -27,7 +28,8 @@ from heliograph.domain.setup.domain_records import (
     next_verification_state,
     ownership_token,
 )
-from heliograph.domain.setup.records import DkimKey, Domain
+from heliograph.domain.setup.own_dkim_key import read_own_key
+from heliograph.domain.setup.records import DkimKey, DkimMethod, Domain
 from heliograph.domain.setup.sender_approvals import request_change
 from heliograph.domain.setup.snapshot import PLATFORM_TEAM, Row, Setup, to_row
 from heliograph.domain.setup.zone_file import PLACEHOLDER_HOST, is_address, is_public, likely_zone, next_check
@@ -42,6 +44,7 @@ from heliograph.storage.store import Store
 ALGORITHMS = ("rsa-sha256", "ed25519-sha256")
 RECHECK_MS = 6 * HOUR_MS
 RETIRED_KEY_MS = 7 * DAY_MS  # a retired key's DNS record must stay published this long, for mail in transit
+RETIRED_CNAME_KEY_MS = 14 * DAY_MS  # how long we publish a retired key
 CHECK_LEASE_MS = MINUTE_MS  # lease of a check of a watched domain
 CONCURRENT_CHECKS_MAX = 20  # concurrent checks
 KEY_QUEUE_TIMEOUT_S = 60.0
@@ -50,10 +53,16 @@ TOO_MANY_KEYS_MESSAGE = "Too many domains are being added at once. Try again aft
 MakeKey = Callable[[str], tuple[bytes, str]]  # algorithm → (private key as PEM, value of the TXT record)
 CheckRecords = Callable[[Sequence[Record]], Awaitable[list[tuple[Record, Verdict]]]]
 FindZone = Callable[[str], Awaitable[str]]  # domain → its DNS zone; empty if unknown
+# Records of our zone → their TTL in seconds if every authoritative server answers all of them correctly, else None
+FindPublishedTtl = Callable[[Sequence[Record]], Awaitable[int | None]]
 
 
 async def _unknown_zone(_: str) -> str:
     return ""
+
+
+async def _never_published(_: Sequence[Record]) -> int | None:
+    return None
 
 
 class DomainCheckResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,6 +108,7 @@ class Domains:
         ownership_key: bytes,
         mail_host: str,
         find_zone: FindZone = _unknown_zone,
+        find_published_ttl: FindPublishedTtl = _never_published,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -108,6 +118,7 @@ class Domains:
         self._ownership_key = ownership_key
         self._mail_host = mail_host
         self._find_zone = find_zone
+        self._find_published_ttl = find_published_ttl
         self._key_lock = asyncio.Lock()  # the first mails of a domain request its keys concurrently
         # Generating an RSA key uses a core for a tenth of a second, longer on a busy machine.
         self._key_slots = FairLimiter(1, wait_s=KEY_QUEUE_TIMEOUT_S)
@@ -127,10 +138,21 @@ class Domains:
         """Return the team's domain with this id."""
         return _get_of_team(self._store.setup.current, team, id_)
 
-    async def add(self, actor: Actor, team: str, raw_name: str, brand: str = "") -> Domain:
+    async def add(
+        self,
+        actor: Actor,
+        team: str,
+        raw_name: str,
+        brand: str = "",
+        *,
+        method: DkimMethod | None = None,
+        private_key: str | None = None,
+        selector: str | None = None,
+    ) -> Domain:
         """Return the team's domain with this name; a new one is created with its keys.
 
-        The default brand is the team's name. The command line may exceed the team's limit.
+        The default brand is the team's name. The command line may exceed the team's limit. `method` also moves an
+        existing domain; `private_key` (PEM) and `selector` bring the team's own key.
         """
         name, brand, errors = normalize_domain(raw_name), brand.strip(), dict[str, str]()
         if name is None:
@@ -140,11 +162,20 @@ class Domains:
         check_fields(errors)
         assert name
         team_setup = get_team(self._store.setup.current, team)
-        if name in team_setup.domains:
-            return team_setup.domains[name]
+        existing = team_setup.domains.get(name)
+        used_method = method or (existing.dkim if existing else "cname" if self.dkim_zone else "txt")
+        own_key = self._read_own_key(used_method, private_key, selector)
+        if existing:
+            return await self._move(actor, existing, used_method, own_key, selector or "")
         brand = brand or team_setup.record.name
         new = Domain(
-            id=self._clock.new_id("dom_"), team=team, name=name, brand=brand, by_dns=True, asked_by=requester_id(actor)
+            id=self._clock.new_id("dom_"),
+            team=team,
+            name=name,
+            brand=brand,
+            dkim=used_method,
+            by_dns=True,
+            asked_by=requester_id(actor),
         )
         keys: list[DkimKey] = []
 
@@ -165,11 +196,52 @@ class Domains:
             return SetupChange(rows=rows, audit=self._audit_entry(actor, "domain.add", new))
 
         build_change(self._store.setup.current, 0)  # check first: a refused domain needs no keys
-        keys += await self._generate_keys(new, "active")
+        if own_key:
+            keys.append(self._encrypt_key(new, *own_key, selector=selector or "", state="active"))
+        else:
+            keys += await self._generate_keys(new, "active")
         await self._store.setup.change(build_change, team)
         domain = self._store.setup.current.teams[team].domains[name]
         await self._store.domain_checks.schedule(domain.id, self._clock.now())
         return domain
+
+    def _read_own_key(
+        self, method: DkimMethod, private_key: str | None, selector: str | None
+    ) -> tuple[bytes, str, str] | None:
+        """Return the team's own key, as (private key, algorithm, TXT value); None if not given."""
+        if method == "cname" and not self.dkim_zone:
+            raise InvalidRequest("DKIM by CNAME needs dkim_zone, which an operator sets. Use txt.", param="dkim")
+        for param, value in (("private_key", private_key), ("selector", selector)):
+            if method == "cname" and value is not None:
+                raise InvalidRequest(f'{param} needs dkim "txt": keys of cname are ours.', param=param)
+        return None if private_key is None and selector is None else read_own_key(private_key, selector)
+
+    async def _move(
+        self, actor: Actor, domain: Domain, method: DkimMethod, own_key: tuple[bytes, str, str] | None, selector: str
+    ) -> Domain:
+        """Change how a domain's keys are published; the active keys sign until the new ones are found in DNS."""
+        current_keys = self._keys_of(domain)
+        if own_key and any((key.selector, key.public) == (selector, own_key[2]) for key in current_keys):
+            own_key = None
+        if method == domain.dkim and own_key is None:
+            return domain
+        if method == "cname" and not self._idle_selectors(domain):
+            raise InvalidRequest("Earlier keys are still published. Move to cname 14 days after them.", param="dkim")
+        if own_key and any(key.selector == selector for key in current_keys):
+            raise InvalidRequest(f"The selector {selector} is used by another key of the domain.", param="selector")
+        new_keys = [self._encrypt_key(domain, *own_key, selector=selector, state="pending")] if own_key else []
+
+        def build_change(setup: Setup, _: int) -> SetupChange:
+            after = replace(_get_of_team(setup, domain.team, domain.id), dkim=method)
+            dropped = [key for key in setup.dkim_keys(domain) if key.state == "pending"]
+            rows = [to_row("dkim_key", key.id, None, key.team or None) for key in dropped]
+            rows += [to_row("domain", domain.id, after, domain.team or None), *_key_rows(new_keys)]
+            return SetupChange(rows=rows, audit=self._audit_entry(actor, "domain.keys", after, f"DKIM by {method}"))
+
+        await self._store.setup.change(build_change, domain.team)
+        await self.ensure_keys(domain.id)
+        await self._store.domain_checks.schedule(domain.id, self._clock.now())
+        return self.get(domain.id)
 
     async def set_brand(self, actor: Actor, domain: Domain, brand: str, *, by_operator: bool) -> Domain:
         """Change the sender name of a domain's mail.
@@ -213,6 +285,35 @@ class Domains:
         return self._expected_records(domain, [key for key in self._keys_of(domain) if key.state != "retired"])
 
     @property
+    def dkim_zone(self) -> str:
+        return self._store.setup.current.platform.dkim_zone
+
+    def zone(self) -> list[Record]:
+        """Return the records that the operator publishes: keys of domains with CNAME records, and report consent."""
+        setup, zone = self._store.setup.current, self.dkim_zone
+        domains = sorted(self._all_domains(), key=lambda domain: domain.name) if zone else []
+        records = [record for domain in domains for record in zone_records(setup.dkim_keys(domain), domain.id, zone)]
+        consent = Record(
+            type="TXT", name=f"*._report._dmarc.{self.mail_host}", value="v=DMARC1", purpose="report_consent"
+        )
+        return [*records, consent]
+
+    async def rotate_due(self) -> None:
+        """Replace the keys in our zone whose age is `dkim_rotate_days`, and create keys of domains that move."""
+        setup, now = self._store.setup.current, self._clock.now()
+        days = setup.platform.dkim_rotate_days
+        for domain in self._all_domains():
+            keys = self._keys_of(domain)
+            if keys and self._lacks_keys(setup, domain):  # a setup file changed how the keys are published
+                await self.ensure_keys(domain.id)
+                await self._store.domain_checks.schedule(domain.id, now)
+            is_due = keys and all(
+                is_cname_key(key) and key.state == "active" and key.made_at <= now - days * DAY_MS for key in keys
+            )
+            if days and is_due and domain.dkim == "cname" and self.dkim_zone:
+                await self.rotate(SERVICE, domain.id)
+
+    @property
     def mail_host(self) -> str:
         """Return the host that MX and SPF records refer to.
 
@@ -253,14 +354,25 @@ class Domains:
         except BrandDomainNotFound:
             return
         async with self._key_lock:
-            if not self._keys_of(domain):
-                keys = await self._generate_keys(domain, "active")
+            if self._lacks_keys(self._store.setup.current, domain):
+                keys = await self._generate_keys(domain, "pending" if self._keys_of(domain) else "active")
                 change = SetupChange(
                     rows=_key_rows(keys), audit=self._audit_entry(SERVICE, "domain.keys", domain, "made")
                 )
                 await self._store.setup.change(
-                    lambda setup, _: change if _is_keyless(setup, domain) else SetupChange(), domain.team
+                    lambda setup, _: change if self._lacks_keys(setup, domain) else SetupChange(), domain.team
                 )
+
+    def _lacks_keys(self, setup: Setup, domain: Domain) -> bool:
+        """Return whether the domain exists, and has no keys or none of its method, and can get some."""
+        current = setup.records.get(("domain", domain.id))
+        if not isinstance(current, Domain) or (current.dkim == "cname" and not self._idle_selectors(current)):
+            return False
+        usable = [key for key in setup.dkim_keys(current) if key.state != "retired"]
+        return not any(is_cname_key(key) == (current.dkim == "cname") for key in usable)
+
+    def _idle_selectors(self, domain: Domain) -> dict[str, str] | None:
+        return idle_selectors(self._keys_of(domain))
 
     @property
     def platform_domain_name(self) -> str:
@@ -280,6 +392,7 @@ class Domains:
                 team=PLATFORM_TEAM,
                 name=name,
                 brand=setup.platform.brand,
+                dkim="cname" if setup.platform.dkim_zone else "txt",
                 approved=True,
                 by_dns=True,
             )
@@ -294,13 +407,15 @@ class Domains:
         """Generate new keys, which sign once their DNS records are found; return the records to publish."""
         await self.ensure_keys(name_or_id)
         domain = self.get(name_or_id)
-        if not self._pending_records(self._store.setup.current, domain):
+        if not self._has_pending(self._store.setup.current, domain):
+            if domain.dkim == "cname" and not self._idle_selectors(domain):
+                raise InvalidRequest("The previous keys are published for 14 days. Rotate the keys after that.")
             keys = await self._generate_keys(domain, "pending")
             change = SetupChange(rows=_key_rows(keys), audit=self._audit_entry(actor, "domain.rotate", domain))
 
             def build_change(setup: Setup, _: int) -> SetupChange:
                 is_gone = ("domain", domain.id) not in setup.records
-                return SetupChange() if is_gone or self._pending_records(setup, domain) else change
+                return SetupChange() if is_gone or self._has_pending(setup, domain) else change
 
             await self._store.setup.change(build_change, domain.team)
             await self._store.domain_checks.schedule(domain.id, self._clock.now())
@@ -317,17 +432,18 @@ class Domains:
         keys = self._keys_of(domain)
         active_records = self._expected_records(domain, [key for key in keys if key.state == "active"])
         pending_records = self._pending_records(self._store.setup.current, domain)
-        verdicts, zone = await asyncio.gather(
-            self._check_records([*active_records, *pending_records]), self._find_zone(domain.name)
-        )
+        verdicts, zone, pending_keys = await self._look_up(domain, keys, [*active_records, *pending_records])
         verdict_by_record = dict(verdicts)
         is_correct = all_correct(verdict_by_record[record] for record in active_records if record.is_required)
         if watched_since is not None and domain.verified and is_correct is False:
             is_correct = None
-        is_pending_correct = (
-            bool(pending_records) and all_correct(verdict_by_record[record] for record in pending_records) is True
-        )
         now, is_taken = self._clock.now(), False
+        is_pending_correct = (
+            bool(pending_records)
+            and all_correct(verdict_by_record[record] for record in pending_records) is True
+            and all(_may_sign(domain, key, now) for key in pending_keys)
+        )
+        noted_keys = [] if is_pending_correct else [key for key in pending_keys if key not in keys]
 
         def build_change(setup: Setup, _: int) -> SetupChange:
             nonlocal is_taken
@@ -341,7 +457,7 @@ class Domains:
             expired_rows = [
                 to_row("dkim_key", key.id, None, key.team or None) for key in keys if _is_deletable(key, now)
             ]
-            if verified == before.verified and not swapped_keys and not expired_rows:
+            if verified == before.verified and not swapped_keys and not expired_rows and not noted_keys:
                 return SetupChange()
             after = replace(before, verified=verified, checked_at=now, failures=failures)
             action = (
@@ -349,7 +465,11 @@ class Domains:
             )
             details = ["the new keys sign"] * bool(swapped_keys) + ["retired keys removed"] * bool(expired_rows)
             return SetupChange(
-                rows=[to_row("domain", domain.id, after, domain.team or None), *_key_rows(swapped_keys), *expired_rows],
+                rows=[
+                    to_row("domain", domain.id, after, domain.team or None),
+                    *_key_rows([*swapped_keys, *noted_keys]),
+                    *expired_rows,
+                ],
                 events=_verification_events(before, after),
                 audit=self._audit_entry(actor, action, after, ", ".join(details)),
             )
@@ -368,6 +488,23 @@ class Domains:
         return DomainCheckResult(
             domain=after, records=verdicts, alignment=_alignment_of(domain.name, verdicts), checked_at=now
         )
+
+    async def _look_up(
+        self, domain: Domain, keys: Sequence[DkimKey], records: Sequence[Record]
+    ) -> tuple[list[tuple[Record, Verdict]], str, list[DkimKey]]:
+        """Return the records' verdicts, the domain's zone, and the pending keys with the time they become usable."""
+        active_keys, pending_keys = ([key for key in keys if key.state == state] for state in ("active", "pending"))
+        zone_keys = {record.name: record for record in self._zone_records(domain, active_keys)}
+        pending_zone = self._zone_records(domain, pending_keys)
+        verdicts, zone, published_ttl = await asyncio.gather(
+            self._check_records(list(dict.fromkeys([*records, *zone_keys.values()]))),
+            self._find_zone(domain.name),
+            self._published_ttl(pending_zone),
+        )
+        if pending_zone:
+            now = self._clock.now()
+            pending_keys = [_with_usable_at(key, published_ttl, now) for key in pending_keys]
+        return _merge_zone_verdicts(verdicts, zone_keys), zone, pending_keys
 
     async def _store_check(
         self, domain: Domain, verdicts: list[tuple[Record, Verdict]], now: int, watch_start: int | None, zone: str
@@ -423,6 +560,15 @@ class Domains:
     def _keys_of(self, domain: Domain) -> list[DkimKey]:
         return self._store.setup.current.dkim_keys(domain)
 
+    def _has_pending(self, setup: Setup, domain: Domain) -> bool:
+        return any(key.state == "pending" for key in setup.dkim_keys(domain))
+
+    def _zone_records(self, domain: Domain, keys: Iterable[DkimKey]) -> list[Record]:
+        return zone_records(keys, domain.id, self.dkim_zone) if self.dkim_zone else []
+
+    async def _published_ttl(self, records: Sequence[Record]) -> int | None:
+        return await self._find_published_ttl(records) if records else None
+
     def _pending_records(self, setup: Setup, domain: Domain) -> list[Record]:
         """Return the DKIM records of pending keys."""
         keys = [key for key in setup.dkim_keys(domain) if key.state == "pending"]
@@ -431,12 +577,14 @@ class Domains:
     def _audit_entry(self, actor: Actor, action: str, domain: Domain, detail: str = "") -> AuditEntry:
         return actor.audit_entry(self._clock.now(), action, domain.name, detail, team=domain.team or None)
 
-    def _expected_records(self, domain: Domain, keys: Iterable[DkimKey]) -> list[Record]:
+    def _expected_records(self, domain: Domain, keys: Sequence[DkimKey]) -> list[Record]:
+        has_cnames = any(map(is_cname_key, keys)) and bool(self.dkim_zone)
         return expected_records(
             domain.name,
             domain_id=domain.id,
             ownership=ownership_token(self._ownership_key, domain.id),
-            dkim=[(key.selector, key.public) for key in keys],
+            dkim=[(key.selector, key.public) for key in keys if not is_cname_key(key)],
+            dkim_cnames=cname_records(domain.name, domain.id, self.dkim_zone) if has_cnames else (),
             return_path_host=bounce_domain(domain.name),
             bounce_host=self.mail_host,
         )
@@ -451,24 +599,30 @@ class Domains:
 
     def _new_keys(self, domain: Domain, state: str) -> list[DkimKey]:
         random_part = self._clock.random_bytes(3).hex()
+        cname_selectors = self._idle_selectors(domain) if domain.dkim == "cname" else None
         keys = []
         for algorithm in ALGORITHMS:
             private, public = self._make_key(algorithm)
-            selector = f"h{random_part}{algorithm[0]}"
-            id_ = f"{domain.id}/{selector}"
-            key = {
-                "id": id_,
-                "team": domain.team,
-                "domain": domain.id,
-                "selector": selector,
-                "algorithm": algorithm,
-                "sealed": self._encrypt(private, f"dkim/{id_}"),
-                "public": public,
-                "state": state,
-                "made_at": self._clock.now(),
-            }
-            keys.append(msgspec.convert(key, DkimKey))
+            selector = cname_selectors[algorithm] if cname_selectors else f"h{random_part}{algorithm[0]}"
+            keys.append(self._encrypt_key(domain, private, algorithm, public, selector=selector, state=state))
         return keys
+
+    def _encrypt_key(
+        self, domain: Domain, private: bytes, algorithm: str, public: str, *, selector: str, state: str
+    ) -> DkimKey:
+        id_ = f"{domain.id}/{selector}"
+        key = {
+            "id": id_,
+            "team": domain.team,
+            "domain": domain.id,
+            "selector": selector,
+            "algorithm": algorithm,
+            "sealed": self._encrypt(private, f"dkim/{id_}"),
+            "public": public,
+            "state": state,
+            "made_at": self._clock.now(),
+        }
+        return msgspec.convert(key, DkimKey)
 
     def _swap_states(self, keys: list[DkimKey], now: int) -> list[DkimKey]:
         """Return the changed keys: pending keys become active, active keys retired."""
@@ -515,14 +669,43 @@ def _key_rows(keys: Iterable[DkimKey]) -> list[Row]:
     return [to_row("dkim_key", key.id, key, key.team or None) for key in keys]
 
 
-def _is_keyless(setup: Setup, domain: Domain) -> bool:
-    """Return whether the domain still exists and has no keys."""
-    has_keys = any(isinstance(record, DkimKey) and record.domain == domain.id for record in setup.records.values())
-    return ("domain", domain.id) in setup.records and not has_keys
-
-
 def _is_deletable(key: DkimKey, now: int) -> bool:
-    return key.state == "retired" and key.made_at <= now - RETIRED_KEY_MS
+    kept_ms = RETIRED_CNAME_KEY_MS if is_cname_key(key) else RETIRED_KEY_MS
+    return key.state == "retired" and key.made_at <= now - kept_ms
+
+
+def _with_usable_at(key: DkimKey, published_ttl: int | None, now: int) -> DkimKey:
+    """Return the pending key with the time at which caches have expired; None while a server lacks the key."""
+    if published_ttl is None:
+        return replace(key, usable_at=None)
+    return key if key.usable_at is not None else replace(key, usable_at=now + published_ttl * SECOND_MS)
+
+
+def _may_sign(domain: Domain, key: DkimKey, now: int) -> bool:
+    """Return whether a pending key whose records are correct may be used."""
+    if not is_cname_key(key):
+        return domain.dkim == "txt"
+    return domain.dkim == "cname" and key.usable_at is not None and key.usable_at <= now
+
+
+def _merge_zone_verdicts(
+    verdicts: list[tuple[Record, Verdict]], zone_keys: Mapping[str, Record]
+) -> list[tuple[Record, Verdict]]:
+    """Return the verdicts of the owner's records; a correct CNAME is wrong if our zone lacks its key."""
+    zone_verdicts = {record.name: verdict for record, verdict in verdicts if zone_keys.get(record.name) == record}
+    merged = []
+    for record, verdict in verdicts:
+        if zone_keys.get(record.name) == record:
+            continue
+        zone_verdict = zone_verdicts.get(record.value) if record.type == "CNAME" else None
+        if verdict.ok and zone_verdict and not zone_verdict.ok:
+            fix = (
+                "Your CNAME record is correct, but its target does not have the key. "
+                f"The operator has to publish the zone that heliograph domain zone prints. {zone_verdict.fix}"
+            )
+            verdict = replace(verdict, ok=False, fix=fix, answered=zone_verdict.answered)
+        merged.append((record, verdict))
+    return merged
 
 
 def _verification_events(before: Domain, after: Domain) -> list[SetupEvent]:

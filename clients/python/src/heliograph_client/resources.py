@@ -296,8 +296,17 @@ class Domains(_Listed[K], _Read[K], _Rotated[K]):
     _at = "domains"
 
     @call
-    def create(self, *, name: str, brand: str | None = None) -> Ask[r.Result]:
-        return Ask(r.Result, "POST", path(self._at), body={"name": name, "brand": brand})
+    def create(
+        self,
+        *,
+        name: str,
+        brand: str | None = None,
+        dkim: str | None = None,
+        private_key: str | None = None,
+        selector: str | None = None,
+    ) -> Ask[r.Result]:
+        key = {"dkim": dkim, "private_key": private_key, "selector": selector}
+        return Ask(r.Result, "POST", path(self._at), body={"name": name, "brand": brand, **key})
 
     @call
     def check(self, id: str) -> Ask[r.Result]:

@@ -82,6 +82,30 @@ async def check_records_at(source: DnsSource, records: Sequence[Record]) -> list
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
+async def published_ttl(
+    records: Sequence[Record],
+    resolver: tuple[str, int] | None = None,
+    servers: "AuthoritativeServers | None" = None,
+) -> int | None:
+    """Return the highest TTL in seconds if every server of the zone answers all TXT records correctly, else None.
+
+    With a configured resolver, only that is queried.
+    """
+    source = ConfiguredResolver(*resolver) if resolver else servers or AuthoritativeServers()
+    ttls = [0]
+    try:
+        async with asyncio.timeout(TOTAL_TIMEOUT_S):
+            for record in records:
+                for response in await source.query_all(dns.name.from_text(record.name), record.type):
+                    answer = response.resolve_chaining().answer
+                    if answer is None or not check_record(record, [_rdata_text(rdata) for rdata in answer]).ok:
+                        return None
+                    ttls.append(answer.ttl)
+    except (NoUsableResponse, DnsTimeout, dns.exception.DNSException, TimeoutError):
+        return None
+    return max(ttls)
+
+
 async def zone_of(domain: str, resolver: tuple[str, int] | None = None) -> str:
     """Return the name of the zone that contains the domain, from its SOA record; empty if not found."""
     name, source = dns.name.from_text(domain), ConfiguredResolver(*resolver) if resolver else AuthoritativeServers()
@@ -178,6 +202,9 @@ class ConfiguredResolver:
                 failures.append(str(error))
         raise NoUsableResponse(" ".join(dict.fromkeys(failures)))
 
+    async def query_all(self, name: dns.name.Name, rdtype: str) -> list[dns.message.QueryMessage]:
+        return [await self.query(name, rdtype)]
+
 
 class AuthoritativeServers:
     """Queries the authoritative servers of each zone. The system's resolver is used only to find the servers."""
@@ -207,6 +234,38 @@ class AuthoritativeServers:
                 return response
             failures.append(f"{address} does not answer for this zone.")
         raise NoUsableResponse(" ".join(failures))
+
+    async def query_all(self, name: dns.name.Name, rdtype: str) -> list[dns.message.QueryMessage]:
+        """Return the response of every server; raise NoUsableResponse if one gives none.
+
+        A server is reachable if one of its addresses is: this machine may have no IPv6.
+        """
+        request = dns.message.make_query(name, rdtype, flags=0, use_edns=True)
+        responses = []
+        for host, addresses in (await self._servers_by_host(name)).items():
+            results = await asyncio.gather(
+                *(_query_server(request, address, self._port) for address in addresses), return_exceptions=True
+            )
+            usable = [
+                result for result in results
+                if isinstance(result, dns.message.QueryMessage) and result.flags & dns.flags.AA
+            ]  # fmt: skip
+            if not usable:
+                raise NoUsableResponse(f"{host.to_text(omit_final_dot=True)} does not answer.")
+            responses += usable
+        return responses
+
+    async def _servers_by_host(self, name: dns.name.Name) -> dict[dns.name.Name, list[str]]:
+        """Return the addresses of each name server of the closest enclosing zone."""
+        while not (hosts := await self._name_servers(name)):
+            if name == dns.name.root:
+                raise NoUsableResponse("the system's resolver knows no zone for it.")
+            name = name.parent()
+        resolved = await asyncio.gather(*map(self._addresses, hosts))
+        return {
+            host: [address for address in addresses if not is_denied(address, self._allowed_networks)]
+            for host, addresses in zip(hosts, resolved, strict=True)
+        }
 
     def _servers(self, name: dns.name.Name) -> asyncio.Task[list[str]]:
         """Return a shared lookup of the name's servers: concurrent queries are mostly for the same zone."""

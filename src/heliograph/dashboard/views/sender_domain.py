@@ -19,7 +19,7 @@ from heliograph.dashboard.views.senders import find_domain
 from heliograph.domain.limits import MINUTE_MS, SECOND_MS
 from heliograph.domain.refusals import InvalidRequest
 from heliograph.domain.setup.domain_records import Record
-from heliograph.domain.setup.records import Domain
+from heliograph.domain.setup.records import DkimMethod, Domain
 from heliograph.domain.setup.sender_approvals import state_of
 from heliograph.domain.setup.zone_file import (
     candidate_zones,
@@ -86,14 +86,21 @@ class RecordRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def show_new(request: PageRequest, **errors: str) -> Page:
-    values = {"errors": errors, "typed": request.form, "team": request.team.record}
+    values = {
+        "errors": errors,
+        "typed": request.form,
+        "team": request.team.record,
+        "dkim_zone": request.setup.platform.dkim_zone,
+    }
     return Page("domain_new.html", values, 400 if errors else 200)
 
 
 async def add(request: PageRequest) -> PageResponse:
     domain_name, brand = request.form.get("domain", "").strip(), request.form.get("brand", "").strip()
     try:
-        created = await _domains(request).add(request.actor, request.team.record.id, domain_name, brand)
+        created = await _domains(request).add(
+            request.actor, request.team.record.id, domain_name, brand, method=_dkim_method(request)
+        )
     except InvalidRequest as refusal:
         errors = field_errors(refusal)
         return await show_new(
@@ -139,9 +146,30 @@ async def zone(request: PageRequest) -> PageResponse:
 
 async def rotate(request: PageRequest) -> PageResponse:
     domain = await find_own_domain(request)
-    await _domains(request).rotate(request.actor, domain.id)
+    try:
+        await _domains(request).rotate(request.actor, domain.id)
+    except InvalidRequest as refusal:
+        return Redirect(domain_url(request, domain), refusal.message)
     notice = "Two new keys created. Add their DNS records: the old keys are used until both are found."
+    if domain.dkim == "cname":
+        notice = "Two new keys created. They are used once our DNS zone has them; your records stay the same."
     return Redirect(domain_url(request, domain), notice)
+
+
+async def set_dkim(request: PageRequest) -> PageResponse:
+    """Move the domain's keys to CNAME records or back to TXT records."""
+    domain, method = find_domain(request), _dkim_method(request)
+    try:
+        await _domains(request).add(request.actor, request.team.record.id, domain.name, method=method)
+    except InvalidRequest as refusal:
+        return Redirect(domain_url(request, domain), refusal.message)
+    notice = "Add the new DNS records. The old keys are used until the new ones are found."
+    return Redirect(domain_url(request, domain), notice)
+
+
+def _dkim_method(request: PageRequest) -> DkimMethod | None:
+    method = request.form.get("dkim", "")
+    return "cname" if method == "cname" else "txt" if method == "txt" else None
 
 
 async def set_brand(request: PageRequest) -> PageResponse:
@@ -280,6 +308,7 @@ async def _page(request: PageRequest, domain: Domain, errors: Mapping[str, str] 
         "rotating": any(key.state == "pending" for key in request.setup.dkim_keys(domain)),
         "state": state_of(domain),
         "errors": errors,
+        "dkim_zone": request.setup.platform.dkim_zone,
         "brand": request.form.get("brand", domain.wanted or domain.brand),
     }
     return Page("domain.html", values, 400 if errors else 200)

@@ -8,6 +8,7 @@ from typing import Literal
 
 import msgspec
 import pybase64
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -143,6 +144,20 @@ def generate_key(algorithm: Algorithm) -> bytes:
     else:
         private_key = Ed25519PrivateKey.generate()
     return private_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+
+def read_private_key(pem: str) -> tuple[bytes, Algorithm]:
+    """Return a key from outside as validated PKCS8 PEM, and its algorithm. Raises ValueError with the reason."""
+    try:
+        key = serialization.load_pem_private_key(pem.strip().encode(), None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise ValueError("The private key is not an unencrypted PEM key.") from None
+    if isinstance(key, rsa.RSAPrivateKey) and key.key_size < RSA_BITS:
+        raise ValueError(f"The RSA key has {key.key_size} bits; at least {RSA_BITS} are needed.")
+    if not isinstance(key, rsa.RSAPrivateKey | Ed25519PrivateKey):
+        raise ValueError("The private key must be an RSA or an Ed25519 key.")
+    algorithm: Algorithm = "rsa-sha256" if isinstance(key, rsa.RSAPrivateKey) else "ed25519-sha256"
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()), algorithm
 
 
 def public_record(private: bytes) -> str:

@@ -21,7 +21,7 @@ WALK_MAX = 8  # maximum names queried by a tree walk (RFC 9989, 4.10)
 FOUND_MAX = 10  # maximum records shown per name
 FOUND_CHARS_MAX = 1000  # maximum characters shown per record
 
-Purpose = Literal["ownership", "dkim", "return_path", "spf", "dmarc", "tls_reports"]
+Purpose = Literal["ownership", "dkim", "return_path", "spf", "dmarc", "tls_reports", "report_consent"]
 OPTIONAL_PURPOSES = frozenset(("tls_reports",))  # recommended, but not required to verify a domain
 
 
@@ -73,13 +73,15 @@ def expected_records(
     domain_id: str,
     ownership: str,
     dkim: Sequence[tuple[str, str]],
+    dkim_cnames: Sequence[Record] = (),
     return_path_host: str,
     bounce_host: str,
     senders: Sequence[str] = (),
 ) -> list[Record]:
     """Return the records that a domain needs.
 
-    `dkim` has (selector, TXT value) of every key in use; `return_path_host` is inside the domain, so that SPF aligns.
+    `dkim` has (selector, TXT value) of every key that the owner publishes, `dkim_cnames` the records that point to keys
+    in our zone; `return_path_host` is inside the domain, so that SPF aligns.
     `bounce_host` receives bounces and reports, and its address may send. `senders` are additional senders: addresses
     or ranges, host names, or a relay's own SPF mechanism such as `include:_spf.relay.example`.
     """
@@ -95,6 +97,7 @@ def expected_records(
             Record(type="TXT", name=f"{selector}._domainkey.{domain}", value=value, purpose="dkim")
             for selector, value in dkim
         ),
+        *dkim_cnames,
         Record(type="MX", name=return_path_host, value=f"10 {bounce_host}", purpose="return_path"),
         Record(type="TXT", name=return_path_host, value=f"v=spf1 {' '.join(mechanisms)} ~all", purpose="spf"),
         Record(
@@ -192,6 +195,11 @@ def _host(value: str) -> str:
 
 
 def _fix_dkim(record: Record, found: Sequence[str]) -> str:
+    if record.type == "CNAME":
+        others = [text for text in found if _host(text) != _host(record.value)]
+        return _set_record(
+            record, f"The CNAME record points to another name: {_join_limited(others)}." if others else ""
+        )
     if len(found) > 1:
         return _set_record(
             record, f"There are {len(found)} TXT records at {record.name}; a selector can have only one."

@@ -6,15 +6,19 @@ from typing import Any, NoReturn, TypeVar
 import msgspec
 
 from heliograph.domain.mail.address import Address
+from heliograph.domain.refusals import InvalidRequest
 from heliograph.domain.setup.carrier_kinds import SECRET_OPTIONS, encrypt_secrets
 from heliograph.domain.setup.keys import HOOK_SECRET_PREFIX, is_hook_secret, public_id, token_hash
+from heliograph.domain.setup.own_dkim_key import read_own_key
 from heliograph.domain.setup.records import (
     DEFAULT_FORMAT,
     CarrierRecord,
     DisplayName,
+    DkimKey,
     Domain,
     Key,
     Layout,
+    Platform,
     SetupRecord,
     TeamRecord,
     Template,
@@ -283,13 +287,50 @@ class _Planner:
         if isinstance(old, Domain) and old.team == team.id and old.name != name:
             # An operator's decision about one name must not apply to another.
             self._fail(f"{path}.name", f"{id_} is the id of the domain {old.name}; use another id for {name}")
-        fields = {field: value for field, value in entry.items() if field != "display_names"}
-        defaults = {} if old else {"brand": team.name, "by_dns": True}
+        fields = {
+            field: value for field, value in entry.items() if field not in ("display_names", "private_key", "selector")
+        }
+        zone = self._platform_dkim_zone()
+        defaults = {} if old else {"brand": team.name, "by_dns": True, "dkim": "cname" if zone else "txt"}
+        method = fields.get("dkim") or (old.dkim if isinstance(old, Domain) else defaults["dkim"])
+        if fields.get("dkim") == "cname" and not zone:
+            self._fail(f"{path}.dkim", "needs dkim_zone in [platform]")
+        for field in ("private_key", "selector"):
+            if method == "cname" and field in entry:
+                self._fail(f"{path}.{field}", 'needs dkim = "txt"')
         if "verified" in fields:
             fields["by_dns"] = False  # an operator decided
         self.put_owned("domain", id_, defaults | fields | {"id": id_}, path, team)
+        if "private_key" in entry or "selector" in entry:
+            self._own_dkim_key(team, id_, entry, path)
         for entry_path, display_name in _entries(entry, "display_names", path):
             self._display_name(team, id_, display_name, entry_path)
+
+    def _platform_dkim_zone(self) -> str:
+        platform = self._records.get(("platform", PLATFORM_ID))
+        return platform.dkim_zone if isinstance(platform, Platform) else ""
+
+    def _own_dkim_key(self, team: TeamRecord, domain: str, entry: dict[str, Any], path: str) -> None:
+        """Add the team's own key: it signs at once for a domain without keys, otherwise when its record is found."""
+        try:
+            private, algorithm, public = read_own_key(entry.get("private_key"), entry.get("selector"))
+        except InvalidRequest as refusal:
+            self._fail(f"{path}.{refusal.param}", refusal.message)
+        id_ = f"{domain}/{entry['selector']}"
+        keys = [key for key in self._all(DkimKey) if key.domain == domain]
+        if any(key.id == id_ and key.public == public for key in keys):
+            return
+        key_fields = {
+            "id": id_,
+            "domain": domain,
+            "selector": entry["selector"],
+            "algorithm": algorithm,
+            "sealed": self._vault.encrypt(private, f"dkim/{id_}"),
+            "public": public,
+            "state": "pending" if keys else "active",
+            "made_at": self._now,
+        }
+        self.put_owned("dkim_key", id_, key_fields, path, team)
 
     def _display_name(self, team: TeamRecord, domain: str, fields: dict[str, Any], path: str) -> None:
         existing_ids = (d.id for d in self._all(DisplayName) if (d.domain, d.name) == (domain, fields["name"]))

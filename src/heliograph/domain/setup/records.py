@@ -19,6 +19,7 @@ KeyScope = Literal["send", "manage", "operate"]  # `operate` is the only scope o
 Status = Literal["approved", "draft", "archived"]  # status of a template or a layout
 Segmenting = Literal["spec", "udh"]
 CompatService = Literal["postal", "postmark", "resend", "twilio"]  # services whose API format is supported
+DkimMethod = Literal["txt", "cname"]
 Priority = Literal["critical", "normal", "bulk"]
 UpstreamState = Literal["approved", "pending", "rejected", "paused", "disabled"]  # state of a WhatsApp template at Meta
 
@@ -38,6 +39,8 @@ class Platform(SetupRecord, frozen=True):
     brand: str = "Heliograph"
     verify_price: dict[str, int] = {}  # price per verification, by currency
     verify_text: dict[str, str] = {}  # by language; overrides the built-in texts
+    dkim_zone: str = ""  # our DNS zone with the keys of domains that use DKIM by CNAME; empty: there is none
+    dkim_rotate_days: int = 180  # age at which keys in the zone are replaced; 0 = never
     mail_host: str = ""  # MX host name for bounces; empty: the host of the public URL
     templates_need_approval: bool = False  # a team's template changes wait for an operator's approval
     # Default prices at approval: channel → currency → country or "*".
@@ -177,6 +180,7 @@ class Domain(SetupRecord, frozen=True):
     brand: str
     verified: bool = False
     approved: bool = False
+    dkim: DkimMethod = "txt"  # the owner publishes the keys, or CNAME records to our zone
     by_dns: bool = False  # DNS decides `verified`; otherwise an operator does
     failures: int = 0  # consecutive checks that found a record missing
     checked_at: int | None = None
@@ -202,6 +206,7 @@ class DkimKey(SetupRecord, frozen=True):
     public: str  # value of the TXT record
     state: Literal["pending", "active", "retired"] = "active"  # pending: the DNS record is not published yet
     made_at: int = 0
+    usable_at: int | None = None  # pending, in our zone: all its servers answered, and caches have expired by then
 
 
 class DisplayName(SetupRecord, frozen=True):

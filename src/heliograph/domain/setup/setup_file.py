@@ -259,6 +259,8 @@ class _Platform(_Table):
     brand: Line = _ABSENT
     verify_price: dict[Currency, Money] = _ABSENT
     verify_text: dict[Language, Annotated[str, parse_with(lambda text: check_line(check_text(text)))]] = _ABSENT
+    dkim_zone: Domain = _ABSENT
+    dkim_rotate_days: Count = _ABSENT
     mail_host: Domain = _ABSENT
     templates_need_approval: bool = _ABSENT
     prices: dict[Literal["sms", "whatsapp"], dict[Currency, dict[CountryOrAny, Money]]] = _ABSENT
@@ -301,6 +303,9 @@ class _SendingDomain(_Table, kw_only=True):
     id: Annotated[str, id_with_prefix("dom_")] = _ABSENT
     name: Domain
     brand: Line = _ABSENT
+    dkim: records.DkimMethod = _ABSENT
+    private_key: str = _ABSENT
+    selector: str = _ABSENT
     verified: bool = _ABSENT
     approved: bool = _ABSENT
     display_names: list[_DisplayName] = _ABSENT

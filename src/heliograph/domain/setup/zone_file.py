@@ -12,6 +12,7 @@ from heliograph.domain.setup.domain_records import Record
 
 STRING_MAX = 255  # characters of one string of a TXT record (RFC 1035, 3.3)
 TTL_S = 3600
+PLATFORM_TTL_S = 300  # of our own zone: a new key is used only after this long
 # Check intervals after a change: (until this age, check this often).
 CHECK_INTERVALS = (
     (2 * MINUTE_MS, 5 * SECOND_MS),
@@ -92,6 +93,12 @@ def zone_file(domain: str, zone: str, records: Sequence[Record]) -> str:
         *(f"{relative_name(record.name, zone)}\tIN\t{record.type}\t{_record_data(record)}" for record in records),
     ]
     return "\n".join(lines) + "\n"
+
+
+def platform_zone_file(records: Sequence[Record]) -> str:
+    """Return the records of our own zone, with complete names (RFC 1035, 5.1)."""
+    lines = [f"{record.name}.\t{PLATFORM_TTL_S}\tIN\t{record.type}\t{_record_data(record)}" for record in records]
+    return "\n".join(lines)
 
 
 def _record_data(record: Record) -> str:
