@@ -202,7 +202,7 @@ SETUP_TABLES: dict[str, tuple[type[records.SetupRecord] | None, set[str], set[st
     "`[[teams.domains]]`": (
         records.Domain,
         {"team", "by_dns", "failures", "checked_at", "refused_reason", *WANTED},
-        set(),
+        {"private_key", "selector"},
     ),
     "`[[teams.domains.display_names]]`": (records.DisplayName, {"team", "domain", "refused_reason", "asked_by"}, set()),
     "`[[teams.layouts]]`": (records.Layout, {"team", "version", "submitted_at", "refused_reason", "asked_by"}, set()),

@@ -32,7 +32,7 @@ RECORDS = expected_records(
     return_path_host="bounce.acme.test",
     bounce_host="mx.heliograph.test",
 )
-_, DKIM, _, RETURN_PATH, SPF, DMARC = RECORDS
+_, DKIM, _, RETURN_PATH, SPF, DMARC, _ = RECORDS
 
 Zone = dict[tuple[str, str], list[str]]
 
@@ -43,6 +43,7 @@ GOOD: Zone = {
     ("bounce.acme.test.", "MX"): ["10 mx.heliograph.test."],
     ("bounce.acme.test.", "TXT"): ['"v=spf1 a:mx.heliograph.test ~all"'],
     ("_dmarc.acme.test.", "TXT"): ['"v=DMARC1; p=reject"'],
+    ("_smtp._tls.acme.test.", "TXT"): ['"v=TLSRPTv1; rua=mailto:reports@acme.test"'],
 }
 # What the system's resolver knows: where the zones are, and an old, wrong copy of what is in them.
 DELEGATIONS: Zone = {
@@ -339,3 +340,33 @@ async def test_zone_is_the_one_in_dns(domain: str, zone: Zone, told: str) -> Non
 async def test_zone_is_unknown_without_a_dns_answer() -> None:
     async with serving(Peer({}, rcode=dns.rcode.SERVFAIL)) as port:
         assert await zone_of("acme.test", ("127.0.0.1", port)) == ""
+
+
+ZONE_KEY = Record(type="TXT", name="hg1.d1.acme.test", value="v=DKIM1; k=ed25519; p=a2V5", purpose="dkim")
+PUBLISHED = {("hg1.d1.acme.test.", "TXT"): ['"v=DKIM1; k=ed25519; p=a2V5"']}
+TWO_SERVERS: Zone = {
+    ("acme.test.", "NS"): ["ns1.acme.test.", "ns2.acme.test."],
+    ("ns1.acme.test.", "A"): ["127.0.0.2"],
+    ("ns2.acme.test.", "A"): ["127.0.0.3"],
+}
+
+
+@pytest.mark.parametrize(
+    ("second", "ttl"),
+    [
+        (Peer(PUBLISHED), 60),
+        (Peer({}), None),
+        (Peer({("hg1.d1.acme.test.", "TXT"): ['"v=DKIM1; k=ed25519; p=b2xk"']}), None),
+        (Peer(PUBLISHED, rcode=2), None),
+        (Peer(PUBLISHED, authoritative=False), None),
+    ],
+)
+async def test_key_is_published_when_every_server_answers_it(second: Peer, ttl: int | None) -> None:
+    async with serving(Peer(TWO_SERVERS), Peer(PUBLISHED), second) as port:
+        servers = AuthoritativeServers(system_at(port), port=port, allowed_networks=LOOPBACK)
+        assert await dns_check.published_ttl([ZONE_KEY], servers=servers) == ttl
+
+
+async def test_key_is_published_when_the_configured_resolver_answers_it() -> None:
+    async with serving(Peer(PUBLISHED)) as port:
+        assert await dns_check.published_ttl([ZONE_KEY], ("127.0.0.1", port)) == 60

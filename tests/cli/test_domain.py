@@ -1,5 +1,7 @@
 import json
+from pathlib import Path
 
+import dns.zone
 import pytest
 
 from .conftest import Run
@@ -41,3 +43,19 @@ def test_a_domain_that_can_send_cannot_be_removed(run: Run, example: str) -> Non
     ended = run("domain", "remove", "acme.test")
     assert (ended.code, ended.out) == (1, "")
     assert "This domain can send" in ended.err
+
+
+def test_zone_has_the_keys_and_the_consent_to_reports(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "zone.toml"
+    file.write_text('[platform]\ndkim_zone = "dkim.heliograph.test"\nmail_host = "mx.heliograph.test"\n')
+    run("apply", str(file))
+    run("team", "create", "team_new")
+    records = json.loads(run("domain", "add", "shop.test", "--team", "team_new", "--json").out)["records"]
+    targets = {record["value"] for record in records if record["type"] == "CNAME"}
+    assert len(targets) == 4
+    zone = dns.zone.from_text(run("domain", "zone").out, origin=".", check_origin=False, relativize=False)
+    names = {name.to_text(omit_final_dot=True) for name in zone.nodes}
+    assert "*._report._dmarc.mx.heliograph.test" in names
+    assert len(names & targets) == 2
+    keys = json.loads(run("domain", "zone", "--json").out)["records"]
+    assert [record["type"] for record in keys] == ["TXT"] * 3

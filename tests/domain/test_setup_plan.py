@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from heliograph.domain.limits import DAY_MS
+from heliograph.domain.mail import dkim
 from heliograph.domain.mail.address import parse_address
 from heliograph.domain.setup.carrier_kinds import CARRIER_KINDS
 from heliograph.domain.setup.keys import make_token, parse_token, token_hash
@@ -378,6 +379,40 @@ def test_a_domain_without_an_operators_word_is_decided_by_dns() -> None:
     _, setup = apply(A + '[[teams.domains]]\nname = "a.test"\nverified = true\n', setup)
     domain = setup.teams["team_a"].domains["a.test"]
     assert (domain.verified, domain.by_dns) == (True, False)
+
+
+ZONED = '[platform]\ndkim_zone = "dkim.b.test"\ndkim_rotate_days = 90\n' + A
+
+
+def test_dkim_method_of_a_new_domain_depends_on_the_zone() -> None:
+    shop = '[[teams.domains]]\nname = "a.test"\n'
+    for text, method in ((A + shop, "txt"), (ZONED + shop, "cname"), (ZONED + shop + 'dkim = "txt"\n', "txt")):
+        _, setup = apply(text)
+        assert setup.teams["team_a"].domains["a.test"].dkim == method
+    assert apply(ZONED + shop, setup)[0].changed == []  # what is not written stays
+
+
+def test_own_dkim_key_is_added_once() -> None:
+    pem = dkim.generate_key("ed25519-sha256").decode()
+    text = A + f'[[teams.domains]]\nname = "a.test"\nselector = "s1"\nprivate_key = """\n{pem}"""\n'
+    _, setup = apply(text)
+    (key,) = setup.teams["team_a"].dkim_keys
+    assert (key.selector, key.state, key.public) == ("s1", "active", dkim.public_record(pem.encode()))
+    assert apply(text, setup)[0].changed == []
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        (A + '[[teams.domains]]\nname = "a.test"\ndkim = "cname"\n', "dkim"),
+        (ZONED + '[[teams.domains]]\nname = "a.test"\nprivate_key = "x"\nselector = "s1"\n', "private_key"),
+        (A + '[[teams.domains]]\nname = "a.test"\nprivate_key = "x"\nselector = "s1"\n', "private_key"),
+        (A + '[[teams.domains]]\nname = "a.test"\nprivate_key = "x"\n', "selector"),
+    ],
+)
+def test_invalid_dkim_of_a_domain_is_refused(text: str, path: str) -> None:
+    with pytest.raises(SetupError, match=rf"domains\[0\]\.{path}"):
+        apply(text)
 
 
 def test_an_address_is_suppressed_once() -> None:
