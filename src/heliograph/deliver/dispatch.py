@@ -122,7 +122,8 @@ class Dispatch:
                 await asyncio.sleep(DATABASE_RETRY_S)
 
     async def _send(self, claim: Claim) -> RecipientUpdate:
-        hooks = _ClaimHooks(self, claim)
+        hooks, team = _ClaimHooks(self, claim), self._store.setup.current.teams_by_ref.get(claim.team)
+        pool = team.record.pool if team else DEFAULT_POOL
         hooks.cancel_if_needed(claim.suppressed or (claim.scheduled and await self._is_suppressed_now(claim)))
         attributes: dict[str, str | int] = {
             "heliograph_message__id": claim.message_id,
@@ -133,9 +134,7 @@ class Dispatch:
                 lambda tried: choose_carrier(
                     claim, self._store.setup.current, {*self._failover.open_circuits(), *tried}
                 ),
-                lambda carrier: to_outbound_message(
-                    claim, carrier, self._clock.team_now(claim.team), hooks, self._pool(claim)
-                ),
+                lambda carrier: to_outbound_message(claim, carrier, self._clock.team_now(claim.team), hooks, pool),
             )
             carrier, outcome = self._deciding_attempt(claim, attempts)
             span.set_attributes(
@@ -149,11 +148,6 @@ class Dispatch:
                 latency_ms / SECOND_MS
             )
         return to_update(claim, carrier, outcome, now, self._jitter, attempts)
-
-    def _pool(self, claim: Claim) -> str:
-        """Return the pool of source addresses of the team's mail."""
-        team = self._store.setup.current.teams_by_ref.get(claim.team)
-        return team.record.pool if team else DEFAULT_POOL
 
     async def renew_lease(self, claim: Claim) -> None:
         """Renew the lease of one claim; raises LeaseLost."""
