@@ -2573,6 +2573,8 @@ export interface TeamChange {
   test_clock?: boolean | null;
   /** Additional attachment types, such as `application/zip`. */
   attachment_types?: Array<string> | null;
+  /** Pool of source addresses for direct email. */
+  pool?: string | null;
 }
 
 export interface TeamDetails {
@@ -2616,6 +2618,8 @@ export interface TeamDetails {
   test_clock: boolean | null;
   /** Additional attachment types, such as `application/zip`. */
   attachment_types: Array<string> | null;
+  /** Pool of source addresses for direct email. */
+  pool: string | null;
   /** Type of this object. */
   object: "team";
   /** Public id. */
@@ -2678,6 +2682,8 @@ export interface TeamRequest {
   test_clock?: boolean | null;
   /** Additional attachment types, such as `application/zip`. */
   attachment_types?: Array<string> | null;
+  /** Pool of source addresses for direct email. */
+  pool?: string | null;
   /** Id of your choice. Default: a generated one. */
   id?: string | null;
   /** Opening balance. Default: 0. */

@@ -120,6 +120,10 @@ class TeamFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     attachment_types: Annotated[
         list[str] | None, describe("Additional attachment types, such as `application/zip`.")
     ] = None
+    pool: Annotated[
+        str | None,
+        describe("Pool of source addresses for direct email.", pattern="^[a-z0-9_-]{1,32}$", example="default"),
+    ] = None
 
 
 class TeamRequest(TeamFields, frozen=True, kw_only=True):
