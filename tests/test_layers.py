@@ -102,7 +102,7 @@ ROLE_COLUMNS = {"operator", "observer"}
 
 # A page of the dashboard; the API's and other services' paths begin otherwise.
 PAGE = re.compile(
-    r"/(dashboard|senders|billing|queues|opt-outs|suppressions|notices|platform|carriers|people"
+    r"/(dashboard|senders|billing|queues|opt-outs|unsubscribes|suppressions|notices|platform|carriers|people"
     r"|templates|webhooks|messages|settings|inbox|team|keys)\b"
 )
 VERBS = ("accept/", "changes/", "deliver/", "inbound/", "manage/", "storage/", "templates/", "webhooks/")

@@ -77,6 +77,7 @@ from heliograph.inbound.aggregate_report_service import AggregateReportService
 from heliograph.inbound.mail_service import InboundMailService
 from heliograph.inbound.report_service import (
     apply_early_reports,
+    count_complaint,
     recipient_address,
     store_carrier_reports,
     store_inbound_texts,
@@ -86,6 +87,7 @@ from heliograph.inbound.server.bounce_server import InboundMailHandler, create_i
 from heliograph.manage.domains import Domains
 from heliograph.manage.management import Management
 from heliograph.manage.notices import ChatHooks
+from heliograph.manage.unsubscribes import unsubscribe_by_mail
 from heliograph.runtime.clock import Clock
 from heliograph.runtime.loop_watchdog import LoopWatch
 from heliograph.settings import BadSetting, Settings
@@ -433,6 +435,8 @@ def make_inbound_server(
         partial(store_recipient_report, store),
         signing_keys(store, secrets.cipher),
         lambda domain: domain == mail_name(settings, store).lower() or store.setup.current.has_domain(domain),
+        partial(unsubscribe_by_mail, store),
+        partial(count_complaint, store, secrets.envelope_key),
         mailbox=InboundMailService(store, secrets.envelope_key, clock.new_id),
         folder=settings.data,
         query_dns=dns_query_function("{}:{}".format(*settings.resolver) if settings.resolver else None),

@@ -31,6 +31,7 @@ CODES = {
             *("recipient_suppressed", "feature_not_on_plan", "team_suspended", "insufficient_scope"),
             "direct_sends_paused",  # by addition
             "recipient_opted_out",
+            "recipient_unsubscribed",
             "callback_not_verified",
             *("channel_not_permitted", "sender_not_permitted", "template_not_permitted", "recipient_not_permitted"),
         ),
@@ -40,7 +41,7 @@ CODES = {
         (
             *("template_not_found", "verification_not_found", "not_found", "message_not_found", "batch_not_found"),
             *("suppression_not_found", "opt_out_not_found", "webhook_not_found", "brand_domain_not_found"),
-            *("test_clock_not_found", "team_not_found"),
+            *("test_clock_not_found", "team_not_found", "unsubscribe_not_found"),
         ),
         404,
     ),

@@ -261,6 +261,7 @@ def route_id(route: Route) -> str:
     return f"{route.method} {route.path}"
 
 
+UNSUBSCRIBE = {"address": "gone@example.com", "category": "newsletter"}
 OPT_OUT = {"phone": "+4915100000001", "channel": "sms"}
 DRAFTS = {
     "templates": {"channel": "email", "name": "A draft", "subject": "S", "text": "x"},
@@ -289,6 +290,7 @@ def own_ids(service: Service) -> dict[str, str]:
         },
         "/v1/suppressions/{email}": "gone@example.com",
         "/v1/opt-outs/{phone}": str(service.post("/v1/opt-outs", OPT_OUT).json["phone"]),
+        "/v1/unsubscribes/{address}": str(service.post("/v1/unsubscribes", UNSUBSCRIBE).json["address"]),
         "/v1/domains/{id}": "dom_acme",
         "/v1/domains/{id}/check": "dom_acme",
         "/v1/domains/{id}/rotate": str(service.post("/v1/domains", {"name": "rotated.acme.test"}).json["id"]),

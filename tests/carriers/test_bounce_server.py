@@ -15,7 +15,8 @@ import pytest
 from heliograph.domain.delivery.outcome import Report
 from heliograph.domain.ids import ulid
 from heliograph.domain.mail.dkim import Signer, SigningKey, generate_key
-from heliograph.domain.mail.verp import ANY_RECIPIENT, sign_return_path
+from heliograph.domain.mail.feedback_id import FeedbackSource, feedback_id_suffix, hash_team
+from heliograph.domain.mail.verp import ANY_RECIPIENT, sign_return_path, sign_unsubscribe_address
 from heliograph.inbound.policy.mail_parts import READ_MAX
 from heliograph.inbound.server.bounce_server import InboundMailHandler, InboundSmtpLimits, create_inbound_server
 from tests.carriers.smtp_peer import Authority
@@ -68,8 +69,15 @@ class Peer:
     """A client of the listener, and what the listener made of it."""
 
     def __init__(
-        self, port: int, reports: list[tuple[str, int, Report]], stop: Callable[[], Coroutine[Any, Any, None]]
+        self,
+        port: int,
+        reports: list[tuple[str, int, Report]],
+        stop: Callable[[], Coroutine[Any, Any, None]],
+        unsubscribed: list[str],
+        sources: list[FeedbackSource],
     ) -> None:
+        self.sources = sources
+        self.unsubscribed = unsubscribed
         self.port = port
         self.reports = reports
         self.stop = stop
@@ -140,13 +148,35 @@ async def listening(
     def is_own(domain: str) -> bool:
         return domain == "acme.test"
 
-    arguments = (KEY, lambda: NOW, address_of, receive, keys_of, is_own, InboundSmtpLimits(**limits), Mailbox(), folder)  # type: ignore[arg-type]
-    incoming = InboundMailHandler(*arguments, report_mailbox=report_mailbox)
+    unsubscribed: list[str] = []
+
+    async def unsubscribe(message_id: str) -> None:
+        unsubscribed.append(message_id)
+
+    sources: list[FeedbackSource] = []
+
+    async def count_complaint(source: FeedbackSource) -> None:
+        sources.append(source)
+
+    incoming = InboundMailHandler(
+        KEY,
+        lambda: NOW,
+        address_of,
+        receive,
+        keys_of,
+        is_own,
+        unsubscribe,
+        count_complaint,
+        InboundSmtpLimits(**limits),  # type: ignore[arg-type]
+        Mailbox(),
+        folder,
+        report_mailbox=report_mailbox,
+    )
     server = create_inbound_server("mx.example", lambda: tls, incoming)
     with socket.create_server(("127.0.0.1", 0)) as bound:
         await server.listen(bound, 100)
         try:
-            yield Peer(bound.getsockname()[1], reports, partial(server.drain, PATIENCE_S))
+            yield Peer(bound.getsockname()[1], reports, partial(server.drain, PATIENCE_S), unsubscribed, sources)
         finally:
             await server.drain(PATIENCE_S)
     assert incoming.spooled_octets == 0
@@ -449,3 +479,31 @@ async def test_mail_to_the_report_address_goes_to_the_reports_alone() -> None:
             *("250", "250", "452")
         ]
     assert peer.reports == []
+
+
+@pytest.mark.parametrize("mail", [b"Subject: unsubscribe\r\n\r\n.\r\n", b"\r\n.\r\n", COMPLAINT.encode() + b".\r\n"])
+async def test_any_mail_to_the_unsubscribe_address_unsubscribes(mail: bytes) -> None:
+    address = sign_unsubscribe_address(KEY, ID, "bounce.acme.test")
+    async with listening() as peer, peer.connect() as dialogue:
+        await dialogue.begin(address.upper())
+        assert await dialogue.send(mail) == "250"
+    assert (peer.unsubscribed, peer.reports) == ([ID], [])
+
+
+async def test_forged_unsubscribe_address_is_refused() -> None:
+    address = sign_unsubscribe_address(b"other" * 8, ID, "bounce.acme.test")
+    async with listening() as peer, peer.connect() as dialogue:
+        assert await dialogue.answer() == "220"
+        commands = ("EHLO peer", "MAIL FROM:<>", f"RCPT TO:<{address}>")
+        assert await dialogue.ask(*commands) == ["250", "250", "550"]
+    assert peer.unsubscribed == []
+
+
+@pytest.mark.parametrize(("key", "counted"), [(KEY, True), (b"other" * 8, False)])
+async def test_complaint_with_our_feedback_id_alone_is_counted(key: bytes, counted: bool) -> None:
+    mail = f"Feedback-ID: newsletter:{feedback_id_suffix(key, 'team_acme', from_template=True)}\r\n\r\nHi\r\n"
+    async with listening() as peer, peer.connect() as dialogue:
+        await dialogue.begin("abuse@acme.test")
+        assert await dialogue.send(COMPLAINT.format(type="message/rfc822", mail=mail).encode() + b".\r\n") == "250"
+    assert peer.reports == []
+    assert peer.sources == [FeedbackSource("newsletter", hash_team(KEY, "team_acme"))] * counted

@@ -388,7 +388,7 @@ REFUSALS: list[tuple[dict[str, Any], int, str, str]] = [
     ({"template": {"id": "tpl_welcome"}}, 422, "validation_error", "template"),
     ({"scheduled_at": "tomorrow at 9am"}, 422, "validation_error", "scheduled_at"),
     ({"scheduled_at": "in 9999 weeks"}, 422, "validation_error", "60 days"),
-    ({"topic_id": "t"}, 422, "validation_error", "topics are not supported"),
+    ({"topic_id": "t"}, 422, "validation_error", "is not a category of the team"),
     ({"tags": [{"name": "a b", "value": "c"}]}, 422, "validation_error", "not a valid tag name"),
     ({"tags": [{"name": "a", "value": "1"}, {"name": "a", "value": "2"}]}, 422, "validation_error", "occurs twice"),
     ({"headers": {"DKIM-Signature": "v=1"}}, 422, "validation_error", "DKIM-Signature"),

@@ -19,6 +19,7 @@ OPEN = {
         "/inbox/{id}/delete",
         "/inbox/{id}/unread",
         "/opt-outs",
+        "/unsubscribes",
         "/suppressions",
         "/suppressions/erase",
         "/suppressions/import",
@@ -26,7 +27,7 @@ OPEN = {
     *("/senders/remove", "/senders/decide", "/senders/domains/{id}/remove"),
     *("/layouts/{layout}/archive", "/templates/{template}/archive", "/templates/{template}/discard"),
     *("/templates/{template}/approve", "/templates/{template}/refuse"),
-    *("/settings/keep", "/settings/sandbox", "/notices/remove"),
+    *("/settings/keep", "/settings/categories", "/settings/sandbox", "/notices/remove"),
 }
 SHUT = [route for route in FORMS if route.path.removeprefix(TEAM_PATH) not in OPEN]
 

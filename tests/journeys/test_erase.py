@@ -96,6 +96,7 @@ def test_erased_recipient_leaves_no_data(running: Service, tmp_path: Path) -> No
         "early_reports",
         "account",
         "opt_outs",
+        "unsubscribes",
         "received",
         "setup",
         "templates",

@@ -175,6 +175,13 @@ async def make_opt_out(world: Environment) -> Values:
     return {"phone": phone}
 
 
+async def make_unsubscribe(world: Environment) -> Values:
+    address = f"unsubscribed{world.next_number()}@example.com"
+    body = {"address": address, "category": "newsletter"}
+    assert (await world.call_api("POST", "/v1/unsubscribes", body)).ok
+    return {"address": address}
+
+
 async def make_export_file(world: Environment) -> Values:
     path = world.service.data / f"{world.next_number()}.csv"
     path.write_text(f"email,origin\nexported{world.next_number()}@example.com,bounce\n")
@@ -598,6 +605,14 @@ CHANGES = [
          is_idempotent=True),
     route("POST /v1/opt-outs", "opt_out.add", {"phone": "+49161{n:0>8}", "channel": "sms"}, is_idempotent=True),
     route("DELETE /v1/opt-outs/{phone}", "opt_out.remove", {}, make_opt_out, is_idempotent=True),
+    # unsubscribes
+    page(f"{TEAM}/unsubscribes", "unsubscribe.add", {"address": "u{n}@example.com", "category": "newsletter"},
+         is_idempotent=True),
+    page(f"{TEAM}/unsubscribes/remove", "unsubscribe.remove", {"address": "{address}", "category": "newsletter"},
+         make_unsubscribe, is_idempotent=True),
+    route("POST /v1/unsubscribes", "unsubscribe.add", {"address": "v{n}@example.com", "category": "newsletter"},
+          is_idempotent=True),
+    route("DELETE /v1/unsubscribes/{address}", "unsubscribe.remove", {}, make_unsubscribe, is_idempotent=True),
     # suppressions and erasing
     page(f"{TEAM}/suppressions", "suppression.add", {"email": "s{n}@example.com"}, is_idempotent=True),
     page(f"{TEAM}/suppressions/remove", "suppression.remove", {"email": "{email}"}, make_suppression,
@@ -750,6 +765,8 @@ CHANGES = [
          is_idempotent=True),
     page(f"{TEAM}/settings/keep", "team.keep", {"keep_content_days": "3", "keep_messages_days": "9"}, make_team,
          actor_name="operator", is_idempotent=True),
+    page(f"{TEAM}/settings/categories", "team.categories", {"categories": "newsletter, offers"}, make_team,
+         actor_name="operator", is_idempotent=True),
     page(f"{TEAM}/settings/test-clock", "team.test_clock", {"on": "yes"}, make_team, actor_name="operator",
          is_idempotent=True),
     page(f"{TEAM}/settings/test-clock/advance", "team.advance", {"hours": "1"}, make_team_with_test_clock,
@@ -830,6 +847,7 @@ EXCEPTIONS = {
     f"POST {TEAM}/layouts/preview": "shows what stands in the editor",
     "POST /v1/test-clock": "the page's change, for a sandbox team: tests/api/test_team_clock.py",
     "POST /v1/emails": "accepts a message",
+    "POST /unsubscribe/{token}": "the recipient's own decision, told as an event: tests/api/test_unsubscribes.py",
     "POST /v1/sms": "accepts a message",
     "POST /v1/whatsapp": "accepts a message",
     **{

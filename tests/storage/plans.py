@@ -35,6 +35,7 @@ WHOLE = {
     "waiting_teams": {"outbox": "min(): the first entry of an index, from team to team"},
     "expiring_teams": {"outbox": "min(): the first entry of an index, from team to team"},
     "deliveries_of": {"delivery": "LIMIT"},
+    "complaint_rates": {"complaint_rate": "all counters of 90 days: a few rows per team, source, provider and day"},
     "next_due": {"outbox": "min(), and what is in work", "delay": "what was put off in the last minutes"},
     **{
         name: {table: "all that one team has, when its test clock is turned off"}
@@ -94,6 +95,7 @@ WHOLE = {
 }
 # Queries that sort, apart from those that sort what is found for rows given to them: what they sort.
 SORTED = {
+    "complaint_rates": "one row per team, source and provider",
     "instance_figures": "a day of hours, summed by team",
     "ledger_sums": "at most twenty thousand entries of a team into kinds",
     "states_of_tagged": "at most ten thousand states into groups",
@@ -146,6 +148,14 @@ INDEXES = {
     "delete_opt_outs": "opt_out_pkey",
     "places_of_opted_in": "event_opted_in",
     "erase_opt_outs": "opt_out_pkey",
+    "find_unsubscribed": "unsubscribe_pkey",
+    "find_unsubscribes": "unsubscribe_pkey",
+    "list_unsubscribes": "unsubscribe_by_time",
+    "insert_unsubscribe": "",
+    "delete_unsubscribes": "unsubscribe_pkey",
+    "deleted_unsubscribes": "event_resubscribed",
+    "message_category": "message_by_id recipient_pkey",
+    "erase_unsubscribes": "unsubscribe_pkey",
     "find_marketing": "marketing_by_address",
     "insert_marketing": "",
     "next_message_keys": "message_pkey",
@@ -311,6 +321,9 @@ INDEXES = {
     "team_queue": "outbox_due",
     "team_held": "message_pkey outbox_due",
     "purge_figures": "figure_by_hour figure_pkey",
+    "count_complaint_rates": "",
+    "complaint_rates": "complaint_rate_by_day complaint_rate_pkey",
+    "purge_complaint_rates": "complaint_rate_by_day complaint_rate_pkey",
     "channel": "",
     "notify": "",
     "insert_portions": "",
@@ -359,7 +372,7 @@ INDEXES = {
     "claim": "outbox_due outbox_pkey",
     "suspects": "outbox_suspect",
     "claim_suspect": "outbox_pkey outbox_suspect",
-    "claimed_recipients": "message_pkey recipient_pkey suppression_pkey",
+    "claimed_recipients": "message_pkey recipient_pkey suppression_pkey unsubscribe_pkey",
     "wake_held": "outbox_held outbox_pkey",
     "waiting_rows": "outbox_due",
     "move_rows": "outbox_pkey",

@@ -1,6 +1,6 @@
 // Made by `make clients` from the OpenAPI document. Do not edit.
 
-export type ErrorCode = "missing_api_key" | "invalid_api_key" | "invalid_signature" | "callback_not_verified" | "team_suspended" | "insufficient_scope" | "channel_not_permitted" | "rate_limit_exceeded" | "not_found" | "method_not_allowed" | "payload_too_large" | "unsupported_media_type" | "invalid_json" | "invalid_request" | "invalid_idempotency_key" | "idempotency_key_reused" | "idempotency_request_in_progress" | "invalid_email" | "missing_body" | "mixed_send_mode" | "too_many_recipients" | "subject_too_long" | "invalid_subject" | "invalid_tags" | "invalid_metadata" | "invalid_schedule" | "already_sending" | "invalid_header" | "too_many_attachments" | "invalid_attachment" | "unsupported_attachment_type" | "attachment_too_large" | "attachments_too_large" | "direct_sends_paused" | "invalid_from_address" | "sandbox_from_locked" | "no_approved_brand_domain" | "from_domain_unverified" | "key_domain_scope" | "sender_not_permitted" | "display_name_id_not_found" | "display_name_id_wrong_domain" | "display_name_id_not_approved" | "display_name_not_approved" | "recipient_not_permitted" | "recipient_not_allowed" | "recipient_suppressed" | "recipient_opted_out" | "template_id_required" | "template_not_found" | "layout_not_found" | "invalid_template" | "template_not_permitted" | "wrong_template_channel" | "template_unavailable" | "missing_variable" | "unknown_variable" | "list_too_long" | "invalid_variable" | "invalid_phone" | "brand_domain_not_found" | "body_too_long" | "no_carrier_available" | "marketing_limit_reached" | "sandbox_limit_reached" | "storage_limit_reached" | "key_limit_reached" | "insufficient_credit" | "unsupported_channel" | "feature_not_on_plan" | "verify_rate_limited" | "invalid_code_format" | "verification_not_found" | "verification_ended" | "message_not_found" | "batch_not_found" | "received_not_found" | "suppression_not_found" | "opt_out_not_found" | "test_clock_not_found" | "webhook_not_found" | "team_not_found" | "internal_error" | "service_unavailable";
+export type ErrorCode = "missing_api_key" | "invalid_api_key" | "invalid_signature" | "callback_not_verified" | "team_suspended" | "insufficient_scope" | "channel_not_permitted" | "rate_limit_exceeded" | "not_found" | "method_not_allowed" | "payload_too_large" | "unsupported_media_type" | "invalid_json" | "invalid_request" | "invalid_idempotency_key" | "idempotency_key_reused" | "idempotency_request_in_progress" | "invalid_email" | "missing_body" | "mixed_send_mode" | "too_many_recipients" | "subject_too_long" | "invalid_subject" | "invalid_tags" | "invalid_metadata" | "invalid_schedule" | "already_sending" | "invalid_header" | "too_many_attachments" | "invalid_attachment" | "unsupported_attachment_type" | "attachment_too_large" | "attachments_too_large" | "direct_sends_paused" | "invalid_from_address" | "sandbox_from_locked" | "no_approved_brand_domain" | "from_domain_unverified" | "key_domain_scope" | "sender_not_permitted" | "display_name_id_not_found" | "display_name_id_wrong_domain" | "display_name_id_not_approved" | "display_name_not_approved" | "recipient_not_permitted" | "recipient_not_allowed" | "recipient_suppressed" | "recipient_opted_out" | "recipient_unsubscribed" | "template_id_required" | "template_not_found" | "layout_not_found" | "invalid_template" | "template_not_permitted" | "wrong_template_channel" | "template_unavailable" | "missing_variable" | "unknown_variable" | "list_too_long" | "invalid_variable" | "invalid_phone" | "brand_domain_not_found" | "body_too_long" | "no_carrier_available" | "marketing_limit_reached" | "sandbox_limit_reached" | "storage_limit_reached" | "key_limit_reached" | "insufficient_credit" | "unsupported_channel" | "feature_not_on_plan" | "verify_rate_limited" | "invalid_code_format" | "verification_not_found" | "verification_ended" | "message_not_found" | "batch_not_found" | "received_not_found" | "suppression_not_found" | "opt_out_not_found" | "unsubscribe_not_found" | "test_clock_not_found" | "webhook_not_found" | "team_not_found" | "internal_error" | "service_unavailable";
 
 export interface AdvanceRequest {
   /** Seconds to advance; at most 60 days in total. */
@@ -290,6 +290,17 @@ export interface DeletedSuppression {
   deleted: true;
 }
 
+export interface DeletedUnsubscribe {
+  /** Type of this object. */
+  object: "unsubscribe";
+  /** The recipient's email address. */
+  address: string;
+  /** The category given in the request; null for all. */
+  category: string | null;
+  /** Always `true`. */
+  deleted: true;
+}
+
 export interface DeletedWebhook {
   /** Type of this object. */
   object: "webhook";
@@ -312,7 +323,7 @@ export interface DeliveryRecord {
   /** Id of the event. */
   event_id: string;
   /** The event's type. */
-  type: "email.sending" | "email.sent" | "email.delivered" | "email.bounced" | "email.complained" | "email.failed" | "sms.sending" | "sms.sent" | "sms.delivered" | "sms.failed" | "whatsapp.sending" | "whatsapp.sent" | "whatsapp.delivered" | "whatsapp.read" | "whatsapp.failed" | "email.delayed" | "email.received" | "verification.verified" | "verification.failed" | "verification.exhausted" | "suppression.created" | "suppression.deleted" | "sms.received" | "whatsapp.received" | "opt_out.created" | "opt_out.deleted" | "domain.verified" | "domain.failed" | "template.status_changed" | "credit.low" | "batch.done" | "webhook.test";
+  type: "email.sending" | "email.sent" | "email.delivered" | "email.bounced" | "email.complained" | "email.failed" | "sms.sending" | "sms.sent" | "sms.delivered" | "sms.failed" | "whatsapp.sending" | "whatsapp.sent" | "whatsapp.delivered" | "whatsapp.read" | "whatsapp.failed" | "email.delayed" | "email.received" | "verification.verified" | "verification.failed" | "verification.exhausted" | "suppression.created" | "suppression.deleted" | "sms.received" | "whatsapp.received" | "opt_out.created" | "opt_out.deleted" | "recipient.unsubscribed" | "recipient.resubscribed" | "domain.verified" | "domain.failed" | "template.status_changed" | "credit.low" | "batch.done" | "webhook.test";
   /** `delivered`; `waiting` for the next attempt; or `exhausted`: all attempts failed. */
   state: "waiting" | "delivered" | "exhausted";
   /** When the next attempt is made; null after the last one. */
@@ -1007,6 +1018,8 @@ export interface EmailRequest {
   template_id?: string | null;
   /** Values of the template's `customer.*` variables, by name. */
   variables?: Variables | null;
+  /** One of the team's categories: the email gets unsubscribe headers, and is refused if its recipient has unsubscribed. It has one recipient. Default: the template's category. */
+  category?: string | null;
 }
 
 export interface EmailSendingData {
@@ -1266,7 +1279,7 @@ export interface ErrorBody {
   /** Kind of error, derived from the status and code. */
   type: "api_error" | "authentication_error" | "conflict_error" | "idempotency_error" | "invalid_request_error" | "not_found_error" | "permission_error" | "rate_limit_error";
   /** Stable error code for programs to compare. */
-  code: "missing_api_key" | "invalid_api_key" | "invalid_signature" | "callback_not_verified" | "team_suspended" | "insufficient_scope" | "channel_not_permitted" | "rate_limit_exceeded" | "not_found" | "method_not_allowed" | "payload_too_large" | "unsupported_media_type" | "invalid_json" | "invalid_request" | "invalid_idempotency_key" | "idempotency_key_reused" | "idempotency_request_in_progress" | "invalid_email" | "missing_body" | "mixed_send_mode" | "too_many_recipients" | "subject_too_long" | "invalid_subject" | "invalid_tags" | "invalid_metadata" | "invalid_schedule" | "already_sending" | "invalid_header" | "too_many_attachments" | "invalid_attachment" | "unsupported_attachment_type" | "attachment_too_large" | "attachments_too_large" | "direct_sends_paused" | "invalid_from_address" | "sandbox_from_locked" | "no_approved_brand_domain" | "from_domain_unverified" | "key_domain_scope" | "sender_not_permitted" | "display_name_id_not_found" | "display_name_id_wrong_domain" | "display_name_id_not_approved" | "display_name_not_approved" | "recipient_not_permitted" | "recipient_not_allowed" | "recipient_suppressed" | "recipient_opted_out" | "template_id_required" | "template_not_found" | "layout_not_found" | "invalid_template" | "template_not_permitted" | "wrong_template_channel" | "template_unavailable" | "missing_variable" | "unknown_variable" | "list_too_long" | "invalid_variable" | "invalid_phone" | "brand_domain_not_found" | "body_too_long" | "no_carrier_available" | "marketing_limit_reached" | "sandbox_limit_reached" | "storage_limit_reached" | "key_limit_reached" | "insufficient_credit" | "unsupported_channel" | "feature_not_on_plan" | "verify_rate_limited" | "invalid_code_format" | "verification_not_found" | "verification_ended" | "message_not_found" | "batch_not_found" | "received_not_found" | "suppression_not_found" | "opt_out_not_found" | "test_clock_not_found" | "webhook_not_found" | "team_not_found" | "internal_error" | "service_unavailable";
+  code: "missing_api_key" | "invalid_api_key" | "invalid_signature" | "callback_not_verified" | "team_suspended" | "insufficient_scope" | "channel_not_permitted" | "rate_limit_exceeded" | "not_found" | "method_not_allowed" | "payload_too_large" | "unsupported_media_type" | "invalid_json" | "invalid_request" | "invalid_idempotency_key" | "idempotency_key_reused" | "idempotency_request_in_progress" | "invalid_email" | "missing_body" | "mixed_send_mode" | "too_many_recipients" | "subject_too_long" | "invalid_subject" | "invalid_tags" | "invalid_metadata" | "invalid_schedule" | "already_sending" | "invalid_header" | "too_many_attachments" | "invalid_attachment" | "unsupported_attachment_type" | "attachment_too_large" | "attachments_too_large" | "direct_sends_paused" | "invalid_from_address" | "sandbox_from_locked" | "no_approved_brand_domain" | "from_domain_unverified" | "key_domain_scope" | "sender_not_permitted" | "display_name_id_not_found" | "display_name_id_wrong_domain" | "display_name_id_not_approved" | "display_name_not_approved" | "recipient_not_permitted" | "recipient_not_allowed" | "recipient_suppressed" | "recipient_opted_out" | "recipient_unsubscribed" | "template_id_required" | "template_not_found" | "layout_not_found" | "invalid_template" | "template_not_permitted" | "wrong_template_channel" | "template_unavailable" | "missing_variable" | "unknown_variable" | "list_too_long" | "invalid_variable" | "invalid_phone" | "brand_domain_not_found" | "body_too_long" | "no_carrier_available" | "marketing_limit_reached" | "sandbox_limit_reached" | "storage_limit_reached" | "key_limit_reached" | "insufficient_credit" | "unsupported_channel" | "feature_not_on_plan" | "verify_rate_limited" | "invalid_code_format" | "verification_not_found" | "verification_ended" | "message_not_found" | "batch_not_found" | "received_not_found" | "suppression_not_found" | "opt_out_not_found" | "unsubscribe_not_found" | "test_clock_not_found" | "webhook_not_found" | "team_not_found" | "internal_error" | "service_unavailable";
   /** What is wrong and how to fix it. */
   message: string;
   /** The invalid field or header; null if the error concerns the whole request. */
@@ -1673,7 +1686,7 @@ export interface NewWebhookRecord {
   /** Where events are sent. */
   url: string;
   /** Event types, groups or `*` that the webhook subscribes to. */
-  events: Array<"*" | "email.*" | "sms.*" | "whatsapp.*" | "verification.*" | "suppression.*" | "opt_out.*" | "domain.*" | "template.*" | "credit.*" | "batch.*" | "webhook.*" | "email.sending" | "email.sent" | "email.delivered" | "email.bounced" | "email.complained" | "email.failed" | "sms.sending" | "sms.sent" | "sms.delivered" | "sms.failed" | "whatsapp.sending" | "whatsapp.sent" | "whatsapp.delivered" | "whatsapp.read" | "whatsapp.failed" | "email.delayed" | "email.received" | "verification.verified" | "verification.failed" | "verification.exhausted" | "suppression.created" | "suppression.deleted" | "sms.received" | "whatsapp.received" | "opt_out.created" | "opt_out.deleted" | "domain.verified" | "domain.failed" | "template.status_changed" | "credit.low" | "batch.done" | "webhook.test">;
+  events: Array<"*" | "email.*" | "sms.*" | "whatsapp.*" | "verification.*" | "suppression.*" | "opt_out.*" | "recipient.*" | "domain.*" | "template.*" | "credit.*" | "batch.*" | "webhook.*" | "email.sending" | "email.sent" | "email.delivered" | "email.bounced" | "email.complained" | "email.failed" | "sms.sending" | "sms.sent" | "sms.delivered" | "sms.failed" | "whatsapp.sending" | "whatsapp.sent" | "whatsapp.delivered" | "whatsapp.read" | "whatsapp.failed" | "email.delayed" | "email.received" | "verification.verified" | "verification.failed" | "verification.exhausted" | "suppression.created" | "suppression.deleted" | "sms.received" | "whatsapp.received" | "opt_out.created" | "opt_out.deleted" | "recipient.unsubscribed" | "recipient.resubscribed" | "domain.verified" | "domain.failed" | "template.status_changed" | "credit.low" | "batch.done" | "webhook.test">;
   /** Whether events are delivered. */
   enabled: boolean;
   /** A free-text note. */
@@ -1925,7 +1938,7 @@ export interface Problem {
   /** This request, as a URN. */
   instance: string;
   /** Stable error code for programs to compare. */
-  code: "missing_api_key" | "invalid_api_key" | "invalid_signature" | "callback_not_verified" | "team_suspended" | "insufficient_scope" | "channel_not_permitted" | "rate_limit_exceeded" | "not_found" | "method_not_allowed" | "payload_too_large" | "unsupported_media_type" | "invalid_json" | "invalid_request" | "invalid_idempotency_key" | "idempotency_key_reused" | "idempotency_request_in_progress" | "invalid_email" | "missing_body" | "mixed_send_mode" | "too_many_recipients" | "subject_too_long" | "invalid_subject" | "invalid_tags" | "invalid_metadata" | "invalid_schedule" | "already_sending" | "invalid_header" | "too_many_attachments" | "invalid_attachment" | "unsupported_attachment_type" | "attachment_too_large" | "attachments_too_large" | "direct_sends_paused" | "invalid_from_address" | "sandbox_from_locked" | "no_approved_brand_domain" | "from_domain_unverified" | "key_domain_scope" | "sender_not_permitted" | "display_name_id_not_found" | "display_name_id_wrong_domain" | "display_name_id_not_approved" | "display_name_not_approved" | "recipient_not_permitted" | "recipient_not_allowed" | "recipient_suppressed" | "recipient_opted_out" | "template_id_required" | "template_not_found" | "layout_not_found" | "invalid_template" | "template_not_permitted" | "wrong_template_channel" | "template_unavailable" | "missing_variable" | "unknown_variable" | "list_too_long" | "invalid_variable" | "invalid_phone" | "brand_domain_not_found" | "body_too_long" | "no_carrier_available" | "marketing_limit_reached" | "sandbox_limit_reached" | "storage_limit_reached" | "key_limit_reached" | "insufficient_credit" | "unsupported_channel" | "feature_not_on_plan" | "verify_rate_limited" | "invalid_code_format" | "verification_not_found" | "verification_ended" | "message_not_found" | "batch_not_found" | "received_not_found" | "suppression_not_found" | "opt_out_not_found" | "test_clock_not_found" | "webhook_not_found" | "team_not_found" | "internal_error" | "service_unavailable";
+  code: "missing_api_key" | "invalid_api_key" | "invalid_signature" | "callback_not_verified" | "team_suspended" | "insufficient_scope" | "channel_not_permitted" | "rate_limit_exceeded" | "not_found" | "method_not_allowed" | "payload_too_large" | "unsupported_media_type" | "invalid_json" | "invalid_request" | "invalid_idempotency_key" | "idempotency_key_reused" | "idempotency_request_in_progress" | "invalid_email" | "missing_body" | "mixed_send_mode" | "too_many_recipients" | "subject_too_long" | "invalid_subject" | "invalid_tags" | "invalid_metadata" | "invalid_schedule" | "already_sending" | "invalid_header" | "too_many_attachments" | "invalid_attachment" | "unsupported_attachment_type" | "attachment_too_large" | "attachments_too_large" | "direct_sends_paused" | "invalid_from_address" | "sandbox_from_locked" | "no_approved_brand_domain" | "from_domain_unverified" | "key_domain_scope" | "sender_not_permitted" | "display_name_id_not_found" | "display_name_id_wrong_domain" | "display_name_id_not_approved" | "display_name_not_approved" | "recipient_not_permitted" | "recipient_not_allowed" | "recipient_suppressed" | "recipient_opted_out" | "recipient_unsubscribed" | "template_id_required" | "template_not_found" | "layout_not_found" | "invalid_template" | "template_not_permitted" | "wrong_template_channel" | "template_unavailable" | "missing_variable" | "unknown_variable" | "list_too_long" | "invalid_variable" | "invalid_phone" | "brand_domain_not_found" | "body_too_long" | "no_carrier_available" | "marketing_limit_reached" | "sandbox_limit_reached" | "storage_limit_reached" | "key_limit_reached" | "insufficient_credit" | "unsupported_channel" | "feature_not_on_plan" | "verify_rate_limited" | "invalid_code_format" | "verification_not_found" | "verification_ended" | "message_not_found" | "batch_not_found" | "received_not_found" | "suppression_not_found" | "opt_out_not_found" | "unsubscribe_not_found" | "test_clock_not_found" | "webhook_not_found" | "team_not_found" | "internal_error" | "service_unavailable";
   /** The invalid field or header; null if the error concerns the whole request. */
   param: string | null;
   /** Id of the request, as in X-Request-Id. */
@@ -1951,7 +1964,7 @@ export interface PublishedEvent {
   /** Public id. */
   id: string;
   /** What happened, for example `email.delivered`. */
-  type: "email.sending" | "email.sent" | "email.delivered" | "email.bounced" | "email.complained" | "email.failed" | "sms.sending" | "sms.sent" | "sms.delivered" | "sms.failed" | "whatsapp.sending" | "whatsapp.sent" | "whatsapp.delivered" | "whatsapp.read" | "whatsapp.failed" | "email.delayed" | "email.received" | "verification.verified" | "verification.failed" | "verification.exhausted" | "suppression.created" | "suppression.deleted" | "sms.received" | "whatsapp.received" | "opt_out.created" | "opt_out.deleted" | "domain.verified" | "domain.failed" | "template.status_changed" | "credit.low" | "batch.done" | "webhook.test";
+  type: "email.sending" | "email.sent" | "email.delivered" | "email.bounced" | "email.complained" | "email.failed" | "sms.sending" | "sms.sent" | "sms.delivered" | "sms.failed" | "whatsapp.sending" | "whatsapp.sent" | "whatsapp.delivered" | "whatsapp.read" | "whatsapp.failed" | "email.delayed" | "email.received" | "verification.verified" | "verification.failed" | "verification.exhausted" | "suppression.created" | "suppression.deleted" | "sms.received" | "whatsapp.received" | "opt_out.created" | "opt_out.deleted" | "recipient.unsubscribed" | "recipient.resubscribed" | "domain.verified" | "domain.failed" | "template.status_changed" | "credit.low" | "batch.done" | "webhook.test";
   /** Creation time, ISO 8601 in UTC with milliseconds. */
   created_at: string;
   /** The team. */
@@ -2024,6 +2037,66 @@ export interface ReceivedRecord {
   authentication: Authentication;
   /** `true` if content was truncated; the full mail is at `GET /v1/received/:id` and `/raw`. */
   truncated: boolean;
+}
+
+export interface RecipientResubscribedData {
+  /** Type of this object. */
+  object: "unsubscribe";
+  /** The recipient's email address. */
+  address: string;
+  /** The category of emails. */
+  category: string;
+  /** How the recipient unsubscribed. */
+  reason: "link" | "mail" | "manual";
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
+  created_at: string;
+}
+
+export interface RecipientResubscribedEvent {
+  /** Public id. */
+  id: string;
+  /** Type of the event. */
+  type: "recipient.resubscribed";
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
+  created_at: string;
+  /** The team. */
+  team_id: string;
+  /** `true` for a sandbox team. */
+  sandbox: boolean;
+  /** Number of the event within its message, starting at 1. */
+  sequence: number;
+  /** What changed. */
+  data: RecipientResubscribedData;
+}
+
+export interface RecipientUnsubscribedData {
+  /** Type of this object. */
+  object: "unsubscribe";
+  /** The recipient's email address. */
+  address: string;
+  /** The category of emails. */
+  category: string;
+  /** How the recipient unsubscribed. */
+  reason: "link" | "mail" | "manual";
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
+  created_at: string;
+}
+
+export interface RecipientUnsubscribedEvent {
+  /** Public id. */
+  id: string;
+  /** Type of the event. */
+  type: "recipient.unsubscribed";
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
+  created_at: string;
+  /** The team. */
+  team_id: string;
+  /** `true` for a sandbox team. */
+  sandbox: boolean;
+  /** Number of the event within its message, starting at 1. */
+  sequence: number;
+  /** What changed. */
+  data: RecipientUnsubscribedData;
 }
 
 export interface RecipientView {
@@ -2993,6 +3066,37 @@ export interface TlsResults {
   failures: Array<TlsFailureCount>;
 }
 
+export interface UnsubscribeList {
+  /** Type of this object. */
+  object: "list";
+  /** Whether there is a next page, to request with `after` set to the last id of this page. */
+  has_more: boolean;
+  /** The records of this page. */
+  data: Array<UnsubscribeRecord>;
+}
+
+export interface UnsubscribeRecord {
+  /** Type of this object. */
+  object: "unsubscribe";
+  /** Category and address; the cursor for `after`. */
+  id: string;
+  /** The recipient's email address. */
+  address: string;
+  /** One of the team's categories. */
+  category: string;
+  /** How the recipient unsubscribed: by the link, by mail to the unsubscribe address, or by hand. */
+  reason: "link" | "mail" | "manual";
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
+  created_at: string;
+}
+
+export interface UnsubscribeRequest {
+  /** The recipient's email address. */
+  address: string;
+  /** One of the team's categories. */
+  category: string;
+}
+
 export interface UsageChannels {
   /** Emails. */
   email: UsageCounts;
@@ -3334,7 +3438,7 @@ export interface WebhookChange {
   /** Where events are sent: http or https, without a fragment. `user:password@` before the host is sent as Basic authentication and never shown again. */
   url?: string | null;
   /** Event types, groups such as `email.*`, or `*`. */
-  events?: Array<"*" | "email.*" | "sms.*" | "whatsapp.*" | "verification.*" | "suppression.*" | "opt_out.*" | "domain.*" | "template.*" | "credit.*" | "batch.*" | "webhook.*" | "email.sending" | "email.sent" | "email.delivered" | "email.bounced" | "email.complained" | "email.failed" | "sms.sending" | "sms.sent" | "sms.delivered" | "sms.failed" | "whatsapp.sending" | "whatsapp.sent" | "whatsapp.delivered" | "whatsapp.read" | "whatsapp.failed" | "email.delayed" | "email.received" | "verification.verified" | "verification.failed" | "verification.exhausted" | "suppression.created" | "suppression.deleted" | "sms.received" | "whatsapp.received" | "opt_out.created" | "opt_out.deleted" | "domain.verified" | "domain.failed" | "template.status_changed" | "credit.low" | "batch.done" | "webhook.test"> | null;
+  events?: Array<"*" | "email.*" | "sms.*" | "whatsapp.*" | "verification.*" | "suppression.*" | "opt_out.*" | "recipient.*" | "domain.*" | "template.*" | "credit.*" | "batch.*" | "webhook.*" | "email.sending" | "email.sent" | "email.delivered" | "email.bounced" | "email.complained" | "email.failed" | "sms.sending" | "sms.sent" | "sms.delivered" | "sms.failed" | "whatsapp.sending" | "whatsapp.sent" | "whatsapp.delivered" | "whatsapp.read" | "whatsapp.failed" | "email.delayed" | "email.received" | "verification.verified" | "verification.failed" | "verification.exhausted" | "suppression.created" | "suppression.deleted" | "sms.received" | "whatsapp.received" | "opt_out.created" | "opt_out.deleted" | "recipient.unsubscribed" | "recipient.resubscribed" | "domain.verified" | "domain.failed" | "template.status_changed" | "credit.low" | "batch.done" | "webhook.test"> | null;
   /** `true` also clears `disabled_reason`. */
   enabled?: boolean | null;
   /** A free-text note. */
@@ -3358,7 +3462,7 @@ export interface WebhookRecord {
   /** Where events are sent. */
   url: string;
   /** Event types, groups or `*` that the webhook subscribes to. */
-  events: Array<"*" | "email.*" | "sms.*" | "whatsapp.*" | "verification.*" | "suppression.*" | "opt_out.*" | "domain.*" | "template.*" | "credit.*" | "batch.*" | "webhook.*" | "email.sending" | "email.sent" | "email.delivered" | "email.bounced" | "email.complained" | "email.failed" | "sms.sending" | "sms.sent" | "sms.delivered" | "sms.failed" | "whatsapp.sending" | "whatsapp.sent" | "whatsapp.delivered" | "whatsapp.read" | "whatsapp.failed" | "email.delayed" | "email.received" | "verification.verified" | "verification.failed" | "verification.exhausted" | "suppression.created" | "suppression.deleted" | "sms.received" | "whatsapp.received" | "opt_out.created" | "opt_out.deleted" | "domain.verified" | "domain.failed" | "template.status_changed" | "credit.low" | "batch.done" | "webhook.test">;
+  events: Array<"*" | "email.*" | "sms.*" | "whatsapp.*" | "verification.*" | "suppression.*" | "opt_out.*" | "recipient.*" | "domain.*" | "template.*" | "credit.*" | "batch.*" | "webhook.*" | "email.sending" | "email.sent" | "email.delivered" | "email.bounced" | "email.complained" | "email.failed" | "sms.sending" | "sms.sent" | "sms.delivered" | "sms.failed" | "whatsapp.sending" | "whatsapp.sent" | "whatsapp.delivered" | "whatsapp.read" | "whatsapp.failed" | "email.delayed" | "email.received" | "verification.verified" | "verification.failed" | "verification.exhausted" | "suppression.created" | "suppression.deleted" | "sms.received" | "whatsapp.received" | "opt_out.created" | "opt_out.deleted" | "recipient.unsubscribed" | "recipient.resubscribed" | "domain.verified" | "domain.failed" | "template.status_changed" | "credit.low" | "batch.done" | "webhook.test">;
   /** Whether events are delivered. */
   enabled: boolean;
   /** A free-text note. */
@@ -3379,7 +3483,7 @@ export interface WebhookRequest {
   /** Where events are sent: http or https, without a fragment. `user:password@` before the host is sent as Basic authentication and never shown again. */
   url: string;
   /** Event types, groups such as `email.*`, or `*`. */
-  events: Array<"*" | "email.*" | "sms.*" | "whatsapp.*" | "verification.*" | "suppression.*" | "opt_out.*" | "domain.*" | "template.*" | "credit.*" | "batch.*" | "webhook.*" | "email.sending" | "email.sent" | "email.delivered" | "email.bounced" | "email.complained" | "email.failed" | "sms.sending" | "sms.sent" | "sms.delivered" | "sms.failed" | "whatsapp.sending" | "whatsapp.sent" | "whatsapp.delivered" | "whatsapp.read" | "whatsapp.failed" | "email.delayed" | "email.received" | "verification.verified" | "verification.failed" | "verification.exhausted" | "suppression.created" | "suppression.deleted" | "sms.received" | "whatsapp.received" | "opt_out.created" | "opt_out.deleted" | "domain.verified" | "domain.failed" | "template.status_changed" | "credit.low" | "batch.done" | "webhook.test">;
+  events: Array<"*" | "email.*" | "sms.*" | "whatsapp.*" | "verification.*" | "suppression.*" | "opt_out.*" | "recipient.*" | "domain.*" | "template.*" | "credit.*" | "batch.*" | "webhook.*" | "email.sending" | "email.sent" | "email.delivered" | "email.bounced" | "email.complained" | "email.failed" | "sms.sending" | "sms.sent" | "sms.delivered" | "sms.failed" | "whatsapp.sending" | "whatsapp.sent" | "whatsapp.delivered" | "whatsapp.read" | "whatsapp.failed" | "email.delayed" | "email.received" | "verification.verified" | "verification.failed" | "verification.exhausted" | "suppression.created" | "suppression.deleted" | "sms.received" | "whatsapp.received" | "opt_out.created" | "opt_out.deleted" | "recipient.unsubscribed" | "recipient.resubscribed" | "domain.verified" | "domain.failed" | "template.status_changed" | "credit.low" | "batch.done" | "webhook.test">;
   /** Your own signing secret: `whsec_` and the base64 of 24 to 64 bytes. Default: a generated secret. */
   secret?: string | null;
   /** A free-text note. */
@@ -3795,6 +3899,10 @@ export interface Operations {
   "POST /v1/opt-outs": { body: OptOutRequest; answer: OptOutRecord };
   "GET /v1/opt-outs/{phone}": { query: { channel?: "sms" | "whatsapp" }; answer: OptOutRecord | OptOutList };
   "DELETE /v1/opt-outs/{phone}": { query: { channel?: "sms" | "whatsapp" }; answer: DeletedOptOut };
+  "GET /v1/unsubscribes": { query: { limit?: number; after?: string }; answer: UnsubscribeList };
+  "POST /v1/unsubscribes": { body: UnsubscribeRequest; answer: UnsubscribeRecord };
+  "GET /v1/unsubscribes/{address}": { query: { category?: string }; answer: UnsubscribeRecord | UnsubscribeList };
+  "DELETE /v1/unsubscribes/{address}": { query: { category?: string }; answer: DeletedUnsubscribe };
   "GET /v1/domains": { query: { limit?: number; after?: string }; answer: DomainList };
   "POST /v1/domains": { body: DomainRequest; answer: DomainView };
   "GET /v1/domains/{id}": { answer: DomainView };
@@ -3852,4 +3960,4 @@ export interface Operations {
   "GET /readyz": { answer: Health };
 }
 
-export type WebhookEvent = EmailSendingEvent | EmailSentEvent | EmailDeliveredEvent | EmailBouncedEvent | EmailComplainedEvent | EmailFailedEvent | SmsSendingEvent | SmsSentEvent | SmsDeliveredEvent | SmsFailedEvent | WhatsappSendingEvent | WhatsappSentEvent | WhatsappDeliveredEvent | WhatsappReadEvent | WhatsappFailedEvent | EmailDelayedEvent | EmailReceivedEvent | VerificationVerifiedEvent | VerificationFailedEvent | VerificationExhaustedEvent | SuppressionCreatedEvent | SuppressionDeletedEvent | SmsReceivedEvent | WhatsappReceivedEvent | OptOutCreatedEvent | OptOutDeletedEvent | DomainVerifiedEvent | DomainFailedEvent | TemplateStatusChangedEvent | CreditLowEvent | BatchDoneEvent | WebhookTestEvent;
+export type WebhookEvent = EmailSendingEvent | EmailSentEvent | EmailDeliveredEvent | EmailBouncedEvent | EmailComplainedEvent | EmailFailedEvent | SmsSendingEvent | SmsSentEvent | SmsDeliveredEvent | SmsFailedEvent | WhatsappSendingEvent | WhatsappSentEvent | WhatsappDeliveredEvent | WhatsappReadEvent | WhatsappFailedEvent | EmailDelayedEvent | EmailReceivedEvent | VerificationVerifiedEvent | VerificationFailedEvent | VerificationExhaustedEvent | SuppressionCreatedEvent | SuppressionDeletedEvent | SmsReceivedEvent | WhatsappReceivedEvent | OptOutCreatedEvent | OptOutDeletedEvent | RecipientUnsubscribedEvent | RecipientResubscribedEvent | DomainVerifiedEvent | DomainFailedEvent | TemplateStatusChangedEvent | CreditLowEvent | BatchDoneEvent | WebhookTestEvent;

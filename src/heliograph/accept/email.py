@@ -59,7 +59,15 @@ from heliograph.domain.mail.feedback_id import DIRECT, feedback_id_suffix
 from heliograph.domain.mail.recipients import Recipients, check_allowed, parse_recipients, remove_suppressed
 from heliograph.domain.mail.reputation import check_direct_sends
 from heliograph.domain.mail.sender import Sender, brand_values, resolve_brand_domain, resolve_sender
-from heliograph.domain.refusals import InvalidRequest, MissingBody, MixedSendMode, SubjectTooLong
+from heliograph.domain.mail.unsubscribe import (
+    PLACEHOLDER,
+    UnsubscribeLink,
+    check_category,
+    insert_url,
+    link_url,
+    sign_link,
+)
+from heliograph.domain.refusals import InvalidRequest, MissingBody, MixedSendMode, RecipientUnsubscribed, SubjectTooLong
 from heliograph.domain.sending import pricing
 from heliograph.domain.sending.acceptance import (
     Acceptance,
@@ -94,6 +102,7 @@ from heliograph.templates.policy.values import (
     check_variables_size,
     iterate_texts,
     read_variables,
+    with_unsubscribe_url,
 )
 
 Files = Annotated[list[Any], schema_limits(items={"$ref": f"{SCHEMA_REF_PREFIX}Attachment"}, maxItems=ATTACHMENTS_MAX)]
@@ -112,6 +121,11 @@ FROM_DOC = describe(
     "platform sender."
 )
 DISPLAY_NAME_DOC = describe("`dn_` id of an approved display name of the sending domain.")
+CATEGORY_DOC = describe(
+    "One of the team's categories: the email gets unsubscribe headers, and is refused if its recipient has "
+    "unsubscribed. It has one recipient. Default: the template's category.",
+    example="newsletter",
+)
 TEMPLATE_DOC = describe("`tpl_` id of an email template, in place of `subject`, `html` and `text`.")
 
 
@@ -131,6 +145,7 @@ class EmailRequest(SendOptions, frozen=True, kw_only=True, forbid_unknown_fields
     text: Annotated[str | None, describe("Plain-text body. Direct mode only.")] = None
     template_id: Annotated[TemplateId | None, TEMPLATE_DOC] = None
     variables: Variables = None
+    category: Annotated[str | None, CATEGORY_DOC] = None
 
 
 class EmailRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -201,6 +216,7 @@ class EmailDraft(msgspec.Struct, frozen=True, kw_only=True):
     template: Template | None
     content: Rendered
     attachments: tuple[Attachment, ...]
+    unsubscribe_url: str = ""  # empty without a category
     reply_domain: str = ""  # domain that receives the replies; empty if replies are not received here
     added: ExtraFields = ExtraFields()
     timing: Timing = Timing()
@@ -300,6 +316,10 @@ def draft_email(context: Context, caller: Caller, request: EmailRequest) -> Emai
     locale = read_locale(request.locale) if request.locale is not None else None
     _check_mode(request)
     recipients = parse_recipients(request.to, request.cc, request.bcc, request.reply_to)
+    # Whether the template can be sent is checked later.
+    named = caller.team.templates.get(request.template_id or "") if request.category is None else None
+    category = named.category if named is not None and named.channel == "email" else request.category
+    unsubscribe_url = "" if category is None else _make_unsubscribe_url(context, caller, request, recipients, category)
     reply_domain = _find_reply_domain(setup, caller.team, request) if request.replies else ""
     timing = parse_options(request, context.clock.team_now(caller.team.record.ref))
     _check_subject(request.subject)
@@ -315,7 +335,9 @@ def draft_email(context: Context, caller: Caller, request: EmailRequest) -> Emai
         check_sender(restricted_key, sender.address)
         if request.template_id is None:
             check_template_use(restricted_key, None)
-    template, layout, content = _render_content(request, variables, locale, caller, sender, setup.platform)
+    template, layout, content = _render_content(
+        request, variables, locale, caller, sender, setup.platform, unsubscribe_url
+    )
     if restricted_key is not None:
         check_addresses(restricted_key, recipients.distinct)
     if not caller.captured:
@@ -329,19 +351,39 @@ def draft_email(context: Context, caller: Caller, request: EmailRequest) -> Emai
         attachments=attachments,
         reply_domain=reply_domain,
         added=build_extra_fields(
-            request, timing, template, layout=layout, reply_to_addresses=reply_to_addresses, headers=request.headers
+            request,
+            timing,
+            template,
+            layout=layout,
+            reply_to_addresses=reply_to_addresses,
+            headers=request.headers,
+            category=category,
         ),
+        unsubscribe_url=unsubscribe_url,
         timing=timing,
     )
 
 
 def _render_content(
-    request: EmailRequest, variables: Values, locale: str | None, caller: Caller, sender: Sender, platform: Platform
+    request: EmailRequest,
+    variables: Values,
+    locale: str | None,
+    caller: Caller,
+    sender: Sender,
+    platform: Platform,
+    unsubscribe_url: str,
 ) -> tuple[Template | None, Layout | None, Rendered]:
     """Return the template and layout, if any, and the rendered content."""
     if request.template_id is None:
-        check_size(octets(request.html) + octets(request.text), "html and text have", param="html")
-        return None, None, Rendered(subject=request.subject, html=request.html, text=request.text, body=None)
+        html, text = request.html, request.text
+        size = octets(html) + octets(text)
+        if unsubscribe_url:
+            count = sum((part or "").count(PLACEHOLDER) for part in (html, text))
+            size += count * (len(unsubscribe_url) - len(PLACEHOLDER))
+        check_size(size, "html and text have", param="html")
+        if unsubscribe_url:
+            html, text = insert_url(html, unsubscribe_url), insert_url(text, unsubscribe_url)
+        return None, None, Rendered(subject=request.subject, html=html, text=text, body=None)
     team = caller.team
     template = find_template(team, request.template_id, "email", caller.key if caller.key.restrictions else None)
     if locale is not None:
@@ -349,10 +391,30 @@ def _render_content(
     layout = team.layouts.get(template.layout) if template.layout is not None else None
     check_variables(template, variables)
     check_variables_size(request.variables)
+    if unsubscribe_url:
+        variables = with_unsubscribe_url(template, variables, unsubscribe_url)
     domain = sender.domain or resolve_brand_domain(team, caller.key, None)  # the platform sender has no team domain
     content = render(template, variables, brand_values(domain, platform), layout)
     check_subject(content.subject or "")
     return template, layout, content
+
+
+def _make_unsubscribe_url(
+    context: Context, caller: Caller, request: EmailRequest, recipients: Recipients, category: str
+) -> str:
+    """Check the category, which allows one recipient only, and return the recipient's unsubscribe URL."""
+    team = caller.team
+    check_category(category, team.record.categories)
+    if len(recipients.distinct) > 1:
+        raise InvalidRequest(
+            "An email with a category has one recipient, so that its unsubscribe link is theirs. Send one email each.",
+            param="category",
+        )
+    template = team.templates.get(request.template_id) if request.template_id else None
+    locale = localize(template, read_locale(request.locale)).locale if template else ""
+    address, _ = recipients.distinct[0]
+    link = UnsubscribeLink(team=team.record.id, address=address.normal, category=category, locale=locale)
+    return link_url(context.base_url, sign_link(context.reply_key, link))
 
 
 def _find_reply_domain(setup: Setup, team: Team, request: EmailRequest) -> str:
@@ -440,7 +502,7 @@ def email_acceptance(
     if draft.reply_domain:
         reply_to = [verp.sign_reply_address(context.reply_key, id_, team.record.id, draft.reply_domain)]
     suffix = feedback_id_suffix(context.reply_key, team.record.id, from_template=template is not None)
-    feedback_id = f"{template.id if template else DIRECT}:{suffix}"
+    feedback_id = f"{draft.added.category or (template.id if template else DIRECT)}:{suffix}"
     stored, shared = _encode_content(draft, files, reply_to, header_recipients, feedback_id, may_share=team.sandbox)
     pending = PendingEmail(
         id=id_,
@@ -469,6 +531,7 @@ def email_acceptance(
         decide=pending.decide,
         template_id=template.id if template else None,
         template_version=template.version if template else None,
+        category=draft.added.category,
         suppression_addresses=[address.normal for address, _ in draft.recipients.distinct],
         blobs=sorted({file.blob for file in files if file.blob}) if files else (),
         file_bytes=sum(file.size for file in files if file.blob) if files else 0,
@@ -496,6 +559,13 @@ class PendingEmail(msgspec.Struct, frozen=True, kw_only=True):
     def decide(self, state: AcceptState) -> Decision:
         draft, team = self.draft, self.team
         deliverable = remove_suppressed(draft.recipients, state.suppressed, drop=self.drop_suppressed)
+        if state.unsubscribed:
+            address = deliverable.to[0]
+            raise RecipientUnsubscribed(
+                f"{address.original} has unsubscribed from {draft.added.category}. {RecipientUnsubscribed.fix}",
+                param="to",
+                details={"addresses": [address.original]},
+            )
         price = _price(team, draft.template, deliverable, state, self.created_at)
         if self.restricted_key is not None:
             count_use(state.account, self.restricted_key, deliverable.count, price, self.created_at)
@@ -551,6 +621,7 @@ def _encode_content(
         html=content.html,
         text=content.text,
         attachments=files,
+        unsubscribe_url=draft.unsubscribe_url,
         feedback_id=feedback_id,
     )
     stored = msgspec.json.encode(mail)

@@ -92,6 +92,7 @@ def _email_copy(
         template=replace(template, version=undelivered.template_version) if template else None,
         content=Rendered(subject=content.subject, html=content.html, text=content.text, body=None),
         attachments=(),
+        unsubscribe_url=content.unsubscribe_url,
         added=undelivered.added,
     )
     header_recipients = HeaderRecipients(

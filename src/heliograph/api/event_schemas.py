@@ -18,6 +18,7 @@ from heliograph.domain.event_data import (
     RecipientChange,
     SuppressionEventData,
     TemplateStatusData,
+    UnsubscribeEventData,
     VerificationEventData,
     WebhookTestData,
 )
@@ -113,6 +114,8 @@ STRUCTS_BY_TYPE: dict[str, tuple[Any, ...]] = {
     "suppression.deleted": (SuppressionEventData,),
     "opt_out.created": (OptOutEventData,),
     "opt_out.deleted": (OptOutEventData,),
+    "recipient.unsubscribed": (UnsubscribeEventData,),
+    "recipient.resubscribed": (UnsubscribeEventData,),
     "domain.verified": (DomainEventData,),
     "domain.failed": (DomainEventData,),
     "template.status_changed": (TemplateStatusData,),

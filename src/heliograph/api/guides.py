@@ -27,6 +27,7 @@ GUIDES: dict[str, dict[str, str]] = {
     "Send": {
         "templates": "Variables, lists, conditions, formats, languages and layouts.",
         "verify": "One-time codes: texts, senders and fraud protection.",
+        "unsubscribe": "Categories of emails, one-click unsubscribe links and the list.",
         "webhooks": "Receive events, verify signatures, replay missed events.",
         "states": "What each message status means, and how statuses change.",
         "idempotency": "Retry requests without sending twice.",

@@ -47,6 +47,11 @@ PATH_PARAMETERS: dict[str, Schema] = {
         "description": "The phone number, in E.164.",
         "example": "+4915112345678",
     },
+    "unsubscribes": {
+        "schema": {"type": "string", **EMAIL},
+        "description": "The email address.",
+        "example": "ada@example.com",
+    },
     "keys": {
         "schema": {"type": "string", "pattern": "^[0-9A-Za-z]{10}$"},
         "description": "The key's public id: the 10 characters after `hk_`.",

@@ -112,6 +112,7 @@ AREAS: dict[str, tuple[str, dict[str, str]]] = {
         _texts(add="Address suppressed", remove="Suppression removed", import_="Suppressions imported"),
     ),
     "opt_out": ("Opt-outs", _texts(add="Number opted out", remove="Opt-out removed")),
+    "unsubscribe": ("Unsubscribes", _texts(add="Address unsubscribed", remove="Address resubscribed")),
     "address": ("Personal data", _texts(erase="Address erased", export="Data of an address exported")),
     "message": (
         "Messages",
@@ -139,6 +140,7 @@ AREAS: dict[str, tuple[str, dict[str, str]]] = {
             create="Team created",
             change="Team changed",
             keep="Retention changed",
+            categories="Email categories changed",
             plan="Plan changed",
             live="Team went live",
             sandbox="Team moved back to the sandbox",

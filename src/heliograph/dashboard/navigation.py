@@ -47,7 +47,8 @@ MENU: dict[str, tuple[NavItem, ...]] = {
     "Content": (
         NavItem("Templates", "/templates", "template", "content", also_under="/layouts"),
         NavItem("Domains & senders", "/senders", "domain", "dns dkim spf display name sender id"),
-        NavItem("Suppressions", "/suppressions", "suppression", "bounces complaints blocklist unsubscribe"),
+        NavItem("Suppressions", "/suppressions", "suppression", "bounces complaints blocklist"),
+        NavItem("Unsubscribes", "/unsubscribes", "suppression", "categories newsletter list-unsubscribe"),
         NavItem("Opt-outs", "/opt-outs", "suppression", "stop start phones unsubscribe"),
     ),
     "Developers": (
@@ -70,6 +71,7 @@ OPERATOR_MENU: tuple[NavItem, ...] = (
     NavItem("People", f"{OPERATOR}/people", "people", "operator accounts", "operator"),
     NavItem("Carriers", f"{OPERATOR}/carriers", "carrier", "operator smtp smpp provider", "operator"),
     NavItem("Queues", f"{OPERATOR}/queues", "queue", "operator pause resume dead letters", "operator"),
+    NavItem("Complaints", f"{OPERATOR}/complaints", "warning", "operator spam rate feedback loop", "operator"),
     NavItem("Platform", f"{OPERATOR}/platform", "settings", "operator instance settings", "operator", "/notices"),
     NavItem("Audit log", f"{OPERATOR}/audit", "audit", required_role="operator"),
 )

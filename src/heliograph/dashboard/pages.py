@@ -10,6 +10,7 @@ from heliograph.dashboard.views import (
     audit,
     billing,
     carriers,
+    complaints,
     domain_reports,
     erase,
     events,
@@ -47,6 +48,7 @@ from heliograph.dashboard.views import (
     template_edit,
     template_send,
     templates,
+    unsubscribes,
     verifications,
     webhooks,
 )
@@ -200,6 +202,12 @@ PAGES: list[PageRoute] = [
     PageRoute("GET", TEAM_PATH + "/opt-outs/new", opt_outs.show_new, "developer", is_form=True),
     PageRoute("GET", TEAM_PATH + "/opt-outs/remove", opt_outs.confirm_remove, "developer", is_form=True),
     PageRoute("POST", TEAM_PATH + "/opt-outs/remove", opt_outs.remove, "developer"),
+    # Unsubscribes
+    PageRoute("GET", TEAM_PATH + "/unsubscribes", unsubscribes.show, "viewer"),
+    PageRoute("POST", TEAM_PATH + "/unsubscribes", unsubscribes.add, "developer", allowed_when_suspended=True),
+    PageRoute("GET", TEAM_PATH + "/unsubscribes/new", unsubscribes.show_new, "developer", is_form=True),
+    PageRoute("GET", TEAM_PATH + "/unsubscribes/remove", unsubscribes.confirm_remove, "developer", is_form=True),
+    PageRoute("POST", TEAM_PATH + "/unsubscribes/remove", unsubscribes.remove, "developer"),
     # Suppressions
     PageRoute("GET", TEAM_PATH + "/suppressions", suppressions.show, "viewer"),
     PageRoute("POST", TEAM_PATH + "/suppressions", suppressions.add, "developer", allowed_when_suspended=True),
@@ -309,6 +317,9 @@ PAGES: list[PageRoute] = [
     PageRoute("GET", f"{TEAM_PATH}/money", billing.redirect_old_url, "viewer"),
     PageRoute("GET", f"{TEAM_PATH}/settings", settings.show, "viewer"),
     PageRoute("POST", f"{TEAM_PATH}/settings", settings.save, "owner"),
+    PageRoute(
+        "POST", f"{TEAM_PATH}/settings/categories", settings.save_categories, "owner", allowed_when_suspended=True
+    ),
     PageRoute("POST", f"{TEAM_PATH}/settings/keep", settings.save_retention, "owner", allowed_when_suspended=True),
     PageRoute("POST", f"{TEAM_PATH}/settings/test-clock", settings.set_test_clock, "owner"),
     PageRoute("POST", f"{TEAM_PATH}/settings/test-clock/advance", settings.advance, "developer"),
@@ -349,6 +360,7 @@ PAGES: list[PageRoute] = [
     PageRoute("POST", f"{OPERATOR}/platform/mail-host", sender_domain.set_mail_host, "operator"),
     PageRoute("POST", f"{OPERATOR}/platform/sender/check", sender_domain.check, "operator"),
     PageRoute("POST", f"{OPERATOR}/platform/sender/rotate", sender_domain.rotate, "operator"),
+    PageRoute("GET", f"{OPERATOR}/complaints", complaints.show, "operator"),
     PageRoute("GET", f"{OPERATOR}/queues", queues.show, "operator"),
     PageRoute("GET", f"{OPERATOR}/queues/live", queues.live, "operator"),
     PageRoute("POST", f"{OPERATOR}/queues/pause", queues.pause, "operator"),

@@ -53,6 +53,7 @@ NO_CARRIER_TEXT = "no carrier serves this destination now"
 OUT_OF_REACH_TEXT = "no carrier for this destination is reachable now"
 SUSPENDED_TEXT = "the team was suspended before the message was sent"
 SUPPRESSED_TEXT = "the address was suppressed before the message was sent"
+UNSUBSCRIBED_TEXT = "the recipient had unsubscribed from the category before the message was sent"
 OPTED_OUT_TEXT = "the recipient had opted out before the message was sent"
 NO_RESPONSE_TWICE_TEXT = "the carrier did not respond twice: the message may have been sent, so it is not sent again"
 
@@ -172,7 +173,7 @@ class Dispatch:
                 detail=local_failure("template_unavailable", f"Meta had {template.status} the template{reason}")
             )
         if not suppressed:
-            return None
+            return Refused(detail=local_failure("unsubscribed", UNSUBSCRIBED_TEXT)) if claim.unsubscribed else None
         return Refused(
             detail=local_failure("suppressed", SUPPRESSED_TEXT)
             if claim.channel == "email"

@@ -18,6 +18,7 @@ from heliograph.domain.field_docs import (
     describe,
 )
 from heliograph.domain.mail.suppression_file import REASONS
+from heliograph.domain.mail.unsubscribe import UNSUBSCRIBE_REASONS
 from heliograph.domain.phones.opt_out import OPT_OUT_REASONS, PHONE_CHANNELS
 
 _STATES = list(dict.fromkeys(state for states in STATES_BY_CHANNEL.values() for state in states))
@@ -67,6 +68,14 @@ class OptOutEventData(msgspec.Struct, frozen=True, kw_only=True):
     phone: PhoneNumber
     channel: Annotated[str, describe("The channel of the opt-out.", enum=list(PHONE_CHANNELS))]
     reason: Annotated[str, describe("How the number opted out.", example="text", enum=list(OPT_OUT_REASONS))]
+    created_at: CreatedAt
+
+
+class UnsubscribeEventData(msgspec.Struct, frozen=True, kw_only=True):
+    object: ObjectName = "unsubscribe"
+    address: Annotated[str, describe("The recipient's email address.", example="ada@example.com")]
+    category: Annotated[str, describe("The category of emails.", example="newsletter")]
+    reason: Annotated[str, describe("How the recipient unsubscribed.", example="link", enum=list(UNSUBSCRIBE_REASONS))]
     created_at: CreatedAt
 
 

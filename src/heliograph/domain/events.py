@@ -33,6 +33,8 @@ EVENT_TYPES: tuple[str, ...] = (
     "whatsapp.received",
     "opt_out.created",
     "opt_out.deleted",
+    "recipient.unsubscribed",
+    "recipient.resubscribed",
     "domain.verified",
     "domain.failed",
     "template.status_changed",

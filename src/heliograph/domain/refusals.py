@@ -351,6 +351,12 @@ class RecipientOptedOut(Refusal):
     fix = "Stop sending until the recipient replies START. Delete the opt-out only if the recipient asks for that."
 
 
+class RecipientUnsubscribed(Refusal):
+    """The recipient has unsubscribed from this category of the team's emails."""
+
+    fix = "Stop sending this category to the recipient. Delete the unsubscribe only if the recipient asks for that."
+
+
 # -- templates ---------------------------------------------------------------------------------------------
 
 
@@ -550,6 +556,12 @@ class OptOutNotFound(Refusal):
     """The phone number is not on the team's opt-out list."""
 
     fix = "Check the number and the channel; the opt-out may have been deleted already."
+
+
+class UnsubscribeNotFound(Refusal):
+    """The address has not unsubscribed from the category."""
+
+    fix = "Check the address and the category; the unsubscribe may have been deleted already."
 
 
 class TestClockNotFound(Refusal):

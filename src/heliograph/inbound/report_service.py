@@ -16,6 +16,7 @@ from heliograph.carriers.contract import Callback, CallbackResult, CallbackTooLa
 from heliograph.domain.audit.actor import SERVICE
 from heliograph.domain.delivery.outcome import CarrierReport, IncomingText, Report, TextPart
 from heliograph.domain.event_data import TemplateStatusData
+from heliograph.domain.mail.feedback_id import FeedbackSource, hash_team
 from heliograph.domain.phones.opt_out import PhoneChannel
 from heliograph.domain.setup.records import Template, UpstreamTemplate
 from heliograph.domain.setup.snapshot import Setup, to_row
@@ -64,6 +65,13 @@ async def store_recipient_report(store: Store, message_id: str, position: int, r
     Used for bounces to the signed envelope sender (VERP) of this recipient.
     """
     await store.reports.store_by_recipient(message_id, position, report)
+
+
+async def count_complaint(store: Store, feedback_key: bytes, source: FeedbackSource) -> None:
+    """Count a complaint of which only the Feedback-ID is known; ignored if the team was deleted."""
+    for id_, team in store.setup.current.teams.items():
+        if hash_team(feedback_key, id_) == source.team:
+            await store.complaint_rates.count_unattributed(team.record.ref, source.name)
 
 
 async def recipient_address(store: Store, message_id: str, position: int) -> str | None:

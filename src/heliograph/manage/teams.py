@@ -18,6 +18,7 @@ from heliograph.domain.setup.setup_file import read_team_fields
 from heliograph.domain.setup.snapshot import Row, Setup, to_row
 from heliograph.storage.setup import NewTeam, SetupChange
 from heliograph.storage.store import Store
+from heliograph.templates.policy.check import category_in_use
 from heliograph.templates.policy.values import passthrough_error
 
 DELETION_DELAY_MS = 30 * DAY_MS  # a team can be restored for this long
@@ -141,6 +142,19 @@ async def set_retention(store: Store, actor: Actor, team: str, changes: Fields) 
         return after
 
     return await _change_team(store, actor, "team.keep", team, revise, changes)
+
+
+async def set_categories(store: Store, actor: Actor, team: str, categories: list[str]) -> TeamRecord:
+    """Set the categories of emails that recipients can unsubscribe from. Those that templates have must stay."""
+    fields = _read_fields({"categories": categories})
+
+    def revise(team_setup: Team, _: Setup) -> TeamRecord:
+        after = replace(team_setup.record, categories=tuple(fields["categories"]))
+        if problem := category_in_use(after, team_setup.templates.values()):
+            raise InvalidRequest(problem, param="categories")
+        return after
+
+    return await _change_team(store, actor, "team.categories", team, revise, {"categories": " ".join(categories)})
 
 
 async def set_test_clock(store: Store, actor: Actor, team: str, enabled: bool) -> TeamRecord:

@@ -46,6 +46,7 @@ WRITE_QUERIES = (
 
 Item = Acceptance | BatchAcceptance
 Phone = tuple[int, str, str]  # team, channel, number
+Subscription = tuple[int, str, str]  # team, address, category
 
 
 def weight(item: Item) -> int:
@@ -105,6 +106,7 @@ async def _open_decider(
         suppressed=await _find_suppressed(tx, addresses_to_check, suppression_rows, accounts, erased_name_of),
         marketing_times=await _find_marketing(tx, sends),
         opt_outs=await _find_opted_out(tx, sends, accounts, erased_name_of),
+        unsubscribed=await _find_unsubscribed(tx, sends, accounts, erased_name_of),
     )
     return decider, message_keys
 
@@ -124,6 +126,7 @@ class _BatchDecider(msgspec.Struct, kw_only=True):
     suppressed: dict[int, set[str]]
     marketing_times: dict[tuple[int, str], list[int]]
     opt_outs: dict[Phone, OptOutReason]
+    unsubscribed: set[Subscription]
     # Rows to write for the accepted items:
     accepted: list[tuple[Acceptance, Decision]] = []
     idempotency_rows: list[tuple[Any, ...]] = []
@@ -176,7 +179,13 @@ class _BatchDecider(msgspec.Struct, kw_only=True):
                 self.opt_outs.get((item.team, item.channel, item.opt_out_phone or "")) if self.opt_outs else None
             )
             decision = item.decide(
-                AcceptState(self.suppressed[item.team], account, self.marketing_times[marketing_key], opted_out)
+                AcceptState(
+                    self.suppressed[item.team],
+                    account,
+                    self.marketing_times[marketing_key],
+                    bool(self.unsubscribed) and _subscription(item) in self.unsubscribed,
+                    opted_out,
+                )
             )
             if item.daily_bytes_limit:
                 octets = item.content_bytes if item.shared else len(item.content)
@@ -265,7 +274,10 @@ async def dry_run(tx: Tx, item: Acceptance, erased_name_of: EntryName) -> Decisi
     marketing = await _find_marketing(tx, [item])
     opted_out = next(iter((await _find_opted_out(tx, [item], accounts, erased_name_of)).values()), None)
     marketing_key = item.team, item.marketing_to or ""
-    return item.decide(AcceptState(suppressed[item.team], accounts[item.team], marketing[marketing_key], opted_out))
+    unsubscribed = bool(await _find_unsubscribed(tx, [item], accounts, erased_name_of))
+    return item.decide(
+        AcceptState(suppressed[item.team], accounts[item.team], marketing[marketing_key], unsubscribed, opted_out)
+    )
 
 
 async def lock_accounts(tx: Tx, teams: Iterable[int]) -> dict[int, Account]:
@@ -369,6 +381,28 @@ async def _find_opted_out(
     return {(team, channel, phone_by_key[team, channel, name]): reason for team, channel, name, reason in rows}
 
 
+async def _find_unsubscribed(
+    tx: Tx, items: Sequence[Acceptance], accounts: dict[int, Account], erased_name_of: EntryName
+) -> set[Subscription]:
+    """Return the subscriptions that their recipients have ended; without a category nothing is queried."""
+    by_stored_name = {
+        subscription: subscription for item in items if item.category for subscription in [_subscription(item)]
+    }
+    if not by_stored_name:
+        return set()
+    by_stored_name |= {
+        (team, erased_name_of(team, address), category): (team, address, category)
+        for team, address, category in by_stored_name
+        if accounts[team].erased
+    }
+    rows = await tx.run("find_unsubscribed", recipients=list(by_stored_name))
+    return {by_stored_name[team, name, category] for team, name, category in rows}
+
+
+def _subscription(item: Acceptance) -> Subscription:
+    return item.team, item.suppression_addresses[0], item.category or ""
+
+
 async def _find_marketing(tx: Tx, items: Sequence[Acceptance]) -> dict[tuple[int, str], list[int]]:
     since_by_recipient = {
         (item.team, item.marketing_to): item.created_at - DAY_MS for item in items if item.marketing_to
@@ -447,6 +481,7 @@ def _message_row(key: int, item: Acceptance, decision: Decision) -> tuple[Any, .
         item.stored_record(decision.response),
         item.batch,
         item.trace,
+        item.category,
     )
 
 

@@ -49,6 +49,7 @@ VERIFICATION_FIELDS = (
 )
 SUPPRESSION_FIELDS = ("email", "reason", "source_message_id", "detail", "created_at")
 OPT_OUT_FIELDS = ("phone", "channel", "reason", "created_at")
+UNSUBSCRIBE_FIELDS = ("address", "category", "reason", "created_at")
 
 
 class Exports:
@@ -59,7 +60,7 @@ class Exports:
         self, target: ErasureTarget, now: int, on_progress: ProgressCallback
     ) -> dict[str, list[JsonObject]]:
         """Return the stored data about the address by section; sections without data are empty lists."""
-        direct_sections = ("messages", "events", "verifications", "marketing", "opt_outs")
+        direct_sections = ("messages", "events", "verifications", "marketing", "opt_outs", "unsubscribes")
         sections: dict[str, list[JsonObject]] = {
             section: [] for section in (*direct_sections, *SECTION_BY_TABLE.values())
         }
@@ -85,6 +86,10 @@ class Exports:
             )
         for row in await self._database.read(lambda tx: tx.run("find_opt_outs", team=target.ref, phone=target.address)):
             sections["opt_outs"].append(_export_fields(target.variants, dict(zip(OPT_OUT_FIELDS, row, strict=True))))
+        for row in await self._database.read(lambda tx: tx.run("find_unsubscribes", **filters)):
+            sections["unsubscribes"].append(
+                _export_fields(target.variants, dict(zip(UNSUBSCRIBE_FIELDS, row, strict=True)))
+            )
         for table in await text_tables(self._database, target):
             async for rows in scan_table(self._database, target, table, on_progress):
                 sections[SECTION_BY_TABLE[table.name]] += [_export_row(target, table, row) for row in rows]

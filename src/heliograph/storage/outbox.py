@@ -63,6 +63,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     priority: Priority = "normal"
     queue: str  # the queue in which the row waited
     suppressed: bool = False  # whether the address was suppressed at claim time
+    unsubscribed: bool = False  # whether the recipient had unsubscribed from the message's category at claim time
     scheduled: bool = False  # scheduled for later than its request, and not attempted yet
     expires_at: int | None = None
     is_isolated: bool = False  # processed in isolation: its worker has no other claim
@@ -253,9 +254,9 @@ async def _read_claims(tx: Tx, rows: Sequence[tuple[Any, Priority]], *, is_isola
     for row, priority in rows:
         key, epoch, team, message, position, reports, first_at, attempt, deferrals, uncertain, *times = row
         absent_at, due_at, expires_at, held_at, claim_count = times
-        _, _, address, given_address, id_, channel, sandbox, country, trace, suppressed_at = recipient_rows[
-            message, position
-        ]
+        _, _, address, given_address, id_, channel, sandbox, country, trace, suppressed_at, unsubscribed_at = (
+            recipient_rows[message, position]
+        )
         claims.append(
             Claim(
                 key=key,
@@ -282,6 +283,7 @@ async def _read_claims(tx: Tx, rows: Sequence[tuple[Any, Priority]], *, is_isola
                 priority=priority,
                 queue=QUEUE_BY_LANE_AND_PRIORITY[LANE_BY_CHANNEL[channel], priority],
                 suppressed=suppressed_at is not None,
+                unsubscribed=unsubscribed_at is not None,
                 scheduled=attempt == 0 and due_at > first_at,
                 expires_at=expires_at,
                 is_isolated=is_isolated,

@@ -23,10 +23,11 @@ from heliograph.domain.delivery.outcome import (
 from heliograph.domain.delivery.retry import ABSENT_RETENTION_MS, absent_confirmation_wait
 from heliograph.domain.event_data import SuppressionEventData, encode_data
 from heliograph.domain.ids import timestamp
-from heliograph.domain.limits import CRASHES_MAX, HOUR_MS, MINUTE_MS, SECOND_MS
+from heliograph.domain.limits import CRASHES_MAX, DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 from heliograph.domain.mail import reputation
 from heliograph.domain.mail.delay import DELAY_EVENT_AFTER_MS, DelayData
-from heliograph.domain.mail.mailbox_provider import OTHER, SIMULATOR, provider_of
+from heliograph.domain.mail.feedback_id import DIRECT
+from heliograph.domain.mail.mailbox_provider import OTHER, SIMULATOR, provider_of, provider_of_name
 from heliograph.domain.mail.recipients import count_address_uses
 from heliograph.domain.operations.erasure import is_erased
 from heliograph.domain.operations.notices import dead_letter_notice
@@ -51,8 +52,8 @@ EARLY_RETURN_MS = HOUR_MS
 
 # Reasons of our own for which an email counted against the quota was certainly not sent.
 UNUSED_QUOTA_REASONS = (
-    *("canceled", "expired", "suspended", "suppressed", "no_carrier", "out_of_reach", "not_ready"),
-    *("provider_rate", "warmup"),
+    *("canceled", "expired", "suspended", "suppressed", "unsubscribed"),
+    *("no_carrier", "out_of_reach", "not_ready", "provider_rate", "warmup"),
 )
 COUNTED_STATES = ("delivered", "bounced", "failed", "complained")
 DEFERRED = "deferred"
@@ -137,6 +138,8 @@ class LockedMessage(msgspec.Struct):
     created_at: int
     batch: str | None
     key_id: str
+    template_id: str | None
+    category: str | None
     ended_at: int | None = None
 
 
@@ -451,6 +454,8 @@ class _PendingRows:
         self.reputation_counts: dict[tuple[int, int], reputation.Counts] = defaultdict(
             reputation.Counts
         )  # by team and hour
+        # By team, day, source (category, template or direct) and provider
+        self.complaint_rates: dict[tuple[int, int, str, str], list[int]] = defaultdict(lambda: [0, 0])
         self.transitions: list[stats.Transition] = []
         self.delays: list[tuple[Any, ...]] = []  # delays of emails that we deferred
         self.relayed_delays: list[tuple[Any, ...]] = []  # delays reported by a provider
@@ -548,6 +553,10 @@ async def _apply_updates(
             "count_reputation",
             counts=[(*team_and_hour, *counts) for team_and_hour, counts in sorted(rows.reputation_counts.items())],
         )
+        await tx.run(
+            "count_complaint_rates",
+            counts=[(*source, *totals) for source, totals in sorted(rows.complaint_rates.items())],
+        )
     await stats.count_transitions(tx, rows.transitions)
     tx.after_commit += rows.metric_updates
 
@@ -579,7 +588,7 @@ def _apply_update(
     all_recipients: list[RecipientRow],
 ) -> None:
     """Apply a change to a recipient and its message; collect the rows to write for its consequences."""
-    detail = encode_detail(update.detail)
+    detail, previous_detail = encode_detail(update.detail), recipient.detail
     recipient.updated_at = update.at
     if update.claim and recipient.carrier is None:
         rows.first_attempts.append((message.team, recipient.address, message.key))
@@ -597,7 +606,7 @@ def _apply_update(
     rows.transitions.append((message.team, message.channel, update.at, recipient.status, path))
     is_real = message.sandbox != CAPTURED and not magic_recipients.is_magic(recipient.address)
     if path:
-        _count_transition(rows, update, message, recipient, path, is_real=is_real)
+        _count_transition(rows, update, message, recipient, path, previous_detail, is_real=is_real)
     for status in path:
         previous_status, recipient.status = recipient.status, status
         if previous_status == "failed":
@@ -684,6 +693,7 @@ def _count_transition(
     message: LockedMessage,
     recipient: RecipientRow,
     path: Sequence[str],
+    previous_detail: str | None,
     *,
     is_real: bool,
 ) -> None:
@@ -699,6 +709,16 @@ def _count_transition(
     ):
         team_and_hour = (message.team, update.at - update.at % HOUR_MS)
         rows.reputation_counts[team_and_hour] = rows.reputation_counts[team_and_hour].plus(counted)
+        source = message.category or message.template_id or DIRECT
+        host = update.detail.get("host")
+        if counted.complaints and not host and previous_detail:  # a complaint does not name the host that took the mail
+            host = msgspec.json.decode(previous_detail).get("host")
+        provider = provider_of_name(recipient.address.rpartition("@")[2])
+        if host and provider == OTHER:
+            provider = provider_of_name(host)
+        totals = rows.complaint_rates[message.team, update.at - update.at % DAY_MS, source, provider]
+        totals[0] += counted.sends
+        totals[1] += counted.complaints
     final_status = path[-1]
     if final_status not in COUNTED_STATES or (
         final_status == "failed" and "reason" in update.detail

@@ -22,6 +22,7 @@ from heliograph.webhooks import store as deliveries
 DELIVERIES_KEPT_MS = 30 * DAY_MS  # also deliveries that wait for a disabled webhook
 NOTICES_KEPT_MS = 30 * DAY_MS
 COUNTERS_KEPT_MS = 8 * DAY_MS  # longer than any window
+RATES_KEPT_MS = 90 * DAY_MS
 STATS_KEPT_MS = 400 * DAY_MS  # the overview shows a year
 # Free pages of the SQLite file are returned to the disk above this number and above 1/FREE_SHARE of all pages; new data
 # uses the rest.
@@ -40,6 +41,7 @@ MAX_AGE_BY_QUERY = {
     "purge_callbacks_seen": CALLBACK_ID_RETENTION_MS,
     "purge_absent": ABSENT_RETENTION_MS,
     "purge_reputation": COUNTERS_KEPT_MS,
+    "purge_complaint_rates": RATES_KEPT_MS,
     "purge_conversion": COUNTERS_KEPT_MS,
     "purge_figures": STATS_KEPT_MS,
     "purge_spent": DAY_MS,

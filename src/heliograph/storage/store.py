@@ -17,6 +17,7 @@ from heliograph.storage.audit import Audit
 from heliograph.storage.batches import Batches
 from heliograph.storage.carrier_stats import CarrierStats
 from heliograph.storage.circuits import Circuits
+from heliograph.storage.complaint_rates import ComplaintRates
 from heliograph.storage.dead_letters import DeadLetters
 from heliograph.storage.decisions import Decisions
 from heliograph.storage.delays import Delays
@@ -51,6 +52,7 @@ from heliograph.storage.stats import Stats
 from heliograph.storage.suppressions import Suppressions
 from heliograph.storage.team_clocks import TeamClocks
 from heliograph.storage.team_deletion import TeamDeletion
+from heliograph.storage.unsubscribes import UnsubscribeStore
 from heliograph.storage.verifications import Verifications
 from heliograph.templates.store import VersionReader
 from heliograph.webhooks.store import DeliveryStore
@@ -91,6 +93,8 @@ class Store(msgspec.Struct, frozen=True, kw_only=True):
     deliveries: DeliveryStore
     suppressions: Suppressions
     opt_outs: OptOutStore
+    unsubscribes: UnsubscribeStore
+    complaint_rates: ComplaintRates
     team_clocks: TeamClocks
     team_deletion: TeamDeletion
     inbound_texts: InboundTextStore
@@ -174,6 +178,8 @@ def make_store(
         deliveries=DeliveryStore(database, clock, owner, leases, setup),
         suppressions=Suppressions(database, clock, setup.publisher, erased_name_of),
         opt_outs=OptOutStore(database, clock, setup.publisher, erased_name_of),
+        unsubscribes=UnsubscribeStore(database, clock, setup.publisher, erased_name_of),
+        complaint_rates=ComplaintRates(database, clock),
         team_clocks=TeamClocks(database, clock, setup),
         team_deletion=TeamDeletion(database, clock, setup),
         inbound_texts=InboundTextStore(database, clock, setup, erased_name_of),

@@ -18,7 +18,7 @@ from heliograph.domain.setup.snapshot import Row, Setup, to_row
 from heliograph.runtime.threads import READ_POOL
 from heliograph.storage.store import Store
 from heliograph.templates.policy import template_approvals as approvals
-from heliograph.templates.policy.check import TemplateProblem, layout_problems, total_length
+from heliograph.templates.policy.check import TemplateProblem, category_problems, layout_problems, total_length
 from heliograph.templates.policy.lint import find_problems
 from heliograph.templates.policy.mjml import parsing_cost
 from heliograph.templates.policy.template_edit import (
@@ -98,7 +98,13 @@ async def save_proposed(store: Store, actor: Actor, proposal: ProposedChange) ->
     check_fields(errors)
     layout = team.layouts.get(new.layout or "")
     problems = await READ_POOL.run_large(SCAN_COST_FACTOR * total_length(new), find_problems, new, layout)
-    check_problems([*problems, *layout_problems(new, team.layouts, {template.layout})])
+    check_problems(
+        [
+            *problems,
+            *layout_problems(new, team.layouts, {template.layout}),
+            *category_problems(new, team.record.categories),
+        ]
+    )
     revision = None if proposal.is_new else approvals.revision_of(template)
     return await save(store, actor, new, revision=revision, by_operator=False, publish=False)
 

@@ -25,6 +25,7 @@ TEAM_LIST_PATHS = {
     "suppression": "/suppressions",
     "team": "/settings",
     "template": "/templates",
+    "unsubscribe": "/unsubscribes",
     "webhook": "/webhooks",
 }
 TEAM_OBJECT_PATHS = {

@@ -359,6 +359,13 @@ CAUSES: dict[str, Cause] = {
         "Remove it from the list if the recipient wants your email again.",
         retry_helps=False,
     ),
+    "unsubscribed": Cause(
+        "recipient",
+        "request",
+        "The recipient had unsubscribed from this category when the message became due.",
+        "Stop sending this category to the recipient. Other emails can still be sent.",
+        retry_helps=False,
+    ),
     "lost": Cause(
         "carrier", "carrier", "The carrier lost track of the message. It may have arrived.", _MAY_ARRIVE_TWICE
     ),

@@ -299,6 +299,20 @@ OptOutDeletedData = TypedDict('OptOutDeletedData', {
     'reason': "Literal['text', 'carrier', 'manual', 'marketing']",
     'created_at': 'str',
 })
+RecipientResubscribedData = TypedDict('RecipientResubscribedData', {
+    'object': "Literal['unsubscribe']",
+    'address': 'str',
+    'category': 'str',
+    'reason': "Literal['link', 'mail', 'manual']",
+    'created_at': 'str',
+})
+RecipientUnsubscribedData = TypedDict('RecipientUnsubscribedData', {
+    'object': "Literal['unsubscribe']",
+    'address': 'str',
+    'category': 'str',
+    'reason': "Literal['link', 'mail', 'manual']",
+    'created_at': 'str',
+})
 SmsDeliveredData = TypedDict('SmsDeliveredData', {
     'id': 'str',
     'to': 'str',
@@ -691,6 +705,24 @@ OptOutDeletedEvent = TypedDict('OptOutDeletedEvent', {
     'sequence': 'int',
     'data': 'OptOutDeletedData',
 })
+RecipientResubscribedEvent = TypedDict('RecipientResubscribedEvent', {
+    'id': 'str',
+    'type': "Literal['recipient.resubscribed']",
+    'created_at': 'str',
+    'team_id': 'str',
+    'sandbox': 'bool',
+    'sequence': 'int',
+    'data': 'RecipientResubscribedData',
+})
+RecipientUnsubscribedEvent = TypedDict('RecipientUnsubscribedEvent', {
+    'id': 'str',
+    'type': "Literal['recipient.unsubscribed']",
+    'created_at': 'str',
+    'team_id': 'str',
+    'sandbox': 'bool',
+    'sequence': 'int',
+    'data': 'RecipientUnsubscribedData',
+})
 SmsDeliveredEvent = TypedDict('SmsDeliveredEvent', {
     'id': 'str',
     'type': "Literal['sms.delivered']",
@@ -853,5 +885,5 @@ WhatsappSentEvent = TypedDict('WhatsappSentEvent', {
     'sequence': 'int',
     'data': 'WhatsappSentData',
 })
-EventType = Literal['email.sending', 'email.sent', 'email.delivered', 'email.bounced', 'email.complained', 'email.failed', 'sms.sending', 'sms.sent', 'sms.delivered', 'sms.failed', 'whatsapp.sending', 'whatsapp.sent', 'whatsapp.delivered', 'whatsapp.read', 'whatsapp.failed', 'email.delayed', 'email.received', 'verification.verified', 'verification.failed', 'verification.exhausted', 'suppression.created', 'suppression.deleted', 'sms.received', 'whatsapp.received', 'opt_out.created', 'opt_out.deleted', 'domain.verified', 'domain.failed', 'template.status_changed', 'credit.low', 'batch.done', 'webhook.test']
-WebhookEvent = Union[EmailSendingEvent, EmailSentEvent, EmailDeliveredEvent, EmailBouncedEvent, EmailComplainedEvent, EmailFailedEvent, SmsSendingEvent, SmsSentEvent, SmsDeliveredEvent, SmsFailedEvent, WhatsappSendingEvent, WhatsappSentEvent, WhatsappDeliveredEvent, WhatsappReadEvent, WhatsappFailedEvent, EmailDelayedEvent, EmailReceivedEvent, VerificationVerifiedEvent, VerificationFailedEvent, VerificationExhaustedEvent, SuppressionCreatedEvent, SuppressionDeletedEvent, SmsReceivedEvent, WhatsappReceivedEvent, OptOutCreatedEvent, OptOutDeletedEvent, DomainVerifiedEvent, DomainFailedEvent, TemplateStatusChangedEvent, CreditLowEvent, BatchDoneEvent, WebhookTestEvent]
+EventType = Literal['email.sending', 'email.sent', 'email.delivered', 'email.bounced', 'email.complained', 'email.failed', 'sms.sending', 'sms.sent', 'sms.delivered', 'sms.failed', 'whatsapp.sending', 'whatsapp.sent', 'whatsapp.delivered', 'whatsapp.read', 'whatsapp.failed', 'email.delayed', 'email.received', 'verification.verified', 'verification.failed', 'verification.exhausted', 'suppression.created', 'suppression.deleted', 'sms.received', 'whatsapp.received', 'opt_out.created', 'opt_out.deleted', 'recipient.unsubscribed', 'recipient.resubscribed', 'domain.verified', 'domain.failed', 'template.status_changed', 'credit.low', 'batch.done', 'webhook.test']
+WebhookEvent = Union[EmailSendingEvent, EmailSentEvent, EmailDeliveredEvent, EmailBouncedEvent, EmailComplainedEvent, EmailFailedEvent, SmsSendingEvent, SmsSentEvent, SmsDeliveredEvent, SmsFailedEvent, WhatsappSendingEvent, WhatsappSentEvent, WhatsappDeliveredEvent, WhatsappReadEvent, WhatsappFailedEvent, EmailDelayedEvent, EmailReceivedEvent, VerificationVerifiedEvent, VerificationFailedEvent, VerificationExhaustedEvent, SuppressionCreatedEvent, SuppressionDeletedEvent, SmsReceivedEvent, WhatsappReceivedEvent, OptOutCreatedEvent, OptOutDeletedEvent, RecipientUnsubscribedEvent, RecipientResubscribedEvent, DomainVerifiedEvent, DomainFailedEvent, TemplateStatusChangedEvent, CreditLowEvent, BatchDoneEvent, WebhookTestEvent]

@@ -31,6 +31,7 @@ INLINE_CONTENT_MAX = 32 * KIB  # bytes of content that are built on the event lo
 INLINE_HEADERS_MAX = (
     2 * KIB
 )  # characters of headers built on the event loop; one takes as long as 30 characters of body
+UNSUBSCRIBE_HEADERS = {"list-unsubscribe", "list-unsubscribe-post"}
 SIGNING_THREADS = 2  # number of signing threads; more would only compete for the GIL
 SIGN_BATCH_MAX = 16  # maximum mails signed per call into a thread
 
@@ -215,14 +216,17 @@ class MailPreparer:
         )
 
     def _added_headers(self, message_id: str, content: EmailContent, domain: str) -> dict[str, str]:
-        """Return the headers by which complaints are attributed."""
-        headers = {}
-        if "feedback-id" not in map(str.lower, content.headers):
+        """Return the headers for unsubscription, and those by which complaints are attributed."""
+        headers: dict[str, str] = {}
+        given, domain = {name.lower() for name in content.headers}, verp.bounce_domain(domain)
+        if content.unsubscribe_url and given.isdisjoint(UNSUBSCRIBE_HEADERS):
+            address = verp.sign_unsubscribe_address(self._envelope_key, message_id, domain)
+            headers["List-Unsubscribe"] = f"<{content.unsubscribe_url}>, <mailto:{address}>"
+            headers["List-Unsubscribe-Post"] = "List-Unsubscribe=One-Click"
+        if "feedback-id" not in given:
             headers["Feedback-ID"] = content.feedback_id or self._system_feedback_id
         if self._receives_complaints:
-            address = verp.sign_return_path(
-                self._envelope_key, message_id, verp.ANY_RECIPIENT, verp.bounce_domain(domain), self._now()
-            )
+            address = verp.sign_return_path(self._envelope_key, message_id, verp.ANY_RECIPIENT, domain, self._now())
             headers["CFBL-Address"] = f"{address}; report=arf"
         return headers
 

@@ -41,6 +41,7 @@ CODE_BY_REFUSAL: dict[type[Refusal], int] = {
     r.InsufficientCredit: 405,
     r.DirectSendsPaused: 405,
     r.RecipientSuppressed: 406,
+    r.RecipientUnsubscribed: 406,
     r.UnsupportedMediaType: 409,
     r.UnsupportedAttachmentType: 411,
     r.RecipientNotAllowed: 412,
@@ -58,6 +59,7 @@ CLIENT_FIELD_NAMES = {  # our name → Postmark's
     "html": "HtmlBody",
     "text": "TextBody",
     "tags": "Tag",
+    "category": "MessageStream",
     "filename": "Name",
     "content": "Content",
     "content_type": "ContentType",
@@ -116,7 +118,7 @@ def to_error(refusal: Refusal) -> dict[str, Any]:
         details.get("code") or CODE_BY_REFUSAL.get(type(refusal), DEFAULT_CODE),
         with_client_field_names(refusal, CLIENT_FIELD_NAMES),
     )
-    if isinstance(refusal, r.RecipientSuppressed):
+    if isinstance(refusal, r.RecipientSuppressed | r.RecipientUnsubscribed):
         message = SUPPRESSED_MESSAGE.format(", ".join(details["addresses"]))
     elif "address" in details:
         field = (refusal.param or "").rpartition(".")[2]  # in a batch, the path begins with the mail's position

@@ -43,7 +43,7 @@ class PostmarkFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class PostmarkMail(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="pascal"):
-    """A mail. The last three fields are accepted and ignored: nothing is tracked, and there is one stream."""
+    """A mail. Tracking fields are ignored. A stream with the name of a category stands for the category."""
 
     from_: str | None = msgspec.field(default=None, name="From")
     to: str | None = None
@@ -163,6 +163,7 @@ def _to_request(caller: Caller, mail: PostmarkMail) -> tuple[EmailRequest, Heade
         text=mail.text_body,
         headers=_headers(mail.headers or []),
         attachments=[_attachment(file) for file in mail.attachments or []],
+        category=mail.message_stream if mail.message_stream in caller.team.record.categories else None,
         tags={TAG: mail.tag} if mail.tag else None,
         metadata=mail.metadata,
         **template,

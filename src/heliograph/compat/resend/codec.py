@@ -27,7 +27,12 @@ T = TypeVar("T")
 
 PREFIX = "/compat/resend"
 # Our name → Resend's
-CLIENT_FIELD_NAMES = {"template_id": "template.id", "variables": "template.variables", "url": "endpoint"}
+CLIENT_FIELD_NAMES = {
+    "template_id": "template.id",
+    "variables": "template.variables",
+    "url": "endpoint",
+    "category": "topic_id",
+}
 CHUNK_BYTES = 64 * 1024  # bytes of a list decoded at once: the decoder blocks other threads meanwhile
 
 _ULID = re.compile("[0-7][0-9A-HJKMNP-TV-Z]{25}")

@@ -132,8 +132,6 @@ def _batch_response(results: SendResults, *, with_errors: bool) -> bytes:
 def _to_email(call: Call, value: Any) -> tuple[EmailRequest, HeaderRecipients]:
     """Return the mail as a /v1/emails request, and its recipients with names; the use case validates the mail."""
     email, now = parse_request(ResendEmail, value), call.context.clock.team_now(call.team)
-    if email.topic_id is not None:
-        raise InvalidRequest("topic_id: topics are not supported. Remove this field.", param="topic_id")
     template_use = email.template
     template = find_template(call.caller.team.templates, template_use.id) if template_use else None
     defaults = template or Template(id=template_use.id if template_use else "", team="", channel="email", name="")
@@ -151,6 +149,7 @@ def _to_email(call: Call, value: Any) -> tuple[EmailRequest, HeaderRecipients]:
         if template_use and template_use.variables
         else None,
         headers=email.headers,
+        category=email.topic_id or None,
         tags=_tags(email.tags) if email.tags else None,
         scheduled_at=resolve_relative_time(email.scheduled_at, now) if email.scheduled_at is not None else None,
         attachments=[_attachment_fields(item, f"attachments[{n}]") for n, item in enumerate(email.attachments or [])]

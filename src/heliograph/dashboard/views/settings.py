@@ -39,6 +39,16 @@ async def save_retention(request: PageRequest) -> PageResponse:
     return Redirect(f"{request.team_path}/settings", "Retention saved.")
 
 
+async def save_categories(request: PageRequest) -> PageResponse:
+    text = request.form.get("categories", "")
+    categories = list(dict.fromkeys(text.replace(",", " ").split()))
+    try:
+        await teams.set_categories(request.store, request.actor, request.team.record.id, categories)
+    except InvalidRequest as refusal:
+        return await show(request, {"categories": text}, {"categories": str(refusal)})
+    return Redirect(f"{request.team_path}/settings", "Categories saved.")
+
+
 async def set_test_clock(request: PageRequest) -> PageResponse:
     is_on = request.form.get("on") == "yes"
     try:
@@ -93,6 +103,7 @@ async def show(
     name = record.wanted if record.wanted and not record.wanted_refused else record.name
     stored = {"name": name, "credit_low": format_money(team.record.credit_low).removesuffix("00")}
     stored |= {name: str(getattr(team.record, name)) for name in RETENTION_FIELDS}
+    stored["categories"] = ", ".join(team.record.categories)
     typed_values = stored | {"hours": "24"} | (typed_values or {})
     offset_ms = request.setup.clock_offsets.get(record.ref, 0)
     page_values = {

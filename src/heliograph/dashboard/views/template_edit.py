@@ -211,6 +211,7 @@ async def _editor(
         "tags": ["", *list_locales(form)],
         "tab": _tab(form, errors or {}),
         "warnings": _by_field(problems),
+        "categories": [(category, category) for category in request.team.record.categories],
         "layouts": [
             (layout.id, layout.name)
             for layout in layouts.values()

@@ -12,12 +12,15 @@ from heliograph.templates.policy.check import VARIABLES_MAX
 from heliograph.templates.policy.locales import read_locale
 
 PARTS: dict[Channel, tuple[str, ...]] = {
-    "email": ("subject", "html", "text"),
+    "email": ("subject", "html", "text", "category"),
     "sms": ("body",),
     "whatsapp": ("body", "category", "language", "upstream_name"),
 }
 # Channel → the parts of a template that are translated.
-TRANSLATED: dict[Channel, tuple[str, ...]] = PARTS | {"whatsapp": ("body", "language", "upstream_name")}
+TRANSLATED: dict[Channel, tuple[str, ...]] = PARTS | {
+    "email": ("subject", "html", "text"),
+    "whatsapp": ("body", "language", "upstream_name"),
+}
 _WHOLE_NUMBER = re.compile("[0-9]{1,9}")
 
 

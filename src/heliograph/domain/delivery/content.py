@@ -28,6 +28,7 @@ class EmailContent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     html: str | None = None
     text: str | None = None
     attachments: list[File] = []
+    unsubscribe_url: str = ""  # for List-Unsubscribe, unless the caller sets it
     feedback_id: str = ""  # Feedback-ID header, unless the caller sets one
 
 

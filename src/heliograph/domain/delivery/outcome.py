@@ -22,6 +22,7 @@ LocalReason = Literal[
     "expired",
     "suspended",
     "suppressed",
+    "unsubscribed",
     "opted_out",
     "template_unavailable",
     "provider_rate",

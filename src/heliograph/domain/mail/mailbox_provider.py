@@ -26,13 +26,14 @@ _PROVIDER_BY_DOMAIN = {domain: name for name, domains in DOMAINS_BY_PROVIDER.ite
 def provider_of(*names: str | None) -> str:
     """Return the provider of the first host or domain that belongs to one; "other" if none does."""
     for name in names:
-        if name and (provider := _provider_of_name(name)) != OTHER:
+        if name and (provider := provider_of_name(name)) != OTHER:
             return provider
     return OTHER
 
 
 @lru_cache(maxsize=4096)
-def _provider_of_name(name: str) -> str:
+def provider_of_name(name: str) -> str:
+    """Return the provider of a host or domain; "other" if it belongs to none."""
     labels = name.lower().rstrip(".").split(".")
     domains = (".".join(labels[start:]) for start in range(len(labels)))
     return next((_PROVIDER_BY_DOMAIN[domain] for domain in domains if domain in _PROVIDER_BY_DOMAIN), OTHER)

@@ -47,10 +47,17 @@ FIELD_BY_OPTION_HEADER = {
     "x-heliograph-expires-at": "expires_at",
     "x-heliograph-priority": "priority",
     "x-heliograph-template": "template_id",
+    "x-category": "category",
 }
 FIELD_BY_JSON_HEADER = {"x-heliograph-variables": "variables", "x-heliograph-template-variables": "variables",
                 "x-metadata": "metadata"}  # fmt: skip
-REMOVED_PREFIXES = ("x-heliograph-", "x-pm-", *TAG_HEADERS, *FIELD_BY_JSON_HEADER)  # removed before sending
+REMOVED_PREFIXES = (
+    "x-heliograph-",
+    "x-pm-",
+    "x-category",
+    *TAG_HEADERS,
+    *FIELD_BY_JSON_HEADER,
+)  # removed before sending
 
 _SPACES = re.compile(r"[ \t\r\n]+")
 _TOKEN = re.compile(r'"((?:[^"\\]|\\.)*)"|<([^<>]*)>|([,;:(])|([^",;:<>()\s]+)|\s+|.', re.DOTALL)

@@ -1,4 +1,4 @@
-"""Signed envelope sender, signed address for complaints and signed Reply-To.
+"""Signed envelope sender, signed address for complaints and signed Reply-To, signed address to unsubscribe.
 
 The envelope sender identifies the recipient and message of a bounce for 30 days, the address for complaints (RFC 9477)
 the message of a complaint; Reply-To identifies the message of a reply. All have only letters and digits in one case:
@@ -21,6 +21,7 @@ _TAG_BYTES = 15  # 120 bits of the HMAC
 _ULID = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}")
 _BOUNCE_ADDRESS = re.compile(r"b([0-9a-z]{26})([0-9]{3})([0-9]{5})([a-z2-7]{24})@([a-z0-9.-]+)")
 
+_UNSUBSCRIBE_ADDRESS = re.compile(r"u([0-9a-z]{26})([a-z2-7]{24})@([a-z0-9.-]+)")
 _REPLY_ADDRESS = re.compile(r"r([0-9a-z]{26})([a-z2-7]{24})@([a-z0-9.-]+)")
 
 
@@ -69,6 +70,25 @@ def parse_reply_address(key: bytes, address: str, team: str) -> str | None:
     if match is None or not hmac.compare_digest(match[2], _reply_tag(key, match[1], team, match[3])):
         return None
     return PREFIXES["email"] + match[1].upper()
+
+
+def sign_unsubscribe_address(key: bytes, message_id: str, domain: str) -> str:
+    """Return the address to which the recipient of a message can write to unsubscribe; it never expires."""
+    body, domain = message_id.removeprefix(PREFIXES["email"]).lower(), domain.lower()
+    return f"u{body}{_unsubscribe_tag(key, body, domain)}@{domain}"
+
+
+def parse_unsubscribe_address(key: bytes, address: str) -> str | None:
+    """Return the id of the message whose unsubscribe address this is; None if the signature is invalid."""
+    match = _UNSUBSCRIBE_ADDRESS.fullmatch(address.lower()) if address.isascii() else None
+    if match is None or not hmac.compare_digest(match[2], _unsubscribe_tag(key, match[1], match[3])):
+        return None
+    return PREFIXES["email"] + match[1].upper()
+
+
+def _unsubscribe_tag(key: bytes, body: str, domain: str) -> str:
+    digest = hmac.digest(key, f"unsubscribe\0{body}@{domain}".encode(), "sha256")
+    return base64.b32encode(digest[:_TAG_BYTES]).decode().lower()
 
 
 def _reply_tag(key: bytes, body: str, team: str, domain: str) -> str:

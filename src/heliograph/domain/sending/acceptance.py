@@ -28,6 +28,7 @@ class AcceptState(msgspec.Struct, frozen=True):
     suppressed: Set[str]  # the suppressed addresses among `Acceptance.suppression_addresses`
     account: Account  # running totals; `decide` deducts quota and credit
     marketing_times: Sequence[int]  # times of the recipient's MARKETING messages in the last day, oldest first
+    unsubscribed: bool = False  # whether the recipient has unsubscribed from `Acceptance.category`
     opted_out: OptOutReason | None = None  # why the recipient's phone is on the team's opt-out list for this channel
 
 
@@ -92,6 +93,7 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
     template_version: int | None = None
     country: str | None = None
     suppression_addresses: Sequence[str] = ()  # addresses to look up on the suppression list
+    category: str | None = None  # category of an email, whose only recipient may have unsubscribed
     opt_out_phone: str | None = None  # phone number to look up among the opt-outs of this channel
     credit_low: int = 0  # notify when the credit falls below this amount; 0 = never
     marketing_to: str | None = None  # count this recipient's MARKETING messages

@@ -90,6 +90,7 @@ class ExtraFields(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     template_version: int | None = None
     layout_version: int | None = None
     locale: str | None = None  # locale of the rendered content
+    category: str | None = None
     # Fields shown only by APIs compatible with other services:
     sender_id: str | None = None  # sender of a phone message, or of an email including the display name
     origin: dict[str, str] = {}  # owner in the other service, by that service's field names
@@ -163,6 +164,7 @@ def build_extra_fields(
     layout: Layout | None = None,
     reply_to_addresses: list[str] | None = None,
     headers: dict[str, str] | None = None,
+    category: str | None = None,
     sender_id: str | None = None,
     origin: dict[str, str] | None = None,
 ) -> ExtraFields:
@@ -178,6 +180,7 @@ def build_extra_fields(
         locale=template.locale if template else None,
         reply_to_addresses=reply_to_addresses or [],
         headers=headers or {},
+        category=category,
         sender_id=sender_id,
         origin=origin or {},
     )

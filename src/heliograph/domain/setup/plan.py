@@ -38,7 +38,7 @@ from heliograph.domain.setup.snapshot import (
 )
 from heliograph.domain.setup.source_options import DEFAULT_POOL, check_pools
 from heliograph.domain.validation import InvalidValue
-from heliograph.templates.policy.check import TemplateProblem, layout_problems
+from heliograph.templates.policy.check import TemplateProblem, category_problems, layout_problems
 from heliograph.templates.policy.lint import find_layout_problems, find_problems
 from heliograph.templates.policy.values import passthrough_error
 from heliograph.templates.policy.variable_types import to_record_fields
@@ -372,6 +372,7 @@ class _Planner:
         problems = [
             *find_problems(new, layouts.get(new.layout or "")),
             *layout_problems(new, layouts, previous_layouts),
+            *category_problems(new, team.categories),
         ]
         self._check_problems(id_, path, problems)
 

@@ -134,6 +134,7 @@ class TeamRecord(SetupRecord, frozen=True):
     test_clock: bool = False  # sandbox: the team controls its own clock and only simulators deliver
     attachment_types: tuple[str, ...] = ()  # in addition to those of the spec and the platform
     pool: str = "default"  # pool of source addresses, of carriers with pools
+    categories: tuple[str, ...] = ()  # categories of emails that recipients can unsubscribe from
 
     @property
     def catch_error(self) -> str:
@@ -249,7 +250,7 @@ class Template(SetupRecord, frozen=True):
     html: str | None = None
     text: str | None = None
     body: str | None = None
-    category: Literal["AUTHENTICATION", "UTILITY", "MARKETING"] | None = None
+    category: str | None = None  # whatsapp: Meta's; email: the one that recipients can unsubscribe from
     language: str | None = None
     upstream_name: str | None = None
     variables: tuple[str, ...] = ()  # declared names in manifest order, without `customer.`

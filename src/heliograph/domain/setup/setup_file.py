@@ -21,6 +21,7 @@ from heliograph.domain.setup.source_options import POOL_NAME
 from heliograph.domain.setup.values import (
     LAYOUT_ID,
     SENDER_PATTERN,
+    Categories,
     Count,
     Country,
     CountryOrAny,
@@ -344,7 +345,7 @@ class _Template(_Table):
     html: Html = _ABSENT
     text: str = _ABSENT
     body: str = _ABSENT
-    category: Literal["AUTHENTICATION", "UTILITY", "MARKETING"] = _ABSENT
+    category: Annotated[str, parse_with(lambda text: text or None)] = _ABSENT
     language: TemplateLanguage = _ABSENT
     upstream_name: Line = _ABSENT
     variables: list[str | _Variable] = _ABSENT
@@ -421,6 +422,7 @@ class _Team(_Table):
     test_clock: bool = _ABSENT
     attachment_types: list[FileType] = _ABSENT
     pool: Annotated[str, POOL_NAME] = _ABSENT
+    categories: Categories = _ABSENT
     domains: list[_SendingDomain] = _ABSENT
     layouts: list[_Layout] = _ABSENT
     templates: list[_Template] = _ABSENT

@@ -10,6 +10,7 @@ from heliograph.domain.delivery.magic_recipients import is_magic_email
 from heliograph.domain.mail.address import Address, normalize_domain, parse_address
 from heliograph.domain.mail.attachments import EXTRA_TYPE_PATTERN
 from heliograph.domain.mail.suppression_file import MAGIC_ADDRESS_ERROR
+from heliograph.domain.mail.unsubscribe import CATEGORIES_MAX, CATEGORY
 from heliograph.domain.phones.phone import COUNTRIES, parse_phone
 from heliograph.domain.refusals import InvalidPhone
 from heliograph.domain.sending.pricing import parse_money
@@ -145,6 +146,10 @@ FileType = Annotated[
     matching(
         EXTRA_TYPE_PATTERN.pattern, "a media type in lower case such as application/xml, not message/* or multipart/*"
     ),
+]
+Categories = Annotated[
+    list[Annotated[str, matching(CATEGORY.pattern, "categories of up to 32 characters a-z, 0-9, _ and -")]],
+    Meta(max_length=CATEGORIES_MAX),
 ]
 Count = Annotated[int, in_range(0)]
 Positive = Annotated[int, in_range(1)]

@@ -121,6 +121,14 @@ def complaint_address(mail: ReceivedMail) -> str | None:
     return enclosed.fields.get("cfbl-address", "").partition(";")[0].strip("<> ") or None
 
 
+def feedback_id(mail: ReceivedMail) -> str | None:
+    """Return the Feedback-ID of the message enclosed in a complaint; None if it has none."""
+    enclosed = mail.enclosed()
+    if enclosed is None or not to_report(parse_bounce(mail, None)):
+        return None
+    return enclosed.fields.get("feedback-id")
+
+
 def complaint_recipients(mail: ReceivedMail) -> list[str] | None:
     """Return all addresses under which a complaint lists the complaining recipient; None if not a complaint."""
     feedback = read_feedback(mail)

@@ -6,7 +6,7 @@ Any client may connect, so connections (in total and per peer), recipients, repl
 import asyncio
 import tempfile
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -20,12 +20,14 @@ from heliograph.domain.limits import DAY_MS, MIB, MINUTE_MS, SECOND_MS
 from heliograph.domain.mail import verp
 from heliograph.domain.mail.address import normalize_domain
 from heliograph.domain.mail.dkim import SigningKey
+from heliograph.domain.mail.feedback_id import FeedbackSource, parse_feedback_id
 from heliograph.domain.mail.mime_tree import HEADER_MAX
 from heliograph.domain.refusals import StorageLimitReached
 from heliograph.inbound.policy.bounce_parser import (
     BounceReport,
     complaint_address,
     complaint_recipients,
+    feedback_id,
     parse_bounce,
     reported_sender,
     signed_message_id,
@@ -104,6 +106,8 @@ class InboundMailHandler:
         store_report: StoreReport,
         keys_of: Callable[[str], Sequence[SigningKey]],
         is_our_domain: Callable[[str], bool],  # whether a domain belongs to a team or the platform
+        unsubscribe: Callable[[str], Awaitable[None]],  # unsubscribes the recipient of a message
+        count_complaint: Callable[[FeedbackSource], Awaitable[None]],  # counts a complaint without a recipient
         limits: InboundSmtpLimits = LIMITS,
         mailbox: TeamMailbox | None = None,
         folder: Path | None = None,
@@ -121,6 +125,8 @@ class InboundMailHandler:
         self._store_report = store_report
         self._keys_of = keys_of
         self._is_our_domain = is_our_domain
+        self._unsubscribe = unsubscribe
+        self._count_complaint = count_complaint
         self._one_at_a_time = asyncio.Semaphore()
         self._mailbox = mailbox
         self._report_mailbox = report_mailbox
@@ -135,7 +141,14 @@ class InboundMailHandler:
             return None
         if team := self._find_team_id(address):
             return RATE_LIMIT_REPLY if self._is_rate_limited(address, team) else None
-        return None if self._verify_signed_address(address) or self._is_contact(address) else UNKNOWN_ADDRESS_REPLY
+        is_ours = (
+            self._verify_signed_address(address) or self._unsubscribed_message(address) or self._is_contact(address)
+        )
+        return None if is_ours else UNKNOWN_ADDRESS_REPLY
+
+    def _unsubscribed_message(self, address: str) -> str | None:
+        """Return the message whose unsubscribe address this is; None if it is none."""
+        return verp.parse_unsubscribe_address(self._envelope_key, address)
 
     def _is_contact(self, address: str) -> bool:
         """Return whether the address is abuse or postmaster of one of our domains, or without a domain (RFC 5321)."""
@@ -160,8 +173,11 @@ class InboundMailHandler:
                 else None
             ):
                 return refusal
-        if len(team_addresses) < len(envelope.recipients):
-            await self._process_bounce(envelope, raw[:READ_MAX], set(team_addresses))
+        remaining = [address for address in envelope.recipients if address not in team_addresses]
+        for message_id in filter(None, map(self._unsubscribed_message, remaining)):
+            await self._unsubscribe(message_id)
+        if reported := [address for address in remaining if not self._unsubscribed_message(address)]:
+            await self._process_bounce(reported, raw[:READ_MAX])
         return "250 2.0.0 Ok"
 
     def read_limit(self, envelope: Envelope[str]) -> int:
@@ -206,11 +222,9 @@ class InboundMailHandler:
         counts, limits = self._counts, self.limits
         return counts[address.lower()] >= limits.per_address or counts[team.lower()] >= limits.per_team
 
-    async def _process_bounce(self, envelope: Envelope[str], raw: bytes, team_addresses: Collection[str]) -> None:
+    async def _process_bounce(self, recipients: Sequence[str], raw: bytes) -> None:
         mail = await self._run_in_thread(read_mail, raw)
-        for recipient_key in await self._find_recipients(
-            [address for address in envelope.recipients if address not in team_addresses], mail
-        ):
+        for recipient_key in await self._find_recipients(recipients, mail):
             # None if the message was deleted
             if (our_recipient := await self._address_of(*recipient_key)) is None:
                 continue
@@ -227,7 +241,9 @@ class InboundMailHandler:
         """
         recipient_keys = [self._verify_signed_address(address) for address in recipients]
         if None in recipient_keys:
-            recipient_keys.append(await self._find_enclosed_message(mail))
+            recipient_keys.append(enclosed := await self._find_enclosed_message(mail))
+            if enclosed is None:
+                await self._count_by_feedback_id(mail)
         return [
             key
             for id_, position in dict.fromkeys(filter(None, recipient_keys))
@@ -244,6 +260,12 @@ class InboundMailHandler:
         if id_ is None or self._now() - ulid_ms(id_.removeprefix(PREFIXES["email"])) > verp.DAYS_VALID * DAY_MS:
             return None
         return id_, verp.ANY_RECIPIENT
+
+    async def _count_by_feedback_id(self, mail: ReceivedMail) -> None:
+        """Count a complaint that only names the source of the enclosed message; nobody is suppressed."""
+        text: str | None = await self._run_in_thread(feedback_id, mail)
+        if text and (source := parse_feedback_id(self._envelope_key, text)):
+            await self._count_complaint(source)
 
     async def _find_complainant(self, id_: str, mail: ReceivedMail) -> RecipientKey | None:
         """Identify the recipient who complained, by the addresses in the report; None if it is not a complaint.

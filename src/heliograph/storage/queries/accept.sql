@@ -52,12 +52,12 @@ SELECT nextval('message_key_seq') FROM generate_series(1, :count)               
 -- name: insert_messages, many rows at once
 -- Insert accepted messages.
 INSERT INTO message (key, id, team, channel, status, sandbox, key_id, template_id, template_version, country, price,
-                     charge, sequence, created_at, has_body, record, batch, trace)
+                     charge, sequence, created_at, has_body, record, batch, trace, category)
 SELECT key, id, team, channel, status, sandbox, key_id, template_id, template_version, country, price, charge, 0,
-       created_at, 1, record, batch, trace
+       created_at, 1, record, batch, trace, category
 FROM rows(:messages, key bigint, id text, team bigint, channel text, status text, sandbox smallint, key_id text,
           template_id text, template_version bigint, country text, price bigint, charge text, created_at bigint,
-          record text, batch text, trace text) AS r;
+          record text, batch text, trace text, category text) AS r;
 
 -- name: insert_contents
 -- Insert the contents of messages.

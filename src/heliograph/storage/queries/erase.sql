@@ -37,6 +37,12 @@ DELETE FROM marketing WHERE team = :team AND address = :address;
 -- Replace the phone number of opt-outs by its hash.
 UPDATE opt_out SET phone = :name WHERE team = :team AND phone = :address;
 
+-- name: erase_unsubscribes
+-- Replace the address of unsubscribes by its hash.
+-- An entry that already has the hash, from an earlier erasure, is deleted first.
+UPDATE unsubscribe SET address = :name WHERE team = :team AND address = :address
+    AND category NOT IN (SELECT u.category FROM unsubscribe u WHERE u.team = :team AND u.address = :name);
+
 -- name: look_marketing
 -- Return a batch of marketing sends to the address.
 SELECT key, created_at FROM marketing WHERE team = :team AND address = :address AND key > :after

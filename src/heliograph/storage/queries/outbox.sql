@@ -60,12 +60,14 @@ RETURNING key, epoch, team, message, position, promises, first_at, attempt, defe
           absent_at, due_at, expires_at, held_at, claims;
 
 -- name: claimed_recipients
--- Return recipient, message and suppression of claimed rows.
-SELECT r.message, r.position, r.address, r.given, m.id, m.channel, m.sandbox, m.country, m.trace, s.created_at
+-- Return recipient, message, suppression and unsubscribe of claimed rows.
+SELECT r.message, r.position, r.address, r.given, m.id, m.channel, m.sandbox, m.country, m.trace, s.created_at,
+       u.created_at
 FROM rows(:places, message bigint, position smallint) AS p
 JOIN recipient r ON r.message = p.message AND r.position = p.position
 JOIN message m ON m.key = r.message
-LEFT JOIN suppression s ON s.team = m.team AND s.address = r.address;
+LEFT JOIN suppression s ON s.team = m.team AND s.address = r.address
+LEFT JOIN unsubscribe u ON u.team = m.team AND u.address = r.address AND u.category = m.category;
 
 -- name: waiting_rows
 -- Lock and return a message's rows that were neither attempted nor claimed.

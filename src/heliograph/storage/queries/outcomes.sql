@@ -151,7 +151,8 @@ RETURNING message, position, report;
 
 -- name: lock_messages
 -- Lock and return messages, in key order.
-SELECT key, id, team, channel, status, sandbox, price, charge, sequence, turn, created_at, batch, key_id
+SELECT key, id, team, channel, status, sandbox, price, charge, sequence, turn, created_at, batch, key_id, template_id,
+       category
 FROM message
 WHERE key IN (SELECT message FROM rows(:messages, message bigint) AS r)
 ORDER BY key

@@ -1,7 +1,7 @@
 """Template lookup for a send, and validation of templates and layouts."""
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import islice
 from operator import itemgetter
 from typing import Literal
@@ -9,9 +9,10 @@ from typing import Literal
 import msgspec
 
 from heliograph.domain.limits import HTML_MAX
+from heliograph.domain.mail.unsubscribe import CATEGORY, PLACEHOLDER, VARIABLE
 from heliograph.domain.refusals import TemplateNotFound, WrongTemplateChannel
 from heliograph.domain.setup.key_restrictions import check_template_use
-from heliograph.domain.setup.records import Channel, Key, Layout, LocaleParts, Team, Template, VariableType
+from heliograph.domain.setup.records import Channel, Key, Layout, LocaleParts, Team, TeamRecord, Template, VariableType
 from heliograph.domain.text import quoted
 from heliograph.templates.policy.formats import is_timezone
 from heliograph.templates.policy.locales import localize, normalize_tag
@@ -37,6 +38,7 @@ from heliograph.templates.policy.source import (
 from heliograph.templates.policy.values import BRAND_NAME, required_names
 from heliograph.templates.policy.variable_types import item_fields_of
 
+META_CATEGORIES = ("AUTHENTICATION", "UTILITY", "MARKETING")
 VARIABLES_MAX = 100
 EXAMPLE_MAX = 4096  # characters of an example value
 LIST_ITEMS_MAX = 200  # maximum items of a list variable
@@ -169,12 +171,23 @@ def _part_problems(template: Template) -> Iterator[TemplateProblem]:
     elif not template.body:
         message = f"a template for {'SMS' if template.channel == 'sms' else 'WhatsApp'} needs one"
         yield TemplateProblem(code="missing_part", part="body", text=message)
-    if template.channel == "whatsapp" and template.category is None:
-        message = "a WhatsApp template needs AUTHENTICATION, UTILITY or MARKETING"
-        yield TemplateProblem(code="missing_part", part="category", text=message)
+    yield from _category_problems(template)
     if template.layout and template.channel != "email":
         yield TemplateProblem(code="misplaced_layout", part="layout", text="only an email template has one")
     yield from _source_problems(template, None)
+
+
+def _category_problems(template: Template) -> Iterator[TemplateProblem]:
+    category = template.category
+    if template.channel == "whatsapp" and category not in META_CATEGORIES:
+        message = "a WhatsApp template needs AUTHENTICATION, UTILITY or MARKETING"
+        yield TemplateProblem(code="missing_part", part="category", text=message)
+    elif template.channel == "sms" and category is not None:
+        message = "an SMS template has none"
+        yield TemplateProblem(code="invalid_category", part="category", text=message)
+    elif template.channel == "email" and category is not None and not CATEGORY.fullmatch(category):
+        message = "use up to 32 characters a-z, 0-9, _ and -"
+        yield TemplateProblem(code="invalid_category", part="category", text=message)
 
 
 def _source_problems(template: Template, locale: str | None) -> Iterator[TemplateProblem]:
@@ -232,7 +245,7 @@ def _part_description(channel: Channel, part: str) -> str:
 
 
 def _undeclared_uses(template: Template, uses: tuple[VariableUse, ...]) -> Iterator[tuple[VariableUse, str]]:
-    declared = set(required_names(template))
+    declared = {*required_names(template), *([VARIABLE] if can_unsubscribe(template) else ())}
     for use in dict.fromkeys(msgspec.structs.replace(use, format=None) for use in uses):
         fields = template.shapes.get(use.list or use.name, VariableType()).list
         if use.list == "":
@@ -371,6 +384,36 @@ def _used_names(sources: dict[str, str], item_fields: ItemFields) -> set[str]:
     }
 
 
+def can_unsubscribe(template: Template) -> bool:
+    """Return whether emails from the template have an unsubscribe URL."""
+    return template.channel == "email" and template.category is not None
+
+
+def category_problems(new: Template, categories: Collection[str]) -> list[TemplateProblem]:
+    """Return the problem of an email template's category: it must be one of the team's."""
+    if not can_unsubscribe(new) or new.category in categories:
+        return []
+    message = f"{quoted(new.category or '')} is not one of the team's categories ({', '.join(categories) or 'none'})"
+    return [TemplateProblem(code="unknown_category", part="category", text=message)]
+
+
+def category_in_use(team: TeamRecord, templates: Iterable[Template]) -> str:
+    """Return why the team's categories cannot be saved: an approved template has another one. Empty if they can."""
+    for template in templates:
+        if template.status == "approved" and category_problems(template, team.categories):
+            return f"The template {template.id} has the category {template.category}: keep it, or change the template."
+    return ""
+
+
+def uses_unsubscribe_url(layout: Layout) -> bool:
+    return any(
+        use.name == VARIABLE
+        for part, source in sources_by_part(layout).items()
+        if VARIABLE in source
+        for use in compile_source(source, part == "html").uses
+    )
+
+
 def layout_problems(
     new: Template, layouts: Mapping[str, Layout], previous_layouts: Collection[str | None] = ()
 ) -> list[TemplateProblem]:
@@ -379,6 +422,9 @@ def layout_problems(
     `previous_layouts`: layouts that the template already uses; these may be archived.
     """
     layout = layouts.get(new.layout or "")
+    if layout and not can_unsubscribe(new) and uses_unsubscribe_url(layout):
+        message = f"{new.layout} uses {PLACEHOLDER}: give the template a category"
+        return [TemplateProblem(code="unknown_variable", part="layout", text=message)]
     if new.layout is None or (layout and (layout.status == "approved" or new.layout in previous_layouts)):
         return []
     message = f"{new.layout} is {layout.status}: use an approved layout" if layout else f"there is no {new.layout}"
@@ -410,9 +456,17 @@ def _layout_faults(parsed: CompiledSource) -> Iterator[tuple[str, int | None, st
         repeated = [token.start() for token in TOKEN.finditer(source) if token[10]][1:]
         message = f"{{{{content}}}} appears {parsed.content_count} times: use it once"
         yield "missing_content", repeated[0] if repeated else None, message
-    if parsed.uses or parsed.blocks:
-        first = next(token for token in TOKEN.finditer(source) if token[1] != "brand" and not token[10])
-        yield "unknown_variable", first.start(), "a layout can only use {{content}} and {{brand.…}}"
+    if parsed.blocks or any(use.name != VARIABLE or use.format for use in parsed.uses):
+        first = next(
+            token
+            for token in TOKEN.finditer(source)
+            if token[1] != "brand" and not token[10] and (token[2], token[3]) != (VARIABLE, None)
+        )
+        yield (
+            "unknown_variable",
+            first.start(),
+            f"a layout can only use {{{{content}}}}, {{{{brand.…}}}} and {PLACEHOLDER}",
+        )
     yield from unknown_brand_variables(source)
     yield from ((fault.code, fault.offset, fault.text) for fault in parsed.faults)
     yield from (

@@ -8,13 +8,14 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from heliograph.domain.mail.unsubscribe import VARIABLE
 from heliograph.domain.refusals import InvalidRequest
 from heliograph.domain.sending.pricing import format_money
 from heliograph.domain.setup.plan import VERSIONED_TEMPLATE_FIELDS
 from heliograph.domain.setup.records import Team, Template
 from heliograph.domain.setup.setup_file import read_template_fields
 from heliograph.domain.setup.snapshot import Row, Setup
-from heliograph.templates.policy.check import check_template, layout_problems
+from heliograph.templates.policy.check import category_problems, check_template, layout_problems
 from heliograph.templates.policy.placeholders import ItemFields, guess_item_fields, used_names
 from heliograph.templates.policy.source import PARTS
 from heliograph.templates.policy.template_approvals import (
@@ -70,10 +71,11 @@ def edit_template(base: Template, changes: Mapping[str, Any]) -> EditResult:
         for declaration in changes["variables"]
     ]
     declared = [declared_name(declaration) for declaration in declarations]
+    known = {*declared, *([VARIABLE] if base.channel == "email" else ())}
     translations = changes.get("locales", {}).values()
     texts = [text for version in (changes, *translations) for part in PARTS if (text := version.get(part))]
     item_fields = (*_declared_fields(declarations), *guess_item_fields(texts, declared))
-    added = {name: fields for name, fields in used_names(texts, item_fields).items() if name not in declared}
+    added = {name: fields for name, fields in used_names(texts, item_fields).items() if name not in known}
     declarations += [{"name": name, "list": fields} if fields else name for name, fields in added.items()]
     new, errors = apply_and_check(base, {**changes, "variables": declarations})
     return EditResult(new, errors, list(added))
@@ -125,7 +127,10 @@ def submit_rows(setup: Setup, new: Template, author: str, submitted_at: int) -> 
 def _check_layout(setup: Setup, new: Template) -> None:
     team, draft = setup.teams[new.team], find_draft(setup, new.id)
     previous_layouts = {version.layout for version in (team.templates.get(new.id), draft and draft.template) if version}
-    for problem in layout_problems(new, team.layouts, previous_layouts):
+    for problem in (
+        *layout_problems(new, team.layouts, previous_layouts),
+        *category_problems(new, team.record.categories),
+    ):
         raise InvalidRequest(_sentence(str(problem)), param=problem.part)
 
 
@@ -161,13 +166,13 @@ def with_prices(team: Team, new: Template) -> tuple[Template, bool]:
     price was set individually. Email without a price is free, within the quota and above it.
     """
     old = team.templates.get(new.id)
-    kind = (new.channel, new.category)
-    if old and old.status != "draft" and (old.channel, old.category) == kind:
+    kind = _price_kind(new)
+    if old and old.status != "draft" and _price_kind(old) == kind:
         return replace(new, price=old.price, prices=old.prices), True
     similar = [
         template
         for template in team.templates.values()
-        if (template.channel, template.category) == kind and template.status == "approved"
+        if _price_kind(template) == kind and template.status == "approved"
     ]
     if new.channel != "email":
         similar = [template for template in similar if template.price]
@@ -175,6 +180,10 @@ def with_prices(team: Team, new: Template) -> tuple[Template, bool]:
     if most_expensive is None:
         return replace(new, price=old.price if old else 0, prices=old.prices if old else {}), new.channel == "email"
     return replace(new, price=most_expensive.price, prices=most_expensive.prices), True
+
+
+def _price_kind(template: Template) -> tuple[str, str | None]:
+    return template.channel, template.category if template.channel == "whatsapp" else None
 
 
 def with_suggested_prices(setup: Setup, new: Template) -> Template:

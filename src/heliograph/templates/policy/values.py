@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from heliograph.domain.limits import BODY_OCTETS_MAX, VARIABLES_OCTETS_MAX
+from heliograph.domain.mail.unsubscribe import VARIABLE
 from heliograph.domain.refusals import (
     BodyTooLong,
     InvalidRequest,
@@ -181,6 +182,13 @@ def with_fallback_values(template: Template, values: Values) -> Values:
     if not template.fallback:
         return values
     return msgspec.structs.replace(values, texts=read_variables(template.fallback).texts | values.texts)
+
+
+def with_unsubscribe_url(template: Template, values: Values, url: str) -> Values:
+    """Return the values with the unsubscribe URL, unless the template declares a variable of this name."""
+    if VARIABLE in template.variables:
+        return values
+    return msgspec.structs.replace(values, texts=values.texts | {VARIABLE: url})
 
 
 def check_meta_parameters(template: Template, values: Mapping[str, str]) -> None:
