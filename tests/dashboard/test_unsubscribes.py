@@ -48,3 +48,16 @@ async def test_complaints_are_shown_by_provider_team_and_source(pages: Pages, st
     for expected in ("google 1 000 2 0.20 % Above 0.1 %", "yahoo 1 000 4 0.40 % Above 0.3 %", "Acme 2 000 6 0.30 %"):
         assert expected in page.text
     assert "newsletter Acme 1 000 2 0.20 %" in page.text
+
+
+async def test_erased_address_stays_unsubscribed_without_being_stored(store: Store, pages: Pages) -> None:
+    for category in ("newsletter", "offers"):
+        await store.unsubscribes.add(1, "ada@example.com", category, "link")
+    name = "erased:" + "0" * 32
+    filters = {"team": 1, "address": "ada@example.com"}
+    for _ in range(2):  # erased, unsubscribed again, and erased again
+        await store.database.write(lambda tx: tx.run("erase_unsubscribes", name=name, **filters))
+        await store.database.write(lambda tx: tx.run("delete_unsubscribes", category="", **filters))
+        assert await store.unsubscribes.find(1, "ada@example.com") == []
+        assert len(await store.unsubscribes.find(1, name)) == 2
+        await store.unsubscribes.add(1, "ada@example.com", "newsletter", "link")

@@ -168,6 +168,7 @@ async def _begin_erasure(tx: Tx, target: ErasureTarget, entry: AuditEntry) -> No
     await tx.run("erase_marketing", **filters)
     await tx.run("erase_opt_outs", name=target.address_hash, **filters)
     await tx.run("erase_unsubscribes", name=target.address_hash, **filters)
+    await tx.run("delete_unsubscribes", category="", **filters)  # entries whose hash was already listed
     await tx.run("erase_writer", **filters)
     await tx.run("erase_answers_to", **filters)
     await audit.write(tx, entry)

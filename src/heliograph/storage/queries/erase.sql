@@ -38,8 +38,7 @@ DELETE FROM marketing WHERE team = :team AND address = :address;
 UPDATE opt_out SET phone = :name WHERE team = :team AND phone = :address;
 
 -- name: erase_unsubscribes
--- Replace the address of unsubscribes by its hash.
--- An entry that already has the hash, from an earlier erasure, is deleted first.
+-- Replace the address of unsubscribes by its hash, except in categories that already have an entry with the hash.
 UPDATE unsubscribe SET address = :name WHERE team = :team AND address = :address
     AND category NOT IN (SELECT u.category FROM unsubscribe u WHERE u.team = :team AND u.address = :name);
 
