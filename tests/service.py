@@ -28,6 +28,7 @@ SETUP = Path(__file__).with_name("setup.toml")
 NAMES = (
     *("ACME", "ACME_SEND", "ACME_MANAGE", "ACME_PINNED", "SANDBOX", "BARE", "POOR", "SUSPENDED", "SLOW"),
     *("SUSPENDED_MANAGE", "SLOW_MANAGE", "BROKE", "NARROW", "PLAIN", "UDH", "QUOTA", "SLOW_SMS", "OTHER", "LONG"),
+    "AGENT",
 )
 TOKENS = {name: make_token(bytes([number]) * 64) for number, name in enumerate(NAMES, 1)}
 COMMAND = (sys.executable, "-P", "-m", "heliograph.cli.main")

@@ -310,6 +310,7 @@ def make_context(
         is_worker=is_worker,
         metrics_allow=settings.metrics_allow,
         metrics_token=settings.metrics_token,
+        mcp=settings.mcp,
     )
 
 

@@ -225,6 +225,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     metrics_allow: Ranges = ()  # IP ranges besides loopback that may read /metrics
     # Permits reading /metrics from any address; off if empty
     metrics_token: Annotated[str, SettingSpec(_token, secret=True)] = ""
+    mcp: Switch = False  # serve the Model Context Protocol for agents at POST /mcp
     # Identity provider for sign-in; off if the issuer is empty.
     oidc_issuer: Annotated[str, _empty_as(_issuer, "")] = ""
     oidc_client_id: LineText = ""

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import heliograph
-from heliograph.cli.demo import demo, in_demo_folder, with_loopback, with_mail_listeners
+from heliograph.cli.demo import demo, in_demo_folder, with_loopback, with_mail_listeners, with_mcp
 from heliograph.settings import Settings, SettingSource
 from tests.service import until
 
@@ -47,6 +47,11 @@ def test_webhooks_may_use_loopback_unless_configured() -> None:
     assert with_loopback(Settings()).webhook_allow_private == ("127.0.0.0/8", "::1/128")
     configured = Settings(sources={"webhook_allow_private": SettingSource("environment", "HELIOGRAPH_…")})
     assert with_loopback(configured).webhook_allow_private == ()
+
+
+def test_mcp_is_on_unless_configured() -> None:
+    assert with_mcp(Settings()).mcp
+    assert not with_mcp(Settings(sources={"mcp": SettingSource("environment", "HELIOGRAPH_MCP=off")})).mcp
 
 
 def test_help_shows_the_demos_defaults() -> None:
@@ -128,6 +133,8 @@ def test_every_printed_command_works_and_keys_are_stable(tmp_path: Path) -> None
     assert others.pop("Twilio") == [f"{base}/compat/twilio", "AC" + 32 * "0", sandbox]
     address, user, password = others.pop("SMTP")
     assert (address.startswith("127.0.0.1:"), user, password) == (True, "heliograph", sandbox)
+    [(address, agent)] = [line.split()[1:] for line in first if line.startswith("MCP ")]
+    assert address == f"{base}/mcp" and agent not in keys(first)
     assert others == {name: [f"{base}/compat/{name.lower()}", sandbox] for name in ("Resend", "Postmark", "Postal")}
     with running(tmp_path) as second:
         requests = more_requests(second, tmp_path)

@@ -75,14 +75,8 @@ class Admission:
         self._context.state.last_used[key.id] = now
         if record.suspended:
             raise TeamSuspended()
-        if scopes != key.scopes and set(scopes).isdisjoint(key.scopes):
-            raise InsufficientScope(
-                "This version of the service cannot read the restrictions of this key, so the key permits nothing. "
-                "Ask an owner of the team for a new key."
-                if key.restrictions == PERMITS_NOTHING
-                else f"This endpoint needs a key with the scope {' or '.join(scopes)}; "
-                f"this key has {', '.join(key.scopes) or 'none'}."
-            )
+        if scopes != key.scopes:
+            self.check_scope(caller, scopes)
         if key.networks:
             keys.check_network(key, address)
         if key.restrictions is not None:
@@ -94,6 +88,19 @@ class Admission:
                 retry_after=decision.wait_s,
             )
         return decision
+
+    @staticmethod
+    def check_scope(caller: Caller, scopes: tuple[str, ...]) -> None:
+        """Refuse a key that has none of these scopes."""
+        key = caller.key
+        if set(scopes).isdisjoint(key.scopes):
+            raise InsufficientScope(
+                "This version of the service cannot read the restrictions of this key, so the key permits nothing. "
+                "Ask an owner of the team for a new key."
+                if key.restrictions == PERMITS_NOTHING
+                else f"This endpoint needs a key with the scope {' or '.join(scopes)}; "
+                f"this key has {', '.join(key.scopes) or 'none'}."
+            )
 
     async def authenticate_and_admit(
         self, token: bytes, scopes: tuple[str, ...], address: str, action: Action = ""

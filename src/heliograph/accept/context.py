@@ -58,6 +58,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     host_metrics: HostMetrics = HostMetrics()
     is_worker: bool = False  # delivers messages; answers only health checks
     metrics_allow: tuple[str, ...] = ()  # IP ranges besides loopback that may read the metrics
+    mcp: bool = False  # serve the MCP endpoint
     metrics_token: str = ""  # bearer token that also permits reading the metrics; empty if disabled
     state: ProcessState = msgspec.field(default_factory=ProcessState)
 

@@ -13,11 +13,15 @@ from structlog.contextvars import bind_contextvars
 from heliograph.accept.admission import Admission
 from heliograph.accept.context import Context
 from heliograph.accept.rate import RateDecision
-from heliograph.api.routes import ROUTES
+from heliograph.api.call import Call as ApiCall
+from heliograph.api.mcp import Mcp
+from heliograph.api.mcp_tools import RouteCall, make_tools
+from heliograph.api.routes import ROUTES, V1
 from heliograph.domain.limits import PARSE_IN_THREAD_MIN, SECOND_MS
 from heliograph.domain.operations.request_log import subject_id
 from heliograph.domain.refusals import InternalError, NotFound, Refusal, ServiceUnavailable
 from heliograph.domain.sending.fault_injection import HEADER, InjectedFault, parse_fault, simulated_refusal
+from heliograph.domain.setup.key_restrictions import check_action
 from heliograph.domain.setup.records import Caller
 from heliograph.manage.management import Management
 from heliograph.runtime import metrics, tracing
@@ -39,7 +43,7 @@ POLL_S = 0.1  # interval of checks whether the client is still connected
 log = structlog.get_logger()
 
 API_PREFIX = "/v1/"
-UNCACHED_PREFIXES = ("/v1", "/compat/")  # responses that proxies must not cache
+UNCACHED_PREFIXES = ("/v1", "/compat/", "/mcp")  # responses that proxies must not cache
 NO_STORE_HEADER = (b"cache-control", b"no-store")
 ACTIVE_MAX = 512  # concurrent requests; further requests get 503 with Retry-After (P12)
 TOO_MANY_CHANGES = "Too many setup changes are queued. Retry after the number of seconds in Retry-After."
@@ -57,7 +61,8 @@ class Api:
     ) -> None:
         self.context = context
         self._management = management
-        self._own_api = own_api(ROUTES)
+        mcp_routes = [Mcp(self._call_inner, make_tools(V1)).route()] if context.mcp else []
+        self._own_api = own_api([*ROUTES, *mcp_routes])
         self._adapters = {adapter.prefix: adapter for adapter in adapters}
         self._router = Router([route for adapter in (self._own_api, *adapters) for route in adapter.routes])
         self._admission = admission
@@ -160,9 +165,7 @@ class Api:
             if caller.team.sandbox and (header := request.headers.get(SIMULATE_HEADER))
             else None
         )
-        body, size = (
-            await self._parse_body(route, adapter, request, caller.team.record.id, raw) if route.takes_body else ({}, 0)
-        )
+        body, size = await self._parse_body(route, adapter, request, caller, raw) if route.takes_body else ({}, 0)
         if request.query_string and not route.query and not adapter.ignores_unknown_query:
             request.query(())
         call = Call(self.context, self._management, route, request, params, caller, body, size, read_budget=self._reads)
@@ -182,10 +185,42 @@ class Api:
             self._active -= 1
         if response.headers is REPLAYED_HEADERS:
             metrics.idempotent_replays.inc()
-        if self._admission.should_log(caller):
+        if not route.logs_inner_calls and self._admission.should_log(caller):
             self._log_request(request, caller, route, response, params)
         if fault and fault.drops_response:
             await self._simulate_timeout(request)
+        return response
+
+    async def _call_inner(self, outer: ApiCall, inner: RouteCall) -> Response:
+        """Run a route for the caller of `outer`, with its scope, its retry and its log entry; raise its Refusal."""
+        route, caller, setup_before = inner.route, outer.caller, self.context.store.setup.current
+        request = Request(route.method, inner.path, inner.headers, query_string=inner.query_string)
+        request.id, request.address = outer.request.id, outer.request.address
+        call = replace(outer, route=route, request=request, params=inner.params, json=inner.body)
+        try:
+            self._admission.check_scope(caller, route.scopes or caller.key.scopes)
+            check_action(caller.key, route.action)
+            if route.needs_fresh_setup:
+                await self.context.store.setup.refresh_if_newer(setup_before)
+            try:
+                response = await route.call(call)
+            except Refusal as refusal:
+                if not await self._admission.refreshed(refusal, b"", setup_before):
+                    raise
+                response = await route.call(replace(call, caller_or_none=self._admission.newest_caller(caller)))
+        except ClientDisconnected:
+            raise
+        except Exception as error:
+            fault = _to_refusal(error, request)
+            metrics.refusals[fault.code].inc()
+            self._admission.log_request(request.id, caller, route.name, status_of(type(fault)), refusal=fault)
+            raise fault from None
+        finally:
+            outer.request.response_reservation = request.response_reservation
+        if response.headers is REPLAYED_HEADERS:
+            metrics.idempotent_replays.inc()
+        if self._admission.should_log(caller):
+            self._log_request(request, caller, route, response, inner.params)
         return response
 
     def _log_request(
@@ -219,16 +254,18 @@ class Api:
         raise ClientDisconnected if request.gone else ServiceUnavailable(retry_after=1)
 
     async def _parse_body(
-        self, route: Route, adapter: ApiAdapter, request: Request, team: str, raw: bytes | None
+        self, route: Route, adapter: ApiAdapter, request: Request, caller: Caller, raw: bytes | None
     ) -> tuple[Any, int]:
         """Return the parsed request body and its size.
 
         A POST without fields may have no body or an empty object.
         """
+        if route.check_key is not None:  # before the body takes memory
+            route.check_key(caller.key)
         if route.body is None and not request.has_body:
             return {}, 0
         adapter.check_media_type(request)
-        raw = await request.read_body(route.body_max, self._budget, team) if raw is None else raw
+        raw = await request.read_body(route.body_max, self._budget, caller.team.record.id) if raw is None else raw
         body = (
             await asyncio.to_thread(adapter.parse_body, raw)
             if len(raw) > PARSE_IN_THREAD_MIN

@@ -36,6 +36,7 @@ GUIDES: dict[str, dict[str, str]] = {
         "moving": "A checklist for moving from another service.",
         "compat": "Use code written for Resend, Twilio, Postmark or Postal: calls, errors and webhooks.",
         "smtp": "Send from software that only supports SMTP.",
+        "mcp": "Let an agent send and look up messages within the limits of its key.",
         "domains": "DNS records of sending domains and how they are checked.",
     },
     "Operate": {

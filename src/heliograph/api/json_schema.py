@@ -118,6 +118,27 @@ def schema_ref(name: str) -> Schema:
     return {"$ref": SCHEMA_REF_PREFIX + name}
 
 
+def with_defs(schema: Schema, components: dict[str, Schema]) -> Schema:
+    """Return the schema with `$defs` of all components that it refers to, so that it stands alone."""
+    defs: dict[str, Schema] = {}
+
+    def localize(part: Any) -> Any:
+        if isinstance(part, list):
+            return [localize(item) for item in part]
+        if not isinstance(part, dict):
+            return part
+        if ref := part.get("$ref"):
+            name = ref.removeprefix(SCHEMA_REF_PREFIX)
+            if name not in defs:
+                defs[name] = {}  # it may refer to itself
+                defs[name] = localize((components | WRITTEN_SCHEMAS)[name])
+            part = part | {"$ref": f"#/$defs/{name}"}
+        return {name: value if name == "$ref" else localize(value) for name, value in part.items()}
+
+    localized: Schema = localize(schema)
+    return {**localized, "$defs": defs} if defs else localized
+
+
 def inline_refs(schema: Any, components: dict[str, Schema]) -> Any:
     """Return the schema with each reference replaced by its component; components must not contain themselves."""
     if isinstance(schema, list):

@@ -14,6 +14,7 @@ from typing import Any
 import click
 import msgspec
 
+from heliograph.api.mcp import PATH
 from heliograph.bootstrap import make_secrets
 from heliograph.cli.apply import apply_file
 from heliograph.cli.options import BASIC_FLAGS, readable_errors, with_settings, with_store
@@ -52,11 +53,11 @@ def demo(settings: Settings, examples: bool) -> None:
     settings = in_demo_folder(settings)
     with readable_errors(settings):
         secrets = make_secrets(settings)
-        tokens = {name: make_token(secrets.demo(name)) for name in ("LIVE", "SANDBOX")}
+        tokens = {name: make_token(secrets.demo(name)) for name in ("LIVE", "SANDBOX", "AGENT")}
     if examples:
         click.echo("\n".join(titled(example_requests(settings.base_url, tokens["LIVE"], tokens["SANDBOX"]))))
         return
-    settings = with_loopback(with_mail_listeners(settings))
+    settings = with_mcp(with_loopback(with_mail_listeners(settings)))
     file = with_example_templates(parse_setup_file(_read_packed("demo.toml"), tokens, name="demo.toml"))
 
     async def prepare(store: Store) -> str:
@@ -73,6 +74,7 @@ def demo(settings: Settings, examples: bool) -> None:
             *client_credentials(
                 settings.base_url, tokens["SANDBOX"], [host_and_port(*address) for address in smtp_addresses[:1]]
             ),
+            *(agent_lines(settings.base_url, tokens["AGENT"]) if settings.mcp else ()),
             "",
             f"More requests: {examples_command(settings)}",
             f"Stop with Ctrl-C. Dashboard: {dashboard}",
@@ -142,6 +144,11 @@ def with_loopback(settings: Settings) -> Settings:
     if "webhook_allow_private" in settings.sources:
         return settings
     return msgspec.structs.replace(settings, webhook_allow_private=LOOPBACK)
+
+
+def with_mcp(settings: Settings) -> Settings:
+    """Serve the MCP endpoint unless configured otherwise."""
+    return settings if "mcp" in settings.sources else msgspec.structs.replace(settings, mcp=True)
 
 
 def _is_free(host: str, port: int) -> bool:
@@ -249,6 +256,12 @@ def client_credentials(base: str, token: str, smtp_addresses: Sequence[str]) -> 
         f"Postal {compat}/postal {token}",
         *(f"SMTP {address} heliograph {token}" for address in smtp_addresses),
     ]
+
+
+def agent_lines(base: str, token: str) -> list[str]:
+    """Return the line with the MCP endpoint and the key of the sandbox team that is restricted for an agent."""
+    about = "# for agents: a key that sends only to simulated recipients, at most 100 a day"
+    return ["", about, f"MCP {base}{PATH} {token}"]
 
 
 def curl(base: str, token: str, path: str, body: dict[str, Any]) -> str:

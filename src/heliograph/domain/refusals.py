@@ -84,6 +84,12 @@ class InsufficientScope(Refusal):
     fix = "Use a key with the scope named in the message; for the test inbox, a key of a sandbox team."
 
 
+class RestrictedKeyRequired(Refusal):
+    """The MCP endpoint is only for keys that are restricted by recipients, templates, `per_day` or approval."""
+
+    fix = "Create a key with one of these restrictions for the agent."
+
+
 class ChannelNotPermitted(Refusal):
     """The key is restricted to other channels, or its messages need approval and the request is for a code."""
 

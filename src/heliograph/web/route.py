@@ -11,7 +11,7 @@ from heliograph.domain.refusals import Refusal
 from heliograph.domain.sending.acceptance import SendResult
 from heliograph.domain.sending.idempotency import KeyedRequest, parse_key
 from heliograph.domain.setup.key_restrictions import Action
-from heliograph.domain.setup.records import Caller
+from heliograph.domain.setup.records import Caller, Key
 from heliograph.web.read_budget import ReadBudget, run_large
 from heliograph.web.request import Request, Response
 
@@ -54,6 +54,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
         False  # refresh the setup before the call, because other processes may just have changed it
     )
     refusals: tuple[type[Refusal], ...] = ()  # in addition to those of every route
+    check_key: Callable[[Key], None] | None = None  # further check of the API key, which raises a Refusal
+    logs_inner_calls: bool = False  # runs other routes: the request log has those instead of this one
     name: str = ""  # method and path, as the metrics label
     takes_body: bool = False  # also True for a POST without fields: its body may be an empty object
 

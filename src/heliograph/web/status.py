@@ -10,6 +10,7 @@ STATUS_BY_REFUSAL: dict[type[Refusal], int] = {
     r.CallbackNotVerified: 403,
     r.TeamSuspended: 403,
     r.InsufficientScope: 403,
+    r.RestrictedKeyRequired: 403,
     r.ChannelNotPermitted: 403,
     r.SenderNotPermitted: 403,
     r.TemplateNotPermitted: 403,

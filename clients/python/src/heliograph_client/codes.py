@@ -11,6 +11,7 @@ class InvalidSignature(e.AuthenticationError): "The signature of an email provid
 class CallbackNotVerified(e.PermissionDenied): "The signature of a phone carrier's callback is missing or invalid, or the callback is too old."
 class TeamSuspended(e.PermissionDenied): "The team is suspended."
 class InsufficientScope(e.PermissionDenied): "The key lacks a scope that this endpoint needs, or a key of a live team requests the test inbox."
+class RestrictedKeyRequired(e.PermissionDenied): "The MCP endpoint is only for keys that are restricted by recipients, templates, `per_day` or approval."
 class ChannelNotPermitted(e.PermissionDenied): "The key is restricted to other channels, or its messages need approval and the request is for a code."
 class RateLimitExceeded(e.RateLimitError): "The key has exceeded its rate limit."
 class NotFound(e.NotFoundError): "There is no endpoint with this path."

@@ -1,0 +1,295 @@
+"""POST /mcp (contract 20): the Model Context Protocol for keys with restrictions."""
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import pytest
+
+from tests.api.sends import EMAIL, SMS, WELCOME, assert_refused
+from tests.api.test_key_restrictions import restricted
+from tests.service import Answer, Service, until
+
+ALLOWED: dict[str, Any] = {"recipients": ["*@simulator.test", "+15005550006"]}
+TOOLS = {
+    *("send_email", "send_sms", "send_whatsapp", "get_message", "find_messages", "list_templates"),
+    *("render_template", "list_inbox", "explain_error"),
+}
+INITIALIZE = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    folder = tmp_path_factory.mktemp("mcp")
+    with Service(f"sqlite:///{folder / 'heliograph.db'}", folder / "data", mcp="on") as running:
+        running.apply()
+        running.start()
+        yield running
+
+
+@pytest.fixture(scope="module")
+def agent(service: Service) -> str:
+    return restricted(service, scopes=("send", "manage"), **ALLOWED)
+
+
+def ask(service: Service, key: str | None, method: str, params: Any = None, **headers: str) -> Answer:
+    message = {"jsonrpc": "2.0", "id": 7, "method": method} | ({} if params is None else {"params": params})
+    return service.post("/mcp", message, key=key, headers={name.replace("_", "-"): v for name, v in headers.items()})
+
+
+def request(service: Service, key: str, method: str, params: Any = None) -> Any:
+    answer = ask(service, key, method, params)
+    assert (answer.status, answer.json["id"]) == (200, 7), answer.raw
+    return answer.json["result"]
+
+
+def call(service: Service, key: str, tool: str, **arguments: Any) -> Any:
+    """The structured content of a successful call."""
+    result = request(service, key, "tools/call", {"name": tool, "arguments": arguments})
+    assert result["isError"] is False, result
+    assert json.loads(result["content"][0]["text"]) == result["structuredContent"]
+    return result["structuredContent"]
+
+
+def refuse(service: Service, key: str, tool: str, **arguments: Any) -> Any:
+    """The structured content of a tool error."""
+    result = request(service, key, "tools/call", {"name": tool, "arguments": arguments})
+    assert result["isError"] is True, result
+    assert json.loads(result["content"][0]["text"]) == result["structuredContent"]
+    assert result["structuredContent"]["fix"]
+    return result["structuredContent"]
+
+
+# -- who may use it ------------------------------------------------------------------------------------------------
+
+
+def test_mcp_is_off_by_default(shared_service: Service) -> None:
+    assert_refused(ask(shared_service, "ACME", "ping"), 404, "not_found")
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE"])
+def test_only_post_is_allowed(service: Service, agent: str, method: str) -> None:
+    answer = service.ask(method, "/mcp", key=agent)
+    assert_refused(answer, 405, "method_not_allowed")
+    assert answer.headers["allow"] == "POST"
+
+
+def test_a_key_is_needed(service: Service) -> None:
+    assert_refused(ask(service, None, "ping"), 401, "missing_api_key")
+    assert_refused(ask(service, "hk_x", "ping"), 401, "invalid_api_key")
+
+
+@pytest.mark.parametrize("restrictions", [{"recipients": []}, {"templates": ["*"]}, {"approval": "required"}])
+def test_restricted_keys_may_use_mcp(service: Service, restrictions: dict[str, Any]) -> None:
+    assert request(service, restricted(service, **restrictions), "ping") == {}
+
+
+def test_unbounded_keys_are_refused_before_the_body_is_read(service: Service) -> None:
+    for key in ("ACME", restricted(service, channels=["email"], senders=["*"])):
+        assert_refused(service.post("/mcp", b"no JSON", key=key), 403, "restricted_key_required")
+
+
+# -- protocol ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("requested", "expected"),
+    [
+        ("2025-03-26", "2025-03-26"),
+        ("2025-06-18", "2025-06-18"),
+        ("2025-11-25", "2025-11-25"),
+        ("2024-11-05", "2025-11-25"),
+        ("new", "2025-11-25"),
+        (None, "2025-11-25"),
+    ],
+)
+def test_initialize_negotiates_the_version(service: Service, agent: str, requested: Any, expected: str) -> None:
+    result = request(service, agent, "initialize", INITIALIZE | {"protocolVersion": requested})
+    assert result["protocolVersion"] == expected
+    assert result["capabilities"] == {"tools": {"listChanged": False}}
+    assert result["serverInfo"]["name"] == "heliograph"
+
+
+def test_every_tool_has_a_schema_that_stands_alone(service: Service, agent: str) -> None:
+    tools = request(service, agent, "tools/list")["tools"]
+    assert {tool["name"] for tool in tools} == TOOLS
+    for tool in tools:
+        assert tool["description"] and tool["inputSchema"]["type"] == "object"
+        jsonschema_rs.Draft202012Validator(tool["inputSchema"])  # all references resolve
+    schemas = {tool["name"]: jsonschema_rs.Draft202012Validator(tool["inputSchema"]) for tool in tools}
+    assert schemas["send_email"].is_valid(EMAIL | {"dry_run": True, "idempotency_key": "a"})
+    assert not schemas["send_email"].is_valid(EMAIL | {"subjekt": "S"})
+    assert not schemas["send_sms"].is_valid({"to": "+15005550006"})
+
+
+@pytest.mark.parametrize("message", [{"method": "notifications/initialized"}, {"id": 3, "result": {}}])
+def test_notifications_and_responses_are_accepted(service: Service, agent: str, message: Any) -> None:
+    answer = service.post("/mcp", {"jsonrpc": "2.0"} | message, key=agent)
+    assert (answer.status, answer.raw) == (202, b"")
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "code"),
+    [
+        ("resources/list", None, -32601),
+        ("server/discover", {}, -32601),
+        ("tools/call", {"name": "send_fax"}, -32602),
+        ("tools/call", {"name": ["send_sms"]}, -32602),
+        ("tools/call", {}, -32602),
+        ("tools/call", {"name": "send_sms", "arguments": []}, -32602),
+        ("tools/list", {"cursor": "2"}, -32602),
+        ("ping", [], -32602),
+    ],
+)
+def test_protocol_errors(service: Service, agent: str, method: str, params: Any, code: int) -> None:
+    answer = ask(service, agent, method, params)
+    assert (answer.status, answer.json["id"], answer.json["error"]["code"]) == (200, 7, code)
+
+
+PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "status", "code"),
+    [
+        ([PING], {}, 400, "invalid_request"),
+        ([], {}, 400, "invalid_request"),
+        ("ping", {}, 400, "invalid_request"),
+        ({}, {}, 400, "invalid_request"),
+        (PING | {"jsonrpc": "1.0"}, {}, 400, "invalid_request"),
+        (PING | {"method": 1}, {}, 400, "invalid_request"),
+        (PING | {"id": None}, {}, 400, "invalid_request"),
+        (PING | {"id": [1]}, {}, 400, "invalid_request"),
+        (PING | {"id": True}, {}, 400, "invalid_request"),
+        (b'{"jsonrpc":', {}, 400, "invalid_json"),
+        (b"[" * 100, {}, 400, "invalid_json"),
+        (b"", {"Content-Type": "application/json"}, 400, "invalid_json"),
+        (PING, {"MCP-Protocol-Version": "2024-11-05"}, 400, "invalid_request"),
+        (PING, {"MCP-Protocol-Version": "2026-07-28"}, 400, "invalid_request"),
+        (PING, {"MCP-Protocol-Version": "\xff"}, 400, "invalid_request"),
+        (PING, {"Accept": "text/html"}, 400, "invalid_request"),
+        (PING, {"Accept": "text/event-stream"}, 400, "invalid_request"),
+        (PING, {"Content-Type": "text/plain"}, 415, "unsupported_media_type"),
+        (PING, {"Content-Encoding": "gzip"}, 415, "unsupported_media_type"),
+        (PING, {"Content-Length": str(41 * 1024 * 1024)}, 413, "payload_too_large"),
+    ],
+)
+def test_bad_requests_get_one_error(
+    service: Service, agent: str, body: Any, headers: dict[str, str], status: int, code: str
+) -> None:
+    assert_refused(service.post("/mcp", body, key=agent, headers=headers), status, code)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{"Accept": "*/*"}, {"Accept": "application/json, text/event-stream"}, {"MCP-Protocol-Version": "2025-11-25"}],
+)
+def test_common_headers_are_accepted(service: Service, agent: str, headers: dict[str, str]) -> None:
+    answer = service.post("/mcp", PING, key=agent, headers=headers)
+    assert (answer.status, answer.json) == (200, {"jsonrpc": "2.0", "id": 1, "result": {}})
+    assert answer.headers["cache-control"] == "no-store"
+
+
+# -- tools ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_message_is_sent_found_and_read(service: Service, agent: str) -> None:
+    sent = call(service, agent, "send_email", **EMAIL, tags={"by": "agent"})
+    assert service.get(f"/v1/emails/{sent['id']}").json["tags"] == {"by": "agent"}
+    assert call(service, agent, "get_message", id=sent["id"])["id"] == sent["id"]
+    page = call(service, agent, "find_messages", tag="by:agent", limit=1)
+    assert [item["id"] for item in page["data"]] == [sent["id"]]
+    text = call(service, agent, "send_sms", **SMS)
+    assert text["id"] in [item["id"] for item in call(service, agent, "find_messages", channel="sms")["data"]]
+
+
+def test_a_dry_run_sends_nothing(service: Service, agent: str) -> None:
+    shown = call(service, agent, "send_email", **EMAIL, dry_run=True)
+    assert (shown["dry_run"], shown["subject"]) == (True, "Hello")
+
+
+def test_an_idempotency_key_is_shared_with_the_api(service: Service, agent: str) -> None:
+    first = call(service, agent, "send_email", **EMAIL, idempotency_key="one")
+    assert call(service, agent, "send_email", **EMAIL, idempotency_key="one") == first
+    replayed = service.post("/v1/emails", EMAIL, key=agent, headers={"Idempotency-Key": "one"})
+    assert (replayed.json, replayed.headers["idempotency-replayed"]) == (first, "true")
+    other = refuse(service, agent, "send_email", **EMAIL | {"subject": "Other"}, idempotency_key="one")
+    assert other["code"] == "idempotency_key_reused"
+
+
+def test_templates_are_listed_and_rendered(service: Service, agent: str) -> None:
+    templates = {item["id"] for item in call(service, agent, "list_templates", limit=100)["data"]}
+    assert WELCOME["template_id"] in templates
+    rendered = call(service, agent, "render_template", id=WELCOME["template_id"], variables={})
+    assert rendered["missing"] == ["name"]
+
+
+def test_the_inbox_is_listed_for_a_sandbox_team_only(service: Service, agent: str, tmp_path: Path) -> None:
+    (file := tmp_path / "restrictions.json").write_text(json.dumps(ALLOWED))
+    created = service.run("key", "create", "--team", "team_sandbox", "--restrictions", str(file), "--json")
+    assert created.returncode == 0, created.stderr
+    assert call(service, json.loads(created.stdout)["token"], "list_inbox")["object"] == "list"
+    assert refuse(service, agent, "list_inbox")["code"] == "insufficient_scope"
+
+
+def test_the_request_log_has_the_routes_of_the_tools(service: Service, agent: str) -> None:
+    call(service, agent, "send_email", **EMAIL)
+    refuse(service, agent, "send_email", **EMAIL | {"to": "log@example.com"})
+
+    def logged() -> list[Any]:
+        """What it has of the refused call; of others, it keeps some per second only."""
+        with closing(sqlite3.connect(service.database.removeprefix("sqlite:///"))) as connection:
+            rows = connection.execute("SELECT route, status, code, message FROM request_log").fetchall()
+        assert [row for row in rows if row[0] == "POST /mcp" and row[1] < 400] == []
+        return [row[:3] for row in rows if "log@example.com" in row[3]]
+
+    assert until(logged) == [("POST /v1/emails", 403, "recipient_not_permitted")]
+
+
+def test_an_error_is_explained(service: Service, agent: str) -> None:
+    error = call(service, agent, "explain_error", code="recipient_not_permitted")
+    assert (error["status"], error["code"]) == (403, "recipient_not_permitted")
+    assert call(service, agent, "explain_error", code="mailbox_full")["retry_helps"] is True
+    assert refuse(service, agent, "explain_error", code="no_such_code")["param"] == "code"
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "code", "param"),
+    [
+        ("send_email", EMAIL | {"to": "ada@example.com"}, "recipient_not_permitted", "to"),
+        ("send_email", EMAIL | {"subjekt": "S"}, "invalid_request", "subjekt"),
+        ("send_email", EMAIL | {"dry_run": "yes"}, "invalid_request", "dry_run"),
+        ("send_email", EMAIL | {"idempotency_key": ""}, "invalid_idempotency_key", "Idempotency-Key"),
+        ("send_email", EMAIL | {"idempotency_key": "ü"}, "invalid_idempotency_key", "Idempotency-Key"),
+        ("send_email", EMAIL | {"idempotency_key": 1}, "invalid_request", "idempotency_key"),
+        ("send_sms", {}, "invalid_phone", "to"),
+        ("get_message", {}, "invalid_request", "id"),
+        ("get_message", {"id": "vrf_1"}, "message_not_found", "id"),
+        ("get_message", {"id": "eml_1/cancel"}, "message_not_found", "id"),
+        ("get_message", {"id": "eml_1", "limit": 1}, "invalid_request", "limit"),
+        ("find_messages", {"channel": "fax"}, "invalid_request", "channel"),
+        ("find_messages", {"limit": 101}, "invalid_request", "limit"),
+        ("find_messages", {"limit": [1]}, "invalid_request", "limit"),
+        ("find_messages", {"sort": "up"}, "invalid_request", "sort"),
+        ("render_template", {"id": "tpl_none"}, "template_not_found", "id"),
+        ("explain_error", {"code": ""}, "invalid_request", "code"),
+    ],
+)
+def test_refusals_are_tool_errors(
+    service: Service, agent: str, tool: str, arguments: dict[str, Any], code: str, param: str
+) -> None:
+    error = refuse(service, agent, tool, **arguments)
+    assert (error["code"], error["param"]) == (code, param)
+
+
+def test_a_tool_needs_the_scope_and_the_channel_of_its_route(service: Service) -> None:
+    sender = restricted(service, channels=["email"], **ALLOWED)
+    assert refuse(service, sender, "list_templates")["code"] == "insufficient_scope"
+    assert refuse(service, sender, "send_sms", **SMS)["code"] == "channel_not_permitted"
+    manager = restricted(service, scopes=("manage",), **ALLOWED)
+    assert refuse(service, manager, "send_email", **EMAIL)["code"] == "insufficient_scope"
+    assert call(service, manager, "list_templates")["object"] == "list"
