@@ -34,7 +34,11 @@ MIGRATED = "migrated"
 # marked `both_databases`. `make proof PROOFS=postgres` runs them on both.
 ONE_DATABASE = {"accept", "accounts", "dashboard", "manage"}
 SLOW_FOLDERS = {"clients", "proof"}
-SLOW_FILES = {"bench/test_capacity.py", "submission/test_slow.py", "tests/test_growth.py", "tests/test_pages.py"}
+SLOW_FILES = {
+    *("bench/test_capacity.py", "compat/test_quick_starts.py", "submission/test_slow.py", "tests/test_growth.py"),
+    "tests/test_pages.py",
+}
+SLOW_FIXTURES = {"chromium", "mailauth", "node", "node_modules", "package"}  # a browser, or packages that npm installs
 SLOW_ON_POSTGRES = {"api", "cli", "journeys"}  # their queries run on PostgreSQL in tests/storage and tests/deliver, too
 MADE_UP = {"deliver", "storage"}  # their tests write messages without all fields
 LONG = ("dashboard", "journeys", "proof", "tests")
@@ -83,7 +87,7 @@ def _is_slow(item: pytest.Item) -> bool:
     folder, fixtures = item.path.parent.name, getattr(item, "fixturenames", ())
     is_second_database = folder in SLOW_ON_POSTGRES and _needs_postgres(item)
     is_slow_file = folder in SLOW_FOLDERS or f"{folder}/{item.path.name}" in SLOW_FILES
-    return is_slow_file or is_second_database or "chromium" in fixtures
+    return is_slow_file or is_second_database or not SLOW_FIXTURES.isdisjoint(fixtures)
 
 
 def _is_for_proof(item: pytest.Item) -> bool:

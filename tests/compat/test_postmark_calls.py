@@ -44,6 +44,7 @@ def bounce(service: Service, message: str) -> Any:
 # -- every call ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_documented_calls_work(shared_service: Service, tmp_path: Path) -> None:
     """Of Postmark's library for Node, all of them: a refusal is in words, and none is a fault."""
     node = install(tmp_path, "Postmark's library for Node")

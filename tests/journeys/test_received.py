@@ -215,6 +215,7 @@ def test_anymail_fetches_the_mail_that_resends_format_tells_of(receiving: Receiv
     assert [one.get_content_bytes() for one in event.message.attachments] == [PICTURE]
 
 
+@pytest.mark.slow
 def test_resends_library_forwards_what_came_in(receiving: Receiving, tmp_path: Path) -> None:
     """It fetches the mail by its link, and sends it on with its files."""
     node = install(tmp_path, "Resend's library for Node")

@@ -146,11 +146,6 @@ def test_a_collector_that_hangs_does_not_hold_up_the_end() -> None:
         assert time.monotonic() - began < 9
 
 
-def test_tracing_off_imports_no_libraries() -> None:
-    program = "import sys, heliograph.cli.serve; print([n for n in sys.modules if n.startswith('opentelemetry')])"
-    assert subprocess.check_output([sys.executable, "-c", program], text=True).strip() == "[]"
-
-
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -167,9 +162,10 @@ def test_tracing_misconfigured_says_why(given: dict[str, str], said: str) -> Non
     assert said in subprocess.check_output([sys.executable, "-c", program], text=True)
 
 
-@pytest.mark.parametrize(
-    "given", [{}, {"OTEL_TRACES_EXPORTER": "none"}, {"OTEL_TRACES_EXPORTER": "otlp", "OTEL_SDK_DISABLED": "true"}]
-)
-def test_tracing_without_an_endpoint_is_off(given: dict[str, str]) -> None:
-    program = f"from heliograph.runtime import tracing; tracing.start('1', {given!r}); print(tracing._tracer)"
-    assert subprocess.check_output([sys.executable, "-c", program], text=True).strip() == "None"
+def test_tracing_without_an_endpoint_is_off() -> None:
+    cases = [{}, {"OTEL_TRACES_EXPORTER": "none"}, {"OTEL_TRACES_EXPORTER": "otlp", "OTEL_SDK_DISABLED": "true"}]
+    program = (
+        "from heliograph.runtime import tracing\n"
+        f"for given in {cases}:\n    tracing.start('1', given)\n    print(tracing._tracer)"
+    )
+    assert subprocess.check_output([sys.executable, "-c", program], text=True).split() == ["None"] * 3

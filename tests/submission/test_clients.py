@@ -93,6 +93,7 @@ const auth = {user: "heliograph", pass}, tls = {rejectUnauthorized: false};
 """  # noqa: E501
 
 
+@pytest.mark.slow
 def test_nodemailer_submits_a_mail(post: SubmissionClient, tmp_path: Path) -> None:
     install(tmp_path, "nodemailer")
     (tmp_path / "send.js").write_text(NODEMAILER)
