@@ -7,8 +7,13 @@ import pytest
 from .conftest import Run
 
 
+def create_team(run: Run) -> None:
+    Path("setup.toml").write_text('[[teams]]\nid = "team_new"\nname = "New"\n')
+    assert run("apply", "setup.toml").code == 0
+
+
 def test_a_domain_from_added_to_removed(run: Run) -> None:
-    run("team", "create", "team_new", "--name", "New")
+    create_team(run)
     records = json.loads(run("domain", "add", "Shop.test", "--team", "team_new", "--json").out)["records"]
     assert [record["purpose"] for record in records].count("dkim") == 2
     assert json.loads(run("domain", "dns", "shop.test", "--json").out)["records"] == records
@@ -32,7 +37,7 @@ def test_a_domain_from_added_to_removed(run: Run) -> None:
     ],
 )
 def test_invalid_arguments_are_refused(run: Run, arguments: tuple[str, ...], said: str) -> None:
-    run("team", "create", "team_new")
+    create_team(run)
     ended = run("domain", *arguments)
     assert (ended.code, ended.out) == (1, "")
     assert said in ended.err

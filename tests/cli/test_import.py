@@ -466,7 +466,8 @@ def test_unexpected_values_are_tolerated(run: Run) -> None:
 
 
 def test_two_teams_import_layouts_with_the_same_alias(run: Run) -> None:
-    run("team", "create", "team_other")
+    Path("other.toml").write_text('[[teams]]\nid = "team_other"\n')
+    run("apply", "other.toml")
     body = {"Subject": "A", "HtmlBody": "<p>A</p>", "LayoutTemplate": "frame"}
     layout = {"Name": "Frame", "Alias": "frame", "TemplateType": "Layout", "HtmlBody": "<p>{{{@content}}}</p>"}
     Path("l.json").write_text(json.dumps(layout))

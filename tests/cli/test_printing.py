@@ -66,7 +66,7 @@ def test_control_characters_are_escaped(capsys: pytest.CaptureFixture[str]) -> N
 
 LISTS = [
     *(("approval", "list"), ("carriers",), ("config",), ("deadletter", "list"), ("domain", "list"), ("key", "list")),
-    *(("reputation",), ("team", "list"), ("user", "list")),
+    *(("reputation",), ("user", "list")),
 ]
 
 

@@ -17,8 +17,8 @@ OTHER = ["--database", "sqlite:///other.db"]
 def test_a_data_folder_of_another_database_is_refused(run: Run, tmp_path: Path, example: str) -> None:
     assert run("apply", example).code == 0
     save_database_number(tmp_path / "heliograph-data", 17, 1)  # as a start of the service does
-    assert run("team", "list").code == 0
-    for command in (["apply", example], ["pause"], ["team", "list"], ["secret", "show"]):
+    assert run("key", "list").code == 0
+    for command in (["apply", example], ["pause"], ["key", "list"], ["secret", "show"]):
         ended = run(*command, *OTHER)
         assert (ended.code, ended.out) == (1, "")
         assert (

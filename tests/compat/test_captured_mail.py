@@ -270,6 +270,3 @@ def test_a_capturing_team_cannot_be_live(catching: Service, tmp_path: Path, give
     refused = catching.run("apply", str(file))
     assert refused.returncode != 0
     assert "teams[0].catch: expected false" in refused.stderr
-    refused = catching.run("team", "live", "team_catch")
-    assert refused.returncode != 0
-    assert "test inbox only" in refused.stderr

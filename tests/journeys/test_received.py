@@ -112,7 +112,7 @@ def letter(subject: str, text: str = "Hi", **headers: str) -> EmailMessage:
     return message
 
 
-def test_a_mail_becomes_an_event_and_can_be_read(receiving: Receiving) -> None:
+def test_a_mail_becomes_an_event_and_can_be_read(receiving: Receiving, tmp_path: Path) -> None:
     message = letter("Räksmörgås", TEXT, Cc="b@c.test")
     message.add_alternative("<p>Where is it?</p><img src=cid:pic>", subtype="html")
     message.add_attachment(PICTURE, maintype="image", subtype="png", filename="p.png", cid="<pic>")
@@ -162,8 +162,10 @@ def test_a_mail_becomes_an_event_and_can_be_read(receiving: Receiving) -> None:
     assert receiving.fetch(listed["download_url"]) == (200, PICTURE)
     for before, after in (("until=", "until=9"), ("team=", "team=9"), ("att_1", "raw"), ("signature=", "signature=x")):
         assert receiving.fetch(listed["download_url"].replace(before, after))[0] == 404
-    for command, status in (("suspend", 404), ("resume", 200)):
-        receiving.run("team", command, "team_acme")
+    for suspended, status in (("true", 404), ("false", 200)):
+        setup = tmp_path / "suspended.toml"
+        setup.write_text(f'[[teams]]\nid = "team_acme"\nsuspended = {suspended}\n')
+        receiving.run("apply", str(setup))
         until(lambda status=status: receiving.fetch(listed["download_url"])[0] == status)
     assert data["id"] in [one["id"] for one in receiving.get("/compat/resend/emails/receiving").json["data"]]
     for path, key in ((resend, "OTHER"), (f"{resend}/attachments/att_2", "ACME")):

@@ -106,6 +106,13 @@ async def test_team_without_a_domain_cannot_go_live(store: Store, teams: None) -
     assert await list_entries(store) == []
 
 
+async def test_capturing_team_cannot_go_live(store: Store, teams: None) -> None:
+    await _approve_domain(store)
+    await manage.set_plan(store, ADA, "team_1", {"catch": True})
+    with pytest.raises(InvalidRequest, match="test inbox only"):
+        await manage.go_live(store, ADA, "team_1")
+
+
 @pytest.mark.parametrize("days", [{"keep_messages_days": 3}, {"keep_content_days": 91}, {"keep_messages_days": "long"}])
 async def test_team_retention_days_invalid_are_refused(store: Store, teams: None, days: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequest):

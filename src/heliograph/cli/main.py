@@ -24,7 +24,6 @@ COMMANDS = {
     "backup": "Copy the database and the attachments to a folder.",
     "carriers": "Show carriers; enable, disable and prioritize them.",
     "config": "Print every setting with its source.",
-    "credit": "Add or subtract a team's credit.",
     "deadletter": "List, retry or drop messages in the dead-letter queue.",
     "demo": "Run a demo with two teams, and print example requests.",
     "doctor": "Check database, folders, disk, secret, clock, DNS and port.",
@@ -43,7 +42,6 @@ COMMANDS = {
     "send": "Send one message through a running service.",
     "serve": "Run the service until SIGTERM or Ctrl-C.",
     "suppression": "Import addresses into a team's suppression list.",
-    "team": "List, create and suspend teams, or take them live.",
     "template": "Lint templates in files.",
     "user": "Manage dashboard users and sign-in links.",
 }

@@ -585,7 +585,7 @@ class WebhookNotFound(Refusal):
 class TeamNotFound(Refusal):
     """There is no team with this id."""
 
-    fix = "Check the id; it begins with team_. 'heliograph team list' lists all teams."
+    fix = "Check the id; it begins with team_. GET /v1/teams lists all teams."
 
 
 # -- server errors -----------------------------------------------------------------------------------------
