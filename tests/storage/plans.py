@@ -304,6 +304,8 @@ INDEXES = {
     "delete_team_reports": "aggregate_report_by_age",
     "delete_team_dmarc": "dmarc_source_by_age",
     "delete_team_tls": "tls_result_by_age",
+    "delete_team_unsubscribes": "unsubscribe unsubscribe_by_time unsubscribe_pkey",
+    "delete_team_complaint_rates": "complaint_rate complaint_rate_pkey",
     "delete_team_cleared": "inbox_cleared_pkey",
     "delete_team_account": "",
     "delete_team_idempotency": "idempotency_pkey",

@@ -1,9 +1,11 @@
 """A team is deleted with all its data when the time for restoring it has passed, and races end in one change."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
+import heliograph.storage
 from heliograph.domain.audit.actor import COMMAND_LINE
 from heliograph.domain.limits import MINUTE_MS
 from heliograph.domain.refusals import TeamNotFound
@@ -19,6 +21,7 @@ from tests.storage.samples import message
 pytestmark = pytest.mark.anyio
 
 # What names a team by its number or by its id. The audit log stays, and so do the empty account and the team's own row.
+QUERIES = Path(heliograph.storage.__file__).parent / "queries"
 KEPT = {"audit", "account", "setting"}
 TABLES_WITH_TEAM = (
     "SELECT m.name FROM sqlite_schema m JOIN pragma_table_info(m.name) p WHERE m.type = 'table' AND p.name = 'team'",
@@ -52,7 +55,12 @@ async def test_due_team_is_deleted_with_its_data(store: Store, other: Store, clo
         row[0] for row in await sql(TABLES_WITH_TEAM[1])
     }
     assert {"message", "ledger", "event", "member", "credit_reference"} <= tables
+    queries = "".join(path.read_text() for path in QUERIES.glob("*.sql")).split("-- name: ")
+    deletions = " ".join(
+        query for query in queries if query.startswith(("delete_team_", "forget_deliveries", "purge_"))
+    )
     for table in tables - KEPT:
+        assert f"DELETE FROM {table}" in deletions, table
         left = await sql(f"SELECT count(*) FROM {table} WHERE CAST(team AS text) IN ('{ref}', 'team_gone')")
         assert left == [(0,)], table
     assert await sql("SELECT count(*) FROM message WHERE team = 1") == [(2,)]

@@ -89,6 +89,14 @@ DELETE FROM dmarc_source WHERE team = :team;
 -- Delete the TLS results of the team's domains.
 DELETE FROM tls_result WHERE team = :team;
 
+-- name: delete_team_unsubscribes
+-- Delete the recipients who unsubscribed.
+DELETE FROM unsubscribe WHERE team = :team;
+
+-- name: delete_team_complaint_rates
+-- Delete the team's counts of emails and complaints.
+DELETE FROM complaint_rate WHERE team = :team;
+
 -- name: delete_team_cleared
 -- Forget when the team cleared its inbox.
 DELETE FROM inbox_cleared WHERE team = :team;
