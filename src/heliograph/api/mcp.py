@@ -34,7 +34,7 @@ INSTRUCTIONS = (
 CallRoute = Callable[[Call, RouteCall], Awaitable[Response]]  # runs a route for the caller of the first argument
 
 
-class ProtocolError(Exception):
+class JsonRpcError(Exception):
     """A JSON-RPC error response."""
 
     def __init__(self, code: int, message: str) -> None:
@@ -72,9 +72,9 @@ class Mcp:
         id_, params = message["id"], message.get("params")
         try:
             if not isinstance(params, dict | None):
-                raise ProtocolError(INVALID_PARAMS, "params must be an object.")
+                raise JsonRpcError(INVALID_PARAMS, "params must be an object.")
             result = await self._result(call, message["method"], params or {})
-        except ProtocolError as error:
+        except JsonRpcError as error:
             fault = {"code": error.code, "message": error.message}
             return json_response({"jsonrpc": "2.0", "id": id_, "error": fault})
         size = len(result) if isinstance(result, bytes) else 0
@@ -89,20 +89,20 @@ class Mcp:
                 return {}
             case "tools/list":
                 if params.get("cursor") is not None:
-                    raise ProtocolError(INVALID_PARAMS, "There is no such cursor: all tools are on the first page.")
+                    raise JsonRpcError(INVALID_PARAMS, "There is no such cursor: all tools are on the first page.")
                 return {"tools": self._definitions}
             case "tools/call":
                 return await self._call_tool(call, params)
-        raise ProtocolError(METHOD_NOT_FOUND, f"There is no method {quoted(method)}.")
+        raise JsonRpcError(METHOD_NOT_FOUND, f"There is no method {quoted(method)}.")
 
     async def _call_tool(self, call: Call, params: dict[str, Any]) -> Any:
         name, arguments = params.get("name"), params.get("arguments")
         tool = self._tools.get(name) if isinstance(name, str) else None
         if tool is None:
             known = ", ".join(self._tools)
-            raise ProtocolError(INVALID_PARAMS, f"There is no tool {quoted(str(name))}. Known: {known}.")
+            raise JsonRpcError(INVALID_PARAMS, f"There is no tool {quoted(str(name))}. Known: {known}.")
         if not isinstance(arguments, dict | None):
-            raise ProtocolError(INVALID_PARAMS, "arguments must be an object.")
+            raise JsonRpcError(INVALID_PARAMS, "arguments must be an object.")
         try:
             response = await self._call_route(call, tool.to_call(arguments or {}))
         except Refusal as refusal:

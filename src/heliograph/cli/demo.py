@@ -74,8 +74,7 @@ def demo(settings: Settings, examples: bool) -> None:
             *client_credentials(
                 settings.base_url, tokens["SANDBOX"], [host_and_port(*address) for address in smtp_addresses[:1]]
             ),
-            *(agent_lines(settings.base_url, tokens["AGENT"]) if settings.mcp else ()),
-            "",
+            agent_line(settings.base_url, tokens["AGENT"]) if settings.mcp else "",
             f"More requests: {examples_command(settings)}",
             f"Stop with Ctrl-C. Dashboard: {dashboard}",
         ]
@@ -258,10 +257,9 @@ def client_credentials(base: str, token: str, smtp_addresses: Sequence[str]) -> 
     ]
 
 
-def agent_lines(base: str, token: str) -> list[str]:
-    """Return the line with the MCP endpoint and the key of the sandbox team that is restricted for an agent."""
-    about = "# for agents: a key that sends only to simulated recipients, at most 100 a day"
-    return ["", about, f"MCP {base}{PATH} {token}"]
+def agent_line(base: str, token: str) -> str:
+    """Return the address of the MCP endpoint, and a key that sends only to simulated recipients, at most 100 a day."""
+    return f"MCP {base}{PATH} {token}"
 
 
 def curl(base: str, token: str, path: str, body: dict[str, Any]) -> str:
