@@ -131,7 +131,7 @@ class CarrierDependencies(msgspec.Struct, frozen=True, kw_only=True):
     receive_texts: Callable[[str, PhoneChannel, Sequence[IncomingText | TextPart]], Awaitable[None]]
     base_url: str
     mailbox: InboundMailService  # receives the replies of simulated mailboxes
-    exchange_rates: ApplyExchange  # accesses the rates of mailbox providers that all processes share
+    exchange_rates: ApplyExchange  # reads and updates the provider rates shared by all processes
     now: Callable[[], int]
 
     def callback_url(self, carrier: str) -> str:

@@ -38,7 +38,7 @@ class PrioritySemaphore:
         return acquired
 
     def resize(self, slots: int) -> None:
-        """Change the number of slots; slots in use beyond it end with their release."""
+        """Change the number of slots; surplus slots that are in use are removed when they are released."""
         added, self._slots = slots - self._slots, slots
         self._free += min(added, 0)
         for _ in range(added):

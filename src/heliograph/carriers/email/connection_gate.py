@@ -20,7 +20,7 @@ LeaseConnections = Callable[[ConnectionRequest], Awaitable[int]]
 
 
 class ConnectionGate:
-    """The share of this process in the connections to a provider."""
+    """This process's share of the connections to a provider."""
 
     def __init__(self, limit: int, lease: LeaseConnections) -> None:
         """`lease`: asks for connections and returns how many this process may open."""
@@ -78,7 +78,7 @@ class ConnectionGate:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _keep_lease(self) -> None:
-        """Renew the share while there are messages or connections, then give it back."""
+        """Renew the share while there are messages or connections, then release it."""
         valid_until = 0.0
         loop_time = asyncio.get_running_loop().time
         try:

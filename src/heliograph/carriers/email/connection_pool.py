@@ -71,7 +71,7 @@ class ConnectionPool:
         self._limits = limits
         self._hosts: dict[tuple[str, int], _HostState] = {}  # keyed by address and port
         self._idle_count = 0
-        self._gates: dict[SmtpSession, ConnectionGate] = {}  # of the sessions that count for a provider's limit
+        self._gates: dict[SmtpSession, ConnectionGate] = {}  # only for sessions that count towards a provider's limit
         self._quit_tasks: set[asyncio.Task[None]] = set()
 
     async def send(

@@ -236,7 +236,7 @@ class AuthoritativeServers:
         raise NoUsableResponse(" ".join(failures))
 
     async def query_all(self, name: dns.name.Name, rdtype: str) -> list[dns.message.QueryMessage]:
-        """Return the response of every server; raise NoUsableResponse if one gives none.
+        """Return the response of every server; raise NoUsableResponse if any server gives none.
 
         A server is reachable if one of its addresses is: this machine may have no IPv6.
         """

@@ -60,7 +60,7 @@ class Mx(Carrier):
     ) -> None:
         """Create the carrier; `fetch` downloads MTA-STS policies, by default over HTTPS.
 
-        `exchange`: accesses the rates of the providers that all processes share; required for provider limits, pools
+        `exchange`: reads and updates the provider rates shared by all processes; required for provider limits, pools
         and warm-up. `now`: the time in ms.
         """
         self._options = options
@@ -73,7 +73,7 @@ class Mx(Carrier):
         limits = replace(limits, connections_per_host=options.per_host, busy_retry_s=BUSY_HOST_RETRY_S)
         self._pool = ConnectionPool(replace(smtp_options, helo=options.helo), limits)
         self._sources = [address_of(source) for source in options.source_ips]
-        self._limiter: ProviderLimiter | None = None  # None: nothing to limit or to choose
+        self._limiter: ProviderLimiter | None = None  # None without provider limits, pools and warm-up
         if exchange and (options.providers or options.pools or any(map(is_warming, options.source_ips))):
             self._limiter = ProviderLimiter(options, carrier, exchange, now, self._random.shuffle)
 
@@ -182,7 +182,7 @@ class Mx(Carrier):
 
     def _with_address(self, destination: Destination, address: str) -> Destination | Deferred:
         """Return `destination` with this address and a source IP of the same family; Deferred if no such IP exists."""
-        if self._limiter:  # it chooses the source
+        if self._limiter:  # the limiter chooses the source address
             return replace(destination, address=address)
         sources = [ip for ip in self._sources if (":" in ip) == (":" in address)]
         if self._sources and not sources:

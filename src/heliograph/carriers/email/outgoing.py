@@ -216,7 +216,7 @@ class MailPreparer:
         )
 
     def _added_headers(self, message_id: str, content: EmailContent, domain: str) -> dict[str, str]:
-        """Return the headers for unsubscription, and those by which complaints are attributed."""
+        """Return the headers for unsubscribing and for the attribution of complaints."""
         headers: dict[str, str] = {}
         given, domain = {name.lower() for name in content.headers}, verp.bounce_domain(domain)
         if content.unsubscribe_url and given.isdisjoint(UNSUBSCRIBE_HEADERS):

@@ -62,7 +62,7 @@ class Held(Exception):
 
 
 class Place(msgspec.Struct, frozen=True):
-    """When and why a message without a token returns."""
+    """When a message that got no token is attempted again, and why it must wait."""
 
     returns_at: int
     reason: HoldReason
@@ -105,7 +105,7 @@ class Quota:
         self._exchange = exchange
         self._now = now
         self._tokens = 0
-        self._granted_in = 0  # second of the grant of these tokens
+        self._granted_in = 0  # second in which these tokens were granted
         self._valid_until = 0
         self._unused: dict[int, int] = {}
         self._critical = 0
@@ -127,9 +127,9 @@ class Quota:
         return self._tokens > 0 and self._now() < self._valid_until
 
     async def take(self, *, was_held: bool, takes_place: bool) -> Place | None:
-        """Take a token; if there is none, return when the message returns.
+        """Take a token and return None, or return when the message is attempted again.
 
-        `takes_place`: the message then waits for this quota, and later messages return after it.
+        `takes_place`: the message then queues for this quota, so that later messages are attempted after it.
         """
         if self.has_token:
             self._tokens -= 1
@@ -140,7 +140,7 @@ class Quota:
         return await place
 
     def take_critical(self) -> None:
-        """Take a token if there is one; otherwise count the message for all processes."""
+        """Take a token if there is one; otherwise report the message to the state shared by all processes."""
         if self.has_token:
             self._tokens -= 1
             return
@@ -177,7 +177,7 @@ class Quota:
             self._task = None
 
     async def _exchange_once(self) -> None:
-        """Exchange everything that waits now, and distribute the tokens: first to messages that waited."""
+        """Send pending requests to the shared state and distribute the tokens, first to messages held before."""
         takes_place = bool(self._waiting[True])
         waiting, self._waiting[takes_place] = self._waiting[takes_place], []
         waiting.sort(key=lambda item: not item[0])
@@ -220,7 +220,7 @@ class Quota:
         self._granted_in, self._valid_until = grant.second, self._now() + TOKEN_VALID_MS
 
     def _serve_waiting(self) -> None:
-        """Give tokens that are left to messages that came during the exchange."""
+        """Give the remaining tokens to messages that arrived during the exchange."""
         for waiting in self._waiting.values():
             while waiting and self.has_token:
                 _, place = waiting.pop(0)

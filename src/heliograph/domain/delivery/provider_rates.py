@@ -1,7 +1,7 @@
 """Rate limits per mailbox provider and source address: tokens, reduction after refusals, warm-up, connections.
 
 All processes share one `ProviderState` per carrier, provider and source address. They take tokens and connections in
-portions, so that most messages cost no access to the state.
+batches, so that most messages need no access to the state.
 """
 
 import datetime
@@ -19,12 +19,12 @@ SLOT_MS = SECOND_MS  # resolution of the count of granted tokens
 TOKEN_VALID_MS = SECOND_MS  # a token must be used within this time
 QUIET_MS = 10 * MINUTE_MS  # time between a refusal and the first step of the recovery, and between two steps
 RECOVERY_STEPS = 10  # steps from zero to the configured rate
-RATE_MIN = 0.1  # messages per minute that refusals leave at least
+RATE_MIN = 0.1  # minimum messages per minute after refusals
 FULL_DAILY_LIMIT = 10_000  # daily limit at the end of a warm-up without a configured rate
 BACKLOG_SPEEDUP = 1.05  # messages return a little faster than the rate, so that no token stays unused
 RESERVED_SHARE = 0.2  # share of the rate that new messages leave to messages that waited
 UNLIMITED = 1_000_000_000
-PREFETCH_SHARE = 60  # one portion is at most the tokens of a second
+PREFETCH_SHARE = 60  # a process prefetches at most the tokens of one second
 CONNECTION_LEASE_MS = 15 * SECOND_MS
 
 REPLY_MAX = 300  # characters of a reply that are kept
@@ -54,7 +54,7 @@ class ProviderState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """Shared state of one carrier, provider and source address; times in ms."""
 
     used: dict[int, int] = {}  # second → granted tokens that still count
-    backlog_until: int = 0  # the next place in the line of waiting messages
+    backlog_until: int = 0  # attempt time of the next message that is held
     reduced_rate: float = 0.0  # messages per minute just after the last reduction
     reduced_at: int = 0  # time of the last reduction; 0: never
     day: int = 0  # UTC day of the counts below
@@ -66,7 +66,7 @@ class ProviderState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class ProviderKey(NamedTuple):
-    """What a state belongs to."""
+    """Key of a ProviderState."""
 
     carrier: str
     provider: str
@@ -74,24 +74,24 @@ class ProviderKey(NamedTuple):
 
 
 class TokenRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a process needs and did since its last request."""
+    """Tokens that a process needs, and its token use since the last request."""
 
-    fresh: int = 0  # messages that were not held yet
-    returning: int = 0  # messages that were held
+    fresh: int = 0  # messages that were not held before
+    returning: int = 0  # messages that were held before
     critical: int = 0  # messages sent without a token
     unused: Mapping[int, int] = {}  # second of the grant → tokens that were not used
-    takes_places: bool = True  # messages without a token wait here, so that later ones return after them
+    takes_places: bool = True  # messages that get no token queue here, so that later ones are attempted after them
 
 
 class TokenGrant(msgspec.Struct, frozen=True, kw_only=True):
-    """Tokens for a process, and when the messages without a token return."""
+    """Tokens for a process, and the next attempt times of messages that get none."""
 
     tokens: int
     returning: int = 0  # messages that got one of them
     fresh: int = 0
-    second: int = 0  # of the grant, to give unused tokens back
+    second: int = 0  # second of the grant, needed to return unused tokens
     reason: HoldReason = "provider_rate"
-    returns_at: tuple[int, ...] = ()  # one time per message without a token
+    returns_at: tuple[int, ...] = ()  # next attempt time of each message that got no token
     rate: float = 0.0
 
 
@@ -125,7 +125,7 @@ class ExchangeResult(msgspec.Struct, frozen=True, kw_only=True):
 def apply_exchange(
     state: ProviderState, exchange: Exchange, process: str, now: int
 ) -> tuple[ProviderState, ExchangeResult]:
-    """Return the state after an access, and what the process gets."""
+    """Return the state after an access, and the tokens and connections that the process gets."""
     limits, grant, connections = exchange.limits, None, 0
     for refusal in exchange.refusals:
         state = reduce_rate(state, limits.per_minute, refusal.attempted_at, refusal.reply, now)
@@ -199,9 +199,9 @@ def reduce_rate(state: ProviderState, per_minute: int, attempted_at: int, reply:
 def grant_tokens(
     state: ProviderState, limits: Limits, request: TokenRequest, now: int
 ) -> tuple[ProviderState, TokenGrant]:
-    """Grant tokens; a message without one gets a time to return.
+    """Grant tokens; a message that gets none gets the time of its next attempt.
 
-    In any minute at most the current rate is granted. Messages that waited come first.
+    In any minute at most the current rate is granted. Messages that were held before come first.
     """
     rate = current_rate(state, limits.per_minute, now)
     capacity, window_ms = max(1, int(rate)) if rate else None, _window_ms(rate)
@@ -245,10 +245,10 @@ def _count_grant(state: ProviderState, grant: TokenGrant, *, is_limited: bool) -
 def _places(
     state: ProviderState, limits: Limits, count: int, start: int, takes_places: bool
 ) -> tuple[ProviderState, tuple[int, ...]]:
-    """Return the times at which messages without a token return, from `start`.
+    """Return the next attempt times, from `start` on, of messages that got no token.
 
-    They are spaced by the configured rate: spaced by the current one, a backlog from a time of refusals would still
-    wait after the recovery.
+    They are spaced by the configured rate. With the current, reduced rate, a backlog would still wait after the rate
+    has recovered.
     """
     spacing_ms = MINUTE_MS / (limits.per_minute or FULL_DAILY_LIMIT / (DAY_MS / MINUTE_MS)) / BACKLOG_SPEEDUP
     if takes_places:
@@ -291,7 +291,7 @@ def _next_free_at(state: ProviderState, capacity: int, window_ms: int, now: int)
 def lease_connections(
     state: ProviderState, limit: int, process: str, wanted: int, opened: int, now: int
 ) -> tuple[ProviderState, int]:
-    """Return how many connections the process may open until its lease ends; 0 of `wanted` ends the lease.
+    """Return how many connections the process may open until its lease ends; `wanted` = 0 ends the lease.
 
     Processes that want connections share the limit evenly. `opened`: connections that the process still has open.
     """
