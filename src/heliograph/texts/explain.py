@@ -486,7 +486,7 @@ CAUSES: dict[str, Cause] = {
     "unexplained": Cause("infrastructure", "theirs", "No reason was given.", _RETRY_LATER),
 }
 
-# Advice for operators on carrier failures, by cause; other causes use their own advice.
+# Advice for operators on carrier failures, by cause; a cause that is missing here uses the advice in its `Cause`.
 _CARRIER_ADVICE: dict[str, str] = {
     "out_of_reach": "Check host, port and encryption, that the server is running, and that no firewall blocks us.",
     "no_answer": "Check its status page or log: it accepted the connection but did not respond in time.",

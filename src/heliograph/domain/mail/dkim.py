@@ -147,7 +147,7 @@ def generate_key(algorithm: Algorithm) -> bytes:
 
 
 def read_private_key(pem: str) -> tuple[bytes, Algorithm]:
-    """Return a key from outside as validated PKCS8 PEM, and its algorithm. Raises ValueError with the reason."""
+    """Validate an imported key; return it as PKCS8 PEM, and its algorithm. Raises ValueError with the reason."""
     try:
         key = serialization.load_pem_private_key(pem.strip().encode(), None)
     except (ValueError, TypeError, UnsupportedAlgorithm):

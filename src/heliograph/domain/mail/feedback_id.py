@@ -1,4 +1,4 @@
-"""Feedback-ID of an email: by it, mailbox providers group complaints by category or template, and by team."""
+"""Feedback-ID header: mailbox providers use it to group complaints by category or template, and by team."""
 
 import hmac
 from functools import lru_cache

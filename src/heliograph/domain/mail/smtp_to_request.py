@@ -80,7 +80,8 @@ def parse_submitted(
 ) -> SubmittedMail:
     """Parse a mail; raise a Refusal if it is invalid.
 
-    `recipients` are the envelope recipients; `more` are file types in addition to the spec's.
+    `recipients` are the envelope recipients; `more`: attachment types that are allowed in addition to those of the
+    spec.
     """
     if b"\0" in raw:
         raise InvalidRequest("The mail contains a null byte. Encode binary content as base64.")

@@ -33,7 +33,7 @@ class NoticeRow(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str  # unique name of this notice
     at: int
-    team: str  # empty for the instance
+    team: str  # empty if the notice is not about a team
     kind: str
     facts: dict[str, str] = {}
     actor: str = SERVICE.name

@@ -1,7 +1,7 @@
 """Limits of restricted keys: recipients per hour and day, and spend per day, in rolling windows (contract 20).
 
 A team's account holds the uses of its restricted keys in the last day. An accept locks and writes the account anyway,
-so concurrent processes count without a statement of their own.
+so counting across processes needs no extra statement.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ RECENT_SPAN_MS, OLD_SPAN_MS = 15 * SECOND_MS, 6 * MINUTE_MS  # span of merged us
 
 
 class KeyUse(msgspec.Struct, array_like=True):
-    """A send, or merged ones: they count until the last of them leaves the window."""
+    """One send, or several merged sends, which count until the last of them leaves the window."""
 
     since: int  # time of the first send
     at: int  # time of the last send
@@ -70,9 +70,9 @@ def count_use(account: Account, key: Key, recipients: int, spend: int, now: int)
 
 
 def give_back_spend(account: Account, key_id: str, counted_at: int, amount: int) -> None:
-    """Give back the spend of a send that was counted at `counted_at` and will not be charged; its count stays used.
+    """Refund the spend of a send counted at `counted_at` that is not charged; its recipients still count.
 
-    A negative amount takes the spend back.
+    A negative amount counts the spend again.
     """
     uses_by_key = _decode(account)
     for uses_by_token in uses_by_key.values():
@@ -118,7 +118,7 @@ def _check_limits(limits: dict[LimitName, int], uses: Sequence[KeyUse], recipien
 
 
 def _free_at(window: Sequence[KeyUse], name: LimitName, excess: int, now: int) -> int:
-    """Return when enough uses have left the window; a whole window from now if the limit is too low anyway."""
+    """Return when enough uses have left the window; one window from now if the limit is lower than this send."""
     for use in window:
         excess -= _amount(use, name)
         if excess <= 0:

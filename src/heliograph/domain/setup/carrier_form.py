@@ -155,7 +155,7 @@ def _parse_value(control: Input, text: str, type_: Any) -> Any:
 
 
 def _parse_toml(text: str, *, is_list: bool) -> Any:
-    """Return the value of a control that is written as in a setup file."""
+    """Parse the value of a form field that is written in TOML, as in a setup file."""
     try:
         content = tomllib.loads(f"value = {text}" if is_list else text)
     except ValueError as error:

@@ -41,7 +41,7 @@ def idle_selectors(keys: Iterable[DkimKey]) -> dict[str, str] | None:
 
 
 def target(selector: str, domain_id: str, zone: str) -> str:
-    """Return the name in our zone; it depends on the id, since several teams may have added a domain."""
+    """Return the name in our zone; it contains the domain's id, because several teams may add the same domain."""
     return f"{selector}.d{hashlib.sha256(domain_id.encode()).hexdigest()[:16]}.{zone}"
 
 

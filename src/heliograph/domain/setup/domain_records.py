@@ -33,7 +33,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_required(self) -> bool:
-        """Return whether the domain is verified only with this record."""
+        """Return whether the domain needs this record to be verified."""
         return self.purpose not in OPTIONAL_PURPOSES
 
 

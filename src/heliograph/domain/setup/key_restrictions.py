@@ -80,7 +80,7 @@ _Template = Annotated[str, matching(r"tpl_[A-Za-z0-9_]{1,64}|\*", "a template id
 
 
 class RestrictionFields(msgspec.Struct):
-    """Restrictions as a setup file, a JSON file, the API and the dashboard give them."""
+    """Restrictions as written in a setup file, a JSON file, an API request or the dashboard."""
 
     channels: Annotated[list[KeyChannel], parse_with(_read_list)] = _ABSENT
     senders: Annotated[list[_Sender], parse_with(_read_list)] = _ABSENT
@@ -148,7 +148,7 @@ def parse_restrictions(value: Any) -> KeyRestrictions | None:
 
 
 def to_record(restrictions: KeyRestrictions | None) -> RestrictionsRecord | None:
-    """Return the restrictions as responses show them; they can be given back as they are."""
+    """Return the restrictions as shown in responses; requests accept the same form."""
     if restrictions is None:
         return None
     fields = msgspec.structs.asdict(restrictions)
@@ -217,7 +217,10 @@ def check_template_use(key: Key, template_id: str | None) -> None:
 
 
 def check_addresses(key: Key, recipients: Iterable[tuple[Address, Kind]]) -> None:
-    """Check the recipients of an email. The message names To and Cc recipients only, `details` also Bcc recipients."""
+    """Check the recipients of an email.
+
+    The error message names To and Cc recipients only, its `details` also Bcc recipients.
+    """
     patterns = key.restrictions.recipients if key.restrictions else None
     if patterns is None:
         return

@@ -1,4 +1,4 @@
-"""A team's own DKIM key, brought from elsewhere."""
+"""Imports a team's own DKIM key."""
 
 from heliograph.domain.mail.dkim import Algorithm, public_record, read_private_key
 from heliograph.domain.refusals import InvalidRequest

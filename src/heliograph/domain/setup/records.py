@@ -110,7 +110,7 @@ class TeamRecord(SetupRecord, frozen=True):
     mode: Mode = "sandbox"
     suspended: bool = False
     deletes_at: int = 0  # when the team is deleted with all its data; 0 if its deletion was not requested
-    stays_suspended: bool = False  # suspended before its deletion was requested, so still so when it is restored
+    stays_suspended: bool = False  # was suspended before its deletion was requested: stays suspended if restored
     currency: str = "USD"
     email_quota: int = 10_000  # recipients per month
     features: tuple[str, ...] = ()
@@ -133,7 +133,7 @@ class TeamRecord(SetupRecord, frozen=True):
     catch: bool = False  # sandbox: anything sent through APIs of other services is accepted and only captured
     test_clock: bool = False  # sandbox: the team controls its own clock and only simulators deliver
     attachment_types: tuple[str, ...] = ()  # in addition to those of the spec and the platform
-    pool: str = "default"  # pool of source addresses, of carriers with pools
+    pool: str = "default"  # pool of source addresses; only carriers with pools use it
     categories: tuple[str, ...] = ()  # categories of emails that recipients can unsubscribe from
 
     @property
@@ -207,7 +207,7 @@ class DkimKey(SetupRecord, frozen=True):
     public: str  # value of the TXT record
     state: Literal["pending", "active", "retired"] = "active"  # pending: the DNS record is not published yet
     made_at: int = 0
-    usable_at: int | None = None  # pending, in our zone: all its servers answered, and caches have expired by then
+    usable_at: int | None = None  # of a pending key in our zone: when DNS caches without it have expired
 
 
 class DisplayName(SetupRecord, frozen=True):
@@ -443,7 +443,7 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
 
     team: Team  # for a platform key: an empty team with id "" and number 0, read only by platform routes
     key: Key
-    entry: Callable[[str], AuditEntry] | None = None  # builds the audit entry of a send by a person from the message id
+    entry: Callable[[str], AuditEntry] | None = None  # message id → audit entry; only for a send by a person
     captured: bool = False  # everything sent is accepted and captured by a simulator
 
     def with_capture(self) -> "Caller":

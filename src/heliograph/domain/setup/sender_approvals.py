@@ -22,7 +22,7 @@ CHANGEABLE_FIELD_BY_KIND: dict[str, str] = {"domain": "brand", "sender_id": "val
 
 
 class PendingSender(msgspec.Struct, frozen=True, kw_only=True):
-    kind: str  # record kind
+    kind: str  # kind of the setup record
     team: str
     id: str  # record id
     text: str  # the request, as shown to the operator

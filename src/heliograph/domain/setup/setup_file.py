@@ -113,7 +113,7 @@ def _parse_fields(table: type["_Table"], values: Mapping[str, Any]) -> tuple[dic
 
 
 def values_from_environment(text: str, environment: Mapping[str, str]) -> frozenset[str]:
-    """Return the values of all `{ env = "NAME" }` in a setup file: secrets that need not be shown again."""
+    """Return the values of all `{ env = "NAME" }` in a setup file: secrets that need not be printed."""
 
     def names(value: Any) -> Iterator[str]:
         if isinstance(value, dict):

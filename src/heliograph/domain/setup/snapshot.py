@@ -142,7 +142,7 @@ def pause_rows(current: Setup, paused: bool, reason: str = "") -> list[Row]:
 def apply_rows(setup: Setup, rows: Iterable[Row], version: int) -> Setup:
     """Return the setup after these rows; teams without changed rows keep their objects.
 
-    With a deleted team, all its records are dropped: their own rows are gone.
+    If a team was deleted, all its records are dropped, because their rows no longer exist.
     """
     records, lengths = dict(setup.records), dict(setup.lengths)
     changed_teams: set[str] = set()
@@ -227,7 +227,7 @@ def _decode_key(body: str) -> Key | None:
 
 
 class _KeyIdentity(msgspec.Struct, frozen=True):
-    """The fields of a key by which it is known and valid, whatever other fields it has."""
+    """The fields that identify and validate a key; other fields are ignored."""
 
     id: str
     team: str

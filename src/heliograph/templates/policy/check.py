@@ -398,7 +398,7 @@ def category_problems(new: Template, categories: Collection[str]) -> list[Templa
 
 
 def category_in_use(team: TeamRecord, templates: Iterable[Template]) -> str:
-    """Return why the team's categories cannot be saved: an approved template has another one. Empty if they can."""
+    """Return the error if an approved template has a category that is not in the new list; empty if none has."""
     for template in templates:
         if template.status == "approved" and category_problems(template, team.categories):
             return f"The template {template.id} has the category {template.category}: keep it, or change the template."

@@ -298,7 +298,7 @@ def _split(
 def _mark_host_slots(pieces: "list[Piece | _BlockTag]") -> "list[Piece | _BlockTag]":
     """Mark the slots in hosts of links. At `{{else}}` the state before its block is restored."""
     marked = list[Piece | _BlockTag]()
-    host: str | None = None  # the host so far; None outside a host
+    host: str | None = None  # text of the current host so far; None outside a host
     outer_hosts: list[str | None] = []
     literals_after = _next_literals(pieces)
     for index, piece in enumerate(pieces):

@@ -32,7 +32,7 @@ LISTED_NAMES_MAX = 100  # maximum variable names in an error
 
 
 class Values(msgspec.Struct, frozen=True):
-    """Values by name without `customer.`, or the fields of one list item."""
+    """Values of customer variables, or of the fields of one list item. Names are without the prefix `customer.`."""
 
     texts: dict[str, str] = {}
     false: frozenset[str] = frozenset()  # names whose value is the boolean false
