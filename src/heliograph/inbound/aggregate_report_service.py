@@ -130,7 +130,7 @@ def _read_domain_reports(file: IO[bytes], setup: Setup) -> list[DomainReport]:
 def _owned_domains(setup: Setup) -> dict[str, Domain]:
     """Return the domains by name whose reports are stored.
 
-    A team's unverified domain counts only if an operator approved it: its reports could be about another's mail.
+    A team's unverified domain counts only if an operator approved it: its reports could be about another sender's mail.
     """
     domains = [*setup.platform_domains.values(), *(d for team in setup.teams.values() for d in team.domains.values())]
     names = {domain.name for domain in domains if domain.verified or domain.approved}

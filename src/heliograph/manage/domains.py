@@ -152,7 +152,7 @@ class Domains:
         """Return the team's domain with this name; a new one is created with its keys.
 
         The default brand is the team's name. The command line may exceed the team's limit. `method` also moves an
-        existing domain; `private_key` (PEM) and `selector` bring the team's own key.
+        existing domain; `private_key` (PEM) and `selector` import the team's own key.
         """
         name, brand, errors = normalize_domain(raw_name), brand.strip(), dict[str, str]()
         if name is None:
@@ -299,7 +299,7 @@ class Domains:
         return [*records, consent]
 
     async def rotate_due(self) -> None:
-        """Replace the keys in our zone whose age is `dkim_rotate_days`, and create keys of domains that move."""
+        """Replace keys in our zone whose age is `dkim_rotate_days`; create keys if a domain changes its method."""
         setup, now = self._store.setup.current, self._clock.now()
         days = setup.platform.dkim_rotate_days
         for domain in self._all_domains():
@@ -364,7 +364,7 @@ class Domains:
                 )
 
     def _lacks_keys(self, setup: Setup, domain: Domain) -> bool:
-        """Return whether the domain exists, and has no keys or none of its method, and can get some."""
+        """Return whether the domain still exists, has no keys for its method, and can get new ones now."""
         current = setup.records.get(("domain", domain.id))
         if not isinstance(current, Domain) or (current.dkim == "cname" and not self._idle_selectors(current)):
             return False
@@ -675,7 +675,7 @@ def _is_deletable(key: DkimKey, now: int) -> bool:
 
 
 def _with_usable_at(key: DkimKey, published_ttl: int | None, now: int) -> DkimKey:
-    """Return the pending key with the time at which caches have expired; None while a server lacks the key."""
+    """Return the pending key with the time at which DNS caches have expired; None while a server lacks the key."""
     if published_ttl is None:
         return replace(key, usable_at=None)
     return key if key.usable_at is not None else replace(key, usable_at=now + published_ttl * SECOND_MS)

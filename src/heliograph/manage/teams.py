@@ -98,7 +98,7 @@ async def request_deletion(store: Store, actor: Actor, team: str) -> TeamRecord:
 
 
 async def restore(store: Store, actor: Actor, team: str) -> TeamRecord:
-    """Cancel the team's deletion; it is suspended afterwards only if it was before.
+    """Cancel the team's deletion; it stays suspended only if it was suspended before the request.
 
     Nothing changes without a pending deletion. Raises TeamNotFound once the deletion is due.
     """
@@ -145,7 +145,10 @@ async def set_retention(store: Store, actor: Actor, team: str, changes: Fields) 
 
 
 async def set_categories(store: Store, actor: Actor, team: str, categories: list[str]) -> TeamRecord:
-    """Set the categories of emails that recipients can unsubscribe from. Those that templates have must stay."""
+    """Set the categories of emails that recipients can unsubscribe from.
+
+    Categories that templates use cannot be removed.
+    """
     fields = _read_fields({"categories": categories})
 
     def revise(team_setup: Team, _: Setup) -> TeamRecord:

@@ -384,7 +384,7 @@ async def _find_opted_out(
 async def _find_unsubscribed(
     tx: Tx, items: Sequence[Acceptance], accounts: dict[int, Account], erased_name_of: EntryName
 ) -> set[Subscription]:
-    """Return the subscriptions that their recipients have ended; without a category nothing is queried."""
+    """Return the subscriptions from which recipients have unsubscribed; without a category nothing is queried."""
     by_stored_name = {
         subscription: subscription for item in items if item.category for subscription in [_subscription(item)]
     }

@@ -126,7 +126,7 @@ async def _lock_head(tx: Tx) -> _ChainHead:
 
 
 async def _append_links(tx: Tx, head: _ChainHead, rows: Sequence[Sequence[Any]]) -> None:
-    """Append rows (columns key to address) to the chain; do nothing if its head is missing."""
+    """Append entries (their columns from key to address) to the chain; do nothing if its head is missing."""
     if head.position < 0:
         return
     position, link, links = head.position, head.link, []

@@ -215,7 +215,7 @@ class _MatchingMessage(msgspec.Struct, frozen=True):
 
     @property
     def others_are_final(self) -> bool:
-        """Return whether all other recipients are final; later outcomes of an erased recipient are ignored."""
+        """Return whether all recipients that are not erased are final; outcomes of erased recipients are ignored."""
         return all(is_final(recipient[4]) for recipient in self.recipients if recipient[3] not in self.placeholders)
 
 

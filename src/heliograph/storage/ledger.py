@@ -38,7 +38,7 @@ class LedgerPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReferencedBooking(msgspec.Struct, frozen=True):
-    """A credit booking that was made once for its reference, with the account after it."""
+    """A credit booking with a unique reference, and the account after it."""
 
     reference: str
     amount: int

@@ -82,7 +82,7 @@ class Notices:
             await self._database.write(lambda tx: _fan_out(tx, setup, by_mail, now))
 
     async def take_due(self) -> list[NoticeMail]:
-        """Return the mails and posts to send now, marked as started."""
+        """Mark the notices that are due now as started and return them: emails and chat posts."""
         now = self._clock.now()
         if not (await self._read_pending(now))[1]:
             return []

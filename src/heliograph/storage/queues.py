@@ -44,7 +44,7 @@ async def oldest_by_priority(tx: Tx, now: int, limit: int) -> dict[Priority, int
 async def _read_shares(tx: Tx, now: int, limit: int) -> list[QueueShare]:
     """Return each team's share of each queue, waiting rows and rows in progress separately.
 
-    `lane` is here the name of the queue.
+    In the results, `lane` is the name of the queue.
     """
     waiting = [
         QueueShare(lane=queue, team=team, due=due, retrying=retrying, oldest_due=oldest, retrying_since=retrying_since)

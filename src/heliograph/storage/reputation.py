@@ -37,7 +37,7 @@ class Reputations:
             self.version = rows[-1][0]
 
     async def read_counts(self) -> dict[int, Counts]:
-        """Return the counters that the guard decides by, for each team that has sent within the window."""
+        """Return the counters for the reputation check, for each team that has sent within the window."""
         after = self._clock.now() - WINDOW_MS
         rows = await self._database.read(lambda tx: tx.run("newest_reputation", after=after, enough=WINDOW_SENDS))
         return {row[0]: Counts(*row[1:]) for row in rows}

@@ -13,7 +13,7 @@ from heliograph.storage.engine.database import Database, Tx
 from heliograph.storage.purge import BATCH, CONTENT_QUERIES, MESSAGE_QUERIES, delete_team_data, purge_final
 from heliograph.storage.setup import SetupStore, lock_and_read, save_rows
 
-# Deletions by the team's number, and by its id: the first ones of these read its setup records.
+# Deletion queries by the team's number, and by its id. The first queries by id read its setup records.
 QUERIES_BY_REF = (
     *(
         "delete_team_outbox",
@@ -64,8 +64,7 @@ class TeamDeletion:
     async def delete_due(self) -> None:
         """Delete the teams whose `deletes_at` has passed.
 
-        They are deleted a little later, so that no process whose clock is behind restores a team of which a part is
-        deleted.
+        A margin is added, so that a process whose clock is behind cannot restore a partly deleted team.
         """
         due_before = self._clock.now() - 2 * CLOCK_ERROR_MAX_MS
         teams = [team for team in self._setup.current.teams.values() if 0 < team.record.deletes_at <= due_before]

@@ -48,7 +48,7 @@ FIRST_PAGE = UnsubscribeCursor(NEWEST, "", "")
 
 
 class NeverUnsubscribed(Exception):
-    """The address has no such entry, and no stored event says that it had one."""
+    """The address is not on the list, and no stored event says that it ever was."""
 
 
 class UnsubscribeStore:

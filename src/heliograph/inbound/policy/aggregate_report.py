@@ -56,7 +56,7 @@ class DmarcReport(msgspec.Struct, frozen=True, kw_only=True):
     submitter: str
     id: str
     day: int  # days since 1970, of the beginning of the period
-    domain: str  # whose policy was published
+    domain: str  # domain that published the policy
     sources: list[DmarcSource]
 
 
@@ -200,7 +200,7 @@ def _parse_dmarc(pieces: Iterator[bytes]) -> DmarcReport:
     try:
         for piece in pieces:
             if reader.is_complete:
-                continue  # to the end, where the archive's checksum is
+                continue  # read to the end, where the archive's checksum is
             position = 0
             while not reader.elements and position < len(piece):
                 parser.Parse(piece[position : position + PROLOG_STEP], False)

@@ -2,7 +2,7 @@
 
 Used for SMTP replies and for bounce reports. Text takes precedence over codes (contract 6). An address is suppressed
 only if the address itself is bad: phrases for other causes are matched first, and a code decides only if the text
-gives no reason. Reasons are phrases, not servers, because most systems use a few common phrases.
+gives no reason. The rules match phrases, not particular servers, because most mail systems use the same few phrases.
 """
 
 import re

@@ -12,7 +12,8 @@ from heliograph.inbound.policy.aggregate_report import DmarcSource
 
 EPOCH = date(1970, 1, 1)
 DEFAULT_DAYS = 30
-# Shares of mail that may fail DMARC with p=reject: temporary DNS errors of receivers, and forged mail.
+# p=reject is safe up to these shares of mail that fail DMARC: from known sources (temporary DNS errors of receivers),
+# and from unknown sources (forged mail).
 KNOWN_FAILED_MAX, UNKNOWN_FAILED_MAX = 0.001, 0.01
 NAMED_MAX = 3  # sources named in a reason
 SUCCESSFUL, FAILED = "successful", "failed"  # stored types of TLS results beside the types of failures

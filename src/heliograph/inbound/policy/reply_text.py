@@ -90,7 +90,7 @@ _QUOTE_PLACEHOLDER = "<p>&gt;</p>"  # replaces a removed quotation
 
 
 def reply_html(html: str) -> str:
-    """Replace quotations with a placeholder, and cut the HTML where only a quoted mail follows."""
+    """Return the HTML with quotations replaced by a placeholder, cut off where only a quoted mail follows."""
     if len(html) > READ_MAX:
         match = _QUOTED_HTML.search(html, 0, READ_MAX)
         return html[: match.start()] if match else html
@@ -200,7 +200,7 @@ def _attribution_end(lines: list[str], start: int) -> int:
         if candidate[-1].translate(_DIRECTION_MARKS).rstrip().endswith((":", "：", "--", "wrote")):
             return start + count if _is_attribution(lines, start, candidate) else 0
         if _SENTENCE_END.search(candidate[-1].rstrip()) or not re.search(r"[\d@]", candidate[0]):
-            return 0  # the first line of a wrapped attribution has the date or the address
+            return 0  # no attribution: its first line would contain the date or the address
     return 0
 
 

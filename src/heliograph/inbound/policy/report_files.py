@@ -1,6 +1,7 @@
 """Finds and unpacks the report files in a mail from an untrusted sender, within a fixed amount of memory.
 
-A file is plain, gzip or zip. Archives are unpacked while they are read, so that a bomb is refused after UNPACKED_MAX.
+A file is plain, gzip or zip. Archives are unpacked while they are read, so that a decompression bomb is refused after
+UNPACKED_MAX bytes.
 """
 
 import zlib
@@ -23,7 +24,7 @@ CHUNK_SIZE = MIB
 
 _GZIP, _ZIP = b"\x1f\x8b", b"PK\x03\x04"
 _GZIP_WINDOW, _ZIP_WINDOW = 31, -15  # zlib: with a gzip header, and without any header
-_ZIP_ENTRIES_MAX = 10  # directories before the report
+_ZIP_ENTRIES_MAX = 10  # maximum entries, such as directories, before the report
 _ZIP_HEADER_SIZE = 30
 _ZIP_ENCRYPTED, _ZIP_HAS_DESCRIPTOR = 1, 8  # flags
 _ZIP_STORED, _ZIP_DEFLATED = 0, 8  # compression methods
@@ -32,7 +33,7 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class ReportTooLarge(Exception):
-    """The report is larger than we read."""
+    """The report exceeds the size limit."""
 
 
 class UnreadableReport(Exception):

@@ -78,7 +78,7 @@ class InboundSmtpLimits(SmtpLimits, frozen=True, kw_only=True):
     recipients: int = 100  # per mail; more are deferred (RFC 5321, 4.5.3.1.10)
     session_s: float = 600
     received: int = 30 * MIB  # size of a mail to a team (contract 17)
-    report: int = 40 * MIB  # size of a mail with a DMARC or TLS report: 25 MiB in base64, and more
+    report: int = 40 * MIB  # maximum size of a mail with a DMARC or TLS report: 25 MiB in base64, and more
     waiting: int = 300 * MIB  # maximum octets of all mails being received at the same time
     per_address: int = 120  # mails per minute to one address
     per_team: int = 600  # mails per minute to one team
@@ -147,7 +147,7 @@ class InboundMailHandler:
         return None if is_ours else UNKNOWN_ADDRESS_REPLY
 
     def _unsubscribed_message(self, address: str) -> str | None:
-        """Return the message whose unsubscribe address this is; None if it is none."""
+        """Return the message that an unsubscribe address identifies; None for other addresses."""
         return verp.parse_unsubscribe_address(self._envelope_key, address)
 
     def _is_contact(self, address: str) -> bool:

@@ -66,7 +66,7 @@ class SearchIndex:
 
 
 async def _blocks_to_build(tx: Tx, now: int) -> list[int]:
-    """Return the blocks to build, newest first: up to MISSING_BLOCKS_MAX never built, otherwise stale ones."""
+    """Return up to MISSING_BLOCKS_MAX blocks that were never built, otherwise stale blocks; newest first."""
     ((first_key, last_key),) = await tx.run("key_ends")
     if first_key is None:
         return []

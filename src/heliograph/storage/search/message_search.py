@@ -415,7 +415,7 @@ async def _search_by_address(tx: Tx, team: int, search: Search) -> SearchPage[Me
         row_by_key |= {row[0]: MessageListRow(*row) for row in rows}
         found_count += len(rows)
         block, step = block - step, min(2 * step, 1024)
-        if not rows:  # skip a gap between keys
+        if not rows:  # no rows here: continue at the next older block
             ((block,),) = await tx.run("seen_span_below", span=block + 1)
     return _result_page(sorted(row_by_key.values(), key=lambda row: row.key, reverse=True), search.limit, None)
 

@@ -181,7 +181,7 @@ async def _candidate_positions(
 ) -> dict[int, list[int]]:
     """Return the positions in each block at which a message may match, in ascending order.
 
-    Each mark leaves fewer blocks to read for the next mark.
+    A mark is an index term. A block that lacks one mark is not read for the marks after it.
     """
     positions_by_block: dict[int, set[int]] = {block: set() for block in blocks}
     for marks in alternatives:
