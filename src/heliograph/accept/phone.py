@@ -331,7 +331,7 @@ class PhoneChannel(msgspec.Struct, Generic[C], frozen=True):
         return self.build_acceptance(context, caller, draft, idempotency_key)[0]
 
     async def dry_run(self, context: Context, caller: Caller, request: PhoneRequest) -> tuple[C, dict[str, Any]]:
-        """Return the content of a dry run, and the fields common to all previews."""
+        """Return the rendered content without sending it, and the response fields common to SMS and WhatsApp."""
         draft = draft_phone_message(context, caller, self.channel, request)
         item, content = self.build_acceptance(context, caller, draft, None)
         accepted = await context.store.messages.dry_run(item)

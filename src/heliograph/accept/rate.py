@@ -67,9 +67,9 @@ class RateLimits:
         now: int,
         reported: Mapping[str, int] | None = None,
     ) -> None:
-        """Subtract the requests that other processes allowed.
+        """Subtract the requests that other processes allowed from the token buckets.
 
-        The first call only records a baseline. `reported`: counts of this process that the others have received.
+        The first call only records a baseline. `reported`: counts of this process that the other processes now know.
         """
         self._other_processes = len({usage.process for usage in usages})
         self._reported_counts |= reported or {}

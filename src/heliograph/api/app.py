@@ -95,7 +95,7 @@ class Api:
             raise
         except Exception as error:
             response = self._error_response(_to_refusal(error, request), adapter, request, name)
-            # Refused before authentication set rate-limit headers: unauthenticated clients create no series.
+            # Without rate-limit headers, authentication did not succeed: create no metric series for the client.
             if needs_key and len(extra_headers) == 2 and isinstance(error, Refusal):
                 needs_key, metric_labels = False, ("none", "other")
         finally:
@@ -192,7 +192,7 @@ class Api:
         return response
 
     async def _call_inner(self, outer: ApiCall, inner: RouteCall) -> Response:
-        """Run a route for the caller of `outer`, with its scope, its retry and its log entry; raise its Refusal."""
+        """Run a route for the caller of `outer`, with its scope, idempotency and log entry; raise its Refusal."""
         route, caller, setup_before = inner.route, outer.caller, self.context.store.setup.current
         request = Request(route.method, inner.path, inner.headers, query_string=inner.query_string)
         request.id, request.address = outer.request.id, outer.request.address
@@ -241,7 +241,7 @@ class Api:
         return caller, await self._admission.wait_for_sync(decision, caller, route.scopes or (), request.address), raw
 
     async def _wait_simulated(self, header: bytes) -> InjectedFault:
-        """Parse `X-Heliograph-Simulate` and sleep for its latency, before the body takes memory."""
+        """Parse `X-Heliograph-Simulate` and sleep for its latency, before the body is read into memory."""
         fault = parse_fault(header.decode("latin-1"))
         await asyncio.sleep(fault.latency_ms / SECOND_MS)
         return fault
@@ -260,7 +260,7 @@ class Api:
 
         A POST without fields may have no body or an empty object.
         """
-        if route.check_key is not None:  # before the body takes memory
+        if route.check_key is not None:  # before the body is read into memory
             route.check_key(caller.key)
         if route.body is None and not request.has_body:
             return {}, 0

@@ -48,7 +48,7 @@ CarrierReply = Annotated[
 
 
 class VersionFields(msgspec.Struct, frozen=True, kw_only=True):
-    """What a message was rendered from; absent without a template."""
+    """Template and layout version and language of a message; absent without a template."""
 
     template_version: Annotated[int, VERSION_DOC, SOMETIMES]
     layout_version: Annotated[int, LAYOUT_VERSION_DOC, SOMETIMES]
@@ -197,7 +197,7 @@ def _camel_case(type_: str) -> str:
 
 
 def _merge(schemas: list[Schema]) -> Schema:
-    """Return one object schema with the fields of all; of a field in several, the last counts."""
+    """Merge object schemas into one; if several have the same field, the last one is used."""
     properties = {name: field for schema in schemas for name, field in schema["properties"].items()}
     required = {name for schema in schemas for name in schema["required"]}
     return {"type": "object", "properties": properties, "required": [name for name in properties if name in required]}

@@ -140,7 +140,7 @@ def with_defs(schema: Schema, components: dict[str, Schema]) -> Schema:
 
 
 def inline_refs(schema: Any, components: dict[str, Schema]) -> Any:
-    """Return the schema with each reference replaced by its component; components must not contain themselves."""
+    """Return the schema with each reference replaced by its component; components must not be recursive."""
     if isinstance(schema, list):
         return [inline_refs(item, components) for item in schema]
     if not isinstance(schema, dict):

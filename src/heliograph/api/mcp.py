@@ -111,7 +111,7 @@ class Mcp:
 
 
 def check_key(key: Key) -> None:
-    """Refuse keys without a restriction that bounds what an agent can do."""
+    """Refuse keys without a restriction that limits what an agent can do."""
     limits = key.restrictions
     if limits is None or (limits.recipients, limits.templates, limits.per_day, limits.approval) == (None,) * 4:
         raise RestrictedKeyRequired()
@@ -169,7 +169,7 @@ def _tool_error(refusal: Refusal, request_id: str, base_url: str) -> dict[str, A
 
 
 def _result_response(id_: Any, result: Any) -> Response:
-    if isinstance(result, bytes):  # the content twice, as the protocol asks: for clients that read text only
+    if isinstance(result, bytes):  # also as text, as the protocol requires: some clients read text only
         content = [{"type": "text", "text": result.decode()}]
         result = {"content": content, "structuredContent": msgspec.Raw(result), "isError": False}
     return json_response({"jsonrpc": "2.0", "id": id_, "result": result})

@@ -1,4 +1,4 @@
-"""The tools of the MCP endpoint (contract 10): each calls one route of the API, with arguments named as there."""
+"""The tools of the MCP endpoint (contract 10): each calls one API route and uses its field names."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -269,7 +269,7 @@ def _object_schema(properties: dict[str, Schema], required: Iterable[str] = ()) 
 
 
 def _body_schema(route: Route, additions: dict[str, Schema], required: Iterable[str] = ()) -> Schema:
-    """Return the schema of a route's body with further arguments."""
+    """Return the schema of a route's request body, extended by arguments of the tool."""
     components = make_schemas({route.body}, is_response=False)
     body = components[route.body.__name__]
     schema = _object_schema(body["properties"] | additions, [*required, *body["required"]])

@@ -207,7 +207,7 @@ class CreditView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CreditBooking(CreditView, frozen=True, kw_only=True):
-    """A booking; `credit` and `held` are those after it."""
+    """A credit booking; `credit` and `held` are the balances after it."""
 
     amount: Annotated[str, describe("The amount that was booked.", example="25.0000", **MONEY)]
     reference: Annotated[str, describe("Your reference.", example="invoice 1042")]

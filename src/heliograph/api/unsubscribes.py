@@ -70,7 +70,7 @@ async def create(call: Call) -> Response:
 
 
 async def read(call: Call) -> Response:
-    """Return the unsubscribe from the given category, or without a category the list of the address."""
+    """Return the unsubscribe of an address from the given category; without a category, all of the address."""
     address, category = call.params["address"], call.query().get("category")
     rows = await unsubscribes.find(call.context.store, call.caller.team.record, address, category)
     records = [to_record(row) for row in rows]

@@ -16,7 +16,8 @@ from heliograph.cli.service_client import ServiceClient, error_text, with_servic
 
 METHODS = ("GET", "POST", "PATCH", "PUT", "DELETE")
 FIELD = re.compile(r"([^\[\]=]+)((?:\[[^\[\]=]+\])*(?:\[\])?)=(.*)", re.S)  # name, [keys], value
-CURSOR_FIELDS = ("event_id", "id", "email", "address", "code", "cause", "version")  # the first one is used as `after`
+# The first of these fields that the last item has is used as `after`
+CURSOR_FIELDS = ("event_id", "id", "email", "address", "code", "cause", "version")
 PAGE = 100
 CLIENT_ERROR_EXIT_CODE, OTHER_EXIT_CODE = 4, 5
 

@@ -169,7 +169,7 @@ SMS, WHATSAPP = (
 
 
 def welcome(base: str, dashboard: str, live: str, sandbox: str) -> list[str]:
-    """Return what fits on a screen: addresses, keys, and a request for each channel."""
+    """Return the start-up text, which fits on one screen: addresses, keys, and a request for each channel."""
     requests = {
         "email": curl(base, live, "/v1/emails", DIRECT),
         "sms": curl(base, live, "/v1/sms", SMS),
@@ -193,7 +193,7 @@ def titled(requests: dict[str, str]) -> list[str]:
 
 
 def examples_command(settings: Settings) -> str:
-    """Return the command that prints more requests to the demo with these settings, as it can be typed here."""
+    """Return the shell command that prints more example requests for a demo with these settings."""
     program = Path(sys.argv[0])
     name = "heliograph" if shutil.which("heliograph") or program.name != "heliograph" else os.path.relpath(program)
     defaults = Settings()
@@ -203,7 +203,7 @@ def examples_command(settings: Settings) -> str:
 
 
 def example_requests(base: str, live: str, sandbox: str) -> dict[str, str]:
-    """Return requests to a running demo by title, some of which need what the ones before them sent."""
+    """Return example requests to a running demo by title; some depend on the requests before them."""
     template = EMAIL | {
         "from": "hello@demo.test",
         "template_id": "tpl_demo_welcome",

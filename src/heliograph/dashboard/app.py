@@ -325,7 +325,7 @@ def _error_page(status: int, text: str) -> Page:
 
 
 def _confirmation_page(page_request: PageRequest) -> Page:
-    """Ask the form's question, for browsers without script: the button repeats the form without the question."""
+    """Return the page that asks for confirmation without JavaScript; its button submits the form again."""
     fields = {name: value for name, value in page_request.form.items() if name not in ("ask", "label", "csrf")}
     question, label = page_request.form["ask"], page_request.form.get("label", "Continue")
     return Page("confirm.html", {"question": question, "label": label, "fields": fields})

@@ -39,7 +39,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     call: Callable[["Call[Any, Any]"], Awaitable[Response]]
     summary: str
     scopes: tuple[str, ...] | None = None  # the API key needs one of these scopes; None if the route needs no key
-    action: Action = ""  # what the route does that restricted keys may not be permitted
+    action: Action = ""  # what the route does; checked against the restrictions of keys
     body: Any = None  # type of the request body
     body_max: int = BODY_MAX
     example: dict[str, Any] | None = None  # example body

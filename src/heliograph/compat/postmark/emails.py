@@ -43,7 +43,7 @@ class PostmarkFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class PostmarkMail(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="pascal"):
-    """A mail. Tracking fields are ignored. A stream with the name of a category stands for the category."""
+    """A mail. Tracking fields are ignored. A message stream named like a category selects that category."""
 
     from_: str | None = msgspec.field(default=None, name="From")
     to: str | None = None

@@ -186,7 +186,7 @@ def _with_names(value: str | list[str] | None) -> list[str]:
 
 
 def _lower_names(variables: dict[str, Any]) -> dict[str, Any]:
-    """Return the variables with lower-case names, as ours are; Resend allows capitals."""
+    """Return the variables with their names in lower case: Resend allows capitals, Heliograph does not."""
     lowered = {name.lower(): _lower_item_names(value) for name, value in variables.items()}
     if len(lowered) < len(variables):
         raise InvalidRequest("A variable occurs twice, in upper and lower case.", param="template")

@@ -1,4 +1,4 @@
-"""Complaints by provider, team and template, with the lines above which mailbox providers act."""
+"""Complaints by provider, team and template, with the thresholds of mailbox providers."""
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable
