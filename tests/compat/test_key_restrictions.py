@@ -30,8 +30,8 @@ def postal(service: Service, key: str) -> Answer:
     return service.post("/compat/postal/api/v1/send/message", mail, key=None, headers={"X-Server-API-Key": key})
 
 
-def twilio(service: Service, key: str) -> Answer:
-    form = {"To": "+15005550006", "ContentSid": "tpl_sms", "ContentVariables": '{"parcel": "1"}'}
+def twilio(service: Service, key: str, **form: str) -> Answer:
+    form = form or {"To": "+15005550006", "ContentSid": "tpl_sms", "ContentVariables": '{"parcel": "1"}'}
     headers = {
         "Authorization": "Basic " + b64encode(f"AC1:{key}".encode()).decode(),
         "Content-Type": "application/x-www-form-urlencoded",
@@ -65,6 +65,14 @@ def test_refusals_have_the_codes_of_the_service_and_our_text(
     answer = send(shared_service, key)
     assert (answer.status, answer.json.get("data", answer.json)[code[0]]) == limited, answer.raw
     assert int(answer.headers["retry-after"]) > 3000
+
+
+@pytest.mark.parametrize(
+    "form", [{"To": "5550006", "Body": "Hi"}, {"To": "+15005550006", "Body": "Hi"}, {"To": "whatsapp:+15005550006"}]
+)
+def test_twilio_checks_the_channel_before_the_fields(shared_service: Service, form: dict[str, str]) -> None:
+    answer = twilio(shared_service, restricted(shared_service, channels=["email"]), **form)
+    assert (answer.status, answer.json["code"]) == (403, 20403), answer.raw
 
 
 def test_sender_is_refused_by_other_services(shared_service: Service) -> None:

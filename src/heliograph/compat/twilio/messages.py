@@ -29,6 +29,7 @@ from heliograph.domain.refusals import (
 )
 from heliograph.domain.sending.pricing import format_money
 from heliograph.domain.sending.send_options import decode_record
+from heliograph.domain.setup.key_restrictions import check_channel
 from heliograph.domain.setup.records import Caller, Channel
 from heliograph.domain.text import parse_int
 from heliograph.storage.search.message_search import LATEST_TIME, MessageDetails, Search
@@ -67,6 +68,7 @@ async def send(call: Call) -> Response:
     form = call.json
     to = form.get("To", "")
     channel: Channel = "whatsapp" if to.startswith(WHATSAPP) else "sms"
+    check_channel(call.caller.key, channel)
     to = parse_phone(to.removeprefix(WHATSAPP))
     if form.get("MediaUrl"):
         raise InvalidRequest("MediaUrl: media are not supported. Remove this field.", param="MediaUrl")
