@@ -203,6 +203,8 @@ def test_a_message_is_sent_found_and_read(service: Service, agent: str) -> None:
     assert call(service, agent, "get_message", id=sent["id"])["id"] == sent["id"]
     page = call(service, agent, "find_messages", tag="by:agent", limit=1)
     assert [item["id"] for item in page["data"]] == [sent["id"]]
+    page = call(service, agent, "find_messages", channel=None, tag="by:agent", limit=None)
+    assert [item["id"] for item in page["data"]] == [sent["id"]]
     text = call(service, agent, "send_sms", **SMS)
     assert text["id"] in [item["id"] for item in call(service, agent, "find_messages", channel="sms")["data"]]
 

@@ -166,7 +166,9 @@ def _get_message(routes: dict[str, Route]) -> Tool:
 
 def _find_messages(routes: dict[str, Route]) -> Tool:
     def to_call(arguments: dict[str, Any]) -> RouteCall:
-        channel = arguments.get("channel", "email")
+        channel = arguments.get("channel")
+        if channel is None:
+            channel = "email"
         if channel not in CHANNELS:
             raise InvalidRequest(f"channel must be one of {', '.join(CHANNELS)}.", param="channel")
         return _query_call(routes[channel], {name: value for name, value in arguments.items() if name != "channel"})
@@ -286,7 +288,7 @@ def _query_call(route: Route, arguments: dict[str, Any]) -> RouteCall:
         if value is None:
             continue
         if not isinstance(value, str | int):
-            raise InvalidRequest(f"{name[:80]} must be a string or a number.", param=name[:80])
+            raise InvalidRequest(f"{name[:80]} must be a string or a whole number.", param=name[:80])
         query[name] = str(value).lower() if isinstance(value, bool) else str(value)
     return RouteCall(route=route, query=query)
 
