@@ -1,4 +1,4 @@
-"""The tools of the MCP endpoint (contract 10): each calls one API route and uses its field names."""
+"""The tools of the MCP endpoint (contract 20): each calls one API route and uses its field names."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
