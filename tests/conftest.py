@@ -40,7 +40,7 @@ SLOW_FILES = {
 }
 SLOW_FIXTURES = {"chromium", "mailauth", "node", "node_modules", "package"}  # a browser, or packages that npm installs
 SLOW_ON_POSTGRES = {"api", "cli", "journeys"}  # their queries run on PostgreSQL in tests/storage and tests/deliver, too
-MADE_UP = {"deliver", "storage"}  # their tests write messages without all fields
+MADE_UP = {"accounts", "deliver", "proof", "storage", "submission"}  # their tests write messages without all fields
 LONG = ("dashboard", "journeys", "proof", "tests")
 USES_MAX = 40  # of a database that is lent
 os.environ["HELIOGRAPH_STOP_DELAY_MS"] = "0"  # of whatever a test starts
@@ -280,7 +280,8 @@ def migrated_database(kind: str, request: pytest.FixtureRequest, folder: Path) -
 
 
 def _is_made_up(request: pytest.FixtureRequest) -> bool:
-    return request.path.parent.name in MADE_UP
+    modules = {getattr(value, "__module__", "") for value in vars(request.module).values()}
+    return request.path.parent.name in MADE_UP or "tests.storage.samples" in modules
 
 
 @pytest.fixture(params=DATABASES)

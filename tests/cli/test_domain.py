@@ -52,9 +52,10 @@ def test_a_domain_that_can_send_cannot_be_removed(run: Run, example: str) -> Non
 
 def test_zone_has_the_keys_and_the_consent_to_reports(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "zone.toml"
-    file.write_text('[platform]\ndkim_zone = "dkim.heliograph.test"\nmail_host = "mx.heliograph.test"\n')
+    file.write_text(
+        '[platform]\ndkim_zone = "dkim.heliograph.test"\nmail_host = "mx.heliograph.test"\n[[teams]]\nid = "team_new"\n'
+    )
     run("apply", str(file))
-    run("team", "create", "team_new")
     records = json.loads(run("domain", "add", "shop.test", "--team", "team_new", "--json").out)["records"]
     targets = {record["value"] for record in records if record["type"] == "CNAME"}
     assert len(targets) == 4

@@ -13,11 +13,13 @@ from heliograph.domain.audit.actor import COMMAND_LINE
 from heliograph.domain.ids import timestamp
 from heliograph.domain.limits import HOUR_MS
 from heliograph.domain.setup.keys import parse_token
+from heliograph.domain.setup.snapshot import PLATFORM_ID
 from heliograph.storage.people import Identity
 from heliograph.templates.policy.layout_drafts import find_draft
 from heliograph.templates.policy.template_approvals import revision_of
 from tests.accounts.authenticator import Authenticator
 from tests.accounts.house import PASSWORD
+from tests.dashboard.inside import write_records
 from tests.manage.edges import CLIENT_ADDRESS, EdgeResponse, Entry, Environment, MakeValues, Values
 
 TEAM = "/dashboard/teams/{team}"
@@ -205,6 +207,15 @@ async def make_suppression_file(world: Environment) -> Values:
 async def make_domain(world: Environment) -> Values:
     name = f"d{world.next_number()}.test"
     return {"domain": name, "id": (await world.call_api("POST", "/v1/domains", {"name": name})).json["id"]}
+
+
+async def make_moving_domain(world: Environment) -> Values:
+    """A domain that moves from TXT to CNAME records."""
+    created, setup = await make_domain(world), world.house.store.setup
+    platform = msgspec.structs.replace(setup.current.platform, dkim_zone="dkim.heliograph.test")
+    await write_records(world.house.store, ("platform", PLATFORM_ID, platform, None))
+    assert (await world.call_api("POST", "/v1/domains", {"name": created["domain"], "dkim": "cname"})).ok
+    return created
 
 
 async def make_checked_domain(world: Environment) -> Values:
@@ -635,6 +646,8 @@ CHANGES = [
     page(f"{TEAM}/senders/domains", "domain.add", {"domain": "a{n}.test"}, is_idempotent=True),
     page(f"{TEAM}/senders/domains/{{id}}/check", "domain.verified", {}, make_domain, is_idempotent=True),
     page(f"{TEAM}/senders/domains/{{id}}/rotate", "domain.rotate", {}, make_domain, is_idempotent=True),
+    page(f"{TEAM}/senders/domains/{{id}}/dkim", "domain.keys", {"dkim": "txt"}, make_moving_domain,
+         is_idempotent=True),
     page(f"{TEAM}/senders/domains/{{id}}/brand", "domain.brand", {"brand": "Brand {n}"}, make_domain,
          is_idempotent=True),
     page(f"{TEAM}/senders/domains/{{id}}/remove", "domain.remove", {}, make_domain, is_idempotent=True),
@@ -899,6 +912,7 @@ EXCEPTIONS = {
     "secret show": "reads",
     "domain dns": "reads",
     "domain list": "reads",
+    "domain zone": "reads",
     "key list": "reads",
     "key mint": "prints a token and stores nothing",
     "listen": "reads, by the API",
