@@ -137,8 +137,8 @@ async def test_reject_is_safe_only_if_own_mail_passes(
 
 @pytest.mark.parametrize(
     ("first", "last", "param"),
-    [("2024-10-1", LAST, "from"), ("20241001", LAST, "from"), ("", LAST, "from"), (FIRST, "2024-13-01", "to"),
-     ("2024-11-01", LAST, "from"), ("0001-01-01", LAST, "from")],
+    [("2024-10-1", LAST, "from"), ("20241001", LAST, "from"), ("2024-W40-2", LAST, "from"), ("", LAST, "from"),
+     (FIRST, "2024-13-01", "to"), ("2024-11-01", LAST, "from"), ("0001-01-01", LAST, "from")],
 )  # fmt: skip
 async def test_invalid_period_is_refused(
     reports: AggregateReportService, store: Store, first: str, last: str, param: str

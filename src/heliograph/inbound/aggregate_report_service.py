@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import re
 from collections.abc import Callable, Mapping
 from datetime import date
 from typing import IO
@@ -32,6 +33,7 @@ from heliograph.storage.store import Store
 
 log = structlog.get_logger()
 
+DAY = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}")
 LOCAL_PARTS = ("dmarc", "tlsrpt")  # at the mail host
 DIGEST_CHARS = 32
 STORED_REPLY = "250 2.0.0 Ok"
@@ -95,7 +97,7 @@ def _parse_day(name: str, text: str) -> int:
         day = to_day_number(date.fromisoformat(text))
     except ValueError:
         day = -1
-    if day < DEFAULT_DAYS or len(text) != len("2026-11-15"):
+    if day < DEFAULT_DAYS or not DAY.fullmatch(text):  # fromisoformat also parses 20261115 and 2026-W47-7
         raise InvalidRequest(f"{name} must be a day such as 2026-11-15, not {quoted(text)}.", param=name)
     return day
 
