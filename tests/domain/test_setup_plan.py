@@ -39,6 +39,7 @@ MX = '[[carriers]]\nid = "mx"\nchannel = "email"\nkind = "mx"\nsource_ips = ["19
 POOL = '[carriers.pools.bulk]\nsource_ips = ["192.0.2.1"]\n'
 HOOK = '[[teams.webhooks]]\nurl = "http://a.test/h"\n'
 
+NEWS = '[[teams.templates]]\nid = "tpl_news"\nchannel = "email"\nsubject = "s"\ntext = "t"\ncategory = "news"\n'
 INBOUND = '[[teams.inbound]]\naddress = "*@in.a.test"\n'
 
 
@@ -547,7 +548,12 @@ def test_an_address_is_suppressed_once() -> None:
             )
             for id_ in ("mx", "relay")
         ),
-        (MX + POOL, A + 'pool = "slow"', "teams[0].pool: no carrier has a pool 'slow'"),
+        (MX + POOL, A + 'pool = "slow"', "teams[0].pool: no carrier has a pool 'slow'. Known pools: bulk, default"),
+        (
+            A + 'categories = ["news"]\n' + NEWS,
+            A + "categories = []",
+            "teams[0].categories: The template tpl_news has the category news",
+        ),
     ],
 )
 def test_a_file_that_cannot_be_applied_is_refused_with_its_place(first: str, second: str, message: str) -> None:

@@ -101,6 +101,27 @@ async def test_carrier_created_by_hand_writes_audit_entries(store: Store) -> Non
     ]
 
 
+@pytest.mark.parametrize(
+    ("pool", "error"),
+    [
+        ('source_ips = ["192.0.2.1"], overflow = "relya"', "pools.bulk.overflow: 'relya' is not the id of another"),
+        ('source_ips = ["192.0.2.1"], overflow = "mx"', "pools.bulk.overflow: 'mx' is not the id of another"),
+        ('source_ips = ["192.0.2.9"]', r"pools.bulk.source_ips\[0\]: 192.0.2.9 is not in source_ips"),
+    ],
+)
+async def test_pool_with_an_unknown_address_or_overflow_is_refused(
+    store: Store, relay: str, pool: str, error: str
+) -> None:
+    form = {"source_ips": "192.0.2.1", "pools": f"bulk = {{ {pool} }}"}
+    with pytest.raises(InvalidRequest, match=error) as refused:
+        await create(store, ("email", "mx"), "mx", form)
+    assert refused.value.param == "pools"
+    valid = form | {"pools": 'bulk = { source_ips = ["192.0.2.1"], overflow = "relay" }'}
+    await create(store, ("email", "mx"), "mx", valid)
+    with pytest.raises(InvalidRequest, match=error):
+        await carriers.edit(store, ADA, seal, LIVE, "mx", form)
+
+
 async def test_editing_keeps_secrets_that_are_left_empty(store: Store) -> None:
     await create(store, ("email", "smtp"), "relay-1", RELAY)
     form = RELAY | {"username": "grace", "password": ""}

@@ -7,7 +7,7 @@ import pytest
 
 from heliograph.domain.audit.actor import COMMAND_LINE
 from heliograph.domain.refusals import InvalidRequest, TeamNotFound
-from heliograph.domain.setup.records import Domain
+from heliograph.domain.setup.records import CarrierRecord, Domain, Template
 from heliograph.domain.setup.snapshot import to_row
 from heliograph.manage import teams as manage
 from heliograph.storage.store import Store
@@ -125,6 +125,26 @@ async def test_free_text_needs_a_template_of_the_team(store: Store, teams: None)
         await manage.set_plan(store, ADA, "team_1", {"passthrough": "tpl_x"})
     assert error.value.param == "passthrough"
     assert (await manage.set_plan(store, ADA, "team_1", {"passthrough": ""})).passthrough == ""
+
+
+async def test_pool_of_a_team_is_one_of_a_carrier(store: Store, teams: None) -> None:
+    with pytest.raises(InvalidRequest, match="No carrier has a pool 'bulk'. Known pools: default") as error:
+        await manage.set_plan(store, ADA, "team_1", {"pool": "bulk"})
+    assert error.value.param == "pool"
+    pool = {"bulk": {"source_ips": ["192.0.2.1"]}}
+    carrier = CarrierRecord(id="mx", channel="email", kind="mx", options={"source_ips": ["192.0.2.1"], "pools": pool})
+    await set_up(store, rows=[to_row("carrier", "mx", carrier, None)])
+    assert (await manage.set_plan(store, ADA, "team_1", {"pool": "bulk"})).pool == "bulk"
+
+
+async def test_categories_of_approved_templates_must_stay(store: Store, teams: None) -> None:
+    await manage.change(store, ADA, "team_1", {"categories": ["news", "offers"]})
+    news = Template(id="tpl_news", team="team_1", channel="email", name="news", text="x", category="news")
+    await set_up(store, rows=[to_row("template", "tpl_news", news, "team_1")])
+    with pytest.raises(InvalidRequest, match="tpl_news has the category news") as error:
+        await manage.change(store, ADA, "team_1", {"categories": ["offers"]})
+    assert error.value.param == "categories"
+    assert (await manage.change(store, ADA, "team_1", {"categories": ["news"]})).categories == ("news",)
 
 
 async def test_paused_direct_sends_are_resumed_with_one_audit_entry(store: Store, teams: None) -> None:

@@ -21,6 +21,7 @@ from heliograph.domain.field_docs import (
     with_example,
 )
 from heliograph.domain.ids import timestamp
+from heliograph.domain.mail.unsubscribe import CATEGORIES_MAX, CATEGORY
 from heliograph.domain.refusals import NotFound, TeamNotFound, TeamSuspended
 from heliograph.domain.sending.pricing import Account, Charge, format_money
 from heliograph.domain.setup.records import CHANNELS, Team, TeamRecord
@@ -123,6 +124,14 @@ class TeamFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     pool: Annotated[
         str | None,
         describe("Pool of source addresses for direct email.", pattern="^[a-z0-9_-]{1,32}$", example="default"),
+    ] = None
+    categories: Annotated[
+        list[Annotated[str, schema_limits(pattern=f"^{CATEGORY.pattern}$")]] | None,
+        describe(
+            "Categories of emails that recipients can unsubscribe from; those of approved templates must stay.",
+            maxItems=CATEGORIES_MAX,
+            example=["newsletter"],
+        ),
     ] = None
 
 

@@ -23,6 +23,8 @@ from heliograph.domain.setup.carrier_kinds import SECRET_OPTIONS, CarrierKind, e
 from heliograph.domain.setup.records import PRIORITY_MAX, CarrierRecord, Channel, Platform
 from heliograph.domain.setup.secrets import Encrypt
 from heliograph.domain.setup.snapshot import Setup, to_row
+from heliograph.domain.setup.source_options import check_pools
+from heliograph.domain.validation import InvalidValue
 from heliograph.storage.setup import SetupChange
 from heliograph.storage.store import Store
 
@@ -72,6 +74,7 @@ def draft_carrier(
     record = _with_form_values(CarrierRecord(id=id_, channel=channel, kind=kind[1], by_hand=True), form_values, encrypt)
     _check_usable(carriers, record)
     _check_id_free(setup, id_)
+    _check_pools(setup, record)
     return record
 
 
@@ -80,6 +83,7 @@ async def create(store: Store, actor: Actor, draft: CarrierRecord) -> CarrierRec
 
     def build_change(current: Setup, _: int) -> SetupChange:
         _check_id_free(current, draft.id)
+        _check_pools(current, draft)
         lowest = max((carrier.priority for carrier in carriers_of_channel(current, draft.channel)), default=0)
         record = replace(draft, priority=min(lowest + PRIORITY_STEP, PRIORITY_MAX))
         entry = actor.audit_entry(store.clock.now(), "carrier.create", draft.id, f"{draft.channel} {draft.kind}")
@@ -113,6 +117,7 @@ async def edit(
         new = _with_form_values(old, form_values, encrypt)
         if new == old:
             return SetupChange()
+        _check_pools(current, new)
         names = [
             name for name in old.options.keys() | new.options.keys() if old.options.get(name) != new.options.get(name)
         ]
@@ -223,6 +228,13 @@ def _with_form_values(record: CarrierRecord, form_values: ParsedForm, encrypt: E
 def _check_usable(carriers: Carriers, record: CarrierRecord) -> None:
     if error := carriers.settings_error(record):
         raise InvalidRequest(error)
+
+
+def _check_pools(setup: Setup, record: CarrierRecord) -> None:
+    try:
+        check_pools(record, setup.carriers)
+    except InvalidValue as error:
+        check_fields({"pools": f"{error.path}: {error.reason}."})
 
 
 def _test_message(carrier: CarrierRecord, address: str, platform: Platform, id_: str) -> OutboundMessage:

@@ -16,6 +16,7 @@ from heliograph.domain.setup.going_live import checklist
 from heliograph.domain.setup.records import Team, TeamRecord, Template
 from heliograph.domain.setup.setup_file import read_team_fields
 from heliograph.domain.setup.snapshot import Row, Setup, to_row
+from heliograph.domain.setup.source_options import pool_error
 from heliograph.storage.setup import NewTeam, SetupChange
 from heliograph.storage.store import Store
 from heliograph.templates.policy.check import category_in_use
@@ -43,6 +44,7 @@ async def create(store: Store, actor: Actor, raw_fields: Fields) -> TeamRecord:
         record = msgspec.convert({"name": id_} | fields | {"ref": ref}, TeamRecord)
         _check_record(record)
         _check_passthrough({}, record.passthrough)
+        _check_pool(current, fields)
         entry = actor.audit_entry(store.clock.now(), "team.create", id_, team=id_)
         return SetupChange(rows=[to_row("team", id_, record, id_)], new_teams=[NewTeam(ref, credit)], audit=entry)
 
@@ -64,12 +66,15 @@ async def _set_fields(store: Store, actor: Actor, action: str, team: str, change
     fields = _read_fields({name: value for name, value in changes.items() if value is not None})
     fields |= {name: None for name, value in changes.items() if value is None}
 
-    def revise(team_setup: Team, _: Setup) -> TeamRecord:
+    def revise(team_setup: Team, setup: Setup) -> TeamRecord:
         _check_passthrough(team_setup.templates, fields.get("passthrough") or "")
+        _check_pool(setup, fields)
         before = msgspec.to_builtins(team_setup.record)
         parts = {name: before.get(name, {}) | fields[name] for name in ("verify", "opt_out") if name in fields}
         after = msgspec.convert(before | fields | parts, TeamRecord)
         _check_record(after)
+        if "categories" in fields:
+            _check_categories(after, team_setup.templates)
         return after
 
     return await _change_team(store, actor, action, team, revise, changes)
@@ -153,8 +158,7 @@ async def set_categories(store: Store, actor: Actor, team: str, categories: list
 
     def revise(team_setup: Team, _: Setup) -> TeamRecord:
         after = replace(team_setup.record, categories=tuple(fields["categories"]))
-        if problem := category_in_use(after, team_setup.templates.values()):
-            raise InvalidRequest(problem, param="categories")
+        _check_categories(after, team_setup.templates)
         return after
 
     return await _change_team(store, actor, "team.categories", team, revise, {"categories": " ".join(categories)})
@@ -220,6 +224,16 @@ def _check_record(record: TeamRecord) -> None:
 def _check_passthrough(templates: Mapping[str, Template], template: str) -> None:
     error = passthrough_error(templates.get(template)) if template else ""
     check_fields({"passthrough": f"{template} {error}."} if error else {})
+
+
+def _check_categories(record: TeamRecord, templates: Mapping[str, Template]) -> None:
+    error = category_in_use(record, templates.values())
+    check_fields({"categories": error} if error else {})
+
+
+def _check_pool(setup: Setup, fields: Fields) -> None:
+    error = pool_error(fields["pool"], setup.carriers) if fields.get("pool") else ""
+    check_fields({"pool": f"{error[0].upper()}{error[1:]}."} if error else {})
 
 
 async def _change_team(

@@ -9,7 +9,7 @@ from heliograph.domain.limits import DAY_MS
 from heliograph.domain.mail.reputation import MIN_SENDS, WINDOW_SENDS, Counts, describe_rates
 from heliograph.domain.refusals import InvalidRequest
 from heliograph.domain.sending.pricing import month_of
-from heliograph.domain.setup.source_options import DEFAULT_POOL
+from heliograph.domain.setup.source_options import pool_names
 from heliograph.domain.text import parse_int
 from heliograph.manage import credit, teams
 from heliograph.manage.credit import CreditAdjustment
@@ -102,12 +102,6 @@ async def show_new(
     )
 
 
-def _pool_names(request: PageRequest) -> list[str]:
-    """Return the pools of source addresses of all carriers, and the default."""
-    pools = {name for carrier in request.setup.carriers for name in carrier.options.get("pools", {})}
-    return sorted({DEFAULT_POOL, *pools})
-
-
 async def show_team(
     request: PageRequest,
     typed_values: dict[str, str] | None = None,
@@ -131,7 +125,7 @@ async def show_team(
         "sent": (await request.store.stats.team_totals([record.ref], since)).get(record.ref, TeamTotals()),
         "rate": format_rate,
         "passthroughs": [("", "None"), *usable_templates],
-        "pools": _pool_names(request),
+        "pools": pool_names(request.setup.carriers),
         "account": account,
         "used": account.used if is_current_month else 0,
         "reputation": reputation,

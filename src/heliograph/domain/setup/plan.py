@@ -36,9 +36,9 @@ from heliograph.domain.setup.snapshot import (
     verified_domains,
     verifying_team,
 )
-from heliograph.domain.setup.source_options import DEFAULT_POOL, check_pools
+from heliograph.domain.setup.source_options import check_pools, pool_error
 from heliograph.domain.validation import InvalidValue
-from heliograph.templates.policy.check import TemplateProblem, category_problems, layout_problems
+from heliograph.templates.policy.check import TemplateProblem, category_in_use, category_problems, layout_problems
 from heliograph.templates.policy.lint import find_layout_problems, find_problems
 from heliograph.templates.policy.values import passthrough_error
 from heliograph.templates.policy.variable_types import to_record_fields
@@ -147,6 +147,8 @@ def _plan_team(planner: "_Planner", team: TeamRecord, team_entry: dict[str, Any]
         planner.layout(team, layout, entry_path)
     for entry_path, template in _entries(team_entry, "templates", path):
         planner.template(team, template, entry_path)
+    if "categories" in team_entry:
+        planner.check_categories(team, path)
     planner.passthrough(team, team_entry, path)
     for entry_path, key in _entries(team_entry, "keys", path):
         planner.passthrough(team, key, entry_path)
@@ -238,13 +240,9 @@ class _Planner:
         record = self._records["carrier", id_]
         assert isinstance(record, CarrierRecord)
         try:
-            check_pools(record.options)
+            check_pools(record, self._all(CarrierRecord))
         except InvalidValue as error:
             self._fail(f"{path}.{error.path}", error.reason)
-        email_carriers = {carrier.id for carrier in self._all(CarrierRecord) if carrier.channel == "email"}
-        for name, pool in record.options.get("pools", {}).items():
-            if (overflow := pool.get("overflow")) and overflow not in email_carriers - {id_}:
-                self._fail(f"{path}.pools.{name}.overflow", f"{overflow!r} is not the id of another email carrier")
 
     def team(self, entry: dict[str, Any], path: str, next_ref: int) -> tuple[TeamRecord, bool]:
         id_ = entry["id"]
@@ -266,13 +264,9 @@ class _Planner:
             self._fail(f"{path}.suspended", error)
         if error := record.retention_error:
             self._fail(f"{path}.keep_messages_days", error)
-        if "pool" in entry and record.pool not in self._pool_names():
-            self._fail(f"{path}.pool", f"no carrier has a pool {record.pool!r}")
+        if "pool" in entry and (error := pool_error(record.pool, self._all(CarrierRecord))):
+            self._fail(f"{path}.pool", error)
         return record, old is None
-
-    def _pool_names(self) -> set[str]:
-        pools = [carrier.options.get("pools", {}) for carrier in self._all(CarrierRecord)]
-        return {DEFAULT_POOL, *(name for names in pools for name in names)}
 
     def domain(self, team: TeamRecord, entry: dict[str, Any], path: str) -> None:
         name, id_ = entry["name"], entry.get("id")
@@ -383,6 +377,12 @@ class _Planner:
             if problem.level == "error":
                 raise SetupError(f"{self._file}: {path}.{problem}", file_problems)
         self.problems += file_problems
+
+    def check_categories(self, team: TeamRecord, path: str) -> None:
+        """Fail if a template of the team, in the file or not, has a category that the team no longer has."""
+        templates = [template for template in self._all(Template) if template.team == team.id]
+        if error := category_in_use(team, templates):
+            self._fail(f"{path}.categories", error)
 
     def passthrough(self, team: TeamRecord, entry: dict[str, Any], path: str) -> None:
         template = self._records.get(("template", entry.get("passthrough", "")))

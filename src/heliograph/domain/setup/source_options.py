@@ -2,12 +2,13 @@
 
 import datetime
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
 import msgspec
 
 from heliograph.domain.mail.mailbox_provider import DOMAINS_BY_PROVIDER, OTHER
+from heliograph.domain.setup.records import CarrierRecord
 from heliograph.domain.setup.values import Ip, Positive, in_range, matching, require_items
 from heliograph.domain.text import quoted
 from heliograph.domain.validation import InvalidValue, parse_with
@@ -101,10 +102,27 @@ Providers = Annotated[dict[str, ProviderLimits], parse_with(read_providers)]
 Pools = dict[Annotated[str, POOL_NAME], SourcePool]
 
 
-def check_pools(options: Mapping[str, Any]) -> None:
-    """Raise InvalidValue if a pool names an address that is not in `source_ips`."""
-    addresses = [address_of(source) for source in options.get("source_ips", ())]
-    for name, pool in options.get("pools", {}).items():
+def check_pools(carrier: CarrierRecord, carriers: Iterable[CarrierRecord]) -> None:
+    """Raise InvalidValue if a pool names an address that is not in `source_ips`, or an unknown overflow carrier.
+
+    `carriers`: those of the instance.
+    """
+    addresses = [address_of(source) for source in carrier.options.get("source_ips", ())]
+    overflows = {other.id for other in carriers if other.channel == "email"} - {carrier.id}
+    for name, pool in carrier.options.get("pools", {}).items():
         for i, address in enumerate(pool["source_ips"]):
             if address not in addresses:
                 raise InvalidValue(f"pools.{name}.source_ips[{i}]", f"{address} is not in source_ips of the carrier")
+        if (overflow := pool.get("overflow")) and overflow not in overflows:
+            raise InvalidValue(f"pools.{name}.overflow", f"{quoted(overflow)} is not the id of another email carrier")
+
+
+def pool_names(carriers: Iterable[CarrierRecord]) -> list[str]:
+    """Return the names of all pools, and the default."""
+    return sorted({DEFAULT_POOL, *(name for carrier in carriers for name in carrier.options.get("pools", {}))})
+
+
+def pool_error(pool: str, carriers: Iterable[CarrierRecord]) -> str:
+    """Return what is wrong with the pool of a team; empty if a carrier has it."""
+    names = pool_names(carriers)
+    return "" if pool in names else f"no carrier has a pool {quoted(pool)}. Known pools: {', '.join(names)}"
