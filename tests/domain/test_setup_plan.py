@@ -400,6 +400,8 @@ def test_own_dkim_key_is_added_once() -> None:
     (key,) = setup.teams["team_a"].dkim_keys
     assert (key.selector, key.state, key.public) == ("s1", "active", dkim.public_record(pem.encode()))
     assert apply(text, setup)[0].changed == []
+    with pytest.raises(SetupError, match=r"domains\[0\].selector: is used by another key"):
+        apply(text.replace(pem, dkim.generate_key("ed25519-sha256").decode()), setup)
 
 
 @pytest.mark.parametrize(

@@ -314,6 +314,8 @@ class _Planner:
         keys = [key for key in self._all(DkimKey) if key.domain == domain]
         if any(key.id == id_ and key.public == public for key in keys):
             return
+        if any(key.selector == entry["selector"] for key in keys):
+            self._fail(f"{path}.selector", "is used by another key of the domain; use a different selector")
         key_fields = {
             "id": id_,
             "domain": domain,
