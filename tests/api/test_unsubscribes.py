@@ -232,10 +232,13 @@ def test_unsubscribes_need_manage(service: Service) -> None:
     [
         ({"text": "{{unsubscribe_url}}"}, "unknown_variable", "text"),
         ({"text": "x", "layout": "lay_unsubscribe"}, "unknown_variable", "layout"),
+        ({"text": "{{unsubscribe_url|date}}", "category": "offers"}, "unknown_variable", "text"),
         ({"text": "x", "category": "unknown"}, "unknown_category", "category"),
     ],
 )
-def test_template_without_a_category_cannot_use_the_url(service: Service, fields: Body, code: str, part: str) -> None:
+def test_template_cannot_use_the_url_without_a_category_or_with_a_format(
+    service: Service, fields: Body, code: str, part: str
+) -> None:
     template = {"channel": "email", "name": f"Of {part} {code}", "subject": "x"} | fields
     refused = service.post("/v1/templates", template)
     assert_refused(refused, 400, "invalid_template")

@@ -245,13 +245,19 @@ def _part_description(channel: Channel, part: str) -> str:
 
 
 def _undeclared_uses(template: Template, uses: tuple[VariableUse, ...]) -> Iterator[tuple[VariableUse, str]]:
-    declared = {*required_names(template), *([VARIABLE] if can_unsubscribe(template) else ())}
+    names = required_names(template)
+    declared = {*names, *([VARIABLE] if can_unsubscribe(template) else ())}
+    formatted = next((use for use in uses if use.name == VARIABLE and use.format), None)
+    if formatted and VARIABLE not in names:
+        yield formatted, f"{PLACEHOLDER} has no format"
     for use in dict.fromkeys(msgspec.structs.replace(use, format=None) for use in uses):
         fields = template.shapes.get(use.list or use.name, VariableType()).list
         if use.list == "":
             yield use, f"{{{{item.{use.name}}}}} only works inside {{{{#each …}}}}"
         elif use.list is not None and use.name not in fields and use.list in template.shapes:
             yield use, f"{{{{item.{use.name}}}}} is not a field of {use.list} in variables"
+        elif use.list is None and use.name == VARIABLE and use.name not in declared and template.channel == "email":
+            yield use, f"{PLACEHOLDER} needs a category of the template"
         elif use.list is None and use.name not in declared:
             yield use, f"{{{{customer.{use.name}}}}} is not in variables"
         elif use.list is None and use.is_list and not fields:
