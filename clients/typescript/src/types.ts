@@ -2648,6 +2648,8 @@ export interface TeamChange {
   attachment_types?: Array<string> | null;
   /** Pool of source addresses for direct email. */
   pool?: string | null;
+  /** Categories of emails that recipients can unsubscribe from; those of approved templates must stay. */
+  categories?: Array<string> | null;
 }
 
 export interface TeamDetails {
@@ -2693,6 +2695,8 @@ export interface TeamDetails {
   attachment_types: Array<string> | null;
   /** Pool of source addresses for direct email. */
   pool: string | null;
+  /** Categories of emails that recipients can unsubscribe from; those of approved templates must stay. */
+  categories: Array<string> | null;
   /** Type of this object. */
   object: "team";
   /** Public id. */
@@ -2757,6 +2761,8 @@ export interface TeamRequest {
   attachment_types?: Array<string> | null;
   /** Pool of source addresses for direct email. */
   pool?: string | null;
+  /** Categories of emails that recipients can unsubscribe from; those of approved templates must stay. */
+  categories?: Array<string> | null;
   /** Id of your choice. Default: a generated one. */
   id?: string | null;
   /** Opening balance. Default: 0. */
