@@ -196,7 +196,7 @@ WANTED = ("wanted", "wanted_refused", "asked_by")  # what a team asks for in the
 SETUP_TABLES: dict[str, tuple[type[records.SetupRecord] | None, set[str], set[str]]] = {
     "`[platform]`": (records.Platform, {"paused", "paused_reason"}, set()),
     "`[[carriers]]`": (records.CarrierRecord, {"options", "by_hand"}, set()),
-    "`[[teams]]`": (records.TeamRecord, {"ref", *WANTED}, {"credit"}),
+    "`[[teams]]`": (records.TeamRecord, {"ref", "deletes_at", "stays_suspended", *WANTED}, {"credit"}),
     "`verify = { … }` of a team": (records.VerifyLimits, set(), set()),
     "`[teams.opt_out]`": (records.OptOutTexts, set(), set()),
     "`[[teams.domains]]`": (

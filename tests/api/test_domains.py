@@ -7,7 +7,7 @@ import pytest
 from tests.api.sends import assert_refused
 from tests.service import Service
 
-PURPOSES = ["ownership", "dkim", "dkim", "return_path", "spf", "dmarc"]
+PURPOSES = ["ownership", "dkim", "dkim", "return_path", "spf", "dmarc", "tls_reports"]
 
 
 def record_set(domain: dict[str, Any]) -> tuple[str, list[tuple[str, str, str]]]:

@@ -32,6 +32,7 @@ CODES = {
             "direct_sends_paused",  # by addition
             "recipient_opted_out",
             "recipient_unsubscribed",
+            "restricted_key_required",
             "callback_not_verified",
             *("channel_not_permitted", "sender_not_permitted", "template_not_permitted", "recipient_not_permitted"),
         ),

@@ -340,7 +340,8 @@ def test_every_route_has_a_method() -> None:
                 returned = getattr(resource, name)(**_needed(getattr(type(resource), name)._build))
                 list(returned) if isinstance(returned, Iterator) else None
     called_routes = {(request.method, re.sub("/x(?=/|$)", "/{}", request.url.path)) for request in requests}
-    routes = {(route.method, re.sub(r"{\w+}", "{}", route.path)) for route in V1}
+    of_teams = [route for route in V1 if not route.path.startswith("/v1/teams")]  # those are for platform keys
+    routes = {(route.method, re.sub(r"{\w+}", "{}", route.path)) for route in of_teams}
     assert called_routes == routes - {("GET", path) for path in UNKEYED}
 
 

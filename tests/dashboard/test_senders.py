@@ -75,7 +75,7 @@ def test_domain_is_added_verified_and_approved(site: Site, peer: DnsPeer, shoot:
     peer.zone[f"_dmarc.{name}", "TXT"] = ['"v=DMARC1; p=reject; adkim=s"']
     spf = next(record for record in records if record["purpose"] == "spf")
     peer.zone[spf["name"], "TXT"] = ['"v=spf1 -all"']
-    expect(page.locator("#record-list .badge", has_text="Found")).to_have_count(5)
+    expect(page.locator("#record-list .badge", has_text="Found")).to_have_count(6)
     expect(page.locator(".fix")).to_contain_text("Found: v=spf1 -all")
     expect(page.locator("#looks")).to_contain_text("Checked every 5 seconds")
     assert_fits(page, shoot, "domain-partly")

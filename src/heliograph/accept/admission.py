@@ -75,7 +75,7 @@ class Admission:
         self._context.state.last_used[key.id] = now
         if record.suspended:
             raise TeamSuspended()
-        if scopes != key.scopes:
+        if scopes != key.scopes and set(scopes).isdisjoint(key.scopes):
             self.check_scope(caller, scopes)
         if key.networks:
             keys.check_network(key, address)

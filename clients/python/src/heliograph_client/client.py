@@ -58,6 +58,7 @@ class _Client(Generic[K]):
         self.received: resources.Received[K] = resources.Received(self)
         self.suppressions: resources.Suppressions[K] = resources.Suppressions(self)
         self.opt_outs: resources.OptOuts[K] = resources.OptOuts(self)
+        self.unsubscribes: resources.Unsubscribes[K] = resources.Unsubscribes(self)
         self.domains: resources.Domains[K] = resources.Domains(self)
         self.keys: resources.Keys[K] = resources.Keys(self)
         self.webhooks: resources.Webhooks[K] = resources.Webhooks(self)

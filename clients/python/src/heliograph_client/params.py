@@ -39,6 +39,7 @@ class EmailParams(Options, total=False):
     text: str | None
     template_id: str | None
     variables: Mapping[str, Any] | None
+    category: str | None
     headers: Mapping[str, str] | None
     attachments: Sequence[Attachment] | None
     replies: bool | None
@@ -83,6 +84,10 @@ class AuditPage(TypedDict, total=False):
     team: str
 
 
+class OfCategory(TypedDict, total=False):
+    category: str
+
+
 class OfChannel(TypedDict, total=False):
     channel: str
 
@@ -125,6 +130,7 @@ class KeyParams(TypedDict, total=False):
     hook: bool | None
     networks: Sequence[str] | None
     passthrough: str | None
+    restrictions: Mapping[str, Any] | None
 
 
 class TemplateChanges(TypedDict, total=False):

@@ -292,6 +292,24 @@ class OptOuts(_Listed[K]):
         return Ask(r.Result, "DELETE", path(self._at, phone), query=which)
 
 
+class Unsubscribes(_Listed[K]):
+    """Addresses that unsubscribed from a category; without `category`, from any."""
+
+    _at = "unsubscribes"
+
+    @call
+    def create(self, *, address: str, category: str) -> Ask[r.Result]:
+        return Ask(r.Result, "POST", path(self._at), body={"address": address, "category": category})
+
+    @call
+    def get(self, address: str, **which: Unpack[p.OfCategory]) -> Ask[r.Result]:
+        return Ask(r.Result, "GET", path(self._at, address), query=which)
+
+    @call
+    def delete(self, address: str, **which: Unpack[p.OfCategory]) -> Ask[r.Result]:
+        return Ask(r.Result, "DELETE", path(self._at, address), query=which)
+
+
 class Domains(_Listed[K], _Read[K], _Rotated[K]):
     _at = "domains"
 
