@@ -1,7 +1,10 @@
-"""A conftest's fixture that takes the place of one above it gives the same: tests around it were written for that."""
+"""Fixtures that override others have the same type, and programs in tests change only names that exist."""
 
 import ast
+import pkgutil
 import re
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -34,3 +37,32 @@ def test_no_test_names_a_phone_that_others_are_lent() -> None:
     lent = re.compile(r"\+1500555(?!1000)10[0-2]\d")
     assert [path.name for path in HERE.rglob("*.py") if lent.search(path.read_text("utf-8"))] == []
     assert lent.search("+1500555" + "1003")
+
+
+def changed_names(program: str) -> Iterator[tuple[str, str]]:
+    """Yield (module, name) of each name of a module that a program in a test changes."""
+    tree = ast.parse(program)
+    modules = {
+        alias.asname or alias.name: f"{node.module}.{alias.name}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("heliograph")
+        for alias in node.names
+    }
+    for node in ast.walk(tree):
+        for target in node.targets if isinstance(node, ast.Assign) else ():
+            if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id in modules:
+                yield modules[target.value.id], target.attr
+
+
+def test_programs_in_tests_change_existing_names_only() -> None:
+    """A renamed constant would silently keep its value in a program that is text."""
+    changed = set[tuple[str, str]]()
+    for path in HERE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Constant | ast.JoinedStr):
+                parts = node.values if isinstance(node, ast.JoinedStr) else [node]
+                program = "".join(str(part.value) if isinstance(part, ast.Constant) else "0" for part in parts)
+                with suppress(SyntaxError):
+                    changed |= set(changed_names(program if "from heliograph" in program else ""))
+    missing = {f"{module}.{name}" for module, name in changed if not hasattr(pkgutil.resolve_name(module), name)}
+    assert len(changed) > 3 and missing == set()

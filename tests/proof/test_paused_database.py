@@ -33,8 +33,9 @@ PROGRAM = f"""
 import asyncio, os
 from heliograph.domain import limits
 
-for name in ("LEASE_MS", "HEARTBEAT_MS", "CONTACT_MS"):
-    setattr(limits, name, getattr(limits, name, 0) // {SCALE})
+limits.LEASE_MS //= {SCALE}
+limits.HEARTBEAT_MS //= {SCALE}
+limits.CONTACT_PAUSE_MAX_MS //= {SCALE}
 
 from heliograph import app
 from heliograph.carriers.email.simulator import EmailSimulator
