@@ -7,7 +7,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -16,8 +17,11 @@ from heliograph.cli.checks.findings import Finding, Site
 from heliograph.cli.checks.machine import check_memory, check_ntp, check_sync_rate
 from heliograph.cli.checks.store import check_clock_difference, check_postgres
 from heliograph.cli.checks.table import CHECKS
+from heliograph.domain.setup.records import CarrierRecord
+from heliograph.domain.setup.snapshot import Setup
 from heliograph.runtime.resolver import Resolver
 from heliograph.settings import Settings
+from heliograph.storage.diagnostics import Diagnostics
 from tests.carriers.dns_peer import DnsPeer, Zone
 from tests.s3 import S3Server
 from tests.service import NOBODY
@@ -104,6 +108,47 @@ def test_missing_dns_records_are_reported(server: int, changed: Zone, check: str
     finding = run_network_checks(ZONE | changed, server)[check]
     assert (finding.level, finding.message[: len(message)]) == (level, message)
     assert finding.fix
+
+
+@pytest.mark.parametrize(
+    ("changed", "level", "message"),
+    [
+        ({}, "ok", "192.0.2.1 has the PTR record mail.example.com"),
+        ({("1.2.0.192.in-addr.arpa", "PTR"): []}, "FAIL", "192.0.2.1 has no PTR record"),
+        (
+            {("mail.example.com", "A"): ["192.0.2.9"]},
+            "FAIL",
+            "192.0.2.1 has the PTR record mail.example.com, which does",
+        ),
+        (
+            {("1.2.0.192.in-addr.arpa", "PTR"): ["out.example.com."], ("out.example.com", "A"): ["192.0.2.1"]},
+            "warn",
+            "192.0.2.1 has the PTR record out.example.com, but the carrier greets with mail.example.com",
+        ),
+        ({("1.2.0.192.zen.spamhaus.org", "A"): ["127.0.0.2"]}, "FAIL", "192.0.2.1 is listed by zen.spamhaus.org (127"),
+        ({("1.2.0.192.bl.spamcop.net", "A"): ["127.255.255.254"]}, "warn", "bl.spamcop.net refuses queries"),
+    ],
+)
+def test_source_addresses_are_checked_in_dns(changed: Zone, level: str, message: str) -> None:
+    zone: Zone = {
+        ("1.2.0.192.in-addr.arpa", "PTR"): ["mail.example.com."],
+        ("mail.example.com", "A"): ["192.0.2.1"],
+    }
+    carriers = [
+        CarrierRecord(id="mx", channel="email", kind="mx", options={"source_ips": [{"address": "192.0.2.1"}]}),
+        CarrierRecord(id="off", channel="email", kind="mx", options={"source_ips": ["192.0.2.2"]}, enabled=False),
+    ]
+    diagnostics = cast(Diagnostics, SimpleNamespace(setup=Setup(carriers=tuple(carriers))))
+
+    async def check_sources() -> list[Finding]:
+        async with DnsPeer(zone | changed) as peer:
+            host, _, port = peer.address.partition(":")
+            site = Site(PUBLIC, Resolver((host, int(port)), mail.PROBE_S), diagnostics=diagnostics)
+            return await mail.check_source_addresses(site)
+
+    finding = asyncio.run(check_sources())[-1]
+    assert (finding.level, finding.message[: len(message)]) == (level, message)
+    assert bool(finding.fix) == (level != "ok")
 
 
 def test_without_a_public_name(server: int) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from urllib.parse import urlsplit
 
+import dns.name
 import dns.reversename
 
 from heliograph.app import CARRIER_FACTORIES, make_certificate
@@ -16,11 +17,13 @@ from heliograph.domain.mail.address import normalize_domain, parse_address
 from heliograph.domain.network.client_address import is_loopback_or_in
 from heliograph.domain.setup.records import CHANNELS
 from heliograph.domain.setup.snapshot import Setup
+from heliograph.domain.setup.source_options import address_of
 from heliograph.runtime.resolver import DnsTimeout, NameNotFound
 from heliograph.settings import BadSetting, Settings
 from heliograph.storage.carrier_stats import RecentCarrierCounts
 
 PROBE_S = 5.0
+BLOCKLISTS = ("zen.spamhaus.org", "bl.spamcop.net")  # 127.255.255.x: the query was refused
 EXCHANGERS_MAX = 2  # mail exchangers to try before port 25 counts as blocked
 
 
@@ -152,6 +155,44 @@ async def query_records(site: Site, host: str, kind: str) -> list[str]:
         return [record.to_text().rstrip(".").lower() for record in await site.resolver.query(host, kind)]
     except (NameNotFound, DnsTimeout):
         return []
+
+
+async def check_source_addresses(site: Site) -> list[Finding]:
+    """Check reverse DNS and blocklists for each source address of enabled carriers that deliver by MX."""
+    carriers = site.diagnostics.setup.carriers if site.diagnostics else ()
+    findings = list[Finding]()
+    for carrier in carriers:
+        if carrier.kind == "mx" and carrier.enabled:
+            helo = carrier.options.get("helo") or helo_name(site.settings)
+            for address in map(address_of, carrier.options.get("source_ips", ())):
+                findings += await _check_source_address(site, address, helo)
+    return findings
+
+
+async def _check_source_address(site: Site, address: str, helo: str | None) -> list[Finding]:
+    name = dns.reversename.from_address(address)
+    hosts = await query_records(site, str(name), "PTR")
+    confirmed = [host for host in hosts if address in await resolve_addresses(site, host)]
+    if not hosts:
+        findings = [fail(f"{address} has no PTR record", "set it at your hosting provider")]
+    elif not confirmed:
+        fix = f"publish an address record for {hosts[0]} with {address}"
+        findings = [fail(f"{address} has the PTR record {hosts[0]}, which does not resolve back to it", fix)]
+    elif helo and helo not in confirmed:
+        fix = f"set the PTR record to {helo}, or the carrier's greeting name (helo) to {confirmed[0]}"
+        findings = [warn(f"{address} has the PTR record {confirmed[0]}, but the carrier greets with {helo}", fix)]
+    else:
+        findings = [ok(f"{address} has the PTR record {confirmed[0]}")]
+    reversed_address = name.relativize(dns.name.from_text("in-addr.arpa" if "." in address else "ip6.arpa"))
+    for blocklist in BLOCKLISTS:
+        replies = await query_records(site, f"{reversed_address}.{blocklist}", "A")
+        if any(reply.startswith("127.255.255.") for reply in replies):
+            fix = "use a name server of your own, not a public one"
+            findings.append(warn(f"{blocklist} refuses queries of this name server", fix))
+        elif replies:
+            fix = f"look up the reason at {blocklist.split('.', 1)[1]} and ask for removal after fixing it"
+            findings.append(fail(f"{address} is listed by {blocklist} ({', '.join(replies)})", fix))
+    return findings
 
 
 def helo_name(settings: Settings) -> str | None:
