@@ -13,8 +13,13 @@ from heliograph.domain.delivery.provider_rates import (
     RateRefusal,
     TokenRequest,
 )
+from heliograph.domain.ids import timestamp
+from heliograph.domain.setup.records import CarrierRecord
 from heliograph.storage.store import Store, make_store
+from tests.api.test_metrics import read_gauges
 from tests.clocks import TestClock
+from tests.dashboard.inside import OPERATOR, Pages, write_records
+from tests.storage.test_idempotency import make_context
 
 pytestmark = pytest.mark.anyio
 
@@ -49,3 +54,17 @@ async def test_states_are_kept_by_carrier_provider_and_source_address(store: Sto
     assert states.keys() == set(keys)
     assert [key for key, state in states.items() if state.deferrals] == [KEY]
     assert states[KEY].reduced_rate == 5
+
+
+async def test_rates_are_shown_as_gauge_and_on_the_page_of_the_carrier(store: Store, clock: TestClock) -> None:
+    warmup = {"from": timestamp(clock.now())[:10], "days": 30, "start": 50}
+    options = {"providers": {"google": {"per_minute": 10}}, "source_ips": [{"address": KEY.source, "warmup": warmup}]}
+    carrier = CarrierRecord(id=KEY.carrier, channel="email", kind="mx", options=options)
+    await write_records(store, ("carrier", carrier.id, carrier, None))
+    refusal = RateRefusal(attempted_at=clock.now(), reply="421 4.7.28 for <ada@gmail.com>")
+    for key in (KEY, KEY._replace(carrier="removed")):
+        await store.provider_states.exchange(replace(TEN, key=key, refusals=(refusal,)))
+    assert (await read_gauges(store))["provider_rate mx google 192.0.2.1"] == 5
+    page = await Pages(make_context(store, clock)).get("/dashboard/operator/carriers/mx", OPERATOR)
+    assert "google 192.0.2.1 5.0 a minute (reduced) 10 a minute 4 of 50 1" in page.text
+    assert "421 4.7.28 for" in page.text and "ada@" not in page.text

@@ -83,18 +83,26 @@ async def _render_metrics(context: Context) -> bytes:
 async def _collect_gauges(context: Context) -> ScrapeGauges:
     """Return gauges measured now from the database and the machine. A failed query omits only its own gauges."""
     families, store = ScrapeGauges(), context.store
-    ready, queues, backlog, last_callbacks = await asyncio.gather(
+    now, carriers = context.clock.now(), store.setup.current.carriers
+    ready, queues, backlog, last_callbacks, rates = await asyncio.gather(
         _check_ready(context),
         store.outbox.depth_probe.get(),
         store.dead_letters.backlog.get(),
         store.carrier_stats.last_callbacks.get(),
+        store.provider_states.read_rates(carriers, now),
         return_exceptions=True,
     )
     families.gauge("build_info", "Always 1.", 1, **context.build_info)
     families.gauge("ready", "1 if /readyz succeeds.", not isinstance(ready, BaseException))
     _add_queue_gauges(families, context, [] if isinstance(queues, BaseException) else queues)
-    _add_backlog_gauges(families, context.clock.now(), None if isinstance(backlog, BaseException) else backlog)
+    _add_backlog_gauges(families, now, None if isinstance(backlog, BaseException) else backlog)
     _add_callback_gauges(families, context, None if isinstance(last_callbacks, BaseException) else last_callbacks)
+    rate = families.declare(
+        "provider_rate", "Emails per minute that may be sent to a provider now.", "carrier", "provider", "source"
+    )
+    for measured in [] if isinstance(rates, BaseException) else rates:
+        if measured.per_minute:
+            rate(measured.rate, *measured.key)
     _add_host_gauges(families, context)
     return families
 

@@ -1,6 +1,6 @@
 """Rates per mailbox provider and source address, shared by all processes."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 import msgspec
@@ -9,9 +9,13 @@ from heliograph.domain.delivery.provider_rates import (
     Exchange,
     ExchangeResult,
     ProviderKey,
+    ProviderRate,
     ProviderState,
     apply_exchange,
+    measure_rate,
 )
+from heliograph.domain.setup.carrier_kinds import MxOptions
+from heliograph.domain.setup.records import CarrierRecord
 from heliograph.runtime.clock import Clock
 from heliograph.storage.engine.database import Database, Tx
 from heliograph.storage.engine.group_commit import GroupCommit
@@ -31,6 +35,18 @@ class ProviderStates:
     async def exchange(self, exchange: Exchange) -> ExchangeResult:
         """Apply an access of this process; accesses that wait at the same time share a transaction."""
         return await self._exchanges.submit(exchange)
+
+    async def read_rates(self, carriers: Iterable[CarrierRecord], now: int) -> list[ProviderRate]:
+        """Return the rates of these carriers, of every provider and source address used so far."""
+        options = {
+            carrier.id: msgspec.convert(carrier.options, MxOptions) for carrier in carriers if carrier.kind == "mx"
+        }
+        states = await self.probe.get() if options else {}
+        return [
+            measure_rate(key, state, options[key.carrier], now)
+            for key, state in states.items()
+            if key.carrier in options
+        ]
 
     async def read_all(self) -> dict[ProviderKey, ProviderState]:
         rows = await self._database.read(lambda tx: tx.run("provider_states"))

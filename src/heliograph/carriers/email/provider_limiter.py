@@ -25,23 +25,17 @@ from heliograph.domain.delivery.provider_rates import (
     TokenRequest,
     daily_limit,
     is_in_use,
+    limits_of_source,
+    provider_limits,
     warmup_starts_at,
 )
 from heliograph.domain.setup.carrier_kinds import MxOptions
-from heliograph.domain.setup.source_options import (
-    ANY_PROVIDER,
-    DEFAULT_POOL,
-    ProviderLimits,
-    SourceAddress,
-    SourcePool,
-    address_of,
-)
+from heliograph.domain.setup.source_options import DEFAULT_POOL, SourcePool, address_of
 from heliograph.inbound.policy.smtp_reply import is_rate_refusal
 from heliograph.runtime import metrics
 
 CRITICAL_REPORT_S = 0.5  # delay until messages sent without a token are counted for all processes
 RECHECK_MS = 2 * TOKEN_VALID_MS  # a message that waited longer for a connection needs a new token
-NO_LIMITS = ProviderLimits()
 TEXT_BY_REASON: dict[HoldReason, str] = {
     "provider_rate": "the rate limit for {provider} is reached",
     "warmup": "the daily limit of the warm-up for {provider} is reached",
@@ -242,13 +236,9 @@ class ProviderLimiter:
         self._exchange = exchange
         self._now = now
         self._shuffle = shuffle
-        self._limits = options.providers
-        self._warmups = {
-            address_of(source): source.warmup if isinstance(source, SourceAddress) else None
-            for source in options.source_ips
-        }
-        self._all_sources = SourcePool(source_ips=list(self._warmups))
-        self._pools = {DEFAULT_POOL: self._all_sources} | options.pools
+        self._options = options
+        all_sources = SourcePool(source_ips=[address_of(source) for source in options.source_ips])
+        self._pools = {DEFAULT_POOL: all_sources} | options.pools
         self._quotas: dict[ProviderKey, Quota] = {}
 
     async def admit(self, provider: str, address: str, message: OutboundMessage) -> SendPermit | Deferred:
@@ -265,7 +255,7 @@ class ProviderLimiter:
         except Held as held:
             may_overflow = pool.overflow and not message.uncertain
             return msgspec.structs.replace(held.outcome, overflow=pool.overflow) if may_overflow else held.outcome
-        limits = self._provider_limits(provider)
+        limits = provider_limits(self._options, provider)
         return SendPermit(
             source=quota.key.source or None,
             provider=provider,
@@ -304,19 +294,11 @@ class ProviderLimiter:
     async def close(self) -> None:
         await asyncio.gather(*(quota.close() for quota in self._quotas.values()))
 
-    def _provider_limits(self, provider: str) -> ProviderLimits:
-        return self._limits.get(provider) or self._limits.get(ANY_PROVIDER) or NO_LIMITS
-
     def _quota(self, provider: str, source: str) -> Quota:
         key = ProviderKey(self._carrier, provider, source)
         quota = self._quotas.get(key)
         if quota is None:
-            configured = self._provider_limits(provider)
-            limits = Limits(
-                per_minute=configured.per_minute,
-                connections=configured.connections,
-                warmup=self._warmups.get(source),
-            )
+            limits = limits_of_source(self._options, provider, source)
             quota = self._quotas[key] = Quota(key, limits, self._exchange, self._now)
         return quota
 

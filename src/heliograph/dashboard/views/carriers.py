@@ -113,6 +113,7 @@ async def _carrier_page(
         "facts": [(label, "All countries" if text == "*" else text) for label, text in settings],
         "circuit": circuit,
         "recent": usage,
+        "rates": await request.store.provider_states.read_rates([carrier], now),
         "chart": _chart(request, usage, now) if usage.hour.total else None,
         "share": _format_share,
         "order": order,

@@ -13,7 +13,13 @@ import msgspec
 from msgspec.structs import replace
 
 from heliograph.domain.limits import DAY_MS, MINUTE_MS, SECOND_MS
-from heliograph.domain.setup.source_options import Warmup
+from heliograph.domain.setup.carrier_kinds import MxOptions
+from heliograph.domain.setup.source_options import (
+    ANY_PROVIDER,
+    ProviderLimits,
+    SourceAddress,
+    Warmup,
+)
 
 SLOT_MS = SECOND_MS  # resolution of the count of granted tokens
 TOKEN_VALID_MS = SECOND_MS  # a token must be used within this time
@@ -40,6 +46,18 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     per_minute: int = 0
     connections: int = 0
     warmup: Warmup | None = None
+
+
+def provider_limits(options: MxOptions, provider: str) -> ProviderLimits:
+    """Return the configured limits of a provider."""
+    return options.providers.get(provider) or options.providers.get(ANY_PROVIDER) or ProviderLimits()
+
+
+def limits_of_source(options: MxOptions, provider: str, source: str) -> Limits:
+    """Return the configured limits of a provider and source address."""
+    configured = provider_limits(options, provider)
+    warmups = {entry.address: entry.warmup for entry in options.source_ips if isinstance(entry, SourceAddress)}
+    return Limits(per_minute=configured.per_minute, connections=configured.connections, warmup=warmups.get(source))
 
 
 class ConnectionLease(msgspec.Struct, frozen=True, array_like=True):
@@ -71,6 +89,19 @@ class ProviderKey(NamedTuple):
     carrier: str
     provider: str
     source: str  # IP address; empty: the system chooses it
+
+
+class ProviderRate(msgspec.Struct, frozen=True, kw_only=True):
+    """Rate and counts of a provider and source address, for people."""
+
+    key: ProviderKey
+    per_minute: int  # configured limit; 0: none
+    rate: float  # messages per minute that are permitted now
+    sent: int  # messages of this UTC day; 0 without a limit
+    daily_limit: int | None  # of the warm-up
+    deferrals: int  # refusals about rate of this UTC day
+    last_reply: str
+    last_reply_at: int | None
 
 
 class TokenRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -181,6 +212,20 @@ def current_rate(state: ProviderState, per_minute: int, now: int) -> float:
         return float(per_minute)
     steps = max(0, now - state.reduced_at) // QUIET_MS
     return min(float(per_minute), state.reduced_rate + steps * per_minute / RECOVERY_STEPS)
+
+
+def measure_rate(key: ProviderKey, state: ProviderState, options: MxOptions, now: int) -> ProviderRate:
+    limits, today = limits_of_source(options, key.provider, key.source), _with_day(state, now)
+    return ProviderRate(
+        key=key,
+        per_minute=limits.per_minute,
+        rate=current_rate(state, limits.per_minute, now),
+        sent=today.sent,
+        daily_limit=daily_limit(limits.warmup, limits.per_minute, now),
+        deferrals=today.deferrals,
+        last_reply=state.last_reply,
+        last_reply_at=state.last_reply_at or None,
+    )
 
 
 def reduce_rate(state: ProviderState, per_minute: int, attempted_at: int, reply: str, now: int) -> ProviderState:
