@@ -170,3 +170,17 @@ async def test_carrier_removal_writes_one_audit_entry(store: Store, relay: str) 
     with pytest.raises(NotFound):
         await carriers.remove(store, ADA, relay)
     assert [entry[1:] for entry in await list_entries(store)] == [("carrier.remove", "relay", "email simulator")]
+
+
+async def test_overflow_carrier_in_use_is_not_removed(store: Store, relay: str) -> None:
+    pools = {"bulk": {"source_ips": ["192.0.2.1"], "overflow": relay}}
+    options = {"source_ips": ["192.0.2.1"], "pools": pools}
+    await set_up(
+        store,
+        [to_row("carrier", "direct", CarrierRecord(id="direct", channel="email", kind="mx", options=options), None)],
+    )
+    with pytest.raises(InvalidRequest, match="relay is the overflow of a pool of direct"):
+        await carriers.remove(store, ADA, relay)
+    await carriers.remove(store, ADA, "direct")
+    await carriers.remove(store, ADA, relay)
+    assert store.setup.current.carriers == ()

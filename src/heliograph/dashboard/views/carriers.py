@@ -160,7 +160,10 @@ async def change(request: PageRequest) -> PageResponse:
 
 async def remove(request: PageRequest) -> PageResponse:
     carrier = _find_carrier(request)
-    await carriers.remove(request.store, request.actor, carrier.id)
+    try:
+        await carriers.remove(request.store, request.actor, carrier.id)
+    except InvalidRequest as refusal:
+        return Redirect(f"{CARRIERS_PATH}/{carrier.id}", refusal.message)
     return Redirect(CARRIERS_PATH, f"{carrier.id} removed.")
 
 

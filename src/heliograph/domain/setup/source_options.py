@@ -117,6 +117,15 @@ def check_pools(carrier: CarrierRecord, carriers: Iterable[CarrierRecord]) -> No
             raise InvalidValue(f"pools.{name}.overflow", f"{quoted(overflow)} is not the id of another email carrier")
 
 
+def overflow_users(id_: str, carriers: Iterable[CarrierRecord]) -> list[str]:
+    """Return the ids of the carriers with a pool that overflows to this carrier."""
+    return [
+        carrier.id
+        for carrier in carriers
+        if any(pool.get("overflow") == id_ for pool in carrier.options.get("pools", {}).values())
+    ]
+
+
 def pool_names(carriers: Iterable[CarrierRecord]) -> list[str]:
     """Return the names of all pools, and the default."""
     return sorted({DEFAULT_POOL, *(name for carrier in carriers for name in carrier.options.get("pools", {}))})
