@@ -44,16 +44,17 @@ def collect() -> dict[str, list[Line]]:
     lines: dict[str, list[Line]] = {kind: [] for kind in SIZES}
     for path in sorted((ROOT / "src").rglob("*.py")):
         source = path.read_text()
-        lines["docstring"] += _docstrings(path, source)
+        nodes = list(ast.walk(ast.parse(source)))
+        lines["docstring"] += _docstrings(path, nodes)
         lines["comment"] += _comments(path, source)
-        lines["name"] += _names(path, source)
+        lines["name"] += _names(path, nodes)
     for path in (*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/**/*.md"))):
         lines["docs"] += _sentences(path)
     return lines
 
 
-def _docstrings(path: Path, source: str) -> Iterator[Line]:
-    for node in ast.walk(ast.parse(source)):
+def _docstrings(path: Path, nodes: list[ast.AST]) -> Iterator[Line]:
+    for node in nodes:
         if isinstance(node, DOCUMENTABLE) and (text := ast.get_docstring(node)):
             yield f"{_place(path, node)} `{getattr(node, 'name', 'module')}`", " ".join(text.split())
 
@@ -74,8 +75,8 @@ def _comments(path: Path, source: str) -> Iterator[Line]:
             block = []
 
 
-def _names(path: Path, source: str) -> Iterator[Line]:
-    for node in ast.walk(ast.parse(source)):
+def _names(path: Path, nodes: list[ast.AST]) -> Iterator[Line]:
+    for node in nodes:
         if isinstance(node, ast.ClassDef):
             yield _place(path, node), f"class {node.name}"
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):

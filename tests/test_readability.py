@@ -1,8 +1,28 @@
 """The sample for cold readings (`python -m tests.readability`)."""
 
+from pathlib import Path
+
+import pytest
 from click.testing import CliRunner
 
 from tests import readability
+
+MODULE = """
+def add_{0}(left, right):
+    \"\"\"Return the sum of two numbers, number {0}.\"\"\"
+    # Comment {0}
+    result = left + right
+    return result
+"""
+
+
+@pytest.fixture(autouse=True)
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small project."""
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "module.py").write_text("".join(MODULE.format(number) for number in range(200)))
+    (tmp_path / "README.md").write_text("\n\n".join(f"This is sentence number {number}." for number in range(80)))
+    monkeypatch.setattr(readability, "ROOT", tmp_path)
 
 
 def _sample(seed: int) -> str:

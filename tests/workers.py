@@ -15,6 +15,7 @@ import pytest
 
 # Begun first and in this order, so that no worker is left with one of them while the others have ended.
 LONGEST = (
+    "tests/test_dist.py::test_a_later_commit_is_an_upgrade",
     *("tests/test_pages.py", "tests/manage/test_every_change.py", "tests/dashboard/test_access.py"),
     *("tests/proof/test_reads.py", "tests/proof/test_wrong_clocks.py", "tests/bench/test_capacity.py"),
     *("tests/clients/", "tests/deliver/test_webhooks.py", "tests/submission/test_slow.py", "tests/cli/test_demo.py"),
