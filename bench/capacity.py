@@ -308,7 +308,8 @@ async def _service(settings: Settings, role: str) -> AsyncIterator[tuple["subpro
     finally:
         process.terminate()
         try:
-            await asyncio.wait_for(asyncio.to_thread(process.wait), 10)
+            async with asyncio.timeout(10):
+                await asyncio.to_thread(process.wait)
         except TimeoutError:
             process.kill()
             process.wait()

@@ -55,7 +55,8 @@ async def test_listener_pauses_on_accept_errors_and_resumes(monkeypatch: pytest.
                 await asyncio.sleep(0.01)
             assert Poor.asked < 100
             monkeypatch.setattr(Poor, "out", False)
-            await asyncio.wait_for(came.wait(), 60)
+            async with asyncio.timeout(60):
+                await came.wait()
         assert [line["event"] for line in lines] == ["out of file descriptors: new connections wait"]
     finally:
         server.close()

@@ -153,7 +153,8 @@ async def _retry_until_available(settings: Settings, stop: asyncio.Event, operat
             reason, fix = database_fault(settings, error)
             log.warning("waiting for the database", error=reason, fix=fix)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), RETRY_S)
+            async with asyncio.timeout(RETRY_S):
+                await stop.wait()
     raise StopRequested
 
 
@@ -224,7 +225,8 @@ async def _drain(app: App, connections: Connections, stop: Stop) -> None:
     if delay_s and not stop.skip_delay.is_set():
         state.not_ready = True
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(stop.skip_delay.wait(), delay_s)
+            async with asyncio.timeout(delay_s):
+                await stop.skip_delay.wait()
     mail_drain = asyncio.create_task(app.submission_server.drain(DRAIN_S))
     if state.not_ready or app.context.process is not None:
         await connections.drain_after_last_request(LAST_RESPONSE_S)

@@ -33,10 +33,15 @@ OWNER = ("--team", "team_acme", "--role", "owner")
 # -- notifications ---------------------------------------------------------------------------------------------
 
 
-def run_in_thread(story: Coroutine[Any, Any, None]) -> None:
+def run_in_thread(check: Coroutine[Any, Any, None]) -> None:
     """Run in another thread, because the browser of other tests keeps an event loop running in this one."""
+
+    async def run_bounded() -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            await check
+
     with ThreadPoolExecutor(1) as pool:
-        pool.submit(asyncio.run, asyncio.wait_for(story, PATIENCE_S)).result()
+        pool.submit(asyncio.run, run_bounded()).result()
 
 
 class FakePage:

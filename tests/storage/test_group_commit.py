@@ -124,7 +124,8 @@ async def test_cancelled_waiter_does_not_block_the_group(
     waiters[who].cancel()
     await asyncio.sleep(0)
     database.open.set()
-    results = await asyncio.wait_for(asyncio.gather(*waiters, return_exceptions=True), 60)
+    async with asyncio.timeout(60):
+        results = await asyncio.gather(*waiters, return_exceptions=True)
     assert [type(r) for i, r in enumerate(results) if i == who] == [asyncio.CancelledError]
     assert [r for i, r in enumerate(results) if i != who] == [2 * i for i in range(3) if i != who]
     assert await submit(group, [7]) == [14]

@@ -302,7 +302,8 @@ async def test_s3_that_hangs_is_unavailable(
     where = f"http://127.0.0.1:{hanging.sockets[0].getsockname()[1]}"
     async with open_store(msgspec.structs.replace(settings, s3_endpoint=where), clock, "seat/2") as there:
         with pytest.raises(StoreUnavailable):
-            await asyncio.wait_for(there.attachments.put(FILE), 10)
+            async with asyncio.timeout(10):
+                await there.attachments.put(FILE)
     hanging.close()
 
 

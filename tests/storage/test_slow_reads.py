@@ -55,10 +55,12 @@ async def slow(store: Store, settings: Settings) -> AsyncIterator[Slow]:
 
 async def test_lookup_does_not_wait_for_slow_reads(store: Store, slow: Slow) -> None:
     await slow.begin(slow.most)
-    assert await asyncio.wait_for(store.messages.find_stored_response("key", "hash"), PATIENCE_S) is None
+    async with asyncio.timeout(PATIENCE_S):
+        assert await store.messages.find_stored_response("key", "hash") is None
 
 
 async def test_write_does_not_wait_for_many_slow_reads(store: Store, slow: Slow) -> None:
     await slow.begin(POOL_MAX + READERS)
     writes = (store.database.write(lambda tx: tx.run("bump_attested")) for _ in range(POOL_MAX))
-    await asyncio.wait_for(asyncio.gather(*writes), PATIENCE_S)
+    async with asyncio.timeout(PATIENCE_S):
+        await asyncio.gather(*writes)

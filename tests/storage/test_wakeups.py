@@ -5,6 +5,7 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -177,6 +178,24 @@ async def test_listener_recovers_from_a_lost_connection_and_a_hanging_server(
             await rings(waiting)
         await database.close()
         await teller.close()
+
+
+@pytest.mark.parametrize("ticks", range(6))
+async def test_listener_cancelled_while_its_echo_arrives_ends(ticks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """asyncio.wait_for of Python 3.11 loses a cancellation in the tick in which its result is ready."""
+    callbacks: list[Callable[..., None]] = []
+    connection = AsyncMock(get_server_pid=lambda: 7, add_termination_listener=lambda _: None)
+    connection.add_listener.side_effect = lambda _, callback: callbacks.append(callback)
+    database = PostgresDatabase("postgresql://127.0.0.1:1/none")
+    monkeypatch.setattr(database, "_notify", AsyncMock())
+    listener = asyncio.create_task(database._receive_wakeups(connection))
+    await wait_until(lambda: callbacks)
+    callbacks[0](connection, 7, "channel", "7")
+    for _ in range(ticks):
+        await asyncio.sleep(0)
+    listener.cancel()
+    done, _ = await asyncio.wait([listener], timeout=postgres.ECHO_INTERVAL_S / 2)
+    assert done
 
 
 @pytest.fixture

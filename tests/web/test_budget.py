@@ -31,8 +31,10 @@ async def test_announced_length_reserves_no_bytes() -> None:
     budget = ByteBudget()
     for _ in range(100):
         await budget.reserve(Reservation("greedy", BIG), 1)
-    await asyncio.wait_for(budget.reserve(Reservation("greedy", 100 * KIB), 100 * KIB), 60)
-    await asyncio.wait_for(budget.reserve(Reservation("other", BIG), BIG), 60)
+    async with asyncio.timeout(60):
+        await budget.reserve(Reservation("greedy", 100 * KIB), 100 * KIB)
+    async with asyncio.timeout(60):
+        await budget.reserve(Reservation("other", BIG), BIG)
 
 
 async def test_a_team_has_its_share_and_no_more() -> None:
@@ -41,7 +43,8 @@ async def test_a_team_has_its_share_and_no_more() -> None:
     await budget.reserve(first, BIG)
     waiting = await begun(budget, second, 20 * MIB)
     assert not waiting.done()
-    await asyncio.wait_for(budget.reserve(Reservation("other", BIG), BIG), 60)
+    async with asyncio.timeout(60):
+        await budget.reserve(Reservation("other", BIG), BIG)
     budget.release(first)
     assert await granted([waiting]) == [True]
 
@@ -52,7 +55,8 @@ async def test_a_body_waits_so_long_over_all_its_parts() -> None:
     first, late = Reservation("greedy", BIG), Reservation("greedy", BIG, waited_s=WAIT_S)
     await budget.reserve(first, BIG)
     with pytest.raises(ServiceUnavailable):
-        await asyncio.wait_for(budget.reserve(late, 20 * MIB), 60)
+        async with asyncio.timeout(60):
+            await budget.reserve(late, 20 * MIB)
     waiting = await begun(budget, other := Reservation("greedy", BIG), 20 * MIB)
     budget.release(first)
     await waiting
@@ -72,7 +76,8 @@ async def test_large_bodies_in_parallel_all_finish() -> None:
         ended.append(number)
         budget.release(holder)
 
-    await asyncio.wait_for(asyncio.gather(*map(read, range(20))), 60)
+    async with asyncio.timeout(60):
+        await asyncio.gather(*map(read, range(20)))
     assert sorted(ended) == list(range(20)) and ended[0] == 0
 
 

@@ -44,7 +44,8 @@ async def test_a_read_that_has_begun_never_waits_again() -> None:
     both = [await held(reads, "a") for _ in range(2)]
     for one, task in both:
         await task
-        await asyncio.wait_for(reads.reserve(one, "a", LARGE), 10)
+        async with asyncio.timeout(10):
+            await reads.reserve(one, "a", LARGE)
     for one, _ in both:
         one.release_reservation()
     assert all(task.done() for _, task in [await held(reads, "a") for _ in range(2)])

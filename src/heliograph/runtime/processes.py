@@ -120,7 +120,8 @@ class Parent:
                 )
                 log.error("process died: restarting", process=number, code=code, in_s=delay_s)
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._stopping.wait(), delay_s)
+                    async with asyncio.timeout(delay_s):
+                        await self._stopping.wait()
 
     def _mark_ready(self, number: int, greeting: str) -> None:
         if number in self._ready_lines:

@@ -73,7 +73,8 @@ class ByteBudget:
         future, waiting_since = loop.create_future(), loop.time()
         self._waiting[future] = reservation, size
         try:
-            await asyncio.wait_for(future, self._wait_s - reservation.waited_s)
+            async with asyncio.timeout(self._wait_s - reservation.waited_s):
+                await future
         except TimeoutError:
             raise _overloaded() from None
         finally:

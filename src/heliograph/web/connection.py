@@ -305,7 +305,8 @@ class Connection(asyncio.BufferedProtocol):
             if self._write_paused:
                 unsent = self._transport.get_write_buffer_size()
                 request.shrink_reservation(unsent)
-                await asyncio.wait_for(asyncio.shield(self._write_paused), BODY_S + unsent / MIN_BODY_RATE)
+                async with asyncio.timeout(BODY_S + unsent / MIN_BODY_RATE):
+                    await asyncio.shield(self._write_paused)
         except TimeoutError:
             self._transport.abort()
         except asyncio.CancelledError:  # the drain timeout expired
@@ -465,4 +466,5 @@ class Connections:
         self._all_closed.clear()
         if self._open:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._all_closed.wait(), seconds)
+                async with asyncio.timeout(seconds):
+                    await self._all_closed.wait()

@@ -21,7 +21,8 @@ async def import_suppressions(store: Store) -> None:
         store.imports.started.clear()
         if not await _import_batches(store, failures):
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(store.imports.started.wait(), POLL_INTERVAL_S)
+                async with asyncio.timeout(POLL_INTERVAL_S):
+                    await store.imports.started.wait()
 
 
 async def _import_batches(store: Store, failures: Counter[str]) -> bool:

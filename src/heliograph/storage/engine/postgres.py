@@ -315,7 +315,8 @@ class PostgresDatabase:
         pool, self._pool = self._pool, None
         if pool is not None:
             try:
-                await asyncio.wait_for(pool.close(), CLOSE_S)
+                async with asyncio.timeout(CLOSE_S):
+                    await pool.close()
             except Exception:
                 pool.terminate()
 
@@ -346,12 +347,14 @@ class PostgresDatabase:
             echo.clear()
             await self._notify("")
             try:
-                await asyncio.wait_for(echo.wait(), ECHO_S)
+                async with asyncio.timeout(ECHO_S):
+                    await echo.wait()
             except TimeoutError:
                 raise ListenError from None
             self.wakeups.subscribed = True
             with suppress(TimeoutError):
-                await asyncio.wait_for(ended.wait(), ECHO_INTERVAL_S)
+                async with asyncio.timeout(ECHO_INTERVAL_S):
+                    await ended.wait()
 
     async def _send_wakeup(self, text: str) -> None:
         with suppress(StoreUnavailable, *RETRIED_ERRORS):
