@@ -85,10 +85,14 @@ async def test_last_dns_check_result_is_shown_with_time(store: Store, pages: Pag
     )
     page = await pages.get(here)
     assert "1 of 6 records are correct" in page.text and "Checked every 15 seconds" in page.text
+    assert "We check every 15 seconds. You can leave this page." in page.text
     assert "1 min ago" in page.text
     assert [page.text.count(f" {word} ") for word in ("Missing", "Incorrect", "DNS not responding")] == [1, 1, 1]
     assert "Set it to the value above." in page.text and "<b>other" not in page.html
     assert "ns1.acme.test did not answer" in page.text and "There is no TXT record" not in page.text
+
+    await store.domain_checks.save(DomainCheck(domain=id_, checked_at=now, records=tuple(stored)))
+    assert "We check every 6 hours; choose Check now to check at once." in (await pages.get(here)).text
 
 
 @pytest.mark.parametrize(

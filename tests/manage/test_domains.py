@@ -264,6 +264,21 @@ async def test_after_a_change_it_is_looked_up_by_itself(
     assert (await list_entries(store, "team_a"))[0] == ("service", "domain.verified", "shop.test", "")
 
 
+async def test_regular_check_keeps_the_frequent_checks_after_a_change(domains: Domains, clock: TestClock) -> None:
+    """Every ten minutes, a regular check includes domains that were added since."""
+    shop = await domains.add(ADA, "team_a", "shop.test")
+    await domains.check_watched()
+    clock.forward(90_000)
+    await domains.check_due()
+    after = await domains.status(shop.id)
+    assert (after.is_checked_often, after.next_check_at) == (True, (after.checked_at or 0) + 5_000)
+    clock.forward(60_000)
+    await domains.check_watched()
+    later = await domains.status(shop.id)
+    assert (later.checked_at or 0) > (after.checked_at or 0)
+    assert later.next_check_at == (later.checked_at or 0) + 15_000  # two minutes after the change
+
+
 async def test_many_looks_take_nothing_from_a_verified_domain(domains: Domains, dns: FakeDns, clock: TestClock) -> None:
     shop = await domains.add(ADA, "team_a", "shop.test")
     await publish(domains, dns, shop.id)

@@ -484,7 +484,7 @@ class Domains:
         verdicts = _as_taken(verdicts) if is_taken else verdicts
         after = self.get(domain.id)
         watch_start = watched_since if actor == SERVICE else now
-        await self._store_check(after, verdicts, now, watch_start if self._awaits_records(after) else None, zone)
+        await self._store_check(after, verdicts, now, watch_start, zone)
         return DomainCheckResult(
             domain=after, records=verdicts, alignment=_alignment_of(domain.name, verdicts), checked_at=now
         )
@@ -509,6 +509,10 @@ class Domains:
     async def _store_check(
         self, domain: Domain, verdicts: list[tuple[Record, Verdict]], now: int, watch_start: int | None, zone: str
     ) -> None:
+        if watch_start is None:  # a regular check does not end the frequent checks after a change
+            watch_start = (await self._store.domain_checks.get(domain.id)).since
+        if not self._awaits_records(domain):
+            watch_start = None
         next_at = next_check(watch_start, now) if watch_start is not None else None
         await self._store.domain_checks.save(
             DomainCheck(
