@@ -11,6 +11,8 @@ from heliograph.dashboard.charts import (
     BOTTOM_Y,
     TOP_Y,
     Bucket,
+    Chart,
+    ChartShape,
     Series,
     buckets,
     draw_chart,
@@ -123,36 +125,44 @@ def test_chart_names_are_escaped() -> None:
     assert svg.find("g").findtext("text") == "hour 0: 1 <b>, 1 &"  # type: ignore[union-attr]
 
 
-def test_line_chart_starts_at_first_value_and_is_grey_for_few_samples() -> None:
-    values = [99.0, 95.0, None, 92.0]
-    times = [Bucket(start=n, end=n + 1, label="", name=f"hour {n}") for n in range(4)]
-    chart = draw_chart(
-        "Rate", times, [Series("Rate", "a", values)], format_value=format_percent, top_min=100, shape="line", sparse={1}
+def draw_rates(values: list[float | None], shape: ChartShape, sparse: set[int]) -> Chart:
+    times = [Bucket(start=n, end=n + 1, label="", name=f"hour {n}") for n in range(len(values))]
+    return draw_chart(
+        "Rate",
+        times,
+        [Series("Rate", "a", values)],
+        format_value=format_percent,
+        top_min=10 if shape == "steps" else 100,
+        shape=shape,
+        sparse=sparse,
     )
+
+
+def test_line_chart_draws_no_values_of_too_few_messages() -> None:
+    chart = draw_rates([99.0, 95.0, 92.0, 93.0, None, 10.0], "line", {1, 5})
     svg = ElementTree.fromstring(chart.svg)
     assert [item.text for item in svg.findall("text") if item.get("class") == "tick"] == ["100 %", "90 %"]
-    assert [item.get("class") for item in svg.findall("line") if "stroke" in item.get("class", "")] == ["stroke few"]
-    assert [item.get("class") for item in svg.findall("circle")] == ["a"]  # it has no neighbour
-    few = draw_chart(
-        "Rate",
-        times,
-        [Series("Rate", "a", [10.0, *values[1:]])],
-        format_value=format_percent,
-        top_min=100,
-        shape="line",
-        sparse={0},
-    )
-    labels = [item.text for item in ElementTree.fromstring(few.svg).findall("text")]
-    assert "90 %" in labels and "▼ 10 %" in labels  # by what says something; what lies below it is named
-    low = draw_chart(
-        "Rate",
-        times,
-        [Series("Rate", "a", [10.0, *values[1:]])],
-        format_value=format_percent,
-        top_min=100,
-        shape="line",
-    )
-    assert "90 %" not in [item.text for item in ElementTree.fromstring(low.svg).findall("text")]
+    assert [item.get("class") for item in svg.findall("line") if "stroke" in item.get("class", "")] == ["stroke a"]
+    assert [item.get("class") for item in svg.findall("circle")] == ["a"]  # the first value has no neighbour
+    captions = [item.findtext("text") for item in svg.findall("g")]
+    assert captions[1] == "hour 1: too few messages to judge"
+    assert [row for _, (row,) in chart.rows] == ["too few", "–", "93 %", "92 %", "too few", "99 %"]
+    assert not chart.is_sparse
+
+
+def test_rate_bar_of_too_few_messages_is_neither_drawn_nor_cut() -> None:
+    svg = ElementTree.fromstring(draw_rates([11.1, 2.0], "steps", {0}).svg)
+    few, enough = [len(bar.findall("svg/rect")) for bar in svg.findall("g")]
+    assert (few, enough) == (1, 2)  # the first rectangle is the area that shows the caption
+    assert "11.1" not in "".join(svg.itertext())
+
+
+@pytest.mark.parametrize(
+    ("values", "sparse", "expected"),
+    [([50.0, None], {0}, True), ([50.0, 60.0], {0}, False), ([None, None], {0}, False)],
+)
+def test_chart_without_enough_messages_is_sparse(values: list[float | None], sparse: set[int], expected: bool) -> None:
+    assert draw_rates(values, "line", sparse).is_sparse is expected
 
 
 def test_step_chart_is_connected_and_names_limit() -> None:

@@ -51,8 +51,8 @@ async def test_healthy_instance_shows_no_bad_tiles(pages: Pages, store: Store) -
     [
         ([], "Simulated", "None set up All messages are simulated."),
         ([replace(RELAY, kind="simulator")], "Simulated", "None set up All messages are simulated."),
-        ([replace(RELAY, enabled=False)], "On", "None enabled Emails are queued."),
-        ([replace(RELAY, channel="sms", kind="smpp", enabled=False)], "On", "None enabled SMS is refused."),
+        ([replace(RELAY, enabled=False)], "Blocked", "None enabled Emails are queued."),
+        ([replace(RELAY, channel="sms", kind="smpp", enabled=False)], "Blocked", "None enabled SMS is refused."),
         ([RELAY, replace(RELAY, id="sim", kind="simulator")], "On", "1 of 1 All carriers are reachable."),
     ],
 )
@@ -82,10 +82,26 @@ async def test_health_problems_are_shown_in_tiles(pages: Pages, store: Store, cl
     response = await pages.get(HERE, OPERATOR)
     assert "2 of 3 relay-2 became unreachable" in tile_html(response, "Carriers reachable")
     assert f"{HERE}/carriers/relay-2" in response.html
-    assert tile_html(response, "Oldest in queue").startswith("Oldest in queue 7 min normal 7 min")
+    assert tile_html(response, "Oldest in queue").startswith("Oldest in queue 7 min 7 min at normal priority")
     assert tile_html(response, "Approvals").startswith("Approvals 1")
     await write_records(store, ("platform", "platform", replace(store.setup.current.platform, paused=True), None))
     assert "Delivery Paused" in tile_html(await pages.get(HERE, OBSERVER), "Delivery")
+
+
+async def test_mail_behind_unreachable_carrier_is_not_called_on_time(pages: Pages, store: Store, clock: Any) -> None:
+    await write_records(store, ("carrier", "relay", RELAY, None))
+    await store.messages.accept(message(clock, "ada@example.com"))
+    overview = "/dashboard/teams/team_1"
+    assert "No message is overdue." in (await pages.get(overview)).text
+    await store.circuits.replace("relay", None, Circuit(id="relay", since=clock.now(), until=clock.now() + 9))
+    assert tile_html(await pages.get(HERE, OPERATOR), "Delivery").startswith("Delivery Blocked Email: no carrier can")
+    text = (await pages.get(overview)).text
+    assert "Email: not delivered at the moment. We keep trying." in text and "overdue" not in text
+    second = replace(RELAY, id="sms", channel="sms", kind="smpp")
+    await write_records(store, ("carrier", "sms", second, None))
+    assert tile_html(await pages.get(HERE, OPERATOR), "Delivery").startswith(
+        "Delivery Partly blocked Email: no carrier"
+    )
 
 
 async def test_teams_with_problems_are_listed_first(pages: Pages, store: Store, clock: Any) -> None:

@@ -17,6 +17,7 @@ from heliograph.domain.limits import HOUR_MS, MINUTE_MS
 
 HEIGHT, TOP_Y, BOTTOM_Y = 160, 26, 138  # total height; y of the highest and of the lowest point of bars, in pixels
 ChartShape = Literal["bars", "steps", "line"]  # steps are bars without gaps; a line chart has one series
+TOO_FEW = "too few messages to judge"
 # candidate lower ends of a line chart's scale; the first that is not above the lowest value is used
 SCALE_BASES = (90.0, 50.0, 0.0)
 
@@ -50,6 +51,7 @@ class Chart(msgspec.Struct, frozen=True, kw_only=True):
 
     title: str
     svg: Markup
+    is_sparse: bool  # whether there is data, but no bucket has enough to be drawn
     columns: list[tuple[str, str]]  # (name, CSS class) of each series
     rows: list[tuple[str, list[str]]]  # (bucket name, formatted values), newest first
 
@@ -144,23 +146,26 @@ def draw_chart(
     """Draw a chart with one bar (or point) per bucket; several series are stacked.
 
     `format_value` formats a value. `top_min` is the minimum upper end of the scale. `limit` draws a threshold line.
-    `bucket_url` returns the link of a bar. `sparse` has the indexes of buckets with too little data: they are grey
-    and do not affect
-    the scale.
+    `bucket_url` returns the link of a bar. `sparse` has the indexes of buckets with too little data: their values are
+    not drawn.
     """
-    columns = list(zip(*(item.values for item in series), strict=True))
-    # Columns that determine the scale
-    scale_columns = [column for index, column in enumerate(columns) if index not in sparse]
-    top = scale_top(max((sum(value or 0 for value in column) for column in scale_columns), default=0), top_min)
-    scale = Scale(_scale_base(scale_columns) if shape == "line" else 0.0, top)
+    all_columns = list(zip(*(item.values for item in series), strict=True))
+    columns = [
+        (None,) * len(series) if index in sparse else column for index, column in enumerate(all_columns)
+    ]  # as drawn
+    too_few = {
+        index for index, column in enumerate(all_columns) if index in sparse and any(v is not None for v in column)
+    }
+    top = scale_top(max((sum(value or 0 for value in column) for column in columns), default=0), top_min)
+    scale = Scale(_scale_base(columns) if shape == "line" else 0.0, top)
     elements = [_grid_lines(scale)]
     for index, (bucket, column) in enumerate(zip(time_buckets, columns, strict=True)):
         position, url = (index, len(time_buckets)), bucket_url(bucket) if bucket_url else ""
-        segments = [] if shape == "line" else _bar_segments(series, column, top, index in sparse)
-        elements.append(_draw_bar(position, bucket, _caption(series, column, format_value), segments, url))
+        segments = [] if shape == "line" else _bar_segments(series, column, top)
+        caption = TOO_FEW if index in too_few else _caption(series, column, format_value)
+        elements.append(_draw_bar(position, bucket, caption, segments, url))
     if shape == "line":
-        elements += _draw_lines(series[0], scale, sparse)
-        elements += _mark_values_below_scale(series[0].values, scale, format_value)
+        elements += _draw_lines(series[0].css_class, [column[0] for column in columns], scale)
     if limit is not None and limit <= top:
         limit_line = Markup(
             '<line class="limit" x1="0" x2="100%" y1="{0:.1f}" y2="{0:.1f}"/>'
@@ -176,10 +181,19 @@ def draw_chart(
         shape, title, Markup("").join(elements)
     )
     rows = [
-        (bucket.name, ["–" if value is None else format_value(value) for value in column])
-        for bucket, column in zip(time_buckets, columns, strict=True)
+        (
+            bucket.name,
+            ["too few" if index in too_few else "–" if value is None else format_value(value) for value in column],
+        )
+        for index, (bucket, column) in enumerate(zip(time_buckets, columns, strict=True))
     ]
-    return Chart(title=title, svg=svg, columns=[(item.name, item.css_class) for item in series], rows=rows[::-1])
+    return Chart(
+        title=title,
+        svg=svg,
+        is_sparse=bool(too_few) and all(value is None for column in columns for value in column),
+        columns=[(item.name, item.css_class) for item in series],
+        rows=rows[::-1],
+    )
 
 
 def draw_sparkline(values: Sequence[int]) -> Markup:
@@ -206,38 +220,24 @@ def _scale_base(columns: Iterable[Sequence[float | None]]) -> float:
     return next(base for base in SCALE_BASES if base <= lowest)
 
 
-def _draw_lines(series: Series, scale: Scale, sparse: Collection[int]) -> Iterable[Markup]:
+def _draw_lines(css_class: str, values: Sequence[float | None], scale: Scale) -> Iterable[Markup]:
     """Draw lines between adjacent values, and a dot for a value without neighbours."""
     points = [
-        ("" if value is None else f"{100 * (index + 0.5) / len(series.values):.2f}%", scale.y_of(value or 0))
-        for index, value in enumerate(series.values)
+        ("" if value is None else f"{100 * (index + 0.5) / len(values):.2f}%", scale.y_of(value or 0))
+        for index, value in enumerate(values)
     ]
     line = Markup('<line class="stroke {}" x1="{}" y1="{:.1f}" x2="{}" y2="{:.1f}"/>')
-    for index, (start, end) in enumerate(pairwise(points)):
+    for start, end in pairwise(points):
         if start[0] and end[0]:
-            yield line.format("few" if index in sparse or index + 1 in sparse else series.css_class, *start, *end)
+            yield line.format(css_class, *start, *end)
     padded = [("", 0.0), *points, ("", 0.0)]
     for index, (x, y) in enumerate(points):
         if x and not padded[index][0] and not padded[index + 2][0]:
-            css_class = "few" if index in sparse else series.css_class
             yield Markup('<circle class="{}" cx="{}" cy="{:.1f}" r="1.75"/>').format(css_class, x, y)
 
 
-def _mark_values_below_scale(
-    values: Sequence[float | None], scale: Scale, format_value: Callable[[float], str]
-) -> Iterable[Markup]:
-    """Mark each value below the scale with ▼, and label the lowest value."""
-    below = [(value, index) for index, value in enumerate(values) if value is not None and value < scale.base]
-    for value, index in below:
-        anchor = "start" if index < len(values) / 2 else "end"
-        label = f"▼ {format_value(value)}" if (value, index) == min(below) else "▼"
-        yield Markup('<text class="tick" x="{:.2f}%" y="{}" text-anchor="{}">{}</text>').format(
-            100 * (index + 0.5) / len(values), BOTTOM_Y - 3, anchor, label
-        )
-
-
 def _bar_segments(
-    series: Sequence[Series], column: Sequence[float | None], top: float, is_sparse: bool = False
+    series: Sequence[Series], column: Sequence[float | None], top: float
 ) -> Iterable[tuple[str, float, float]]:
     """Yield (CSS class, top y, height) of each segment of a bar, from the bottom up."""
     y = float(BOTTOM_Y)
@@ -245,7 +245,7 @@ def _bar_segments(
         if value:
             height = min((BOTTOM_Y - TOP_Y) * value / top, y - TOP_Y)
             y -= height
-            yield "few" if is_sparse else item.css_class, y, height
+            yield item.css_class, y, height
 
 
 def _grid_lines(scale: Scale) -> Markup:

@@ -10,7 +10,7 @@ from heliograph.dashboard.render import CHANNEL_NAMES, format_duration, format_n
 from heliograph.dashboard.views import live, queues
 from heliograph.dashboard.views.approvals import requested_at
 from heliograph.domain.delivery.lanes import PRIORITIES
-from heliograph.domain.delivery.routing import disabled_channels
+from heliograph.domain.delivery.routing import blocked_channels, disabled_channels
 from heliograph.domain.limits import HOUR_MS, MINUTE_MS
 from heliograph.domain.mail.reputation import Reputation, judge_rate
 from heliograph.domain.sending.pricing import Account
@@ -108,6 +108,16 @@ def _delivery_tile(request: PageRequest, sent: int) -> HealthTile:
         return HealthTile(
             name="Delivery", value="Simulated", link=f"{OPERATOR_PATH}/carriers", detail=detail, kind="wait"
         )
+    blocked = [CHANNEL_NAMES[item] for item in blocked_channels(setup.carriers, request.store.circuits.current)]
+    if blocked:
+        is_all = {*blocked} | {*request.simulated_channel_names} == {*CHANNEL_NAMES.values()}
+        return HealthTile(
+            name="Delivery",
+            value="Blocked" if is_all else "Partly blocked",
+            link=f"{OPERATOR_PATH}/carriers",
+            detail=f"{', '.join(blocked)}: no carrier can take messages. {detail}",
+            kind="bad",
+        )
     return HealthTile(name="Delivery", value="On", link=link, detail=detail)
 
 
@@ -118,7 +128,8 @@ def _waiting_tile(oldest_due: Mapping[Priority, int], now: int) -> HealthTile:
         name="Oldest in queue",
         value=format_duration(highest_age) if ages else "None",
         link=f"{OPERATOR_PATH}/queues#waiting",
-        detail=", ".join(f"{priority} {format_duration(age)}" for priority, age in ages) or "Queue is empty.",
+        detail=", ".join(f"{format_duration(age)} at {priority} priority" for priority, age in ages)
+        or "Queue is empty.",
         kind="wait" if highest_age > LONG_WAIT_MS else "",
     )
 

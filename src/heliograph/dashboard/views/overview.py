@@ -17,7 +17,7 @@ from heliograph.dashboard.page_request import Page, PageRequest, PageResponse, R
 from heliograph.dashboard.render import format_number, format_short_number
 from heliograph.dashboard.views import live
 from heliograph.domain.delivery.magic_recipients import is_magic
-from heliograph.domain.delivery.routing import simulated_channels
+from heliograph.domain.delivery.routing import blocked_channels, simulated_channels
 from heliograph.domain.ids import timestamp
 from heliograph.domain.limits import DAY_MS, HOUR_MS
 from heliograph.domain.mail.reputation import MIN_SENDS, judge_rate, warning_threshold
@@ -118,10 +118,12 @@ async def show(request: PageRequest, to: str = MAGIC_RECIPIENT, error: str = "")
         "rate": percent_of,
         "percent": charts.format_percent,
         "rate_min_messages": RATE_MIN_MESSAGES,
+        "bucket_unit": charts.BUCKETS_BY_SPAN[span][0],
         "account": account,
         "used": alerts.emails_used_this_month(account, now),
         "waiting": overview.waiting,
         "count_max": QUEUE_COUNT_MAX,
+        "blocked": [CHANNEL_LABELS[item] for item in blocked_channels(request.setup.carriers, store.circuits.current)],
         "age_s": (now - overview.oldest_due) // 1000 if overview.oldest_due is not None else 0,
         "alerts": [
             *alerts.instance_alerts(request.setup, request.store.circuits.current.values(), role),

@@ -65,6 +65,13 @@ def disabled_channels(carriers: Sequence[CarrierRecord]) -> list[Channel]:
     return [channel for channel in get_args(Channel) if channel in configured - served]
 
 
+def blocked_channels(carriers: Sequence[CarrierRecord], open_circuits: Container[str]) -> list[Channel]:
+    """Return the channels that have carriers of which none can take messages now: all are disabled or unreachable."""
+    able = {carrier.channel for carrier in carriers if carrier.enabled and carrier.id not in open_circuits}
+    configured = {carrier.channel for carrier in carriers}
+    return [channel for channel in get_args(Channel) if channel in configured - able]
+
+
 def builtin_simulator(channel: Channel) -> CarrierRecord:
     return SIMULATORS[channel]
 
