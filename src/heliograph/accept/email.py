@@ -220,6 +220,7 @@ class EmailDraft(msgspec.Struct, frozen=True, kw_only=True):
     reply_domain: str = ""  # domain that receives the replies; empty if replies are not received here
     added: ExtraFields = ExtraFields()
     timing: Timing = Timing()
+    variables: dict[str, Any] | None = None  # as sent by the caller
 
 
 async def send_email(
@@ -361,6 +362,7 @@ def draft_email(context: Context, caller: Caller, request: EmailRequest) -> Emai
         ),
         unsubscribe_url=unsubscribe_url,
         timing=timing,
+        variables=request.variables,
     )
 
 
@@ -623,6 +625,7 @@ def _encode_content(
         attachments=files,
         unsubscribe_url=draft.unsubscribe_url,
         feedback_id=feedback_id,
+        variables=draft.variables or {},
     )
     stored = msgspec.json.encode(mail)
     if not may_share or len(stored) <= SHARED_CONTENT_MIN:

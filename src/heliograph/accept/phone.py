@@ -102,6 +102,7 @@ class PhoneDraft(msgspec.Struct, frozen=True, kw_only=True):
     template: Template
     variables: dict[str, str]
     body: str
+    given: dict[str, Any] | None = None  # variables as sent by the caller
     added: ExtraFields = ExtraFields()
     timing: Timing = Timing()
 
@@ -145,6 +146,7 @@ def draft_phone_message(
         template=template,
         variables=values,
         body=render_body(template, variables, brand),
+        given=request.variables,
         added=build_extra_fields(request, timing, template, sender_id=brand["name"], origin=origin),
         timing=timing,
     )

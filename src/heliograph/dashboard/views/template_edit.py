@@ -19,6 +19,7 @@ from heliograph.dashboard.views.template_form import (
 )
 from heliograph.dashboard.views.template_preview import preview_document, preview_frame
 from heliograph.dashboard.views.template_search import LastEdit, find_last_edit, find_template
+from heliograph.dashboard.views.template_trial import TrialReport, try_on_recent_sends
 from heliograph.dashboard.views.templates import find_differences
 from heliograph.domain.limits import SCAN_COST_FACTOR
 from heliograph.domain.refusals import InvalidRequest, Refusal
@@ -111,7 +112,10 @@ async def _save(request: PageRequest, base: Template, base_revision: str | None)
     edited, variables = await _read_template(request, base, request.form), form_variables(request.form)
     if request.form.get("do") == "locale":
         return await _add_locale(request, base, variables)
-    errors, is_publishing = edited.errors, request.form.get("do") != "draft"
+    if request.form.get("do") == "try" and not edited.errors and base.id in request.team.templates:
+        trial = await try_on_recent_sends(request, edited.template)
+        return await _editor(request, base, request.form, variables, trial=trial)
+    errors, is_publishing = edited.errors, request.form.get("do") not in ("draft", "try")
     # before publishing, show new variables, which every send must then supply; a draft is saved with them
     if not errors and edited.added_variables and is_publishing:
         variables += [
@@ -180,6 +184,7 @@ async def _editor(
     added: list[str] | None = None,
     other_edit: LastEdit | None = None,
     differences: list[Difference] | None = None,
+    trial: TrialReport | None = None,
 ) -> Page:
     """Show the editor with the contents of `form` and `variables`.
 
@@ -220,6 +225,7 @@ async def _editor(
         "added": added or [],
         "other_edit": other_edit,
         "differences": differences or [],
+        "trial": trial,
         "typed": is_submitted or "from" in request.query,  # the content is not saved yet
         "preview_html": preview_html.decode(),
     }

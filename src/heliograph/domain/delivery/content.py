@@ -30,6 +30,7 @@ class EmailContent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     attachments: list[File] = []
     unsubscribe_url: str = ""  # for List-Unsubscribe, unless the caller sets it
     feedback_id: str = ""  # Feedback-ID header, unless the caller sets one
+    variables: dict[str, Any] = {}  # as sent by the caller, with a template; to try its draft on recent sends
 
 
 _SHARED_FIELDS = ("from_name", "from_address", "html", "text")
@@ -55,6 +56,7 @@ class SmsContent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     parts: int  # parts as counted on the air interface
     is_answer: bool = False  # reply to an inbound text; simulated phones do not answer it
     validity_s: int = 0  # validity period from the template; 0: the carrier's default
+    variables: dict[str, Any] = {}  # as sent by the caller
 
     def sender(self, carrier_sender: str) -> str:
         """Return the sender id to use; `carrier_sender` is the carrier's configured sender (spec 4.2)."""
