@@ -9,6 +9,7 @@ from heliograph import dashboard
 from heliograph.dashboard.navigation import (
     FORM_PAGES,
     MENU,
+    OPERATOR_FORM_PAGES,
     OPERATOR_MENU,
     SEARCH_ONLY_PAGES,
     NavItem,
@@ -29,7 +30,9 @@ MENU_PLACES = [place for group in MENU.values() for place in group]
 
 
 @pytest.mark.parametrize(
-    "place", [*MENU_PLACES, *OPERATOR_MENU, *SEARCH_ONLY_PAGES, *FORM_PAGES], ids=lambda place: place.name
+    "place",
+    [*MENU_PLACES, *OPERATOR_MENU, *SEARCH_ONLY_PAGES, *FORM_PAGES, *OPERATOR_FORM_PAGES],
+    ids=lambda place: place.name,
 )
 def test_menu_item_and_its_page_require_same_role(place: NavItem) -> None:
     assert NEEDS[place.url(TEAM_PATH)] == place.required_role

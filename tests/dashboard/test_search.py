@@ -1,6 +1,7 @@
 """Search: the message list with all filters, its export, the global search, and roles."""
 
 import csv
+import re
 from collections import defaultdict
 from collections.abc import Callable
 from datetime import UTC
@@ -14,13 +15,13 @@ from heliograph.dashboard.pages import PAGES
 from heliograph.dashboard.views import messages
 from heliograph.dashboard.views.messages import parse_time, time_field
 from heliograph.domain.sending.send_options import ExtraFields
-from heliograph.domain.setup.records import Domain, Key, TeamRecord, Template, Webhook
+from heliograph.domain.setup.records import CarrierRecord, Domain, Key, TeamRecord, Template, Webhook
 from heliograph.storage.outcomes import RecipientUpdate
 from heliograph.storage.setup import NewSuppression
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
 from tests.dashboard.conftest import Shoot, Site, sync_api
-from tests.dashboard.inside import OPERATOR, Pages, write_records
+from tests.dashboard.inside import OBSERVER, OPERATOR, Pages, write_records
 from tests.service import until
 from tests.storage.samples import ENTRY, send_email
 from tests.storage.test_idempotency import make_context
@@ -165,6 +166,26 @@ async def test_search_finds_all_kinds_of_objects(pages: Pages, store: Store, sen
 
 
 @pytest.mark.anyio
+@pytest.mark.anyio
+async def test_operator_search_finds_teams_domains_people_and_carriers(pages: Pages, store: Store) -> None:
+    await write_records(
+        store, ("carrier", "acme-relay", CarrierRecord(id="acme-relay", channel="email", kind="smtp"), None)
+    )
+    place = "/dashboard/operator/search"
+    found = await pages.get(f"{place}?q=acme", OPERATOR)
+    links = re.findall(r'<li><a href="([^"]*)"', found.html)
+    assert links == [
+        "/dashboard/operator/teams/team_a",
+        "/dashboard/teams/team_a/senders/domains/dom_1",
+        "/dashboard/operator/carriers/acme-relay",
+    ]
+    assert "Add carrier" in (await pages.get(place, OPERATOR)).text
+    observed = (await pages.get(f"{place}?part&q=carrier", OBSERVER)).text
+    assert "Carriers" in observed and "Add carrier" not in observed
+    assert (await pages.get(place, "owner")).status == 404
+    assert 'action="/dashboard/operator/search"' in (await pages.get("/dashboard/operator/queues", OPERATOR)).html
+
+
 @pytest.mark.parametrize("place", ["messages", "search", "suppressions", "verifications", "messages.csv"])
 async def test_hostile_search_text_is_treated_as_text(pages: Pages, sent: list[str], place: str) -> None:
     for typed in HOSTILE:

@@ -23,7 +23,8 @@ expect = sync_api.expect
 def test_team_switches_from_sandbox_to_live(site: Site, shoot: Shoot, tmp_path: Path) -> None:
     page = site.open("olga@example.com", "--team", "team_sandbox", "--role", "owner", path=SETTINGS)
     expect(page.locator(".checks .needed")).to_contain_text("Sending domain")
-    expect(page.get_by_role("button", name="Go live")).to_have_count(0)
+    expect(page.get_by_role("button", name="Go live")).to_be_disabled()
+    expect(page.locator("#live-needs")).to_have_text("Needs: Sending domain.")
     shoot(page, "settings-sandbox")
 
     form = {"csrf": page.locator("input[name=csrf]").first.get_attribute("value")}
@@ -35,7 +36,7 @@ def test_team_switches_from_sandbox_to_live(site: Site, shoot: Shoot, tmp_path: 
     assert site.service.post("/v1/emails", EMAIL, key="SANDBOX").code == "recipient_not_allowed"
 
     button = page.get_by_role("button", name="Go live")
-    until(lambda: page.reload() and button.count())  # a running service applies it within a second
+    until(lambda: page.reload() and button.is_enabled())  # a running service applies it within a second
     button.click()
     expect(page.locator(".flash")).to_contain_text("The team is live")
     expect(page.locator(".side summary .badge.live")).to_be_visible()

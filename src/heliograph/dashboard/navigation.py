@@ -96,6 +96,12 @@ FORM_PAGES: tuple[NavItem, ...] = (
     NavItem("Erase an address", "/suppressions/erase", "suppression", "gdpr privacy delete forget", "owner"),
 )
 
+OPERATOR_FORM_PAGES: tuple[NavItem, ...] = (
+    NavItem("New team", f"{OPERATOR}/teams/new", "team", "create add tenant", "operator"),
+    NavItem("Add person", f"{OPERATOR}/people/new", "person", "new invite operator account", "operator"),
+    NavItem("Add carrier", f"{OPERATOR}/carriers/new", "carrier", "new smtp smpp provider", "operator"),
+)
+
 
 def iter_searchable_pages() -> Iterator[NavItem]:
     """Yield the pages that the search finds, except forms."""

@@ -73,6 +73,11 @@ class PageRequest(msgspec.Struct, frozen=True, kw_only=True):
         return self.store.setup.current
 
     @property
+    def is_clock_moving(self) -> bool:
+        """Return whether the team's test clock is moving forward at the moment."""
+        return any(team.record.ref == self.team.record.ref for team in self.setup.advancing_teams)
+
+    @property
     def user(self) -> SignedInSession:
         """Return the signed-in user; only for pages that require one."""
         assert self.signed_in is not None, "this page does not require a signed-in user"

@@ -173,6 +173,7 @@ PAGES: list[PageRoute] = [
     PageRoute("GET", TEAM_PATH + "/start/own", start.docs_values, "viewer"),
     # Messages and verifications
     PageRoute("GET", TEAM_PATH + "/search", search.show, "viewer"),
+    PageRoute("GET", OPERATOR + "/search", search.show_operator, "operator"),
     PageRoute("GET", TEAM_PATH + "/messages", messages.show_list, "viewer"),
     PageRoute("GET", TEAM_PATH + "/messages.csv", messages.export, "viewer"),
     PageRoute("GET", TEAM_PATH + "/messages/{id}", message.show, "viewer"),

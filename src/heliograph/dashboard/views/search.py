@@ -1,11 +1,20 @@
-"""Search over all objects of a team; objects that the user may not open are not searched."""
+"""Search over all objects of a team, or over the teams, people and carriers of the instance.
+
+Objects that the user may not open are not searched.
+"""
 
 from collections.abc import Iterable
 from urllib.parse import quote
 
 import msgspec
 
-from heliograph.dashboard.navigation import FORM_PAGES, NavItem, iter_searchable_pages
+from heliograph.dashboard.navigation import (
+    FORM_PAGES,
+    OPERATOR_FORM_PAGES,
+    OPERATOR_MENU,
+    NavItem,
+    iter_searchable_pages,
+)
 from heliograph.dashboard.page_request import Page, PageRequest, PageResponse, Redirect
 from heliograph.dashboard.render import CHANNEL_NAMES
 from heliograph.dashboard.views.messages import (
@@ -17,8 +26,10 @@ from heliograph.dashboard.views.messages import (
 )
 from heliograph.dashboard.views.suppressions import normalize_search
 from heliograph.domain.search.trigrams import QUERY_MAX, normalize
+from heliograph.domain.setup.carrier_kinds import CARRIER_KINDS
 from heliograph.manage.keys import keys_of
 from heliograph.storage.search.message_search import Search
+from heliograph.texts.dashboard_links import OPERATOR, operator_page, team_page
 
 HITS_MAX = 5  # maximum number of hits per kind
 
@@ -50,6 +61,80 @@ async def show(request: PageRequest) -> PageResponse:
         return Redirect(object_page)
     groups = [group for group in await _search_groups(request, text) if group.hits]
     return Page("search_hits.html" if is_partial else "search.html", {"q": text, "groups": groups})
+
+
+async def show_operator(request: PageRequest) -> PageResponse:
+    text = search_text(request)[:QUERY_MAX]
+    groups = [group for group in await _operator_groups(request, text) if group.hits]
+    return Page("search_hits.html" if "part" in request.query else "search.html", {"q": text, "groups": groups})
+
+
+async def _operator_groups(request: PageRequest, text: str) -> list[HitGroup]:
+    needle = normalize(" ".join(text.split()))
+    forms = OPERATOR_FORM_PAGES if request.has_role("operator") else ()
+    pages = [
+        HitGroup(name="Actions", hits=_nav_hits(request, needle, forms)),
+        HitGroup(name="Pages", hits=_nav_hits(request, needle, OPERATOR_MENU)),
+    ]
+    if not needle:
+        return pages
+    return [
+        HitGroup(name="Teams", hits=_team_hits(request, needle)),
+        HitGroup(name="Domains", hits=_instance_domain_hits(request, needle)),
+        HitGroup(name="People", hits=await _person_hits(request, text)),
+        HitGroup(name="Carriers", hits=_carrier_hits(request, needle)),
+        *pages,
+    ]
+
+
+def _team_hits(request: PageRequest, needle: str) -> list[Hit]:
+    return _sort_hits(
+        Hit(
+            name=team.record.name,
+            url=f"{OPERATOR}/teams/{team.record.id}",
+            icon="team",
+            detail=team.record.id,
+            state="suspended" if team.record.suspended else team.record.mode,
+        )
+        for team in request.setup.teams.values()
+        if _matches(needle, team.record.name, team.record.id)
+    )
+
+
+def _instance_domain_hits(request: PageRequest, needle: str) -> list[Hit]:
+    return _sort_hits(
+        Hit(
+            name=domain.name,
+            url=team_page(domain.team, "domain", domain.id),
+            icon="domain",
+            detail=team.record.name,
+        )
+        for team in request.setup.teams.values()
+        for domain in team.domains.values()
+        if _matches(needle, domain.name, domain.id)
+    )
+
+
+async def _person_hits(request: PageRequest, text: str) -> list[Hit]:
+    rows = await request.store.people.list_rows(text, limit=HITS_MAX)
+    return [
+        Hit(name=row.name or row.email, url=f"{operator_page('person')}/{row.id}", icon="person", detail=row.email)
+        for row in rows[:HITS_MAX]
+    ]
+
+
+def _carrier_hits(request: PageRequest, needle: str) -> list[Hit]:
+    return _sort_hits(
+        Hit(
+            name=carrier.id,
+            url=f"{operator_page('carrier')}/{carrier.id}",
+            icon="carrier",
+            detail=f"{CHANNEL_NAMES[carrier.channel]}, {CARRIER_KINDS[carrier.channel, carrier.kind].title}",
+            state="" if carrier.enabled else "disabled",
+        )
+        for carrier in request.setup.carriers
+        if _matches(needle, carrier.id, carrier.kind, carrier.channel)
+    )
 
 
 async def _search_groups(request: PageRequest, text: str) -> list[HitGroup]:
@@ -91,8 +176,9 @@ def _action_hits(request: PageRequest, needle: str) -> list[Hit]:
 
 def _nav_hits(request: PageRequest, needle: str, items: Iterable[NavItem]) -> list[Hit]:
     """Return matching pages; matches in the name come before matches in the keywords."""
+    team_path = request.team_path if request.team_or_none else ""
     ranked_hits = [
-        (not _matches(needle, item.name), Hit(name=item.name, url=item.url(request.team_path), icon=item.icon))
+        (not _matches(needle, item.name), Hit(name=item.name, url=item.url(team_path), icon=item.icon))
         for item in items
         if _matches(needle, item.name, item.keywords)
     ]

@@ -1,5 +1,6 @@
 """Settings of a team: name, threshold for low-credit notices, retention, sandbox and live mode."""
 
+import asyncio
 import re
 
 from heliograph.dashboard.page_request import Page, PageRequest, PageResponse, Redirect, field_errors
@@ -13,6 +14,8 @@ from heliograph.storage.retention import DELIVERIES_KEPT_MS
 
 DELIVERIES_KEPT_DAYS = DELIVERIES_KEPT_MS // DAY_MS
 HOUR_S = 3600
+SETTLE_S = 3.0  # wait at most this long for the test clock to arrive
+POLL_S = 0.05
 RETENTION_FIELDS = ("keep_content_days", "keep_messages_days")
 
 
@@ -60,16 +63,26 @@ async def set_test_clock(request: PageRequest) -> PageResponse:
 
 
 async def advance(request: PageRequest) -> PageResponse:
-    """Advance the team's test clock; work that becomes due is processed in the background."""
+    """Advance the team's test clock, and wait for a moment until work that becomes due is processed."""
     hours = request.form.get("hours", "").strip()
     try:
         seconds = int(hours) * HOUR_S if re.fullmatch("[0-9]{1,5}", hours) else 0
         await team_clock.advance(request.store, request.actor, request.team, seconds)
     except InvalidRequest as refusal:
         return await show(request, {"hours": hours}, {"hours": field_errors(refusal).get("advance_s", "")})
-    return Redirect(
-        f"{request.team_path}/settings", "The test clock is moving. Everything that becomes due is processed."
-    )
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + SETTLE_S
+    while request.is_clock_moving and loop.time() < deadline:
+        await asyncio.sleep(POLL_S)
+    moving_notice = "The test clock is moving. Everything that becomes due is processed."
+    return Redirect(_page_to_return_to(request), moving_notice if request.is_clock_moving else "Test clock moved.")
+
+
+def _page_to_return_to(request: PageRequest) -> str:
+    """Return the page of this team from which the form was sent; otherwise the settings."""
+    path = request.form.get("back", "")
+    is_own = path == request.team_path or path.startswith(f"{request.team_path}/")
+    return path if is_own and path.isprintable() else f"{request.team_path}/settings"
 
 
 async def go_live(request: PageRequest) -> PageResponse:
@@ -114,6 +127,5 @@ async def show(
         "deliveries_days": DELIVERIES_KEPT_DAYS,
         "team_now": request.context.clock.team_now(record.ref),
         "ahead_hours": offset_ms // SECOND_MS // HOUR_S,
-        "clock_moves": any(team.record.ref == record.ref for team in request.setup.advancing_teams),
     }
     return Page("settings.html", page_values, 400 if errors else 200)
