@@ -60,3 +60,7 @@ async def test_moving_the_clock_returns_to_the_page(pages: Pages, store: Store, 
     moved = store.setup.current.teams["team_a"].clock
     assert moved and moved.target == 120 * HOUR_MS
     assert "moving" in (await pages.get(f"{HERE}/messages")).text
+
+
+async def test_signed_out_pages_are_shown(pages: Pages) -> None:
+    assert (await pages.get("/dashboard/sign-in")).status == 200
