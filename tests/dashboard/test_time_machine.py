@@ -63,4 +63,4 @@ async def test_moving_the_clock_returns_to_the_page(pages: Pages, store: Store, 
 
 
 async def test_signed_out_pages_are_shown(pages: Pages) -> None:
-    assert (await pages.get("/dashboard/sign-in")).status == 200
+    assert (await pages.get("/dashboard/sign-in", "")).status == 200
