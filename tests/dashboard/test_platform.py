@@ -41,6 +41,10 @@ async def test_platform_form_saves_sandbox_limit_and_price_list(pages: Pages) ->
         ({"prices": "sms USD 0.05"}, "One price per line"),
         ({"prices": "email USD * 0.05"}, "expected"),
         ({"prices": "sms USD * free"}, "not an amount"),
+        ({"portal_origins": "https://a.test http://a.test"}, "expected https://, or http:// on this machine"),
+        ({"portal_origins": "https://a.test/path"}, "without a path"),
+        ({"portal_origins": "https://*.a.test"}, "not a valid name"),
+        ({"portal_origins": " ".join(f"https://a{i}.test" for i in range(51))}, "at most 50"),
     ],
 )
 async def test_invalid_platform_form_changes_nothing(pages: Pages, given: dict[str, str], why: str) -> None:
@@ -48,6 +52,18 @@ async def test_invalid_platform_form_changes_nothing(pages: Pages, given: dict[s
     response = await pages.post(HERE, {"sandbox_per_day": "7", "prices": ""} | given, OPERATOR)
     assert response.status == 400 and why in response.text
     assert pages.setup.version == before
+
+
+@pytest.mark.anyio
+async def test_platform_form_saves_normalized_portal_origins(pages: Pages) -> None:
+    form = {"portal_origins": "https://App.example.com:443/ http://localhost:3000\nhttps://app.example.com"}
+    assert (await pages.post(HERE, form, OPERATOR)).status == 303
+    assert pages.setup.platform.portal_origins == ("https://app.example.com", "http://localhost:3000")
+    assert "https://app.example.com\nhttp://localhost:3000</textarea>" in (await pages.get(HERE, OPERATOR)).html
+    await pages.post(HERE, {"sandbox_per_day": "7"}, OPERATOR)
+    assert len(pages.setup.platform.portal_origins) == 2
+    await pages.post(HERE, {"portal_origins": ""}, OPERATOR)
+    assert not pages.setup.platform.portal_origins
 
 
 @pytest.mark.anyio

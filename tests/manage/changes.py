@@ -460,6 +460,12 @@ async def make_invitation(world: Environment) -> Values:
     return {"token": link.strip().rpartition("/")[2], "actor": await world.house.id_of(email), "who": ""}
 
 
+async def make_portal_link(world: Environment) -> Values:
+    link = await world.call_api("POST", "/v1/teams/team_acme/portal", {"pages": ["keys"]}, key="PLATFORM")
+    actor = f"key {parse_token(world.tokens['PLATFORM'])}"
+    return {"token": link.json["url"].rpartition("/")[2], "actor": actor, "who": ""}
+
+
 async def make_failed_message(world: Environment) -> Values:
     mail = {"from": "hello@acme.test", "to": f"a{world.next_number()}@example.com", "subject": "Hello", "text": "Hello"}
     id_ = (await world.call_api("POST", "/v1/emails", mail)).json["id"]
@@ -543,6 +549,7 @@ CHANGES = [
          is_idempotent=True),
     page("/dashboard/link/{token}", "member.accept", {"password": NEW_PASSWORD}, make_invitation, team="team_acme",
          is_idempotent=True, variant="invitation"),
+    page("/dashboard/portal/open/{token}", "portal.open", {}, make_portal_link, team="team_acme", is_idempotent=True),
     # people of a team, and of the instance
     page(f"{TEAM}/team", "member.invite", {"email": "m{n}@example.com", "role": "viewer"}, is_idempotent=True),
     page(f"{TEAM}/team/{{person}}/role", "member.role", {"role": "developer"}, make_member, is_idempotent=True),
@@ -811,6 +818,7 @@ CHANGES = [
     route("DELETE /v1/teams/{team}/members/{person}", "member.remove", {}, make_member, is_idempotent=True),
     route("POST /v1/teams/{team}/credit", "credit.book", {"amount": "1.00", "reference": "invoice {n}"}, make_team,
           is_idempotent=True),
+    route("POST /v1/teams/{team}/portal", "portal.link", {"pages": ["keys"]}),
     # the instance
     page(f"{OPERATOR}/platform", "platform.change", {"sandbox_per_day": "7{n}", "prices": ""}, is_idempotent=True),
     page(f"{OPERATOR}/carriers/{{carrier}}", "carrier.change", {"enabled": "yes", "priority": "7"}, make_carrier,

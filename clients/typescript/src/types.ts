@@ -1926,6 +1926,22 @@ export interface PlatformMe {
   scopes: Array<"operate">;
 }
 
+export interface PortalLinkRecord {
+  /** Type of this object. */
+  object: "portal_link";
+  /** Link that opens the portal, once. Shown only in this response. */
+  url: string;
+  /** Until when the link can be opened. */
+  expires_at: string;
+}
+
+export interface PortalRequest {
+  /** Pages of the team that the portal shows. */
+  pages: Array<"domains" | "events" | "keys" | "webhooks">;
+  /** Where the portal's Back link leads: an https URL, or http on the same machine. Default: no such link. */
+  return_url?: string | null;
+}
+
 export interface Problem {
   /** URL of the documentation of this code. */
   type: string;
@@ -3959,6 +3975,7 @@ export interface Operations {
   "GET /v1/teams/{id}/credit": { answer: CreditView };
   "POST /v1/teams/{id}/credit": { body: CreditRequest; answer: CreditBooking };
   "GET /v1/teams/{id}/usage": { query: { month?: string }; answer: UsageView };
+  "POST /v1/teams/{id}/portal": { body: PortalRequest; answer: PortalLinkRecord };
   "GET /v1/audit": { query: { limit?: number; after?: number; team?: string }; answer: AuditList };
   "GET /v1/errors": { query: { limit?: number; after?: string }; answer: ErrorList };
   "GET /v1/causes": { query: { limit?: number; after?: string }; answer: CauseList };

@@ -496,6 +496,11 @@ V1 = [
           summary="Get a team's usage in a month", query=(teams.MONTH,), answer=teams.UsageView,
           refusals=(r.TeamNotFound,)),
 
+    Route(method="POST", path="/v1/teams/{id}/portal", call=teams.create_portal_link, scopes=OPERATE,
+          summary="Create a link to a team's portal", body=teams.PortalRequest, status=201,
+          answer=teams.PortalLinkRecord, refusals=(r.TeamNotFound, r.TeamSuspended),
+          example={"pages": ["webhooks", "events"], "return_url": "https://app.example.com/settings"}),
+
     Route(method="GET", path="/v1/audit", call=audit.list_all, scopes=OPERATE,
           summary="List audit log entries, newest first", query=(LIMIT, audit.AFTER, audit.TEAM),
           answer=audit.AuditList, refusals=(r.TeamNotFound,)),

@@ -8,6 +8,7 @@ from msgspec.structs import asdict
 from heliograph.api import keys
 from heliograph.api.call import Call
 from heliograph.domain.accounts.idp_groups import ROLES
+from heliograph.domain.accounts.portal import PORTAL_PAGES, PortalPage
 from heliograph.domain.field_docs import (
     EMAIL,
     MONEY,
@@ -26,15 +27,16 @@ from heliograph.domain.refusals import NotFound, TeamNotFound, TeamSuspended
 from heliograph.domain.sending.pricing import Account, Charge, format_money
 from heliograph.domain.setup.records import CHANNELS, Team, TeamRecord
 from heliograph.domain.text import LINE_MAX, quoted
-from heliograph.manage import credit, people, teams, usage
+from heliograph.manage import credit, people, portals, teams, usage
 from heliograph.manage.credit import CreditAdjustment
 from heliograph.manage.people import PRINTED_LINK, NewPerson
 from heliograph.storage.people import Member
-from heliograph.texts.dashboard_links import sign_in_link_page
+from heliograph.texts.dashboard_links import portal_link_page, sign_in_link_page
 from heliograph.web.bodies import to_request
 from heliograph.web.paging import ListPage, page_response, read_after, read_limit
 from heliograph.web.request import Response
 from heliograph.web.route import QueryParam, json_response
+from heliograph.webhooks.policy.webhook_url import URL_MAX
 
 MONTH = QueryParam(
     "month",
@@ -259,6 +261,35 @@ class UsageView(msgspec.Struct, frozen=True, kw_only=True):
     total: Annotated[str, describe("Sum of all charges.", example="1.8000", **MONEY)]
 
 
+class PortalRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    pages: Annotated[
+        list[Annotated[PortalPage, schema_limits(enum=list(PORTAL_PAGES))]],
+        describe("Pages of the team that the portal shows.", minItems=1, example=["webhooks", "events"]),
+    ]
+    return_url: Annotated[
+        str | None,
+        describe(
+            "Where the portal's Back link leads: an https URL, or http on the same machine. Default: no such link.",
+            maxLength=URL_MAX,
+            example="https://app.example.com/settings",
+        ),
+    ] = None
+
+
+class PortalLinkRecord(msgspec.Struct, frozen=True, kw_only=True):
+    object: ObjectName = "portal_link"
+    url: Annotated[
+        str,
+        describe(
+            "Link that opens the portal, once. Shown only in this response.",
+            example="https://mail.example.com/dashboard/portal/open/…",
+        ),
+    ]
+    expires_at: Annotated[
+        str, describe("Until when the link can be opened.", example="2026-11-15T09:40:00.000Z", **TIME)
+    ]
+
+
 def find_team(call: Call) -> Team:
     """Return the team named in the path; TeamNotFound if there is none."""
     team = call.context.store.setup.current.teams.get(call.params["id"])
@@ -437,3 +468,13 @@ async def read_usage(call: Call) -> Response:
 
 def _to_charge(kind: str, charge: Charge) -> UsageCharge:
     return UsageCharge(kind=kind, count=charge.charges, amount=format_money(charge.amount))
+
+
+# -- portal -----------------------------------------------------------------------------------------------------------
+
+
+async def create_portal_link(call: Call) -> Response:
+    team, request = find_active_team(call).record.id, to_request(call.json, PortalRequest)
+    link = await portals.create_link(call.context.store, call.actor, team, request.pages, request.return_url)
+    url = call.context.base_url + portal_link_page(link.token)
+    return json_response(PortalLinkRecord(url=url, expires_at=timestamp(link.expires_at)), 201)

@@ -13,6 +13,7 @@ from structlog.contextvars import bind_contextvars
 
 from heliograph.dashboard import alerts
 from heliograph.dashboard.page_request import (
+    PORTAL_COOKIE,
     SESSION_COOKIE,
     Download,
     Page,
@@ -24,16 +25,19 @@ from heliograph.dashboard.page_request import (
     Stream,
     parse_cookies,
 )
-from heliograph.dashboard.pages import PAGES, PageRoute
+from heliograph.dashboard.pages import PAGES, TEAM_PATH, PageRoute
+from heliograph.dashboard.portal import PORTAL_TEAMS, dashboard_path, is_portal_page, portal_path
 from heliograph.dashboard.render import ReaderTime, render
+from heliograph.domain.accounts.portal import Portal
 from heliograph.domain.limits import PARSE_IN_THREAD_MIN
 from heliograph.domain.refusals import MethodNotAllowed, NotFound, Refusal, TeamSuspended
 from heliograph.domain.setup.records import Team
+from heliograph.manage import portals
 from heliograph.runtime.threads import READ_POOL
 from heliograph.storage.decisions import StoredDecision
 from heliograph.storage.sessions import SignedInSession
 from heliograph.storage.store import StoreUnavailable, TooManyChanges
-from heliograph.texts.dashboard_links import HOME, OPERATOR, TEAMS
+from heliograph.texts.dashboard_links import HOME, OPERATOR, PORTAL, TEAMS
 from heliograph.web.budget import ByteBudget
 from heliograph.web.forms import FORM_IN_THREAD, check_content_type, read_form
 from heliograph.web.request import ClientDisconnected, Headers, Request, Response, accept_quality, name_task
@@ -41,16 +45,17 @@ from heliograph.web.router import Router
 from heliograph.web.status import status_of
 
 NOTICE_COOKIE = "heliograph_notice"
+PORTAL_ENDED = "Your session has ended. Go back to the app that you came from and open this page again."
 NOT_FOUND = "Page not found, or you don't have access."
 ERROR_TITLES = {403: "Not allowed", 404: "Not found", 500: "Something went wrong", 503: "Temporarily unavailable"}
 TEAM_PREFIX = f"{TEAMS}/"
 HTML_CONTENT_TYPE = b"text/html; charset=utf-8"
 CSP = (
     b"default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; font-src 'self'; "
-    b"connect-src 'self'; frame-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    b"connect-src 'self'; frame-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors "
 )
 SECURITY_HEADERS: Headers = [
-    (b"content-security-policy", CSP),
+    (b"content-security-policy", CSP + b"'none'"),
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"same-origin"),
     (b"cache-control", b"no-store"),
@@ -95,18 +100,21 @@ class Dashboard:
             log.exception("page failed", request_id=request.id, address=request.address)
             response = await self._to_response(_internal_error_page(request), page_request)
         retry_headers: Headers = [(b"retry-after", b"2")] if response.status == 503 else []
-        return replace(response, headers=[(b"x-request-id", request.id.encode()), *retry_headers, *response.headers])
+        headers = self._allow_frames(response.headers) if _is_in_portal(request) else response.headers
+        return replace(response, headers=[(b"x-request-id", request.id.encode()), *retry_headers, *headers])
 
     async def _handle(self, request: Request) -> tuple[PageResponse, PageRequest | None]:
         page_request: PageRequest | None = None
         try:
-            route, params = self._router.find(request.method, request.path, request.raw_path)
+            route, params = self._find_route(request.method, request.path, request.raw_path)
             name_task(f"{route.method} {route.path}")
             page_request = await self._make_page_request(request, params)
+            if page := _check_portal(route, page_request):
+                return page, page_request
             if not (page_request.can_view if route.method == "GET" and not route.is_form else page_request.has_role)(
                 route.required_role
             ):
-                return self._access_denied(page_request), page_request
+                return await self._access_denied(page_request), page_request
             if "team" in params and page_request.team_or_none is None:
                 raise PageNotFound
             if _is_blocked_by_suspension(route, page_request):
@@ -132,18 +140,27 @@ class Dashboard:
             log.exception("page failed", request_id=request.id, address=request.address)
             return _internal_error_page(request), page_request
 
+    def _find_route(self, method: str, path: str, raw_path: bytes) -> tuple[PageRoute, dict[str, str]]:
+        """Return the route of a request; a portal's pages have the routes of the dashboard's pages."""
+        raw = dashboard_path(raw_path.decode("latin-1")).encode("latin-1")
+        return self._router.find(method, path if raw == raw_path else dashboard_path(path), raw)
+
     def _nearest_parent_page(self, request: Request) -> str:
         """Return the nearest parent path that has a GET page, for a form URL that is opened with GET."""
         path = request.raw_path.decode("ascii")
         while path := path.rpartition("/")[0]:
             with suppress(NotFound, MethodNotAllowed):
-                self._router.find("GET", unquote(path), path.encode())
+                self._find_route("GET", unquote(path), path.encode())
                 return path
         return HOME
 
     async def _make_page_request(self, request: Request, params: dict[str, str]) -> PageRequest:
         """Build the page request with session, roles and team; the body is not read yet."""
-        signed_in = await self._find_session(request)
+        portal = await self._find_portal(request) if _is_portal_page(request) else None
+        signed_in = _portal_session(portal) if portal else await self._find_session(request)
+        roles = {portal.team: "owner"} if portal else {}
+        if signed_in and not portal:
+            roles = await self._store.people.get_roles(signed_in.person)
         return PageRequest(
             tools=self._tools,
             http=request,
@@ -151,13 +168,15 @@ class Dashboard:
             query=request.unchecked_query(),
             client_ip=request.address,
             signed_in=signed_in,
-            roles=await self._store.people.get_roles(signed_in.person) if signed_in else {},
+            roles=roles,
             team_or_none=self._team(params),
+            portal=portal,
         )
 
     async def _page_request_for_unknown_path(self, request: Request) -> PageRequest | None:
         """Build the page request for an unknown path, so that the 404 page keeps its (team) navigation."""
-        team = request.path.removeprefix(TEAM_PREFIX).partition("/")[0] if request.path.startswith(TEAM_PREFIX) else ""
+        path = dashboard_path(request.path)
+        team = path.removeprefix(TEAM_PREFIX).partition("/")[0] if path.startswith(TEAM_PREFIX) else ""
         try:
             return await self._make_page_request(request, {"team": team})
         except StoreUnavailable:
@@ -181,14 +200,34 @@ class Dashboard:
         return _confirmation_page(page_request) if page_request.form.get("ask") else None
 
     async def _find_session(self, request: Request) -> SignedInSession | None:
+        if _is_in_portal(request):
+            return None
         token = parse_cookies(request).get(SESSION_COOKIE)
         return await self._store.sessions.find(token) if token else None
+
+    async def _find_portal(self, request: Request) -> Portal | None:
+        token = parse_cookies(request).get(PORTAL_COOKIE)
+        return await portals.find_session(self._store, token) if token else None
+
+    async def _redirect_to_portal(self, page_request: PageRequest) -> PageResponse | None:
+        """Return the response to a visitor without a session who has a portal open: its page at the portal's URL."""
+        portal = await self._find_portal(page_request.http)
+        if portal is None:
+            return None
+        team_prefix = f"{TEAM_PREFIX}{portal.team}/"
+        path = page_request.http.raw_path.decode("latin-1")
+        is_page = path.startswith(team_prefix) and is_portal_page(portal, f"/{path.removeprefix(team_prefix)}")
+        if page_request.http.method == "GET" and is_page:
+            return Redirect(portal_path(path))
+        return _error_page(404, NOT_FOUND)
 
     def _team(self, params: dict[str, str]) -> Team | None:
         return self._store.setup.current.teams.get(params.get("team", ""))
 
-    def _access_denied(self, page_request: PageRequest) -> PageResponse:
+    async def _access_denied(self, page_request: PageRequest) -> PageResponse:
         if page_request.signed_in is None:
+            if page := await self._redirect_to_portal(page_request):
+                return page
             return Redirect(f"/dashboard/sign-in?next={quote(page_request.http.path)}")
         if page_request.signed_in.observer:
             return _error_page(403, "You are a read-only operator and can't change anything here.")
@@ -211,6 +250,7 @@ class Dashboard:
             not isinstance(page_response, Page)
             or page_request is None
             or page_request.signed_in is None
+            or page_request.portal
             or page_response.status == 503
         ):
             return page_response
@@ -235,6 +275,7 @@ class Dashboard:
             not isinstance(page_response, Page)
             or page_request is None
             or page_request.signed_in is None
+            or page_request.portal
             or page_request.http.method != "GET"
         ):
             return []
@@ -262,7 +303,7 @@ class Dashboard:
                 shared_values["decisions"] = decisions
                 headers = [*SECURITY_HEADERS]
                 if notice:
-                    headers.append((b"set-cookie", f"{NOTICE_COOKIE}=; Path=/dashboard; Max-Age=0".encode()))
+                    headers.append((b"set-cookie", self._cookie_header(f"{NOTICE_COOKIE}=; Max-Age=0", page_request)))
                 reader_time = (
                     ReaderTime(self._current_time(page_request), page_request.time_zone) if page_request else None
                 )
@@ -274,15 +315,16 @@ class Dashboard:
                 )
             case Redirect(location=location, notice=notice, cookies=cookies):
                 headers = [*SECURITY_HEADERS, (b"location", location.encode("latin-1", "replace"))]
-                headers += [(b"set-cookie", self._cookie_header(cookie)) for cookie in cookies]
+                headers += [(b"set-cookie", self._cookie_header(cookie, page_request)) for cookie in cookies]
                 if notice:
-                    headers.append((b"set-cookie", self._cookie_header(f"{NOTICE_COOKIE}={quote(notice)}; Max-Age=60")))
+                    cookie = f"{NOTICE_COOKIE}={quote(notice)}; Max-Age=60"
+                    headers.append((b"set-cookie", self._cookie_header(cookie, page_request)))
                 return Response(303, b"", headers, HTML_CONTENT_TYPE)
             case Download(
                 body=body, content_type=content_type, filename=filename, headers=extra_headers, cookies=cookies
             ):
                 headers = [*extra_headers] if extra_headers else [*SECURITY_HEADERS]
-                headers += [(b"set-cookie", self._cookie_header(cookie)) for cookie in cookies]
+                headers += [(b"set-cookie", self._cookie_header(cookie, page_request)) for cookie in cookies]
                 return Response(200, body, headers + content_disposition(filename), content_type.encode())
             case Stream(chunks=chunks, content_type=content_type, filename=filename):
                 return Response(
@@ -306,9 +348,51 @@ class Dashboard:
             await asyncio.sleep(0)
             return page
 
-    def _cookie_header(self, cookie: str) -> bytes:
-        secure = "; Secure" if self._is_https else ""
-        return f"{cookie}; Path=/dashboard; HttpOnly; SameSite=Lax{secure}".encode()
+    def _cookie_header(self, cookie: str, page_request: PageRequest | None) -> bytes:
+        """Return the Set-Cookie value. In a frame of another site, browsers send only partitioned cookies."""
+        attributes = "SameSite=Lax; Secure" if self._is_https else "SameSite=Lax"
+        if self._is_https and page_request and _is_in_portal(page_request.http) and self._portal_origins:
+            attributes = "SameSite=None; Secure; Partitioned"
+        return f"{cookie}; Path=/dashboard; HttpOnly; {attributes}".encode()
+
+    @property
+    def _portal_origins(self) -> tuple[str, ...]:
+        return self._store.setup.current.platform.portal_origins
+
+    def _allow_frames(self, headers: Headers) -> Headers:
+        """Return the headers of a portal's page, which pages of `portal_origins` may show in a frame."""
+        if not self._portal_origins:
+            return headers
+        policy = CSP + " ".join(self._portal_origins).encode()
+        default_policy = (b"content-security-policy", CSP + b"'none'")
+        return [(name, policy) if (name, value) == default_policy else (name, value) for name, value in headers]
+
+
+def _is_in_portal(request: Request) -> bool:
+    """Return whether the request is to a portal, or to a link to one: the dashboard's session does not apply there."""
+    return request.raw_path.startswith(f"{PORTAL}/".encode())
+
+
+def _is_portal_page(request: Request) -> bool:
+    return request.raw_path.startswith(PORTAL_TEAMS.encode())
+
+
+def _portal_session(portal: Portal) -> SignedInSession:
+    return SignedInSession(session=portal.id, csrf=portal.csrf, seen_at=0, person="", email="", name="", operator=0)
+
+
+def _check_portal(route: PageRoute, page_request: PageRequest) -> PageResponse | None:
+    """Return the page to show instead, if the route is not one of the portal's pages."""
+    portal = page_request.portal
+    if not _is_portal_page(page_request.http):
+        return None
+    if portal is None:
+        return _error_page(403, PORTAL_ENDED)
+    path = route.path.removeprefix(TEAM_PATH)
+    is_live_events = path == "/live" and is_portal_page(portal, "/events")
+    if page_request.params.get("team") != portal.team or not (is_portal_page(portal, path) or is_live_events):
+        return _error_page(404, NOT_FOUND)
+    return None
 
 
 def _is_blocked_by_suspension(route: PageRoute, page_request: PageRequest) -> bool:

@@ -156,6 +156,7 @@ AREAS: dict[str, tuple[str, dict[str, str]]] = {
             advance="Test clock moved",
         ),
     ),
+    "portal": ("Portals", _texts(link="Portal link created", open="Portal opened")),
     "credit": ("Billing", _texts(book="Credit changed")),
     "reputation": (
         "Reputation",

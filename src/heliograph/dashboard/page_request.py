@@ -9,10 +9,12 @@ import msgspec
 
 from heliograph.accept.context import Context
 from heliograph.dashboard.live import Live
-from heliograph.dashboard.navigation import RequiredRole
+from heliograph.dashboard.navigation import NavItem, RequiredRole
 from heliograph.dashboard.oidc import Provider
+from heliograph.dashboard.portal import first_page, is_portal_page, portal_menu, portal_path
 from heliograph.dashboard.render import CHANNEL_NAMES
 from heliograph.domain.accounts.idp_groups import OPERATOR, READ_ONLY, ROLES
+from heliograph.domain.accounts.portal import Portal
 from heliograph.domain.audit.actor import Actor, AuditEntry
 from heliograph.domain.delivery.routing import simulated_channels
 from heliograph.domain.refusals import Refusal
@@ -20,6 +22,7 @@ from heliograph.domain.setup.records import Caller, Key, Team
 from heliograph.domain.setup.sender_approvals import pending_senders
 from heliograph.domain.setup.snapshot import Setup
 from heliograph.manage.management import Management
+from heliograph.manage.portals import portal_actor
 from heliograph.storage.sessions import SignedInSession
 from heliograph.storage.store import Store
 from heliograph.templates.policy import layout_drafts
@@ -59,6 +62,7 @@ class PageRequest(msgspec.Struct, frozen=True, kw_only=True):
     signed_in: SignedInSession | None  # None if nobody is signed in
     roles: dict[str, str]  # team → role of this user
     team_or_none: Team | None  # team named in the path
+    portal: Portal | None = None  # the open portal, on the pages of a portal
 
     @property
     def context(self) -> Context:
@@ -123,9 +127,24 @@ class PageRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def team_path(self) -> str:
-        """Return the path prefix of this team's pages."""
+        """Return the path prefix of this team's pages; in a portal, of its team's."""
+        if self.portal:
+            return portal_path(f"{dashboard_links.TEAMS}/{self.portal.team}")
         assert self.team_or_none is not None, "this page has no team"
         return f"{dashboard_links.TEAMS}/{self.team_or_none.record.id}"
+
+    def can_open(self, path: str) -> bool:
+        """Return whether the page at `path` below the team's pages may be opened, which a portal restricts."""
+        return self.portal is None or is_portal_page(self.portal, path)
+
+    @property
+    def home(self) -> str:
+        """Return the path of the first page: all teams, or the first page of the portal."""
+        return first_page(self.portal) if self.portal else dashboard_links.HOME
+
+    @property
+    def portal_menu(self) -> list[NavItem]:
+        return portal_menu(self.portal) if self.portal else []
 
     async def reserve_memory(self, octets: int) -> None:
         """Wait until `octets` bytes may be read within the memory budget."""
@@ -156,6 +175,8 @@ class PageRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def actor(self) -> Actor:
+        if self.portal:
+            return portal_actor(self.portal, self.client_ip)
         return Actor(kind="person", id=self.user.person, address=self.client_ip)
 
     def audit_entry(self, action: str, subject: str, detail: str = "") -> AuditEntry:
@@ -237,6 +258,7 @@ def pending_approval_ids(setup: Setup) -> list[str]:
 
 
 SESSION_COOKIE = "heliograph_session"
+PORTAL_COOKIE = "heliograph_portal"
 TIME_ZONE_COOKIE = "heliograph_zone"
 
 

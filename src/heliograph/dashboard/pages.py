@@ -33,6 +33,7 @@ from heliograph.dashboard.views import (
     passkeys,
     people,
     platform,
+    portals,
     provider,
     queues,
     requests,
@@ -53,7 +54,7 @@ from heliograph.dashboard.views import (
     webhooks,
 )
 from heliograph.domain.limits import BODY_MAX, MIB
-from heliograph.texts.dashboard_links import OPERATOR, team_page
+from heliograph.texts.dashboard_links import OPERATOR, portal_link_page, team_page
 
 TEAM_PATH = team_page("{team}")
 TEMPLATE_FORM_MAX = MIB  # bytes; the HTML of a mail, percent-encoded
@@ -89,6 +90,8 @@ PAGES: list[PageRoute] = [
     PageRoute("GET", "/dashboard/sign-out/provider", provider.sign_out, "anyone"),
     PageRoute("GET", "/dashboard/link/{token}", links.show, "anyone"),
     PageRoute("POST", "/dashboard/link/{token}", links.follow, "anyone"),
+    PageRoute("GET", portal_link_page("{token}"), portals.show, "anyone"),
+    PageRoute("POST", portal_link_page("{token}"), portals.follow, "anyone"),
     PageRoute("POST", "/dashboard/invitations", invitations.answer, "person"),
     PageRoute("GET", "/dashboard/account", account.show, "person"),
     PageRoute("POST", "/dashboard/account/name", account.set_name, "person"),

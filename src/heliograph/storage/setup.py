@@ -111,17 +111,22 @@ async def write_setup(
 ) -> None:
     """Write setup rows, versions of their templates, and accounts of new teams.
 
-    Also deletes links of newly suspended teams, and the data of teams whose test clock was removed.
+    Also deletes links and portals of newly suspended teams, portals of revoked platform keys, and the data of teams
+    whose test clock was removed.
     """
     if rows:
         await save_rows(tx, rows, current.version)
         await store_versions(tx, rows, actor, now, current)
-        new_teams_by_id = apply_rows(current, rows, current.version).teams
+        changed = apply_rows(current, rows, current.version)
+        new_teams_by_id = changed.teams
         suspended_teams = [
             (id_,) for id_, team in new_teams_by_id.items() if team.record.suspended and not _is_suspended(current, id_)
         ]
         if suspended_teams:
             await tx.run("delete_links_of_teams", teams=suspended_teams)
+            await tx.run("end_portals_of_teams", teams=suspended_teams)
+        if revoked_keys := _revoked_platform_keys(rows, changed):
+            await tx.run("end_portals_of_keys", keys=revoked_keys)
         for id_, old_team in current.teams.items():
             if old_team.record.test_clock and not new_teams_by_id[id_].record.test_clock:
                 await delete_team_data(tx, old_team)
@@ -181,6 +186,11 @@ async def add_suppressions(
 
 def _is_suspended(setup: Setup, team: str) -> bool:
     return team in setup.teams and setup.teams[team].record.suspended
+
+
+def _revoked_platform_keys(rows: Sequence[Row], changed: Setup) -> list[tuple[str]]:
+    ids = [row.id for row in rows if row.kind == "key" and not row.team and row.id in changed.callers]
+    return [(id_,) for id_ in ids if changed.callers[id_].key.revoked]
 
 
 def _event(publisher: Publisher, setup: Setup, event: SetupEvent, at: int) -> Event:

@@ -42,6 +42,7 @@ from heliograph.storage.outbox import Outbox
 from heliograph.storage.page_versions import PageVersions
 from heliograph.storage.passkeys import Passkeys
 from heliograph.storage.people import People
+from heliograph.storage.portals import Portals
 from heliograph.storage.provider_states import ProviderStates
 from heliograph.storage.reputation import Reputations
 from heliograph.storage.requests import Requests
@@ -110,6 +111,7 @@ class Store(msgspec.Struct, frozen=True, kw_only=True):
     people: People
     sessions: Sessions
     passkeys: Passkeys
+    portals: Portals
     attempt_limiter: AttemptLimiter
     notices: Notices
     audit: Audit
@@ -195,6 +197,7 @@ def make_store(
         people=People(database, clock),
         sessions=Sessions(database, clock),
         passkeys=Passkeys(database, clock),
+        portals=Portals(database, clock),
         attempt_limiter=AttemptLimiter(database),
         notices=Notices(database, clock),
         audit=Audit(database),

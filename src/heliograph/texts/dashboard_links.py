@@ -3,6 +3,7 @@
 HOME = "/dashboard"
 TEAMS = f"{HOME}/teams"
 OPERATOR = f"{HOME}/operator"
+PORTAL = f"{HOME}/portal"  # pages of a team in a portal, below it with the same paths as below HOME
 ACCOUNT = f"{HOME}/account"
 ACCOUNT_NOTICES = f"{ACCOUNT}/notices"
 
@@ -62,6 +63,11 @@ def path_in_team(kind: str, id_: str = "") -> str:
 def sign_in_link_page(token: str) -> str:
     """Return the page of a one-time sign-in link."""
     return f"{HOME}/link/{token}"
+
+
+def portal_link_page(token: str) -> str:
+    """Return the page of a one-time link to a portal."""
+    return f"{PORTAL}/open/{token}"
 
 
 def operator_page(kind: str) -> str:

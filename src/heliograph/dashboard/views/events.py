@@ -51,7 +51,7 @@ async def show_event(request: PageRequest) -> PageResponse:
         "about": event_subject(event),
         "words": type_text(event.type),
         "json": msgspec.json.format(event_body(with_explanation(event), request.team), indent=2).decode(),
-        "link": f"{request.team_path}/messages/{id_}" if is_message else "",
+        "link": f"{request.team_path}/messages/{id_}" if is_message and request.can_open("/messages") else "",
     }
     return Page("event.html", values)
 

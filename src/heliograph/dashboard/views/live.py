@@ -6,7 +6,15 @@ from urllib.parse import urlencode
 from msgspec.structs import replace
 
 from heliograph.dashboard.live import PageVersion, Subscriber, Subscription
-from heliograph.dashboard.page_request import PageNotFound, PageRequest, PageResponse, Stream, is_view_allowed
+from heliograph.dashboard.page_request import (
+    PORTAL_COOKIE,
+    PageNotFound,
+    PageRequest,
+    PageResponse,
+    Stream,
+    is_view_allowed,
+)
+from heliograph.manage import portals
 
 ReadTokens = Callable[[], Awaitable[dict[str, str]]]
 
@@ -22,7 +30,7 @@ TOKENS_BY_TEAM_PAGE = {
 
 async def stream_team(request: PageRequest) -> PageResponse:
     page = request.query.get("of", "")
-    if page not in TOKENS_BY_TEAM_PAGE:
+    if page not in TOKENS_BY_TEAM_PAGE or not request.can_open(f"/{page}"):
         raise PageNotFound
     return open_stream(request, _team_subscription(request, page))
 
@@ -65,7 +73,7 @@ def open_stream(request: PageRequest, subscription: Subscription) -> PageRespons
     team_id = request.team_or_none.record.id if request.team_or_none else ""
     subscriber = Subscriber(
         key=("who", request.user.session, team_id),
-        person=request.user.person,
+        person=request.user.person or request.user.session,
         team=team_id,
         may_read=lambda: _may_still_read(request),
         is_draining=lambda: request.context.state.draining,
@@ -75,6 +83,8 @@ def open_stream(request: PageRequest, subscription: Subscription) -> PageRespons
 
 async def _may_still_read(request: PageRequest) -> bool:
     """Return whether the user is still signed in with a role that may read the page."""
+    if request.portal:
+        return await portals.find_session(request.store, request.cookies.get(PORTAL_COOKIE, "")) is not None
     person_id = request.user.person
     person = await request.store.people.get(person_id)
     if person is None or all(

@@ -1,4 +1,4 @@
-"""Settings for all teams: real sends allowed in the sandbox, and the default price list for approvals."""
+"""Settings for all teams: real sends in the sandbox, origins that may embed portals, and prices for approvals."""
 
 import re
 from typing import Any
@@ -11,6 +11,7 @@ from heliograph.manage import platform
 from heliograph.texts.dashboard_links import operator_page
 
 NUMBER_FIELDS = ("sandbox_per_day", "log_requests_per_second")
+FIELDS = (*NUMBER_FIELDS, "prices", "portal_origins")
 PLATFORM_PATH = operator_page("platform")
 PRICE_FORMAT = "One price per line: channel, currency, country (or *), amount. For example: sms USD GB 0.0350."
 
@@ -21,7 +22,7 @@ async def show(request: PageRequest) -> PageResponse:
 
 async def save(request: PageRequest) -> PageResponse:
     stored = _form_values(request.setup.platform)
-    values = {name: request.form.get(name, stored[name]).strip() for name in (*NUMBER_FIELDS, "prices")}
+    values = {name: request.form.get(name, stored[name]).strip() for name in FIELDS}
     prices = _parse_prices(values["prices"])
     if prices is None:
         return _page(values, {"prices": PRICE_FORMAT})
@@ -29,9 +30,11 @@ async def save(request: PageRequest) -> PageResponse:
         name: int(values[name]) if re.fullmatch("[0-9]{1,9}", values[name]) else values[name] for name in NUMBER_FIELDS
     }
     try:
-        await platform.change_platform(request.store, request.actor, {**numbers, "prices": prices})
+        changes = {**numbers, "prices": prices, "portal_origins": values["portal_origins"].split()}
+        await platform.change_platform(request.store, request.actor, changes)
     except InvalidRequest as refusal:
-        return _page(values, field_errors(refusal))
+        errors = {name: re.sub(r"^\[[0-9]+\]: ", "", error) for name, error in field_errors(refusal).items()}
+        return _page(values, errors)
     return Redirect(PLATFORM_PATH, "Platform settings saved.")
 
 
@@ -42,7 +45,8 @@ def _form_values(record: Platform) -> dict[str, str]:
         for currency, countries in currencies.items()
         for country, price in countries.items()
     ]
-    return {name: str(getattr(record, name)) for name in NUMBER_FIELDS} | {"prices": "\n".join(price_lines)}
+    texts = {"prices": "\n".join(price_lines), "portal_origins": "\n".join(record.portal_origins)}
+    return {name: str(getattr(record, name)) for name in NUMBER_FIELDS} | texts
 
 
 def _parse_prices(text: str) -> dict[str, Any] | None:

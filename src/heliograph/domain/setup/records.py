@@ -49,6 +49,7 @@ class Platform(SetupRecord, frozen=True):
     log_requests_per_second: int = 10  # logged requests per team and process; rejected requests count separately
     compat_hosts: dict[str, CompatService] = {}  # host names at whose root the API of another service is served
     attachment_types: tuple[str, ...] = ()  # additional attachment types of emails beyond the spec's
+    portal_origins: tuple[str, ...] = ()  # origins whose pages may show portals in a frame
     paused: bool = False  # delivery is paused: new messages remain `queued`
     paused_reason: str = ""  # set if the pause was not made by an operator
 

@@ -36,6 +36,7 @@ from heliograph.domain.setup.values import (
     Names,
     Network,
     OptionalLine,
+    Origins,
     Passthrough,
     TemplateLanguage,
     id_with_prefix,
@@ -269,6 +270,7 @@ class _Platform(_Table):
     log_requests_per_second: Annotated[int, in_range(0, 100)] = _ABSENT
     compat_hosts: dict[Domain, records.CompatService] = _ABSENT
     attachment_types: list[FileType] = _ABSENT
+    portal_origins: Origins = _ABSENT
 
 
 class _Verify(_Table):

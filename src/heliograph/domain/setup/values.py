@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Meta
 
+from heliograph.domain.accounts.portal import read_origin
 from heliograph.domain.delivery.magic_recipients import is_magic_email
 from heliograph.domain.mail.address import Address, normalize_domain, parse_address
 from heliograph.domain.mail.attachments import EXTRA_TYPE_PATTERN
@@ -20,6 +21,8 @@ from heliograph.domain.validation import InvalidValue, convert_at, parse_with
 from heliograph.templates.policy.locales import normalize_tag
 from heliograph.templates.policy.mjml import compile_mjml
 from heliograph.webhooks.policy.webhook_url import parse_host, parse_target, split_login
+
+ORIGINS_MAX = 50  # all of them are in a header of every page of a portal
 
 
 def read_domain(text: str) -> str:
@@ -109,6 +112,12 @@ def require_items(items: list[str]) -> list[str]:
     return items
 
 
+def read_origins(origins: list[str]) -> tuple[str, ...]:
+    if len(origins) > ORIGINS_MAX:
+        raise ValueError(f"expected at most {ORIGINS_MAX} origins, got {len(origins)}")
+    return tuple(dict.fromkeys(origins))
+
+
 def matching(pattern: str, description: str) -> Meta:
     return Meta(pattern=rf"^(?:{pattern})\Z", description=description)
 
@@ -151,6 +160,7 @@ Categories = Annotated[
     list[Annotated[str, matching(CATEGORY.pattern, "categories of up to 32 characters a-z, 0-9, _ and -")]],
     Meta(max_length=CATEGORIES_MAX),
 ]
+Origins = Annotated[list[Annotated[str, parse_with(read_origin)]], parse_with(read_origins)]
 Count = Annotated[int, in_range(0)]
 Positive = Annotated[int, in_range(1)]
 Port = Annotated[int, in_range(1, 65535)]
