@@ -1,4 +1,4 @@
-"""`--workers` runs every test once, tells what pytest tells, and sees a worker that dies."""
+"""`--workers` runs every test once, reports what pytest reports, and ends a run with a dead or hung worker."""
 
 import os
 import subprocess
@@ -37,11 +37,12 @@ def badly():
     yield
     raise OSError("it does not end")
 """
+HANGS = "def test_hangs(): time.sleep(3600)\n"
 DIES = "def test_dies(): os._exit(1)\n"
 
 
-def run(folder: Path, **files: str) -> str:
-    (folder / "conftest.py").write_text("from tests.workers import *\n")
+def run(folder: Path, *, conftest: str = "", **files: str) -> str:
+    (folder / "conftest.py").write_text(f"from tests.workers import *\n{conftest}")
     for name, text in files.items():
         (folder / f"test_{name}.py").write_text(TESTS + text)
     environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
@@ -68,3 +69,8 @@ def test_workers_report_errors_at_session_end(tmp_path: Path) -> None:
 
 def test_workers_report_the_test_of_a_dead_worker(tmp_path: Path) -> None:
     assert "a worker died after test_two.py::test_passes[2]" in run(tmp_path, two=DIES)
+
+
+def test_workers_end_a_run_in_which_a_test_hangs(tmp_path: Path) -> None:
+    output = run(tmp_path, conftest="import tests.workers\ntests.workers.HUNG_S = 3", one="", two=HANGS)
+    assert "no test ended in 3 s: a test hangs after test_two.py::test_passes[2]" in output

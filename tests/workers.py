@@ -4,11 +4,12 @@ nothing is compiled yet."""
 
 import os
 import random
+import signal
 import traceback
 from itertools import pairwise
 from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 from warnings import WarningMessage
 
 import pytest
@@ -21,6 +22,7 @@ LONGEST = (
     *("tests/clients/", "tests/deliver/test_webhooks.py", "tests/submission/test_slow.py", "tests/cli/test_demo.py"),
     *("tests/api/test_reading.py", "tests/storage/test_plans.py", "tests/test_growth.py"),
 )
+HUNG_S = 600.0  # without any report for so long, the run fails
 PLACE = 2  # octets of a place in the order; all of them fit into a pipe
 
 
@@ -78,7 +80,7 @@ def _fork(
         captured.stop_global_capturing()  # its file is the others' too
         captured.start_global_capturing()
         config.pluginmanager.unregister(name="terminalreporter")
-        config.pluginmanager.register(Teller(config, theirs))
+        config.pluginmanager.register(ReportSender(config, theirs))
         _work(session, shares, places)
         theirs.send(None)
     except KeyboardInterrupt:
@@ -107,43 +109,58 @@ def _next(shares: list[list[pytest.Item]], places: int) -> list[pytest.Item]:
     return shares[int.from_bytes(place)] if place else []
 
 
-class Teller:
-    """Of a fork: hands on what is to be counted or shown."""
+class ReportSender:
+    """Plugin of a fork: sends the reports and warnings of its tests to the parent."""
 
-    def __init__(self, config: pytest.Config, to: Connection) -> None:
-        self._config, self._to = config, to
-        self._all = config.option.durations is not None
+    def __init__(self, config: pytest.Config, parent: Connection) -> None:
+        self._config, self._parent = config, parent
+        self._sends_all = config.option.durations is not None
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if self._all or report.when == "call" or not report.passed:
-            self._to.send(self._config.hook.pytest_report_to_serializable(config=self._config, report=report))
+        if self._sends_all or report.when == "call" or not report.passed:
+            self._parent.send(self._config.hook.pytest_report_to_serializable(config=self._config, report=report))
 
     def pytest_warning_recorded(self, warning_message: Any, when: str, nodeid: str, location: Any) -> None:
-        told = str(warning_message.message), warning_message.category, warning_message.filename, warning_message.lineno
-        self._to.send((told, {"when": when, "nodeid": nodeid, "location": location}))
+        fields = (
+            str(warning_message.message),
+            warning_message.category,
+            warning_message.filename,
+            warning_message.lineno,
+        )
+        self._parent.send((fields, {"when": when, "nodeid": nodeid, "location": location}))
 
 
 def _follow(session: pytest.Session, workers: dict[Any, int]) -> None:
-    hook, last = session.config.hook, dict.fromkeys(workers, "it began")
+    """Report what the workers send until all have ended; fail if one dies or none sends anything for long."""
+    hook, last_tests = session.config.hook, dict.fromkeys(workers, "the start")
     while workers:
-        for one in wait(list(workers)):
-            assert isinstance(one, Connection)
+        ready = wait(list(workers), HUNG_S)
+        if not ready:
+            for pid in workers.values():
+                os.kill(pid, signal.SIGKILL)
+            tests = ", ".join(last_tests[worker] for worker in workers)
+            _fail(session, f"no test ended in {HUNG_S:.0f} s: a test hangs after {tests}")
+        for worker in ready:
+            assert isinstance(worker, Connection)
             try:
-                told = one.recv()
+                message = worker.recv()
             except EOFError:
-                session.shouldfail = f"a worker died after {last[one]}"
-                raise session.Failed(session.shouldfail) from None
-            if told is None:
-                del workers[one]
+                _fail(session, f"a worker died after {last_tests[worker]}")
+            if message is None:
+                del workers[worker]
                 continue
-            if isinstance(told, tuple):
-                hook.pytest_warning_recorded.call_historic(
-                    kwargs={"warning_message": WarningMessage(*told[0]), **told[1]}
-                )
+            if isinstance(message, tuple):
+                fields, place = message
+                hook.pytest_warning_recorded.call_historic(kwargs={"warning_message": WarningMessage(*fields), **place})
                 continue
-            report = hook.pytest_report_from_serializable(config=session.config, data=told)
-            last[one] = report.nodeid
+            report = hook.pytest_report_from_serializable(config=session.config, data=message)
+            last_tests[worker] = report.nodeid
             hook.pytest_runtest_logreport(report=report)
             hook.pytest_runtest_logfinish(nodeid=report.nodeid, location=report.location)
             if session.shouldfail:
                 raise session.Failed(session.shouldfail)
+
+
+def _fail(session: pytest.Session, reason: str) -> NoReturn:
+    session.shouldfail = reason
+    raise session.Failed(reason) from None
