@@ -460,6 +460,12 @@ async def make_invitation(world: Environment) -> Values:
     return {"token": link.strip().rpartition("/")[2], "actor": await world.house.id_of(email), "who": ""}
 
 
+async def make_platform_key(world: Environment) -> Values:
+    name = f"crm {world.next_number()}"
+    created = await world.run_command("key", "create", "--platform", "--name", name)
+    return {"key": parse_token(created.strip()) or ""}
+
+
 async def make_portal_link(world: Environment) -> Values:
     link = await world.call_api("POST", "/v1/teams/team_acme/portal", {"pages": ["keys"]}, key="PLATFORM")
     actor = f"key {parse_token(world.tokens['PLATFORM'])}"
@@ -806,6 +812,10 @@ CHANGES = [
     page(f"{OPERATOR}/teams/{{team}}/credit", "credit.book", {"amount": "1.00"}, make_team),
     page(f"{OPERATOR}/teams/{{team}}/reputation", "reputation.resume", {}, make_paused_team, is_idempotent=True),
     command("reputation resume", "reputation.resume", "{team}", make=make_paused_team, is_idempotent=True),
+    page(f"{OPERATOR}/teams/{{team}}/delete", "team.delete", {}, make_team, is_idempotent=True),
+    page(f"{OPERATOR}/teams/{{team}}/restore", "team.restore", {}, make_team_to_be_deleted, is_idempotent=True),
+    page(f"{OPERATOR}/keys", "key.create", {"name": "key {n}"}, is_idempotent=True),
+    page(f"{OPERATOR}/keys/{{key}}/revoke", "key.revoke", {}, make_platform_key, is_idempotent=True),
     # as platforms do
     route("POST /v1/teams", "team.create", {"id": "team_api{n}"}, team="team_api{n}", is_idempotent=True),
     route("PATCH /v1/teams/{team}", "team.change", {"email_quota": 7}, make_team, is_idempotent=True),

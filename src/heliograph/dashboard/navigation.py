@@ -73,6 +73,7 @@ OPERATOR_MENU: tuple[NavItem, ...] = (
     NavItem("Queues", f"{OPERATOR}/queues", "queue", "operator pause resume dead letters", "operator"),
     NavItem("Complaints", f"{OPERATOR}/complaints", "warning", "operator spam rate feedback loop", "operator"),
     NavItem("Platform", f"{OPERATOR}/platform", "settings", "operator instance settings", "operator", "/notices"),
+    NavItem("Platform keys", f"{OPERATOR}/keys", "key", "operator token teams api", "operator"),
     NavItem("Audit log", f"{OPERATOR}/audit", "audit", required_role="operator"),
 )
 # Pages found by the search that are not in the menu.

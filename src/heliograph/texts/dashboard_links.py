@@ -44,6 +44,7 @@ OPERATOR_PATHS = {
     "deadletter": "/queues",
     "delivery": "/queues",
     "domain": "/platform/sender",
+    "key": "/keys",
     "operator": "/people",
     "person": "/people",
     "platform": "/platform",

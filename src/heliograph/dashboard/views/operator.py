@@ -1,4 +1,4 @@
-"""Teams of the instance, for operators: creation, suspension, credit, plan, and resuming paused email."""
+"""Teams of the instance, for operators: creation, suspension, deletion, credit, plan, and resuming paused email."""
 
 from typing import Any
 
@@ -74,6 +74,17 @@ async def suspend(request: PageRequest) -> PageResponse:
     suspended = request.form.get("suspended") == "yes"
     await teams.set_suspended(request.store, request.actor, request.team.record.id, suspended)
     return Redirect(_team_page_url(request), "Team suspended." if suspended else "Team resumed. It can send again.")
+
+
+async def delete(request: PageRequest) -> PageResponse:
+    await teams.request_deletion(request.store, request.actor, request.team.record.id)
+    return Redirect(_team_page_url(request), "Team suspended. It will be deleted in 30 days.")
+
+
+async def restore(request: PageRequest) -> PageResponse:
+    record = await teams.restore(request.store, request.actor, request.team.record.id)
+    notice = "Team restored. It is still suspended." if record.suspended else "Team restored. It can send again."
+    return Redirect(_team_page_url(request), notice)
 
 
 async def adjust_credit(request: PageRequest) -> PageResponse:
