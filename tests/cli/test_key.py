@@ -108,6 +108,8 @@ def test_a_key_is_created_with_restrictions(run: Run, example: str, tmp_path: Pa
     listed = {record["name"]: record for record in json.loads(run("key", "list", "--json").out)["data"]}
     shown = {"recipients": ["*@example.com"], "per_day": 5, "spend_per_day": "1.5000"}
     assert (listed["agent"]["restrictions"], listed["server"]["restrictions"]) == (shown, None)
+    lines = run("key", "list").out
+    assert "  agent  send (restricted)  any domain" in lines and "  server  send (restricted)" not in lines
     new = json.loads(run("key", "rotate", key.id, "--json").out)
     rotated = asyncio.run(_key(new["token"]))
     assert (rotated.restrictions, rotated.counts_as) == (key.restrictions, key.id)

@@ -3,6 +3,8 @@
 import pytest
 
 from heliograph.domain.setup.records import KeyRestrictions, TeamRecord
+from heliograph.storage.audit import NEWEST, AuditFilter
+from heliograph.storage.requests import LoggedRequest
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
 from tests.dashboard.inside import Pages, write_records
@@ -66,3 +68,59 @@ async def test_invalid_restriction_is_shown_at_its_field(
     refused = await pages.post(KEYS, {"name": "agent", "send": "yes", field: text})
     assert refused.status == 400 and error in refused.html
     assert not store.setup.current.callers
+
+
+async def test_restrictions_of_a_key_are_edited_and_removed(store: Store, clock: TestClock) -> None:
+    pages = await make_pages(store, clock)
+    form = {"recipients": "*@example.com", "channels": "none", "per_day": "0", "approval": "yes"}
+    await pages.post(KEYS, {"name": "agent", "send": "yes"} | form)
+    (id_,) = store.setup.current.callers
+    here = f"{KEYS}/{id_}"
+    shown = (await pages.get(f"{here}/restrictions")).html
+    for value in ('value="*@example.com"', 'value="none"', 'value="0"', 'name="approval" value="yes" checked'):
+        assert value in shown
+    before = store.setup.current.callers[id_].key
+    assert before.restrictions and (before.restrictions.channels, before.restrictions.approval) == ((), "required")
+    assert (await pages.post(f"{here}/restrictions", form)).status == 303
+    assert store.setup.current.callers[id_].key == before
+
+    expected = KeyRestrictions(senders=("*@acme.test",), spend_per_day=2_500_000)
+    saved = await pages.post(f"{here}/restrictions", {"senders": "*@Acme.test", "spend_per_day": "2.5"}, "developer")
+    assert (saved.status, saved.notice) == (303, "Restrictions saved.")
+    assert store.setup.current.callers[id_].key.restrictions == expected
+    rows = (await store.audit.list_page("team_acme", AuditFilter(), NEWEST, 1)).rows
+    assert (rows[0].action, rows[0].actor_name, rows[0].detail) == ("key.restrict", "usr_developer", id_)
+
+    assert "no longer restricted" in (await pages.post(f"{here}/restrictions", {})).notice
+    assert store.setup.current.callers[id_].key.restrictions is None
+
+
+async def test_invalid_or_forbidden_change_leaves_the_restrictions(store: Store, clock: TestClock) -> None:
+    pages = await make_pages(store, clock)
+    await pages.post(KEYS, {"name": "agent", "send": "yes", "per_day": "5"})
+    (id_,) = store.setup.current.callers
+    path = f"{KEYS}/{id_}/restrictions"
+    refused = await pages.post(path, {"recipients": "nobody", "per_day": "7"})
+    assert refused.status == 400 and "expected an email address" in refused.html and 'value="7"' in refused.html
+    assert (await pages.post(path, {}, "viewer")).status == 403
+    assert (await pages.get(path, "viewer")).status == 403
+    assert (await pages.post(f"{KEYS}/aaaaaaaaaa/restrictions", {})).status == 404
+    await pages.post(f"{KEYS}/{id_}/revoke")
+    assert "no longer works" in (await pages.post(path, {})).notice
+    assert store.setup.current.callers[id_].key.restrictions == KeyRestrictions(per_day=5)
+
+
+async def test_refusal_in_the_request_log_leads_to_the_key(store: Store, clock: TestClock) -> None:
+    pages = await make_pages(store, clock)
+    await pages.post(KEYS, {"name": "agent", "send": "yes", "per_day": "0"})
+    (id_,) = store.setup.current.callers
+    logged = LoggedRequest(
+        id=clock.new_id("req_"), at=clock.now(), team=1, key=id_, route="POST /v1/emails", status=429,
+        code="key_limit_reached", message="This key may send to 0 recipients a day.", took_ms=1, replayed=0, subject="",
+        refused=1,
+    )  # fmt: skip
+    await store.requests.insert([logged])
+    page = await pages.get(f"/dashboard/teams/team_acme/requests/{logged.id}")
+    assert "This key may send to 0 recipients a day." in page.text and "What to do:" in page.text
+    assert f'href="{KEYS}/{id_}">See what this key may send' in page.html
+    assert "See what this key may send" not in (await pages.get(f"{KEYS[:-5]}/requests/{logged.id}", "viewer")).html

@@ -588,6 +588,7 @@ CHANGES = [
     # keys
     page(f"{TEAM}/keys", "key.create", {"name": "key {n}", "send": "yes"}, is_idempotent=True),
     page(f"{TEAM}/keys", "key.create", {"name": "hook {n}", "send": "yes", "kind": "hook"}, is_idempotent=True),
+    page(f"{TEAM}/keys/{{key}}/restrictions", "key.restrict", {"per_day": "5"}, make_key, is_idempotent=True),
     page(f"{TEAM}/keys/{{key}}/rotate", "key.rotate", {}, make_key),
     page(f"{TEAM}/keys/{{key}}/revoke", "key.revoke", {}, make_key, is_idempotent=True),
     route("POST /v1/keys", "key.create", {"name": "key {n}"}, is_idempotent=True),

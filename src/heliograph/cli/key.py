@@ -149,7 +149,7 @@ def _read_restrictions(file: TextIO) -> KeyRestrictions | None:
 @TEAM_OPTION
 @JSON_OPTION
 def list_(settings: Settings, team: str | None, as_json: bool) -> None:
-    """List all keys, or those of one team, with scopes, state and last use.
+    """List all keys, or those of one team, with scopes, whether they are restricted, state and last use.
 
     Without --team, platform keys are included. Uses within the last minute may be missing.
 
@@ -164,6 +164,7 @@ def list_(settings: Settings, team: str | None, as_json: bool) -> None:
 def _format_key(record: dict[str, Any]) -> str:
     name, scopes, domain = record["name"], ",".join(record["scopes"]), record["domain"] or "any domain"
     used = f"last used {record['last_used_at']}" if record["last_used_at"] else "never used"
+    scopes += " (restricted)" if record["restrictions"] else ""
     return f"{record['id']}  {record['team'] or 'platform'}  {name}  {scopes}  {domain}  {record['state']}  {used}"
 
 

@@ -17,7 +17,15 @@ def _texts(**verbs: str) -> dict[str, str]:
 
 # Area → (display name, verb → text of the action).
 AREAS: dict[str, tuple[str, dict[str, str]]] = {
-    "key": ("API keys", _texts(create="API key created", revoke="API key revoked", rotate="API key rotated")),
+    "key": (
+        "API keys",
+        _texts(
+            create="API key created",
+            revoke="API key revoked",
+            rotate="API key rotated",
+            restrict="API key restrictions changed",
+        ),
+    ),
     "webhook": (
         "Webhooks",
         _texts(

@@ -146,6 +146,11 @@ PAGES: list[PageRoute] = [
     PageRoute("GET", TEAM_PATH + "/keys/new", keys.show_new, "developer", is_form=True),
     PageRoute("POST", TEAM_PATH + "/keys", keys.create, "developer"),
     PageRoute("GET", TEAM_PATH + "/keys/{key}", keys.show_key, "developer"),
+    PageRoute("GET", TEAM_PATH + "/keys/{key}/restrictions", keys.show_restrictions, "developer", is_form=True),
+    PageRoute(
+        *("POST", TEAM_PATH + "/keys/{key}/restrictions", keys.set_restrictions, "developer"),
+        allowed_when_suspended=True,
+    ),
     PageRoute("POST", TEAM_PATH + "/keys/{key}/rotate", keys.rotate, "developer"),
     PageRoute("POST", TEAM_PATH + "/keys/{key}/revoke", keys.revoke, "developer", allowed_when_suspended=True),
     PageRoute("GET", TEAM_PATH + "/webhooks", webhooks.show, "viewer"),

@@ -1,4 +1,4 @@
-"""API keys: create, rotate with an overlap, revoke. Only the hash of a token is stored; hook secrets are encrypted."""
+"""API keys: create, restrict, rotate with an overlap, revoke. Token hashes are stored; hook secrets are encrypted."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -150,6 +150,26 @@ async def rotate(
 
     await store.setup.change(build_change, team)
     return created[-1]
+
+
+async def set_restrictions(
+    store: Store, actor: Actor, id_: str, team: str, restrictions: KeyRestrictions | None
+) -> Key:
+    """Set or remove the restrictions of a team's key, as a person or an operator; return the key."""
+
+    def build_change(setup: Setup, _: int) -> SetupChange:
+        key = _get_key(setup, team, id_)
+        if state_of(key, store.clock.now()) in ("revoked", "expired"):
+            raise InvalidRequest("This key no longer works. Create a new one.")
+        if not key.scopes:
+            raise InvalidRequest("This version of the service cannot read this key. Create a new one.")
+        if key.restrictions == restrictions:
+            return SetupChange()
+        row = _key_row(replace(key, restrictions=restrictions))
+        return SetupChange(rows=[row], audit=_audit_entry(store, actor, "key.restrict", key))
+
+    await store.setup.change(build_change, team)
+    return _get_key(store.setup.current, team, id_)
 
 
 async def revoke(store: Store, actor: Actor, id_: str, team: str | None = None) -> Key:

@@ -1,11 +1,14 @@
-"""API keys of a team: creation, permissions and last use, rotation with an overlap, revocation."""
+"""API keys of a team: creation, permissions and last use, restrictions, rotation with an overlap, revocation."""
 
 from typing import Any
+
+from msgspec.structs import asdict
 
 from heliograph.dashboard.page_request import Page, PageNotFound, PageRequest, PageResponse, Redirect, field_errors
 from heliograph.domain.refusals import InvalidRequest
 from heliograph.domain.sending.key_limits import LimitName, limit_states
 from heliograph.domain.sending.pricing import format_money
+from heliograph.domain.setup import key_restrictions
 from heliograph.domain.setup.key_restrictions import parse_restrictions
 from heliograph.domain.setup.records import Key, KeyRestrictions, Scope
 from heliograph.manage import keys
@@ -14,7 +17,7 @@ from heliograph.templates.policy.values import passthrough_error
 
 SCOPES: tuple[Scope, ...] = ("send", "manage")
 KIND_OPTIONS = [("", "A program (authenticates with a token)"), ("hook", "Supabase auth hooks (signed with a secret)")]
-
+NOTHING = "none"  # in a list field of the form: an empty list, which permits nothing
 
 # Restrictions on the form, in order: field, label, hint.
 LIST_FIELDS = (
@@ -35,8 +38,7 @@ async def create(request: PageRequest) -> PageResponse:
     try:
         restrictions = _read_restrictions(form)
     except InvalidRequest as refusal:
-        field = (refusal.param or "").removeprefix("restrictions.").partition("[")[0]
-        return _new_page(request, form, {field: refusal.message.partition(": ")[2]})
+        return _new_page(request, form, _restriction_errors(refusal))
     new_key = NewKey(
         team=request.team.record.id,
         name=form.get("name", ""),
@@ -58,12 +60,45 @@ async def create(request: PageRequest) -> PageResponse:
 def _read_restrictions(form: dict[str, str]) -> KeyRestrictions | None:
     """Read the restrictions of the form; an empty field does not restrict."""
     fields: dict[str, Any] = {
-        name: entries for name, *_ in LIST_FIELDS if (entries := form.get(name, "").replace(",", " ").split())
+        name: [] if entries == [NOTHING] else entries
+        for name, *_ in LIST_FIELDS
+        if (entries := form.get(name, "").replace(",", " ").split())
     }
+    if form.get("approval"):
+        fields["approval"] = "required"
     for name, *_ in LIMIT_FIELDS:
         if text := form.get(name, "").strip():
             fields[name] = text if name == "spend_per_day" or not text.isdecimal() else int(text[:20])
     return parse_restrictions(fields)
+
+
+def _restriction_errors(refusal: InvalidRequest) -> dict[str, str]:
+    field = (refusal.param or "").removeprefix("restrictions.").partition("[")[0]
+    return {field: refusal.message.partition(": ")[2]}
+
+
+def _restriction_form(restrictions: KeyRestrictions | None) -> dict[str, str]:
+    """Return the form's values of these restrictions."""
+    record = key_restrictions.to_record(restrictions)
+    values = {} if record is None else {name: value for name, value in asdict(record).items() if value is not None}
+    return {
+        name: (", ".join(value) or NOTHING) if isinstance(value, list | tuple) else str(value)
+        for name, value in values.items()
+    }
+
+
+async def set_restrictions(request: PageRequest) -> PageResponse:
+    key, form = _find_key(request), request.form
+    try:
+        restrictions = _read_restrictions(form)
+    except InvalidRequest as refusal:
+        return _restrictions_page(key, form, _restriction_errors(refusal))
+    try:
+        await keys.set_restrictions(request.store, request.actor, key.id, request.team.record.id, restrictions)
+    except InvalidRequest as refusal:
+        return Redirect(f"{request.team_path}/keys/{key.id}", refusal.message)
+    notice = "Restrictions saved." if restrictions else "Saved. This key is no longer restricted."
+    return Redirect(f"{request.team_path}/keys/{key.id}", notice)
 
 
 async def rotate(request: PageRequest) -> PageResponse:
@@ -111,6 +146,23 @@ def _new_page(request: PageRequest, form: dict[str, str], errors: dict[str, str]
         "form": form,
     }
     return Page("key_new.html", values | {"errors": errors or {}}, 400 if errors else 200)
+
+
+async def show_restrictions(request: PageRequest) -> Page:
+    key = _find_key(request)
+    return _restrictions_page(key, _restriction_form(key.restrictions))
+
+
+def _restrictions_page(key: Key, form: dict[str, str], errors: dict[str, str] | None = None) -> Page:
+    values = {"key": key, "list_fields": LIST_FIELDS, "limit_fields": LIMIT_FIELDS, "form": form}
+    return Page("key_restrictions.html", values | {"errors": errors or {}}, 400 if errors else 200)
+
+
+def _find_key(request: PageRequest) -> Key:
+    caller = request.setup.callers.get(request.params["key"])
+    if caller is None or caller.team.record.id != request.team.record.id:
+        raise PageNotFound
+    return caller.key
 
 
 async def _restriction_values(request: PageRequest, key: Key) -> dict[str, Any]:

@@ -7,11 +7,23 @@ from heliograph.dashboard.live import Subscription
 from heliograph.dashboard.page_request import Page, PageNotFound, PageRequest, PageResponse, Redirect
 from heliograph.dashboard.views.live import make_subscription, open_stream, stream_url
 from heliograph.domain.limits import DAY_MS, HOUR_MS
-from heliograph.domain.refusals import all_refusals
+from heliograph.domain.refusals import (
+    ChannelNotPermitted,
+    KeyLimitReached,
+    RecipientNotPermitted,
+    SenderNotPermitted,
+    TemplateNotPermitted,
+    all_refusals,
+)
 from heliograph.storage.requests import NEWEST, TEAM_SHARE_MAX, LoggedRequest, RequestFilter
 
 PAGE_SIZE = 50
 EXPLANATION_BY_CODE = {refusal.code: {"meaning": refusal.meaning(), "fix": refusal.fix} for refusal in all_refusals()}
+# Refusals by the restrictions of a key.
+RESTRICTION_REFUSALS = (
+    *(ChannelNotPermitted, SenderNotPermitted, RecipientNotPermitted, TemplateNotPermitted, KeyLimitReached),
+)
+RESTRICTION_CODES = {refusal.code for refusal in RESTRICTION_REFUSALS}
 STATUS_CLASS_OPTIONS = (("", "Any status"), ("2", "Succeeded (2xx)"), ("4", "Refused (4xx)"), ("5", "Failed (5xx)"))
 DURATION_BY_SPAN = {"hour": HOUR_MS, "day": DAY_MS}
 TIME_OPTIONS = (("", "Last 7 days"), ("day", "Last 24 hours"), ("hour", "Last hour"))
@@ -82,6 +94,7 @@ async def show_logged_request(request: PageRequest) -> PageResponse:
         "place": _object_page(request, logged),
         "explained": explanation,
         "key": _name_by_key(request).get(logged.key, ""),
+        "restriction_codes": RESTRICTION_CODES,
         "docs": f"{request.context.base_url}/docs/errors#{logged.code}",
     }
     return Page("request.html", values)
