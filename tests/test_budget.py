@@ -211,6 +211,17 @@ async def test_accept_by_a_restricted_key_runs_no_more_statements(app: App, step
     assert statements[restricted] <= statements[TOKENS["ACME"]] <= ACCEPT_STATEMENTS
 
 
+async def test_accept_of_a_held_message_adds_its_approval_and_its_event(app: App, steps: Steps) -> None:
+    client, mail = Client(Connections(app.dispatcher)), msgspec.json.encode(MAIL)
+    body = msgspec.json.encode({"name": "agent", "restrictions": {"approval": "required"}})
+    token, statements = (await client.ask("POST", "/v1/keys", body))["token"], []
+    for _ in range(TRIES):
+        with steps.counted():
+            await client.ask("POST", "/v1/emails", mail, token)
+        statements.append(steps.statements())
+    assert min(statements) <= ACCEPT_STATEMENTS + 2
+
+
 @SQLITE
 async def test_message_read_stays_within_its_call_budget(app: App, steps: Steps) -> None:
     clients = Clients(app)

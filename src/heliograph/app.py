@@ -405,6 +405,7 @@ def worker_jobs(
         "codes": every(1.0, partial(send_due_codes, context)),
         "delays": every(1.0, store.delays.publish_due),
         "expiry": every(1.0, store.expiry.fail_expired),
+        "approvals": every(1.0, store.approvals.fail_expired),
         "notices": every(1.0, notice_sender.send_due),
         "domain watch": every(2.5, domains.check_watched),  # checks recently changed domains
         "incomplete texts": every(5.0, store.inbound_texts.report_incomplete),

@@ -20,7 +20,7 @@ from heliograph.domain.setup.records import Caller, Team
 from heliograph.domain.setup.setup_file import parse_setup_file
 from heliograph.manage import team_clock
 from heliograph.settings import Settings
-from heliograph.storage.team_clocks import ALL_QUEUES
+from heliograph.storage.queues import QUEUES_AND_HELD
 from tests.carriers.hook_receiver import Receiver
 from tests.clocks import TestClock
 from tests.service import PATIENCE_S
@@ -132,7 +132,7 @@ class Run:
     async def due(self) -> int | None:
         parameters = {
             "team": self.team.record.ref,
-            "lanes": ALL_QUEUES,
+            "lanes": QUEUES_AND_HELD,
             "webhooks": [(hook.id,) for hook in self.team.webhooks],
         }
         ((due,),) = await self.store.database.read(lambda tx: tx.run("next_due", **parameters))

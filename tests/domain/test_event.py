@@ -17,7 +17,7 @@ sms.sending sms.sent sms.delivered sms.failed
 whatsapp.sending whatsapp.sent whatsapp.delivered whatsapp.read whatsapp.failed
 verification.verified verification.failed verification.exhausted suppression.created suppression.deleted
 sms.received whatsapp.received opt_out.created opt_out.deleted recipient.unsubscribed recipient.resubscribed
-domain.verified domain.failed template.status_changed credit.low batch.done webhook.test
+domain.verified domain.failed template.status_changed credit.low batch.done message.held webhook.test
 """.split()
 
 

@@ -111,6 +111,7 @@ def test_phones_match_whole_or_by_prefix(patterns: list[str], permitted: list[st
 
 def test_codes_are_refused_to_keys_that_need_approval() -> None:
     key = Key(id="k", team="team_a", name="k", hash="", restrictions=KeyRestrictions(approval="required"))
+    check_channel(key, "email")
     with pytest.raises(ChannelNotPermitted, match="approval"):
         check_channel(key, "verify")
 

@@ -205,6 +205,12 @@ export class Heliograph {
     follow: (after?: string, asked: { every?: number; signal?: AbortSignal } = {}) => this.follow(after, asked),
   };
   /** For platform keys. */
+  readonly approvals = {
+    list: (query: Query<"GET /v1/approvals"> = {}) => this.list("GET /v1/approvals", query),
+    approve: (id: string, by: string) => this.ask("POST /v1/approvals/{id}/approve", { id, body: { by } }),
+    reject: (id: string, by: string) => this.ask("POST /v1/approvals/{id}/reject", { id, body: { by } }),
+  };
+  /** For platform keys. */
   readonly audit = {
     list: (query: Query<"GET /v1/audit"> = {}) => this.list("GET /v1/audit", query),
   };

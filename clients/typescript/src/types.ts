@@ -1,6 +1,6 @@
 // Made by `make clients` from the OpenAPI document. Do not edit.
 
-export type ErrorCode = "missing_api_key" | "invalid_api_key" | "invalid_signature" | "callback_not_verified" | "team_suspended" | "insufficient_scope" | "restricted_key_required" | "channel_not_permitted" | "rate_limit_exceeded" | "not_found" | "method_not_allowed" | "payload_too_large" | "unsupported_media_type" | "invalid_json" | "invalid_request" | "invalid_idempotency_key" | "idempotency_key_reused" | "idempotency_request_in_progress" | "invalid_email" | "missing_body" | "mixed_send_mode" | "too_many_recipients" | "subject_too_long" | "invalid_subject" | "invalid_tags" | "invalid_metadata" | "invalid_schedule" | "already_sending" | "invalid_header" | "too_many_attachments" | "invalid_attachment" | "unsupported_attachment_type" | "attachment_too_large" | "attachments_too_large" | "direct_sends_paused" | "invalid_from_address" | "sandbox_from_locked" | "no_approved_brand_domain" | "from_domain_unverified" | "key_domain_scope" | "sender_not_permitted" | "display_name_id_not_found" | "display_name_id_wrong_domain" | "display_name_id_not_approved" | "display_name_not_approved" | "recipient_not_permitted" | "recipient_not_allowed" | "recipient_suppressed" | "recipient_opted_out" | "recipient_unsubscribed" | "template_id_required" | "template_not_found" | "layout_not_found" | "invalid_template" | "template_not_permitted" | "wrong_template_channel" | "template_unavailable" | "missing_variable" | "unknown_variable" | "list_too_long" | "invalid_variable" | "invalid_phone" | "brand_domain_not_found" | "body_too_long" | "no_carrier_available" | "marketing_limit_reached" | "sandbox_limit_reached" | "storage_limit_reached" | "key_limit_reached" | "insufficient_credit" | "unsupported_channel" | "feature_not_on_plan" | "verify_rate_limited" | "invalid_code_format" | "verification_not_found" | "verification_ended" | "message_not_found" | "batch_not_found" | "received_not_found" | "suppression_not_found" | "opt_out_not_found" | "unsubscribe_not_found" | "test_clock_not_found" | "webhook_not_found" | "team_not_found" | "internal_error" | "service_unavailable";
+export type ErrorCode = "missing_api_key" | "invalid_api_key" | "invalid_signature" | "callback_not_verified" | "team_suspended" | "insufficient_scope" | "restricted_key_required" | "channel_not_permitted" | "rate_limit_exceeded" | "not_found" | "method_not_allowed" | "payload_too_large" | "unsupported_media_type" | "invalid_json" | "invalid_request" | "invalid_idempotency_key" | "idempotency_key_reused" | "idempotency_request_in_progress" | "invalid_email" | "missing_body" | "mixed_send_mode" | "too_many_recipients" | "subject_too_long" | "invalid_subject" | "invalid_tags" | "invalid_metadata" | "invalid_schedule" | "already_sending" | "invalid_header" | "too_many_attachments" | "invalid_attachment" | "unsupported_attachment_type" | "attachment_too_large" | "attachments_too_large" | "direct_sends_paused" | "invalid_from_address" | "sandbox_from_locked" | "no_approved_brand_domain" | "from_domain_unverified" | "key_domain_scope" | "sender_not_permitted" | "display_name_id_not_found" | "display_name_id_wrong_domain" | "display_name_id_not_approved" | "display_name_not_approved" | "recipient_not_permitted" | "recipient_not_allowed" | "recipient_suppressed" | "recipient_opted_out" | "recipient_unsubscribed" | "template_id_required" | "template_not_found" | "layout_not_found" | "invalid_template" | "template_not_permitted" | "wrong_template_channel" | "template_unavailable" | "missing_variable" | "unknown_variable" | "list_too_long" | "invalid_variable" | "invalid_phone" | "brand_domain_not_found" | "body_too_long" | "no_carrier_available" | "marketing_limit_reached" | "sandbox_limit_reached" | "storage_limit_reached" | "key_limit_reached" | "insufficient_credit" | "unsupported_channel" | "feature_not_on_plan" | "verify_rate_limited" | "invalid_code_format" | "verification_not_found" | "verification_ended" | "message_not_found" | "batch_not_found" | "received_not_found" | "suppression_not_found" | "opt_out_not_found" | "unsubscribe_not_found" | "test_clock_not_found" | "webhook_not_found" | "team_not_found" | "approval_not_found" | "already_decided" | "internal_error" | "service_unavailable";
 
 export interface AdvanceRequest {
   /** Seconds to advance; at most 60 days in total. */
@@ -20,6 +20,37 @@ export interface Alignment {
   aspf: "relaxed" | "strict";
   /** DMARC policy for mail that fails; null without a policy. */
   policy: string | null;
+}
+
+export interface ApprovalDecision {
+  /** Who decided: named in the audit log. */
+  by: string;
+}
+
+export interface ApprovalList {
+  /** Type of this object. */
+  object: "list";
+  /** Whether there is a next page, to request with `after` set to the last id of this page. */
+  has_more: boolean;
+  /** The records of this page. */
+  data: Array<ApprovalRecord>;
+}
+
+export interface ApprovalRecord {
+  /** Public id. */
+  id: string;
+  /** The message. */
+  message_id: string;
+  /** The team of the message. */
+  team_id: string;
+  /** Channel. */
+  channel: "email" | "sms" | "whatsapp";
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
+  created_at: string;
+  /** When the message fails if nobody decides. */
+  expires_at: string;
+  /** `pending` until it is decided; `expired` if nobody decided in time; `canceled` with the message. */
+  status: "pending" | "approved" | "rejected" | "expired" | "canceled";
 }
 
 export interface Attachment {
@@ -323,7 +354,7 @@ export interface DeliveryRecord {
   /** Id of the event. */
   event_id: string;
   /** The event's type. */
-  type: "email.sending" | "email.sent" | "email.delivered" | "email.bounced" | "email.complained" | "email.failed" | "sms.sending" | "sms.sent" | "sms.delivered" | "sms.failed" | "whatsapp.sending" | "whatsapp.sent" | "whatsapp.delivered" | "whatsapp.read" | "whatsapp.failed" | "email.delayed" | "email.received" | "verification.verified" | "verification.failed" | "verification.exhausted" | "suppression.created" | "suppression.deleted" | "sms.received" | "whatsapp.received" | "opt_out.created" | "opt_out.deleted" | "recipient.unsubscribed" | "recipient.resubscribed" | "domain.verified" | "domain.failed" | "template.status_changed" | "credit.low" | "batch.done" | "webhook.test";
+  type: "email.sending" | "email.sent" | "email.delivered" | "email.bounced" | "email.complained" | "email.failed" | "sms.sending" | "sms.sent" | "sms.delivered" | "sms.failed" | "whatsapp.sending" | "whatsapp.sent" | "whatsapp.delivered" | "whatsapp.read" | "whatsapp.failed" | "email.delayed" | "email.received" | "verification.verified" | "verification.failed" | "verification.exhausted" | "suppression.created" | "suppression.deleted" | "sms.received" | "whatsapp.received" | "opt_out.created" | "opt_out.deleted" | "recipient.unsubscribed" | "recipient.resubscribed" | "domain.verified" | "domain.failed" | "template.status_changed" | "credit.low" | "batch.done" | "message.held" | "webhook.test";
   /** `delivered`; `waiting` for the next attempt; or `exhausted`: all attempts failed. */
   state: "waiting" | "delivered" | "exhausted";
   /** When the next attempt is made; null after the last one. */
@@ -1266,7 +1297,7 @@ export interface EmailView {
   recipients: Array<RecipientView>;
   /** The timeline. */
   events: Array<EventView>;
-  /** Set while all unfinished recipients are held: the first one that is tried again. */
+  /** Set while all unfinished recipients are held: the first one that ends. */
   held: HeldView | null;
 }
 
@@ -1279,7 +1310,7 @@ export interface ErrorBody {
   /** Kind of error, derived from the status and code. */
   type: "api_error" | "authentication_error" | "conflict_error" | "idempotency_error" | "invalid_request_error" | "not_found_error" | "permission_error" | "rate_limit_error";
   /** Stable error code for programs to compare. */
-  code: "missing_api_key" | "invalid_api_key" | "invalid_signature" | "callback_not_verified" | "team_suspended" | "insufficient_scope" | "restricted_key_required" | "channel_not_permitted" | "rate_limit_exceeded" | "not_found" | "method_not_allowed" | "payload_too_large" | "unsupported_media_type" | "invalid_json" | "invalid_request" | "invalid_idempotency_key" | "idempotency_key_reused" | "idempotency_request_in_progress" | "invalid_email" | "missing_body" | "mixed_send_mode" | "too_many_recipients" | "subject_too_long" | "invalid_subject" | "invalid_tags" | "invalid_metadata" | "invalid_schedule" | "already_sending" | "invalid_header" | "too_many_attachments" | "invalid_attachment" | "unsupported_attachment_type" | "attachment_too_large" | "attachments_too_large" | "direct_sends_paused" | "invalid_from_address" | "sandbox_from_locked" | "no_approved_brand_domain" | "from_domain_unverified" | "key_domain_scope" | "sender_not_permitted" | "display_name_id_not_found" | "display_name_id_wrong_domain" | "display_name_id_not_approved" | "display_name_not_approved" | "recipient_not_permitted" | "recipient_not_allowed" | "recipient_suppressed" | "recipient_opted_out" | "recipient_unsubscribed" | "template_id_required" | "template_not_found" | "layout_not_found" | "invalid_template" | "template_not_permitted" | "wrong_template_channel" | "template_unavailable" | "missing_variable" | "unknown_variable" | "list_too_long" | "invalid_variable" | "invalid_phone" | "brand_domain_not_found" | "body_too_long" | "no_carrier_available" | "marketing_limit_reached" | "sandbox_limit_reached" | "storage_limit_reached" | "key_limit_reached" | "insufficient_credit" | "unsupported_channel" | "feature_not_on_plan" | "verify_rate_limited" | "invalid_code_format" | "verification_not_found" | "verification_ended" | "message_not_found" | "batch_not_found" | "received_not_found" | "suppression_not_found" | "opt_out_not_found" | "unsubscribe_not_found" | "test_clock_not_found" | "webhook_not_found" | "team_not_found" | "internal_error" | "service_unavailable";
+  code: "missing_api_key" | "invalid_api_key" | "invalid_signature" | "callback_not_verified" | "team_suspended" | "insufficient_scope" | "restricted_key_required" | "channel_not_permitted" | "rate_limit_exceeded" | "not_found" | "method_not_allowed" | "payload_too_large" | "unsupported_media_type" | "invalid_json" | "invalid_request" | "invalid_idempotency_key" | "idempotency_key_reused" | "idempotency_request_in_progress" | "invalid_email" | "missing_body" | "mixed_send_mode" | "too_many_recipients" | "subject_too_long" | "invalid_subject" | "invalid_tags" | "invalid_metadata" | "invalid_schedule" | "already_sending" | "invalid_header" | "too_many_attachments" | "invalid_attachment" | "unsupported_attachment_type" | "attachment_too_large" | "attachments_too_large" | "direct_sends_paused" | "invalid_from_address" | "sandbox_from_locked" | "no_approved_brand_domain" | "from_domain_unverified" | "key_domain_scope" | "sender_not_permitted" | "display_name_id_not_found" | "display_name_id_wrong_domain" | "display_name_id_not_approved" | "display_name_not_approved" | "recipient_not_permitted" | "recipient_not_allowed" | "recipient_suppressed" | "recipient_opted_out" | "recipient_unsubscribed" | "template_id_required" | "template_not_found" | "layout_not_found" | "invalid_template" | "template_not_permitted" | "wrong_template_channel" | "template_unavailable" | "missing_variable" | "unknown_variable" | "list_too_long" | "invalid_variable" | "invalid_phone" | "brand_domain_not_found" | "body_too_long" | "no_carrier_available" | "marketing_limit_reached" | "sandbox_limit_reached" | "storage_limit_reached" | "key_limit_reached" | "insufficient_credit" | "unsupported_channel" | "feature_not_on_plan" | "verify_rate_limited" | "invalid_code_format" | "verification_not_found" | "verification_ended" | "message_not_found" | "batch_not_found" | "received_not_found" | "suppression_not_found" | "opt_out_not_found" | "unsubscribe_not_found" | "test_clock_not_found" | "webhook_not_found" | "team_not_found" | "approval_not_found" | "already_decided" | "internal_error" | "service_unavailable";
   /** What is wrong and how to fix it. */
   message: string;
   /** The invalid field or header; null if the error concerns the whole request. */
@@ -1369,9 +1400,9 @@ export interface Health {
 }
 
 export interface HeldView {
-  /** `provider_rate`: a provider's rate limit is reached; `warmup`: the day's limit of a new source address. */
-  reason: "provider_rate" | "warmup";
-  /** When it is tried again. */
+  /** `provider_rate`: a provider's rate limit is reached; `warmup`: the day's limit of a new source address; `approval`: a person must release the message. */
+  reason: "provider_rate" | "warmup" | "approval";
+  /** When it is tried again, or fails if nobody releases it. */
   until: string;
 }
 
@@ -1636,6 +1667,78 @@ export interface MemberRequest {
   name?: string | null;
 }
 
+export interface MessageHeldData {
+  /** The whole To list. */
+  to_addresses?: Array<string>;
+  /** Cc recipients; empty if there are none. */
+  cc?: Array<string>;
+  /** Bcc recipients, without suppressed ones; empty if there are none. */
+  bcc?: Array<string>;
+  /** Reply-To address. */
+  reply_to?: string | null;
+  /** The sender's bare address. */
+  from?: string;
+  /** Rendered subject. */
+  subject?: string;
+  /** Number of To, Cc and Bcc recipients, without suppressed Bcc ones. Counts against the quota. */
+  recipient_count?: number;
+  /** Number of attachments. */
+  attachments_count?: number;
+  /** All Reply-To addresses. */
+  reply_to_addresses?: Array<string>;
+  /** Custom header fields of the request. */
+  headers?: Record<string, string>;
+  /** Public id. */
+  id: string;
+  /** Recipient: for email the first To address, otherwise a phone number in E.164 format. */
+  to: string;
+  /** The state of the message; only WhatsApp has `read`. */
+  status: "queued" | "sending" | "sent" | "delivered" | "read" | "failed";
+  /** `true` for a sandbox team. */
+  sandbox: boolean;
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
+  created_at: string;
+  /** The caller's tags. */
+  tags?: Record<string, string>;
+  /** The caller's metadata. */
+  metadata?: Record<string, unknown>;
+  /** When the message is scheduled to be sent; null: at once. */
+  scheduled_at?: string | null;
+  /** When an unsent message expires; null: never. */
+  expires_at?: string | null;
+  /** Order in the queue: due messages with higher priority are sent first. */
+  priority?: "critical" | "normal" | "bulk";
+  /** Version of the rendered template; null without a template. */
+  template_version?: number;
+  /** Version of the layout used; null without a layout. */
+  layout_version?: number;
+  /** Language of the rendered content, as a tag such as `de-AT`; null without a template. */
+  locale?: string;
+  /** Channel. */
+  channel: "email" | "sms" | "whatsapp";
+  /** The approval to decide on, by a person or by a platform key. */
+  approval_id: string;
+  /** Why and until when the message waits. */
+  held: HeldView;
+}
+
+export interface MessageHeldEvent {
+  /** Public id. */
+  id: string;
+  /** Type of the event. */
+  type: "message.held";
+  /** Creation time, ISO 8601 in UTC with milliseconds. */
+  created_at: string;
+  /** The team. */
+  team_id: string;
+  /** `true` for a sandbox team. */
+  sandbox: boolean;
+  /** Number of the event within its message, starting at 1. */
+  sequence: number;
+  /** What changed. */
+  data: MessageHeldData;
+}
+
 export interface NewKeyRecord {
   /** Public id: the 10 characters after `hk_` in its token. */
   id: string;
@@ -1686,7 +1789,7 @@ export interface NewWebhookRecord {
   /** Where events are sent. */
   url: string;
   /** Event types, groups or `*` that the webhook subscribes to. */
-  events: Array<"*" | "email.*" | "sms.*" | "whatsapp.*" | "verification.*" | "suppression.*" | "opt_out.*" | "recipient.*" | "domain.*" | "template.*" | "credit.*" | "batch.*" | "webhook.*" | "email.sending" | "email.sent" | "email.delivered" | "email.bounced" | "email.complained" | "email.failed" | "sms.sending" | "sms.sent" | "sms.delivered" | "sms.failed" | "whatsapp.sending" | "whatsapp.sent" | "whatsapp.delivered" | "whatsapp.read" | "whatsapp.failed" | "email.delayed" | "email.received" | "verification.verified" | "verification.failed" | "verification.exhausted" | "suppression.created" | "suppression.deleted" | "sms.received" | "whatsapp.received" | "opt_out.created" | "opt_out.deleted" | "recipient.unsubscribed" | "recipient.resubscribed" | "domain.verified" | "domain.failed" | "template.status_changed" | "credit.low" | "batch.done" | "webhook.test">;
+  events: Array<"*" | "email.*" | "sms.*" | "whatsapp.*" | "verification.*" | "suppression.*" | "opt_out.*" | "recipient.*" | "domain.*" | "template.*" | "credit.*" | "batch.*" | "message.*" | "webhook.*" | "email.sending" | "email.sent" | "email.delivered" | "email.bounced" | "email.complained" | "email.failed" | "sms.sending" | "sms.sent" | "sms.delivered" | "sms.failed" | "whatsapp.sending" | "whatsapp.sent" | "whatsapp.delivered" | "whatsapp.read" | "whatsapp.failed" | "email.delayed" | "email.received" | "verification.verified" | "verification.failed" | "verification.exhausted" | "suppression.created" | "suppression.deleted" | "sms.received" | "whatsapp.received" | "opt_out.created" | "opt_out.deleted" | "recipient.unsubscribed" | "recipient.resubscribed" | "domain.verified" | "domain.failed" | "template.status_changed" | "credit.low" | "batch.done" | "message.held" | "webhook.test">;
   /** Whether events are delivered. */
   enabled: boolean;
   /** A free-text note. */
@@ -1915,7 +2018,7 @@ export interface PhoneView {
   recipients: Array<RecipientView>;
   /** The timeline. */
   events: Array<EventView>;
-  /** Set while all unfinished recipients are held: the first one that is tried again. */
+  /** Set while all unfinished recipients are held: the first one that ends. */
   held: HeldView | null;
 }
 
@@ -1954,7 +2057,7 @@ export interface Problem {
   /** This request, as a URN. */
   instance: string;
   /** Stable error code for programs to compare. */
-  code: "missing_api_key" | "invalid_api_key" | "invalid_signature" | "callback_not_verified" | "team_suspended" | "insufficient_scope" | "restricted_key_required" | "channel_not_permitted" | "rate_limit_exceeded" | "not_found" | "method_not_allowed" | "payload_too_large" | "unsupported_media_type" | "invalid_json" | "invalid_request" | "invalid_idempotency_key" | "idempotency_key_reused" | "idempotency_request_in_progress" | "invalid_email" | "missing_body" | "mixed_send_mode" | "too_many_recipients" | "subject_too_long" | "invalid_subject" | "invalid_tags" | "invalid_metadata" | "invalid_schedule" | "already_sending" | "invalid_header" | "too_many_attachments" | "invalid_attachment" | "unsupported_attachment_type" | "attachment_too_large" | "attachments_too_large" | "direct_sends_paused" | "invalid_from_address" | "sandbox_from_locked" | "no_approved_brand_domain" | "from_domain_unverified" | "key_domain_scope" | "sender_not_permitted" | "display_name_id_not_found" | "display_name_id_wrong_domain" | "display_name_id_not_approved" | "display_name_not_approved" | "recipient_not_permitted" | "recipient_not_allowed" | "recipient_suppressed" | "recipient_opted_out" | "recipient_unsubscribed" | "template_id_required" | "template_not_found" | "layout_not_found" | "invalid_template" | "template_not_permitted" | "wrong_template_channel" | "template_unavailable" | "missing_variable" | "unknown_variable" | "list_too_long" | "invalid_variable" | "invalid_phone" | "brand_domain_not_found" | "body_too_long" | "no_carrier_available" | "marketing_limit_reached" | "sandbox_limit_reached" | "storage_limit_reached" | "key_limit_reached" | "insufficient_credit" | "unsupported_channel" | "feature_not_on_plan" | "verify_rate_limited" | "invalid_code_format" | "verification_not_found" | "verification_ended" | "message_not_found" | "batch_not_found" | "received_not_found" | "suppression_not_found" | "opt_out_not_found" | "unsubscribe_not_found" | "test_clock_not_found" | "webhook_not_found" | "team_not_found" | "internal_error" | "service_unavailable";
+  code: "missing_api_key" | "invalid_api_key" | "invalid_signature" | "callback_not_verified" | "team_suspended" | "insufficient_scope" | "restricted_key_required" | "channel_not_permitted" | "rate_limit_exceeded" | "not_found" | "method_not_allowed" | "payload_too_large" | "unsupported_media_type" | "invalid_json" | "invalid_request" | "invalid_idempotency_key" | "idempotency_key_reused" | "idempotency_request_in_progress" | "invalid_email" | "missing_body" | "mixed_send_mode" | "too_many_recipients" | "subject_too_long" | "invalid_subject" | "invalid_tags" | "invalid_metadata" | "invalid_schedule" | "already_sending" | "invalid_header" | "too_many_attachments" | "invalid_attachment" | "unsupported_attachment_type" | "attachment_too_large" | "attachments_too_large" | "direct_sends_paused" | "invalid_from_address" | "sandbox_from_locked" | "no_approved_brand_domain" | "from_domain_unverified" | "key_domain_scope" | "sender_not_permitted" | "display_name_id_not_found" | "display_name_id_wrong_domain" | "display_name_id_not_approved" | "display_name_not_approved" | "recipient_not_permitted" | "recipient_not_allowed" | "recipient_suppressed" | "recipient_opted_out" | "recipient_unsubscribed" | "template_id_required" | "template_not_found" | "layout_not_found" | "invalid_template" | "template_not_permitted" | "wrong_template_channel" | "template_unavailable" | "missing_variable" | "unknown_variable" | "list_too_long" | "invalid_variable" | "invalid_phone" | "brand_domain_not_found" | "body_too_long" | "no_carrier_available" | "marketing_limit_reached" | "sandbox_limit_reached" | "storage_limit_reached" | "key_limit_reached" | "insufficient_credit" | "unsupported_channel" | "feature_not_on_plan" | "verify_rate_limited" | "invalid_code_format" | "verification_not_found" | "verification_ended" | "message_not_found" | "batch_not_found" | "received_not_found" | "suppression_not_found" | "opt_out_not_found" | "unsubscribe_not_found" | "test_clock_not_found" | "webhook_not_found" | "team_not_found" | "approval_not_found" | "already_decided" | "internal_error" | "service_unavailable";
   /** The invalid field or header; null if the error concerns the whole request. */
   param: string | null;
   /** Id of the request, as in X-Request-Id. */
@@ -1980,7 +2083,7 @@ export interface PublishedEvent {
   /** Public id. */
   id: string;
   /** What happened, for example `email.delivered`. */
-  type: "email.sending" | "email.sent" | "email.delivered" | "email.bounced" | "email.complained" | "email.failed" | "sms.sending" | "sms.sent" | "sms.delivered" | "sms.failed" | "whatsapp.sending" | "whatsapp.sent" | "whatsapp.delivered" | "whatsapp.read" | "whatsapp.failed" | "email.delayed" | "email.received" | "verification.verified" | "verification.failed" | "verification.exhausted" | "suppression.created" | "suppression.deleted" | "sms.received" | "whatsapp.received" | "opt_out.created" | "opt_out.deleted" | "recipient.unsubscribed" | "recipient.resubscribed" | "domain.verified" | "domain.failed" | "template.status_changed" | "credit.low" | "batch.done" | "webhook.test";
+  type: "email.sending" | "email.sent" | "email.delivered" | "email.bounced" | "email.complained" | "email.failed" | "sms.sending" | "sms.sent" | "sms.delivered" | "sms.failed" | "whatsapp.sending" | "whatsapp.sent" | "whatsapp.delivered" | "whatsapp.read" | "whatsapp.failed" | "email.delayed" | "email.received" | "verification.verified" | "verification.failed" | "verification.exhausted" | "suppression.created" | "suppression.deleted" | "sms.received" | "whatsapp.received" | "opt_out.created" | "opt_out.deleted" | "recipient.unsubscribed" | "recipient.resubscribed" | "domain.verified" | "domain.failed" | "template.status_changed" | "credit.low" | "batch.done" | "message.held" | "webhook.test";
   /** Creation time, ISO 8601 in UTC with milliseconds. */
   created_at: string;
   /** The team. */
@@ -2238,7 +2341,7 @@ export interface RestrictionsRecord {
   per_day?: number | null;
   /** Amount charged or held in any 24 hours. */
   spend_per_day?: string | null;
-  /** `required`: a person must release every message; until this is supported, all are refused. */
+  /** `required`: every message is held until a person releases it; verifications are refused. */
   approval?: "required" | null;
 }
 
@@ -2666,6 +2769,8 @@ export interface TeamChange {
   pool?: string | null;
   /** Categories of emails that recipients can unsubscribe from; those of approved templates must stay. */
   categories?: Array<string> | null;
+  /** Hours after which a message that waits for approval fails. */
+  approval_hours?: number | null;
 }
 
 export interface TeamDetails {
@@ -2713,6 +2818,8 @@ export interface TeamDetails {
   pool: string | null;
   /** Categories of emails that recipients can unsubscribe from; those of approved templates must stay. */
   categories: Array<string> | null;
+  /** Hours after which a message that waits for approval fails. */
+  approval_hours: number | null;
   /** Type of this object. */
   object: "team";
   /** Public id. */
@@ -2779,6 +2886,8 @@ export interface TeamRequest {
   pool?: string | null;
   /** Categories of emails that recipients can unsubscribe from; those of approved templates must stay. */
   categories?: Array<string> | null;
+  /** Hours after which a message that waits for approval fails. */
+  approval_hours?: number | null;
   /** Id of your choice. Default: a generated one. */
   id?: string | null;
   /** Opening balance. Default: 0. */
@@ -3460,7 +3569,7 @@ export interface WebhookChange {
   /** Where events are sent: http or https, without a fragment. `user:password@` before the host is sent as Basic authentication and never shown again. */
   url?: string | null;
   /** Event types, groups such as `email.*`, or `*`. */
-  events?: Array<"*" | "email.*" | "sms.*" | "whatsapp.*" | "verification.*" | "suppression.*" | "opt_out.*" | "recipient.*" | "domain.*" | "template.*" | "credit.*" | "batch.*" | "webhook.*" | "email.sending" | "email.sent" | "email.delivered" | "email.bounced" | "email.complained" | "email.failed" | "sms.sending" | "sms.sent" | "sms.delivered" | "sms.failed" | "whatsapp.sending" | "whatsapp.sent" | "whatsapp.delivered" | "whatsapp.read" | "whatsapp.failed" | "email.delayed" | "email.received" | "verification.verified" | "verification.failed" | "verification.exhausted" | "suppression.created" | "suppression.deleted" | "sms.received" | "whatsapp.received" | "opt_out.created" | "opt_out.deleted" | "recipient.unsubscribed" | "recipient.resubscribed" | "domain.verified" | "domain.failed" | "template.status_changed" | "credit.low" | "batch.done" | "webhook.test"> | null;
+  events?: Array<"*" | "email.*" | "sms.*" | "whatsapp.*" | "verification.*" | "suppression.*" | "opt_out.*" | "recipient.*" | "domain.*" | "template.*" | "credit.*" | "batch.*" | "message.*" | "webhook.*" | "email.sending" | "email.sent" | "email.delivered" | "email.bounced" | "email.complained" | "email.failed" | "sms.sending" | "sms.sent" | "sms.delivered" | "sms.failed" | "whatsapp.sending" | "whatsapp.sent" | "whatsapp.delivered" | "whatsapp.read" | "whatsapp.failed" | "email.delayed" | "email.received" | "verification.verified" | "verification.failed" | "verification.exhausted" | "suppression.created" | "suppression.deleted" | "sms.received" | "whatsapp.received" | "opt_out.created" | "opt_out.deleted" | "recipient.unsubscribed" | "recipient.resubscribed" | "domain.verified" | "domain.failed" | "template.status_changed" | "credit.low" | "batch.done" | "message.held" | "webhook.test"> | null;
   /** `true` also clears `disabled_reason`. */
   enabled?: boolean | null;
   /** A free-text note. */
@@ -3484,7 +3593,7 @@ export interface WebhookRecord {
   /** Where events are sent. */
   url: string;
   /** Event types, groups or `*` that the webhook subscribes to. */
-  events: Array<"*" | "email.*" | "sms.*" | "whatsapp.*" | "verification.*" | "suppression.*" | "opt_out.*" | "recipient.*" | "domain.*" | "template.*" | "credit.*" | "batch.*" | "webhook.*" | "email.sending" | "email.sent" | "email.delivered" | "email.bounced" | "email.complained" | "email.failed" | "sms.sending" | "sms.sent" | "sms.delivered" | "sms.failed" | "whatsapp.sending" | "whatsapp.sent" | "whatsapp.delivered" | "whatsapp.read" | "whatsapp.failed" | "email.delayed" | "email.received" | "verification.verified" | "verification.failed" | "verification.exhausted" | "suppression.created" | "suppression.deleted" | "sms.received" | "whatsapp.received" | "opt_out.created" | "opt_out.deleted" | "recipient.unsubscribed" | "recipient.resubscribed" | "domain.verified" | "domain.failed" | "template.status_changed" | "credit.low" | "batch.done" | "webhook.test">;
+  events: Array<"*" | "email.*" | "sms.*" | "whatsapp.*" | "verification.*" | "suppression.*" | "opt_out.*" | "recipient.*" | "domain.*" | "template.*" | "credit.*" | "batch.*" | "message.*" | "webhook.*" | "email.sending" | "email.sent" | "email.delivered" | "email.bounced" | "email.complained" | "email.failed" | "sms.sending" | "sms.sent" | "sms.delivered" | "sms.failed" | "whatsapp.sending" | "whatsapp.sent" | "whatsapp.delivered" | "whatsapp.read" | "whatsapp.failed" | "email.delayed" | "email.received" | "verification.verified" | "verification.failed" | "verification.exhausted" | "suppression.created" | "suppression.deleted" | "sms.received" | "whatsapp.received" | "opt_out.created" | "opt_out.deleted" | "recipient.unsubscribed" | "recipient.resubscribed" | "domain.verified" | "domain.failed" | "template.status_changed" | "credit.low" | "batch.done" | "message.held" | "webhook.test">;
   /** Whether events are delivered. */
   enabled: boolean;
   /** A free-text note. */
@@ -3505,7 +3614,7 @@ export interface WebhookRequest {
   /** Where events are sent: http or https, without a fragment. `user:password@` before the host is sent as Basic authentication and never shown again. */
   url: string;
   /** Event types, groups such as `email.*`, or `*`. */
-  events: Array<"*" | "email.*" | "sms.*" | "whatsapp.*" | "verification.*" | "suppression.*" | "opt_out.*" | "recipient.*" | "domain.*" | "template.*" | "credit.*" | "batch.*" | "webhook.*" | "email.sending" | "email.sent" | "email.delivered" | "email.bounced" | "email.complained" | "email.failed" | "sms.sending" | "sms.sent" | "sms.delivered" | "sms.failed" | "whatsapp.sending" | "whatsapp.sent" | "whatsapp.delivered" | "whatsapp.read" | "whatsapp.failed" | "email.delayed" | "email.received" | "verification.verified" | "verification.failed" | "verification.exhausted" | "suppression.created" | "suppression.deleted" | "sms.received" | "whatsapp.received" | "opt_out.created" | "opt_out.deleted" | "recipient.unsubscribed" | "recipient.resubscribed" | "domain.verified" | "domain.failed" | "template.status_changed" | "credit.low" | "batch.done" | "webhook.test">;
+  events: Array<"*" | "email.*" | "sms.*" | "whatsapp.*" | "verification.*" | "suppression.*" | "opt_out.*" | "recipient.*" | "domain.*" | "template.*" | "credit.*" | "batch.*" | "message.*" | "webhook.*" | "email.sending" | "email.sent" | "email.delivered" | "email.bounced" | "email.complained" | "email.failed" | "sms.sending" | "sms.sent" | "sms.delivered" | "sms.failed" | "whatsapp.sending" | "whatsapp.sent" | "whatsapp.delivered" | "whatsapp.read" | "whatsapp.failed" | "email.delayed" | "email.received" | "verification.verified" | "verification.failed" | "verification.exhausted" | "suppression.created" | "suppression.deleted" | "sms.received" | "whatsapp.received" | "opt_out.created" | "opt_out.deleted" | "recipient.unsubscribed" | "recipient.resubscribed" | "domain.verified" | "domain.failed" | "template.status_changed" | "credit.low" | "batch.done" | "message.held" | "webhook.test">;
   /** Your own signing secret: `whsec_` and the base64 of 24 to 64 bytes. Default: a generated secret. */
   secret?: string | null;
   /** A free-text note. */
@@ -3976,6 +4085,9 @@ export interface Operations {
   "POST /v1/teams/{id}/credit": { body: CreditRequest; answer: CreditBooking };
   "GET /v1/teams/{id}/usage": { query: { month?: string }; answer: UsageView };
   "POST /v1/teams/{id}/portal": { body: PortalRequest; answer: PortalLinkRecord };
+  "GET /v1/approvals": { query: { limit?: number; after?: string }; answer: ApprovalList };
+  "POST /v1/approvals/{id}/approve": { body: ApprovalDecision; answer: ApprovalRecord };
+  "POST /v1/approvals/{id}/reject": { body: ApprovalDecision; answer: ApprovalRecord };
   "GET /v1/audit": { query: { limit?: number; after?: number; team?: string }; answer: AuditList };
   "GET /v1/errors": { query: { limit?: number; after?: string }; answer: ErrorList };
   "GET /v1/causes": { query: { limit?: number; after?: string }; answer: CauseList };
@@ -3983,4 +4095,4 @@ export interface Operations {
   "GET /readyz": { answer: Health };
 }
 
-export type WebhookEvent = EmailSendingEvent | EmailSentEvent | EmailDeliveredEvent | EmailBouncedEvent | EmailComplainedEvent | EmailFailedEvent | SmsSendingEvent | SmsSentEvent | SmsDeliveredEvent | SmsFailedEvent | WhatsappSendingEvent | WhatsappSentEvent | WhatsappDeliveredEvent | WhatsappReadEvent | WhatsappFailedEvent | EmailDelayedEvent | EmailReceivedEvent | VerificationVerifiedEvent | VerificationFailedEvent | VerificationExhaustedEvent | SuppressionCreatedEvent | SuppressionDeletedEvent | SmsReceivedEvent | WhatsappReceivedEvent | OptOutCreatedEvent | OptOutDeletedEvent | RecipientUnsubscribedEvent | RecipientResubscribedEvent | DomainVerifiedEvent | DomainFailedEvent | TemplateStatusChangedEvent | CreditLowEvent | BatchDoneEvent | WebhookTestEvent;
+export type WebhookEvent = EmailSendingEvent | EmailSentEvent | EmailDeliveredEvent | EmailBouncedEvent | EmailComplainedEvent | EmailFailedEvent | SmsSendingEvent | SmsSentEvent | SmsDeliveredEvent | SmsFailedEvent | WhatsappSendingEvent | WhatsappSentEvent | WhatsappDeliveredEvent | WhatsappReadEvent | WhatsappFailedEvent | EmailDelayedEvent | EmailReceivedEvent | VerificationVerifiedEvent | VerificationFailedEvent | VerificationExhaustedEvent | SuppressionCreatedEvent | SuppressionDeletedEvent | SmsReceivedEvent | WhatsappReceivedEvent | OptOutCreatedEvent | OptOutDeletedEvent | RecipientUnsubscribedEvent | RecipientResubscribedEvent | DomainVerifiedEvent | DomainFailedEvent | TemplateStatusChangedEvent | CreditLowEvent | BatchDoneEvent | MessageHeldEvent | WebhookTestEvent;

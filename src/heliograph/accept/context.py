@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from heliograph.carrier_failover import CarrierFailover
+from heliograph.domain.limits import HOUR_MS
 from heliograph.domain.sending.send_options import Timing
+from heliograph.domain.setup.records import Caller
 from heliograph.runtime.clock import Clock
 from heliograph.storage.requests import RequestLog
 from heliograph.storage.store import Store
@@ -67,3 +69,11 @@ def initial_status(context: Context, timing: Timing, now: int) -> str:
     """Return the status in the response: "queued" if scheduled for later or the platform is paused, else "sending"."""
     is_queued = (timing.due_at or 0) > now or context.store.setup.current.platform.paused
     return "queued" if is_queued else "sending"
+
+
+def hold_deadline(caller: Caller, timing: Timing, now: int) -> int | None:
+    """Return when a message of this caller fails unless a person releases it; None if it needs no approval."""
+    if caller.key.restrictions is None or caller.key.restrictions.approval is None:
+        return None
+    deadline = now + caller.team.record.approval_hours * HOUR_MS
+    return deadline if timing.expires_at is None else min(deadline, timing.expires_at)

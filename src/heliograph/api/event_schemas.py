@@ -8,7 +8,16 @@ import msgspec
 from heliograph.api.call import Call
 from heliograph.api.events import PublishedEvent
 from heliograph.api.json_schema import inline_refs, make_schemas, schema_ref
-from heliograph.api.reading import EmailSummary, LocaleView, MetadataView, PhoneSummary, TagsView
+from heliograph.api.reading import (
+    EmailSummary,
+    HeadersView,
+    HeldView,
+    LocaleView,
+    MetadataView,
+    PhoneSummary,
+    ReplyToView,
+    TagsView,
+)
 from heliograph.domain.delivery.message_states import STATES_BY_CHANNEL
 from heliograph.domain.event_data import (
     CreditLowData,
@@ -22,12 +31,19 @@ from heliograph.domain.event_data import (
     VerificationEventData,
     WebhookTestData,
 )
-from heliograph.domain.events import DELAYED, EVENT_TYPES, TEST
+from heliograph.domain.events import DELAYED, EVENT_TYPES, HELD, TEST
 from heliograph.domain.field_docs import (
     LANGUAGE_DOC,
     LAYOUT_VERSION_DOC,
     VERSION_DOC,
+    AttachmentsCount,
+    Bcc,
+    Cc,
+    ChannelName,
+    RecipientCount,
+    ReplyTo,
     Schema,
+    Subject,
     describe,
     schema_limits,
 )
@@ -40,6 +56,7 @@ from heliograph.web.route import json_response
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 SOMETIMES = schema_limits(maybe=True)
+EXAMPLE_APPROVAL = "apr_01JCQ8Z6V3M2N7T0K4H9R5B1XA"
 
 Explanation = Annotated[ExplanationRecord, describe("What happened, and what to do about it.", maybe=True)]
 CarrierReply = Annotated[
@@ -78,6 +95,29 @@ class FailureFields(msgspec.Struct, frozen=True, kw_only=True):
 class DelayFields(msgspec.Struct, frozen=True, kw_only=True):
     delay: Annotated[DelayData, describe("Since when the email is delayed, and what happens next.")]
     explanation: Explanation
+
+
+class HeldEmailFields(msgspec.Struct, frozen=True, kw_only=True):
+    """Fields of a held email; absent on the other channels."""
+
+    to_addresses: Annotated[list[str], describe("The whole To list.", maybe=True)]
+    cc: Annotated[Cc, SOMETIMES]
+    bcc: Annotated[Bcc, SOMETIMES]
+    reply_to: Annotated[ReplyTo, SOMETIMES]
+    from_: Annotated[str, describe("The sender's bare address.", maybe=True)] = msgspec.field(name="from")
+    subject: Annotated[Subject, SOMETIMES]
+    recipient_count: Annotated[RecipientCount, SOMETIMES]
+    attachments_count: Annotated[AttachmentsCount, SOMETIMES]
+    reply_to_addresses: ReplyToView
+    headers: HeadersView
+
+
+class HeldFields(msgspec.Struct, frozen=True, kw_only=True):
+    channel: ChannelName
+    approval_id: Annotated[
+        str, describe("The approval to decide on, by a person or by a platform key.", example=EXAMPLE_APPROVAL)
+    ]
+    held: Annotated[HeldView, describe("Why and until when the message waits.")]
 
 
 class VerificationOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,6 +161,7 @@ STRUCTS_BY_TYPE: dict[str, tuple[Any, ...]] = {
     "template.status_changed": (TemplateStatusData,),
     "credit.low": (CreditLowData,),
     BATCH_DONE: (BatchRecord,),
+    HELD: (HeldEmailFields, PhoneSummary, VersionFields, HeldFields),
     TEST: (WebhookTestData,),
 }
 

@@ -35,6 +35,7 @@ ID_KIND_BY_RESOURCE = {
     "events": "event",
     "received": "received",
     "teams": "team",
+    "approvals": "approval",
 }
 PATH_PARAMETERS: dict[str, Schema] = {
     "suppressions": {

@@ -34,6 +34,7 @@ from heliograph.domain.mail.address import parse_address
 from heliograph.domain.mail.mailbox_provider import OTHER, provider_of
 from heliograph.domain.phones.phone import is_phone
 from heliograph.domain.refusals import InvalidRequest, MessageNotFound
+from heliograph.domain.sending.approvals import APPROVAL
 from heliograph.domain.sending.key_limits import limit_states
 from heliograph.domain.sending.pricing import Account, format_money, month_of
 from heliograph.domain.sending.send_options import public_record, split_tag
@@ -56,6 +57,7 @@ from heliograph.web.request import Response
 from heliograph.web.route import QueryParam, json_response
 
 UNFINISHED_STATES = ("queued", "sending")
+HOLD_REASONS = (*get_args(HoldReason), APPROVAL)
 TEMPLATE = QueryParam(
     "template_id", "Only messages sent with this template.", {"type": "string", "pattern": id_pattern("template")}
 )
@@ -81,11 +83,15 @@ class HeldView(msgspec.Struct, frozen=True, kw_only=True):
     reason: Annotated[
         str,
         describe(
-            "`provider_rate`: a provider's rate limit is reached; `warmup`: the day's limit of a new source address.",
-            enum=list(get_args(HoldReason)),
+            "`provider_rate`: a provider's rate limit is reached; `warmup`: the day's limit of a new source address; "
+            "`approval`: a person must release the message.",
+            enum=list(HOLD_REASONS),
         ),
     ]
-    until: Annotated[str, describe("When it is tried again.", example="2026-11-15T09:31:00.000Z", **TIME)]
+    until: Annotated[
+        str,
+        describe("When it is tried again, or fails if nobody releases it.", example="2026-11-15T09:31:00.000Z", **TIME),
+    ]
 
 
 class RecipientView(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,7 +145,7 @@ PriorityView = Annotated[
 ]
 LocaleView = Annotated[str | None, describe("The language requested for the text, if any.", maybe=True)]
 MessageHeldView = Annotated[
-    HeldView | None, describe("Set while all unfinished recipients are held: the first one that is tried again.")
+    HeldView | None, describe("Set while all unfinished recipients are held: the first one that ends.")
 ]
 RecipientViews = Annotated[list[RecipientView], describe("Each distinct recipient with its own state.")]
 EventViews = Annotated[list[EventView], describe("The timeline.")]
@@ -462,7 +468,7 @@ def _provider(row: RecipientDetails) -> str:
 
 def _held(detail_json: str) -> HeldView | None:
     detail = msgspec.json.decode(detail_json)
-    is_held = detail.get("reason") in get_args(HoldReason) and NEXT_AT in detail
+    is_held = detail.get("reason") in HOLD_REASONS and NEXT_AT in detail
     return HeldView(reason=detail["reason"], until=detail[NEXT_AT]) if is_held else None
 
 

@@ -25,6 +25,7 @@ from heliograph.accept.verify_start import (
 )
 from heliograph.accept.whatsapp import WhatsappPreview, prepare_whatsapp, preview_whatsapp, send_whatsapp
 from heliograph.api import (
+    approvals,
     audit,
     batches,
     callbacks,
@@ -500,6 +501,18 @@ V1 = [
           summary="Create a link to a team's portal", body=teams.PortalRequest, status=201,
           answer=teams.PortalLinkRecord, refusals=(r.TeamNotFound, r.TeamSuspended),
           example={"pages": ["webhooks", "events"], "return_url": "https://app.example.com/settings"}),
+
+    Route(method="GET", path="/v1/approvals", call=approvals.list_all, scopes=OPERATE, needs_fresh_setup=True,
+          summary="List approvals of messages, newest first", query=(LIMIT, after_param("approval")),
+          answer=approvals.ApprovalList),
+    Route(method="POST", path="/v1/approvals/{id}/approve", call=approvals.approve, scopes=OPERATE,
+          example_values={"status": "approved"},
+          summary="Release a message", body=approvals.ApprovalDecision, answer=approvals.ApprovalRecord,
+          refusals=(r.ApprovalNotFound, r.AlreadyDecided), example={"by": "ada@example.com"}),
+    Route(method="POST", path="/v1/approvals/{id}/reject", call=approvals.reject, scopes=OPERATE,
+          example_values={"status": "rejected"},
+          summary="Reject a message", body=approvals.ApprovalDecision, answer=approvals.ApprovalRecord,
+          refusals=(r.ApprovalNotFound, r.AlreadyDecided), example={"by": "ada@example.com"}),
 
     Route(method="GET", path="/v1/audit", call=audit.list_all, scopes=OPERATE,
           summary="List audit log entries, newest first", query=(LIMIT, audit.AFTER, audit.TEAM),

@@ -25,7 +25,7 @@ from heliograph.domain.ids import timestamp
 from heliograph.domain.mail.unsubscribe import CATEGORIES_MAX, CATEGORY
 from heliograph.domain.refusals import NotFound, TeamNotFound, TeamSuspended
 from heliograph.domain.sending.pricing import Account, Charge, format_money
-from heliograph.domain.setup.records import CHANNELS, Team, TeamRecord
+from heliograph.domain.setup.records import APPROVAL_HOURS_MAX, CHANNELS, Team, TeamRecord
 from heliograph.domain.text import LINE_MAX, quoted
 from heliograph.manage import credit, people, portals, teams, usage
 from heliograph.manage.credit import CreditAdjustment
@@ -133,6 +133,15 @@ class TeamFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             "Categories of emails that recipients can unsubscribe from; those of approved templates must stay.",
             maxItems=CATEGORIES_MAX,
             example=["newsletter"],
+        ),
+    ] = None
+    approval_hours: Annotated[
+        int | None,
+        describe(
+            "Hours after which a message that waits for approval fails.",
+            minimum=1,
+            maximum=APPROVAL_HOURS_MAX,
+            example=24,
         ),
     ] = None
 

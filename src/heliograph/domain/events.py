@@ -13,6 +13,8 @@ from heliograph.domain.setup.records import Channel, Team
 
 _UNPUBLISHED_STATE = "queued"
 
+HELD = "message.held"  # published once for a message that waits for approval
+RELEASED = "released"  # only in the timeline of a message that was released
 DELAYED = "email.delayed"  # not a state: published once for an email that is delayed
 TEST = "webhook.test"  # created for one webhook and sent only there
 EVENT_TYPES: tuple[str, ...] = (
@@ -40,6 +42,7 @@ EVENT_TYPES: tuple[str, ...] = (
     "template.status_changed",
     "credit.low",
     "batch.done",
+    HELD,
     TEST,
 )
 # Published only in webhook formats that have this event; in others the response to the send is enough (contract 10).
@@ -123,6 +126,9 @@ def event_data(event: StoredEvent) -> dict[str, Any]:
     if not event.record:
         return msgspec.json.decode(event.detail or "{}", type=dict[str, Any])
     record: dict[str, Any] = msgspec.json.decode(event.record)
+    if event.type == HELD:
+        hidden: dict[str, Any] = {"bcc": []} if "bcc" in record else {}
+        return record | hidden | msgspec.json.decode(event.detail or "{}", type=dict[str, Any])
     change = RecipientChange(
         status=event.status,
         message_status=event.message_status,

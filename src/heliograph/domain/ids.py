@@ -20,6 +20,7 @@ PREFIXES = {
     "display_name": "dn_",
     "team": "team_",
     "webhook": "whk_",
+    "approval": "apr_",
 }
 
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"

@@ -588,6 +588,18 @@ class TeamNotFound(Refusal):
     fix = "Check the id; it begins with team_. GET /v1/teams lists all teams."
 
 
+class ApprovalNotFound(Refusal):
+    """There is no approval with this id."""
+
+    fix = "Check the id; it begins with apr_. GET /v1/approvals lists all approvals."
+
+
+class AlreadyDecided(Refusal):
+    """The message was already released or rejected, or its approval has expired or was canceled."""
+
+    fix = "GET /v1/approvals shows the status of the approval. Nothing was changed."
+
+
 # -- server errors -----------------------------------------------------------------------------------------
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from heliograph.domain.delivery.lanes import QUEUE_BY_LANE_AND_PRIORITY
+from heliograph.domain.delivery.lanes import HELD_QUEUE, QUEUE_BY_LANE_AND_PRIORITY
 from heliograph.domain.event_data import CreditLowData, encode_data
-from heliograph.domain.events import SCHEDULED, scheduled_data
+from heliograph.domain.events import HELD, SCHEDULED, scheduled_data
 from heliograph.domain.limits import DAY_MS, IDEMPOTENCY_WINDOW_MS
 from heliograph.domain.operations.erasure import EntryName
 from heliograph.domain.operations.notices import key_limit_notice, low_credit_notice
@@ -26,6 +26,7 @@ from heliograph.domain.sending.acceptance import (
     IdempotencyKey,
     SendResult,
 )
+from heliograph.domain.sending.approvals import approval_id, held_data, hold_detail
 from heliograph.domain.sending.idempotency import StoredResponse
 from heliograph.domain.sending.pricing import Account, count_stored_bytes, format_money
 from heliograph.runtime import metrics
@@ -41,7 +42,7 @@ ACCEPTED = 202
 WRITE_QUERIES = (
     *("insert_messages", "insert_contents", "insert_shared_texts", "insert_shared_contents", "insert_recipients"),
     *("insert_outbox", "update_accounts", "insert_ledger", "insert_blobs", "insert_marketing", "insert_tags"),
-    "insert_callbacks",
+    *("insert_callbacks", "insert_approvals"),
 )
 
 Item = Acceptance | BatchAcceptance
@@ -77,6 +78,8 @@ async def accept(
         await publish_low_credit(tx, publisher, credit_before, decider.accounts, thresholds)
         if scheduled:
             await _publish_scheduled(tx, publisher, scheduled)
+        if held := [(key, item) for (key,), (item, _) in zip(message_keys, accepted, strict=False) if item.held_until]:
+            await _publish_held(tx, publisher, held)
         await audit.write(tx, *(item.audit for item, _ in accepted))
         tx.after_commit.append(partial(_count_accepted, accepted))
     return results
@@ -265,6 +268,23 @@ async def _publish_scheduled(tx: Tx, publisher: Publisher, scheduled: list[tuple
     await publisher.publish(tx, events)
 
 
+async def _publish_held(tx: Tx, publisher: Publisher, held: list[tuple[int, Acceptance]]) -> None:
+    events = [
+        Event(
+            id=publisher.new_id("evt_"),
+            team=item.team,
+            subject=item.id,
+            message=key,
+            type=HELD,
+            message_status=item.status,
+            detail=held_data(item.id, item.channel, item.held_until or 0),
+            created_at=item.created_at,
+        )
+        for key, item in held
+    ]
+    await publisher.publish(tx, events)
+
+
 async def dry_run(tx: Tx, item: Acceptance, erased_name_of: EntryName) -> Decision:
     """Return the decision that `accept` would make, without writing anything (dry_run)."""
     accounts = await lock_accounts(tx, {item.team})
@@ -430,6 +450,13 @@ async def write_accepted(
             max(created_at, due_at or created_at),
             QUEUE_BY_LANE_AND_PRIORITY[item.lane, item.extra_fields.priority],
         )
+        expires_at, detail = item.timing.expires_at, None
+        if item.held_until is not None:
+            starts_at, queue, expires_at = item.held_until, HELD_QUEUE, None
+            detail = msgspec.json.encode(hold_detail(item.held_until)).decode()
+            rows["insert_approvals"].append(
+                (key, approval_id(item.id), item.team, item.key_id, created_at, item.held_until)
+            )
         rows["insert_messages"].append(_message_row(key, item, decision))
         if item.shared is None:
             rows["insert_contents"].append((key, item.content.decode()))
@@ -440,12 +467,11 @@ async def write_accepted(
             rows["insert_shared_contents"].append((key, item.content.decode(), text_key))
         for position, recipient in enumerate(decision.recipients):
             rows["insert_recipients"].append(
-                (key, position, recipient.address, recipient.original, recipient.kind, item.status, created_at)
+                (key, position, recipient.address, recipient.original, recipient.kind, item.status, created_at, detail)
             )
-            rows["insert_outbox"].append(
-                (queue, item.team, key, position, None, starts_at, created_at, item.timing.expires_at)
-            )
-        schedule_wakeup(tx, item.lane, starts_at - created_at)
+            rows["insert_outbox"].append((queue, item.team, key, position, None, starts_at, created_at, expires_at))
+        if item.held_until is None:
+            schedule_wakeup(tx, item.lane, starts_at - created_at)
         if item.blobs:
             rows["insert_blobs"] += [(blob, key) for blob in item.blobs]
         if item.extra_fields.tags:
@@ -477,6 +503,7 @@ def _message_row(key: int, item: Acceptance, decision: Decision) -> tuple[Any, .
         item.country,
         decision.price,
         "held" if decision.price else "none",
+        int(item.held_until is not None),  # `message.held` is the first event
         item.created_at,
         item.stored_record(decision.response),
         item.batch,

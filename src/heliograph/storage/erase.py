@@ -17,7 +17,7 @@ from heliograph.domain.operations.erasure import AddressVariants, placeholder
 from heliograph.storage import audit, batches, contents, tags
 from heliograph.storage.engine.database import Database, Tx, write_serialized
 from heliograph.storage.events import Publisher
-from heliograph.storage.queues import ALL_QUEUES
+from heliograph.storage.queues import QUEUES_AND_HELD
 from heliograph.storage.search import index
 
 BATCH = 1000  # rows scanned in one transaction
@@ -157,7 +157,7 @@ class Erasures:
 async def _begin_erasure(tx: Tx, target: ErasureTarget, entry: AuditEntry) -> None:
     filters: dict[str, Any] = {"team": target.ref, "address": target.address}
     await tx.run("mark_erased", team=target.ref)
-    ((messages,),) = await tx.run("moving_messages", lanes=ALL_QUEUES, **filters)
+    ((messages,),) = await tx.run("moving_messages", lanes=QUEUES_AND_HELD, **filters)
     ((codes,),) = await tx.run("moving_verifications", now=entry.at, **filters)
     ((imports,),) = await tx.run("moving_imports", team=target.ref)
     if messages or codes:
@@ -225,7 +225,9 @@ async def _erase_messages(
     await index.invalidate_builds(tx)
     rows = await tx.run("lock_erased", team=target.ref, ids=ids)
     keys = [(row[0],) for row in rows]
-    in_progress = {row[0] for row in await tx.run("working_messages", team=target.ref, lanes=ALL_QUEUES, messages=keys)}
+    in_progress = {
+        row[0] for row in await tx.run("working_messages", team=target.ref, lanes=QUEUES_AND_HELD, messages=keys)
+    }
     recipients: dict[int, list[Any]] = {key: [] for (key,) in keys}
     for recipient in await tx.run("recipients_of", messages=keys):
         recipients[recipient[0]].append(recipient)

@@ -23,7 +23,7 @@ from heliograph.domain.sending.acceptance import CAPTURED
 from heliograph.domain.sending.send_options import decode_record
 from heliograph.domain.setup.records import Channel, Priority
 from heliograph.runtime.clock import Clock
-from heliograph.storage import outcomes, verifications
+from heliograph.storage import approvals, outcomes, verifications
 from heliograph.storage.engine.database import Database, StoreUnavailable, Tx, schedule_wakeup
 from heliograph.storage.engine.group_commit import GroupCommit
 from heliograph.storage.engine.health_probe import Probe
@@ -426,6 +426,9 @@ class Outbox:
             if waiting is None:
                 return None
             message, status, record, rows = waiting
+            if not rows and status == "queued" and (hold := await approvals.cancel_hold(tx, message, now)):
+                is_canceled = await approvals.fail_held(tx, [hold], "canceled", CANCELED_TEXT, now, publisher)
+                return WaitingMessage(record=record, status="failed", done=is_canceled)
             updates = [
                 RecipientUpdate(
                     at=now,
@@ -454,14 +457,17 @@ class Outbox:
             if found_message is None:
                 return None
             message, status, record, rows = found_message
-            if status != "queued" or not rows:
+            hold = await approvals.find_hold(tx, message) if status == "queued" and not rows else None
+            if status != "queued" or not (rows or hold):
                 return WaitingMessage(record=record, status=status, done=False)
             new_record = msgspec.json.encode(msgspec.json.decode(record) | {"scheduled_at": timestamp(due_at)}).decode()
-            waiting = WaitingMessage(record=new_record, status=status, done=True, expires_at=rows[0][3])
+            expires_at = rows[0][3] if rows else parse_timestamp(decode_record(record).expires_at or "")
+            waiting = WaitingMessage(record=new_record, status=status, done=True, expires_at=expires_at)
             check(waiting)
-            await tx.run("move_rows", keys=[(row[0],) for row in rows], due_at=due_at)
             await tx.run("change_record", message=message, record=new_record)
-            schedule_wakeup(tx, LANE_BY_CHANNEL[channel], max(0, due_at - self._clock.team_now(team_and_id[0])))
+            if rows:
+                await tx.run("move_rows", keys=[(row[0],) for row in rows], due_at=due_at)
+                schedule_wakeup(tx, LANE_BY_CHANNEL[channel], max(0, due_at - self._clock.team_now(team_and_id[0])))
             return waiting
 
         return await self._database.write(move_message)

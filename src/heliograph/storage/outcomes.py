@@ -52,7 +52,7 @@ EARLY_RETURN_MS = HOUR_MS
 
 # Reasons of our own for which an email counted against the quota was certainly not sent.
 UNUSED_QUOTA_REASONS = (
-    *("canceled", "expired", "suspended", "suppressed", "unsubscribed"),
+    *("canceled", "expired", "suspended", "suppressed", "unsubscribed", "approval_rejected", "approval_expired"),
     *("no_carrier", "out_of_reach", "not_ready", "provider_rate", "warmup"),
 )
 COUNTED_STATES = ("delivered", "bounced", "failed", "complained")

@@ -13,7 +13,7 @@ BATCH = 500  # messages per statement
 CONTENT_QUERIES = ("purge_blobs", "mark_bodiless")
 MESSAGE_QUERIES = (
     *("purge_events", "purge_parts", "purge_delays", "purge_seen", "purge_inbox_marks", "purge_callbacks"),
-    *("purge_recipients", "purge_messages"),
+    *("purge_approvals", "purge_recipients", "purge_messages"),
 )
 # Other data of a team, keyed by its number.
 TEAM_QUERIES = (

@@ -2,13 +2,14 @@
 
 import msgspec
 
-from heliograph.domain.delivery.lanes import LANE_AND_PRIORITY_BY_QUEUE
+from heliograph.domain.delivery.lanes import HELD_QUEUE, LANE_AND_PRIORITY_BY_QUEUE
 from heliograph.domain.setup.records import Priority
 from heliograph.storage.engine.database import Tx
 
 PAGE_COUNT_MAX = 10_000  # maximum that a page counts per team or webhook: takes about a millisecond
 DEPTH_COUNT_MAX = 100_000  # maximum that the metrics count per team
 ALL_QUEUES = [(queue,) for queue in LANE_AND_PRIORITY_BY_QUEUE]
+QUEUES_AND_HELD = [*ALL_QUEUES, (HELD_QUEUE,)]  # with messages that wait for approval
 
 
 class QueueShare(msgspec.Struct, frozen=True, kw_only=True):

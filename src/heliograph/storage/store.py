@@ -11,6 +11,7 @@ from heliograph.inbound.store.inbound_texts import InboundTextStore
 from heliograph.inbound.store.opt_outs import OptOutStore
 from heliograph.inbound.store.reports import ReportStore
 from heliograph.runtime.clock import Clock
+from heliograph.storage.approvals import Approvals
 from heliograph.storage.attachments import Attachments
 from heliograph.storage.attempt_limiter import AttemptLimiter
 from heliograph.storage.audit import Audit
@@ -83,6 +84,7 @@ class Store(msgspec.Struct, frozen=True, kw_only=True):
     reports: ReportStore
     delays: Delays
     expiry: Expiry
+    approvals: Approvals
     inbound_mail: InboundMailStore
     aggregate_reports: AggregateReportStore
     circuits: Circuits
@@ -169,6 +171,7 @@ def make_store(
         reports=ReportStore(database, clock, setup.publisher),
         delays=Delays(database, clock, setup.publisher),
         expiry=Expiry(database, clock, setup.publisher),
+        approvals=Approvals(database, clock, setup.publisher),
         inbound_mail=InboundMailStore(database, clock, attachments, setup.publisher),
         aggregate_reports=AggregateReportStore(database, clock),
         circuits=Circuits(database),

@@ -2,7 +2,6 @@
 
 from msgspec.structs import replace
 
-from heliograph.domain.delivery.lanes import PRIORITIES, SLOTS_BY_LANE, queue_name
 from heliograph.domain.operations.team_clock import next_offset, require_test_clock
 from heliograph.domain.setup.records import Team
 from heliograph.domain.setup.snapshot import Setup, to_row
@@ -10,9 +9,8 @@ from heliograph.runtime.clock import Clock
 from heliograph.storage import retention, setup
 from heliograph.storage.engine.database import Database, Tx
 from heliograph.storage.events import CALLBACK_SUFFIX
+from heliograph.storage.queues import QUEUES_AND_HELD
 from heliograph.storage.setup import SetupStore
-
-ALL_QUEUES = [(queue_name(lane, priority),) for lane in SLOTS_BY_LANE for priority in PRIORITIES]
 
 
 class TeamClocks:
@@ -44,7 +42,7 @@ class TeamClocks:
             for webhook in current.webhooks.get(team_ref, ())
             for webhook_id in (webhook.id, webhook.id + CALLBACK_SUFFIX)
         ]
-        ((due,),) = await tx.run("next_due", team=team_ref, lanes=ALL_QUEUES, webhooks=webhooks)
+        ((due,),) = await tx.run("next_due", team=team_ref, lanes=QUEUES_AND_HELD, webhooks=webhooks)
         return next_offset(require_test_clock(team), due, self._clock.now())
 
     async def _advance_locked(self, tx: Tx, last_setup: Setup, team: Team) -> None:

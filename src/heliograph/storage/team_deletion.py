@@ -40,7 +40,7 @@ QUERIES_BY_REF = (
         "delete_team_requests",
     ),
     *("delete_team_reports", "delete_team_dmarc", "delete_team_tls", "delete_team_cleared", "delete_team_account"),
-    *("delete_team_unsubscribes", "delete_team_complaint_rates"),
+    *("delete_team_unsubscribes", "delete_team_complaint_rates", "delete_team_approvals"),
 )
 QUERIES_BY_ID = (
     *(

@@ -17,6 +17,7 @@ from heliograph.domain.events import DELAYED, EXPIRED, StoredEvent
 from heliograph.domain.field_docs import describe
 from heliograph.domain.limits import DAY_MS, MINUTE_MS
 from heliograph.domain.phones.carrier_codes import CAUSE_BY_CODE, CAUSE_BY_RECEIPT_STATE
+from heliograph.domain.sending.approvals import APPROVAL
 from heliograph.domain.setup.records import Channel
 from heliograph.inbound.policy.bounce_classifier import BLOCKLIST_PHRASES, SPAM_PHRASES, find_reason, normalize
 
@@ -469,6 +470,26 @@ CAUSES: dict[str, Cause] = {
         "It waits because the daily limit of a new source address is reached.",
         "It is sent as soon as the limit permits.",
     ),
+    "approval": Cause(
+        "limit",
+        "ours",
+        "It waits until a person releases it.",
+        "An owner of the team, or an operator, can release or reject it.",
+        needs_no_action=False,
+    ),
+    "approval_rejected": Cause(
+        "policy",
+        "request",
+        "A person rejected the message before it was sent.",
+        "Ask who rejected it, then send a changed message.",
+        retry_helps=False,
+    ),
+    "approval_expired": Cause(
+        "limit",
+        "request",
+        "Nobody released the message in time.",
+        "Send again, and ask an owner of the team to release it in time.",
+    ),
     "quarantined": Cause(
         "infrastructure",
         "ours",
@@ -621,6 +642,7 @@ STATUS_TITLES: dict[str, tuple[BoxStyle, str]] = {
     "queued": ("wait", "Waiting to be sent"),
     "sending": ("wait", "Being sent"),
     "deferred": ("wait", "Not delivered yet, will retry"),
+    "approval": ("wait", "Waiting for approval"),
     "sent": ("info", "Sent, not confirmed yet"),
     "delivered": ("good", "Delivered"),
     "read": ("good", "Delivered and read"),
@@ -729,7 +751,8 @@ def explain(
         cause = CAUSES[name]
         advice = PAUSED_TEXT if paused else NO_ACTION_NEEDED if cause.needs_no_action else cause.advice
         fix_page: FixPage = "" if cause.needs_no_action else cause.fix_page
-        return Explanation(*STATUS_TITLES["deferred"], cause.text, advice, name, cause.retry_helps, fix_page)
+        title = STATUS_TITLES["approval" if name == APPROVAL else "deferred"]
+        return Explanation(*title, cause.text, advice, name, cause.retry_helps, fix_page)
     if status in FAILURE_STATUSES:
         name = status if status in CAUSES else cause_of(channel, detail)
         cause = CAUSES[name]
@@ -757,6 +780,8 @@ def deciding_detail(
 
     `event_type` and `event_detail` belong to the recipient's last event.
     """
+    if recipient_detail.get("reason") == APPROVAL:
+        return recipient_detail, True
     detail = recipient_detail if recipient_detail.get("reason") in _OPERATOR_REASONS else event_detail
     return detail, event_type in ("deferred", DELAYED) or recipient_detail.get("reason") == "retried"
 

@@ -63,6 +63,7 @@ class _Client(Generic[K]):
         self.keys: resources.Keys[K] = resources.Keys(self)
         self.webhooks: resources.Webhooks[K] = resources.Webhooks(self)
         self.events: resources.Events[K] = resources.Events(self)
+        self.approvals: resources.Approvals[K] = resources.Approvals(self)
         self.audit: resources.Audit[K] = resources.Audit(self)
 
     def _request(self, ask: Ask[Any]) -> dict[str, Any]:

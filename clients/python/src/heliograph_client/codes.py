@@ -90,5 +90,7 @@ class UnsubscribeNotFound(e.NotFoundError): "The address has not unsubscribed fr
 class TestClockNotFound(e.NotFoundError): "The team has no test clock, because the team is live or the test clock is off."
 class WebhookNotFound(e.NotFoundError): "The team has no webhook with this id."
 class TeamNotFound(e.NotFoundError): "There is no team with this id."
+class ApprovalNotFound(e.NotFoundError): "There is no approval with this id."
+class AlreadyDecided(e.ConflictError): "The message was already released or rejected, or its approval has expired or was canceled."
 class InternalError(e.ServerError): "An internal error occurred, and the request was not processed."
 class ServiceUnavailable(e.ServerError): "The service is temporarily unavailable."

@@ -28,6 +28,10 @@ ExplanationRecord = TypedDict('ExplanationRecord', {
     'advice': 'str',
     'retry_helps': 'bool',
 })
+HeldView = TypedDict('HeldView', {
+    'reason': "Literal['provider_rate', 'warmup', 'approval']",
+    'until': 'str',
+})
 BatchDoneData = TypedDict('BatchDoneData', {
     'object': "Literal['batch']",
     'id': 'str',
@@ -284,6 +288,34 @@ EmailSentData = TypedDict('EmailSentData', {
     'previous_status': 'str | None',
     'recipient': 'str | None',
     'recipient_kind': "Literal['to', 'cc', 'bcc'] | None",
+})
+MessageHeldData = TypedDict('MessageHeldData', {
+    'to_addresses': 'NotRequired[list[str]]',
+    'cc': 'NotRequired[list[str]]',
+    'bcc': 'NotRequired[list[str]]',
+    'reply_to': 'NotRequired[str | None]',
+    'from': 'NotRequired[str]',
+    'subject': 'NotRequired[str]',
+    'recipient_count': 'NotRequired[int]',
+    'attachments_count': 'NotRequired[int]',
+    'reply_to_addresses': 'NotRequired[list[str]]',
+    'headers': 'NotRequired[dict[str, str]]',
+    'id': 'str',
+    'to': 'str',
+    'status': "Literal['queued', 'sending', 'sent', 'delivered', 'read', 'failed']",
+    'sandbox': 'bool',
+    'created_at': 'str',
+    'tags': 'NotRequired[dict[str, str]]',
+    'metadata': 'NotRequired[dict[str, Any]]',
+    'scheduled_at': 'NotRequired[str | None]',
+    'expires_at': 'NotRequired[str | None]',
+    'priority': "NotRequired[Literal['critical', 'normal', 'bulk']]",
+    'template_version': 'NotRequired[int]',
+    'layout_version': 'NotRequired[int]',
+    'locale': 'NotRequired[str]',
+    'channel': "Literal['email', 'sms', 'whatsapp']",
+    'approval_id': 'str',
+    'held': 'HeldView',
 })
 OptOutCreatedData = TypedDict('OptOutCreatedData', {
     'object': "Literal['opt_out']",
@@ -687,6 +719,15 @@ EmailSentEvent = TypedDict('EmailSentEvent', {
     'sequence': 'int',
     'data': 'EmailSentData',
 })
+MessageHeldEvent = TypedDict('MessageHeldEvent', {
+    'id': 'str',
+    'type': "Literal['message.held']",
+    'created_at': 'str',
+    'team_id': 'str',
+    'sandbox': 'bool',
+    'sequence': 'int',
+    'data': 'MessageHeldData',
+})
 OptOutCreatedEvent = TypedDict('OptOutCreatedEvent', {
     'id': 'str',
     'type': "Literal['opt_out.created']",
@@ -885,5 +926,5 @@ WhatsappSentEvent = TypedDict('WhatsappSentEvent', {
     'sequence': 'int',
     'data': 'WhatsappSentData',
 })
-EventType = Literal['email.sending', 'email.sent', 'email.delivered', 'email.bounced', 'email.complained', 'email.failed', 'sms.sending', 'sms.sent', 'sms.delivered', 'sms.failed', 'whatsapp.sending', 'whatsapp.sent', 'whatsapp.delivered', 'whatsapp.read', 'whatsapp.failed', 'email.delayed', 'email.received', 'verification.verified', 'verification.failed', 'verification.exhausted', 'suppression.created', 'suppression.deleted', 'sms.received', 'whatsapp.received', 'opt_out.created', 'opt_out.deleted', 'recipient.unsubscribed', 'recipient.resubscribed', 'domain.verified', 'domain.failed', 'template.status_changed', 'credit.low', 'batch.done', 'webhook.test']
-WebhookEvent = Union[EmailSendingEvent, EmailSentEvent, EmailDeliveredEvent, EmailBouncedEvent, EmailComplainedEvent, EmailFailedEvent, SmsSendingEvent, SmsSentEvent, SmsDeliveredEvent, SmsFailedEvent, WhatsappSendingEvent, WhatsappSentEvent, WhatsappDeliveredEvent, WhatsappReadEvent, WhatsappFailedEvent, EmailDelayedEvent, EmailReceivedEvent, VerificationVerifiedEvent, VerificationFailedEvent, VerificationExhaustedEvent, SuppressionCreatedEvent, SuppressionDeletedEvent, SmsReceivedEvent, WhatsappReceivedEvent, OptOutCreatedEvent, OptOutDeletedEvent, RecipientUnsubscribedEvent, RecipientResubscribedEvent, DomainVerifiedEvent, DomainFailedEvent, TemplateStatusChangedEvent, CreditLowEvent, BatchDoneEvent, WebhookTestEvent]
+EventType = Literal['email.sending', 'email.sent', 'email.delivered', 'email.bounced', 'email.complained', 'email.failed', 'sms.sending', 'sms.sent', 'sms.delivered', 'sms.failed', 'whatsapp.sending', 'whatsapp.sent', 'whatsapp.delivered', 'whatsapp.read', 'whatsapp.failed', 'email.delayed', 'email.received', 'verification.verified', 'verification.failed', 'verification.exhausted', 'suppression.created', 'suppression.deleted', 'sms.received', 'whatsapp.received', 'opt_out.created', 'opt_out.deleted', 'recipient.unsubscribed', 'recipient.resubscribed', 'domain.verified', 'domain.failed', 'template.status_changed', 'credit.low', 'batch.done', 'message.held', 'webhook.test']
+WebhookEvent = Union[EmailSendingEvent, EmailSentEvent, EmailDeliveredEvent, EmailBouncedEvent, EmailComplainedEvent, EmailFailedEvent, SmsSendingEvent, SmsSentEvent, SmsDeliveredEvent, SmsFailedEvent, WhatsappSendingEvent, WhatsappSentEvent, WhatsappDeliveredEvent, WhatsappReadEvent, WhatsappFailedEvent, EmailDelayedEvent, EmailReceivedEvent, VerificationVerifiedEvent, VerificationFailedEvent, VerificationExhaustedEvent, SuppressionCreatedEvent, SuppressionDeletedEvent, SmsReceivedEvent, WhatsappReceivedEvent, OptOutCreatedEvent, OptOutDeletedEvent, RecipientUnsubscribedEvent, RecipientResubscribedEvent, DomainVerifiedEvent, DomainFailedEvent, TemplateStatusChangedEvent, CreditLowEvent, BatchDoneEvent, MessageHeldEvent, WebhookTestEvent]

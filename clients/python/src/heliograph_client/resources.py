@@ -384,6 +384,23 @@ class Events(Resource[K]):
         return Ask(r.Event, "GET", path("events"), query=query, poll_s=poll_s)
 
 
+class Approvals(Resource[K]):
+    """Messages of all teams that wait for approval; it needs a platform key."""
+
+    @paged
+    def list(self, **page: Unpack[p.Page]) -> Ask[r.Result]:
+        return Ask(r.Result, "GET", path("approvals"), query=page)
+
+    @call
+    def approve(self, id: str, by: str) -> Ask[r.Result]:
+        """Release a message; `by` says who decided."""
+        return Ask(r.Result, "POST", path("approvals", id, "approve"), body={"by": by})
+
+    @call
+    def reject(self, id: str, by: str) -> Ask[r.Result]:
+        return Ask(r.Result, "POST", path("approvals", id, "reject"), body={"by": by})
+
+
 class Audit(Resource[K]):
     @paged
     def list(self, **page: Unpack[p.AuditPage]) -> Ask[r.Result]:

@@ -10,6 +10,9 @@ from heliograph.domain.setup.records import Channel, Priority
 
 LANE_BY_CHANNEL: dict[Channel, str] = {"email": "email", "sms": "phone", "whatsapp": "phone"}
 
+# Queue of messages that wait for approval. It belongs to no lane, so no worker claims from it.
+HELD_QUEUE = "approval"
+
 WEBHOOKS = "webhooks"  # work kind, not a lane: webhook deliveries
 SETUP = "setup"  # work kind, not a lane: the setup changed and all processes must reload it
 # Work kind, not a lane: a simulator delivered a message, and a client of any process may be waiting for it.

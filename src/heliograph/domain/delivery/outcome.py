@@ -27,6 +27,9 @@ LocalReason = Literal[
     "template_unavailable",
     "provider_rate",
     "warmup",
+    "approval",
+    "approval_rejected",
+    "approval_expired",
 ]
 
 # Why a mail server gave no reply: `trouble` in the detail of an outcome.

@@ -127,7 +127,7 @@ class RestrictionsRecord(msgspec.Struct, frozen=True, kw_only=True, omit_default
     approval: Annotated[
         Literal["required"] | None,
         describe(
-            "`required`: a person must release every message; until this is supported, all are refused.", maybe=True
+            "`required`: every message is held until a person releases it; verifications are refused.", maybe=True
         ),
     ] = None
 
@@ -183,8 +183,10 @@ def check_channel(key: Key, channel: str) -> None:
     restrictions = key.restrictions
     if restrictions is None:
         return
-    if restrictions.approval:  # refused until messages can be held
-        raise ChannelNotPermitted(f"This key's messages need approval, so it cannot send. {ChannelNotPermitted.fix}")
+    if restrictions.approval and channel == "verify":
+        raise ChannelNotPermitted(
+            f"This key's messages need approval, which codes cannot wait for. {ChannelNotPermitted.fix}"
+        )
     permitted = restrictions.channels
     if permitted is not None and channel not in permitted and ANY not in permitted:
         raise ChannelNotPermitted(

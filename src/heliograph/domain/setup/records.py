@@ -99,6 +99,7 @@ class OptOutTexts(SetupRecord, frozen=True):
     help_text: str = "Reply STOP to unsubscribe or START to resubscribe."
 
 
+APPROVAL_HOURS_MAX = 168  # contract 20
 DEFAULT_BYTES_PER_DAY: dict[Mode, int] = {"live": 10 * 1024 * MIB, "sandbox": 200 * MIB}  # contract 1
 
 
@@ -136,6 +137,7 @@ class TeamRecord(SetupRecord, frozen=True):
     attachment_types: tuple[str, ...] = ()  # in addition to those of the spec and the platform
     pool: str = "default"  # pool of source addresses; only carriers with pools use it
     categories: tuple[str, ...] = ()  # categories of emails that recipients can unsubscribe from
+    approval_hours: int = 24  # after which a message that waits for approval fails
 
     @property
     def catch_error(self) -> str:

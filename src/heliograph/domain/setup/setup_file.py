@@ -425,6 +425,7 @@ class _Team(_Table):
     attachment_types: list[FileType] = _ABSENT
     pool: Annotated[str, POOL_NAME] = _ABSENT
     categories: Categories = _ABSENT
+    approval_hours: Annotated[int, in_range(1, records.APPROVAL_HOURS_MAX)] = _ABSENT
     domains: list[_SendingDomain] = _ABSENT
     layouts: list[_Layout] = _ABSENT
     templates: list[_Template] = _ABSENT

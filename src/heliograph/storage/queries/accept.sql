@@ -53,11 +53,11 @@ SELECT nextval('message_key_seq') FROM generate_series(1, :count)               
 -- Insert accepted messages.
 INSERT INTO message (key, id, team, channel, status, sandbox, key_id, template_id, template_version, country, price,
                      charge, sequence, created_at, has_body, record, batch, trace, category)
-SELECT key, id, team, channel, status, sandbox, key_id, template_id, template_version, country, price, charge, 0,
+SELECT key, id, team, channel, status, sandbox, key_id, template_id, template_version, country, price, charge, sequence,
        created_at, 1, record, batch, trace, category
 FROM rows(:messages, key bigint, id text, team bigint, channel text, status text, sandbox smallint, key_id text,
-          template_id text, template_version bigint, country text, price bigint, charge text, created_at bigint,
-          record text, batch text, trace text, category text) AS r;
+          template_id text, template_version bigint, country text, price bigint, charge text, sequence bigint,
+          created_at bigint, record text, batch text, trace text, category text) AS r;
 
 -- name: insert_contents
 -- Insert the contents of messages.
@@ -86,10 +86,10 @@ INSERT INTO callback (message, url) SELECT message, url FROM rows(:callbacks, me
 
 -- name: insert_recipients, many rows at once
 -- Insert the recipients of accepted messages.
-INSERT INTO recipient (message, position, address, given, kind, status, updated_at, late)
-SELECT message, position, address, given, kind, status, updated_at, 0
+INSERT INTO recipient (message, position, address, given, kind, status, updated_at, late, detail)
+SELECT message, position, address, given, kind, status, updated_at, 0, detail
 FROM rows(:recipients, message bigint, position smallint, address text, given text, kind text, status text,
-          updated_at bigint) AS r;
+          updated_at bigint, detail text) AS r;
 
 -- name: insert_outbox, many rows at once
 -- Queue recipients for delivery.
@@ -100,6 +100,12 @@ INSERT INTO outbox (lane, team, message, position, promises, due_at, first_at, e
 SELECT lane, team, message, position, promises, due_at, first_at, expires_at, 0, '{}', 0, first_at
 FROM rows(:outbox, lane text, team bigint, message bigint, position smallint, promises text, due_at bigint,
           first_at bigint, expires_at bigint) AS r;
+
+-- name: insert_approvals
+-- Record messages that wait for approval.
+INSERT INTO approval (message, id, team, key_id, created_at, expires_at, status)
+SELECT message, id, team, key_id, created_at, expires_at, 'pending'
+FROM rows(:approvals, message bigint, id text, team bigint, key_id text, created_at bigint, expires_at bigint) AS r;
 
 -- name: insert_ledger, many rows at once
 -- Append entries to the ledger.

@@ -19,7 +19,7 @@ from heliograph.runtime.clock import CLOCK_ERROR_MAX_MS, Clock
 from heliograph.storage.contents import ANY_SIZE
 from heliograph.storage.engine.database import Tx
 from heliograph.storage.page_versions import read_message_version
-from heliograph.storage.queues import ALL_QUEUES
+from heliograph.storage.queues import QUEUES_AND_HELD
 from heliograph.storage.search import query as find
 from heliograph.storage.search.query import Counted, SearchFilter
 from heliograph.webhooks.store import StoredAttempt
@@ -405,7 +405,7 @@ async def _search_by_address(tx: Tx, team: int, search: Search) -> SearchPage[Me
     field_names = ("address", "channel", "status", "template_id", "created_after", "created_before")
     before_key = await _key_of_id(tx, team, search.before) if search.before else NEWEST
     params = {"team": team, "before": before_key, **{name: getattr(search, name) for name in field_names}}
-    rows = await tx.run("search_unseen", lanes=ALL_QUEUES, limit=search.limit + 1, **params)
+    rows = await tx.run("search_unseen", lanes=QUEUES_AND_HELD, limit=search.limit + 1, **params)
     row_by_key = {row[0]: MessageListRow(*row) for row in rows}
     found_count, step = 0, 1
     block = None if block is None else min(block, before_key >> 12)

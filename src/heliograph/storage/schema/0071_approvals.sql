@@ -1,0 +1,16 @@
+-- Messages of restricted keys that a person must release.
+CREATE TABLE approval (
+    message    BIGINT NOT NULL PRIMARY KEY,
+    id         TEXT NOT NULL,
+    team       BIGINT NOT NULL,
+    key_id     TEXT NOT NULL,
+    created_at BIGINT NOT NULL,
+    expires_at BIGINT NOT NULL,  -- not decided before this time: the message fails
+    status     TEXT NOT NULL,    -- pending, approved, rejected, expired, canceled
+    decided_at BIGINT            -- also when it expired or was canceled; NULL: pending
+)
+WITHOUT ROWID  --sqlite
+;
+CREATE UNIQUE INDEX approval_by_id ON approval (id);
+CREATE INDEX approval_by_team ON approval (team, id);
+CREATE INDEX approval_pending ON approval (team, expires_at) WHERE decided_at IS NULL;
