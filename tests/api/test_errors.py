@@ -42,7 +42,7 @@ CODES = {
         (
             *("template_not_found", "verification_not_found", "not_found", "message_not_found", "batch_not_found"),
             *("suppression_not_found", "opt_out_not_found", "webhook_not_found", "brand_domain_not_found"),
-            *("test_clock_not_found", "team_not_found", "unsubscribe_not_found"),
+            *("test_clock_not_found", "team_not_found", "unsubscribe_not_found", "approval_not_found"),
         ),
         404,
     ),
@@ -51,7 +51,7 @@ CODES = {
     **dict.fromkeys(
         (
             *("wrong_template_channel", "idempotency_key_reused", "idempotency_request_in_progress"),
-            *("already_sending", "verification_ended", "template_unavailable"),
+            *("already_sending", "already_decided", "verification_ended", "template_unavailable"),
         ),
         409,
     ),

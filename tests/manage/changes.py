@@ -63,7 +63,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def key(self) -> str:
         """Of a route: whose key asks."""
-        return "PLATFORM" if " /v1/teams" in self.target else "ACME"
+        return "PLATFORM" if re.search(" /v1/(teams|approvals)", self.target) else "ACME"
 
     @property
     def name(self) -> str:
@@ -482,6 +482,14 @@ async def make_failed_message(world: Environment) -> Values:
     return {"message": id_, "place": f"{key}-0"}
 
 
+async def make_held_message(world: Environment) -> Values:
+    key = {"name": f"agent {world.next_number()}", "restrictions": {"approval": "required"}}
+    world.tokens["AGENT"] = (await world.call_api("POST", "/v1/keys", key)).json["token"]
+    mail = {"from": "hello@acme.test", "to": f"a{world.next_number()}@example.com", "subject": "Hello", "text": "Hello"}
+    id_ = (await world.call_api("POST", "/v1/emails", mail, "AGENT")).json["id"]
+    return {"message": id_, "approval": f"apr_{id_.partition('_')[2]}"}
+
+
 async def make_dead_letter(world: Environment) -> Values:
     created = await make_failed_message(world)
     key, _ = created["place"].split("-")
@@ -830,6 +838,10 @@ CHANGES = [
     route("POST /v1/teams/{team}/credit", "credit.book", {"amount": "1.00", "reference": "invoice {n}"}, make_team,
           is_idempotent=True),
     route("POST /v1/teams/{team}/portal", "portal.link", {"pages": ["keys"]}),
+    route("POST /v1/approvals/{approval}/approve", "message.release", {"by": "Ada"}, make_held_message,
+          is_idempotent=True),
+    route("POST /v1/approvals/{approval}/reject", "message.reject", {"by": "Ada"}, make_held_message,
+          is_idempotent=True),
     # the instance
     page(f"{OPERATOR}/platform", "platform.change", {"sandbox_per_day": "7{n}", "prices": ""}, is_idempotent=True),
     page(f"{OPERATOR}/carriers/{{carrier}}", "carrier.change", {"enabled": "yes", "priority": "7"}, make_carrier,

@@ -181,7 +181,7 @@ async def test_every_value_is_read_back_unchanged(
 ) -> None:
     async def function(tx: Tx) -> None:
         values = text or ""
-        recipient = (number, small, values, values, "to", "sending", number)
+        recipient = (number, small, values, values, "to", "sending", number, None)
         await tx.write_many({"insert_contents": [], "insert_recipients": [recipient]})
         await tx.run("update_recipients", recipients=[(number, small, "sent", number, 1, text, text, text)])
         suppression = (number, values, values, "manual", text, text, number)  # rows that are read as a table
