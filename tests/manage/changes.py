@@ -629,6 +629,8 @@ CHANGES = [
     # messages of a person, and the inbox
     page(f"{TEAM}/test", "message.test", {}),
     page(f"{TEAM}/messages/{{message}}/resend", "message.resend", {}, make_failed_message),
+    page(f"{TEAM}/approvals/{{approval}}/release", "message.release", {}, make_held_message, is_idempotent=True),
+    page(f"{TEAM}/approvals/{{approval}}/reject", "message.reject", {}, make_held_message, is_idempotent=True),
     page(f"{TEAM}/templates/{{template}}/send", "template.test",
          {"to": "delivered@simulator.test", "from": "a@acme.test"}, make_template),
     page(f"{TEAM}/inbox", "inbox.clear", {}),

@@ -254,7 +254,7 @@ async def test_pages_and_counts_are_those_of_the_pending(store: Store, clock: Te
     second = await hold(store, clock, hours=2)
     clock.forward(1000)
     third = await hold(store, clock, team=2)
-    assert [item.id for item in await store.approvals.list_pending(1, 10)] == [second.id, first.id]
+    assert [item.approval.id for item in await store.approvals.list_pending(1, 10)] == [second.id, first.id]
     assert [item.id for item in await store.approvals.list_page(NEWEST, 1)] == [third.id, second.id]
     assert [item.id for item in await store.approvals.list_page(second.id, 10)] == [first.id]
     await store.approvals.reject(first, ENTRY)

@@ -127,6 +127,8 @@ AREAS: dict[str, tuple[str, dict[str, str]]] = {
         _texts(
             resend="Message sent again",
             test="Test message sent",
+            release="Message released",
+            reject="Message rejected",
             redact="Message content deleted",
             delete="Message deleted",
         ),

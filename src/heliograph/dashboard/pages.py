@@ -25,6 +25,7 @@ from heliograph.dashboard.views import (
     live,
     members,
     message,
+    message_approvals,
     messages,
     notices,
     operator,
@@ -212,6 +213,12 @@ PAGES: list[PageRoute] = [
     PageRoute("GET", TEAM_PATH + "/opt-outs/new", opt_outs.show_new, "developer", is_form=True),
     PageRoute("GET", TEAM_PATH + "/opt-outs/remove", opt_outs.confirm_remove, "developer", is_form=True),
     PageRoute("POST", TEAM_PATH + "/opt-outs/remove", opt_outs.remove, "developer"),
+    # Messages that wait for approval
+    PageRoute("GET", TEAM_PATH + "/approvals", message_approvals.show, "owner"),
+    PageRoute("POST", TEAM_PATH + "/approvals/{id}/release", message_approvals.release, "owner"),
+    PageRoute(
+        "POST", TEAM_PATH + "/approvals/{id}/reject", message_approvals.reject, "owner", allowed_when_suspended=True
+    ),
     # Unsubscribes
     PageRoute("GET", TEAM_PATH + "/unsubscribes", unsubscribes.show, "viewer"),
     PageRoute("POST", TEAM_PATH + "/unsubscribes", unsubscribes.add, "developer", allowed_when_suspended=True),

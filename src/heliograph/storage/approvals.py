@@ -40,6 +40,11 @@ class Approval(msgspec.Struct, frozen=True):
     status: ApprovalStatus
 
 
+class PendingMessage(msgspec.Struct, frozen=True):
+    approval: Approval
+    record: str  # of the message
+
+
 class Hold(msgspec.Struct, frozen=True, array_like=True):
     """The locked approval of a message, by which its queue rows are found."""
 
@@ -72,10 +77,10 @@ class Approvals:
         rows = await self._database.read(lambda tx: tx.run("list_approvals", before=before, limit=limit + 1))
         return [Approval(*row) for row in rows]
 
-    async def list_pending(self, team: int, limit: int) -> list[Approval]:
+    async def list_pending(self, team: int, limit: int) -> list[PendingMessage]:
         """Return pending approvals of a team, the first to expire first: `limit`, and one more if there are more."""
         rows = await self._database.read(lambda tx: tx.run("pending_approvals", team=team, limit=limit + 1))
-        return [Approval(*row) for row in rows]
+        return [PendingMessage(Approval(*columns), record) for *columns, record in rows]
 
     async def count_pending(self, team: int) -> int:
         """Return the number of pending approvals of a team; PENDING_COUNT_MAX means that many or more."""

@@ -21,6 +21,7 @@ from heliograph.domain.delivery.content import EmailContent, SmsContent, Whatsap
 from heliograph.domain.delivery.magic_recipients import is_magic
 from heliograph.domain.delivery.routing import blocking_carrier
 from heliograph.domain.refusals import Refusal
+from heliograph.domain.sending.approvals import APPROVAL, approval_id
 from heliograph.domain.sending.send_options import ExtraFields, decode_record
 from heliograph.domain.setup.records import Key
 from heliograph.storage.search.message_search import MessageDetails, MessageRow
@@ -92,6 +93,7 @@ async def _page(request: PageRequest, message: MessageDetails, error: str = "") 
         "tried_for": retry_window_text(row.channel),
         "count_max": QUEUE_COUNT_MAX,
         "resend_advice": resend_advice(views),
+        "approval": approval_id(row.id) if any(view.explanation.cause == APPROVAL for view in views) else "",
         "magic_recipients": {view.recipient.given for view in views if is_magic(view.recipient.given)},
         "simulated_text": SIMULATED_TEXT,
         "live": f"{request.team_path}/messages/{row.id}/live?seen={message.version}" if is_live else "",

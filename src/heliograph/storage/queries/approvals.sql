@@ -78,8 +78,8 @@ WHERE a.id < :before
 ORDER BY a.id DESC LIMIT :limit;
 
 -- name: pending_approvals
--- Return the pending approvals of a team, the first to expire first.
-SELECT a.id, m.id, a.team, m.channel, a.key_id, a.created_at, a.expires_at, a.status
+-- Return the pending approvals of a team and the records of their messages, the first to expire first.
+SELECT a.id, m.id, a.team, m.channel, a.key_id, a.created_at, a.expires_at, a.status, m.record
 FROM approval a JOIN message m ON m.key = a.message
 WHERE a.team = :team AND a.decided_at IS NULL
 ORDER BY a.expires_at LIMIT :limit;

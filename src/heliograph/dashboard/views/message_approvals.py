@@ -1,0 +1,54 @@
+"""Messages of a team that wait for approval: its owners and operators release or reject each one."""
+
+from heliograph.dashboard.page_request import Page, PageNotFound, PageRequest, PageResponse, Redirect
+from heliograph.dashboard.render import CHANNEL_NAMES
+from heliograph.domain.refusals import AlreadyDecided, ApprovalNotFound
+from heliograph.domain.sending.send_options import decode_record
+from heliograph.domain.setup.records import Key
+from heliograph.manage import approvals
+from heliograph.storage.approvals import Approval, PendingMessage
+
+PAGE_SIZE = 50
+
+
+async def show(request: PageRequest) -> PageResponse:
+    rows = await request.store.approvals.list_pending(request.team.record.ref, PAGE_SIZE)
+    lines = [_line(request, row) for row in rows[:PAGE_SIZE]]
+    return Page("message_approvals.html", {"lines": lines, "has_more": len(rows) > PAGE_SIZE})
+
+
+async def release(request: PageRequest) -> PageResponse:
+    try:
+        await approvals.release(request.store, request.actor, await _find(request))
+    except AlreadyDecided as refusal:
+        return _back(request, refusal.meaning())
+    return _back(request, "Message released.")
+
+
+async def reject(request: PageRequest) -> PageResponse:
+    try:
+        await approvals.reject(request.store, request.actor, await _find(request))
+    except AlreadyDecided as refusal:
+        return _back(request, refusal.meaning())
+    return _back(request, "Message rejected. It is not sent, and nothing is charged.")
+
+
+async def _find(request: PageRequest) -> Approval:
+    try:
+        return await approvals.find(request.store, request.params["id"], request.team.record)
+    except ApprovalNotFound:
+        raise PageNotFound from None
+
+
+def _back(request: PageRequest, notice: str) -> Redirect:
+    return Redirect(f"{request.team_path}/approvals", notice)
+
+
+def _line(request: PageRequest, row: PendingMessage) -> dict[str, object]:
+    record, key = decode_record(row.record), request.setup.records.get(("key", row.approval.key_id))
+    return {
+        "approval": row.approval,
+        "title": record.subject or f"{CHANNEL_NAMES[row.approval.channel]} to {record.to}",
+        "to": record.to,
+        "key": key.name if isinstance(key, Key) else row.approval.key_id,
+    }
