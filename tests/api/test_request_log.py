@@ -2,12 +2,14 @@
 
 import hashlib
 import json
+from typing import Any
 
 import pytest
 
 from heliograph.accept.admission import Admission
 from heliograph.accept.rate import RateLimits
 from heliograph.api.app import Api
+from heliograph.compat.adapters import SURFACES
 from heliograph.domain.audit.actor import COMMAND_LINE
 from heliograph.domain.setup.keys import make_token, parse_token
 from heliograph.domain.setup.records import Domain, Key, TeamRecord
@@ -33,7 +35,11 @@ class Calls:
     def __init__(self, store: Store, clock: TestClock) -> None:
         self._context = make_context(store, clock)
         self._api = Api(
-            self._context, make_management(self._context), Admission(self._context, RateLimits()), ByteBudget()
+            self._context,
+            make_management(self._context),
+            Admission(self._context, RateLimits()),
+            ByteBudget(),
+            SURFACES,
         )
 
     async def __call__(self, method: str, path: str, body: bytes = b"", **headers: str) -> int:
@@ -87,6 +93,20 @@ async def test_every_call_is_logged_without_its_body(calls: Calls, settings: Set
     assert {entry.key for entry in (first, replay, refused, lost, listing)} == {PUBLIC}
     async with asking(settings) as sql:
         assert "secret words" not in str(await sql("SELECT * FROM request_log"))
+
+
+async def test_calls_of_other_services_apis_are_logged_with_their_client(calls: Calls, settings: Settings) -> None:
+    node: Any = {"user-agent": "resend-node:6.22.0"}
+    assert await calls("GET", "/compat/resend/emails", **node) == 200
+    assert await calls("GET", "/compat/resend/contacts/ada@example.com", **node) == 404
+    assert await calls("GET", "/v1/emails", **node) == 200
+    listing, lost, own = await calls.log()
+    assert (listing.route, listing.client) == ("GET /compat/resend/emails", "resend-node:6.22.0")
+    assert (lost.route, lost.client) == ("GET /compat/resend/contacts/{id}", "resend-node:6.22.0")
+    assert lost.message.startswith("Contacts, segments, topics and broadcasts are not supported")
+    assert own.client == ""
+    async with asking(settings) as sql:
+        assert "ada@example.com" not in str(await sql("SELECT * FROM request_log"))
 
 
 async def test_successful_requests_are_logged_up_to_the_configured_rate(calls: Calls, store: Store) -> None:

@@ -162,6 +162,7 @@ class Admission:
         subject: str = "",
         replayed: bool = False,
         refusal: Refusal | None = None,
+        client: str = "",
     ) -> None:
         """Log a request of a team: every refusal, and the successful requests that `should_log` has selected.
 
@@ -184,6 +185,7 @@ class Admission:
             replayed=int(replayed),
             subject=subject,
             refused=int(status >= 400),
+            client=client,
         )
         if refusal:
             request_log.buffer.append(logged)

@@ -18,7 +18,7 @@ from heliograph.api.mcp import Mcp
 from heliograph.api.mcp_tools import RouteCall, make_tools
 from heliograph.api.routes import ROUTES, V1
 from heliograph.domain.limits import PARSE_IN_THREAD_MIN, SECOND_MS
-from heliograph.domain.operations.request_log import subject_id
+from heliograph.domain.operations.request_log import client_name, subject_id, unknown_path
 from heliograph.domain.refusals import InternalError, NotFound, Refusal, ServiceUnavailable
 from heliograph.domain.sending.fault_injection import HEADER, InjectedFault, parse_fault, simulated_refusal
 from heliograph.domain.setup.key_restrictions import check_action
@@ -42,7 +42,7 @@ POLL_S = 0.1  # interval of checks whether the client is still connected
 
 log = structlog.get_logger()
 
-API_PREFIX = "/v1/"
+API_PREFIX, VENDOR_PREFIX = "/v1/", "/compat/"
 UNCACHED_PREFIXES = ("/v1", "/compat/", "/mcp")  # responses that proxies must not cache
 NO_STORE_HEADER = (b"cache-control", b"no-store")
 ACTIVE_MAX = 512  # concurrent requests; further requests get 503 with Retry-After (P12)
@@ -227,7 +227,10 @@ class Api:
         self, request: Request, caller: Caller, route: Route, response: Response, params: dict[str, str]
     ) -> None:
         subject, replayed = subject_id(response.record_id or params.get("id", "")), response.headers is REPLAYED_HEADERS
-        self._admission.log_request(request.id, caller, route.name, response.status, subject=subject, replayed=replayed)
+        client = client_name(request.headers.get(b"user-agent", b"")) if route.path.startswith(VENDOR_PREFIX) else ""
+        self._admission.log_request(
+            request.id, caller, route.name, response.status, subject=subject, replayed=replayed, client=client
+        )
 
     async def _authenticate_signed(
         self, route: Route, request: Request, params: dict[str, str]
@@ -289,18 +292,19 @@ class Api:
     def _error_response(self, refusal: Refusal, adapter: ApiAdapter, request: Request, route: str) -> Response:
         """Return the error response; add it to the team's request log if the API key is known."""
         if route == "none" and adapter.prefix and isinstance(refusal, NotFound):
-            message = (
-                f"This call is not supported: {self.context.base_url}/docs/guides/compat lists the supported calls."
-            )
-            refusal = NotFound(message)
+            url = f"{self.context.base_url}/docs/guides/compat"
+            reason = adapter.unsupported_reason(request.path)
+            refusal = NotFound(reason or f"This call is not supported: {url} lists the supported calls.")
         metrics.refusals[refusal.code].inc()
         response = adapter.error_response(refusal, request, self.context.base_url)
         with suppress(Refusal):
             caller = request.caller or self._admission.find(self._api_key(adapter, request))
-            route_name = f"{request.method} (no such route)" if route == "none" else route
+            unknown = unknown_path(request.path) if adapter.prefix else "(no such route)"
+            route_name = f"{request.method} {unknown}" if route == "none" else route
+            client = client_name(request.headers.get(b"user-agent", b"")) if adapter.prefix else ""
             # An adapter may respond to an error with status 200, as the calling service expects.
             status = response.status if response.status >= 400 else status_of(type(refusal))
-            self._admission.log_request(request.id, caller, route_name, status, refusal=refusal)
+            self._admission.log_request(request.id, caller, route_name, status, refusal=refusal, client=client)
         return response
 
     def refusal_response(self, refusal: Refusal, request: Request | None = None) -> Response:

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 from jinja2 import Environment
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from heliograph.dashboard.navigation import MENU, OPERATOR_MENU
 from heliograph.dashboard.states import state_label
@@ -51,6 +51,7 @@ def jinja_environment() -> Environment:
         "host": url_host,
         "lasted": format_duration,
         "are": names_with_verb,
+        "prose": mark_code,
     }
     env.globals |= {
         "state_of": state_label,
@@ -157,6 +158,14 @@ def _to_local_time(ms: int, zone: tzinfo) -> datetime:
 
 def _to_ms(at: int | str) -> int:
     return at if isinstance(at, int) else round(datetime.fromisoformat(at).timestamp() * 1000)
+
+
+def mark_code(text: str) -> Markup:
+    """Return a text as HTML, with the parts in backticks as code."""
+    pieces = text.split("`")
+    return Markup("").join(
+        Markup("<code>{}</code>").format(piece) if index % 2 else escape(piece) for index, piece in enumerate(pieces)
+    )
 
 
 # -- numbers ---------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import asyncio
 from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
 from functools import partial
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -43,6 +44,21 @@ class LoggedRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     replayed: int = 0  # 1 if answered with the stored response of its Idempotency-Key
     subject: str = ""  # id of the object created or requested
     refused: int = 0
+    client: str = ""  # User-Agent, of requests to the API of another service
+
+
+class VendorCalls(msgspec.Struct, frozen=True, array_like=True):
+    """Calls of a key to one route of another service's API, by one client and with one result."""
+
+    route: str
+    client: str
+    refused: int
+    code: str
+    message: str
+    status: int
+    id: str  # of the newest
+    at: int
+    count: int
 
 
 class RequestFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -226,6 +242,17 @@ class Requests:
         return await self._database.read(
             partial(_list_page, team=team, request_filter=effective_filter, before=before, limit=limit)
         )
+
+    async def list_vendor_calls(self, team: int, key: str, limit: int) -> list[VendorCalls]:
+        """Return the logged calls of a key to the APIs of other services, accepted and refused, newest first."""
+        since = f"req_{ulid(self._clock.now() - KEPT_MS, 0)}"
+
+        async def read_calls(tx: Tx) -> list[Any]:
+            params = {"team": team, "key": key, "since": since, "most": limit}
+            return [row for refused in (0, 1) for row in await tx.run("vendor_calls_of_key", refused=refused, **params)]
+
+        rows = await self._database.read(read_calls)
+        return sorted((VendorCalls(*row) for row in rows), key=lambda call: call.id, reverse=True)
 
     async def find(self, team: int, id_: str) -> LoggedRequest | None:
         rows = await self._database.read(lambda tx: tx.run("find_request", team=team, id=id_))

@@ -24,6 +24,7 @@ class ApiAdapter(msgspec.Struct, frozen=True, kw_only=True):
     error_response: Callable[[Refusal, Request, str], Response]  # arguments: refusal, request, our base URL
     test_token: bytes = b""  # the other service's public test key: accepted only in the demo, as the sandbox key
     has_signed_body: bool = False  # the body is signed with a hook secret of the team in the path
+    unsupported_reason: Callable[[str], str | None] = lambda path: None  # why a path is not supported
     ignores_unknown_query: bool = True  # ignore unknown query parameters; our own API refuses them
 
 

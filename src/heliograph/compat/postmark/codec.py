@@ -99,14 +99,14 @@ def token(request: Request) -> bytes:
 
 def error(refusal: Refusal, request: Request, base_url: str) -> Response:
     body, status = to_error(refusal), status_of(type(refusal))
-    if status in (404, 405) and (reason := _unsupported_reason(request.path)):
+    if status in (404, 405) and (reason := unsupported_reason(request.path)):
         body = {"ErrorCode": DEFAULT_CODE, "Message": reason}
     if body["ErrorCode"] != DEFAULT_CODE or status not in UNCHANGED_STATUSES:
         status = STATUS_BY_CODE.get(body["ErrorCode"], 422)
     return Response(status, msgspec.json.encode(body), error_headers(refusal))
 
 
-def _unsupported_reason(path: str) -> str | None:
+def unsupported_reason(path: str) -> str | None:
     return next(
         (reason for prefix, reason in UNSUPPORTED.items() if path.removeprefix(PREFIX).startswith(prefix)), None
     )

@@ -5,7 +5,7 @@ from typing import Any
 
 from heliograph.compat.call import Call
 from heliograph.compat.postmark import bounces, emails, messages, stats, suppressions, templates, webhooks
-from heliograph.compat.postmark.codec import PREFIX, error, token
+from heliograph.compat.postmark.codec import PREFIX, error, token, unsupported_reason
 from heliograph.domain.limits import BATCH_BODY_MAX, MIB
 from heliograph.web.adapter import ApiAdapter
 from heliograph.web.bodies import parse_json
@@ -90,4 +90,5 @@ POSTMARK = ApiAdapter(
     check_media_type=Request.check_media_type,
     parse_body=parse_json,
     error_response=error,
+    unsupported_reason=unsupported_reason,
 )

@@ -99,7 +99,7 @@ def error(refusal: Refusal, request: Request, base_url: str) -> Response:
     own_status = status_of(type(refusal))
     status, name = ERROR_BY_REFUSAL.get(type(refusal)) or ERROR_BY_STATUS.get(own_status) or (422, "validation_error")
     message = with_client_field_names(refusal, CLIENT_FIELD_NAMES)
-    if own_status in (404, 405) and (reason := _unsupported_reason(request.path)):
+    if own_status in (404, 405) and (reason := unsupported_reason(request.path)):
         status, name, message = 404, "not_found", reason
     if refusal.details and "index" in refusal.details:  # position in a batch
         message = f"[{refusal.details['index']}] {message}"
@@ -107,7 +107,7 @@ def error(refusal: Refusal, request: Request, base_url: str) -> Response:
     return Response(status, body, error_headers(refusal))
 
 
-def _unsupported_reason(path: str) -> str | None:
+def unsupported_reason(path: str) -> str | None:
     subject, *rest = path.removeprefix(f"{PREFIX}/").split("/")
     return next(
         (

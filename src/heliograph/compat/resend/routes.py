@@ -5,7 +5,7 @@ from typing import Any
 
 from heliograph.compat.call import Call
 from heliograph.compat.resend import domains, emails, files, keys, logs, receiving, suppressions, templates, webhooks
-from heliograph.compat.resend.codec import PREFIX, error, parse
+from heliograph.compat.resend.codec import PREFIX, error, parse, unsupported_reason
 from heliograph.domain.limits import EMAIL_BODY_MAX, MIB
 from heliograph.web.adapter import ApiAdapter, read_bearer_token
 from heliograph.web.request import Request, Response
@@ -89,4 +89,5 @@ RESEND = ApiAdapter(
     check_media_type=check_media_type,
     parse_body=parse,
     error_response=error,
+    unsupported_reason=unsupported_reason,
 )

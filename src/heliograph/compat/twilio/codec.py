@@ -138,10 +138,14 @@ def error(refusal: Refusal, request: Request, base_url: str) -> Response:
     doc = f"{base_url}/docs/errors#{refusal.code}"
     message = with_client_field_names(refusal, CLIENT_FIELD_NAMES)
     if isinstance(refusal, r.NotFound | r.MethodNotAllowed):
-        parts = [part.removesuffix(".json") for part in request.path.split("/")]
-        message = next((UNSUPPORTED[part] for part in reversed(parts) if part in UNSUPPORTED), message)
+        message = unsupported_reason(request.path) or message
     body: dict[str, Any] = {"code": code, "message": message, "more_info": doc, "status": status}
     return Response(status, msgspec.json.encode(body), error_headers(refusal))
+
+
+def unsupported_reason(path: str) -> str | None:
+    parts = [part.removesuffix(".json") for part in path.split("/")]
+    return next((UNSUPPORTED[part] for part in reversed(parts) if part in UNSUPPORTED), None)
 
 
 def iso_time(ms: int) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 
 from heliograph.compat.call import Call
 from heliograph.compat.twilio import messages, verify
-from heliograph.compat.twilio.codec import PREFIX, VERSION, check_media_type, error, parse, token
+from heliograph.compat.twilio.codec import PREFIX, VERSION, check_media_type, error, parse, token, unsupported_reason
 from heliograph.domain.setup.key_restrictions import Action
 from heliograph.web.adapter import ApiAdapter
 from heliograph.web.request import Response
@@ -41,4 +41,5 @@ TWILIO = ApiAdapter(
     check_media_type=check_media_type,
     parse_body=parse,
     error_response=error,
+    unsupported_reason=unsupported_reason,
 )

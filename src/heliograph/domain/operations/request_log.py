@@ -6,6 +6,21 @@ from heliograph.domain.ids import ulid_ms
 
 _PUBLIC_ID = re.compile("[a-z]{2,4}_[0-9A-HJKMNP-TV-Z]{26}")
 
+_WORD = re.compile(r"[A-Za-z][A-Za-z_-]{0,31}|v[0-9]{1,2}|[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_SEGMENTS_MAX = 8  # segments of a path that are logged
+CLIENT_MAX = 120  # characters of a User-Agent that are logged
+
+
+def unknown_path(path: str) -> str:
+    """Return the path of an unsupported call without ids, addresses and other values: only its words."""
+    segments = path.split("/")[1 : _SEGMENTS_MAX + 1]
+    return "".join(f"/{segment}" if _WORD.fullmatch(segment.removesuffix(".json")) else "/{id}" for segment in segments)
+
+
+def client_name(user_agent: bytes) -> str:
+    """Return the printable characters of a User-Agent."""
+    return "".join(filter(str.isprintable, user_agent[:CLIENT_MAX].decode("latin-1")))
+
 
 def duration_ms(id_: str, now: int) -> int:
     """Return the duration of a request in ms, from the time in its id."""

@@ -3,24 +3,35 @@
 -- name: note_requests
 -- Insert requests into the log.
 -- The insert may be repeated after a lost database response, so existing rows are kept.
-INSERT INTO request_log (id, team, at, key, route, status, code, message, more, took_ms, replayed, subject, refused)
-SELECT id, team, at, key, route, status, code, message, more, took_ms, replayed, subject, refused
+INSERT INTO request_log (id, team, at, key, route, status, code, message, more, took_ms, replayed, subject, refused,
+                         client)
+SELECT id, team, at, key, route, status, code, message, more, took_ms, replayed, subject, refused, client
 FROM rows(:requests, id text, team bigint, at bigint, key text, route text, status smallint, code text, message text,
-          more bigint, took_ms bigint, replayed smallint, subject text, refused smallint) AS r
+          more bigint, took_ms bigint, replayed smallint, subject text, refused smallint, client text) AS r
 WHERE true
 ON CONFLICT (id) DO NOTHING;
 
 -- name: list_requests
 -- Return a page of either refused or accepted requests, newest first; '' and 0 match any value.
-SELECT id, team, at, key, route, status, code, message, more, took_ms, replayed, subject, refused FROM request_log
+SELECT id, team, at, key, route, status, code, message, more, took_ms, replayed, subject, refused, client
+FROM request_log
 WHERE team = :team AND refused = :refused AND id < :before AND id >= :since
   AND status BETWEEN :low AND :high AND (:key = '' OR key = :key) AND (:route = '' OR route = :route)
   AND (:code = '' OR code = :code) ORDER BY id DESC LIMIT :limit;
 
 -- name: find_request
 -- Return one request of a team.
-SELECT id, team, at, key, route, status, code, message, more, took_ms, replayed, subject, refused FROM request_log
+SELECT id, team, at, key, route, status, code, message, more, took_ms, replayed, subject, refused, client
+FROM request_log
 WHERE team = :team AND id = :id;
+
+-- name: vendor_calls_of_key
+-- Return the calls that a key made through the APIs of other services, accepted or refused, with the newest of each.
+SELECT n.route, n.client, n.refused, n.code, n.message, n.status, n.id, n.at, g.calls
+FROM (SELECT max(id) AS newest, count(*) AS calls FROM request_log
+      WHERE team = :team AND refused = :refused AND id >= :since AND key = :key AND route LIKE '% /compat/%'
+      GROUP BY route, client, code ORDER BY max(id) DESC LIMIT :most) AS g
+JOIN request_log n ON n.id = g.newest ORDER BY n.id DESC;
 
 -- name: requests_pulse
 -- Return the newest accepted and refused request of a team, as a page version.
