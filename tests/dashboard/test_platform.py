@@ -1,5 +1,6 @@
 """Operator pages: platform settings, the order of carriers, and actions on all dead letters."""
 
+import re
 from typing import Any
 
 import pytest
@@ -13,6 +14,16 @@ from tests.storage.test_idempotency import make_context
 HERE = "/dashboard/operator/platform"
 
 
+def price_rows(*rows: tuple[str, str, str, str], **more: str) -> dict[str, str]:
+    """Return the form fields of new rows of the price list."""
+    names = ("channel", "currency", "country", "amount")
+    return {
+        f"price.{number}.{name}": value
+        for number, row in enumerate(rows)
+        for name, value in zip((*names, "new"), (*row, "yes"), strict=True)
+    } | more
+
+
 @pytest.fixture
 async def pages(store: Store, clock: Any) -> Pages:
     record = TeamRecord(ref=1, id="team_acme", name="Acme")
@@ -22,7 +33,9 @@ async def pages(store: Store, clock: Any) -> Pages:
 
 @pytest.mark.anyio
 async def test_platform_form_saves_sandbox_limit_and_price_list(pages: Pages) -> None:
-    form = {"sandbox_per_day": "7", "prices": "sms usd * 0.05\nsms USD GB 0.0350\n\nwhatsapp EUR * 0.01"}
+    form = {"sandbox_per_day": "7"} | price_rows(
+        ("sms", "usd", "", "0.05"), ("sms", "USD", "united kingdom", "0.0350"), ("whatsapp", "EUR", "", "0.01")
+    )
     assert (await pages.post(HERE, form, OPERATOR)).notice == "Platform settings saved."
     assert pages.setup.platform.sandbox_per_day == 7
     assert pages.setup.platform.prices == {
@@ -30,7 +43,8 @@ async def test_platform_form_saves_sandbox_limit_and_price_list(pages: Pages) ->
         "whatsapp": {"EUR": {"*": 10_000}},
     }
     response = await pages.get(HERE, OPERATOR)
-    assert "sms USD GB 0.0350" in response.html and 'value="7"' in response.html
+    assert "SMS USD United Kingdom" in response.text and 'value="0.0350"' in response.html
+    assert 'value="7"' in response.html
 
 
 @pytest.mark.anyio
@@ -38,9 +52,10 @@ async def test_platform_form_saves_sandbox_limit_and_price_list(pages: Pages) ->
     ("given", "why"),
     [
         ({"sandbox_per_day": "many"}, "whole number"),
-        ({"prices": "sms USD 0.05"}, "One price per line"),
-        ({"prices": "email USD * 0.05"}, "expected"),
-        ({"prices": "sms USD * free"}, "not an amount"),
+        (price_rows(("sms", "USD", "", "0.05"), ("sms", "usd", "", "0.06")), "there are two prices. Remove one."),
+        (price_rows(("email", "USD", "", "0.05")), "expected"),
+        (price_rows(("sms", "USD", "", "free")), "not an amount"),
+        (price_rows(("sms", "USD", "Atlantis", "0.05")), "Atlantis"),
         ({"portal_origins": "https://a.test http://a.test"}, "expected https://, or http:// on this machine"),
         ({"portal_origins": "https://a.test/path"}, "without a path"),
         ({"portal_origins": "https://*.a.test"}, "not a valid name"),
@@ -64,6 +79,18 @@ async def test_platform_form_saves_normalized_portal_origins(pages: Pages) -> No
     assert len(pages.setup.platform.portal_origins) == 2
     await pages.post(HERE, {"portal_origins": ""}, OPERATOR)
     assert not pages.setup.platform.portal_origins
+
+
+@pytest.mark.anyio
+async def test_prices_are_changed_and_removed_in_the_table(pages: Pages) -> None:
+    await pages.post(HERE, price_rows(("sms", "USD", "", "0.05"), ("sms", "USD", "GB", "0.04")), OPERATOR)
+    await pages.post(HERE, {"sandbox_per_day": "9"}, OPERATOR)  # a form without the table leaves prices as they are
+    assert pages.setup.platform.prices == {"sms": {"USD": {"*": 50_000, "GB": 40_000}}}
+    fields = dict(re.findall(r'name="(price\.[01]\.(?!remove)\w+)" value="([^"]*)"', (await pages.get(HERE, OPERATOR)).html))
+    done = await pages.post(HERE, fields | {"price.0.amount": "0.06", "price.1.remove": "yes"}, OPERATOR)
+    assert done.status == 303 and pages.setup.platform.prices == {"sms": {"USD": {"*": 60_000}}}
+    emptied = await pages.post(HERE, fields | {"price.0.amount": "", "price.1.remove": "yes"}, OPERATOR)
+    assert emptied.status == 400 and "not an amount" in emptied.text
 
 
 @pytest.mark.anyio

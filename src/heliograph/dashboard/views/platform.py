@@ -3,7 +3,10 @@
 import re
 from typing import Any
 
+import msgspec
+
 from heliograph.dashboard.page_request import Page, PageRequest, PageResponse, Redirect, field_errors
+from heliograph.domain.phones.countries import country_code, country_name, country_names
 from heliograph.domain.refusals import InvalidRequest
 from heliograph.domain.sending.pricing import format_money
 from heliograph.domain.setup.records import Platform
@@ -11,21 +14,36 @@ from heliograph.manage import platform
 from heliograph.texts.dashboard_links import operator_page
 
 NUMBER_FIELDS = ("sandbox_per_day", "log_requests_per_second")
-FIELDS = (*NUMBER_FIELDS, "prices", "portal_origins")
+TEXT_FIELDS = (*NUMBER_FIELDS, "portal_origins")
 PLATFORM_PATH = operator_page("platform")
-PRICE_FORMAT = "One price per line: channel, currency, country (or *), amount. For example: sms USD GB 0.0350."
+PRICED_CHANNELS = (("sms", "SMS"), ("whatsapp", "WhatsApp"))
+NEW_ROWS = 2  # empty rows of the price list
+ROWS_MAX = 2000
+
+
+class PriceRow(msgspec.Struct, frozen=True):
+    """A row of the price list as shown and typed."""
+
+    channel: str = "sms"
+    currency: str = ""
+    country: str = ""  # empty: all other countries
+    amount: str = ""
+    is_new: bool = False
+    is_removed: bool = False
 
 
 async def show(request: PageRequest) -> PageResponse:
-    return _page(_form_values(request.setup.platform))
+    return _page(_form_values(request.setup.platform), _stored_prices(request.setup.platform))
 
 
 async def save(request: PageRequest) -> PageResponse:
     stored = _form_values(request.setup.platform)
-    values = {name: request.form.get(name, stored[name]).strip() for name in FIELDS}
-    prices = _parse_prices(values["prices"])
-    if prices is None:
-        return _page(values, {"prices": PRICE_FORMAT})
+    values = {name: request.form.get(name, stored[name]).strip() for name in TEXT_FIELDS}
+    rows = _typed_prices(request.form) or _stored_prices(request.setup.platform)
+    kept_rows = [row for row in rows if not row.is_removed and (row.amount or not row.is_new)]
+    prices, error = _price_list(kept_rows)
+    if error:
+        return _page(values, rows, {"prices": error})
     numbers = {
         name: int(values[name]) if re.fullmatch("[0-9]{1,9}", values[name]) else values[name] for name in NUMBER_FIELDS
     }
@@ -34,35 +52,61 @@ async def save(request: PageRequest) -> PageResponse:
         await platform.change_platform(request.store, request.actor, changes)
     except InvalidRequest as refusal:
         errors = {name: re.sub(r"^\[[0-9]+\]: ", "", error) for name, error in field_errors(refusal).items()}
-        return _page(values, errors)
+        if "prices" not in errors:
+            errors["prices"] = next((error for name, error in errors.items() if name.startswith("prices")), "")
+        return _page(values, rows, {name: error for name, error in errors.items() if error})
     return Redirect(PLATFORM_PATH, "Platform settings saved.")
 
 
 def _form_values(record: Platform) -> dict[str, str]:
-    price_lines = [
-        f"{channel} {currency} {country} {format_money(price)}"
+    texts = {"portal_origins": "\n".join(record.portal_origins)}
+    return {name: str(getattr(record, name)) for name in NUMBER_FIELDS} | texts
+
+
+def _stored_prices(record: Platform) -> list[PriceRow]:
+    return [
+        PriceRow(channel, currency, "" if country == "*" else country, format_money(price))
         for channel, currencies in record.prices.items()
         for currency, countries in currencies.items()
         for country, price in countries.items()
     ]
-    texts = {"prices": "\n".join(price_lines), "portal_origins": "\n".join(record.portal_origins)}
-    return {name: str(getattr(record, name)) for name in NUMBER_FIELDS} | texts
 
 
-def _parse_prices(text: str) -> dict[str, Any] | None:
-    """Parse the price list into the setup file's structure; None if a line does not have four words."""
+def _typed_prices(form: dict[str, str]) -> list[PriceRow]:
+    """Return the rows of a submitted price list; empty if the form has none."""
+    rows = []
+    for number in range(ROWS_MAX):
+        prefix = f"price.{number}."
+        if f"{prefix}channel" not in form:
+            break
+        channel, currency, country, amount = (
+            form.get(prefix + name, "").strip() for name in ("channel", "currency", "country", "amount")
+        )
+        is_new, is_removed = (form.get(prefix + name) == "yes" for name in ("new", "remove"))
+        rows.append(PriceRow(channel, currency.upper(), country_code(country), amount, is_new, is_removed))
+    return rows
+
+
+def _price_list(rows: list[PriceRow]) -> tuple[dict[str, Any], str]:
+    """Return the prices in the setup file's structure, and the error if two rows are for the same messages."""
     prices: dict[str, Any] = {}
-    for columns in (line.split() for line in text.splitlines() if line.strip()):
-        if len(columns) != 4:
-            return None
-        channel, currency, country, amount = columns
-        prices.setdefault(channel.lower(), {}).setdefault(currency.upper(), {})[country.upper()] = amount
-    return prices
+    for row in rows:
+        countries = prices.setdefault(row.channel, {}).setdefault(row.currency, {})
+        if (country := row.country or "*") in countries:
+            name = country_name(row.country) if row.country else "all other countries"
+            return {}, f"{row.channel}, {row.currency}, {name}: there are two prices. Remove one."
+        countries[country] = row.amount
+    return prices, ""
 
 
-def _page(values: dict[str, str], errors: dict[str, str] | None = None) -> Page:
-    return Page(
-        "platform.html",
-        {"values": values, "errors": errors or {}, "price_format": PRICE_FORMAT},
-        400 if errors else 200,
-    )
+def _page(values: dict[str, str], rows: list[PriceRow], errors: dict[str, str] | None = None) -> Page:
+    new_count = max(0, NEW_ROWS - sum(row.is_new for row in rows))
+    page_values = {
+        "values": values,
+        "rows": [*rows, *[PriceRow(is_new=True)] * new_count],
+        "channels": PRICED_CHANNELS,
+        "countries": country_names(),
+        "country_name": country_name,
+        "errors": errors or {},
+    }
+    return Page("platform.html", page_values, 400 if errors else 200)
