@@ -268,6 +268,14 @@ def test_the_example_of_an_answer_fits_its_schema(route: Route) -> None:
         ] == []
 
 
+def test_the_answer_to_the_example_without_a_sender_is_of_a_sandbox_team() -> None:
+    (route,) = (route for route in V1 if route.name == "POST /v1/emails")
+    for kind in (route.answer, route.preview):
+        answer = response_example(route, kind, DOCUMENT["components"]["schemas"])
+        assert (answer["from"], answer["sandbox"]) == ("hello@sandbox.heliograph.test", True)
+    assert "from" not in (route.example or {})
+
+
 def test_examples_are_on_the_fields_alone() -> None:
     """A table of fields beside them would name what the answers have; what differs by route is in its `shows`."""
     names = {name for schema in DOCUMENT["components"]["schemas"].values() for name in schema.get("properties", {})}

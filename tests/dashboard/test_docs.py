@@ -43,7 +43,8 @@ def test_docs_examples_use_data_of_signed_in_team(site: Site) -> None:
     expect(page.locator(".of-curl code")).to_contain_text('"from": "hello@acme.test",')
     expect(page.locator("[data-own]")).to_contain_text("Example for Acme")
     expect(page.locator(".docs-beside")).to_contain_text('"hello@acme.test"')
-    expect(page.locator(".docs-beside")).not_to_contain_text("hello@demo.test")  # and the response has no other one
+    expect(page.locator(".docs-beside")).not_to_contain_text("hello@sandbox")  # and the response has no other one
+    expect(page.locator(".answers")).not_to_contain_text('"sandbox": true')
     page.context.clear_cookies()
     page.reload()
     expect(page.locator(".of-curl code")).to_contain_text("delivered@simulator.test")

@@ -86,7 +86,9 @@ async def test_prices_are_changed_and_removed_in_the_table(pages: Pages) -> None
     await pages.post(HERE, price_rows(("sms", "USD", "", "0.05"), ("sms", "USD", "GB", "0.04")), OPERATOR)
     await pages.post(HERE, {"sandbox_per_day": "9"}, OPERATOR)  # a form without the table leaves prices as they are
     assert pages.setup.platform.prices == {"sms": {"USD": {"*": 50_000, "GB": 40_000}}}
-    fields = dict(re.findall(r'name="(price\.[01]\.(?!remove)\w+)" value="([^"]*)"', (await pages.get(HERE, OPERATOR)).html))
+    fields = dict(
+        re.findall(r'name="(price\.[01]\.(?!remove)\w+)" value="([^"]*)"', (await pages.get(HERE, OPERATOR)).html)
+    )
     done = await pages.post(HERE, fields | {"price.0.amount": "0.06", "price.1.remove": "yes"}, OPERATOR)
     assert done.status == 303 and pages.setup.platform.prices == {"sms": {"USD": {"*": 60_000}}}
     emptied = await pages.post(HERE, fields | {"price.0.amount": "", "price.1.remove": "yes"}, OPERATOR)

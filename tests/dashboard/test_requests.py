@@ -1,5 +1,6 @@
 """The request log page: filters, isolation between teams, and escaping."""
 
+import re
 from typing import Any
 
 import pytest
@@ -64,6 +65,27 @@ async def test_request_page_explains_error_and_links_result(pages: Pages, store:
     page = await pages.get(f"{HERE}/{yes.id}", "viewer")
     assert f'href="/dashboard/teams/team_a/messages/{yes.subject}"' in page.html
     assert "Replayed" in page.text and "What to do" not in page.text
+
+
+async def test_filters_list_only_what_occurred_by_group(pages: Pages, store: Store, clock: TestClock) -> None:
+    await store.requests.insert(
+        [
+            make_logged_request(clock),
+            make_logged_request(clock, route="GET /compat/resend/emails"),
+            make_logged_request(clock, status=400, code="invalid_phone", refused=1),
+            make_logged_request(clock, team=2, route="POST /v1/whatsapp"),
+        ]
+    )
+    html = (await pages.get(f"{HERE}?code=body_too_long")).html
+    groups = {
+        label: re.findall('<option value="([^"]*)"', options)
+        for label, options in re.findall('<optgroup label="([^"]*)">(.*?)</optgroup>', html)
+    }
+    assert groups == {
+        "Resend": ["GET /compat/resend/emails"],
+        "Sms": ["POST /v1/sms"],
+        "400": ["body_too_long", "invalid_phone"],
+    }
 
 
 async def test_request_of_other_team_is_not_found(pages: Pages, store: Store, clock: TestClock) -> None:

@@ -61,7 +61,7 @@ from heliograph.domain import refusals as r
 from heliograph.domain.field_docs import EXAMPLE_ULID
 from heliograph.domain.limits import BATCH_BODY_MAX, EMAIL_BODY_MAX, TEMPLATE_BODY_MAX
 from heliograph.domain.sending.batch import BatchRecord
-from heliograph.domain.setup.records import Channel
+from heliograph.domain.setup.records import Channel, Platform
 from heliograph.inbound.policy.domain_reports import DomainReports
 from heliograph.inbound.policy.inbound_mail import ReceivedRecord
 from heliograph.manage.keys import KeyRecord
@@ -175,6 +175,8 @@ VERIFY_ERRORS = (
 )
 
 SENDING_EXAMPLE = {"status": "sending"}
+# The example names no sender, which only a sandbox team can leave out.
+SANDBOX_EXAMPLE = SENDING_EXAMPLE | {"from": Platform().sender, "sandbox": True}
 
 
 def _batch_example(prefix: str) -> dict[str, Any]:
@@ -187,7 +189,7 @@ def _batch_example(prefix: str) -> dict[str, Any]:
 V1 = [
     Route(method="POST", path="/v1/emails", action="email",
           call=send_endpoint(send_email, preview_email, estimate_size), scopes=SEND,
-          example_values=SENDING_EXAMPLE,
+          example_values=SANDBOX_EXAMPLE,
           summary="Send an email", body=EmailRequest, body_max=EMAIL_BODY_MAX, status=202, answer=EmailRecord,
           query=(DRY_RUN,), idempotent=True, preview=EmailPreview, refusals=EMAIL_ERRORS,
           example={"to": "delivered@simulator.test", "subject": "Hello", "text": "It works."}),

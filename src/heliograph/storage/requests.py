@@ -25,6 +25,7 @@ KEPT_MS = 7 * DAY_MS
 TEAM_MAX = 10_000  # entries kept per team, for refused and other requests each
 RECENT_MS = 5 * MINUTE_MS  # teams with requests this recent are checked for TEAM_MAX
 DELETE_BATCH = 500  # entries deleted per transaction
+FILTERED_MAX = 2_000  # newest requests whose routes and codes the filter lists, refused and other requests each
 NEWEST = "req_~"  # sorts after every id
 
 
@@ -69,6 +70,13 @@ class RequestFilter(msgspec.Struct, frozen=True, kw_only=True):
     key: str = ""
     route: str = ""
     since: int = 0  # ms
+
+
+class RequestFilterValues(msgspec.Struct, frozen=True, kw_only=True):
+    """Routes and error codes that occur in a team's newest requests."""
+
+    routes: frozenset[str]
+    codes: frozenset[str]
 
 
 class RequestLog:
@@ -241,6 +249,21 @@ class Requests:
         effective_filter = request_filter or RequestFilter()
         return await self._database.read(
             partial(_list_page, team=team, request_filter=effective_filter, before=before, limit=limit)
+        )
+
+    async def list_filter_values(self, team: int) -> RequestFilterValues:
+        """Return the routes and error codes of a team's newest requests."""
+
+        async def read_values(tx: Tx) -> list[Any]:
+            return [
+                row
+                for refused in (0, 1)
+                for row in await tx.run("request_filter_values", team=team, refused=refused, most=FILTERED_MAX)
+            ]
+
+        rows = await self._database.read(read_values)
+        return RequestFilterValues(
+            routes=frozenset(route for route, _ in rows), codes=frozenset(code for _, code in rows if code)
         )
 
     async def list_vendor_calls(self, team: int, key: str, limit: int) -> list[VendorCalls]:

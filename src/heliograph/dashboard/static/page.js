@@ -259,7 +259,9 @@ const fillIn = ({ team, sender, keys, place }) => {
     if (space) to.after(`,${space}"from": `, own);
   }
   for (const one of sender ? document.querySelectorAll(".copyable code *") : []) {  // of responses
-    if (one.textContent === '"hello@demo.test"') one.textContent = JSON.stringify(sender);
+    if (/^"hello@(demo|sandbox\.heliograph)\.test"$/.test(one.textContent)) one.textContent = JSON.stringify(sender);
+    // with a sender, the example is that of a live team
+    if (one.textContent === "true" && /"sandbox": $/.test(one.previousSibling?.data)) one.textContent = "false";
   }
   const link = Object.assign(document.createElement("a"), { href: `${place}/keys/new`, textContent: "New key" });
   const words = [`Example for ${team}.`, keys.length ? `Set HELIOGRAPH_KEY to one of its keys: ${keys.join(", ")}.` : "", ""];

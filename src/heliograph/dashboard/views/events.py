@@ -33,7 +33,7 @@ async def show(request: PageRequest) -> PageResponse:
         "grouped": group_by_recipient,
         "in_words": type_text,
         "type": type_filter,
-        "names": [("", "All types"), *((type_name, type_name) for type_name in SUBSCRIPTION_NAMES[1:])],
+        "names": _grouped_types(),
         "more": events_page.before,
         "is_newest": before == NEWEST,
     }
@@ -54,6 +54,14 @@ async def show_event(request: PageRequest) -> PageResponse:
         "link": f"{request.team_path}/messages/{id_}" if is_message and request.can_open("/messages") else "",
     }
     return Page("event.html", values)
+
+
+def _grouped_types() -> list[tuple[str, list[str]]]:
+    """Return the event types of the filter by the object that they are about."""
+    groups: dict[str, list[str]] = {}
+    for name in SUBSCRIPTION_NAMES[1:]:
+        groups.setdefault(channel_name(name.partition(".")[0].replace("_", " ")), []).append(name)
+    return list(groups.items())
 
 
 def group_by_recipient(events: Iterable[StoredEvent]) -> list[list[StoredEvent]]:

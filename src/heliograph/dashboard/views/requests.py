@@ -1,5 +1,6 @@
 """Request log: all API calls with the team's keys; for rejected calls, the meaning of the error and its fix."""
 
+from collections.abc import Callable, Iterable
 from typing import Any
 from urllib.parse import urlencode
 
@@ -16,6 +17,7 @@ from heliograph.domain.refusals import (
     all_refusals,
 )
 from heliograph.storage.requests import NEWEST, TEAM_SHARE_MAX, LoggedRequest, RequestFilter
+from heliograph.web.errors import error_list
 
 PAGE_SIZE = 50
 EXPLANATION_BY_CODE = {refusal.code: {"meaning": refusal.meaning(), "fix": refusal.fix} for refusal in all_refusals()}
@@ -24,6 +26,7 @@ RESTRICTION_REFUSALS = (
     *(ChannelNotPermitted, SenderNotPermitted, RecipientNotPermitted, TemplateNotPermitted, KeyLimitReached),
 )
 RESTRICTION_CODES = {refusal.code for refusal in RESTRICTION_REFUSALS}
+STATUS_BY_ERROR_CODE = {error["code"]: error["status"] for error in error_list()}
 STATUS_CLASS_OPTIONS = (("", "Any status"), ("2", "Succeeded (2xx)"), ("4", "Refused (4xx)"), ("5", "Failed (5xx)"))
 DURATION_BY_SPAN = {"hour": HOUR_MS, "day": DAY_MS}
 TIME_OPTIONS = (("", "Last 7 days"), ("day", "Last 24 hours"), ("hour", "Last hour"))
@@ -55,6 +58,7 @@ async def show(request: PageRequest) -> PageResponse:
             team, _parse_filters(filters, request.context.clock.now()), before or NEWEST, PAGE_SIZE
         )
     )
+    filter_values = await store.list_filter_values(team)
     active_filters = {name: value for name, value in filters.items() if value}
     return Page(
         "requests.html",
@@ -70,8 +74,10 @@ async def show(request: PageRequest) -> PageResponse:
             "live": "" if before or request_id else live_url,
             "classes": STATUS_CLASS_OPTIONS,
             "times": TIME_OPTIONS,
-            "codes": _filter_options("Any error", EXPLANATION_BY_CODE, filters["code"]),
-            "routes": _filter_options("Any endpoint", request.tools.api_routes, filters["route"]),
+            "codes": _grouped(
+                filter_values.codes, lambda code: str(STATUS_BY_ERROR_CODE.get(code, "Other")), filters["code"]
+            ),
+            "routes": _grouped(filter_values.routes, _route_group, filters["route"]),
             "keys": [("", "Any key"), *((id_, name) for id_, name in _name_by_key(request).items())],
             "names": _name_by_key(request),
             "share": TEAM_SHARE_MAX,
@@ -140,9 +146,19 @@ def _parse_filters(filters: dict[str, str], now: int) -> RequestFilter:
     )
 
 
-def _filter_options(any_label: str, names: Any, selected: str) -> list[tuple[str, str]]:
-    """Return the options of a filter, including the selected value even if it is unknown."""
-    return [("", any_label), *((name, name) for name in sorted({*names, selected} - {""}))]
+def _grouped(names: Iterable[str], group_of: Callable[[str], str], selected: str) -> list[tuple[str, list[str]]]:
+    """Return the options of a filter by group: those that occur, and the selected one."""
+    groups: dict[str, list[str]] = {}
+    for name in sorted({*names, selected} - {""}):
+        groups.setdefault(group_of(name), []).append(name)
+    return sorted(groups.items())
+
+
+def _route_group(route: str) -> str:
+    """Return the resource of a route, or the service whose API it belongs to."""
+    _, _, path = route.partition(" ")
+    first, _, rest = path.strip("/").partition("/")
+    return (rest.partition("/")[0] if first in ("v1", "compat") else first).replace("-", " ").capitalize() or "Other"
 
 
 def _name_by_key(request: PageRequest) -> dict[str, str]:

@@ -33,6 +33,11 @@ FROM (SELECT max(id) AS newest, count(*) AS calls FROM request_log
       GROUP BY route, client, code ORDER BY max(id) DESC LIMIT :most) AS g
 JOIN request_log n ON n.id = g.newest ORDER BY n.id DESC;
 
+-- name: request_filter_values
+-- Return the routes and codes of the newest requests of a team, accepted or refused.
+SELECT DISTINCT route, code FROM (SELECT route, code FROM request_log WHERE team = :team AND refused = :refused
+                                  ORDER BY id DESC LIMIT :most) AS newest;
+
 -- name: requests_pulse
 -- Return the newest accepted and refused request of a team, as a page version.
 SELECT (SELECT max(id) FROM request_log WHERE team = :team AND refused = 0),
