@@ -100,8 +100,8 @@ async def _prepare_all(
             yielded_at = loop.time()
         try:
             acceptance = await prepare(context, caller, read_request())
-            check_content(size + acceptance.content_bytes)
-            size += acceptance.content_bytes
+            check_content(size + acceptance.rendered_bytes)
+            size += acceptance.rendered_bytes
             prepared.append(replace(acceptance, batch=id_))
         except Refusal as refusal:
             prepared.append(refusal)

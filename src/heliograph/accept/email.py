@@ -533,6 +533,7 @@ def email_acceptance(
         credit_low=team.record.credit_low,
         content=stored,
         shared=shared,
+        variables_bytes=len(msgspec.json.encode(draft.variables)) if draft.variables else 0,
         decide=pending.decide,
         template_id=template.id if template else None,
         template_version=template.version if template else None,

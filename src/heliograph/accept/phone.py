@@ -102,7 +102,7 @@ class PhoneDraft(msgspec.Struct, frozen=True, kw_only=True):
     template: Template
     variables: dict[str, str]
     body: str
-    given: dict[str, Any] | None = None  # variables as sent by the caller
+    sent_variables: dict[str, Any] | None = None  # as sent by the caller
     added: ExtraFields = ExtraFields()
     timing: Timing = Timing()
 
@@ -146,7 +146,7 @@ def draft_phone_message(
         template=template,
         variables=values,
         body=render_body(template, variables, brand),
-        given=request.variables,
+        sent_variables=request.variables,
         added=build_extra_fields(request, timing, template, sender_id=brand["name"], origin=origin),
         timing=timing,
     )
@@ -284,6 +284,9 @@ def phone_acceptance(
         key_id=caller.key.id,
         created_at=now,
         content=msgspec.json.encode(content),
+        variables_bytes=len(msgspec.json.encode(draft.sent_variables))
+        if draft.sent_variables and channel == "sms"
+        else 0,
         decide=decide,
         template_id=draft.template.id or None,
         template_version=draft.template.version if draft.template.id else None,

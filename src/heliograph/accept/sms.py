@@ -76,8 +76,8 @@ def sms_acceptance(
     sender, validity_s = routing.sender_id(team, draft.country), draft.template.validity_minutes * 60
     content = sms_content(team, setup.platform, sender, draft.body, validity_s=validity_s)
     price = phone_price(team, draft.to, pricing.sms_price(draft.template, draft.country, content.segments))
-    if draft.given:
-        content = replace(content, variables=draft.given)
+    if draft.sent_variables:
+        content = replace(content, variables=draft.sent_variables)
     if not draft.template.id:
         content = replace(content, sender_id=draft.added.sender_id)
     added = replace(draft.added, sender_id=content.sender_id)

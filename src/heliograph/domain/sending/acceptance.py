@@ -97,6 +97,7 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
     opt_out_phone: str | None = None  # phone number to look up among the opt-outs of this channel
     credit_low: int = 0  # notify when the credit falls below this amount; 0 = never
     marketing_to: str | None = None  # count this recipient's MARKETING messages
+    variables_bytes: int = 0  # bytes of the content that are the caller's variables
     blobs: Sequence[str] = ()  # hashes of attachment files
     file_bytes: int = 0  # total bytes of the attachment files
     daily_bytes_limit: int = 0  # bytes that the team may store per day; 0: unlimited
@@ -113,6 +114,11 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
     def content_bytes(self) -> int:
         """Return the size of the content in bytes."""
         return len(self.content) + (len(self.shared.body) if self.shared else 0)
+
+    @property
+    def rendered_bytes(self) -> int:
+        """Return the size of the content without the variables, which are only kept for trials of a draft."""
+        return self.content_bytes - self.variables_bytes
 
     def stored_record(self, response: bytes) -> str:
         """Return the response record merged with the caller's additions, as one JSON object."""
