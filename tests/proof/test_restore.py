@@ -1,8 +1,11 @@
 """P16: a backup restores. Taken at random moments under load, it starts with delivery paused and loses nothing."""
 
+import json
 import random
 import shutil
 import subprocess
+from base64 import b64encode
+from itertools import pairwise
 from pathlib import Path
 
 import apsw
@@ -139,3 +142,51 @@ def test_postgres_dump_under_load_is_restored(postgres: str, tmp_path: Path) -> 
             check_paused_then_resume(restored, RESTORED_REASON, before)
             assert restored.stop() == 0
     report("P16", f"PostgreSQL: {len(dumps)} dumps under load, the last of {len(dumps[-1][1])} messages, all restored")
+
+
+def test_database_is_copied_to_postgresql_and_back_while_mail_is_queued(postgres: str, tmp_path: Path) -> None:
+    file = tmp_path / "heliograph.db"
+    urls = [f"sqlite:///{file}", fresh_database(postgres, "template1"), f"sqlite:///{tmp_path / 'back.db'}"]
+    with Service(urls[0], tmp_path / "data", STEP_MS) as service:
+        service.apply()
+        service.start()
+        large = {"filename": "large.txt", "content": b64encode(bytes(300_000)).decode()}
+        body = {"from": "news@acme.test", "to": ["ada@example.com"], "subject": "Large", "text": "Hi"}
+        with Load(service, clients=2) as load:
+            load.more(40)
+            answer = service.post("/v1/emails", body | {"attachments": [large]}, headers={"Idempotency-Key": "large"})
+            service.kill()  # messages are queued, and some are being sent
+        accepted = dict(load.accepted) | {"large": answer.json["id"]}
+    for source, target in pairwise(urls):
+        with Service(target, tmp_path / "data", step_ms=1) as copied:
+            arguments = ["copy", "--from", source, "--to", target, "--listen", "127.0.0.1:1"]
+            done = copied.run(*arguments)
+            assert (done.returncode, done.stderr) == (0, ""), done.stderr
+            assert "both databases are equal" in done.stdout
+            refused = copied.run(*arguments)
+            assert refused.returncode == 1 and "the target is not empty" in refused.stderr
+            check_at_rest(target, accepted)
+            findings = json.loads(copied.run("doctor", "--json").stdout)["findings"]
+            assert [finding["level"] for finding in findings if finding["check"] == "audit log"] == ["ok"]
+            copied.start()
+            if target == urls[1]:
+                check_paused_then_resume(copied, "copied from another database at 20", accepted)
+            ((raw,),) = ask_database(target, "SELECT hash FROM blob")
+            assert copied.stop() == 0
+    assert (tmp_path / "data" / "blobs" / raw[:2] / raw).stat().st_size == 300_000
+
+
+def test_copy_refuses_a_running_service_and_wrong_databases(tmp_path: Path) -> None:
+    target = f"sqlite:///{tmp_path / 'target.db'}"
+    with Service(f"sqlite:///{tmp_path / 'heliograph.db'}", tmp_path / "data") as service:
+        service.apply()
+        service.start()
+        for source, destination, port, reason in (
+            (service.database, target, service.ports[-1], "a service runs on"),
+            (service.database, service.database, 1, "name the same database"),
+            (f"sqlite:///{tmp_path / 'missing.db'}", target, 1, "there is no database"),
+            ("mysql://localhost/x", target, 1, "expected sqlite:///"),
+        ):
+            done = service.run("copy", "--from", source, "--to", destination, "--listen", f"127.0.0.1:{port}")
+            assert done.returncode in (1, 2) and reason in done.stderr
+    assert not (tmp_path / "target.db").exists()

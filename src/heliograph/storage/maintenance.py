@@ -21,8 +21,7 @@ class Maintenance:
 
     async def pause_if_restored(self, recorded_numbers: Mapping[int, int], copied: Collection[int] = ()) -> Comparison:
         """Pause delivery if the database was restored from an older backup, or if its file is a copy."""
-        now, publisher = self._clock.now(), self._setup.publisher
-        new_identity = int.from_bytes(self._clock.random_bytes(8)) >> 1
+        now, publisher, new_identity = self._clock.now(), self._setup.publisher, self._new_identity()
         comparison = await self._database.write(
             lambda tx: rollback_detection.pause_if_restored(
                 tx, recorded_numbers, copied, new_identity, now, publisher, self._setup.current
@@ -31,6 +30,14 @@ class Maintenance:
         if comparison.is_restored:
             await self._setup.refresh()
         return comparison
+
+    async def change_identity(self) -> None:
+        """Give the database a new id, so that counters recorded in data folders do not apply to it."""
+        identity = self._new_identity()
+        await self._database.write(lambda tx: tx.run("change_identity", identity=identity))
+
+    def _new_identity(self) -> int:
+        return int.from_bytes(self._clock.random_bytes(8)) >> 1
 
     async def check_clock(self) -> None:
         """Compare the clock of this process with the clock that all processes share."""
