@@ -55,6 +55,7 @@ def test_workers_report_the_same_as_one_process(tmp_path: Path) -> None:
     assert "1 failed, 10 passed, 1 skipped, 1 warning" in output
     assert "test_two.py::test_warns" in output and "DeprecationWarning: it is old" in output
     assert "At index 1 diff: 2 != 3" in output and "[100%]" in output
+    assert output.index("FAILED test_two.py::test_fails (call)") < output.index("[100%]")
     assert len((tmp_path / "ended").read_text().split()) == 3  # each file's once; a busy machine's, all by one worker
 
 

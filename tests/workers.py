@@ -132,6 +132,7 @@ class ReportSender:
 
 def _follow(session: pytest.Session, workers: dict[Any, int]) -> None:
     """Report what the workers send until all have ended; fail if one dies or none sends anything for long."""
+    reporter: Any = session.config.pluginmanager.get_plugin("terminalreporter")
     hook, last_tests = session.config.hook, dict.fromkeys(workers, "the start")
     while workers:
         ready = wait(list(workers), HUNG_S)
@@ -157,6 +158,8 @@ def _follow(session: pytest.Session, workers: dict[Any, int]) -> None:
             last_tests[worker] = report.nodeid
             hook.pytest_runtest_logreport(report=report)
             hook.pytest_runtest_logfinish(nodeid=report.nodeid, location=report.location)
+            if report.failed:  # at once: a run that is ended early would not say it
+                reporter.write_line(f"\nFAILED {report.nodeid} ({report.when})")
             if session.shouldfail:
                 raise session.Failed(session.shouldfail)
 
