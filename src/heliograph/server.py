@@ -27,6 +27,7 @@ from heliograph.bootstrap import (
 from heliograph.data_folder import ProcessSlot, save_address
 from heliograph.domain.limits import SECOND_MS
 from heliograph.runtime import listening, logs, metrics, tracing
+from heliograph.runtime.async_wait import wait_event
 from heliograph.runtime.clock import Clock
 from heliograph.runtime.garbage import collect_when_idle, freeze_existing
 from heliograph.runtime.listening import Listener
@@ -152,9 +153,7 @@ async def _retry_until_available(settings: Settings, stop: asyncio.Event, operat
         except StoreUnavailable as error:
             reason, fix = database_fault(settings, error)
             log.warning("waiting for the database", error=reason, fix=fix)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(RETRY_S):
-                await stop.wait()
+        await wait_event(stop, RETRY_S)
     raise StopRequested
 
 
@@ -224,9 +223,7 @@ async def _drain(app: App, connections: Connections, stop: Stop) -> None:
     state, delay_s = app.context.state, app.settings.stop_delay_ms / 1000
     if delay_s and not stop.skip_delay.is_set():
         state.not_ready = True
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(delay_s):
-                await stop.skip_delay.wait()
+        await wait_event(stop.skip_delay, delay_s)
     mail_drain = asyncio.create_task(app.submission_server.drain(DRAIN_S))
     if state.not_ready or app.context.process is not None:
         await connections.drain_after_last_request(LAST_RESPONSE_S)

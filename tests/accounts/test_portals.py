@@ -9,7 +9,7 @@ import pytest
 from heliograph.dashboard.page_request import PORTAL_COOKIE, SESSION_COOKIE
 from heliograph.dashboard.pages import PAGES
 from heliograph.dashboard.portal import PATH_BY_PAGE
-from heliograph.domain.accounts.portal import LINK_MS, PORTAL_PAGES, SESSION_MS
+from heliograph.domain.accounts.portal import LINK_LIFETIME_MS, PORTAL_PAGES, SESSION_LIFETIME_MS
 from heliograph.domain.audit.actor import COMMAND_LINE
 from heliograph.domain.limits import MINUTE_MS
 from heliograph.manage import keys, platform, teams
@@ -155,10 +155,10 @@ async def test_link_expires_after_ten_minutes_and_session_after_an_hour(
     house: Instance, key: CreatedKey, clock: TestClock
 ) -> None:
     link = await make_link(house, key)
-    clock.forward(LINK_MS)
+    clock.forward(LINK_LIFETIME_MS)
     assert (await Visitor(house, "192.0.2.7").send("POST", link)).status == 404
     visitor = await enter(house, key)
-    clock.forward(SESSION_MS - MINUTE_MS)
+    clock.forward(SESSION_LIFETIME_MS - MINUTE_MS)
     assert (await visitor.get(f"{A}/events")).status == 200
     clock.forward(MINUTE_MS)
     ended = await visitor.get(f"{A}/events")

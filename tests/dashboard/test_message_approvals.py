@@ -32,7 +32,7 @@ async def hold(store: Store, clock: Any, subject: str) -> str:
     content = EmailContent(
         from_name="Acme", from_address="hi@acme.test", to=["ada@example.com"], cc=[], subject=subject, text="Hello"
     )
-    more = {"status": "queued", "held_until": clock.now() + DAY_MS, "content": msgspec.json.encode(content)}
+    more = {"status": "queued", "approval_expires_at": clock.now() + DAY_MS, "content": msgspec.json.encode(content)}
     id_ = await send_email(store, clock, subject, "ada@example.com", **more)
     return id_.partition("_")[2]
 

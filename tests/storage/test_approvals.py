@@ -35,7 +35,7 @@ def held(clock: TestClock, *addresses: str, team: int = 1, hours: int = 24, **ti
         *addresses,
         team=team,
         price=PRICE,
-        held_until=min(until, expires_at or until),
+        approval_expires_at=min(until, expires_at or until),
         timing=Timing(**timing),
         extra_fields=options,
         **more,

@@ -8,7 +8,14 @@ from typing import Any
 import apsw
 import pytest
 
-from heliograph.storage.database_copy import CopyError, DatabaseCopy, PostgresSide, Side, SqliteSide, is_unfinished
+from heliograph.storage.database_copy import (
+    CopyConnection,
+    CopyError,
+    DatabaseCopy,
+    PostgresConnection,
+    SqliteConnection,
+    is_unfinished,
+)
 from heliograph.storage.engine.local_files import LocalFiles
 from heliograph.storage.engine.migrate import ForeignSchema, migrate_postgres, migrate_sqlite
 from tests.conftest import fresh_database
@@ -59,7 +66,7 @@ def keep_quiet(_action: str, _rows: int) -> None:
     pass
 
 
-async def copy(source: Side, target: Side, report: Any = keep_quiet) -> int:
+async def copy(source: CopyConnection, target: CopyConnection, report: Any = keep_quiet) -> int:
     database_copy = DatabaseCopy(source, target, report)
     tables = await database_copy.prepare()
     await database_copy.copy(tables)
@@ -82,13 +89,13 @@ def postgres_url(postgres: str) -> str:
 
 async def test_every_table_is_copied_to_postgresql_and_back(path: Path, postgres_url: str, tmp_path: Path) -> None:
     rows = fill(path)
-    there, back = await PostgresSide.open(postgres_url), tmp_path / "back.db"
+    there, back = await PostgresConnection.open(postgres_url), tmp_path / "back.db"
     migrate_sqlite(back)
-    copied = await copy(SqliteSide(path), there)
+    copied = await copy(SqliteConnection(path), there)
     assert rows - 2 * ROWS <= copied < rows  # without chunks of files and files without an object name
     await there.close()
-    source = await PostgresSide.open(postgres_url)
-    assert await copy(source, SqliteSide(back)) == copied
+    source = await PostgresConnection.open(postgres_url)
+    assert await copy(source, SqliteConnection(back)) == copied
     await source.close()
     assert await migrate_postgres(postgres_url) == [] and migrate_sqlite(back) == []
 
@@ -98,7 +105,7 @@ async def test_interrupted_copy_continues(path: Path, postgres_url: str, monkeyp
     monkeypatch.setattr("heliograph.storage.database_copy.BATCH_ROWS", 7)
     breaks = 0
     while breaks < 10:
-        source, target = SqliteSide(path), await PostgresSide.open(postgres_url)
+        source, target = SqliteConnection(path), await PostgresConnection.open(postgres_url)
         with pytest.raises(InterruptedError):
             await copy(source, target, stop_after((breaks + 1) * rows // 20))
         breaks += 1
@@ -107,8 +114,8 @@ async def test_interrupted_copy_continues(path: Path, postgres_url: str, monkeyp
             await migrate_postgres(postgres_url)
         await source.close()
         await target.close()
-    target = await PostgresSide.open(postgres_url)
-    assert await copy(SqliteSide(path), target) > rows // 2
+    target = await PostgresConnection.open(postgres_url)
+    assert await copy(SqliteConnection(path), target) > rows // 2
     await target.close()
     assert await migrate_postgres(postgres_url) == []
 
@@ -116,8 +123,8 @@ async def test_interrupted_copy_continues(path: Path, postgres_url: str, monkeyp
 async def test_new_keys_follow_the_copied_keys(path: Path, postgres_url: str) -> None:
     with apsw.Connection(str(path)) as connection:
         connection.execute("INSERT INTO counter VALUES ('message', 4711)")  # the key of a deleted message
-    target = await PostgresSide.open(postgres_url)
-    await copy(SqliteSide(path), target)
+    target = await PostgresConnection.open(postgres_url)
+    await copy(SqliteConnection(path), target)
     assert await target.fetch("SELECT nextval('message_key_seq')") == [(4712,)]
     await target.close()
 
@@ -128,15 +135,15 @@ async def test_target_with_rows_is_refused_and_unchanged(path: Path, tmp_path: P
     with apsw.Connection(str(target)) as connection:
         connection.execute("INSERT INTO setting VALUES ('team', 'team_a', NULL, '{}', 1)")
     with pytest.raises(CopyError, match="table setting has rows"):
-        await copy(SqliteSide(path), SqliteSide(target))
+        await copy(SqliteConnection(path), SqliteConnection(target))
     assert migrate_sqlite(target) == []
     assert apsw.Connection(str(target)).execute("SELECT count(*) FROM setting").get == 1
 
 
 async def test_source_is_locked_against_writes(path: Path, tmp_path: Path) -> None:
     migrate_sqlite(tmp_path / "target.db")
-    source = SqliteSide(path)
-    await DatabaseCopy(source, SqliteSide(tmp_path / "target.db"), keep_quiet).prepare()
+    source = SqliteConnection(path)
+    await DatabaseCopy(source, SqliteConnection(tmp_path / "target.db"), keep_quiet).prepare()
     with pytest.raises(apsw.BusyError):
         await asyncio.to_thread(apsw.Connection(str(path)).execute, "INSERT INTO fact VALUES ('a', 'b')")
     await source.close()
@@ -148,11 +155,11 @@ async def test_attachments_move_between_folder_and_database(path: Path, postgres
     hash_ = folder.put(content)
     with apsw.Connection(str(path)) as connection:
         connection.execute("INSERT INTO blob VALUES (?, 1), ('missing', 2)", (hash_,))
-    target = await PostgresSide.open(postgres_url)
+    target = await PostgresConnection.open(postgres_url)
     for _ in range(2):  # the second finds it there
-        assert await DatabaseCopy(SqliteSide(path), target, keep_quiet).copy_files(folder, 1) == 2
+        assert await DatabaseCopy(SqliteConnection(path), target, keep_quiet).copy_files(folder, 1) == 2
     assert await target.fetch("SELECT hash, size FROM blob_file") == [(hash_, len(content))]
     await target.run(f"INSERT INTO blob VALUES ('{hash_}', 1)")
-    await DatabaseCopy(target, SqliteSide(path), keep_quiet).copy_files(other_folder, 1)
+    await DatabaseCopy(target, SqliteConnection(path), keep_quiet).copy_files(other_folder, 1)
     assert other_folder.get(hash_) == content
     await target.close()

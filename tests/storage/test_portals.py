@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from heliograph.domain.accounts.portal import SESSION_MS, Portal
+from heliograph.domain.accounts.portal import SESSION_LIFETIME_MS, Portal
 from heliograph.domain.audit.actor import COMMAND_LINE
 from heliograph.manage import keys, teams
 from heliograph.manage.keys import NewKey
@@ -29,7 +29,7 @@ async def test_link_becomes_one_session(store: Store, other: Store, clock: TestC
     assert (session.id, session.pages) == (PORTAL.id, PORTAL.pages)
     for unusable in (link.token, token):
         assert await store.portals.find_link(unusable) is None
-    clock.forward(SESSION_MS)
+    clock.forward(SESSION_LIFETIME_MS)
     assert await store.portals.find_session(token) is None
     await store.portals.create_link(Portal(id="ptl_2", platform_key="", team="", pages=(), return_url=""), ENTRY)
     assert await sql("SELECT id FROM portal") == [("ptl_2",)]

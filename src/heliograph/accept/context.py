@@ -71,7 +71,7 @@ def initial_status(context: Context, timing: Timing, now: int) -> str:
     return "queued" if is_queued else "sending"
 
 
-def hold_deadline(caller: Caller, timing: Timing, now: int) -> int | None:
+def approval_deadline(caller: Caller, timing: Timing, now: int) -> int | None:
     """Return when a message of this caller fails unless a person releases it; None if it needs no approval."""
     if caller.key.restrictions is None or caller.key.restrictions.approval is None:
         return None

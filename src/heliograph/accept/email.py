@@ -7,7 +7,7 @@ import msgspec
 import pybase64
 from msgspec.structs import replace
 
-from heliograph.accept.context import Context, hold_deadline, initial_status
+from heliograph.accept.context import Context, approval_deadline, initial_status
 from heliograph.domain.delivery import lanes, magic_recipients
 from heliograph.domain.delivery.content import EmailContent, File, split_email_content
 from heliograph.domain.delivery.message_states import STATES_BY_CHANNEL
@@ -499,10 +499,10 @@ def email_acceptance(
     A thread must pass `id_`, because ids are generated on the event loop only.
     """
     team, now, id_ = caller.team, context.clock.team_now(caller.team.record.ref), id_ or context.clock.new_id("eml_")
-    template, held_until = draft.template, None
+    template, approval_expires_at = draft.template, None
     if caller.key.restrictions is not None:
-        held_until = hold_deadline(caller, draft.timing, now)
-    status = initial_status(context, draft.timing, now) if held_until is None else "queued"
+        approval_expires_at = approval_deadline(caller, draft.timing, now)
+    status = initial_status(context, draft.timing, now) if approval_expires_at is None else "queued"
     reply_to = [address.original for address in draft.recipients.reply_to] if draft.recipients.reply_to else []
     if draft.reply_domain:
         reply_to = [verp.sign_reply_address(context.reply_key, id_, team.record.id, draft.reply_domain)]
@@ -545,7 +545,7 @@ def email_acceptance(
         idempotency_key=idempotency_key,
         audit=caller.entry(id_) if caller.entry else None,
         timing=draft.timing,
-        held_until=held_until,
+        approval_expires_at=approval_expires_at,
         extra_fields=draft.added,
     )
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Generic, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from heliograph.accept.context import Context, hold_deadline, initial_status
+from heliograph.accept.context import Context, approval_deadline, initial_status
 from heliograph.domain.delivery import lanes, magic_recipients, routing
 from heliograph.domain.delivery.content import SmsContent, WhatsappContent
 from heliograph.domain.delivery.message_states import STATES_BY_CHANNEL
@@ -258,10 +258,10 @@ def phone_acceptance(
     """Build the acceptance of a message; `check` runs the channel's last checks before the price is held."""
     team, id_ = caller.team, context.clock.new_id(PREFIXES[channel])
     now = context.clock.team_now(team.record.ref)
-    restricted_key, held_until = caller.key if caller.key.restrictions is not None else None, None
+    restricted_key, approval_expires_at = caller.key if caller.key.restrictions is not None else None, None
     if restricted_key is not None:
-        held_until = hold_deadline(caller, draft.timing, now)
-    status = initial_status(context, draft.timing, now) if held_until is None else "queued"
+        approval_expires_at = approval_deadline(caller, draft.timing, now)
+    status = initial_status(context, draft.timing, now) if approval_expires_at is None else "queued"
     record = PhoneRecord(id=id_, to=draft.to, status=status, sandbox=team.sandbox, created_at=timestamp(now))
 
     def decide(state: AcceptState) -> Decision:
@@ -297,7 +297,7 @@ def phone_acceptance(
         idempotency_key=idempotency_key,
         audit=caller.entry(id_) if caller.entry else None,
         timing=draft.timing,
-        held_until=held_until,
+        approval_expires_at=approval_expires_at,
         extra_fields=added,
     )
 

@@ -90,7 +90,9 @@ class HeldView(msgspec.Struct, frozen=True, kw_only=True):
     ]
     until: Annotated[
         str,
-        describe("When it is tried again, or fails if nobody releases it.", example="2026-11-15T09:31:00.000Z", **TIME),
+        describe(
+            "When the message is retried, or fails if it is not approved.", example="2026-11-15T09:31:00.000Z", **TIME
+        ),
     ]
 
 

@@ -18,7 +18,14 @@ from heliograph.domain.ids import timestamp
 from heliograph.manage.pause import set_paused
 from heliograph.runtime.clock import Clock
 from heliograph.settings import SETTINGS, Settings
-from heliograph.storage.database_copy import CopyError, DatabaseCopy, PostgresSide, Side, SqliteSide, is_unfinished
+from heliograph.storage.database_copy import (
+    CopyConnection,
+    CopyError,
+    DatabaseCopy,
+    PostgresConnection,
+    SqliteConnection,
+    is_unfinished,
+)
 from heliograph.storage.engine.local_files import LocalFiles
 from heliograph.storage.engine.migrate import ForeignSchema
 
@@ -66,7 +73,7 @@ def copy(settings: Settings, source: str, target: str) -> None:
 
     Stop the service first. Attachments move between the data folder and PostgreSQL as needed; those in an object store
     stay there. An interrupted copy continues when the command is run again. At the end all rows are compared.
-    Delivery is paused in the copy: start the service with it, look around, then run heliograph resume.
+    Delivery is paused in the copy: start the service with it, check the dashboard, then run heliograph resume.
 
     \b
     heliograph copy --from sqlite:///heliograph-data/heliograph.db --to postgresql://heliograph@db/heliograph
@@ -113,7 +120,7 @@ async def _copy(source_settings: Settings, target_settings: Settings) -> int:
     return rows
 
 
-async def _copy_database(source: Side, target: Side, data: Path, now: int) -> int:
+async def _copy_database(source: CopyConnection, target: CopyConnection, data: Path, now: int) -> int:
     progress = Progress()
     database_copy = DatabaseCopy(source, target, progress)
     try:
@@ -138,13 +145,13 @@ async def _copy_database(source: Side, target: Side, data: Path, now: int) -> in
 
 
 @asynccontextmanager
-async def _opened(settings: Settings) -> AsyncIterator[Side]:
+async def _opened(settings: Settings) -> AsyncIterator[CopyConnection]:
     path = sqlite_path(settings)
-    side: Side = SqliteSide(path) if path else await PostgresSide.open(settings.database)
+    connection: CopyConnection = SqliteConnection(path) if path else await PostgresConnection.open(settings.database)
     try:
-        yield side
+        yield connection
     finally:
-        await side.close()
+        await connection.close()
 
 
 async def _is_unfinished(settings: Settings) -> bool:

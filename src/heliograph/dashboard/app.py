@@ -26,7 +26,7 @@ from heliograph.dashboard.page_request import (
     parse_cookies,
 )
 from heliograph.dashboard.pages import PAGES, TEAM_PATH, PageRoute
-from heliograph.dashboard.portal import PORTAL_TEAMS, dashboard_path, is_portal_page, portal_path
+from heliograph.dashboard.portal import PORTAL_TEAMS, dashboard_path, permits_page, portal_path
 from heliograph.dashboard.render import ReaderTime, render
 from heliograph.domain.accounts.portal import Portal
 from heliograph.domain.limits import PARSE_IN_THREAD_MIN
@@ -100,7 +100,7 @@ class Dashboard:
             log.exception("page failed", request_id=request.id, address=request.address)
             response = await self._to_response(_internal_error_page(request), page_request)
         retry_headers: Headers = [(b"retry-after", b"2")] if response.status == 503 else []
-        headers = self._allow_frames(response.headers) if _is_in_portal(request) else response.headers
+        headers = self._allow_frames(response.headers) if _is_portal_url(request) else response.headers
         return replace(response, headers=[(b"x-request-id", request.id.encode()), *retry_headers, *headers])
 
     async def _handle(self, request: Request) -> tuple[PageResponse, PageRequest | None]:
@@ -156,7 +156,7 @@ class Dashboard:
 
     async def _make_page_request(self, request: Request, params: dict[str, str]) -> PageRequest:
         """Build the page request with session, roles and team; the body is not read yet."""
-        portal = await self._find_portal(request) if _is_portal_page(request) else None
+        portal = await self._find_portal(request) if _is_portal_team_url(request) else None
         signed_in = _portal_session(portal) if portal else await self._find_session(request)
         roles = {portal.team: "owner"} if portal else {}
         if signed_in and not portal:
@@ -200,7 +200,7 @@ class Dashboard:
         return _confirmation_page(page_request) if page_request.form.get("ask") else None
 
     async def _find_session(self, request: Request) -> SignedInSession | None:
-        if _is_in_portal(request):
+        if _is_portal_url(request):
             return None
         token = parse_cookies(request).get(SESSION_COOKIE)
         return await self._store.sessions.find(token) if token else None
@@ -210,13 +210,13 @@ class Dashboard:
         return await portals.find_session(self._store, token) if token else None
 
     async def _redirect_to_portal(self, page_request: PageRequest) -> PageResponse | None:
-        """Return the response to a visitor without a session who has a portal open: its page at the portal's URL."""
+        """Redirect a visitor with an open portal to this page of it; 404 if it is not permitted, None without one."""
         portal = await self._find_portal(page_request.http)
         if portal is None:
             return None
         team_prefix = f"{TEAM_PREFIX}{portal.team}/"
         path = page_request.http.raw_path.decode("latin-1")
-        is_page = path.startswith(team_prefix) and is_portal_page(portal, f"/{path.removeprefix(team_prefix)}")
+        is_page = path.startswith(team_prefix) and permits_page(portal, f"/{path.removeprefix(team_prefix)}")
         if page_request.http.method == "GET" and is_page:
             return Redirect(portal_path(path))
         return _error_page(404, NOT_FOUND)
@@ -351,7 +351,7 @@ class Dashboard:
     def _cookie_header(self, cookie: str, page_request: PageRequest | None) -> bytes:
         """Return the Set-Cookie value. In a frame of another site, browsers send only partitioned cookies."""
         attributes = "SameSite=Lax; Secure" if self._is_https else "SameSite=Lax"
-        if self._is_https and page_request and _is_in_portal(page_request.http) and self._portal_origins:
+        if self._is_https and page_request and _is_portal_url(page_request.http) and self._portal_origins:
             attributes = "SameSite=None; Secure; Partitioned"
         return f"{cookie}; Path=/dashboard; HttpOnly; {attributes}".encode()
 
@@ -368,12 +368,12 @@ class Dashboard:
         return [(name, policy) if (name, value) == default_policy else (name, value) for name, value in headers]
 
 
-def _is_in_portal(request: Request) -> bool:
+def _is_portal_url(request: Request) -> bool:
     """Return whether the request is to a portal, or to a link to one: the dashboard's session does not apply there."""
     return request.raw_path.startswith(f"{PORTAL}/".encode())
 
 
-def _is_portal_page(request: Request) -> bool:
+def _is_portal_team_url(request: Request) -> bool:
     return request.raw_path.startswith(PORTAL_TEAMS.encode())
 
 
@@ -384,13 +384,13 @@ def _portal_session(portal: Portal) -> SignedInSession:
 def _check_portal(route: PageRoute, page_request: PageRequest) -> PageResponse | None:
     """Return the page to show instead, if the route is not one of the portal's pages."""
     portal = page_request.portal
-    if not _is_portal_page(page_request.http):
+    if not _is_portal_team_url(page_request.http):
         return None
     if portal is None:
         return _error_page(403, PORTAL_ENDED)
     path = route.path.removeprefix(TEAM_PATH)
-    is_live_events = path == "/live" and is_portal_page(portal, "/events")
-    if page_request.params.get("team") != portal.team or not (is_portal_page(portal, path) or is_live_events):
+    is_live_events = path == "/live" and permits_page(portal, "/events")
+    if page_request.params.get("team") != portal.team or not (permits_page(portal, path) or is_live_events):
         return _error_page(404, NOT_FOUND)
     return None
 

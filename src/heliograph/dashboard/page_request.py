@@ -11,7 +11,7 @@ from heliograph.accept.context import Context
 from heliograph.dashboard.live import Live
 from heliograph.dashboard.navigation import NavItem, RequiredRole
 from heliograph.dashboard.oidc import Provider
-from heliograph.dashboard.portal import first_page, is_portal_page, portal_menu, portal_path
+from heliograph.dashboard.portal import first_page, permits_page, portal_menu, portal_path
 from heliograph.dashboard.render import CHANNEL_NAMES
 from heliograph.domain.accounts.idp_groups import OPERATOR, READ_ONLY, ROLES
 from heliograph.domain.accounts.portal import Portal
@@ -127,15 +127,15 @@ class PageRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def team_path(self) -> str:
-        """Return the path prefix of this team's pages; in a portal, of its team's."""
+        """Return the path prefix of this team's pages; in a portal, the same below `/dashboard/portal`."""
         if self.portal:
             return portal_path(f"{dashboard_links.TEAMS}/{self.portal.team}")
         assert self.team_or_none is not None, "this page has no team"
         return f"{dashboard_links.TEAMS}/{self.team_or_none.record.id}"
 
     def can_open(self, path: str) -> bool:
-        """Return whether the page at `path` below the team's pages may be opened, which a portal restricts."""
-        return self.portal is None or is_portal_page(self.portal, path)
+        """Return whether this page of the team may be opened: in a portal, only the permitted pages."""
+        return self.portal is None or permits_page(self.portal, path)
 
     @property
     def home(self) -> str:

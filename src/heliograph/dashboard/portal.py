@@ -28,7 +28,7 @@ def dashboard_path(path: str) -> str:
     return HOME + path.removeprefix(PORTAL) if path.startswith(PORTAL_TEAMS) else path
 
 
-def is_portal_page(portal: Portal, path: str) -> bool:
+def permits_page(portal: Portal, path: str) -> bool:
     """Return whether the portal permits the page at `path`, which is relative to the team's pages."""
     permitted = [PATH_BY_PAGE[page] for page in portal.pages]
     return any(f"{path}/".startswith(f"{prefix}/") for prefix in permitted)
@@ -40,4 +40,4 @@ def first_page(portal: Portal) -> str:
 
 
 def portal_menu(portal: Portal) -> list[NavItem]:
-    return [item for items in MENU.values() for item in items if item.path and is_portal_page(portal, item.path)]
+    return [item for items in MENU.values() for item in items if item.path and permits_page(portal, item.path)]

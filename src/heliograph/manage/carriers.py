@@ -23,7 +23,7 @@ from heliograph.domain.setup.carrier_kinds import SECRET_OPTIONS, CarrierKind, e
 from heliograph.domain.setup.records import PRIORITY_MAX, CarrierRecord, Channel, Platform
 from heliograph.domain.setup.secrets import Encrypt
 from heliograph.domain.setup.snapshot import Setup, to_row
-from heliograph.domain.setup.source_options import check_pools, overflow_users
+from heliograph.domain.setup.source_options import carriers_overflowing_to, check_pools
 from heliograph.domain.validation import InvalidValue
 from heliograph.storage.setup import SetupChange
 from heliograph.storage.store import Store
@@ -162,7 +162,7 @@ async def remove(store: Store, actor: Actor, id_: str) -> None:
 
     def build_change(current: Setup, _: int) -> SetupChange:
         carrier = get_carrier(current, id_)
-        if users := overflow_users(id_, current.carriers):
+        if users := carriers_overflowing_to(id_, current.carriers):
             raise InvalidRequest(f"{id_} is the overflow of a pool of {', '.join(users)}. Change that pool first.")
         entry = actor.audit_entry(store.clock.now(), "carrier.remove", id_, f"{carrier.channel} {carrier.kind}")
         return SetupChange(rows=[to_row("carrier", id_, None, None)], audit=entry)

@@ -14,6 +14,7 @@ import msgspec
 import structlog
 
 from heliograph.runtime import metrics
+from heliograph.runtime.async_wait import wait_event
 from heliograph.runtime.systemd import child_environment, feed_watchdog, notify
 
 log = structlog.get_logger()
@@ -119,9 +120,7 @@ class Parent:
                     RESTART_DELAY_S if loop.time() - started_at > STABLE_S else min(2 * delay_s, RESTART_DELAY_MAX_S)
                 )
                 log.error("process died: restarting", process=number, code=code, in_s=delay_s)
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(delay_s):
-                        await self._stopping.wait()
+                await wait_event(self._stopping, delay_s)
 
     def _mark_ready(self, number: int, greeting: str) -> None:
         if number in self._ready_lines:

@@ -78,7 +78,9 @@ async def accept(
         await publish_low_credit(tx, publisher, credit_before, decider.accounts, thresholds)
         if scheduled:
             await _publish_scheduled(tx, publisher, scheduled)
-        if held := [(key, item) for (key,), (item, _) in zip(message_keys, accepted, strict=False) if item.held_until]:
+        if held := [
+            (key, item) for (key,), (item, _) in zip(message_keys, accepted, strict=False) if item.approval_expires_at
+        ]:
             await _publish_held(tx, publisher, held)
         await audit.write(tx, *(item.audit for item, _ in accepted))
         tx.after_commit.append(partial(_count_accepted, accepted))
@@ -277,7 +279,7 @@ async def _publish_held(tx: Tx, publisher: Publisher, held: list[tuple[int, Acce
             message=key,
             type=HELD,
             message_status=item.status,
-            detail=held_data(item.id, item.channel, item.held_until or 0),
+            detail=held_data(item.id, item.channel, item.approval_expires_at or 0),
             created_at=item.created_at,
         )
         for key, item in held
@@ -451,11 +453,11 @@ async def write_accepted(
             QUEUE_BY_LANE_AND_PRIORITY[item.lane, item.extra_fields.priority],
         )
         expires_at, detail = item.timing.expires_at, None
-        if item.held_until is not None:
-            starts_at, queue, expires_at = item.held_until, HELD_QUEUE, None
-            detail = msgspec.json.encode(hold_detail(item.held_until)).decode()
+        if item.approval_expires_at is not None:
+            starts_at, queue, expires_at = item.approval_expires_at, HELD_QUEUE, None
+            detail = msgspec.json.encode(hold_detail(item.approval_expires_at)).decode()
             rows["insert_approvals"].append(
-                (key, approval_id(item.id), item.team, item.key_id, created_at, item.held_until)
+                (key, approval_id(item.id), item.team, item.key_id, created_at, item.approval_expires_at)
             )
         rows["insert_messages"].append(_message_row(key, item, decision))
         if item.shared is None:
@@ -470,7 +472,7 @@ async def write_accepted(
                 (key, position, recipient.address, recipient.original, recipient.kind, item.status, created_at, detail)
             )
             rows["insert_outbox"].append((queue, item.team, key, position, None, starts_at, created_at, expires_at))
-        if item.held_until is None:
+        if item.approval_expires_at is None:
             schedule_wakeup(tx, item.lane, starts_at - created_at)
         if item.blobs:
             rows["insert_blobs"] += [(blob, key) for blob in item.blobs]
@@ -503,7 +505,7 @@ def _message_row(key: int, item: Acceptance, decision: Decision) -> tuple[Any, .
         item.country,
         decision.price,
         "held" if decision.price else "none",
-        int(item.held_until is not None),  # `message.held` is the first event
+        int(item.approval_expires_at is not None),  # `message.held` is the first event
         item.created_at,
         item.stored_record(decision.response),
         item.batch,

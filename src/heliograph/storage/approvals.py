@@ -45,7 +45,7 @@ class PendingMessage(msgspec.Struct, frozen=True):
     record: str  # of the message
 
 
-class Hold(msgspec.Struct, frozen=True, array_like=True):
+class PendingApproval(msgspec.Struct, frozen=True, array_like=True):
     """The locked approval of a message, by which its queue rows are found."""
 
     message: int
@@ -79,7 +79,7 @@ class Approvals:
 
     async def list_pending(self, team: int, limit: int) -> list[PendingMessage]:
         """Return pending approvals of a team, the first to expire first: `limit`, and one more if there are more."""
-        rows = await self._database.read(lambda tx: tx.run("pending_approvals", team=team, limit=limit + 1))
+        rows = await self._database.read(lambda tx: tx.run("list_pending_approvals", team=team, limit=limit + 1))
         return [PendingMessage(Approval(*columns), record) for *columns, record in rows]
 
     async def count_pending(self, team: int) -> int:
@@ -125,7 +125,7 @@ class Approvals:
         """
         if self._clock.clock_error():
             return
-        for team, first_expiry in await self._database.read(lambda tx: tx.run("approvals_due")):
+        for team, first_expiry in await self._database.read(lambda tx: tx.run("earliest_approval_expiries")):
             while self._clock.team_now(team) >= first_expiry and await self._fail_batch(team) == BATCH:
                 pass
 
@@ -134,9 +134,9 @@ class Approvals:
 
         async def fail_messages(tx: Tx) -> int:
             rows = await tx.run("expire_approvals", team=team, now=now, limit=BATCH)
-            own_expiry, unreleased = list[Hold](), list[Hold]()
+            own_expiry, unreleased = list[PendingApproval](), list[PendingApproval]()
             for *columns, record in rows:
-                hold = Hold(*columns)
+                hold = PendingApproval(*columns)
                 expires_at = decode_record(record).expires_at
                 is_own = expires_at is not None and parse_timestamp(expires_at) == hold.expires_at
                 (own_expiry if is_own else unreleased).append(hold)
@@ -148,9 +148,9 @@ class Approvals:
 
 
 async def fail_held(
-    tx: Tx, holds: Sequence[Hold], reason: LocalReason, text: str, now: int, publisher: Publisher
+    tx: Tx, holds: Sequence[PendingApproval], reason: LocalReason, text: str, now: int, publisher: Publisher
 ) -> bool:
-    """Fail held messages, whose approvals the transaction has decided; return False if there was no recipient left."""
+    """Fail the recipients of held messages whose approval was just decided; return False if none was queued."""
     updates = [
         RecipientUpdate(
             at=now,
@@ -167,25 +167,25 @@ async def fail_held(
     return all(await outcomes.record_updates(tx, updates, owner=None, publisher=publisher))
 
 
-async def find_hold(tx: Tx, message: int) -> Hold | None:
+async def find_pending_approval(tx: Tx, message: int) -> PendingApproval | None:
     """Lock and return the hold of a message; None if it does not wait for approval."""
-    rows = await tx.run("pending_approval", message=message)
-    return Hold(*rows[0]) if rows else None
+    rows = await tx.run("lock_pending_approval", message=message)
+    return PendingApproval(*rows[0]) if rows else None
 
 
-async def cancel_hold(tx: Tx, message: int, now: int) -> Hold | None:
+async def cancel_approval(tx: Tx, message: int, now: int) -> PendingApproval | None:
     """End the hold of a message that is canceled; None if it does not wait for approval."""
     rows = await tx.run("cancel_approval", message=message, now=now)
-    return Hold(*rows[0]) if rows else None
+    return PendingApproval(*rows[0]) if rows else None
 
 
-async def _decide(tx: Tx, id_: str, status: ApprovalStatus, now: int) -> Hold | None:
+async def _decide(tx: Tx, id_: str, status: ApprovalStatus, now: int) -> PendingApproval | None:
     """Record a decision: the first one wins."""
     rows = await tx.run("decide_approval", id=id_, status=status, now=now)
-    return Hold(*rows[0]) if rows else None
+    return PendingApproval(*rows[0]) if rows else None
 
 
-async def _move_to_queue(tx: Tx, hold: Hold, now: int) -> None:
+async def _move_to_queue(tx: Tx, hold: PendingApproval, now: int) -> None:
     ((channel, record),) = await tx.run("message_of_approval", message=hold.message)
     options = decode_record(record)
     due_at = max(now, parse_timestamp(options.scheduled_at or "") or 0)
@@ -200,12 +200,12 @@ async def _move_to_queue(tx: Tx, hold: Hold, now: int) -> None:
     schedule_wakeup(tx, LANE_BY_CHANNEL[channel], due_at - now)
 
 
-async def _held_rows(tx: Tx, holds: Sequence[Hold]) -> list[HeldRow]:
+async def _held_rows(tx: Tx, holds: Sequence[PendingApproval]) -> list[HeldRow]:
     params: list[Any] = [msgspec.structs.astuple(hold) for hold in holds]
     return [HeldRow(*row) for row in await tx.run("held_rows", holds=params)] if holds else []
 
 
-def _released_event(publisher: Publisher, approval: Approval, hold: Hold, now: int) -> Event:
+def _released_event(publisher: Publisher, approval: Approval, hold: PendingApproval, now: int) -> Event:
     """Return the entry that a release adds to the message's timeline."""
     return Event(
         id=publisher.new_id("evt_"),

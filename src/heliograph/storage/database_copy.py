@@ -28,7 +28,7 @@ LOCK_S = 10  # maximum wait for the writes of others to end
 
 # `schema_version` belongs to the schema, and `machine_clock` to the machine.
 NOT_COPIED = ("schema_version", "machine_clock", "copy_progress")
-PROGRESS_TABLE = "CREATE TABLE IF NOT EXISTS copy_progress (name TEXT PRIMARY KEY, place TEXT NOT NULL)"
+PROGRESS_TABLE = "CREATE TABLE IF NOT EXISTS copy_progress (name TEXT PRIMARY KEY, last_key TEXT NOT NULL)"
 
 Row = tuple[Any, ...]
 Report = Callable[[str, int], None]  # (what is done, rows since the last call)
@@ -45,7 +45,7 @@ class Table(NamedTuple):
     condition: str = ""  # rows to copy; empty: all
 
     def select(self, *, after: str = "") -> str:
-        """Return the query of the rows in the order of their key. `after`: parameters of the key to begin after."""
+        """Return a SELECT of the rows in key order. `after`: placeholders of the last key already read."""
         conditions = [self.condition, f"({', '.join(self.key)}) > ({after})" if after else ""]
         where = " AND ".join(filter(None, conditions))
         order = ", ".join(self.key or self.columns)
@@ -59,8 +59,8 @@ class Digest(NamedTuple):
     sum: int
 
 
-class Side(Protocol):
-    """A database that is copied from or to."""
+class CopyConnection(Protocol):
+    """A connection to a database that is copied from or to."""
 
     async def lock(self) -> None:
         """Lock the database against writes of others, and read one state of it from now on."""
@@ -72,19 +72,19 @@ class Side(Protocol):
 
     async def fetch(self, sql: str, *params: Any) -> list[Row]: ...
 
-    async def write(self, table: Table, rows: Sequence[Row], place: Sequence[Any]) -> None:
-        """Insert rows and record the place that the copy of the table has reached, in one transaction."""
+    async def write(self, table: Table, rows: Sequence[Row], last_key: Sequence[Any]) -> None:
+        """Insert rows, and record the last copied key in the same transaction."""
 
     async def run(self, *statements: str) -> None:
         """Run statements in one transaction."""
 
     async def finish(self) -> None:
-        """Let new rows get keys that no copied row has."""
+        """Advance the sequences of keys past the copied keys."""
 
     async def close(self) -> None: ...
 
 
-class SqliteSide:
+class SqliteConnection:
     def __init__(self, path: Path) -> None:
         self._connection = open_sqlite(path)
 
@@ -101,13 +101,15 @@ class SqliteSide:
     async def fetch(self, sql: str, *params: Any) -> list[Row]:
         return self._connection.execute(sql, params).fetchall()
 
-    async def write(self, table: Table, rows: Sequence[Row], place: Sequence[Any]) -> None:
+    async def write(self, table: Table, rows: Sequence[Row], last_key: Sequence[Any]) -> None:
         columns = ", ".join(table.columns)
         with self._connection:
             self._connection.executemany(
                 f"INSERT INTO {table.name} ({columns}) VALUES ({', '.join('?' * len(table.columns))})", rows
             )
-            self._connection.execute("INSERT OR REPLACE INTO copy_progress VALUES (?, ?)", (table.name, _encode(place)))
+            self._connection.execute(
+                "INSERT OR REPLACE INTO copy_progress VALUES (?, ?)", (table.name, _encode(last_key))
+            )
 
     async def run(self, *statements: str) -> None:
         with self._connection:
@@ -121,12 +123,12 @@ class SqliteSide:
         self._connection.close()
 
 
-class PostgresSide:
+class PostgresConnection:
     def __init__(self, connection: Any) -> None:
         self._connection = connection
 
     @classmethod
-    async def open(cls, url: str) -> "PostgresSide":
+    async def open(cls, url: str) -> "PostgresConnection":
         return cls(await connect(Hosts(url)))
 
     async def lock(self) -> None:
@@ -153,13 +155,14 @@ class PostgresSide:
     async def fetch(self, sql: str, *params: Any) -> list[Row]:
         return [tuple(row) for row in await self._connection.fetch(sql, *params)]
 
-    async def write(self, table: Table, rows: Sequence[Row], place: Sequence[Any]) -> None:
+    async def write(self, table: Table, rows: Sequence[Row], last_key: Sequence[Any]) -> None:
         async with self._connection.transaction():
             await self._connection.copy_records_to_table(table.name, records=rows, columns=table.columns)
             await self._connection.execute(
-                "INSERT INTO copy_progress VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET place = excluded.place",
+                "INSERT INTO copy_progress VALUES ($1, $2) "
+                "ON CONFLICT (name) DO UPDATE SET last_key = excluded.last_key",
                 table.name,
-                _encode(place),
+                _encode(last_key),
             )
 
     async def run(self, *statements: str) -> None:
@@ -191,13 +194,13 @@ class PostgresSide:
         self._connection.terminate()
 
 
-async def is_unfinished(side: Side) -> bool:
+async def is_unfinished(connection: CopyConnection) -> bool:
     """Return whether the database is the target of an unfinished copy."""
-    return bool(await side.fetch(f"SELECT 1 FROM schema_version WHERE version = {UNFINISHED_COPY}"))
+    return bool(await connection.fetch(f"SELECT 1 FROM schema_version WHERE version = {UNFINISHED_COPY}"))
 
 
 class DatabaseCopy:
-    def __init__(self, source: Side, target: Side, report: Report) -> None:
+    def __init__(self, source: CopyConnection, target: CopyConnection, report: Report) -> None:
         self._source = source
         self._target = target
         self._report = report
@@ -234,13 +237,13 @@ class DatabaseCopy:
         return sum(rows[0][0] for rows in counts)
 
     async def copy(self, tables: Sequence[Table]) -> None:
-        places: dict[str, str] = dict(await self._target.fetch("SELECT name, place FROM copy_progress"))
+        last_keys: dict[str, str] = dict(await self._target.fetch("SELECT name, last_key FROM copy_progress"))
         for table in tables:
-            place = msgspec.json.decode(places.get(table.name, "[]"))
-            if table.key or table.name not in places:  # a table without a key is one batch
-                await self._copy_table(table, place)
+            last_key = msgspec.json.decode(last_keys.get(table.name, "[]"))
+            if table.key or table.name not in last_keys:  # a table without a key is one batch
+                await self._copy_table(table, last_key)
 
-    async def _copy_table(self, table: Table, place: Sequence[Any]) -> None:
+    async def _copy_table(self, table: Table, last_key: Sequence[Any]) -> None:
         key_columns = [table.columns.index(column) for column in table.key]
         batch, size = list[Row](), 0
 
@@ -248,7 +251,7 @@ class DatabaseCopy:
             await self._target.write(table, batch, [batch[-1][index] for index in key_columns])
             self._report(table.name, len(batch))
 
-        async with aclosing(self._source.rows(table, place)) as rows:
+        async with aclosing(self._source.rows(table, last_key)) as rows:
             async for row in rows:
                 batch.append(row)
                 size += sum(len(value) for value in row if isinstance(value, str | bytes))
@@ -265,9 +268,9 @@ class DatabaseCopy:
             digests[table.name] = (await self._digest(self._source, table), await self._digest(self._target, table))
         return digests
 
-    async def _digest(self, side: Side, table: Table) -> Digest:
+    async def _digest(self, connection: CopyConnection, table: Table) -> Digest:
         count, total, reported = 0, 0, 0
-        async with aclosing(side.rows(table, ())) as rows:
+        async with aclosing(connection.rows(table, ())) as rows:
             async for row in rows:
                 total += int.from_bytes(hashlib.blake2b(msgspec.json.encode(row), digest_size=16).digest())
                 count += 1
@@ -286,13 +289,13 @@ class DatabaseCopy:
             "SELECT f.hash FROM (SELECT hash FROM blob UNION SELECT raw FROM received WHERE raw IS NOT NULL) f "
             "WHERE NOT EXISTS (SELECT 1 FROM blob_file b WHERE b.hash = f.hash AND b.name IS NOT NULL)"
         )
-        if isinstance(self._source, SqliteSide) and isinstance(self._target, PostgresSide):
+        if isinstance(self._source, SqliteConnection) and isinstance(self._target, PostgresConnection):
             for (hash_,) in hashes:
                 if folder.size(hash_) and not await self._target.fetch(
                     "SELECT 1 FROM blob_file WHERE hash = $1", hash_
                 ):
                     await self._target.write_file(hash_, folder.get(hash_), now)
-        elif isinstance(self._source, PostgresSide) and isinstance(self._target, SqliteSide):
+        elif isinstance(self._source, PostgresConnection) and isinstance(self._target, SqliteConnection):
             for (hash_,) in hashes:
                 chunks = await self._source.fetch("SELECT content FROM blob_chunk WHERE hash = $1 ORDER BY part", hash_)
                 if chunks:
@@ -301,14 +304,14 @@ class DatabaseCopy:
 
     async def finish(self) -> None:
         """Complete the target: a service can use it from now on."""
-        if isinstance(self._source, PostgresSide) and isinstance(self._target, SqliteSide):
+        if isinstance(self._source, PostgresConnection) and isinstance(self._target, SqliteConnection):
             ((last_key,),) = await self._source.fetch("SELECT last_value FROM message_key_seq")
             await self._target.run(
                 f"INSERT INTO counter VALUES ('message', {last_key}) "
                 "ON CONFLICT (name) DO UPDATE SET next = max(next, excluded.next)"
             )
         await self._target.finish()
-        # With the counter at 0, the first process that knows the source pauses delivery, as after a restore.
+        # Resets restore detection: a process that used the source sees a restored database and pauses delivery.
         await self._target.run(
             "UPDATE counter SET next = 0 WHERE name = 'witness'",
             "DROP TABLE copy_progress",
@@ -353,5 +356,5 @@ def _initial_rows() -> dict[str, list[Row]]:
     return {table.name: connection.execute(table.select()).fetchall() for table in _sqlite_tables(connection)}
 
 
-def _encode(place: Sequence[Any]) -> str:
-    return msgspec.json.encode(place).decode()
+def _encode(last_key: Sequence[Any]) -> str:
+    return msgspec.json.encode(last_key).decode()

@@ -426,7 +426,7 @@ class Outbox:
             if waiting is None:
                 return None
             message, status, record, rows = waiting
-            if not rows and status == "queued" and (hold := await approvals.cancel_hold(tx, message, now)):
+            if not rows and status == "queued" and (hold := await approvals.cancel_approval(tx, message, now)):
                 is_canceled = await approvals.fail_held(tx, [hold], "canceled", CANCELED_TEXT, now, publisher)
                 return WaitingMessage(record=record, status="failed", done=is_canceled)
             updates = [
@@ -457,7 +457,7 @@ class Outbox:
             if found_message is None:
                 return None
             message, status, record, rows = found_message
-            hold = await approvals.find_hold(tx, message) if status == "queued" and not rows else None
+            hold = await approvals.find_pending_approval(tx, message) if status == "queued" and not rows else None
             if status != "queued" or not (rows or hold):
                 return WaitingMessage(record=record, status=status, done=False)
             new_record = msgspec.json.encode(msgspec.json.decode(record) | {"scheduled_at": timestamp(due_at)}).decode()

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from heliograph.domain.accounts.portal import LINK_MS, SESSION_MS, Portal
+from heliograph.domain.accounts.portal import LINK_LIFETIME_MS, SESSION_LIFETIME_MS, Portal
 from heliograph.domain.audit.actor import AuditEntry
 from heliograph.runtime.clock import Clock
 from heliograph.storage import audit
@@ -23,7 +23,7 @@ class Portals:
     async def create_link(self, portal: Portal, entry: AuditEntry) -> PortalLink:
         """Create a link; also delete expired portals."""
         now = self._clock.now()
-        link = PortalLink(token=self._clock.random_bytes(32).hex(), expires_at=now + LINK_MS)
+        link = PortalLink(token=self._clock.random_bytes(32).hex(), expires_at=now + LINK_LIFETIME_MS)
         params = msgspec.structs.asdict(portal) | {"pages": " ".join(portal.pages)}
         del params["csrf"]
 
@@ -52,7 +52,7 @@ class Portals:
         params = {"hash": hash_token(token), "session_hash": hash_token(session_token), "csrf": csrf}
 
         async def start_session(tx: Tx) -> str | None:
-            if not await tx.run("open_portal", **params, now=now, expires_at=now + SESSION_MS):
+            if not await tx.run("open_portal", **params, now=now, expires_at=now + SESSION_LIFETIME_MS):
                 return None
             await audit.write(tx, entry)
             return session_token

@@ -12,7 +12,7 @@ from heliograph.domain.delivery.provider_rates import (
     ProviderRate,
     ProviderState,
     apply_exchange,
-    measure_rate,
+    to_provider_rate,
 )
 from heliograph.domain.setup.carrier_kinds import MxOptions
 from heliograph.domain.setup.records import CarrierRecord
@@ -43,7 +43,7 @@ class ProviderStates:
         }
         states = await self.probe.get() if options else {}
         return [
-            measure_rate(key, state, options[key.carrier], now)
+            to_provider_rate(key, state, options[key.carrier], now)
             for key, state in states.items()
             if key.carrier in options
         ]

@@ -9,7 +9,7 @@ import re
 import socket
 from collections import deque
 from collections.abc import AsyncGenerator
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import unquote
@@ -19,6 +19,7 @@ import structlog
 
 from heliograph.domain.limits import KIB
 from heliograph.domain.refusals import InternalError, InvalidRequest
+from heliograph.runtime.async_wait import wait_event
 from heliograph.runtime.listening import stop_accepting
 from heliograph.web.dispatcher import Dispatcher
 from heliograph.web.request import ClientDisconnected, Headers, Request, Response
@@ -465,6 +466,4 @@ class Connections:
     async def _wait_all_closed(self, seconds: float) -> None:
         self._all_closed.clear()
         if self._open:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
-                    await self._all_closed.wait()
+            await wait_event(self._all_closed, seconds)

@@ -23,7 +23,8 @@ from heliograph.settings import BadSetting, Settings
 from heliograph.storage.carrier_stats import RecentCarrierCounts
 
 PROBE_S = 5.0
-BLOCKLISTS = ("zen.spamhaus.org", "bl.spamcop.net")  # 127.255.255.x: the query was refused
+BLOCKLISTS = ("zen.spamhaus.org", "bl.spamcop.net")
+QUERY_REFUSED_PREFIX = "127.255.255."  # reply of a blocklist that refuses our name server
 EXCHANGERS_MAX = 2  # mail exchangers to try before port 25 counts as blocked
 
 
@@ -186,7 +187,7 @@ async def _check_source_address(site: Site, address: str, helo: str | None) -> l
     reversed_address = name.relativize(dns.name.from_text("in-addr.arpa" if "." in address else "ip6.arpa"))
     for blocklist in BLOCKLISTS:
         replies = await query_records(site, f"{reversed_address}.{blocklist}", "A")
-        if any(reply.startswith("127.255.255.") for reply in replies):
+        if any(reply.startswith(QUERY_REFUSED_PREFIX) for reply in replies):
             fix = "use a name server of your own, not a public one"
             findings.append(warn(f"{blocklist} refuses queries of this name server", fix))
         elif replies:

@@ -63,7 +63,7 @@ CHECKS = (
               "configure the callback URL from the carrier's dashboard page; the log has refused callbacks"),
     SiteCheck("sender", "doctor", "Are the DNS records of the platform's domain set?",
               with_diagnostics(lambda diagnostics: mail.check_platform_sender(diagnostics.setup))),
-    SiteCheck("sources", "doctor", "Have the source addresses reverse DNS, and does no blocklist have them?",
+    SiteCheck("sources", "doctor", "Do source addresses have reverse DNS, and are they on no blocklist?",
               mail.check_source_addresses),
     SiteCheck("port", "both", "Is the port free, or used by this service?",
               lambda site: [machine.check_http_port(site.settings)]),

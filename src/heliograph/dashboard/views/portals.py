@@ -1,8 +1,8 @@
-"""One-time links to portals. Opening the page with GET uses nothing up, so mail scanners and previews can't."""
+"""One-time links to portals. GET does not consume a link, so mail scanners and previews cannot invalidate it."""
 
 from heliograph.dashboard.page_request import PORTAL_COOKIE, Page, PageNotFound, PageRequest, PageResponse, Redirect
 from heliograph.dashboard.portal import first_page
-from heliograph.domain.accounts.portal import SESSION_MS
+from heliograph.domain.accounts.portal import SESSION_LIFETIME_MS
 from heliograph.domain.limits import SECOND_MS
 from heliograph.manage import portals
 
@@ -21,4 +21,5 @@ async def follow(request: PageRequest) -> PageResponse:
     if opened is None:
         raise PageNotFound(LINK_INVALID)
     portal, token = opened
-    return Redirect(first_page(portal), cookies=(f"{PORTAL_COOKIE}={token}; Max-Age={SESSION_MS // SECOND_MS}",))
+    cookie = f"{PORTAL_COOKIE}={token}; Max-Age={SESSION_LIFETIME_MS // SECOND_MS}"
+    return Redirect(first_page(portal), cookies=(cookie,))

@@ -65,7 +65,7 @@ async def try_on_recent_sends(request: PageRequest, draft: Template) -> TrialRep
 
 
 def _try_on(request: PageRequest, draft: Template, live: Template, message: MessageRow) -> Trial | None:
-    """Return None if the message's variables were not kept."""
+    """Return the draft's trial with this message's variables; None if they were not kept."""
     content = msgspec.json.decode(message.content or "", type=CONTENT_TYPE_BY_CHANNEL[message.channel])
     if isinstance(content, WhatsappContent):
         is_same_list = len(live.variables) == len(content.parameters)

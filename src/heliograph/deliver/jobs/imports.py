@@ -1,11 +1,10 @@
 """Imports suppression lists batch by batch, alternating between imports, in any process."""
 
-import asyncio
-import contextlib
 from collections import Counter
 
 import structlog
 
+from heliograph.runtime.async_wait import wait_event
 from heliograph.storage.store import Store, StoreUnavailable
 
 POLL_INTERVAL_S = 1.0  # polls for imports that other processes began or abandoned
@@ -20,9 +19,7 @@ async def import_suppressions(store: Store) -> None:
     while True:
         store.imports.started.clear()
         if not await _import_batches(store, failures):
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(POLL_INTERVAL_S):
-                    await store.imports.started.wait()
+            await wait_event(store.imports.started, POLL_INTERVAL_S)
 
 
 async def _import_batches(store: Store, failures: Counter[str]) -> bool:

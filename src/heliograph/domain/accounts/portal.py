@@ -15,14 +15,14 @@ from heliograph.webhooks.policy.webhook_url import Target, parse_target
 
 PortalPage = Literal["webhooks", "events", "domains", "keys"]
 PORTAL_PAGES: tuple[PortalPage, ...] = get_args(PortalPage)
-LINK_MS = 10 * MINUTE_MS  # how long a link can be opened
-SESSION_MS = HOUR_MS  # how long a portal stays open, regardless of use
+LINK_LIFETIME_MS = 10 * MINUTE_MS  # how long a link can be opened
+SESSION_LIFETIME_MS = HOUR_MS  # how long a portal stays open, regardless of use
 
 _FRAGMENT = re.compile(r"[!-~]*")  # visible ASCII
 
 
 class Portal(msgspec.Struct, frozen=True, kw_only=True):
-    """A portal, whose link was opened or not."""
+    """A portal: a link that was not opened yet, or an open session."""
 
     id: str
     platform_key: str  # public id of the key that created the link; changes in the portal are logged as the key's

@@ -92,7 +92,7 @@ class ProviderKey(NamedTuple):
 
 
 class ProviderRate(msgspec.Struct, frozen=True, kw_only=True):
-    """Rate and counts of a provider and source address, for people."""
+    """Rate and counts of a provider and source address, as shown in the dashboard and metrics."""
 
     key: ProviderKey
     per_minute: int  # configured limit; 0: none
@@ -214,7 +214,7 @@ def current_rate(state: ProviderState, per_minute: int, now: int) -> float:
     return min(float(per_minute), state.reduced_rate + steps * per_minute / RECOVERY_STEPS)
 
 
-def measure_rate(key: ProviderKey, state: ProviderState, options: MxOptions, now: int) -> ProviderRate:
+def to_provider_rate(key: ProviderKey, state: ProviderState, options: MxOptions, now: int) -> ProviderRate:
     limits, today = limits_of_source(options, key.provider, key.source), _with_day(state, now)
     return ProviderRate(
         key=key,

@@ -104,7 +104,7 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
     idempotency_key: IdempotencyKey | None = None
     audit: AuditEntry | None = None  # audit entry of a send by a person
     timing: Timing = IMMEDIATE
-    held_until: int | None = None  # set if a person must release the message: when it fails without a decision
+    approval_expires_at: int | None = None  # set if a person must release the message: when it fails without a decision
     extra_fields: ExtraFields = ExtraFields()
     batch: str | None = None  # public id of the batch that contains this message
     trace: str | None = None  # traceparent of the request

@@ -117,7 +117,7 @@ def check_pools(carrier: CarrierRecord, carriers: Iterable[CarrierRecord]) -> No
             raise InvalidValue(f"pools.{name}.overflow", f"{quoted(overflow)} is not the id of another email carrier")
 
 
-def overflow_users(id_: str, carriers: Iterable[CarrierRecord]) -> list[str]:
+def carriers_overflowing_to(id_: str, carriers: Iterable[CarrierRecord]) -> list[str]:
     """Return the ids of the carriers with a pool that overflows to this carrier."""
     return [
         carrier.id

@@ -17,6 +17,7 @@ import msgspec
 import structlog
 
 from heliograph.runtime import metrics
+from heliograph.runtime.async_wait import wait_event
 from heliograph.runtime.fair_limiter import FairLimiter
 from heliograph.storage.engine.database import (
     CONCURRENT_SERIALIZED_MAX,
@@ -346,15 +347,10 @@ class PostgresDatabase:
         while not ended.is_set():
             echo.clear()
             await self._notify("")
-            try:
-                async with asyncio.timeout(ECHO_S):
-                    await echo.wait()
-            except TimeoutError:
-                raise ListenError from None
+            if not await wait_event(echo, ECHO_S):
+                raise ListenError
             self.wakeups.subscribed = True
-            with suppress(TimeoutError):
-                async with asyncio.timeout(ECHO_INTERVAL_S):
-                    await ended.wait()
+            await wait_event(ended, ECHO_INTERVAL_S)
 
     async def _send_wakeup(self, text: str) -> None:
         with suppress(StoreUnavailable, *RETRIED_ERRORS):

@@ -13,7 +13,7 @@ UPDATE approval SET status = 'canceled', decided_at = :now
 WHERE message = :message AND status = 'pending'
 RETURNING message, team, expires_at;
 
--- name: pending_approval
+-- name: lock_pending_approval
 -- Lock and return the pending approval of a message.
 SELECT message, team, expires_at FROM approval WHERE message = :message AND status = 'pending'
 FOR UPDATE  --postgres
@@ -41,8 +41,8 @@ UPDATE recipient SET detail = NULL WHERE message = :message;
 -- Return channel and record of a message.
 SELECT channel, record FROM message WHERE key = :message;
 
--- name: approvals_due
--- Return each team with its first pending approval that expires.
+-- name: earliest_approval_expiries
+-- Return each team with its earliest expiry of a pending approval.
 -- Skips from team to team along the index, as waiting_teams does.
 WITH RECURSIVE waiting (team) AS (
     SELECT min(a.team) FROM approval a WHERE a.decided_at IS NULL
@@ -77,7 +77,7 @@ FROM approval a JOIN message m ON m.key = a.message
 WHERE a.id < :before
 ORDER BY a.id DESC LIMIT :limit;
 
--- name: pending_approvals
+-- name: list_pending_approvals
 -- Return the pending approvals of a team and the records of their messages, the first to expire first.
 SELECT a.id, m.id, a.team, m.channel, a.key_id, a.created_at, a.expires_at, a.status, m.record
 FROM approval a JOIN message m ON m.key = a.message
