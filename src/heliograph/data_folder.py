@@ -51,6 +51,17 @@ class ProcessSlot:
         self._file.close()
 
 
+def has_running_process(data: Path) -> bool:
+    """Return whether a live process has a slot in the data folder."""
+    for path in (data / "seats").glob("*"):
+        with open(path, "w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                return True
+    return False
+
+
 class Secrets:
     """The master secret, and the keys derived from it, one per purpose.
 

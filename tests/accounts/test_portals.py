@@ -242,7 +242,10 @@ async def test_portal_creates_a_key_of_the_team_as_the_platform_key(house: Insta
     created = await visitor.submit(f"{A}/keys", name="server", send="yes")
     assert created.status == 200, created.body
     assert "/start" not in created.body
-    assert [made.name for made in keys.keys_of(house.store.setup.current, "team_a")] == ["server"]
+    (made,) = keys.keys_of(house.store.setup.current, "team_a")
+    assert made.name == "server"
+    restrictions = f"{A}/keys/{made.id}/restrictions"  # only people and operators change what a key may do
+    assert (await visitor.get(restrictions)).status == (await visitor.submit(restrictions, per_day="")).status == 404
 
 
 @pytest.mark.parametrize(

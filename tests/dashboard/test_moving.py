@@ -82,6 +82,7 @@ def test_differences_name_existing_routes() -> None:
             "/compat/twilio/2010-04-01/Accounts/AC00112233/Calls.json",
             "/compat/twilio/2010-04-01/Accounts/{id}/Calls.json",
         ),
+        ("/compat/resend/contacts/Jane-Doe", "/compat/resend/contacts/{id}"),
         ("/compat/twilio/v2/" + "a" * 40, "/compat/twilio/v2/{id}"),
         ("/compat" + "/a" * 50, "/compat" + "/a" * 7),
     ],
@@ -91,4 +92,5 @@ def test_unknown_path_has_only_words(path: str, expected: str) -> None:
 
 
 def test_client_name_is_short_and_printable() -> None:
+    assert client_name(b"shop (ada@example.com) 1.0") == "shop (…) 1.0"
     assert client_name(b"resend-node:6.22.0\x00\x1b[31m\xe9" + b"x" * 500) == "resend-node:6.22.0[31mé" + "x" * 95

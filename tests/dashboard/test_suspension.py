@@ -12,7 +12,8 @@ from tests.storage.test_idempotency import make_context
 
 FORMS = [route for route in PAGES if route.method == "POST" and route.path.startswith(TEAM_PATH)]
 OPEN = {
-    *("/team/{person}/role", "/team/{person}/remove", "/keys/{key}/revoke"),
+    *("/team/{person}/role", "/team/{person}/remove", "/keys/{key}/revoke", "/keys/{key}/restrictions"),
+    "/approvals/{id}/reject",
     *("/webhooks/{webhook}/switch", "/webhooks/{webhook}/rotate", "/webhooks/{webhook}/remove"),
     *(
         "/inbox",

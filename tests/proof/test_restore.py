@@ -159,7 +159,7 @@ def test_database_is_copied_to_postgresql_and_back_while_mail_is_queued(postgres
         accepted = dict(load.accepted) | {"large": answer.json["id"]}
     for source, target in pairwise(urls):
         with Service(target, tmp_path / "data", step_ms=1) as copied:
-            arguments = ["copy", "--from", source, "--to", target, "--listen", "127.0.0.1:1"]
+            arguments = ["copy", "--from", source, "--to", target]
             done = copied.run(*arguments)
             assert (done.returncode, done.stderr) == (0, ""), done.stderr
             assert "both databases are equal" in done.stdout
@@ -181,12 +181,12 @@ def test_copy_refuses_a_running_service_and_wrong_databases(tmp_path: Path) -> N
     with Service(f"sqlite:///{tmp_path / 'heliograph.db'}", tmp_path / "data") as service:
         service.apply()
         service.start()
-        for source, destination, port, reason in (
-            (service.database, target, service.ports[-1], "a service runs on"),
-            (service.database, service.database, 1, "name the same database"),
-            (f"sqlite:///{tmp_path / 'missing.db'}", target, 1, "there is no database"),
-            ("mysql://localhost/x", target, 1, "expected sqlite:///"),
+        for source, destination, reason in (
+            (service.database, target, "a service uses the data folder"),
+            (service.database, service.database, "name the same database"),
+            (f"sqlite:///{tmp_path / 'missing.db'}", target, "there is no database"),
+            ("mysql://localhost/x", target, "expected sqlite:///"),
         ):
-            done = service.run("copy", "--from", source, "--to", destination, "--listen", f"127.0.0.1:{port}")
+            done = service.run("copy", "--from", source, "--to", destination)
             assert done.returncode in (1, 2) and reason in done.stderr
     assert not (tmp_path / "target.db").exists()

@@ -317,6 +317,7 @@ INDEXES = {
     "delete_team_complaint_rates": "complaint_rate_pkey",
     "insert_approvals": "",
     "decide_approval": "approval_by_id",
+    "approved_at": "approval_pkey",
     "cancel_approval": "approval_pkey",
     "lock_pending_approval": "approval_pkey",
     "held_rows": "outbox_due",

@@ -217,6 +217,16 @@ async def test_held_message_is_canceled(store: Store, clock: TestClock) -> None:
     assert await store.ledger.get_account(1) == before
 
 
+async def test_released_message_that_still_waits_is_canceled(store: Store, clock: TestClock) -> None:
+    approval = await hold(store, clock)
+    clock.forward(HOUR_MS)
+    assert await store.approvals.release(approval, ENTRY)
+    canceled = await store.outbox.cancel((1, approval.message_id), "email")
+    assert canceled and canceled.done
+    assert (await state(store, approval))[1:] == ("failed", "canceled")
+    assert await claimed(store) == []
+
+
 async def test_held_message_is_rescheduled(store: Store, clock: TestClock) -> None:
     approval, due_at = await hold(store, clock), clock.now() + 3 * HOUR_MS
     rescheduled = await store.outbox.reschedule((1, approval.message_id), "email", due_at, lambda _: None)

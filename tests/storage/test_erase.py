@@ -169,10 +169,11 @@ async def plant(store: Store, clock: TestClock, canary: str, written: str) -> No
     assert await store.imports.apply_batch(id_)
     notes = [entry(clock)("suppression.add", written, f"for {written}"), entry(clock)("recipient.ask", OTHER, "")]
     await store.database.write(lambda tx: audit.write(tx, *notes))
-    refused = [
-        (clock.new_id("req_"), 1, clock.now(), KEY, "POST /v1/emails", 422, "x", f"'{written}' is none", 0, 3, 0, "", 1)
-    ]
-    await store.database.write(lambda tx: tx.run("note_requests", requests=refused))
+    columns = (
+        *(clock.new_id("req_"), 1, clock.now(), KEY),
+        *("POST /v1/emails", 422, "x", f"'{written}' is none", 0, 3, 0, "", 1, "curl"),
+    )
+    await store.database.write(lambda tx: tx.run("note_requests", requests=[columns]))
     await tell_webhooks(store, clock, "delivered")
     for sender, text in ((canary, "Hi"), (OTHER, f"Ask {written}"), (OTHER, "Nobody")):
         id_ = clock.new_id("rcv_")

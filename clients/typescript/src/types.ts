@@ -1402,7 +1402,7 @@ export interface Health {
 export interface HeldView {
   /** `provider_rate`: a provider's rate limit is reached; `warmup`: the day's limit of a new source address; `approval`: a person must release the message. */
   reason: "provider_rate" | "warmup" | "approval";
-  /** When it is tried again, or fails if nobody releases it. */
+  /** When the message is retried, or fails if it is not approved. */
   until: string;
 }
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import sys
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,10 +10,11 @@ import click
 from msgspec.structs import replace
 
 from heliograph.bootstrap import migrate, open_store, schema_version, sqlite_path
-from heliograph.cli.checks.machine import get_instance_name
 from heliograph.cli.options import readable_errors, with_settings, without_password
+from heliograph.data_folder import has_running_process
 from heliograph.domain.audit.actor import COMMAND_LINE
 from heliograph.domain.ids import timestamp
+from heliograph.domain.limits import SECOND_MS
 from heliograph.manage.pause import set_paused
 from heliograph.runtime.clock import Clock
 from heliograph.settings import SETTINGS, Settings
@@ -27,24 +27,24 @@ from heliograph.storage.database_copy import (
     is_unfinished,
 )
 from heliograph.storage.engine.local_files import LocalFiles
-from heliograph.storage.engine.migrate import ForeignSchema
 
-REPORT_S = 1.0  # interval of the progress on a terminal
+REPORT_MS = 1000  # interval of the progress on a terminal
 
 
 class Progress:
     """Prints how many rows are done and how long the rest will take, if stderr is a terminal."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
         self.total = 0
         self._done = 0
-        self._started_at = self._printed_at = time.monotonic()
+        self._clock = clock
+        self._started_at = self._printed_at = clock.monotonic_ms()
 
     def __call__(self, action: str, rows: int) -> None:
         self._done += rows
-        now = time.monotonic()
-        if sys.stderr.isatty() and now - self._printed_at >= REPORT_S:
-            left_s = (now - self._started_at) * (self.total - self._done) / max(1, self._done)
+        now = self._clock.monotonic_ms()
+        if sys.stderr.isatty() and now - self._printed_at >= REPORT_MS:
+            left_s = (now - self._started_at) / SECOND_MS * (self.total - self._done) / max(1, self._done)
             share = f"{self._done:,} of {self.total:,} rows, {max(0, left_s):,.0f} s left"
             click.echo(f"\r\x1b[K{share} ({action})", nl=False, err=True)
             self._printed_at = now
@@ -67,13 +67,14 @@ def _check_url(_: click.Context, option: click.Parameter, url: str) -> str:
               help="Database to copy; its service must be stopped.")  # fmt: skip
 @click.option("--to", "target", metavar="URL", required=True, callback=_check_url,
               help="New database, or that of an interrupted copy.")  # fmt: skip
-@with_settings("listen", "data")
+@with_settings("data")
 def copy(settings: Settings, source: str, target: str) -> None:
     """Copy everything from one database to a new one, between SQLite and PostgreSQL in either direction.
 
     Stop the service first. Attachments move between the data folder and PostgreSQL as needed; those in an object store
     stay there. An interrupted copy continues when the command is run again. At the end all rows are compared.
-    Delivery is paused in the copy: start the service with it, check the dashboard, then run heliograph resume.
+    Delivery is then paused in both databases: start the service with the copy, check the dashboard, and run heliograph
+    resume.
 
     \b
     heliograph copy --from sqlite:///heliograph-data/heliograph.db --to postgresql://heliograph@db/heliograph
@@ -86,10 +87,8 @@ def copy(settings: Settings, source: str, target: str) -> None:
     path = sqlite_path(source_settings)
     if path and not path.exists():
         raise click.ClickException(f"there is no database {without_password(source)}. Check --from.")
-    if get_instance_name(settings, "/healthz") is not None:
-        raise click.ClickException(
-            f"a service runs on {settings.listen}. Stop it first, or name another with --listen."
-        )
+    if has_running_process(settings.data):
+        raise click.ClickException(f"a service uses the data folder {settings.data}. Stop it first.")
     with readable_errors(source_settings):
         version = asyncio.run(schema_version(source_settings))
     if version.current != version.needed:
@@ -100,47 +99,57 @@ def copy(settings: Settings, source: str, target: str) -> None:
     with readable_errors(target_settings):
         rows = asyncio.run(_copy(source_settings, target_settings))
     click.echo(f"{rows:,} rows copied and compared: both databases are equal")
-    click.echo(f"{without_password(target)} is the copy. Delivery is paused in it until you run: heliograph resume")
+    click.echo(
+        f"{without_password(target)} is the copy. Delivery is paused in both databases until you run: heliograph resume"
+    )
 
 
 async def _copy(source_settings: Settings, target_settings: Settings) -> int:
-    """Copy and compare, pause delivery in the target, and return the number of rows."""
+    """Copy and compare, pause delivery in both databases, and return the number of rows."""
+    await _prepare_target(target_settings)
     clock = Clock()
-    try:
-        await migrate(target_settings)
-    except ForeignSchema:
-        if not await _is_unfinished(target_settings):
-            raise
     async with _opened(source_settings) as source, _opened(target_settings) as target:
-        rows = await _copy_database(source, target, source_settings.data, clock.now())
-    async with open_store(target_settings) as store:
-        reason = f"copied from another database at {timestamp(clock.now())}"
-        await set_paused(store, COMMAND_LINE, True, reason)
-        await store.maintenance.change_identity()
+        rows = await _copy_database(source, target, source_settings.data, clock)
+    async with open_store(source_settings) as store:  # or its queue would be delivered a second time
+        await set_paused(store, COMMAND_LINE, True, f"copied to another database at {timestamp(clock.now())}")
     return rows
 
 
-async def _copy_database(source: CopyConnection, target: CopyConnection, data: Path, now: int) -> int:
-    progress = Progress()
+async def _prepare_target(settings: Settings) -> None:
+    """Create the schema in a new database; accept this version's schema and an unfinished copy, refuse all others."""
+    path = sqlite_path(settings)
+    if path is None or path.exists():
+        async with _opened(settings) as target:
+            if await is_unfinished(target):
+                return
+            tables = await target.tables()
+        version = await schema_version(settings)
+        if tables and version.current != version.needed:
+            raise click.ClickException(f"the target is not empty: it has schema {version.current}. Use a new database.")
+    await migrate(settings)
+
+
+async def _copy_database(source: CopyConnection, target: CopyConnection, data: Path, clock: Clock) -> int:
+    progress = Progress(clock)
     database_copy = DatabaseCopy(source, target, progress)
     try:
         tables = await database_copy.prepare()
         rows = await database_copy.count(tables)
         progress.total = 3 * rows  # each row is copied, and then read from both databases
         await database_copy.copy(tables)
-        await database_copy.copy_files(LocalFiles(data / "blobs"), now)
-        digests = await database_copy.compare(tables)
+        await database_copy.copy_files(LocalFiles(data / "blobs"), clock.now())
+        different = await database_copy.find_differences(tables)
     except CopyError as error:
         raise click.ClickException(str(error)) from None
     finally:
         progress.clear()
-    different = [name for name, (of_source, of_target) in digests.items() if of_source != of_target]
     if different:
         raise click.ClickException(
             f"the copy differs in {', '.join(different)}: the source was changed since the copy began. Drop the target "
             "and copy again."
         )
-    await database_copy.finish()
+    reason = f"copied from another database at {timestamp(clock.now())}"
+    await database_copy.finish(reason, int.from_bytes(clock.random_bytes(8)) >> 1)
     return rows
 
 
@@ -152,8 +161,3 @@ async def _opened(settings: Settings) -> AsyncIterator[CopyConnection]:
         yield connection
     finally:
         await connection.close()
-
-
-async def _is_unfinished(settings: Settings) -> bool:
-    async with _opened(settings) as target:
-        return await is_unfinished(target)

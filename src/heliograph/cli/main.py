@@ -24,7 +24,7 @@ COMMANDS = {
     "backup": "Copy the database and the attachments to a folder.",
     "carriers": "Show carriers; enable, disable and prioritize them.",
     "config": "Print every setting with its source.",
-    "copy": "Copy everything to another database: SQLite to PostgreSQL, or back.",
+    "copy": "Copy everything to another database.",
     "deadletter": "List, retry or drop messages in the dead-letter queue.",
     "demo": "Run a demo with two teams, and print example requests.",
     "doctor": "Check database, folders, disk, secret, clock, DNS and port.",

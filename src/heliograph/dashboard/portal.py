@@ -30,6 +30,8 @@ def dashboard_path(path: str) -> str:
 
 def permits_page(portal: Portal, path: str) -> bool:
     """Return whether the portal permits the page at `path`, which is relative to the team's pages."""
+    if path.endswith("/restrictions"):  # only people and operators may change what a key may do
+        return False
     permitted = [PATH_BY_PAGE[page] for page in portal.pages]
     return any(f"{path}/".startswith(f"{prefix}/") for prefix in permitted)
 

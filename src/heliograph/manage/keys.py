@@ -32,6 +32,7 @@ from heliograph.storage.store import Store
 from heliograph.templates.policy.values import passthrough_error
 from heliograph.webhooks.policy.signature import ENTROPY_MIN, make_secret
 
+AUDITED_MAX = 1000  # characters of restrictions in an audit entry
 OVERLAP_MS = DAY_MS  # a rotated key stays valid for this long
 NETWORKS_MAX = 20  # maximum networks per key
 CREATED_MAX, CREATED_WINDOW_MS = (
@@ -166,7 +167,10 @@ async def set_restrictions(
         if key.restrictions == restrictions:
             return SetupChange()
         row = _key_row(replace(key, restrictions=restrictions))
-        return SetupChange(rows=[row], audit=_audit_entry(store, actor, "key.restrict", key))
+        before, after = (msgspec.json.encode(value).decode() for value in (key.restrictions, restrictions))
+        detail = f"{key.id}: {before[:AUDITED_MAX]} → {after[:AUDITED_MAX]}"
+        entry = actor.audit_entry(store.clock.now(), "key.restrict", key.name, detail, team=key.team or None)
+        return SetupChange(rows=[row], audit=entry)
 
     await store.setup.change(build_change, team)
     return _get_key(store.setup.current, team, id_)

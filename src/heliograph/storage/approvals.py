@@ -20,7 +20,7 @@ from heliograph.domain.sending.send_options import decode_record
 from heliograph.domain.setup.records import Channel
 from heliograph.runtime.clock import Clock
 from heliograph.storage import audit, outcomes
-from heliograph.storage.engine.database import Database, Tx, schedule_wakeup, write_serialized
+from heliograph.storage.engine.database import Conflict, Database, Tx, schedule_wakeup, write_serialized
 from heliograph.storage.events import Event, Publisher
 from heliograph.storage.expiry import BATCH, EXPIRED_TEXT
 from heliograph.storage.outcomes import ClaimToken, RecipientUpdate
@@ -45,7 +45,7 @@ class PendingMessage(msgspec.Struct, frozen=True):
     record: str  # of the message
 
 
-class PendingApproval(msgspec.Struct, frozen=True, array_like=True):
+class LockedApproval(msgspec.Struct, frozen=True, array_like=True):
     """The locked approval of a message, by which its queue rows are found."""
 
     message: int
@@ -134,9 +134,9 @@ class Approvals:
 
         async def fail_messages(tx: Tx) -> int:
             rows = await tx.run("expire_approvals", team=team, now=now, limit=BATCH)
-            own_expiry, unreleased = list[PendingApproval](), list[PendingApproval]()
+            own_expiry, unreleased = list[LockedApproval](), list[LockedApproval]()
             for *columns, record in rows:
-                hold = PendingApproval(*columns)
+                hold = LockedApproval(*columns)
                 expires_at = decode_record(record).expires_at
                 is_own = expires_at is not None and parse_timestamp(expires_at) == hold.expires_at
                 (own_expiry if is_own else unreleased).append(hold)
@@ -148,7 +148,7 @@ class Approvals:
 
 
 async def fail_held(
-    tx: Tx, holds: Sequence[PendingApproval], reason: LocalReason, text: str, now: int, publisher: Publisher
+    tx: Tx, holds: Sequence[LockedApproval], reason: LocalReason, text: str, now: int, publisher: Publisher
 ) -> bool:
     """Fail the recipients of held messages whose approval was just decided; return False if none was queued."""
     updates = [
@@ -164,28 +164,30 @@ async def fail_held(
     ]
     if not updates:
         return False
-    return all(await outcomes.record_updates(tx, updates, owner=None, publisher=publisher))
+    if not all(await outcomes.record_updates(tx, updates, owner=None, publisher=publisher)):
+        raise Conflict("a held message is locked by another transaction")
+    return True
 
 
-async def find_pending_approval(tx: Tx, message: int) -> PendingApproval | None:
+async def find_pending_approval(tx: Tx, message: int) -> LockedApproval | None:
     """Lock and return the hold of a message; None if it does not wait for approval."""
     rows = await tx.run("lock_pending_approval", message=message)
-    return PendingApproval(*rows[0]) if rows else None
+    return LockedApproval(*rows[0]) if rows else None
 
 
-async def cancel_approval(tx: Tx, message: int, now: int) -> PendingApproval | None:
+async def cancel_approval(tx: Tx, message: int, now: int) -> LockedApproval | None:
     """End the hold of a message that is canceled; None if it does not wait for approval."""
     rows = await tx.run("cancel_approval", message=message, now=now)
-    return PendingApproval(*rows[0]) if rows else None
+    return LockedApproval(*rows[0]) if rows else None
 
 
-async def _decide(tx: Tx, id_: str, status: ApprovalStatus, now: int) -> PendingApproval | None:
+async def _decide(tx: Tx, id_: str, status: ApprovalStatus, now: int) -> LockedApproval | None:
     """Record a decision: the first one wins."""
     rows = await tx.run("decide_approval", id=id_, status=status, now=now)
-    return PendingApproval(*rows[0]) if rows else None
+    return LockedApproval(*rows[0]) if rows else None
 
 
-async def _move_to_queue(tx: Tx, hold: PendingApproval, now: int) -> None:
+async def _move_to_queue(tx: Tx, hold: LockedApproval, now: int) -> None:
     ((channel, record),) = await tx.run("message_of_approval", message=hold.message)
     options = decode_record(record)
     due_at = max(now, parse_timestamp(options.scheduled_at or "") or 0)
@@ -200,12 +202,12 @@ async def _move_to_queue(tx: Tx, hold: PendingApproval, now: int) -> None:
     schedule_wakeup(tx, LANE_BY_CHANNEL[channel], due_at - now)
 
 
-async def _held_rows(tx: Tx, holds: Sequence[PendingApproval]) -> list[HeldRow]:
+async def _held_rows(tx: Tx, holds: Sequence[LockedApproval]) -> list[HeldRow]:
     params: list[Any] = [msgspec.structs.astuple(hold) for hold in holds]
     return [HeldRow(*row) for row in await tx.run("held_rows", holds=params)] if holds else []
 
 
-def _released_event(publisher: Publisher, approval: Approval, hold: PendingApproval, now: int) -> Event:
+def _released_event(publisher: Publisher, approval: Approval, hold: LockedApproval, now: int) -> Event:
     """Return the entry that a release adds to the message's timeline."""
     return Event(
         id=publisher.new_id("evt_"),

@@ -78,8 +78,14 @@ class CopyConnection(Protocol):
     async def run(self, *statements: str) -> None:
         """Run statements in one transaction."""
 
-    async def finish(self) -> None:
-        """Advance the sequences of keys past the copied keys."""
+    async def is_in_use(self) -> bool:
+        """Return whether a service is connected to the database."""
+
+    async def last_message_key(self) -> int:
+        """Return the greatest message key given so far, also to messages that were deleted."""
+
+    async def advance_keys(self, last_message_key: int) -> None:
+        """Let new rows get keys after the copied ones."""
 
     async def close(self) -> None: ...
 
@@ -116,8 +122,18 @@ class SqliteConnection:
             for statement in statements:
                 self._connection.execute(statement)
 
-    async def finish(self) -> None:
-        pass
+    async def is_in_use(self) -> bool:
+        return False  # its processes have slots in the data folder
+
+    async def last_message_key(self) -> int:
+        keys = "SELECT max(key) AS key FROM message UNION ALL SELECT next FROM counter WHERE name = 'message'"
+        return int(self._connection.execute(f"SELECT coalesce(max(key), 0) FROM ({keys})").get)
+
+    async def advance_keys(self, last_message_key: int) -> None:
+        await self.run(
+            f"INSERT INTO counter VALUES ('message', {last_message_key}) "
+            "ON CONFLICT (name) DO UPDATE SET next = max(next, excluded.next)"
+        )
 
     async def close(self) -> None:
         self._connection.close()
@@ -170,16 +186,26 @@ class PostgresConnection:
             for statement in statements:
                 await self._connection.execute(statement)
 
-    async def finish(self) -> None:
+    async def is_in_use(self) -> bool:
+        sql = (
+            "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'heliograph' "
+            "AND pid <> pg_backend_pid()"
+        )
+        return bool(await self.fetch(sql))
+
+    async def last_message_key(self) -> int:
+        return int((await self.fetch("SELECT last_value FROM message_key_seq"))[0][0])
+
+    async def advance_keys(self, last_message_key: int) -> None:
         identities = await self.fetch(
             "SELECT table_name::text, column_name::text FROM information_schema.columns "
             "WHERE table_schema = current_schema() AND is_identity = 'YES'"
         )
         for table, column in identities:
-            # SQLite keeps the greatest key of deleted messages in a counter.
+            least = max(1, last_message_key) if table == "message" else 1
             await self._connection.execute(
-                f"SELECT setval(pg_get_serial_sequence('{table}', '{column}'), greatest(1, "
-                f"(SELECT max({column}) FROM {table}), (SELECT next FROM counter WHERE name = '{table}')))"
+                f"SELECT setval(pg_get_serial_sequence('{table}', '{column}'), "
+                f"greatest({least}, (SELECT max({column}) FROM {table})))"
             )
 
     async def write_file(self, hash_: str, content: bytes, now: int) -> None:
@@ -196,7 +222,8 @@ class PostgresConnection:
 
 async def is_unfinished(connection: CopyConnection) -> bool:
     """Return whether the database is the target of an unfinished copy."""
-    return bool(await connection.fetch(f"SELECT 1 FROM schema_version WHERE version = {UNFINISHED_COPY}"))
+    sql = f"SELECT 1 FROM schema_version WHERE version = {UNFINISHED_COPY}"
+    return bool(await connection.tables() and await connection.fetch(sql))
 
 
 class DatabaseCopy:
@@ -208,13 +235,14 @@ class DatabaseCopy:
     async def prepare(self) -> list[Table]:
         """Lock the source, check that the target is empty or an unfinished copy, and return the tables to copy.
 
-        Both have the schema of this version.
+        Both have the schema of this version. Raises CopyError.
         """
+        if await self._source.is_in_use():
+            raise CopyError("a service uses the source. Stop it first.")
         await self._source.lock()
         tables = await self._source.tables()
         if type(self._source) is not type(self._target):
             tables = [_without_files(table) for table in tables]  # see copy_files
-        await self._target.run(PROGRESS_TABLE)
         if not await is_unfinished(self._target):
             await self._empty_target()
         return tables
@@ -228,12 +256,16 @@ class DatabaseCopy:
                 raise CopyError(f"the target is not empty: its table {table.name} has rows. Use a new database.")
         await self._target.run(
             *(f"DELETE FROM {name}" for name, rows in initial.items() if rows),
+            PROGRESS_TABLE,
             f"INSERT INTO schema_version VALUES ({UNFINISHED_COPY})",
         )
 
     async def count(self, tables: Sequence[Table]) -> int:
         """Return the number of rows to copy."""
-        counts = [await self._source.fetch(f"SELECT count(*) FROM {table.name}") for table in tables]
+        counts = [
+            await self._source.fetch(f"SELECT count(*) FROM {table.name} WHERE {table.condition or '1 = 1'}")
+            for table in tables
+        ]
         return sum(rows[0][0] for rows in counts)
 
     async def copy(self, tables: Sequence[Table]) -> None:
@@ -261,12 +293,13 @@ class DatabaseCopy:
         if batch:
             await write_batch()
 
-    async def compare(self, tables: Sequence[Table]) -> dict[str, tuple[Digest, Digest]]:
-        """Return the digests of each table in both databases."""
-        digests = {}
-        for table in tables:
-            digests[table.name] = (await self._digest(self._source, table), await self._digest(self._target, table))
-        return digests
+    async def find_differences(self, tables: Sequence[Table]) -> list[str]:
+        """Read all rows of both databases and return the names of the tables that differ."""
+        return [
+            table.name
+            for table in tables
+            if await self._digest(self._source, table) != await self._digest(self._target, table)
+        ]
 
     async def _digest(self, connection: CopyConnection, table: Table) -> Digest:
         count, total, reported = 0, 0, 0
@@ -280,40 +313,52 @@ class DatabaseCopy:
         self._report(f"comparing {table.name}", count - reported)
         return Digest(count, total % (1 << 128))
 
-    async def copy_files(self, folder: LocalFiles, now: int) -> int:
-        """Copy attachment files between PostgreSQL and the data folder, where SQLite has them; return their number.
+    async def copy_files(self, folder: LocalFiles, now: int) -> None:
+        """Copy attachment files between PostgreSQL and the data folder, where SQLite has them. Raises CopyError.
 
         Files in an object store stay there.
         """
-        hashes = await self._source.fetch(
+        rows = await self._source.fetch(
             "SELECT f.hash FROM (SELECT hash FROM blob UNION SELECT raw FROM received WHERE raw IS NOT NULL) f "
             "WHERE NOT EXISTS (SELECT 1 FROM blob_file b WHERE b.hash = f.hash AND b.name IS NOT NULL)"
         )
+        hashes, missing = [hash_ for (hash_,) in rows], list[str]()
         if isinstance(self._source, SqliteConnection) and isinstance(self._target, PostgresConnection):
-            for (hash_,) in hashes:
-                if folder.size(hash_) and not await self._target.fetch(
-                    "SELECT 1 FROM blob_file WHERE hash = $1", hash_
-                ):
+            for hash_ in hashes:
+                if await self._target.fetch("SELECT 1 FROM blob_file WHERE hash = $1", hash_):
+                    continue
+                if folder.size(hash_):
                     await self._target.write_file(hash_, folder.get(hash_), now)
+                else:
+                    missing.append(hash_)
         elif isinstance(self._source, PostgresConnection) and isinstance(self._target, SqliteConnection):
-            for (hash_,) in hashes:
+            for hash_ in hashes:
                 chunks = await self._source.fetch("SELECT content FROM blob_chunk WHERE hash = $1 ORDER BY part", hash_)
                 if chunks:
                     folder.put(b"".join(content for (content,) in chunks))
-        return len(hashes)
-
-    async def finish(self) -> None:
-        """Complete the target: a service can use it from now on."""
-        if isinstance(self._source, PostgresConnection) and isinstance(self._target, SqliteConnection):
-            ((last_key,),) = await self._source.fetch("SELECT last_value FROM message_key_seq")
-            await self._target.run(
-                f"INSERT INTO counter VALUES ('message', {last_key}) "
-                "ON CONFLICT (name) DO UPDATE SET next = max(next, excluded.next)"
+                elif not folder.size(hash_):
+                    missing.append(hash_)
+        if missing:
+            raise CopyError(
+                f"{len(missing)} of {len(hashes)} attachment files of the source are missing, such as {missing[0]}. "
+                "Name the data folder of its service with --data."
             )
-        await self._target.finish()
-        # Resets restore detection: a process that used the source sees a restored database and pauses delivery.
+
+    async def finish(self, reason: str, identity: int) -> None:
+        """Complete the target, with delivery paused for this reason: a service can use it from now on.
+
+        `identity`: its new id, so that restore detection does not compare it with the source.
+        """
+        await self._target.advance_keys(await self._source.last_message_key())
+        rows = await self._target.fetch("SELECT body FROM setting WHERE kind = 'platform' AND id = 'platform'")
+        platform = msgspec.json.decode(rows[0][0] or "{}") if rows else {}
+        body = msgspec.json.encode(platform | {"paused": True, "paused_reason": reason}).decode().replace("'", "''")
         await self._target.run(
-            "UPDATE counter SET next = 0 WHERE name = 'witness'",
+            "UPDATE counter SET next = next + 1 WHERE name = 'setting'",
+            "INSERT INTO setting (kind, id, body, version) "
+            f"SELECT 'platform', 'platform', '{body}', next FROM counter WHERE name = 'setting' "
+            "ON CONFLICT (kind, id) DO UPDATE SET body = excluded.body, version = excluded.version",
+            f"UPDATE counter SET next = {identity} WHERE name = 'identity'",
             "DROP TABLE copy_progress",
             f"DELETE FROM schema_version WHERE version = {UNFINISHED_COPY}",
         )

@@ -32,7 +32,7 @@ class Maintenance:
         return comparison
 
     async def change_identity(self) -> None:
-        """Give the database a new id, so that restore detection does not compare it with the original database."""
+        """Give the database a new id, so that counters recorded in data folders do not apply to it."""
         identity = self._new_identity()
         await self._database.write(lambda tx: tx.run("change_identity", identity=identity))
 

@@ -309,6 +309,8 @@ async def _find_waiting_rows(
     options = decode_record(record)
     due_at = max(created_at, parse_timestamp(options.scheduled_at or "") or 0)
     queue = queue_name(LANE_BY_CHANNEL[channel], options.priority)
+    for (approved_at,) in await tx.run("approved_at", message=message) if status == "queued" else ():
+        due_at = max(due_at, approved_at)
     rows = await tx.run("waiting_rows", lane=queue, team=team, message=message, due_at=due_at)
     recipient_rows = await tx.run("message_recipients", message=message)
     return message, status, record, list(rows) if len(rows) == len(recipient_rows) else []

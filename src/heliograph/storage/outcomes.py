@@ -592,7 +592,7 @@ def _apply_update(
     recipient.updated_at = update.at
     if update.claim and recipient.carrier is None:
         rows.first_attempts.append((message.team, recipient.address, message.key))
-        if message.channel != "email":
+        if message.channel != "email" and (update.carrier or update.target_status != "failed"):
             rows.last_senders[recipient.address, message.channel] = (message.team, update.at)
     recipient.carrier = update.carrier or recipient.carrier
     recipient.carrier_id = update.carrier_id or recipient.carrier_id

@@ -8,7 +8,7 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 from heliograph.domain.limits import KIB
 from heliograph.domain.refusals import InvalidRequest, UnsupportedMediaType
 
-FIELDS_MAX = 1000
+FIELDS_MAX = 4000  # the platform's settings have four fields for each price
 FORM_IN_THREAD = 16 * KIB  # larger forms are parsed in a thread: each percent-encoded byte takes a separate step
 TYPE_MAX = 200  # maximum characters of a content type, including its boundary
 PARTS_MAX = 100

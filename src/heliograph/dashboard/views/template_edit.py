@@ -112,10 +112,11 @@ async def _save(request: PageRequest, base: Template, base_revision: str | None)
     edited, variables = await _read_template(request, base, request.form), form_variables(request.form)
     if request.form.get("do") == "locale":
         return await _add_locale(request, base, variables)
-    if request.form.get("do") == "try" and not edited.errors and base.id in request.team.templates:
-        trial = await try_on_recent_sends(request, edited.template)
+    if request.form.get("do") == "try" and not edited.errors:
+        is_live = base.id in request.team.templates
+        trial = await try_on_recent_sends(request, edited.template) if is_live else None
         return await _editor(request, base, request.form, variables, trial=trial)
-    errors, is_publishing = edited.errors, request.form.get("do") not in ("draft", "try")
+    errors, is_publishing = edited.errors, request.form.get("do") != "draft"
     # before publishing, show new variables, which every send must then supply; a draft is saved with them
     if not errors and edited.added_variables and is_publishing:
         variables += [

@@ -6,7 +6,8 @@ from heliograph.domain.ids import ulid_ms
 
 _PUBLIC_ID = re.compile("[a-z]{2,4}_[0-9A-HJKMNP-TV-Z]{26}")
 
-_WORD = re.compile(r"[A-Za-z][A-Za-z_-]{0,31}|v[0-9]{1,2}|[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_EMAIL_ADDRESS = re.compile(r"[^\s<>()]+@[^\s<>()]+")
+_WORD = re.compile(r"[A-Za-z]{1,24}|[a-z][a-z_-]{0,23}|v[0-9]{1,2}|[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _SEGMENTS_MAX = 8  # segments of a path that are logged
 CLIENT_MAX = 120  # characters of a User-Agent that are logged
 
@@ -18,8 +19,8 @@ def unknown_path(path: str) -> str:
 
 
 def client_name(user_agent: bytes) -> str:
-    """Return the printable characters of a User-Agent."""
-    return "".join(filter(str.isprintable, user_agent[:CLIENT_MAX].decode("latin-1")))
+    """Return the printable characters of a User-Agent, without email addresses."""
+    return _EMAIL_ADDRESS.sub("…", "".join(filter(str.isprintable, user_agent[:CLIENT_MAX].decode("latin-1"))))
 
 
 def duration_ms(id_: str, now: int) -> int:

@@ -95,3 +95,7 @@ DELETE FROM approval WHERE message IN (SELECT message FROM rows(:messages, messa
 -- name: delete_team_approvals
 -- Delete the team's approvals.
 DELETE FROM approval WHERE team = :team;
+
+-- name: approved_at
+-- Return when a held message was approved.
+SELECT decided_at FROM approval WHERE message = :message AND status = 'approved';

@@ -1,7 +1,8 @@
 -- Messages of restricted keys that a person must release.
 CREATE TABLE approval (
     message    BIGINT NOT NULL PRIMARY KEY,
-    id         TEXT NOT NULL,
+    id         TEXT NOT NULL,              --sqlite
+    id         TEXT COLLATE "C" NOT NULL,  --postgres
     team       BIGINT NOT NULL,
     key_id     TEXT NOT NULL,
     created_at BIGINT NOT NULL,
