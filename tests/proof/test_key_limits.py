@@ -1,6 +1,7 @@
 """Restricted keys: hostile calls over every way in, in many threads and two processes, while processes are killed.
 
-Nothing beyond the key's list or limits is written: not by one recipient, not by one cent.
+Nothing beyond the key's list or limits is written: not by one recipient, not by one cent. Nothing of a key that needs
+approval is sent.
 """
 
 import http.client
@@ -78,27 +79,38 @@ def twilio(service: Service, key: str, to: str, port: int) -> Answer:
     return service.post(path, urlencode(form).encode(), key=None, headers=headers, port=port)
 
 
-MAIL_WAYS: tuple[Send, ...] = (direct, batch, resend, postmark, postal)
+def mcp(service: Service, key: str, to: str, port: int) -> Answer:
+    arguments = {"from": "hello@acme.test", "to": [to], "subject": "Hi", "text": "Hi"}
+    params = {"name": "send_email", "arguments": arguments}
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    return service.post("/mcp", call, key=key, port=port)
+
+
+MAIL_WAYS: tuple[Send, ...] = (direct, batch, resend, postmark, postal, mcp)
 PHONE_WAYS: tuple[Send, ...] = (sms, verify, twilio)
 
 
 @pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
 def test_hostile_calls_never_exceed_the_list_or_a_limit(database_url: str, tmp_path: Path) -> None:
-    with Service(database_url, tmp_path / "data", processes="1") as service:
+    with Service(database_url, tmp_path / "data", processes="1", mcp="on") as service:
         service.apply()
         processes = [service.start("api"), service.start("api")]
         ports = list(service.ports)
+        service.start("worker")
         restrictions = {"recipients": RECIPIENTS, **LIMITS}
         created = service.post("/v1/keys", {"name": "agent", "restrictions": restrictions})
         assert created.status == 201, created.raw
         key = created.json["token"]
+        held = service.post("/v1/keys", {"name": "assistant", "restrictions": {"approval": "required"}})
+        assert held.status == 201, held.raw
         answers = Counter[int | str]()
 
         def call(number: int) -> None:
             to = random.choice(PERMITTED if number % 2 else FORBIDDEN)
             send = random.choice(MAIL_WAYS if "@" in to else PHONE_WAYS)
             try:
-                answers[send(service, key, to, ports[number % 2]).status] += 1
+                token = held.json["token"] if number % 5 == 0 else key
+                answers[send(service, token, to, ports[number % 2]).status] += 1
             except (OSError, http.client.HTTPException):
                 answers["cut"] += 1  # by a kill
                 time.sleep(0.05)
@@ -132,8 +144,17 @@ def test_hostile_calls_never_exceed_the_list_or_a_limit(database_url: str, tmp_p
             f"UNION ALL SELECT id FROM verification WHERE key_id = '{id_}')",
         )[0][0]
         assert spent <= parse_money(SPEND_MAX)
+
+        assert ask_database(database_url, "SELECT DISTINCT status FROM approval") == [("pending",)]
+        waiting = ask_database(
+            database_url,
+            "SELECT m.status, r.status, count(*) FROM message m JOIN recipient r ON r.message = m.key "
+            f"WHERE m.key_id = '{parse_token(held.json['token'])}' GROUP BY 1, 2",
+        )
+        assert [statuses for *statuses, _ in waiting] == [["queued", "queued"]]
     report(
         "restrictions",
         f"PostgreSQL, {CALLS} calls by {CLIENTS} clients to two processes, {KILLS} kills: {used} of {limit} "
-        f"recipients, {spent / 1_000_000:.4f} of {SPEND_MAX} spent, 0 beyond the list; answers {dict(answers)}",
+        f"recipients, {spent / 1_000_000:.4f} of {SPEND_MAX} spent, 0 beyond the list; {waiting[0][2]} recipients wait "
+        f"for approval, 0 sent; answers {dict(answers)}",
     )
