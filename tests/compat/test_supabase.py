@@ -88,6 +88,19 @@ def test_a_refusal_is_reported_with_status_200(
     assert answer.json["error"]["message"]
 
 
+def test_restricted_hook_sends_only_what_is_permitted(shared_service: Service) -> None:
+    restrictions = {"templates": ["tpl_hook_sms"], "recipients": ["+1500*"]}
+    created = shared_service.post("/v1/keys", {"name": "restricted hook", "hook": True, "restrictions": restrictions})
+    assert created.status == 201, created.raw
+    restricted = created.json["token"].removeprefix("v1,")
+    assert call(shared_service, restricted, SMS, "tpl_hook_sms").json == {}
+    other_phone = {**SMS, "user": {"phone": "447400123456"}}
+    for body, template in ((other_phone, "tpl_hook_sms"), (MAIL, "tpl_hook_mail")):
+        answer = call(shared_service, restricted, body, template)
+        assert (answer.status, answer.json["error"]["http_code"]) == (200, 403)
+        assert "key" in answer.json["error"]["message"]
+
+
 def test_retryable_errors_keep_their_status(shared_service: Service, secret: str) -> None:
     answer = call(shared_service, secret, {**SMS, "user": {"phone": "15005550007"}}, "tpl_hook_sms")
     assert (answer.status, answer.json["error"]["http_code"]) == (503, 503)

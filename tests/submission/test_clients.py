@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import smtplib
 import subprocess
 from email.message import EmailMessage
 from pathlib import Path
@@ -48,6 +49,18 @@ def test_smtplib_submits_a_mail(post: SubmissionClient) -> None:
     with post.client() as client:
         assert client.send_message(mail(Subject="smtplib ü"), to_addrs=["ada@example.com", "blind@example.com"]) == {}
     assert received_mail(post, "smtplib ü", "blind@example.com")["To"] == "ada@example.com"
+
+
+def test_restricted_key_submits_only_what_is_permitted(post: SubmissionClient) -> None:
+    restrictions = {"recipients": ["*@example.com"], "per_day": 2}
+    created = post.service.post("/v1/keys", {"name": "restricted smtp", "restrictions": restrictions})
+    key = created.json["token"]
+    with pytest.raises(smtplib.SMTPDataError, match=r"\(550, b'5\.7\.1 .*ada@example\.org"):
+        post.send(mail(To="ada@example.org"), ["ada@example.org"], key=key)
+    for _ in range(2):
+        assert post.send(mail(), ["ada@example.com"], key=key).startswith("eml_")
+    with pytest.raises(smtplib.SMTPDataError, match=r"\(452, b'4\.7\.1 "):
+        post.send(mail(), ["ada@example.com"], key=key)
 
 
 def test_django_submits_a_mail(post: SubmissionClient, monkeypatch: pytest.MonkeyPatch) -> None:
