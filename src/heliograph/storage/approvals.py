@@ -26,7 +26,6 @@ from heliograph.storage.expiry import BATCH, EXPIRED_TEXT
 from heliograph.storage.outcomes import ClaimToken, RecipientUpdate
 
 NEWEST = "apr_~"  # greater than every id
-PENDING_COUNT_MAX = 100  # pending approvals are counted up to this number
 
 
 class Approval(msgspec.Struct, frozen=True):
@@ -81,13 +80,6 @@ class Approvals:
         """Return pending approvals of a team, the first to expire first: `limit`, and one more if there are more."""
         rows = await self._database.read(lambda tx: tx.run("list_pending_approvals", team=team, limit=limit + 1))
         return [PendingMessage(Approval(*columns), record) for *columns, record in rows]
-
-    async def count_pending(self, team: int) -> int:
-        """Return the number of pending approvals of a team; PENDING_COUNT_MAX means that many or more."""
-        rows = await self._database.read(
-            lambda tx: tx.run("count_pending_approvals", team=team, most=PENDING_COUNT_MAX)
-        )
-        return int(rows[0][0])
 
     async def release(self, approval: Approval, entry: AuditEntry) -> bool:
         """Release a message for delivery; return False if its approval is not pending any more."""

@@ -185,8 +185,13 @@ async def _put_in_database(tx: Tx, hash_: str, content: bytes, now: int) -> None
     if await tx.run("touch_blob", hash=hash_, now=now, objects=0):
         return
     await tx.run("put_blob", hash=hash_, size=len(content), now=now)
-    for part, start in enumerate(range(0, len(content), CHUNK_BYTES)):
-        await tx.run("put_chunk", hash=hash_, part=part, content=content[start : start + CHUNK_BYTES])
+    for part, chunk in enumerate(split_chunks(content)):
+        await tx.run("put_chunk", hash=hash_, part=part, content=chunk)
+
+
+def split_chunks(content: bytes) -> list[bytes]:
+    """Return the parts of a file as the database stores them."""
+    return [content[start : start + CHUNK_BYTES] for start in range(0, len(content), CHUNK_BYTES)]
 
 
 async def _delete_unreferenced(tx: Tx, before: int, objects: int) -> tuple[list[str], int]:

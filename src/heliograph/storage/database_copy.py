@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 import apsw
 import msgspec
 
-from heliograph.storage.attachments import CHUNK_BYTES
+from heliograph.storage.attachments import split_chunks
 from heliograph.storage.engine.local_files import LocalFiles
 from heliograph.storage.engine.migrate import UNFINISHED_COPY, schema_files
 from heliograph.storage.engine.postgres import Hosts, connect
@@ -210,8 +210,7 @@ class PostgresConnection:
 
     async def write_file(self, hash_: str, content: bytes, now: int) -> None:
         """Write an attachment file in one transaction."""
-        starts = range(0, len(content), CHUNK_BYTES)
-        chunks = [(hash_, part, content[start : start + CHUNK_BYTES]) for part, start in enumerate(starts)]
+        chunks = [(hash_, part, chunk) for part, chunk in enumerate(split_chunks(content))]
         async with self._connection.transaction():
             for table, records in (("blob_file", [(hash_, len(content), now, None)]), ("blob_chunk", chunks)):
                 await self._connection.copy_records_to_table(table, records=records)

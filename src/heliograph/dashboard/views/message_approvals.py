@@ -1,5 +1,7 @@
 """Messages of a team that wait for approval: its owners and operators release or reject each one."""
 
+from collections.abc import Awaitable, Callable
+
 from heliograph.dashboard.page_request import Page, PageNotFound, PageRequest, PageResponse, Redirect
 from heliograph.dashboard.render import CHANNEL_NAMES
 from heliograph.domain.refusals import AlreadyDecided, ApprovalNotFound
@@ -18,19 +20,19 @@ async def show(request: PageRequest) -> PageResponse:
 
 
 async def release(request: PageRequest) -> PageResponse:
-    try:
-        await approvals.release(request.store, request.actor, await _find(request))
-    except AlreadyDecided as refusal:
-        return _back(request, refusal.meaning())
-    return _back(request, "Message released.")
+    return await _decide(request, approvals.release, "Message released.")
 
 
 async def reject(request: PageRequest) -> PageResponse:
+    return await _decide(request, approvals.reject, "Message rejected. It is not sent, and nothing is charged.")
+
+
+async def _decide(request: PageRequest, decide: Callable[..., Awaitable[Approval]], notice: str) -> PageResponse:
     try:
-        await approvals.reject(request.store, request.actor, await _find(request))
+        await decide(request.store, request.actor, await _find(request))
     except AlreadyDecided as refusal:
-        return _back(request, refusal.meaning())
-    return _back(request, "Message rejected. It is not sent, and nothing is charged.")
+        notice = refusal.meaning()
+    return Redirect(f"{request.team_path}/approvals", notice)
 
 
 async def _find(request: PageRequest) -> Approval:
@@ -38,10 +40,6 @@ async def _find(request: PageRequest) -> Approval:
         return await approvals.find(request.store, request.params["id"], request.team.record)
     except ApprovalNotFound:
         raise PageNotFound from None
-
-
-def _back(request: PageRequest, notice: str) -> Redirect:
-    return Redirect(f"{request.team_path}/approvals", notice)
 
 
 def _line(request: PageRequest, row: PendingMessage) -> dict[str, object]:

@@ -84,10 +84,6 @@ FROM approval a JOIN message m ON m.key = a.message
 WHERE a.team = :team AND a.decided_at IS NULL
 ORDER BY a.expires_at LIMIT :limit;
 
--- name: count_pending_approvals
--- Return the number of pending approvals of a team, counted up to `most`.
-SELECT count(*) FROM (SELECT 1 FROM approval WHERE team = :team AND decided_at IS NULL LIMIT :most) AS pending;
-
 -- name: purge_approvals
 -- Delete the approvals of messages.
 DELETE FROM approval WHERE message IN (SELECT message FROM rows(:messages, message bigint) AS r);
