@@ -52,7 +52,7 @@ async def show(request: PageRequest) -> Page:
         "percent": 100 * working // len(rows) if rows else 0,
         "counts": {outcome: sum(row.outcome == outcome for row in rows) for outcome in ORDER},
     }
-    return Page("moving.html", values)
+    return Page("compatibility.html", values)
 
 
 def summarize_calls(calls: list[VendorCalls]) -> list[CallRow]:

@@ -15,7 +15,7 @@ from tests.dashboard.inside import Pages, write_records
 from tests.storage.test_idempotency import make_context
 
 TEAM, KEY = "team_a", "aaaaaaaaaa"
-HERE = f"/dashboard/teams/{TEAM}/keys/{KEY}/moving"
+HERE = f"/dashboard/teams/{TEAM}/keys/{KEY}/compatibility"
 NODE, REASON = "resend-node:6.22.0", "Public message links are not supported."
 
 
@@ -65,7 +65,7 @@ async def test_compatibility_page_lists_calls_with_their_result(store: Store, pa
 async def test_compatibility_page_needs_a_developer_and_a_key_of_the_team(pages: Pages) -> None:
     assert (await pages.get(HERE, "viewer")).status == 403
     assert (await pages.get(HERE.replace(KEY, "bbbbbbbbbb"))).status == 404
-    assert HERE in (await pages.get(HERE.removesuffix("/moving"))).html
+    assert HERE in (await pages.get(HERE.removesuffix("/compatibility"))).html
 
 
 def test_differences_name_existing_routes() -> None:
