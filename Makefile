@@ -131,7 +131,8 @@ screenshots: setup ## Make the README's pictures of the dashboard (needs chromiu
 bench-setup: setup
 	@deploy/venv "Adding what the benches need" requirements-bench.lock
 
-clients: setup ## Regenerate the generated parts of the clients
+clients: setup ## Regenerate docs/openapi.json and the generated parts of the clients
+	@$(BIN)/python -m clients.openapi_document
 	@$(BIN)/python -m clients.types_for_typescript
 	@$(BIN)/python -m clients.parts_for_python
 

@@ -1,6 +1,7 @@
 """The OpenAPI document says what the routes and the refusals say."""
 
 import asyncio
+import json
 import re
 from collections.abc import Coroutine, Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any, cast
 import jsonschema_rs
 import msgspec
 import pytest
+from clients import openapi_document
 from schemathesis.specs.openapi.definitions import OPENAPI_31_VALIDATOR
 
 from heliograph.api import openapi, pages
@@ -19,10 +21,12 @@ from heliograph.api.routes import V1
 from heliograph.domain.events import EVENT_TYPES
 from heliograph.domain.ids import PREFIXES
 from heliograph.domain.refusals import all_refusals
+from heliograph.settings import Settings
 from heliograph.texts.explain import CAUSES
 from heliograph.web.request import Request, Response
 from heliograph.web.route import Call, Route
 from heliograph.web.status import status_of
+from tests.service import Service
 
 BASE = "http://127.0.0.1:8700"
 DOCUMENT = openapi.openapi_document(V1, BASE)
@@ -89,7 +93,10 @@ def test_a_route_is_described_completely(route: Route) -> None:
 def test_every_refusal_of_a_route_is_declared_under_its_status(route: Route) -> None:
     responses = operation(route)["responses"]
     for refusal in route.refusals:
-        schema = responses[str(status_of(refusal))]["content"]["application/json"]["schema"]
+        response = responses[str(status_of(refusal))]
+        if "$ref" in response:
+            response = DOCUMENT["components"]["responses"][response["$ref"].rpartition("/")[2]]
+        schema = response["content"]["application/json"]["schema"]
         assert refusal.code in schema["allOf"][1]["properties"]["error"]["properties"]["code"]["enum"]
 
 
@@ -201,6 +208,17 @@ def test_errors_md_is_current() -> None:
     assert stored.read_text() == pages.errors_markdown(), (
         "run: PYTHONPATH=src python -m heliograph.api.pages > docs/errors.md"
     )
+
+
+def test_openapi_json_is_what_a_running_service_answers(shared_service: Service) -> None:
+    assert openapi_document.TARGET.read_text("utf-8") == openapi_document.openapi_json(), "make clients"
+    stored = json.loads(openapi_document.TARGET.read_text("utf-8"))
+    answer = shared_service.get("/openapi.json").json
+    assert [server["url"] for server in stored["servers"]] == [Settings().base_url]
+    for address in ("servers", "externalDocs"):  # the service's own address
+        stored[address] = answer[address]
+    assert answer == stored
+    assert list(answer["paths"]) == list(stored["paths"])
 
 
 # -- the routes that answer them ---------------------------------------------------------------------------

@@ -4,6 +4,7 @@ Descriptions and limits of fields are annotations of the structs (`domain/field_
 are written out here.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 from heliograph import __version__
@@ -19,6 +20,7 @@ from heliograph.web.errors import Error, Problem
 from heliograph.web.route import Route
 from heliograph.web.status import status_of
 
+SHARED_CODES_MAX = 3  # error codes of a response that operations share; longer lists are rarely the same
 OCTET_STREAM = "application/octet-stream"  # responses without a response struct
 
 # First path segment after /v1/ → kind of its ids.
@@ -137,6 +139,7 @@ def openapi_document(routes: list[Route], base_url: str) -> dict[str, Any]:
     paths: dict[str, Any] = {}
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, routes)
+    shared_responses = {name: response for route in routes for name, response in _shared_errors(route)}
     return {
         "openapi": "3.1.0",
         "info": {
@@ -151,6 +154,7 @@ def openapi_document(routes: list[Route], base_url: str) -> dict[str, Any]:
         "webhooks": {name: {"post": _webhook(name)} for name in EVENT_TYPES},
         "components": {
             "schemas": _schemas(routes),
+            "responses": dict(sorted(shared_responses.items())),
             "headers": RESPONSE_HEADERS,
             "securitySchemes": {
                 "bearer": {
@@ -262,14 +266,33 @@ def _responses(route: Route, routes: list[Route]) -> Schema:
         content = {"application/json": schema_ref(route.preview.__name__)}
         responses["200"] = _response(route, 200, "Dry run: what would be sent.", content)
     for status, refusals in refusals_of(route).items():
-        description = "\n".join(f"- `{refusal.code}`: {refusal.meaning()}" for refusal in refusals)
-        code: Schema = {"properties": {"code": {"enum": [refusal.code for refusal in refusals]}}}
-        content = {
-            "application/json": {"allOf": [schema_ref(Error.__name__), {"properties": {"error": code}}]},
-            "application/problem+json": {"allOf": [schema_ref(Problem.__name__), code]},
-        }
-        responses[str(status)] = _response(route, status, description, content)
+        name = _shared_name(route, status, refusals)
+        shared = {"$ref": f"#/components/responses/{name}"}
+        responses[str(status)] = shared if name else _error_response(route, status, refusals)
     return responses
+
+
+def _shared_errors(route: Route) -> Iterator[tuple[str, Schema]]:
+    for status, refusals in refusals_of(route).items():
+        if name := _shared_name(route, status, refusals):
+            yield name, _error_response(route, status, refusals)
+
+
+def _shared_name(route: Route, status: int, refusals: list[type[r.Refusal]]) -> str | None:
+    """Return the name under which operations share an error response; None if each describes its own."""
+    if route.scopes is None or len(refusals) > SHARED_CODES_MAX:
+        return None
+    return "-".join([str(status), *(refusal.code for refusal in refusals)])
+
+
+def _error_response(route: Route, status: int, refusals: list[type[r.Refusal]]) -> Schema:
+    description = "\n".join(f"- `{refusal.code}`: {refusal.meaning()}" for refusal in refusals)
+    code: Schema = {"properties": {"code": {"enum": [refusal.code for refusal in refusals]}}}
+    content = {
+        "application/json": {"allOf": [schema_ref(Error.__name__), {"properties": {"error": code}}]},
+        "application/problem+json": {"allOf": [schema_ref(Problem.__name__), code]},
+    }
+    return _response(route, status, description, content)
 
 
 def _response(route: Route, status: int, description: str, content: dict[str, Schema]) -> Schema:
