@@ -66,7 +66,7 @@ test-autovacuum: setup ## Run the tests of the store and of deliveries with an a
 test-rules: setup ## Run the tests of the pure rules (seconds)
 	@env PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 $(PYTEST) --noconftest $(RULES)
 
-proof: setup ## Run the proofs in full (hours), or some of them: PROOFS="P1 P4"; writes docs/proof
+proof: setup ## Run the proofs in full (hours), or some of them: PROOFS="P1 P4"; writes docs/internals/proof
 	@$(BIN)/python -m tests.proof $(PROOFS)
 
 check: setup ## Lint, format, banned words, types, layers, docs

@@ -60,7 +60,7 @@ EXCEPTIONS = {
 }
 SKIPPED = (
     "bench/results/",  # generated
-    "docs/proof/",  # generated
+    "docs/internals/proof/",  # generated
     "src/heliograph/dashboard/static/inter-OFL.txt",  # licence of the font
     "tests/banned_words.py",
     "tests/test_banned_words.py",

@@ -32,7 +32,7 @@ from tests.service import Service
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "bench").rglob("*.md")])
-ADRS = sorted((ROOT / "docs" / "adr").glob("*.md"))
+ADRS = sorted((ROOT / "docs" / "internals" / "adr").glob("*.md"))
 README_LINES_MAX = 150
 DEMO = ROOT / "src" / "heliograph" / "cli" / "demo.toml"
 
@@ -112,7 +112,7 @@ def test_docs_make_targets_and_files_exist(page: Path) -> None:
 
 def test_adrs_are_numbered_without_gaps_and_listed() -> None:
     assert [int(path.name[:4]) for path in ADRS] == list(range(1, len(ADRS) + 1))
-    listed = re.findall(r"^\| \[(\d{4})\]\(adr/(.+?)\) \|", read("docs/architecture.md"), re.M)
+    listed = re.findall(r"^\| \[(\d{4})\]\(adr/(.+?)\) \|", read("docs/internals/architecture.md"), re.M)
     assert [(path.name[:4], path.name) for path in ADRS] == listed
     for path in ADRS:
         text = path.read_text("utf-8")
@@ -122,7 +122,7 @@ def test_adrs_are_numbered_without_gaps_and_listed() -> None:
 
 # -- citations ---------------------------------------------------------------------------------------------
 
-CITED_PAGES = [ROOT / "docs" / "contract.md", ROOT / "docs" / "reliability.md"]
+CITED_PAGES = [ROOT / "docs" / "internals" / name for name in ("contract.md", "reliability.md")]
 
 NUMBER = r"[0-9]+(?:\.[0-9]+)*"
 SECTIONS = re.compile(rf"\b(spec|contract)\s+({NUMBER}(?:(?:,|\s+and|\s+to)\s+{NUMBER})*)", re.I)  # spec 3.2, 8
@@ -339,7 +339,7 @@ def test_docs_verification_states_match_the_code(row: Row) -> None:
 def test_every_error_code_is_listed() -> None:
     listed = {(bare(row[1]), row[0]) for row in table(read("docs/errors.md"))}
     assert listed == {(error["code"], str(error["status"])) for error in error_list()}
-    assert {error["code"] for error in error_list()} <= set(re.findall(r"`(\w+)`", read("docs/contract.md")))
+    assert {error["code"] for error in error_list()} <= set(re.findall(r"`(\w+)`", read("docs/internals/contract.md")))
 
 
 SPEC_CODES = {  # section 7 of the specification
@@ -358,12 +358,12 @@ SPEC_CODES = {  # section 7 of the specification
 
 @pytest.mark.parametrize("heading", SPEC_CODES)
 def test_the_restated_specification_has_exactly_the_codes_of_the_specification(heading: str) -> None:
-    rows = table(section("docs/contract.md", heading))
+    rows = table(section("docs/internals/contract.md", heading))
     assert {code for row in rows for code in re.findall(r"`(\w+)`", row[1])} == set(SPEC_CODES[heading].split())
 
 
 def test_the_contracts_index_names_every_section() -> None:
-    page = read("docs/contract.md")
+    page = read("docs/internals/contract.md")
     index = page[page.index("## The contract") : page.index('<a id="contract-1">')]
     numbers = re.findall(r"^### (\d+)\. ", page, re.M)
     assert re.findall(r"\[(\d+) [^]]+\]\(#contract-\1\)", index) == numbers
@@ -371,7 +371,7 @@ def test_the_contracts_index_names_every_section() -> None:
 
 @pytest.mark.parametrize(
     ("page", "heading"),
-    [("docs/contract.md", "13. Simulator and magic recipients"), ("docs/test-recipients.md", "Email")],
+    [("docs/internals/contract.md", "13. Simulator and magic recipients"), ("docs/test-recipients.md", "Email")],
 )
 def test_every_magic_address_is_documented(page: str, heading: str) -> None:
     assert {*BEHAVIOURS} <= {bare(row[0]) for row in table(section(page, heading))}
@@ -387,7 +387,7 @@ def test_log_lines_of_the_operators_page_exist() -> None:
 
 def test_every_endpoint_is_in_the_contract() -> None:
     paths = {re.sub(r"\{(\w+)\}", r":\1", route.path) for route in V1}
-    assert paths - set(re.findall(r"/[\w/:.-]+", read("docs/contract.md"))) == set()
+    assert paths - set(re.findall(r"/[\w/:.-]+", read("docs/internals/contract.md"))) == set()
 
 
 # -- the README's lines ------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""`make proof`: the proofs in full, one promise after the other; what they found goes into docs/proof/results.md."""
+"""`make proof`: the proofs in full, one promise after the other; writes docs/internals/proof/results.md."""
 
 import os
 import re
@@ -85,7 +85,7 @@ PROOFS = {
     "postgres": [f"tests/{folder}" for folder in sorted(ONE_DATABASE)],
 }
 ALSO = {"P24": "failover", "P25": "upgrade"}  # promises that are known by another name
-RESULTS = Path(__file__).parents[2] / "docs" / "proof" / "results.md"
+RESULTS = Path(__file__).parents[2] / "docs" / "internals" / "proof" / "results.md"
 HEAD = """# Results of the full proofs
 
 Written by `make proof`, with one row for the last run of each promise. A promise without a row was not run in full.

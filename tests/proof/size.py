@@ -78,7 +78,7 @@ def rounds(promise: str, count: int) -> Iterator[int]:
 
 
 def report(promise: str, line: str) -> None:
-    """For docs/proof/results.md, which a run in full writes; always printed."""
+    """For docs/internals/proof/results.md, which a run in full writes; always printed."""
     print(f"{promise}: {line}", flush=True)
     found.setdefault(promise, []).append(line)
 

@@ -50,13 +50,10 @@ GUIDES: dict[str, dict[str, str]] = {
         "threats": "Threat model: what the service protects against and what is up to you.",
         "known-issues": "Known limitations and bugs.",
     },
-    "Extend": {
-        "adding-a-carrier": "Write your own carrier.",
-    },
 }
 GUIDE_NAMES = [name for group in GUIDES.values() for name in group]
 COMMENT = re.compile(r"<!--.*?-->\n?", re.S)
-URL_BY_LINK = {"contract.md#contract-13": "/docs/guides/test-recipients", "errors.md": "/docs/errors"}
+URL_BY_LINK = {"internals/contract.md#contract-13": "/docs/guides/test-recipients", "errors.md": "/docs/errors"}
 
 
 class Heading(msgspec.Struct, frozen=True):
