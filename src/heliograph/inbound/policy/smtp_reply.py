@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from heliograph.inbound.policy.bounce_classifier import blames_address, find_reason, is_domain_absent
+from heliograph.inbound.policy.bounce_classifier import blames_address, find_reason, is_domain_absent, normalize
 
 # The last command sent; `body` is the mail itself, `final` the dot after it.
 Verb = Literal["connect", "ehlo", "starttls", "auth", "rset", "mail", "rcpt", "data", "body", "final"]
@@ -23,6 +23,12 @@ RECIPIENT_VERBS = frozenset[Verb]({"rcpt", "data", "body", "final"})
 
 # Google: unusual rate from this IP address or network; Microsoft: too many messages or connections.
 RATE_CODES = ("4.7.28", "4.7.29", "4.7.508", "4.7.500")
+# Phrases about rate in temporary replies that also say something else, such as that mail is unsolicited
+_RATE_PHRASE = re.compile(
+    r"\btoo (?:many|fast|quick)|\b(?:unusual|unexpected|excessive) (?:rate|volume)|\bat a rate\b"
+    r"|\brate ?limit exceeded|\bslow down|\bper (?:minute|hour|day)\b"
+)
+_NEVER_ABOUT_RATE = ("greylisted", "loop", "mailbox_full")
 
 _REPLY_LINE = re.compile(rb"([2-5][0-9]{2})(?:[ -](.*))?", re.DOTALL)
 _ENHANCED = re.compile(r"#?([245]\.[0-9]{1,3}\.[0-9]{1,3})(?![0-9.])")
@@ -83,8 +89,11 @@ def is_rate_refusal(detail: Mapping[str, Any]) -> bool:
     """Return whether the reply is a temporary refusal because of the rate of messages or connections."""
     if not str(detail.get("code") or "").startswith("4"):
         return False
-    reason = find_reason(str(detail.get("text") or "")[:CLASSIFIED_MAX])
-    return detail.get("enhanced") in RATE_CODES or (reason is not None and reason.name == "rate")
+    text = str(detail.get("text") or "")[:CLASSIFIED_MAX]
+    reason = find_reason(text)
+    if detail.get("enhanced") in RATE_CODES or (reason and reason.name == "rate"):
+        return True
+    return bool(_RATE_PHRASE.search(normalize(text))) and not (reason and reason.name in _NEVER_ABOUT_RATE)
 
 
 def read_size(parameter: str) -> int:
