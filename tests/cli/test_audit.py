@@ -25,6 +25,7 @@ def test_a_recorded_head_matches_until_the_log_is_rewritten(run: Run, tmp_path: 
     anew = run("audit", "check", position, link)
     assert anew.code == 1
     assert anew.out.startswith("entry 1 does not have this hash: its hash is forged. The log was rewritten")
+    assert msgspec.json.decode(run("audit", "--until", "2100-01-01").out.splitlines()[-1])["action"] == "delivery.pause"
     assert "the entry does not exist" in run("audit", "check", "9", link).out
     file.execute("DELETE FROM audit_head")
     file.close()

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import click
 import msgspec
 
-from heliograph.cli.options import JSON_OPTION, STORE_FLAGS, TEAM_OPTION, with_settings, with_store
+from heliograph.cli.options import JSON_OPTION, STORE_FLAGS, TEAM_OPTION, DefaultShowGroup, with_settings, with_store
 from heliograph.cli.printing import print_result
 from heliograph.domain.limits import SECOND_MS
 from heliograph.manage.audit import to_record
@@ -18,11 +18,18 @@ DAY_OR_TIME = click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M:%SZ"])
 PAGE = 500  # entries per query
 
 
-@click.group()
+class DefaultExportGroup(DefaultShowGroup):
+    """A group whose default command is `export`."""
+
+    default_command = "export"
+
+
+@click.group(cls=DefaultExportGroup)
 def audit() -> None:
-    """Export the audit log, print the head of its hash chain, or check a recorded head.
+    """Export the audit log (the default), print the head of its hash chain, or check a recorded head.
 
     \b
+    heliograph audit
     heliograph audit head
     heliograph audit check 1042 3f0c…
     heliograph audit export --since 2026-11-01 > audit.jsonl

@@ -53,7 +53,8 @@ class DefaultShowGroup(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         has_command = {*self.commands, *ctx.help_option_names}.issuperset(args[:1]) and args
-        return super().parse_args(ctx, args if has_command else [self.default_command, *args])
+        is_complete = has_command or ctx.resilient_parsing  # shell completion parses unfinished names of commands
+        return super().parse_args(ctx, args if is_complete else [self.default_command, *args])
 
 
 def with_settings(*flags: str, **defaults: str) -> Callable[[Command], Command]:
