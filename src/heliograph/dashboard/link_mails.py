@@ -1,11 +1,15 @@
-"""Sends account links (invitation, password reset) by mail; if mail is simulated, the link is shown to its creator."""
+"""Sends account links (invitation, password reset) by mail; a link that can't be mailed is shown to its creator."""
+
+from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from heliograph.dashboard.page_request import PageRequest
 from heliograph.domain.accounts.people import Person
 from heliograph.domain.mail.system_mail import SystemMail
 from heliograph.domain.refusals import Refusal
 from heliograph.domain.text import remove_linkable_words
-from heliograph.manage import platform_mail
+from heliograph.manage import people, platform_mail
 from heliograph.manage.people import LinkTerms
 from heliograph.texts.dashboard_links import sign_in_link_page
 
@@ -45,14 +49,26 @@ def link_terms(request: PageRequest) -> LinkTerms:
     )
 
 
-async def mail_or_show(request: PageRequest, person: Person, token: str, purpose: str, terms: LinkTerms) -> str:
-    """Mail the link and return "", or return the URL to be shown if mail is simulated.
+class ShownLink(NamedTuple):
+    """A link that its creator must pass on."""
 
-    If the mail is refused, the link is invalidated and the refusal raised.
+    url: str
+    purpose: str
+    person: Person
+    failure: str = ""  # why the link was not mailed; empty if mail is simulated
+
+
+async def mail_or_show(
+    request: PageRequest, person: Person, token: str, purpose: str, terms: LinkTerms
+) -> ShownLink | None:
+    """Mail the link and return None, or return the link to show if mail is simulated or an invitation was not mailed.
+
+    A link that was not mailed is invalidated. An invitation is replaced by a link that doesn't verify the address; of a
+    password reset, the refusal is raised.
     """
     url = request.context.base_url + sign_in_link_page(token)
     if not terms.by_mail:
-        return url
+        return ShownLink(url, purpose, person)
     team = request.team_or_none.record if request.team_or_none else None
     # The recipient may not know the team: remove addresses that the team put into its name.
     name = remove_linkable_words(team.name)[:NAME_MAX] if team else ""
@@ -64,8 +80,10 @@ async def mail_or_show(request: PageRequest, person: Person, token: str, purpose
         await request.store.people.use_link(token, purpose)
         if purpose != "invite":
             raise
-        message = (
-            f"{person.email} is invited, but the email was not sent. {refusal.message} Use “New link” to resend it."
-        )
-        raise Refusal(message) from refusal
-    return ""
+        shown_terms = replace(terms, by_mail=False)
+        if team:
+            token = await people.make_team_link(request.store, request.actor, person, team.id, purpose, shown_terms)
+        else:
+            token = await people.make_link(request.store, request.actor, person, purpose, shown_terms)
+        return ShownLink(request.context.base_url + sign_in_link_page(token), purpose, person, refusal.message)
+    return None

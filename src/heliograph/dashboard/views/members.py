@@ -1,6 +1,6 @@
 """Members of a team: list, roles, invitations and links."""
 
-from heliograph.dashboard.link_mails import LINK_MAILED, link_terms, mail_or_show
+from heliograph.dashboard.link_mails import LINK_MAILED, ShownLink, link_terms, mail_or_show
 from heliograph.dashboard.page_request import Page, PageNotFound, PageRequest, PageResponse, Redirect, field_errors
 from heliograph.domain.accounts.idp_groups import ROLES
 from heliograph.domain.accounts.people import Person
@@ -69,9 +69,9 @@ async def _show_link(request: PageRequest, person: Person, token: str, purpose: 
         link = await mail_or_show(request, person, token, purpose, terms)
     except Refusal as refusal:
         return await show(request, errors={"members": refusal.message})
-    if not link:
+    if link is None:
         return Redirect(f"{request.team_path}/team", LINK_MAILED.format(person.email))
-    return await show(request, new_link=(link, purpose, person))
+    return await show(request, new_link=link)
 
 
 async def show_new(request: PageRequest) -> Page:
@@ -85,7 +85,7 @@ def _new_page(form: dict[str, str], errors: dict[str, str] | None = None) -> Pag
 async def show(
     request: PageRequest,
     errors: dict[str, str] | None = None,
-    new_link: tuple[str, str, Person] | None = None,
+    new_link: ShownLink | None = None,
 ) -> Page:
     members = await request.store.people.list_members(request.team.record.id)
     values = {

@@ -2,7 +2,7 @@
 
 from urllib.parse import quote
 
-from heliograph.dashboard.link_mails import LINK_MAILED, link_terms, mail_or_show
+from heliograph.dashboard.link_mails import LINK_MAILED, ShownLink, link_terms, mail_or_show
 from heliograph.dashboard.page_request import Page, PageNotFound, PageRequest, PageResponse, Redirect, field_errors
 from heliograph.domain.accounts.idp_groups import OPERATOR, ROLES
 from heliograph.domain.accounts.people import Person
@@ -122,14 +122,14 @@ async def _show_link(request: PageRequest, person: Person, token: str, purpose: 
     except Refusal as refusal:
         return await _person_page(request, person, error=refusal.message)
     return (
-        await _person_page(request, person, new_link=(link, purpose, person))
+        await _person_page(request, person, new_link=link)
         if link
         else _person_redirect(person, LINK_MAILED.format(person.email))
     )
 
 
 async def _person_page(
-    request: PageRequest, person: Person, *, new_link: tuple[str, str, Person] | None = None, error: str = ""
+    request: PageRequest, person: Person, *, new_link: ShownLink | None = None, error: str = ""
 ) -> Page:
     name_by_team = {id_: team.record.name for id_, team in request.setup.teams.items()}
     values = {
