@@ -168,3 +168,8 @@ def find_actions_in_code() -> set[str]:
 def test_every_audit_action_has_text(action: str) -> None:
     area, _, verb = action.partition(".")
     assert verb in AREAS[area][1] or f"{verb}_" in AREAS[area][1]
+
+
+def test_audit_actions_have_different_texts() -> None:
+    texts = [text for _, texts in AREAS.values() for text in texts.values()]
+    assert len(texts) == len({*texts})

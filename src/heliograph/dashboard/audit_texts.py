@@ -216,7 +216,6 @@ AREAS: dict[str, tuple[str, dict[str, str]]] = {
     "carrier": (
         "Carriers",
         _texts(
-            add="Carrier added",
             create="Carrier added",
             change="Carrier changed",
             edit="Carrier settings changed",
