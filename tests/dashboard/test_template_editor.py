@@ -331,7 +331,7 @@ async def test_new_variables_get_guessed_examples(pages: Pages) -> None:
 @pytest.mark.parametrize(
     ("example", "told"),
     [
-        ("", "Green tea 42.50 Green tea 42.50"),
+        ("", "Green tea 42.50 Tea cup 7.90"),
         ('[{"title": "Salt", "price": 3}]', "Salt 3"),
         ("[1]", "Green tea 42.50"),
     ],
@@ -349,15 +349,24 @@ async def test_variable_without_example_is_shown_as_chip(pages: Pages) -> None:
     form = {"channel": "email", "subject": "{{order}}", "text": "{{customer.whim}} {{name}}", "variable.0": "name"}
     form |= {"html": '<a href="https://a.test/{{whim}}" title="{{whim}}">{{whim}}</a> {{name}}', "example.0": "Grace"}
     response = await pages.post(f"{HERE}/preview", form, "developer")
-    assert (
-        '<code class="chip">order</code>' in response.html and '<code class="chip">whim</code> Grace' in response.html
-    )
+    assert "Subject 4711" in response.text and '<code class="chip">whim</code> Grace' in response.html
     assert "&#34;https://a.test/whim&#34; title=&#34;whim&#34;&gt;&lt;span style" in response.html
     assert "whim&lt;/span&gt;&lt;/a&gt; Grace" in response.html
     assert """data-guesses=\'{"name": "Grace Hopper", "order": "4711", "whim": ""}\'""" in response.html
 
 
 ITEMS = "{{#each customer.items}}{{item.title}} {{item.price}} {{else}}None{{/each}}"
+
+
+async def test_preview_without_script_guesses_values_of_new_variables(pages: Pages) -> None:
+    form = {"channel": "sms", "name": "Parcel", "body": "Hi {{name}}: {{#each items}}{{title}}, {{/each}}{{colour}}"}
+    response = await pages.post(f"{HERE}/preview", form, "developer")
+    assert "Hi Grace Hopper: Green tea, Tea cup, colour" in response.text
+
+
+async def test_generated_list_items_differ(pages: Pages) -> None:
+    form = {"channel": "sms", "name": "Order", "body": "{{#each items}}{{colour}} {{price|money:EUR}}; {{/each}}"}
+    assert "colour 1 €42.50; colour 2 €7.90;" in (await pages.post(f"{HERE}/preview", form, "developer")).text
 
 
 async def test_list_and_length_are_declared_in_editor_form(pages: Pages) -> None:

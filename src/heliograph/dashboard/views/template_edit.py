@@ -263,10 +263,15 @@ def _form_size(form: dict[str, str]) -> int:
 def _preview_args(
     request: PageRequest, edited: EditResult, *, errors_shown: bool
 ) -> tuple[Template, dict[str, str], str | None]:
-    """Return template, errors and language for a preview. `errors_shown`: the page already shows the errors."""
+    """Return template, errors and language for a preview. `errors_shown`: the page already shows the errors.
+
+    New variables have the examples that the script would enter, so that the preview is the same without script.
+    """
     template = (
         edited.template if request.has_role("operator") else with_suggested_prices(request.setup, edited.template)
     )
+    guesses = {name: guess_value(name) for name in edited.added_variables}
+    template = replace(template, examples=guesses | template.examples)
     return template, {} if errors_shown else edited.errors, request.form.get("shown") or None
 
 

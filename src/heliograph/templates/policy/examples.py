@@ -11,50 +11,51 @@ from heliograph.templates.policy.formats import can_format
 from heliograph.templates.policy.values import Values, formatted_uses, read_variables
 
 GENERATED_ITEMS = 2  # generated items for a list without an example
-# Matched against the end of a variable's name; the first match wins.
-_VALUE_BY_NAME_PATTERN = [
-    (re.compile(rf"(?:^|[._])(?:{endings})$"), value)
-    for endings, value in (
-        ("e?mail|address_email", "grace@example.com"),
-        ("(?:first|given)_?name", "Grace"),
-        ("(?:last|family)_?name|surname", "Hopper"),
-        ("company|company_name|organi[sz]ation", "Example Ltd"),
-        ("(?:customer|full|user)?_?name", "Grace Hopper"),
-        ("url|link|href", "https://example.com/4711"),
-        ("phone|mobile", "+15005550006"),
-        ("code|otp|pin", "123456"),
-        ("date|day|due|until|(?:created|updated|expires|shipped|due)_?(?:at|on)", "2026-11-15"),
-        ("time", "09:30"),
-        ("price|amount|total|subtotal|sum|tax|vat|balance|fee|cost", "42.50"),
-        ("quantity|count|qty|minutes|hours|days", "2"),
-        ("id|number|no|order|invoice|reference|ref|tracking", "4711"),
-        ("currency", "EUR"),
-        ("country", "Austria"),
-        ("city|town", "Vienna"),
-        ("title|product|item", "Green tea"),
+# Matched against the end of a variable's name; the first match wins. The values of the first and the second list item.
+_VALUES_BY_NAME_PATTERN = [
+    (re.compile(rf"(?:^|[._])(?:{endings})$"), values)
+    for endings, *values in (
+        ("e?mail|address_email", "grace@example.com", "ada@example.com"),
+        ("(?:first|given)_?name", "Grace", "Ada"),
+        ("(?:last|family)_?name|surname", "Hopper", "Lovelace"),
+        ("company|company_name|organi[sz]ation", "Example Ltd", "Sample Inc"),
+        ("(?:customer|full|user)?_?name", "Grace Hopper", "Ada Lovelace"),
+        ("url|link|href", "https://example.com/4711", "https://example.com/4712"),
+        ("phone|mobile", "+15005550006", "+447400123456"),
+        ("code|otp|pin", "123456", "654321"),
+        ("date|day|due|until|(?:created|updated|expires|shipped|due)_?(?:at|on)", "2026-11-15", "2026-11-16"),
+        ("time", "09:30", "14:00"),
+        ("price|amount|total|subtotal|sum|tax|vat|balance|fee|cost", "42.50", "7.90"),
+        ("quantity|count|qty|minutes|hours|days", "2", "1"),
+        ("id|number|no|order|invoice|reference|ref|tracking", "4711", "4712"),
+        ("currency", "EUR", "EUR"),
+        ("country", "Austria", "Ireland"),
+        ("city|town", "Vienna", "Dublin"),
+        ("title|product|item", "Green tea", "Tea cup"),
     )
 ]
-_EXAMPLE_BY_FORMAT = {"money": "42.50", "number": "1234.5", "percent": "0.2"}  # every other format is a time
-_EXAMPLE_TIME = "2026-11-15T09:30:00Z"
+# Every other format is a time.
+_EXAMPLES_BY_FORMAT = {"money": ("42.50", "7.90"), "number": ("1234.5", "12"), "percent": ("0.2", "0.1")}
+_EXAMPLE_TIMES = ("2026-11-15T09:30:00Z", "2026-11-16T14:00:00Z")
 
 
-def guess_value(name: str) -> str:
-    """Return a plausible value for a variable with this name; empty if unknown."""
-    return next((value for pattern, value in _VALUE_BY_NAME_PATTERN if pattern.search(name)), "")
+def guess_value(name: str, row: int = 0) -> str:
+    """Return a plausible value for a variable with this name, in a list item for its row; empty if unknown."""
+    return next((values[row] for pattern, values in _VALUES_BY_NAME_PATTERN if pattern.search(name)), "")
 
 
 def example_values(template: Template, default_for: Callable[[str], str] = str) -> Values:
-    """Return the example values. A list's example is a JSON array; a list without one gets ITEMS generated items.
+    """Return the example values. A list's example is a JSON array; a list without one gets GENERATED_ITEMS items.
 
     `default_for`: function that returns the value of a variable without an example.
     """
     formats = {(use.list, use.name): use.format for use in formatted_uses(template) if use.format}
 
-    def generate(list_name: str | None, name: str) -> str:
-        format_, guessed = formats.get((list_name, name)), guess_value(name)
+    def generate(list_name: str | None, name: str, row: int = 0) -> str:
+        format_, guessed = formats.get((list_name, name)), guess_value(name, row)
         if format_ is None:
-            return guessed if list_name else default_for(name)
-        return guessed if can_format(format_, guessed) else _EXAMPLE_BY_FORMAT.get(format_.kind, _EXAMPLE_TIME)
+            return guessed or f"{name} {row + 1}" if list_name else default_for(name)
+        return guessed if can_format(format_, guessed) else _EXAMPLES_BY_FORMAT.get(format_.kind, _EXAMPLE_TIMES)[row]
 
     texts = {name: template.examples.get(name) or generate(None, name) for name in template.variables}
     lists = {}
@@ -62,8 +63,10 @@ def example_values(template: Template, default_for: Callable[[str], str] = str) 
         if shape.list:
             texts.pop(name, None)
             example_items = _parse_items(template.examples.get(name, ""))
-            item = {field: generate(name, field) or field for field in shape.list}
-            lists[name] = example_items or [Values(item)] * min(GENERATED_ITEMS, shape.max)
+            lists[name] = example_items or [
+                Values({field: generate(name, field, row) for field in shape.list})
+                for row in range(min(GENERATED_ITEMS, shape.max))
+            ]
     return Values(texts, frozenset(), lists)
 
 
