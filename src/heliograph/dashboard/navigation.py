@@ -43,14 +43,14 @@ MENU: dict[str, tuple[NavItem, ...]] = {
         NavItem("Approvals", "/approvals", "check", "release reject held agents", "owner"),
         NavItem("Verifications", "/verifications", "verify", "codes otp verify"),
         NavItem("Test inbox", "/inbox", "inbox", "sandbox mails"),
-        NavItem("Received", "/received", "inbox", "incoming mail replies texts answers"),
+        NavItem("Received", "/received", "received", "incoming mail replies texts answers"),
     ),
     "Content": (
         NavItem("Templates", "/templates", "template", "content", also_under="/layouts"),
         NavItem("Domains & senders", "/senders", "domain", "dns dkim spf display name sender id"),
         NavItem("Suppressions", "/suppressions", "suppression", "bounces complaints blocklist"),
-        NavItem("Unsubscribes", "/unsubscribes", "suppression", "categories newsletter list-unsubscribe"),
-        NavItem("Opt-outs", "/opt-outs", "suppression", "stop start phones unsubscribe"),
+        NavItem("Unsubscribes", "/unsubscribes", "unsubscribe", "categories newsletter list-unsubscribe"),
+        NavItem("Opt-outs", "/opt-outs", "opt_out", "stop start phones unsubscribe"),
     ),
     "Developers": (
         NavItem("Quick start", "/start", "start", "first message examples curl python node"),
@@ -67,7 +67,7 @@ MENU: dict[str, tuple[NavItem, ...]] = {
     ),
 }
 OPERATOR_MENU: tuple[NavItem, ...] = (
-    NavItem("Health", OPERATOR, "home", "operator teams status tenants", "operator", "/teams"),
+    NavItem("Health", OPERATOR, "health", "operator teams status tenants", "operator", "/teams"),
     NavItem("Approvals", f"{OPERATOR}/approvals", "check", "operator domains templates", "operator"),
     NavItem("People", f"{OPERATOR}/people", "people", "operator accounts", "operator"),
     NavItem("Carriers", f"{OPERATOR}/carriers", "carrier", "operator smtp smpp provider", "operator"),

@@ -13,6 +13,10 @@ SHAPE_BY_NAME = {
     "domain": '<circle cx="12" cy="12" r="8.5"/><path d="M3.5 12h17M12 3.5c2.7 2.4 4 5.2 4 8.5s-1.3 6.1-4 8.5'
     'c-2.7-2.4-4-5.2-4-8.5s1.3-6.1 4-8.5"/>',
     "suppression": '<circle cx="12" cy="12" r="8.5"/><path d="M6 6l12 12"/>',
+    "received": "M12 3.5v9M8 9l4 4 4-4M3.5 13h4l1.5 3h6l1.5-3h4v6.5h-17z",
+    "unsubscribe": "M20 11V5.5H4v13h9M4 7.5l8 5.5 8-5.5M15.5 15.5l5 5M20.5 15.5l-5 5",
+    "opt_out": "M4 5h16v11h-8.5L7 20v-4H4zM9.5 8l5 5M14.5 8l-5 5",
+    "health": "M3 12.5h4.5l2-6 4 12 2.5-6H21",
     "key": '<circle cx="8" cy="15.5" r="4"/><path d="M11 12.5 19.5 4M16 7.5l3 3M13.5 10l2 2"/>',
     "webhook": '<circle cx="12" cy="6.5" r="2.5"/><circle cx="6" cy="17" r="2.5"/><circle cx="18" cy="17" r="2.5"/>'
     '<path d="m10.7 8.7-3.5 6.1M8.5 17h7M13.3 8.7l3.5 6.1"/>',
