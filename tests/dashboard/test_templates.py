@@ -287,6 +287,19 @@ def test_html_field_highlights_text_and_marks_problems(site: Site, shoot: Shoot)
     expect(words).not_to_be_focused()
 
 
+def test_preview_frame_keeps_its_own_security_policy(site: Site) -> None:
+    page = site.open("policy@example.com", *TEAM)
+    lines: list[str] = []
+    page.on("console", lambda line: lines.append(line.text))
+    for path in ("new?channel=email", "tpl_welcome/edit", "tpl_sms"):
+        page.goto(f"{HERE}/{path}", wait_until="networkidle")
+    assert not [line for line in lines if "Content Security Policy" in line]
+    page.goto(f"{HERE}/new?channel=email")
+    page.get_by_label("HTML").fill('<img src="/dashboard/static/icon.svg"> Hello')
+    expect(preview_frame(page).frame_locator("iframe").get_by_text("Hello")).to_be_visible()
+    assert any("Content Security Policy" in line for line in lines), "a mail may load nothing, not even our own files"
+
+
 def test_insert_menu_writes_into_the_last_used_field(site: Site) -> None:
     page = site.open("insert@example.com", *TEAM, path=f"{HERE}/new?channel=email")
     page.get_by_label("Subject").fill("Hi ")

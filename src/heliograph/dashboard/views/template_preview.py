@@ -34,12 +34,13 @@ from heliograph.templates.policy.values import body_values, required_names
 from heliograph.web.read_budget import run_large
 from heliograph.web.request import Headers
 
-# The iframe allows a mail's own styles, but no scripts and no remote content; only our pages may embed it.
+# The iframe allows our own font and icons and a mail's own styles, but no scripts and no remote content; only our pages
+# may embed it. The mail itself is in a nested frame whose policy also excludes our own files.
 HEADERS: Headers = [
     (
         b"content-security-policy",
-        b"default-src 'none'; style-src 'self' 'unsafe-inline'; img-src data:; form-action 'none'; base-uri 'none'; "
-        b"frame-ancestors 'self'",
+        b"default-src 'none'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self'; "
+        b"form-action 'none'; base-uri 'none'; frame-ancestors 'self'",
     ),
     (b"x-content-type-options", b"nosniff"),
     (b"cache-control", b"no-store"),
