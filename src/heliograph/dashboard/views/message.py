@@ -74,6 +74,7 @@ async def _page(request: PageRequest, message: MessageDetails, error: str = "") 
     )
     values = {
         "facts": row,
+        "is_flash_neutral": True,  # whether the message arrived is said by its state
         "record": record,
         "content": content,
         "name": CHANNEL_NAMES[row.channel],
