@@ -82,7 +82,7 @@ def test_scale_top_is_round_number(highest: float, least: float, expected: float
 
 
 @pytest.mark.parametrize(
-    ("value", "expected"), [(0, "0 %"), (0.05, "0.05 %"), (0.5, "0.5 %"), (66.666, "66.7 %"), (100, "100 %")]
+    ("value", "expected"), [(0, "0%"), (0.05, "0.05%"), (0.5, "0.5%"), (66.666, "66.7%"), (100, "100%")]
 )
 def test_format_percent_returns_rounded_text(value: float, expected: str) -> None:
     assert format_percent(value) == expected
@@ -108,8 +108,8 @@ def test_missing_rate_is_not_drawn_as_zero() -> None:
         "Rate", TIMES, [Series("Rate", "a", [None, 0.0, 50.0])], format_value=format_percent, top_min=100
     )
     texts = [g.findtext("text") for g in ElementTree.fromstring(chart.svg).findall("g")]
-    assert texts == ["hour 1: 0 %", "hour 2: 50 %"]
-    assert [values for _, values in chart.rows] == [["50 %"], ["0 %"], ["–"]]
+    assert texts == ["hour 1: 0%", "hour 2: 50%"]
+    assert [values for _, values in chart.rows] == [["50%"], ["0%"], ["–"]]
 
 
 def test_chart_names_are_escaped() -> None:
@@ -141,12 +141,12 @@ def draw_rates(values: list[float | None], shape: ChartShape, sparse: set[int]) 
 def test_line_chart_draws_no_values_of_too_few_messages() -> None:
     chart = draw_rates([99.0, 95.0, 92.0, 93.0, None, 10.0], "line", {1, 5})
     svg = ElementTree.fromstring(chart.svg)
-    assert [item.text for item in svg.findall("text") if item.get("class") == "tick"] == ["100 %", "90 %"]
+    assert [item.text for item in svg.findall("text") if item.get("class") == "tick"] == ["100%", "90%"]
     assert [item.get("class") for item in svg.findall("line") if "stroke" in item.get("class", "")] == ["stroke a"]
     assert [item.get("class") for item in svg.findall("circle")] == ["a"]  # the first value has no neighbour
     captions = [item.findtext("text") for item in svg.findall("g")]
     assert captions[1] == "hour 1: too few messages to judge"
-    assert [row for _, (row,) in chart.rows] == ["too few", "–", "93 %", "92 %", "too few", "99 %"]
+    assert [row for _, (row,) in chart.rows] == ["too few", "–", "93%", "92%", "too few", "99%"]
     assert not chart.is_sparse
 
 
@@ -178,4 +178,4 @@ def test_step_chart_is_connected_and_names_limit() -> None:
     svg = ElementTree.fromstring(chart.svg)
     first, second = svg.findall("g/svg")[:2]
     assert svg.get("class") == "chart steps" and [first.get("width"), second.get("x")] == ["33.33%", "33.33%"]
-    assert "limit 5 %" in [item.text for item in svg.findall("text")]
+    assert "limit 5%" in [item.text for item in svg.findall("text")]

@@ -13,6 +13,7 @@ from heliograph.domain.delivery.outcome import Accepted, Deferred, Outcome, Refu
 from heliograph.domain.mail.reputation import Reputation
 from heliograph.domain.sending.pricing import Account
 from heliograph.domain.setup.records import CarrierRecord, Domain, Team, TeamRecord
+from heliograph.storage.carrier_stats import CarrierCounts, RecentCarrierCounts
 from heliograph.storage.stats import TeamTotals
 from heliograph.storage.store import Store
 from tests.dashboard.inside import OBSERVER, OPERATOR, PageResult, Pages, write_records
@@ -111,7 +112,7 @@ async def test_teams_with_problems_are_listed_first(pages: Pages, store: Store, 
     await write_records(store, ("team", broke.id, broke, broke.id))
     response = await pages.get(HERE, OPERATOR)
     assert re.findall(r'class="rowlink"[^>]*>(\w+)<', response.html) == ["Broke", "Calm", "Acme"]
-    assert "Credit low" in response.text and "25 %" in response.text and response.html.count('class="spark"') == 1
+    assert "Credit low" in response.text and "25%" in response.text and response.html.count('class="spark"') == 1
     assert "Calm" in (await pages.get(f"{HERE}?q=calm", OPERATOR)).text
 
 
@@ -143,7 +144,7 @@ async def test_team_rates_exclude_test_messages(
     await store.messages.accept(message(clock, address, team=1))
     await deliver(store, clock, "bounced")
     response = await pages.get(f"{HERE}/teams/team_1", OPERATOR)
-    assert "<title>Summary · Acme" in response.html and "Bounced, 30 days 100 %" in response.text
+    assert "<title>Summary · Acme" in response.html and "Bounced, 30 days 100%" in response.text
     assert said in response.text and "Excludes test recipients and captured mail" in response.text
 
 
@@ -163,3 +164,14 @@ async def test_new_carrier_is_saved_when_test_is_accepted(
     assert (response.status, "The carrier was not added" in response.text) == (200 if is_kept else 400, not is_kept)
     assert [(item.id, item.enabled) for item in pages.setup.carriers] == ([("relay", True)] if is_kept else [])
     assert is_kept or 'value="127.0.0.1"' in response.html
+
+
+async def test_refused_share_of_a_carrier_is_of_its_final_answers(
+    pages: Pages, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await write_records(store, ("carrier", "relay", RELAY, None))
+    counts = CarrierCounts(accepted=9, refused=1, put_off=2)
+    recent = {"relay": RecentCarrierCounts(minutes=(CarrierCounts(),) * 59 + (counts,), day=counts)}
+    monkeypatch.setattr(store.carrier_stats, "read_recent", AsyncMock(return_value=recent))
+    for path in ("", "/relay"):
+        assert "9 2 (16.7%) 1 (10%)" in (await pages.get(f"{HERE}/carriers{path}", OPERATOR)).text

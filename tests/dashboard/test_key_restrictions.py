@@ -36,7 +36,7 @@ async def test_key_is_created_with_restrictions_and_shows_them(store: Store, clo
     for text in (
         "Only *@example.com, +49*",
         "5 of 5 left",
-        "1.5000 of 1.5000 left",
+        "1.50 of 1.50 left",
         f"class=4&amp;key={caller.key.id}",
     ):
         assert text in shown

@@ -43,7 +43,7 @@ async def test_platform_form_saves_sandbox_limit_and_price_list(pages: Pages) ->
         "whatsapp": {"EUR": {"*": 10_000}},
     }
     response = await pages.get(HERE, OPERATOR)
-    assert "SMS USD United Kingdom" in response.text and 'value="0.0350"' in response.html
+    assert "SMS USD United Kingdom" in response.text and 'value="0.035"' in response.html
     assert 'value="7"' in response.html
 
 

@@ -5,14 +5,14 @@ from xml.etree import ElementTree
 
 import pytest
 
+from heliograph.dashboard.navigation import MENU, OPERATOR_MENU, NavItem
 from heliograph.dashboard.page_request import zone_of
 from heliograph.dashboard.render import (
     ReaderTime,
     format_ago,
-    format_amount,
+    format_currency,
     format_duration,
     format_short_number,
-    format_unit_price,
     group_by_day,
     jinja_environment,
     render,
@@ -79,29 +79,35 @@ def test_zone_of_unknown_name_returns_utc(name: str, hours: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("micros", "shown", "unit"),
+    ("micros", "shown"),
     [
-        (125_000_000, "125.00 USD", "125.00 USD"),
-        (45_000, "0.05 USD", "0.045 USD"),
-        (-5_000_000, "−5.00 USD", "−5.00 USD"),
-        (-4_000, "0.00 USD", "−0.004 USD"),
-        (1_234_567_890_000, "1\u202f234\u202f567.89 USD", "1\u202f234\u202f567.89 USD"),
+        (125_000_000, "125.00 USD"),
+        (45_000, "0.045 USD"),
+        (-5_000_000, "−5.00 USD"),
+        (-4_000, "−0.004 USD"),
+        (99_745_000, "99.745 USD"),
+        (1_234_567_890_000, "1,234,567.89 USD"),
     ],
 )
-def test_format_amount_and_unit_price_use_their_decimals(micros: int, shown: str, unit: str) -> None:
-    assert format_amount(micros, "USD").replace("\u00a0", " ") == shown
-    assert format_unit_price(micros, "USD").replace("\u00a0", " ") == unit
+def test_amount_has_all_its_decimals_and_at_least_two(micros: int, shown: str) -> None:
+    assert format_currency(micros, "USD").replace("\u00a0", " ") == shown
 
 
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        *[(0, "0"), (1, "1"), (999_499, "999\u202f499"), (999_500, "1 M"), (1_000_000, "1 M"), (1_234_567, "1.23 M")],
-        *[(999_499_999, "999 M"), (3_703_703_670, "3.7 B"), (12_345_678_901_234, "12\u202f346 B")],
+        *[(0, "0"), (1, "1"), (999_499, "999,499"), (999_500, "1 M"), (1_000_000, "1 M"), (1_234_567, "1.23 M")],
+        *[(999_499_999, "999 M"), (3_703_703_670, "3.7 B"), (12_345_678_901_234, "12,346 B")],
     ],
 )
 def test_format_short_number_shortens_millions(value: int, text: str) -> None:
     assert format_short_number(value).replace("\u00a0", " ") == text
+
+
+@pytest.mark.parametrize("menu", [[item for group in MENU.values() for item in group], OPERATOR_MENU])
+def test_menu_has_no_icon_twice(menu: list[NavItem]) -> None:
+    icons = [item.icon for item in menu]
+    assert len(icons) == len({*icons})
 
 
 def test_every_state_has_label_and_icon() -> None:

@@ -45,9 +45,9 @@ async def test_complaints_are_shown_by_provider_team_and_source(pages: Pages, st
     await store.database.write(lambda tx: tx.run("count_complaint_rates", counts=rows))
     page = await pages.get("/dashboard/operator/complaints", "operator")
     assert page.status == 200
-    for expected in ("google 1 000 2 0.20 % Above 0.1 %", "yahoo 1 000 4 0.40 % Above 0.3 %", "Acme 2 000 6 0.30 %"):
+    for expected in ("google 1,000 2 0.2% Above 0.1%", "yahoo 1,000 4 0.4% Above 0.3%", "Acme 2,000 6 0.3%"):
         assert expected in page.text
-    assert "newsletter Acme 1 000 2 0.20 %" in page.text
+    assert "newsletter Acme 1,000 2 0.2%" in page.text
 
 
 async def test_erased_address_stays_unsubscribed_without_being_stored(store: Store, pages: Pages) -> None:

@@ -212,7 +212,7 @@ def test_template_comparison_lists_differences_by_line() -> None:
     result = compare(old, replace(old, body="same\nnew", price=50_000))
     assert [(item.field, item.lines) for item in result] == [
         ("body", [(" ", "same"), ("-", "old"), ("+", "new")]),
-        ("price", [("-", "0.000045"), ("+", "0.0500")]),
+        ("price", [("-", "0.000045"), ("+", "0.05")]),
     ]
 
 

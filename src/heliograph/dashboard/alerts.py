@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from heliograph.dashboard.render import CHANNEL_NAMES, format_amount, names_with_verb
+from heliograph.dashboard.render import CHANNEL_NAMES, format_currency, names_with_verb
 from heliograph.domain.accounts.idp_groups import OPERATOR, READ_ONLY
 from heliograph.domain.delivery.circuit import Circuit
 from heliograph.domain.delivery.routing import simulated_channels
@@ -141,7 +141,7 @@ def _email_alerts(team: Team, reputation: Reputation | None) -> Iterator[Alert]:
 def _credit_alerts(team: Team, account: Account, now: int) -> Iterator[Alert]:
     record = team.record
     if account.available < record.credit_low:
-        text = f"Credit is low: {format_amount(account.available, record.currency)} left."
+        text = f"Credit is low: {format_currency(account.available, record.currency)} left."
         yield Alert("low", text, "View billing", path_in_team("credit"), on_every_page=True)
     if 0 < record.email_quota <= emails_used_this_month(account, now):
         text = "You have used this month's free emails. Templates with a price are now charged."

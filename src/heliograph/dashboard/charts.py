@@ -115,8 +115,8 @@ def last_hour_buckets(now: int, zone: tzinfo = UTC) -> list[Bucket]:
 
 
 def format_percent(value: float) -> str:
-    """Format a percentage, with two decimals only below 1: 0.05 %, 4.2 %, 98.7 %, 100 %."""
-    return f"{value:.2f}".rstrip("0").rstrip(".") + " %" if value < 1 else f"{value:.1f}".removesuffix(".0") + " %"
+    """Format a percentage, with two decimals only below 1: 0.05%, 4.2%, 98.7%, 100%."""
+    return f"{value:.2f}".rstrip("0").rstrip(".") + "%" if value < 1 else f"{value:.1f}".removesuffix(".0") + "%"
 
 
 def format_count(value: float) -> str:

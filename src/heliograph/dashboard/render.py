@@ -15,14 +15,13 @@ from markupsafe import Markup, escape
 from heliograph.dashboard.navigation import MENU, OPERATOR_MENU
 from heliograph.dashboard.states import state_label
 from heliograph.domain.ids import timestamp
-from heliograph.domain.sending.pricing import format_money
+from heliograph.domain.sending.pricing import format_amount
 from heliograph.texts.dashboard_links import path_in_team
 from heliograph.web import html
 
 DURATION_UNITS = ((86_400_000, "days"), (3_600_000, "h"), (60_000, "min"))
 CHANNEL_NAMES: dict[str, str] = {"email": "Email", "sms": "SMS", "whatsapp": "WhatsApp"}
 WEEK_MS = 7 * 86_400_000
-MICROS_PER_CENT = 10_000  # micro-units in a cent; amounts of money are in millionths
 
 
 class ReaderTime(msgspec.Struct, frozen=True):
@@ -42,8 +41,8 @@ def jinja_environment() -> Environment:
         "when": format_relative_time,
         "exact": format_exact_time,
         "by_day": group_by_day,
-        "money": format_amount,
-        "unit_price": format_unit_price,
+        "money": format_currency,
+        "amount": format_amount,
         "channel_name": channel_name,
         "number": format_number,
         "short": format_short_number,
@@ -171,20 +170,11 @@ def mark_code(text: str) -> Markup:
 # -- numbers ---------------------------------------------------------------------------------------------------
 
 
-def format_amount(micros: int, currency: str | None = None) -> str:
-    """Format 125000000 and USD as '125.00 USD'. Without a currency, format the amount as the API does."""
-    if currency is None:
-        return format_money(micros)
-    cents = (abs(micros) + MICROS_PER_CENT // 2) // MICROS_PER_CENT
-    sign = "−" if micros < 0 and cents else ""
-    return f"{sign}{format_number(cents // 100)}.{cents % 100:02d}\u00a0{currency}"
-
-
-def format_unit_price(micros: int, currency: str = "") -> str:
-    """Format 45000 and USD as '0.045 USD': a unit price with all its decimals, at least two."""
-    units, _, fraction = format_money(abs(micros)).partition(".")
+def format_currency(micros: int, currency: str = "") -> str:
+    """Format 45000 and USD as '0.045 USD', and 1250000000 as '1,250.00 USD'."""
+    units, _, decimals = format_amount(abs(micros)).partition(".")
     sign = "−" if micros < 0 else ""
-    return f"{sign}{format_number(int(units))}.{fraction.rstrip('0'):0<2}" + (f"\u00a0{currency}" if currency else "")
+    return f"{sign}{format_number(int(units))}.{decimals}" + (f"\u00a0{currency}" if currency else "")
 
 
 def names_with_verb(names: list[str]) -> str:
@@ -198,7 +188,7 @@ def channel_name(channel: str) -> str:
 
 
 def format_number(value: int) -> str:
-    return f"{value:,}".replace(",", "\u202f")
+    return f"{value:,}"
 
 
 def format_short_number(value: int) -> str:

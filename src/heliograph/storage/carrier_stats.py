@@ -28,6 +28,11 @@ class CarrierCounts(NamedTuple):
         return self.accepted + self.refused + self.put_off
 
     @property
+    def final(self) -> int:
+        """Return the attempts after which there is no other."""
+        return self.accepted + self.refused
+
+    @property
     def mean_ms(self) -> int:
         return self.took_ms // max(1, self.total)
 

@@ -7,6 +7,7 @@ import msgspec
 from heliograph.dashboard import charts
 from heliograph.dashboard.charts import Chart, Series
 from heliograph.dashboard.page_request import Page, PageNotFound, PageRequest, PageResponse, Redirect, field_errors
+from heliograph.dashboard.render import format_number
 from heliograph.domain.delivery.callbacks import expects_callbacks, lacks_callbacks, supports_callbacks
 from heliograph.domain.delivery.circuit import Circuit, circuit_health
 from heliograph.domain.delivery.outcome import Accepted, Deferred
@@ -80,7 +81,9 @@ def _circuit_fix(carrier: CarrierRecord, circuit: Circuit | None) -> str:
 
 
 def _format_share(count: int, total: int) -> str:
-    return charts.format_percent(100 * count / total) if total else "–"
+    """Return a count with its share of `total`; a dash without a total."""
+    share = f" ({charts.format_percent(100 * count / total)})" if count else ""
+    return f"{format_number(count)}{share}" if total else "–"
 
 
 # -- one carrier -----------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from collections.abc import Callable, Hashable, Iterable
 
 import msgspec
 
+from heliograph.dashboard.charts import format_percent
 from heliograph.dashboard.page_request import Page, PageRequest, PageResponse
 from heliograph.domain.mail.feedback_id import DIRECT
 from heliograph.domain.setup.snapshot import Setup
@@ -48,7 +49,10 @@ async def show(request: PageRequest) -> PageResponse:
         ),
     ]
     lines = [100 * limit / FULL_SCALE_PER_MILLE for limit in (WARNING_PER_MILLE, LIMIT_PER_MILLE)]
-    return Page("complaints.html", {"tables": tables, "lines": lines, "days": DAYS, "is_empty": not rates})
+    return Page(
+        "complaints.html",
+        {"tables": tables, "lines": lines, "days": DAYS, "is_empty": not rates, "percent": format_percent},
+    )
 
 
 def _total(

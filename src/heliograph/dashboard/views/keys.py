@@ -7,7 +7,7 @@ from msgspec.structs import asdict
 from heliograph.dashboard.page_request import Page, PageNotFound, PageRequest, PageResponse, Redirect, field_errors
 from heliograph.domain.refusals import InvalidRequest
 from heliograph.domain.sending.key_limits import LimitName, limit_states
-from heliograph.domain.sending.pricing import format_money
+from heliograph.domain.sending.pricing import format_amount
 from heliograph.domain.setup import key_restrictions
 from heliograph.domain.setup.key_restrictions import parse_restrictions
 from heliograph.domain.setup.records import Key, KeyRestrictions, Scope
@@ -173,7 +173,7 @@ async def _restriction_values(request: PageRequest, key: Key) -> dict[str, Any]:
     states = limit_states(account, key, request.context.clock.team_now(request.team.record.ref))
 
     def amount(name: str, value: int) -> str:
-        return format_money(value) if name == "spend_per_day" else str(value)
+        return format_amount(value) if name == "spend_per_day" else str(value)
 
     return {
         "lists": [

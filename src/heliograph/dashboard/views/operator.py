@@ -3,7 +3,7 @@
 from typing import Any
 
 from heliograph.dashboard.page_request import Page, PageRequest, PageResponse, Redirect, field_errors
-from heliograph.dashboard.render import format_amount
+from heliograph.dashboard.render import format_currency
 from heliograph.dashboard.views.health import format_rate
 from heliograph.domain.limits import DAY_MS
 from heliograph.domain.mail.reputation import MIN_SENDS, WINDOW_SENDS, Counts, describe_rates
@@ -96,7 +96,7 @@ async def adjust_credit(request: PageRequest) -> PageResponse:
         return await show_team(request, values, field_errors(refusal), "credit")
     return Redirect(
         f"{_team_page_url(request)}?tab=credit",
-        f"Credit changed. Available: {format_amount(account.available, team.currency)}.",
+        f"Credit changed. Available: {format_currency(account.available, team.currency)}.",
     )
 
 

@@ -8,7 +8,7 @@ import msgspec
 from heliograph.dashboard.page_request import Page, PageRequest, PageResponse, Redirect, field_errors
 from heliograph.domain.phones.countries import country_code, country_name, country_names
 from heliograph.domain.refusals import InvalidRequest
-from heliograph.domain.sending.pricing import format_money
+from heliograph.domain.sending.pricing import format_amount
 from heliograph.domain.setup.records import Platform
 from heliograph.manage import platform
 from heliograph.texts.dashboard_links import operator_page
@@ -65,7 +65,7 @@ def _form_values(record: Platform) -> dict[str, str]:
 
 def _stored_prices(record: Platform) -> list[PriceRow]:
     return [
-        PriceRow(channel, currency, "" if country == "*" else country, format_money(price))
+        PriceRow(channel, currency, "" if country == "*" else country, format_amount(price))
         for channel, currencies in record.prices.items()
         for currency, countries in currencies.items()
         for country, price in countries.items()

@@ -7,7 +7,7 @@ from heliograph.dashboard.page_request import Page, PageRequest, PageResponse, R
 from heliograph.dashboard.render import names_with_verb
 from heliograph.domain.limits import DAY_MS, SECOND_MS
 from heliograph.domain.refusals import InvalidRequest
-from heliograph.domain.sending.pricing import format_money
+from heliograph.domain.sending.pricing import format_amount
 from heliograph.domain.setup.going_live import checklist, may_go_live
 from heliograph.manage import team_clock, teams
 from heliograph.storage.retention import DELIVERIES_KEPT_MS
@@ -114,7 +114,7 @@ async def show(
     checks = checklist(team, request.setup.carriers, account.available)
     record = team.record
     name = record.wanted if record.wanted and not record.wanted_refused else record.name
-    stored = {"name": name, "credit_low": format_money(team.record.credit_low).removesuffix("00")}
+    stored = {"name": name, "credit_low": format_amount(team.record.credit_low)}
     stored |= {name: str(getattr(team.record, name)) for name in RETENTION_FIELDS}
     stored["categories"] = ", ".join(team.record.categories)
     typed_values = stored | {"hours": "24"} | (typed_values or {})

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from heliograph.domain.phones.countries import country_code
-from heliograph.domain.sending.pricing import format_money
+from heliograph.domain.sending.pricing import format_amount
 from heliograph.domain.setup.records import Channel, Template, VariableType
 from heliograph.templates.policy.check import VARIABLES_MAX
 from heliograph.templates.policy.locales import read_locale
@@ -46,8 +46,8 @@ class VariableRow(msgspec.Struct, frozen=True):
 
 def form_values(template: Template) -> dict[str, str]:
     form = {part: getattr(template, part) or "" for part in PARTS[template.channel]}
-    prices = "\n".join(f"{country} {format_money(price)}" for country, price in template.prices.items())
-    price = format_money(template.price)
+    prices = "\n".join(f"{country} {format_amount(price)}" for country, price in template.prices.items())
+    price = format_amount(template.price)
     form |= {
         f"locales.{tag}.{part}": getattr(parts, part) or ""
         for tag, parts in template.locales.items()

@@ -53,6 +53,12 @@ def format_money(micros: int) -> str:
     return f"{'-' if micros < 0 else ''}{units}.{decimals}"
 
 
+def format_amount(micros: int) -> str:
+    """Format 45000 as '0.045' and 125000000 as '125.00': all decimals, at least two, for people and forms."""
+    units, _, decimals = format_money(micros).partition(".")
+    return f"{units}.{decimals.rstrip('0'):0<2}"
+
+
 def price_for(template: Template, country: str | None) -> int:
     """Return the template's price for one send. A country-specific price takes precedence, even if 0."""
     return template.price if country is None else template.prices.get(country, template.price)

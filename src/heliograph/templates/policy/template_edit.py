@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from heliograph.domain.mail.unsubscribe import VARIABLE
 from heliograph.domain.refusals import InvalidRequest
-from heliograph.domain.sending.pricing import format_money
+from heliograph.domain.sending.pricing import format_amount
 from heliograph.domain.setup.plan import VERSIONED_TEMPLATE_FIELDS
 from heliograph.domain.setup.records import Team, Template
 from heliograph.domain.setup.setup_file import read_template_fields
@@ -279,7 +279,7 @@ def _to_lines(value: Any) -> list[str]:
     if isinstance(value, dict):
         return [line for name, item in sorted(value.items()) for line in _entry_lines(name, item)]
     if isinstance(value, int):
-        return [format_money(value)]
+        return [format_amount(value)]
     if isinstance(value, tuple):
         return list(value)
     return [] if value is None else str(value).splitlines()
@@ -288,7 +288,7 @@ def _to_lines(value: Any) -> list[str]:
 def _entry_lines(name: str, item: Any) -> list[str]:
     """Return the lines of a price by country, a variable's type or a translation."""
     if not isinstance(item, msgspec.Struct):
-        return [f"{name} {format_money(item)}"]
+        return [f"{name} {format_amount(item)}"]
     fields = msgspec.to_builtins(item)
     return [
         f"{name} {field}: {line}"
