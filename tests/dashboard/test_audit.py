@@ -129,6 +129,22 @@ async def test_audit_filters_apply_to_page_and_export(pages: Pages, query: str, 
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("path", "shown"),
+    [
+        ("teams/team_acme/audit?action=template.", ["API keys", "Suppressions", "Team", "Templates"]),
+        ("operator/audit", ["API keys", "Carriers", "Suppressions", "Team", "Test"]),
+    ],
+)
+@pytest.mark.both_databases
+async def test_audit_filter_lists_only_what_occurred(pages: Pages, path: str, shown: list[str]) -> None:
+    html = (await pages.get(f"/dashboard/{path}", "operator")).html
+    assert re.findall('<optgroup label="([^"]*)">', html) == shown
+    assert '<option value="key.create">API key created</option>' in html
+    assert ('<option value="template." selected>Templates: all</option>' in html) == ("Templates" in shown)
+
+
+@pytest.mark.anyio
 @pytest.mark.both_databases
 async def test_audit_entries_show_names_and_links(pages: Pages) -> None:
     page = await pages.get("/dashboard/teams/team_acme/audit")

@@ -25,6 +25,7 @@ from heliograph.storage.engine.database import Database, Tx, write_serialized
 NEWEST = (1 << 62) - 1
 LATEST_TIME = 1 << 47  # upper bound of times in ms
 SCAN_MAX = 20_000  # maximum entries scanned for one page that filters by person or action
+FILTERED_MAX = 2_000  # newest entries whose actions the filter lists
 VERIFY_BATCH = 5_000  # links verified in one transaction
 # Entries linked in one transaction; small, because it blocks SQLite's writer and the head of the chain
 LINK_BATCH = 200
@@ -175,6 +176,12 @@ class Audit:
     async def find_link(self, position: int) -> str | None:
         rows = await self._database.read(lambda tx: tx.run("audit_link", place=position))
         return rows[0][0] if rows else None
+
+    async def list_actions(self, team: str | None) -> frozenset[str]:
+        """Return the actions of the newest entries of a team or, with None, of the whole instance."""
+        name, scope = ("audit_filter_actions", {"team": team}) if team else ("whole_audit_filter_actions", {})
+        rows = await self._database.read(lambda tx: tx.run(name, **scope, most=FILTERED_MAX))
+        return frozenset(action for (action,) in rows)
 
     async def list_page(
         self, team: str | None, audit_filter: AuditFilter, before: int = NEWEST, limit: int = 50

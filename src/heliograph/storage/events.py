@@ -14,6 +14,7 @@ from heliograph.domain.events import SCHEDULED, StoredEvent
 from heliograph.storage.engine.database import Database, Tx, schedule_wakeup
 
 SCAN_MAX = 5000  # maximum events scanned for one page
+FILTERED_MAX = 2_000  # newest events whose types the filter lists
 NEWEST = "evt_~"  # greater than every event id
 
 MakeId = Callable[[str], str]
@@ -136,6 +137,12 @@ class Events:
             return EventPage(events, last_id if scanned == SCAN_MAX else None)
 
         return await self._database.read(read_page)
+
+    async def list_types(self, team: int) -> frozenset[str]:
+        """Return the types of a team's newest events."""
+        query = {"team": team, "before": NEWEST, "most": FILTERED_MAX}
+        rows = await self._database.read(lambda tx: tx.run("event_filter_types", **query))
+        return frozenset(type_ for (type_,) in rows)
 
     async def find(self, team: int, id_: str) -> StoredEvent | None:
         rows = await self._database.read(lambda tx: tx.run("told_events", events=[(team, id_)]))

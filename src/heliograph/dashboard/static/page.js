@@ -241,6 +241,81 @@ for (const field of document.querySelectorAll("input[data-filters]")) {
     }
   });
 }
+// <select data-searchable>: if it has many options, a box takes its place in which a part of an option or of its group
+// is typed (the combobox of the ARIA practices). The select keeps the value; choosing one applies the filter.
+const searchBox = (select) => {
+  const label = document.querySelector(`label[for="${select.id}"]`), combo = document.createElement("div");
+  const box = document.createElement("input"), list = document.createElement("div");
+  const rows = () => [...list.querySelectorAll("[role=option]")];
+  const activeRow = () => list.querySelector("[aria-selected=true]");
+  const set = (node, attributes) => { for (const name in attributes) node.setAttribute(name, attributes[name]); return node; };
+  const make = (attributes, ...content) => { const node = set(document.createElement("div"), attributes); node.append(...content); return node; };
+  const restore = () => { box.value = select.value && select.selectedOptions[0].text; };
+  const isOpen = () => !list.hidden;
+  const close = () => { list.hidden = true; box.setAttribute("aria-expanded", "false"); box.removeAttribute("aria-activedescendant"); };
+  const activate = (row) => {
+    for (const one of rows()) one.setAttribute("aria-selected", String(one === row));
+    if (!row) { box.removeAttribute("aria-activedescendant"); return; }
+    box.setAttribute("aria-activedescendant", row.id);
+    row.scrollIntoView({ block: "nearest" });
+  };
+  const open = (text) => {
+    const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+    const draw = (option) => make({ role: "option", id: `${list.id}-${option.index}`, "data-index": option.index }, option.text);
+    const found = (option) => words.every((word) => `${option.parentNode.label ?? ""} ${option.text}`.toLowerCase().includes(word));
+    list.replaceChildren(...[...select.children].flatMap((child) => {
+      if (child.nodeName === "OPTION") return found(child) ? [draw(child)] : [];
+      const options = [...child.children].filter(found);
+      const title = make({ "aria-hidden": "true", class: "group" }, child.label);
+      return options.length ? [make({ role: "group", "aria-label": child.label }, title, ...options.map(draw))] : [];
+    }));
+    if (!list.firstChild) list.append(make({ role: "option", "aria-disabled": "true", class: "quiet" }, "No match"));
+    list.hidden = false;
+    box.setAttribute("aria-expanded", "true");
+    const current = words.length ? null : rows().find((row) => Number(row.dataset.index) === select.selectedIndex);
+    activate(current ?? rows().find((row) => row.dataset.index));
+  };
+  const choose = (row) => {
+    if (!row?.dataset.index) return;
+    select.selectedIndex = Number(row.dataset.index);
+    restore();
+    close();
+    select.form?.matches(".filters[method=get]") && select.form.requestSubmit();
+  };
+  set(box, { id: select.id, type: "text", role: "combobox", autocomplete: "off", spellcheck: "false", placeholder: select.options[0].text,
+    "aria-autocomplete": "list", "aria-expanded": "false", "aria-controls": `${select.id}-list` });
+  set(list, { id: `${select.id}-list`, role: "listbox", "aria-label": label.textContent });
+  combo.className = "combo";
+  select.removeAttribute("id");
+  select.hidden = list.hidden = true;
+  select.after(combo);
+  combo.append(box, list);
+  restore();
+  addEventListener("pageshow", restore);  // a browser that goes back restores the select's value
+  box.addEventListener("focus", () => box.select());
+  box.addEventListener("click", () => { if (!isOpen()) open(""); });
+  box.addEventListener("input", () => open(box.value));
+  box.addEventListener("blur", () => {
+    if (!box.value) select.selectedIndex = 0;
+    close();
+    restore();
+  });
+  box.addEventListener("keydown", (event) => {
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (step && !isOpen()) open("");
+    else if (step) { const all = rows(), at = all.indexOf(activeRow()); activate(all[(at + step + all.length) % all.length]); }
+    else if (event.key === "Enter" && isOpen()) choose(activeRow());
+    else if (event.key === "Escape" && isOpen()) { close(); restore(); }
+    else return;
+    event.preventDefault();
+  });
+  list.addEventListener("pointerdown", (event) => event.preventDefault());  // the box keeps its focus
+  list.addEventListener("click", (event) => choose(event.target.closest("[role=option]")));
+};
+const SEARCHED_OPTIONS_MIN = 10;
+for (const select of document.querySelectorAll("select[data-searchable]")) {
+  if (select.length >= SEARCHED_OPTIONS_MIN) searchBox(select);
+}
 // The language that a reader chose for examples stays chosen.
 for (const choice of document.querySelectorAll(".langs input")) {
   if (localStorage.getItem("language") === choice.value) choice.checked = true;

@@ -1,6 +1,6 @@
 """Audit log of a team or of the whole instance: in plain English, with filters, pages and CSV export."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 from datetime import date, datetime, timedelta, tzinfo
 from urllib.parse import urlencode
 
@@ -42,7 +42,7 @@ async def show(request: PageRequest) -> PageResponse:
         "query": request.query,
         "is_filtered": bool(params),
         "people": sorted(people, key=lambda person: person[1].lower()) + list(OTHER_ACTORS),
-        "areas": AREAS,
+        "actions": _grouped_actions(await request.store.audit.list_actions(_team_id(request)), audit_filter.action),
         "here": path,
         "export": f"{path}.csv?{urlencode(params)}" if params else f"{path}.csv",
         "newest": f"{path}?{urlencode(params)}" if "before" in request.query else "",
@@ -51,6 +51,18 @@ async def show(request: PageRequest) -> PageResponse:
         "by_line": lambda entry: f"{path}?{urlencode({'by': entry.actor_name})}",
     }
     return Page("audit.html", values, 400 if errors else 200)
+
+
+def _grouped_actions(occurred: Iterable[str], selected: str) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Return the options of the filter by area: the actions that occurred, and the selected one."""
+    actions = sorted({*occurred, selected} - {""}, key=action_text)
+    groups: dict[str, list[tuple[str, str]]] = {}
+    for area, verb in (action.partition(".")[::2] for action in actions):
+        title = AREAS.get(area, (area.replace("_", " ").capitalize(), {}))[0]
+        group = groups.setdefault(title, [(f"{area}.", f"{title}: all")])
+        if verb:
+            group.append((f"{area}.{verb}", action_text(f"{area}.{verb}")))
+    return sorted(groups.items())
 
 
 async def _list_people(request: PageRequest) -> list[tuple[str, str]]:

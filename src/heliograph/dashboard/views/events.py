@@ -33,7 +33,7 @@ async def show(request: PageRequest) -> PageResponse:
         "grouped": group_by_recipient,
         "in_words": type_text,
         "type": type_filter,
-        "names": _grouped_types(),
+        "types": _grouped_types(await request.store.events.list_types(request.team.record.ref), type_filter),
         "more": events_page.before,
         "is_newest": before == NEWEST,
     }
@@ -56,11 +56,16 @@ async def show_event(request: PageRequest) -> PageResponse:
     return Page("event.html", values)
 
 
-def _grouped_types() -> list[tuple[str, list[str]]]:
-    """Return the event types of the filter by the object that they are about."""
-    groups: dict[str, list[str]] = {}
-    for name in SUBSCRIPTION_NAMES[1:]:
-        groups.setdefault(channel_name(name.partition(".")[0].replace("_", " ")), []).append(name)
+def _grouped_types(occurred: Iterable[str], selected: str) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Return the options of the filter by object: the event types that occurred, and the selected one."""
+    names = {*occurred, selected} - {"", "*"}
+    groups: dict[str, list[tuple[str, str]]] = {}
+    for name in (name for name in SUBSCRIPTION_NAMES if name in names):
+        object_name, _, verb = name.partition(".")
+        title = channel_name(object_name.replace("_", " "))
+        group = groups.setdefault(title, [(f"{object_name}.*", f"{title}: all")])
+        if verb != "*":
+            group.append((name, f"{type_text(name)} ({name})"))
     return list(groups.items())
 
 

@@ -77,6 +77,14 @@ WHERE a.key < :before AND a.key >= :floor
   AND (CAST(:decisions AS bigint) = 0 OR a.action LIKE '%.approve' OR a.action LIKE '%.refuse')
 ORDER BY a.key DESC LIMIT :limit;
 
+-- name: audit_filter_actions
+-- Return the actions of the newest audit entries of a team.
+SELECT DISTINCT action FROM (SELECT action FROM audit WHERE team = :team ORDER BY key DESC LIMIT :most) AS newest;
+
+-- name: whole_audit_filter_actions
+-- Return the actions of the newest audit entries of the whole instance.
+SELECT DISTINCT action FROM (SELECT action FROM audit ORDER BY key DESC LIMIT :most) AS newest;
+
 -- name: audit_floor
 -- Return the key of the team's entry that is `walk` entries older than `before`: the end of a scan.
 SELECT key FROM audit WHERE team = :team AND key < :before ORDER BY key DESC LIMIT 1 OFFSET :walk;

@@ -88,6 +88,11 @@ LEFT JOIN received x ON e.detail IS NULL AND x.id = e.subject
 WHERE e.type IN (SELECT type FROM rows(:types, type text) AS t)
 ORDER BY e.id DESC LIMIT :limit;
 
+-- name: event_filter_types
+-- Return the types of the newest published events of a team.
+SELECT DISTINCT type FROM (SELECT type FROM event WHERE team = :team AND id < :before AND sequence IS NOT NULL
+                           ORDER BY id DESC LIMIT :most) AS newest;
+
 -- name: span_of_events
 -- Return the number of events in the scanned range and its smallest id.
 SELECT count(*), min(id) FROM (SELECT id FROM event WHERE team = :team AND id < :before AND sequence IS NOT NULL
