@@ -25,7 +25,7 @@ async def preview(
     make_secret: Callable[[], str],
     make_pair: MakeKeyPair = lambda: (b"", ""),
 ) -> Plan:
-    """Return the changes that applying the file would make now; writes nothing and generates no webhook keys."""
+    """Return the changes that applying the setup file would make now. Writes nothing and generates no webhook keys."""
     current, suppressed = store.setup.current, await _existing_suppressions(store, file)
     next_ref = 1 + max(current.teams_by_ref, default=0)
     return _make_plan(store, file, current, next_ref, suppressed, vault, make_secret, make_pair)
@@ -34,7 +34,7 @@ async def preview(
 async def apply(
     store: Store, actor: Actor, file: SetupFile, *, vault: Vault, make_secret: Callable[[], str], make_pair: MakeKeyPair
 ) -> Plan:
-    """Plan the change of the current setup and write it.
+    """Apply a setup file: plan the changes against the current setup, write them, and return the plan.
 
     `make_secret` and `make_pair` create the secret and key pair of a new webhook.
     """
@@ -75,7 +75,7 @@ async def apply(
 async def _generate_pairs(
     store: Store, file: SetupFile, vault: Vault, make_secret: Callable[[], str], make_pair: MakeKeyPair
 ) -> list[tuple[bytes, str]]:
-    """Generate the key pairs that the plan needs before the transaction, which blocks other writers."""
+    """Generate the key pairs of new webhooks before the transaction, because a transaction blocks other writers."""
     needed = list[None]()
 
     def count_pair() -> tuple[bytes, str]:
@@ -111,7 +111,7 @@ def _make_plan(
 
 
 async def _existing_suppressions(store: Store, file: SetupFile) -> set[tuple[int, str]]:
-    """Return the file's suppressions that already exist, as (team ref, address)."""
+    """Return the suppressions in the file that are already stored, as (team ref, address)."""
     existing = set()
     for team_fields in file.teams:
         if team := store.setup.current.teams.get(team_fields["id"]):
@@ -123,7 +123,10 @@ async def _existing_suppressions(store: Store, file: SetupFile) -> set[tuple[int
 
 
 def _single_team(applied: Plan, current: Setup) -> str | None:
-    """Return the team if the file changes exactly one: its own audit log then shows the entry. Else None."""
+    """Return the id of the team if the file changes exactly one, else None.
+
+    That team's own audit log then shows the entry.
+    """
     teams_by_ref = current.teams_by_ref  # a new team has a row of its own in `done.rows`
     teams = {row.team for row in applied.rows}
     teams |= {teams_by_ref[ref].record.id for ref, _, _ in applied.suppressions if ref in teams_by_ref}
@@ -131,7 +134,7 @@ def _single_team(applied: Plan, current: Setup) -> str | None:
 
 
 def _audit_detail(changed: Sequence[str]) -> str:
-    """Return the changes in one line without addresses, because erasing an address skips entries of several teams."""
+    """Return the changes as one line, without addresses: erasing an address skips audit entries of several teams."""
     shown = [line for line in changed if not line.startswith(ADDRESS_LINE_PREFIXES)]
     if hidden := len(changed) - len(shown):
         shown.append(f"recipients and suppressions: {hidden}")

@@ -10,7 +10,7 @@ from heliograph.storage.store import Store
 
 
 async def find(store: Store, id_: str, team: TeamRecord | None = None) -> Approval:
-    """Return an approval, with `team` only one of that team; ApprovalNotFound if there is none."""
+    """Return the approval with this id, only if it is of `team` unless None; raise ApprovalNotFound if not found."""
     approval = await store.approvals.find(id_)
     if approval is None or (team is not None and approval.team != team.ref):
         raise ApprovalNotFound(f"There is no approval {quoted(id_)}. {ApprovalNotFound.fix}", param="id")
@@ -20,13 +20,16 @@ async def find(store: Store, id_: str, team: TeamRecord | None = None) -> Approv
 async def release(store: Store, actor: Actor, approval: Approval, by: str = "") -> Approval:
     """Release a message for delivery; return its approval.
 
-    `by`: who decided, if `actor` decides for a user of its own.
+    `by`: name of the person who decided, if `actor` is a key that acts for its own user.
     """
     return await _decide(store, actor, approval, by, released=True)
 
 
 async def reject(store: Store, actor: Actor, approval: Approval, by: str = "") -> Approval:
-    """Reject a message, which then fails; return its approval. `by`: as in `release`."""
+    """Reject a message, which then fails; return its approval.
+
+    `by`: name of the person who decided, as in `release`.
+    """
     return await _decide(store, actor, approval, by, released=False)
 
 

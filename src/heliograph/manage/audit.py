@@ -1,4 +1,4 @@
-"""Audit log entry in the format of the API and of `heliograph audit export`."""
+"""Converts audit entries to the format of the API and of `heliograph audit export`."""
 
 from typing import Annotated
 

@@ -63,7 +63,7 @@ def draft_carrier(
 ) -> CarrierRecord:
     """Return a carrier record from a form, to be tested before it is saved.
 
-    `encrypt`: encrypts (plaintext, context).
+    `encrypt` takes a plaintext and its encryption context and returns the ciphertext.
     """
     form_values = parse_form(kind, raw_form)
     errors = (
@@ -101,7 +101,7 @@ def _check_id_free(setup: Setup, id_: str) -> None:
 async def edit(
     store: Store, actor: Actor, encrypt: Encrypt, carriers: Carriers, id_: str, form: Mapping[str, str]
 ) -> CarrierRecord:
-    """Replace all options of a carrier.
+    """Replace all options of a carrier with those of the form.
 
     An empty secret keeps its value; if the carrier's address changes, the secret must be entered again.
     """
@@ -130,7 +130,10 @@ async def edit(
 
 
 async def move(store: Store, actor: Actor, id_: str, step: Literal[-1, 1]) -> CarrierRecord:
-    """Move a carrier up or down by one; all carriers of the channel get new priorities in steps of STEP."""
+    """Move a carrier up or down by one position.
+
+    All carriers of its channel get new priorities, PRIORITY_STEP apart.
+    """
 
     def build_change(current: Setup, _: int) -> SetupChange:
         moved = get_carrier(current, id_)
@@ -158,7 +161,10 @@ async def move(store: Store, actor: Actor, id_: str, step: Literal[-1, 1]) -> Ca
 
 
 async def remove(store: Store, actor: Actor, id_: str) -> None:
-    """Remove a carrier. Waiting messages use the next carrier; without any, the channel is simulated."""
+    """Remove a carrier.
+
+    Its waiting messages use the channel's next carrier; without another carrier, the channel is simulated.
+    """
 
     def build_change(current: Setup, _: int) -> SetupChange:
         carrier = get_carrier(current, id_)
@@ -173,7 +179,7 @@ async def remove(store: Store, actor: Actor, id_: str) -> None:
 async def send_test(
     store: Store, actor: Actor, failover: CarrierFailover, carrier: CarrierRecord, address: str
 ) -> Outcome:
-    """Send a test message and return its outcome; only the audit entry and the time of a success are stored."""
+    """Send a test message and return its outcome. Only the audit entry and the time of a successful test are stored."""
     check_address(carrier.channel, address)
     message = store.clock.new_id(PREFIXES[carrier.channel])
     outbound = _test_message(carrier, address, store.setup.current.platform, message)
@@ -189,7 +195,7 @@ async def send_test(
 
 
 def check_address(channel: str, address: str) -> None:
-    """Raise InvalidRequest if the address does not fit the channel."""
+    """Raise InvalidRequest if the address is not valid for the channel."""
     if channel == "email":
         if parse_address(address) is None:
             raise InvalidRequest("Enter an email address.", param="address")

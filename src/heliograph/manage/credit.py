@@ -18,7 +18,7 @@ class CreditAdjustment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def adjust_credit(store: Store, actor: Actor, adjustment: CreditAdjustment) -> Account:
-    """Book an amount and return the updated account."""
+    """Book an amount on the team's account and return the updated account."""
     team = get_team(store.setup.current, adjustment.team).record
     if adjustment.note and not is_single_line(adjustment.note):
         raise InvalidRequest(ONE_LINE_ERROR, param="note")
@@ -32,7 +32,7 @@ async def adjust_credit(store: Store, actor: Actor, adjustment: CreditAdjustment
 async def book_once(store: Store, actor: Actor, adjustment: CreditAdjustment) -> ReferencedBooking:
     """Book an amount under a reference.
 
-    If the reference was booked before, nothing changes and that booking is returned, whatever the amount.
+    If the reference was booked before, nothing changes and the earlier booking is returned, whatever its amount.
     """
     team = get_team(store.setup.current, adjustment.team).record
     if not is_single_line(adjustment.note):
@@ -45,7 +45,7 @@ async def book_once(store: Store, actor: Actor, adjustment: CreditAdjustment) ->
 
 
 def _read_amount(store: Store, actor: Actor, adjustment: CreditAdjustment) -> tuple[int, AuditEntry]:
-    """Return the amount and the audit entry of its booking; ValueError if it is invalid."""
+    """Return the amount and the audit entry of its booking; raise ValueError if the amount is invalid."""
     amount = parse_signed_money(adjustment.amount)
     shown, now = format_money(amount), store.clock.now()
     return amount, actor.audit_entry(now, "credit.book", shown, adjustment.note, team=adjustment.team)

@@ -19,7 +19,7 @@ async def drop(store: Store, actor: Actor, letter: DeadLetterKey) -> int:
 
 
 async def retry_all(store: Store, actor: Actor, until: int = NEWEST) -> RetryResult:
-    """Retry all dead letters up to the time `until`."""
+    """Retry all messages that entered the dead-letter queue up to the time `until`."""
     retried, entry = RetryResult(), _entry(store, actor, "deadletter.retry")
     async for letters in _batches(store, until):
         retried = retried.plus(await store.dead_letters.retry(letters, entry))
@@ -34,7 +34,7 @@ async def drop_all(store: Store, actor: Actor, until: int = NEWEST) -> int:
 
 
 async def _batches(store: Store, until: int) -> AsyncIterator[list[DeadLetterKey]]:
-    """Yield batches of dead letters, each for its own transaction."""
+    """Yield the dead letters in batches; the caller processes each batch in a transaction of its own."""
     before = FIRST_PAGE
     for _ in range(LETTERS_MAX // BATCH):
         letters = [letter.key for letter in await store.dead_letters.list_page(before, BATCH, until)]

@@ -66,7 +66,7 @@ async def _never_published(_: Sequence[Record]) -> int | None:
 
 
 class DomainCheckResult(msgspec.Struct, frozen=True, kw_only=True):
-    """Result of a DNS check."""
+    """Result of a domain's DNS check."""
 
     domain: Domain
     records: list[tuple[Record, Verdict]]
@@ -75,7 +75,7 @@ class DomainCheckResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DomainStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """Required DNS records with the result of their last check, and the time of the next check."""
+    """A domain's required DNS records with the result of their last check, and the time of the next check."""
 
     records: list[tuple[Record, StoredVerdict | None]]
     checked_at: int | None
@@ -124,7 +124,7 @@ class Domains:
         self._key_slots = FairLimiter(1, wait_s=KEY_QUEUE_TIMEOUT_S)
 
     def get(self, name_or_id: str) -> Domain:
-        """Return a domain by id or, for its current holder, by name; raise BrandDomainNotFound.
+        """Return a domain by its id, or by its name for the team that currently holds it; raise BrandDomainNotFound.
 
         `ensure_keys` creates the platform's own domain on first use.
         """
@@ -149,7 +149,7 @@ class Domains:
         private_key: str | None = None,
         selector: str | None = None,
     ) -> Domain:
-        """Return the team's domain with this name; a new one is created with its keys.
+        """Return the team's domain with this name; if it is new, it is created together with its keys.
 
         The default brand is the team's name. The command line may exceed the team's limit. `method` also moves an
         existing domain; `private_key` (PEM) and `selector` import the team's own key.
@@ -208,7 +208,7 @@ class Domains:
     def _read_own_key(
         self, method: DkimMethod, private_key: str | None, selector: str | None
     ) -> tuple[bytes, str, str] | None:
-        """Return the team's own key, as (private key, algorithm, TXT value); None if not given."""
+        """Return the key to import as (private key, algorithm, TXT value); None if `private_key` is None."""
         if method == "cname" and not self.dkim_zone:
             raise InvalidRequest("DKIM by CNAME needs dkim_zone, which an operator sets. Use txt.", param="dkim")
         for param, value in (("private_key", private_key), ("selector", selector)):
@@ -219,7 +219,10 @@ class Domains:
     async def _move(
         self, actor: Actor, domain: Domain, method: DkimMethod, own_key: tuple[bytes, str, str] | None, selector: str
     ) -> Domain:
-        """Change how a domain's keys are published; the active keys sign until the new ones are found in DNS."""
+        """Change how a domain's keys are published.
+
+        The active keys keep signing until the new ones are found in DNS.
+        """
         current_keys = self._keys_of(domain)
         if own_key and any((key.selector, key.public) == (selector, own_key[2]) for key in current_keys):
             own_key = None
@@ -262,7 +265,7 @@ class Domains:
         return self.get(domain.id)
 
     async def remove(self, actor: Actor, domain: Domain) -> None:
-        """Remove a domain. One that may send is rejected, because mail in transit is signed with its keys."""
+        """Remove a domain. A domain that may send is not removed, because mail in transit is signed with its keys."""
 
         def build_change(setup: Setup, _: int) -> SetupChange:
             old = _get_of_team(setup, domain.team, domain.id)
@@ -279,7 +282,7 @@ class Domains:
         await self._store.aggregate_reports.delete(domain.id)
 
     async def required_records(self, name_or_id: str) -> list[Record]:
-        """Return the DNS records to publish; generates the keys if there are none."""
+        """Return the DNS records that the domain's owner must publish; generates the domain's keys if it has none."""
         await self.ensure_keys(name_or_id)
         domain = self.get(name_or_id)
         return self._expected_records(domain, [key for key in self._keys_of(domain) if key.state != "retired"])
@@ -289,7 +292,10 @@ class Domains:
         return self._store.setup.current.platform.dkim_zone
 
     def zone(self) -> list[Record]:
-        """Return the records that the operator publishes: keys of domains with CNAME records, and report consent."""
+        """Return the DNS records that the operator publishes.
+
+        They are the keys of domains with CNAME records, and report consent.
+        """
         setup, zone = self._store.setup.current, self.dkim_zone
         domains = sorted(self._all_domains(), key=lambda domain: domain.name) if zone else []
         records = [record for domain in domains for record in zone_records(setup.dkim_keys(domain), domain.id, zone)]
@@ -299,7 +305,7 @@ class Domains:
         return [*records, consent]
 
     async def rotate_due(self) -> None:
-        """Replace keys in our zone whose age is `dkim_rotate_days`; create keys if a domain changes its method."""
+        """Replace keys in our zone that are `dkim_rotate_days` old, and create keys where the DKIM method changed."""
         setup, now = self._store.setup.current, self._clock.now()
         days = setup.platform.dkim_rotate_days
         for domain in self._all_domains():
@@ -328,7 +334,10 @@ class Domains:
         return is_public(self.mail_host)
 
     async def status(self, name_or_id: str) -> DomainStatus:
-        """Return the DNS records to publish, each with its last check result; generates the keys if there are none."""
+        """Return the DNS records to publish, each with its last check result.
+
+        Generates the domain's keys if it has none.
+        """
         required = await self.required_records(name_or_id)
         domain = self.get(name_or_id)
         last_check = await self._store.domain_checks.get(domain.id)
@@ -346,7 +355,7 @@ class Domains:
         )
 
     async def ensure_keys(self, name_or_id: str) -> None:
-        """Generate the keys of a domain without any. Also creates the domain if it is the platform sender's."""
+        """Generate the domain's keys if it has none; first create the domain if it is the platform sender's."""
         if name_or_id == self.platform_domain_name:
             await self._ensure_platform_domain(name_or_id)
         try:
@@ -364,7 +373,7 @@ class Domains:
                 )
 
     def _lacks_keys(self, setup: Setup, domain: Domain) -> bool:
-        """Return whether the domain still exists, has no keys for its method, and can get new ones now."""
+        """Return whether the domain still exists, has no keys for its DKIM method, and can get new keys now."""
         current = setup.records.get(("domain", domain.id))
         if not isinstance(current, Domain) or (current.dkim == "cname" and not self._idle_selectors(current)):
             return False
@@ -376,12 +385,12 @@ class Domains:
 
     @property
     def platform_domain_name(self) -> str:
-        """Return the domain of the platform sender's address; empty if there is none."""
+        """Return the domain of the platform sender's address; empty if the platform has no sender."""
         sender = parse_address(self._store.setup.current.platform.sender)
         return sender.domain if sender else ""
 
     async def _ensure_platform_domain(self, name: str) -> None:
-        """Create the platform's domain, unless a team has verified the domain: then the team's keys sign."""
+        """Create the platform's domain, unless a team has verified the same domain: then the team's keys sign."""
 
         def build_change(setup: Setup, _: int) -> SetupChange:
             holder = setup.find_domain(name)
@@ -404,7 +413,7 @@ class Domains:
             await self._store.setup.change(build_change, PLATFORM_TEAM)
 
     async def rotate(self, actor: Actor, name_or_id: str) -> list[Record]:
-        """Generate new keys, which sign once their DNS records are found; return the records to publish."""
+        """Generate new keys, which sign once their DNS records are found; return the DNS records to publish."""
         await self.ensure_keys(name_or_id)
         domain = self.get(name_or_id)
         if not self._has_pending(self._store.setup.current, domain):
@@ -422,10 +431,10 @@ class Domains:
         return self._pending_records(self._store.setup.current, domain)
 
     async def check(self, actor: Actor, name_or_id: str, watched_since: int | None = None) -> DomainCheckResult:
-        """Check every record in DNS. If all are correct, the domain is verified and pending keys become active.
+        """Check all DNS records of a domain. If all are correct, the domain is verified and pending keys become active.
 
-        `watched_since`: set for the frequent checks after a change. Their failures never unverify a domain; only
-        failures of regular checks, hours apart, do.
+        `watched_since`: start of the frequent checks after a change; None for a regular check. Failed frequent checks
+        never unverify a domain; only failed regular checks, hours apart, do.
         """
         await self.ensure_keys(name_or_id)
         domain = self.get(name_or_id)
@@ -492,7 +501,10 @@ class Domains:
     async def _look_up(
         self, domain: Domain, keys: Sequence[DkimKey], records: Sequence[Record]
     ) -> tuple[list[tuple[Record, Verdict]], str, list[DkimKey]]:
-        """Return the records' verdicts, the domain's zone, and the pending keys with the time they become usable."""
+        """Query DNS; return each record's verdict, the domain's zone, and the pending keys.
+
+        Each pending key has the time at which it becomes usable.
+        """
         active_keys, pending_keys = ([key for key in keys if key.state == state] for state in ("active", "pending"))
         zone_keys = {record.name: record for record in self._zone_records(domain, active_keys)}
         pending_zone = self._zone_records(domain, pending_keys)
@@ -558,7 +570,7 @@ class Domains:
         return domain.by_dns or any(key.state == "pending" for key in self._keys_of(domain))
 
     def _awaits_records(self, domain: Domain) -> bool:
-        """Return whether the domain waits for DNS records to be published."""
+        """Return whether the domain waits for its owner to publish DNS records."""
         return not domain.verified or any(key.state == "pending" for key in self._keys_of(domain))
 
     def _keys_of(self, domain: Domain) -> list[DkimKey]:
@@ -594,7 +606,7 @@ class Domains:
         )
 
     async def _generate_keys(self, domain: Domain, state: str) -> list[DkimKey]:
-        """Generate a key pair per algorithm in a thread, before the transaction; teams take turns."""
+        """Generate a key pair per algorithm, in a thread and before the transaction; teams take turns."""
         try:
             async with self._key_slots.slot(domain.team):
                 return await asyncio.to_thread(self._new_keys, domain, state)
@@ -629,7 +641,7 @@ class Domains:
         return msgspec.convert(key, DkimKey)
 
     def _swap_states(self, keys: list[DkimKey], now: int) -> list[DkimKey]:
-        """Return the changed keys: pending keys become active, active keys retired."""
+        """Return the keys whose state changes: pending keys become active, active keys retired."""
         next_state_of = {"pending": "active", "active": "retired"}
         return [replace(key, state=next_state_of[key.state], made_at=now) for key in keys if key.state in next_state_of]
 
@@ -679,14 +691,14 @@ def _is_deletable(key: DkimKey, now: int) -> bool:
 
 
 def _with_usable_at(key: DkimKey, published_ttl: int | None, now: int) -> DkimKey:
-    """Return the pending key with the time at which DNS caches have expired; None while a server lacks the key."""
+    """Return the pending key with the time at which DNS caches have expired; None while a DNS server lacks the key."""
     if published_ttl is None:
         return replace(key, usable_at=None)
     return key if key.usable_at is not None else replace(key, usable_at=now + published_ttl * SECOND_MS)
 
 
 def _may_sign(domain: Domain, key: DkimKey, now: int) -> bool:
-    """Return whether a pending key whose records are correct may be used."""
+    """Return whether a pending key whose DNS records are correct may be used for signing."""
     if not is_cname_key(key):
         return domain.dkim == "txt"
     return domain.dkim == "cname" and key.usable_at is not None and key.usable_at <= now
@@ -695,7 +707,10 @@ def _may_sign(domain: Domain, key: DkimKey, now: int) -> bool:
 def _merge_zone_verdicts(
     verdicts: list[tuple[Record, Verdict]], zone_keys: Mapping[str, Record]
 ) -> list[tuple[Record, Verdict]]:
-    """Return the verdicts of the owner's records; a correct CNAME is wrong if our zone lacks its key."""
+    """Return the verdicts of the owner's records.
+
+    A correct CNAME record counts as wrong if our zone lacks the key to which it points.
+    """
     zone_verdicts = {record.name: verdict for record, verdict in verdicts if zone_keys.get(record.name) == record}
     merged = []
     for record, verdict in verdicts:

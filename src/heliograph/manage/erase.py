@@ -22,7 +22,7 @@ SETTLE_S = 1.0  # time for every process to write its buffered data and refresh 
 async def erase(
     store: Store, actor: Actor, team: Team, raw_address: str, on_progress: ProgressCallback = lambda step, count: None
 ) -> int:
-    """Erase an address and return the number of messages that contained it.
+    """Erase an address from a team's records; return the number of messages that contained it.
 
     Raises ErasureBlocked if the address cannot be erased yet, for example while messages to it are in progress, and
     InvalidRequest if the address is that of the team's last owner.
@@ -66,7 +66,7 @@ async def _end_account(store: Store, actor: Actor, target: ErasureTarget) -> Non
 
 
 def records_naming(setup: Setup, target: ErasureTarget) -> list[tuple[tuple[str, str], SetupRecord]]:
-    """Return the team's setup records that contain the address in a text, as ((kind, id), record)."""
+    """Return the team's setup records that contain the address in one of their texts, as ((kind, id), record)."""
     return [
         (record_id, record)
         for record_id, record in setup.records.items()
@@ -81,7 +81,7 @@ def _scrub(variants: AddressVariants, record: SetupRecord) -> SetupRecord:
 
 
 async def build_target(store: Store, team: Team, raw_address: str) -> ErasureTarget:
-    """Return the erasure target: the address, its spellings, and the records that may contain it."""
+    """Return what to erase: the address, its spellings, and the records that may contain it."""
     address, record = read_erasable(raw_address), team.record
     keys = [
         setting.id

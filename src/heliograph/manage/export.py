@@ -15,7 +15,7 @@ from heliograph.storage.store import Store
 async def export(
     store: Store, actor: Actor, team: Team, raw_address: str, on_progress: ProgressCallback = lambda step, count: None
 ) -> dict[str, Any]:
-    """Return all data about an address.
+    """Return all data that the team's records hold about an address.
 
     An audit entry records the export, with a part of the hash instead of the address.
     """

@@ -57,7 +57,7 @@ def skipped(imported: ImportedRecord, reason: str, notes: Sequence[str] = ()) ->
 
 
 async def begin_suppression_import(store: Store, actor: Actor, team: TeamRecord, file: bytes | TextIO) -> str:
-    """Begin an import and return its id."""
+    """Store a file of suppressions for import and return the import's id."""
     try:
         lines = await asyncio.to_thread(parse_suppression_file, file)
     except UnreadableFile as error:

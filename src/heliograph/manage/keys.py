@@ -97,7 +97,10 @@ class KeyRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def create(store: Store, actor: Actor, parameters: NewKey, encrypt: Encrypt | None = None) -> CreatedKey:
-    """Create a key. A team's key as actor cannot grant more than it has. `encrypt`: encrypts a hook's secret."""
+    """Create a key.
+
+    A team's key as `actor` cannot grant permissions that it lacks. `encrypt` encrypts a hook key's secret.
+    """
     token, now = new_token(store.clock.random_bytes, hook=parameters.hook), store.clock.now()
     fields = msgspec.structs.asdict(parameters)
     del fields["hook"]
@@ -121,10 +124,10 @@ async def create(store: Store, actor: Actor, parameters: NewKey, encrypt: Encryp
 async def rotate(
     store: Store, actor: Actor, id_: str, team: str | None = None, encrypt: Encrypt | None = None
 ) -> CreatedKey:
-    """Replace a key with a new one of the same permissions; the old key stays valid for a day at most.
+    """Replace a key with a new one of the same permissions; the old key stays valid for at most a day.
 
-    The new key has the same restrictions, and both keys share the use of their limits.
-    The new key does not expire, unless the actor is a key that does.
+    The new key has the same restrictions, and both keys count toward the same limits. The new key does not expire,
+    unless the actor is a key that expires.
     """
     token = new_token(store.clock.random_bytes, hook=bool(_get_key(store.setup.current, team, id_).secret))
     now = store.clock.now()
@@ -156,7 +159,7 @@ async def rotate(
 async def set_restrictions(
     store: Store, actor: Actor, id_: str, team: str, restrictions: KeyRestrictions | None
 ) -> Key:
-    """Set or remove the restrictions of a team's key, as a person or an operator; return the key."""
+    """Set or remove the restrictions of a team's key, as a person or an operator; return the changed key."""
 
     def build_change(setup: Setup, _: int) -> SetupChange:
         key = _get_key(setup, team, id_)
@@ -177,7 +180,7 @@ async def set_restrictions(
 
 
 async def revoke(store: Store, actor: Actor, id_: str, team: str | None = None) -> Key:
-    """Revoke a key and return its record from before the change.
+    """Revoke a key and return its record as it was before.
 
     Revoking cannot be undone. An API key may revoke itself and keys that it could have created.
     """
@@ -199,9 +202,9 @@ async def revoke(store: Store, actor: Actor, id_: str, team: str | None = None) 
 
 
 async def list_keys(store: Store, team: str | None, unsaved_uses: Mapping[str, int]) -> list[KeySummary]:
-    """List keys, valid ones first; of all teams if `team` is None.
+    """List the keys of a team, or of all teams if `team` is None; valid keys first.
 
-    `unsaved_uses`: last uses not yet written to the database.
+    `unsaved_uses`: key id → time of the last use, if not yet written to the database.
     """
     keys, now = keys_of(store.setup.current, team), store.clock.now()
     last_uses = await store.requests.read_key_uses(key.id for key in keys) | dict(unsaved_uses)
@@ -291,7 +294,7 @@ def _with_token(key: Key, token: str, encrypt: Encrypt | None) -> Key:
 def _actor_key(setup: Setup, actor: Actor, now: int) -> Key | None:
     """Return the API key that makes the request, or None if the actor is not a key.
 
-    Raises a refusal if the key was revoked or has expired, or its team was suspended.
+    Raises a Refusal if the key was revoked or has expired, or its team was suspended.
     """
     if actor.kind != "key":
         return None

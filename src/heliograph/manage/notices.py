@@ -16,7 +16,7 @@ from heliograph.webhooks.service import FindRefusal
 async def set_preferences(
     store: Store, actor: Actor, person: str, email: str, teams: Collection[str], selected: Collection[str]
 ) -> bool:
-    """Set which kinds of notices a person wants, for each of `teams` (and the instance).
+    """Set which kinds of notices a person receives, for each of `teams` (and the instance).
 
     `selected`: entries of the form `team/kind`.
     """
@@ -39,7 +39,7 @@ class ChatHooks:
     async def set(self, actor: Actor, team: str, url: str) -> None:
         """Set the chat webhook URL, with the same checks as for webhooks.
 
-        It is never shown, as it permits posting to the chat.
+        The URL is never shown, because anyone who has it can post to the chat.
         """
         if not url.lower().startswith("https://"):
             raise InvalidRequest("Enter the full webhook URL of your chat, starting with https://.", param="url")

@@ -1,4 +1,4 @@
-"""Phone opt-outs of a team, as changed by people and API keys. Inbound texts change them too."""
+"""Phone opt-outs of a team, as changed by people and API keys. Inbound SMS and WhatsApp texts change them too."""
 
 from heliograph.domain.audit.actor import Actor
 from heliograph.domain.phones.opt_out import PHONE_CHANNELS, PhoneChannel
@@ -11,7 +11,7 @@ from heliograph.storage.store import Store
 
 
 async def find(store: Store, team: TeamRecord, phone: str, channel: str | None) -> list[OptOut]:
-    """Return the opt-outs of a phone for one channel, or for all if None; raise OptOutNotFound if there are none."""
+    """Return a phone's opt-outs for one channel, or for all channels if None; raise OptOutNotFound if it has none."""
     channels = _read_channels(channel)
     opt_outs = [
         opt_out for opt_out in await store.opt_outs.find(team.ref, _read_phone(phone)) if opt_out.channel in channels
@@ -24,7 +24,7 @@ async def find(store: Store, team: TeamRecord, phone: str, channel: str | None) 
 async def list_page(store: Store, team: TeamRecord, after: str | None, limit: int) -> list[OptOut]:
     """Return a page of opt-outs, newest first, after the last id of the previous page.
 
-    Has one item more than `limit` if there are more.
+    Has one item more than `limit` if another page follows.
     """
     if after is None:
         return await store.opt_outs.list_page(team.ref, FIRST_PAGE, limit)
@@ -41,7 +41,7 @@ async def list_page(store: Store, team: TeamRecord, after: str | None, limit: in
 
 
 async def add(store: Store, actor: Actor, team: TeamRecord, phone: str, channel: str) -> bool:
-    """Add an opt-out; return whether it is new."""
+    """Add an opt-out; return False if it already existed."""
     number, (phone_channel,) = parse_phone(phone, "phone"), _read_channels(channel)
     entry = actor.audit_entry(store.clock.now(), "opt_out.add", number, phone_channel, team=team.id)
     return await store.opt_outs.add(team.ref, number, phone_channel, entry)

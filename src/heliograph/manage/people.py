@@ -1,6 +1,7 @@
 """Dashboard accounts: invitations, roles, links, removal, and what people change in their own account.
 
-A role is an invitation until the person accepts it, and a password is verified or not (ADR 0020).
+A role is an invitation until the person accepts it. A password is verified if it was set through a link that an
+operator created or that was mailed to the address (ADR 0020).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,7 +28,10 @@ class NewPerson(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LinkTerms(msgspec.Struct, frozen=True, kw_only=True):
-    """Who creates a link, and how it reaches the person; both decide whether the account counts as verified."""
+    """Who creates a link, and how it reaches the person.
+
+    Both decide whether an account that uses it counts as verified.
+    """
 
     by_operator: bool  # created by an operator or the command line
     by_mail: bool  # mailed to the address; otherwise shown to the creator
@@ -62,7 +66,7 @@ async def invite(
 async def add_person(
     store: Store, actor: Actor, new_person: NewPerson, instance_role: str, terms: LinkTerms
 ) -> Invitation:
-    """Add a new person without a team; with an empty role, also without a role in the instance."""
+    """Add a new person without a role in a team; with an empty `instance_role`, also without a role in the instance."""
     email, name = read_person(new_person)
 
     def policy(current: CurrentRoles) -> AuditEntry:
@@ -84,9 +88,9 @@ async def add_or_invite(
     team: str | None = None,
     role: str = "",
 ) -> Invitation:
-    """Add or invite a person; the result has no token if there is nothing to accept.
+    """Add or invite a person. The result has no token if there is nothing to accept.
 
-    One audit entry covers the offer.
+    One audit entry covers both roles.
     """
     email, name = read_person(new_person)
     if team is not None:
@@ -108,7 +112,7 @@ async def add_or_invite(
 
 
 async def offer_instance_role(store: Store, actor: Actor, person: Person, role: str, terms: LinkTerms) -> Invitation:
-    """Offer a role in the instance. Changing an operator to read-only applies at once."""
+    """Offer a person a role in the instance. Changing an operator's role to read-only applies at once."""
     entry = actor.audit_entry(store.clock.now(), "person.operator", person.email, _operator_detail(role))
     return await _offer_to_existing(store, person, "", role, _make_link_terms(actor, "invite", "", terms), entry)
 
@@ -118,7 +122,7 @@ async def offer_team_role(
 ) -> Invitation:
     """Invite an existing person to a team, as an operator.
 
-    The person who opens the returned link accepts all pending invitations of the person.
+    A person who opens the returned link accepts all of their pending invitations.
     """
     get_team(store.setup.current, team)
     entry = actor.audit_entry(store.clock.now(), "member.invite", person.email, role, team=team)
@@ -128,7 +132,7 @@ async def offer_team_role(
 async def _offer_to_existing(
     store: Store, person: Person, team: str, role: str, link: Link, entry: AuditEntry
 ) -> Invitation:
-    """Offer a role, unless the person has a role in the team or the same role in the instance."""
+    """Offer a role, unless the person already has a role in the team or the same role in the instance."""
 
     def policy(current: CurrentRoles) -> AuditEntry | None:
         if current.person is None:
@@ -147,7 +151,7 @@ async def _offer(
     link: Link,
     policy: Callable[[CurrentRoles], AuditEntry | None],
 ) -> Invitation:
-    """Invite a person, creating the account if new.
+    """Invite a person, creating the account if it does not exist.
 
     `policy` returns the audit entry, or None if there is nothing to offer.
     """
@@ -164,19 +168,19 @@ def _operator_detail(role: str) -> str:
 
 
 async def remove_operator_role(store: Store, actor: Actor, person: Person) -> None:
-    """Remove the person's operator role or the invitation to it."""
+    """Remove the person's operator role, or the pending invitation to it."""
     entry = actor.audit_entry(store.clock.now(), "person.operator", person.email, "no")
     await assign_role(store, person.id, "", None, entry)
 
 
 async def set_role(store: Store, actor: Actor, person: str, email: str, team: str, before: str, role: str) -> None:
-    """Set the role of a member or of an invited person."""
+    """Change the role of a team's member, or of a person invited to the team, from `before` to `role`."""
     entry = actor.audit_entry(store.clock.now(), "member.role", email, f"{before} → {role}", team=team)
     await assign_role(store, person, team, role, entry)
 
 
 async def remove_role(store: Store, actor: Actor, person: str, email: str, team: str, before: str) -> None:
-    """Remove a role or an invitation."""
+    """Remove a person's role in a team, or the pending invitation to it."""
     await assign_role(
         store, person, team, None, actor.audit_entry(store.clock.now(), "member.remove", email, before, team=team)
     )
@@ -185,7 +189,7 @@ async def remove_role(store: Store, actor: Actor, person: str, email: str, team:
 async def assign_role(
     store: Store, person: str, team: str, role: str | None, entry: AuditEntry, *, needs_acceptance: bool = True
 ) -> None:
-    """Set a role; None removes the role and its invitation.
+    """Set a person's role in a team; None removes the role and a pending invitation.
 
     A person without a role in the team is invited, or with `needs_acceptance=False` receives the role at once.
     """
@@ -214,7 +218,7 @@ async def answer_invitation(
         return True
 
     def policy(current: CurrentRoles) -> RoleChange | None:
-        """Accept if the account is verified; other accounts must use the link of that team."""
+        """Accept the invitation only if the account is verified; other accounts must use the link of that team."""
         return rules.accept_invitations(current, [team], entry) if current.person and current.person.proven else None
 
     return await store.people.change_roles(person, [], policy)
@@ -224,7 +228,7 @@ async def answer_invitation(
 
 
 async def make_first_link(store: Store) -> str | None:
-    """Create a link for the first operator if there are no accounts, else return None.
+    """Create a link for the first operator if no account exists, else return None.
 
     Each start creates a new link.
     """
@@ -238,7 +242,7 @@ async def make_first_link(store: Store) -> str | None:
 async def make_demo_link(store: Store, actor: Actor, new_person: NewPerson, teams: Sequence[str]) -> str:
     """Create a link for the demo's operator, who owns the demo's teams without an invitation.
 
-    It opens the first team.
+    The link opens the first team.
     """
     email, name = read_person(new_person)
     roles = {"": OPERATOR, **dict.fromkeys(teams, "owner")}
@@ -253,7 +257,10 @@ async def make_demo_link(store: Store, actor: Actor, new_person: NewPerson, team
 async def make_link(
     store: Store, actor: Actor, person: Person, purpose: str, terms: LinkTerms, *, without_code: bool = False
 ) -> str:
-    """Create a link to choose a new password or to accept all invitations, as an operator or the command line."""
+    """Create a link with which a person chooses a new password or accepts all invitations.
+
+    It is created by an operator or the command line.
+    """
     detail = f"{purpose}, without the code" if without_code else purpose
     entry = actor.audit_entry(store.clock.now(), "person.link", person.email, detail)
     link = msgspec.structs.replace(_make_link_terms(actor, purpose, "", terms), person=person.id)
@@ -263,8 +270,8 @@ async def make_link(
 async def make_team_link(store: Store, actor: Actor, person: Person, team: str, purpose: str, terms: LinkTerms) -> str:
     """Create a link for a member of the team, as an owner.
 
-    A new password gives access to the whole account, so an owner can reset only members of no other team who are not
-    operators.
+    A new password gives access to the whole account. An owner can therefore reset the password only of members who are
+    in no other team and are not operators.
     """
     is_for_account = purpose == "reset" and terms.by_operator  # an operator may reset a member of any teams
     if (
@@ -283,7 +290,7 @@ async def make_team_link(store: Store, actor: Actor, person: Person, team: str, 
 async def follow_link(
     store: Store, actor: Actor, person: Person, token: str, purpose: str, password: str | None, kept_session: str
 ) -> Person | None:
-    """Use a link: set a password (given as hash), accept its invitations, or both.
+    """Use a link: set a password (passed as a hash), accept the link's invitations, or both.
 
     Returns None if the link is no longer valid.
     """
@@ -307,7 +314,7 @@ async def follow_first_link(
 
 
 async def decline_invitation(store: Store, actor: Actor, person: Person, team: str) -> None:
-    """Decline an invitation with the link of the team."""
+    """Decline an invitation, as the person who opened the link of this team."""
     entry = actor.audit_entry(store.clock.now(), "member.decline", person.email, "by a link", team=team)
     await _decline(store, person.id, team, entry)
 
@@ -317,7 +324,7 @@ async def _decline(store: Store, person: str, team: str, entry: AuditEntry) -> N
 
 
 def _make_link_terms(actor: Actor, purpose: str, team: str, terms: LinkTerms) -> Link:
-    """Return a link without a person; the caller or the store fills in the person."""
+    """Return a link that has no person yet; the caller or the store adds the person."""
     creator = actor.id if actor.kind == "person" else ""
     return Link("", purpose, team, maker=creator, proven=terms.is_verified)
 
@@ -337,7 +344,7 @@ def choose_instance_role(operator: bool, read_only: bool) -> str:
 async def sign_in_by_provider(
     store: Store, address: str, identity: Identity, roles: Mapping[str, str | None], provider: str
 ) -> Person | SignInRejection:
-    """Sign in a person authenticated by an identity provider, with the roles of their groups.
+    """Sign in a person authenticated by an identity provider, with the roles of the person's groups.
 
     `roles`: team → role (None to remove); an empty team is the instance. Teams without a mapped group stay unchanged. A
     new person is added only with at least one role.
@@ -418,7 +425,7 @@ async def remove_passkey(store: Store, actor: Actor, email: str, passkey: Passke
 
 
 async def end_sessions(store: Store, actor: Actor, person: str, email: str, *, kept: str = "", only: str = "") -> None:
-    """End all sessions except `kept`, or only the session `only`."""
+    """End all of a person's sessions except `kept`; if `only` is set, end that session alone."""
     action = "account.sessions" if actor.id == person else "person.sessions"
     entry = actor.audit_entry(store.clock.now(), action, email)
     if only:

@@ -14,7 +14,7 @@ from heliograph.storage.store import Store
 
 
 async def change_platform(store: Store, actor: Actor, changes: Mapping[str, Any]) -> None:
-    """Change these platform fields, given in the format of a setup file."""
+    """Change the platform's fields in `changes`, which have the format of a setup file."""
     fields, errors = read_platform_fields(changes)
     check_fields(errors)
     detail = ", ".join(f"{name}={value}" if isinstance(value, int) else name for name, value in fields.items())

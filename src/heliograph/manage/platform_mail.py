@@ -1,6 +1,6 @@
 """Sends system mails, such as sign-in links, while the request waits.
 
-They are never stored, because they contain sign-in links or codes.
+System mails are never stored, because they contain sign-in links or codes.
 """
 
 import asyncio

@@ -13,7 +13,7 @@ from heliograph.storage.store import Store
 async def create_link(
     store: Store, actor: Actor, team: str, pages: Sequence[PortalPage], return_url: str | None
 ) -> PortalLink:
-    """Create a link as a platform key. `return_url`: where the portal's Back link leads; None for no such link."""
+    """Create a portal link as a platform key. `return_url`: target of the portal's Back link; None for no Back link."""
     record = get_team(store.setup.current, team).record
     errors = {} if pages else {"pages": f"pages: name at least one of {', '.join(PORTAL_PAGES)}."}
     try:
@@ -33,17 +33,17 @@ async def create_link(
 
 
 async def find_link(store: Store, token: str) -> Portal | None:
-    """Return the portal of a link that can still be opened."""
+    """Return the portal of a link that can still be opened; None if it cannot."""
     return _if_usable(store, await store.portals.find_link(token))
 
 
 async def find_session(store: Store, token: str) -> Portal | None:
-    """Return the open portal of a session's cookie."""
+    """Return the open portal that a session cookie belongs to; None if there is none."""
     return _if_usable(store, await store.portals.find_session(token))
 
 
 async def open_portal(store: Store, token: str, address: str) -> tuple[Portal, str] | None:
-    """Use up the link; return its portal and the session's cookie, or None if the link is no longer valid."""
+    """Use up a link. Return its portal and the new session's cookie, or None if the link is no longer valid."""
     portal = await find_link(store, token)
     if portal is None:
         return None
@@ -56,7 +56,7 @@ async def open_portal(store: Store, token: str, address: str) -> tuple[Portal, s
 
 
 def portal_actor(portal: Portal, address: str) -> Actor:
-    """Return the actor of changes in a portal: the platform key, with the address of the visitor."""
+    """Return the actor of changes made in a portal: the platform key, with the visitor's IP address."""
     return Actor(kind="key", id=portal.platform_key, address=address)
 
 

@@ -1,4 +1,4 @@
-"""Recipients of a sandbox team: confirmed with a code, then added; and removed."""
+"""Recipients of a sandbox team, each confirmed with a code before it is added."""
 
 from heliograph.changes.fields import check_quota
 from heliograph.changes.setup_rows import change_rows
@@ -15,7 +15,7 @@ CODE_ATTEMPTS_MAX = 10  # maximum attempts to enter a code, per team in 15 minut
 
 
 def read_new_recipient(actor: Actor, team: Team, raw: str) -> str:
-    """Return the normal form of an address or phone number; raise InvalidRequest if the team may already send there."""
+    """Return an address or phone number in normal form; raise InvalidRequest if the team may already send to it."""
     try:
         address: str = read_recipient(raw.strip())
     except ValueError:
@@ -33,7 +33,7 @@ async def log_code_sent(store: Store, actor: Actor, team: str, address: str) -> 
 
 
 async def add(store: Store, actor: Actor, team: str, address: str) -> None:
-    """Add a recipient who confirmed with the right code."""
+    """Add a recipient who entered the right confirmation code."""
 
     def rows(setup: Setup) -> list[Row]:
         existing = get_team(setup, team).recipients

@@ -22,7 +22,7 @@ async def replace(store: Store, actor: Actor, digest: str) -> bool:
 
 
 class Rotation(msgspec.Struct, frozen=True, kw_only=True):
-    """Parameters of a rotation to another master secret."""
+    """Parameters of a rotation to a new master secret."""
 
     digest: str
     kept: str  # keys that must survive the rotation, encrypted with the new secret
@@ -30,7 +30,7 @@ class Rotation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def rotate(store: Store, actor: Actor, rotation: Rotation, on_progress: ProgressCallback) -> int:
-    """Re-encrypt all secrets and return their number.
+    """Re-encrypt all secrets with the new master secret and return their number.
 
     May be interrupted and run again. Two audit entries record begin and end.
     """

@@ -1,4 +1,4 @@
-"""Display names and sender ids, requested and removed by teams; operators' decisions about them and about domains."""
+"""Display names and sender ids, which teams request and remove; operators' decisions about them and about domains."""
 
 from collections.abc import Callable
 
@@ -31,7 +31,7 @@ ERROR_BY_FIELD = {
 
 
 async def submit_name(store: Store, actor: Actor, team: str, domain: str, name: str) -> None:
-    """Request a display name for the team's domain with the id `domain`."""
+    """Request a display name for one of the team's domains. `domain`: its id."""
     new = DisplayName(id=store.clock.new_id("dn_"), team=team, domain=domain, name=name, asked_by=requester_id(actor))
 
     def rows(setup: Setup) -> list[Row]:
@@ -49,7 +49,7 @@ async def submit_name(store: Store, actor: Actor, team: str, domain: str, name: 
 
 
 async def submit_sender_id(store: Store, actor: Actor, team: str, country: str, value: str) -> None:
-    """Request a sender id. An approved sender id stays in use until the new one is approved."""
+    """Request a sender id. A sender id approved earlier stays in use until the new one is approved."""
     _, errors = read_sender_id_fields({"country": country, "value": value})
     check_fields({field: ERROR_BY_FIELD[field] for field in errors})
     id_ = f"{team}/{country}"
@@ -71,7 +71,7 @@ async def submit_sender_id(store: Store, actor: Actor, team: str, country: str, 
 
 
 async def remove(store: Store, actor: Actor, team: str, record: RecordId) -> str:
-    """Remove a record of the team and return its display text."""
+    """Remove a sender record of the team, such as a display name; return its name as shown to people."""
     kind, id_ = record
     subject = display_text(store.setup.current, team, record)
 
@@ -96,7 +96,7 @@ async def resubmit(store: Store, actor: Actor, team: str, record: RecordId) -> N
 
 
 async def decide(store: Store, actor: Actor, team: str, record: RecordId, approve: bool, reason: str = "") -> None:
-    """Record an operator's decision about a record of the team, also if already decided before."""
+    """Record an operator's decision about a team's sender record, even if an earlier decision exists."""
     before = store.setup.current
     requester = _get_record(before, team, record).asked_by
     item = PendingSender(kind=record[0], team=team, id=record[1], text=request_text(before, record), asked_by=requester)
@@ -106,7 +106,10 @@ async def decide(store: Store, actor: Actor, team: str, record: RecordId, approv
 
 
 async def decide_pending(store: Store, actor: Actor, item: PendingSender, approve: bool, reason: str = "") -> bool:
-    """Record an operator's decision about a pending request; return False if it was changed or decided meanwhile."""
+    """Record an operator's decision about a pending request.
+
+    Returns False if the request was changed or decided meanwhile.
+    """
     pending_item = next(
         (other for other in pending_senders(store.setup.current) if decision_basis(other) == decision_basis(item)), item
     )
@@ -123,7 +126,7 @@ async def _write_decision(
     reason: str,
     make_rows: Callable[[Setup], list[Row]],
 ) -> bool:
-    """Write the decision and notify the requester.
+    """Write the decision and notify the person who made the request.
 
     The audit entry has the full request text, because the same name may exist on two domains.
     """
@@ -152,7 +155,7 @@ def get_pending(setup: Setup, id_: str) -> PendingSender:
 
 
 def display_text(setup: Setup, team: str, record_id: RecordId) -> str:
-    """Return the name of the team's record, as shown to people; raise NotFound if the team has no such record."""
+    """Return a sender record's name as shown to people; raise NotFound if the team has no such record."""
     record = _get_record(setup, team, record_id)
     return record.country if isinstance(record, SenderId) else record.name
 

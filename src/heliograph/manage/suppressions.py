@@ -25,7 +25,7 @@ async def find(store: Store, team: TeamRecord, email: str) -> Suppression:
 async def list_page(store: Store, team: TeamRecord, after: str | None, limit: int) -> list[Suppression]:
     """Return a page of suppressions, newest first, after the last address of the previous page.
 
-    Has one item more than `limit` if there are more.
+    Has one item more than `limit` if another page follows.
     """
     # An unencoded plus sign arrives as a space
     address = parse_address(after.replace(" ", "+")) if after is not None else None
@@ -40,7 +40,7 @@ async def list_page(store: Store, team: TeamRecord, after: str | None, limit: in
 
 
 async def add(store: Store, actor: Actor, team: TeamRecord, email: str, reason: str) -> bool:
-    """Add an address; return whether it is new."""
+    """Add an address to the suppression list; return False if it is already listed."""
     if reason not in REASONS:
         raise InvalidRequest(f"reason is one of {', '.join(REASONS)}.", param="reason")
     address = parse_address(email)

@@ -9,7 +9,10 @@ from heliograph.storage.store import Store
 
 
 async def advance(store: Store, actor: Actor, team: Team, seconds: int) -> None:
-    """Set the target time of the clock. Workers then process all due work in order until the clock reaches it."""
+    """Set the target time of the team's test clock.
+
+    Workers then process all due work in order until the clock reaches that time.
+    """
     id_ = team.record.id
 
     def build_change(current: Setup, _: int) -> SetupChange:

@@ -53,12 +53,12 @@ async def create(store: Store, actor: Actor, raw_fields: Fields) -> TeamRecord:
 
 
 async def set_plan(store: Store, actor: Actor, team: str, changes: Fields) -> TeamRecord:
-    """Set fields of the plan; None restores the default of the team's mode."""
+    """Set fields of the team's plan; a field that is None returns to the default of the team's mode."""
     return await _set_fields(store, actor, "team.plan", team, changes)
 
 
 async def change(store: Store, actor: Actor, team: str, changes: Fields) -> TeamRecord:
-    """Change any of the team's own fields, as a setup file does; within `verify` and `opt_out`, only those given."""
+    """Change the team's fields in `changes`. `verify` and `opt_out` are merged with their current values."""
     return await _set_fields(store, actor, "team.change", team, changes)
 
 
@@ -90,7 +90,10 @@ async def set_suspended(store: Store, actor: Actor, team: str, suspended: bool) 
 
 
 async def request_deletion(store: Store, actor: Actor, team: str) -> TeamRecord:
-    """Suspend the team now and delete it with all its data in 30 days; nothing changes if that was requested before."""
+    """Suspend the team now and delete it with all its data in 30 days.
+
+    Nothing changes if deletion was requested before.
+    """
     deletes_at = store.clock.now() + DELETION_DELAY_MS
 
     def revise(team_setup: Team, _: Setup) -> TeamRecord:
@@ -121,7 +124,10 @@ async def restore(store: Store, actor: Actor, team: str) -> TeamRecord:
 
 
 async def save_settings(store: Store, actor: Actor, team: str, changes: Fields, *, by_operator: bool) -> TeamRecord:
-    """Save the name and other fields. Recipients see the name, so a change by an owner needs an operator's approval."""
+    """Save the team's name and other settings.
+
+    Recipients see the name, so a change by an owner needs an operator's approval.
+    """
     fields = _read_fields(changes)
     name = fields.pop("name")
 
@@ -197,7 +203,10 @@ async def return_to_sandbox(store: Store, actor: Actor, team: str) -> TeamRecord
 
 
 async def resume_direct_sends(store: Store, actor: Actor, team: str) -> bool:
-    """End the reputation guard's pause of direct sends; return False if they are not paused."""
+    """Allow emails without a template again, after the reputation guard paused them.
+
+    Returns False if they are not paused.
+    """
     get_team(store.setup.current, team)
     return await store.reputations.resume(
         team, actor.audit_entry(store.clock.now(), "reputation.resume", team, team=team)
@@ -211,7 +220,7 @@ def _read_fields(raw_fields: Fields) -> dict[str, Any]:
 
 
 def _check_record(record: TeamRecord) -> None:
-    """Raise InvalidRequest if fields of the record exclude each other."""
+    """Raise InvalidRequest if fields of the team's record exclude each other."""
     errors = {
         "suspended": record.suspended_error,
         "catch": record.catch_error,

@@ -11,7 +11,7 @@ from heliograph.storage.unsubscribes import FIRST_PAGE, NeverUnsubscribed, Unsub
 
 
 async def find(store: Store, team: TeamRecord, address: str, category: str | None) -> list[Unsubscribe]:
-    """Return the unsubscribes of an address for one category, or for all; raise UnsubscribeNotFound if none."""
+    """Return an address's unsubscribes from one category, or from all; raise UnsubscribeNotFound if it has none."""
     entries = [
         entry
         for entry in await store.unsubscribes.find(team.ref, _read_address(address))
@@ -25,7 +25,7 @@ async def find(store: Store, team: TeamRecord, address: str, category: str | Non
 async def list_page(store: Store, team: TeamRecord, after: str | None, limit: int) -> list[Unsubscribe]:
     """Return a page of unsubscribes, newest first, after the last id of the previous page.
 
-    Has one item more than `limit` if there are more.
+    Has one item more than `limit` if another page follows.
     """
     if after is None:
         return await store.unsubscribes.list_page(team.ref, FIRST_PAGE, limit)
@@ -44,7 +44,7 @@ async def list_page(store: Store, team: TeamRecord, after: str | None, limit: in
 
 
 async def add(store: Store, actor: Actor, team: TeamRecord, address: str, category: str) -> bool:
-    """Unsubscribe an address; return whether it is new."""
+    """Unsubscribe an address from a category; return False if it was already unsubscribed."""
     parsed = parse_address(address)
     if parsed is None:
         raise InvalidEmail(f"{quoted(address)} is not an email address. {InvalidEmail.fix}", param="address")
@@ -54,7 +54,7 @@ async def add(store: Store, actor: Actor, team: TeamRecord, address: str, catego
 
 
 async def remove(store: Store, actor: Actor, team: TeamRecord, address: str, category: str | None) -> None:
-    """Resubscribe an address to one category, or to all if None; raise UnsubscribeNotFound if it is not listed."""
+    """Resubscribe an address to one category, or to all if None; raise UnsubscribeNotFound if not unsubscribed."""
     normal = _read_address(address)
     if category is not None and not CATEGORY.fullmatch(category):
         raise _not_found(address)
@@ -64,13 +64,13 @@ async def remove(store: Store, actor: Actor, team: TeamRecord, address: str, cat
 
 
 async def follow_link(store: Store, link: UnsubscribeLink) -> None:
-    """Unsubscribe the recipient of a signed link; repeating it changes nothing."""
+    """Unsubscribe the recipient named in a signed unsubscribe link; using the link again changes nothing."""
     if team := store.setup.current.teams.get(link.team):
         await _unsubscribe(store, team.record.ref, link.address, link.category, "link")
 
 
 async def unsubscribe_by_mail(store: Store, message_id: str) -> None:
-    """Unsubscribe the recipient of an email, who wrote to its unsubscribe address."""
+    """Unsubscribe the recipient of a message, who wrote to the message's unsubscribe address."""
     if message := await store.unsubscribes.find_message(message_id):
         await _unsubscribe(store, message.team, message.address, message.category, "mail")
 

@@ -25,7 +25,7 @@ class MonthlyUsage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def read_usage(store: Store, team: str, month: str | None = None) -> MonthlyUsage:
-    """Return the usage of a month; by default of the current one. Raises InvalidRequest if the month is invalid."""
+    """Return a team's usage in a month; by default the current month. Raises InvalidRequest if the month is invalid."""
     ref = get_team(store.setup.current, team).record.ref
     current_month = month_of(store.clock.team_now(ref))
     month = current_month if month is None else month
@@ -43,7 +43,7 @@ async def read_usage(store: Store, team: str, month: str | None = None) -> Month
 
 
 def _bounds(month: str) -> tuple[int, int]:
-    """Return the start of the month and of the next one, in ms."""
+    """Return the start of the month and the start of the next month, in ms."""
     match = _MONTH.fullmatch(month)
     if not match:
         raise InvalidRequest(f"month must be a month such as 2026-11, not {quoted(month)}.", param="month")
