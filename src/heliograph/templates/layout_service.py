@@ -1,4 +1,4 @@
-"""Use cases of layouts: save drafts, publish, submit, approve, refuse and archive."""
+"""Use cases of layouts: save drafts, publish, submit, approve, refuse and archive layouts."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -50,7 +50,7 @@ async def save(
     publish: bool = False,
     by_operator: bool = False,
 ) -> bool:
-    """Save an unsubmitted draft, or publish it. Errors reject it, warnings do not.
+    """Save a layout as an unsubmitted draft, or publish it. Errors prevent saving, warnings do not.
 
     `loaded`: the layout as the editor loaded it. The save is rejected if the layout has changed since.
     """
@@ -79,7 +79,7 @@ def _as_unsubmitted(loaded: Layout, new: Layout) -> Layout:
 async def publish(
     store: Store, actor: Actor, team: str, id_: str, *, by_operator: bool, revision: str | None = None
 ) -> bool:
-    """Publish the draft, or submit it for approval. `revision`: expected revision, not checked if None."""
+    """Publish a layout's draft, or submit it for approval. `revision`: expected revision; None skips the check."""
     get(store.setup.current, team, id_)
 
     def rows(setup: Setup) -> list[Row]:
@@ -107,7 +107,7 @@ def _publish_action(setup: Setup, by_operator: bool) -> str:
 
 
 async def submit(store: Store, actor: Actor, team: str, id_: str) -> bool:
-    """Submit the draft for approval by an operator."""
+    """Submit a layout's draft for approval by an operator."""
     get(store.setup.current, team, id_)
 
     def rows(setup: Setup) -> list[Row]:
@@ -118,7 +118,10 @@ async def submit(store: Store, actor: Actor, team: str, id_: str) -> bool:
 
 
 async def approve(store: Store, actor: Actor, id_: str, revision: str | None = None) -> bool:
-    """Approve the submitted draft and put it into use. `revision`: what the operator saw; not checked if None."""
+    """Approve the submitted draft and put it into use.
+
+    `revision`: revision that the operator saw; None skips the check.
+    """
 
     def rows(setup: Setup) -> list[Row]:
         draft = drafts.find_submitted(setup, id_, revision)
@@ -128,7 +131,7 @@ async def approve(store: Store, actor: Actor, id_: str, revision: str | None = N
 
 
 async def refuse(store: Store, actor: Actor, id_: str, revision: str | None, reason: str) -> bool:
-    """Refuse a submitted draft and return it to its team with the reason."""
+    """Refuse a submitted draft and return it to its team with the reason. `revision` as in `approve`."""
     reason = reason.strip()[:REASON_MAX]
     if not reason:
         raise InvalidRequest("Enter a reason, so that the team can fix it.")
@@ -143,7 +146,7 @@ async def refuse(store: Store, actor: Actor, id_: str, revision: str | None, rea
 async def _save_decision(
     store: Store, actor: Actor, action: str, id_: str, rows: Callable[[Setup], list[Row]], reason: str = ""
 ) -> bool:
-    """Save an operator's decision and notify the requester."""
+    """Save an operator's decision about a layout and notify the person who submitted it."""
     layout = draft_or_current(store.setup.current, get(store.setup.current, None, id_))
     changed = await change_rows(store, actor, layout.team, action, id_, rows, reason)
     if changed:
@@ -162,7 +165,7 @@ async def _save_decision(
 
 
 async def archive(store: Store, actor: Actor, team: str | None, id_: str) -> bool:
-    """Archive a layout: other templates can no longer select it; templates that already use it keep using it."""
+    """Archive a layout: templates can no longer select it, but templates that already use it keep using it."""
     team_id = get(store.setup.current, team, id_).team
     return await change_rows(
         store, actor, team_id, "layout.archive", id_, lambda setup: drafts.archive_rows(setup, get(setup, team, id_))

@@ -1,4 +1,4 @@
-"""Use cases of templates: save, publish, restore, archive, unarchive; discard, approve or refuse drafts."""
+"""Use cases of templates: save, publish, restore and archive templates; discard, approve or refuse drafts."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -63,8 +63,8 @@ async def save(
 ) -> bool:
     """Publish a template or submit it for approval; with `publish=False`, save it as an unsubmitted draft.
 
-    `revision`: that of the content which the editor loaded, to detect concurrent changes; None if the template is new.
-    `free`: confirms a price of 0.
+    `revision`: revision of the content that the editor loaded, to detect concurrent changes; None if the template is
+    new. `free`: the operator confirms a price of 0.
     """
 
     def rows(setup: Setup) -> list[Row]:
@@ -121,7 +121,7 @@ def check_problems(problems: Sequence[TemplateProblem]) -> None:
 
 
 async def submit(store: Store, actor: Actor, team: str, id_: str) -> bool:
-    """Submit the draft for approval by an operator, even if a team member could publish it directly."""
+    """Submit a template's draft for approval by an operator, even if a team member could publish it directly."""
     get(store.setup.current, team, id_)
 
     def rows(setup: Setup) -> list[Row]:
@@ -189,7 +189,7 @@ async def unarchive(
 
 
 async def discard(store: Store, actor: Actor, team: str | None, id_: str) -> bool:
-    """Discard the draft; a template that was never approved is deleted."""
+    """Discard a template's draft; a template that was never approved is deleted."""
     team_id = get(store.setup.current, team, id_).team
     return await change_rows(
         store, actor, team_id, "template.discard", id_, lambda setup: approvals.discard_rows(setup, id_)
@@ -206,7 +206,7 @@ async def approve(
     *,
     free: bool = False,
 ) -> bool:
-    """Approve the draft with revision `revision`, or the current draft if None.
+    """Approve the draft if it has this revision, or the current draft if `revision` is None.
 
     `prices` (in setup-file format) are set on an SMS or WhatsApp template and ignored for email.
     """
@@ -279,7 +279,7 @@ def _save_rows(store: Store, actor: Actor, setup: Setup, new: Template, by_opera
 
 
 def check_row_quota(actor: Actor, setup: Setup, team: str, rows: list[Row]) -> list[Row]:
-    """Return the rows if they fit in the team's template quota. The command line is exempt from the quota."""
+    """Return the rows if they fit in the team's template quota, else reject them. The command line is exempt."""
     if rows and actor != COMMAND_LINE:
         check_quota(setup, team, rows)
     return rows

@@ -1,6 +1,6 @@
 """Store of template and layout versions.
 
-A version is written in the transaction of its change and read only by pages.
+A version is written in the same transaction as the change that creates it, and read only by pages.
 """
 
 from collections.abc import Sequence
@@ -62,7 +62,7 @@ class VersionReader:
         self._database = database
 
     async def list(self, template: str, before: int | None = None) -> list[VersionRow]:
-        """Return versions below `before`, newest first: up to PAGE_SIZE, plus one more if another page follows."""
+        """Return versions older than `before`, newest first: up to PAGE_SIZE, plus one more if another page follows."""
         params = {"template": template, "before": before or AFTER_EVERY_VERSION, "limit": PAGE_SIZE + 1}
         return [VersionRow(*row) for row in await self._database.read(lambda tx: tx.run("list_versions", **params))]
 

@@ -65,7 +65,7 @@ StatesOf = Callable[[str], list[str]]
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
-    """Upper bounds of one rendered message."""
+    """Upper bounds of the size, segments and price of one rendered message."""
 
     octets: int  # UTF-8 octets of all parts together
     segments: int | None  # segments of an SMS
@@ -209,7 +209,7 @@ class _SizeSum:
                         self._add(outer | outer_conditions, list_, inner | item_conditions, size)
 
     def _sizes(self, piece: Piece, list_: str | None) -> Iterator[tuple[Conditions, Conditions, Size]]:
-        """Yield (outer states, item states, size) of a literal, a slot or an address."""
+        """Yield (outer states, item states, size) of a piece: a literal, a slot or a URL attribute."""
         match piece:
             case str():
                 yield UNCONDITIONAL, UNCONDITIONAL, self._literal_size(piece)
@@ -231,7 +231,7 @@ class _SizeSum:
                     yield (condition, UNCONDITIONAL, size) if slot_list is None else (UNCONDITIONAL, condition, size)
 
     def _address_sizes(self, address: UrlAttribute, list_: str | None) -> Iterator[tuple[Conditions, Conditions, Size]]:
-        """Yield the sizes of an address for each combination of states; only the maximum if there are too many."""
+        """Yield the sizes of a URL attribute for each combination of states; only the maximum if there are too many."""
         slots = {
             (list_ if piece.scope == "item" else None, piece.name): piece
             for piece in address.pieces
@@ -255,7 +255,7 @@ class _SizeSum:
     def _address_octets(
         self, pieces: Sequence[str | Slot], list_: str | None, state_by_slot: Mapping[tuple[str | None, str], str]
     ) -> int:
-        """Return the octets of an address whose first value has the shortest scheme; 0 if it is rendered as #."""
+        """Return the octets of a URL whose first value has the shortest scheme; 0 if the URL is rendered as #."""
         total, scheme_saving = len(pieces) // 2, None  # `/` separators that may be inserted after the host
         for index, piece in enumerate(pieces):
             slot_list = list_ if isinstance(piece, Slot) and piece.scope == "item" else None
@@ -322,7 +322,7 @@ def _is_caller_slot(piece: str | Slot) -> TypeGuard[Slot]:
 
 
 class _Term(msgspec.Struct, frozen=True):
-    """A size that counts only if all its conditions hold."""
+    """A size that counts only if all its conditions on variables hold."""
 
     conditions: Conditions
     size: Size
@@ -360,7 +360,7 @@ class _ListTerm:
 
 
 def _max_total(terms: "Sequence[_Term | _ListTerm]", states_of: StatesOf) -> Size:
-    """Return the maximum sum of terms over all state combinations."""
+    """Return the maximum sum of the terms over all combinations of their variables' states."""
     total = reduce(Size.__add__, (term.size_in({}) for term in terms if not term.conditions), ZERO_SIZE)
     for group in _group_terms([term for term in terms if term.conditions], states_of):
         states_by_variable = _relevant_states(group, states_of)
@@ -388,7 +388,10 @@ def _conditions_hold(conditions: Conditions, states: Mapping[str, str]) -> bool:
 
 
 def _group_terms(terms: "Sequence[_Term | _ListTerm]", states_of: StatesOf) -> "Iterator[Sequence[_Term | _ListTerm]]":
-    """Yield groups of terms that share variables. Too large groups are split: first lists, then by equal variables."""
+    """Yield groups of terms that share variables.
+
+    A group that is too large is split: first its lists, then by terms with equal variables.
+    """
     for group in _connected_terms(terms):
         if _count_combinations(group, states_of) <= COMBINATIONS_MAX:
             yield group

@@ -80,7 +80,7 @@ class TemplateProblem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_template(team: Team, template_id: str, channel: Channel, restricted_key: Key | None = None) -> Template:
-    """Return the approved template of a send. `restricted_key`: the caller's key if it has restrictions."""
+    """Return the approved template that a send names. `restricted_key`: the caller's key if it has restrictions."""
     template = team.templates.get(template_id)
     if template is None or template.status != "approved":
         raise TemplateNotFound(
@@ -265,7 +265,10 @@ def _undeclared_uses(template: Template, uses: tuple[VariableUse, ...]) -> Itera
 
 
 def _first_offsets(source: str) -> dict[tuple[str | None, str], int]:
-    """Map (list, name) of each variable to its first offset. List: None for a customer variable, "" for any list."""
+    """Map (list, name) of each variable to its first offset.
+
+    `list` is None for a customer variable, "" for any list.
+    """
     offsets: dict[tuple[str | None, str], int] = {}
     list_name = ""
     for token in TOKEN.finditer(source):
@@ -298,7 +301,7 @@ def unknown_brand_variables(source: str) -> Iterator[tuple[str, int, str]]:
 
 
 def _expanded_count(pieces: Pieces, shapes: dict[str, VariableType]) -> int:
-    """Return the maximum number of pieces after expanding lists."""
+    """Return the maximum number of rendered pieces, with each list at its maximum number of items."""
     total = len(pieces)
     for piece in pieces:
         if isinstance(piece, EachBlock | IfBlock):
@@ -359,7 +362,7 @@ def _price_problems(template: Template) -> Iterator[TemplateProblem]:
 
 
 def _locale_problems(template: Template) -> Iterator[TemplateProblem]:
-    """Check that each translation has every part of the template, with the same variables."""
+    """Yield a problem for each translation that lacks a part of the template or has different variables."""
     for tag in (template.locale, *template.locales):
         if normalize_tag(tag) != tag:
             message = f"{quoted(tag)} is not a language tag: use {normalize_tag(tag) or 'one such as de-AT'}"
@@ -391,12 +394,12 @@ def _used_names(sources: dict[str, str], item_fields: ItemFields) -> set[str]:
 
 
 def can_unsubscribe(template: Template) -> bool:
-    """Return whether emails from the template have an unsubscribe URL."""
+    """Return whether emails from the template contain an unsubscribe URL."""
     return template.channel == "email" and template.category is not None
 
 
 def category_problems(new: Template, categories: Collection[str]) -> list[TemplateProblem]:
-    """Return the problem of an email template's category: it must be one of the team's."""
+    """Return a problem if an email template's category is not one of the team's `categories`."""
     if not can_unsubscribe(new) or new.category in categories:
         return []
     message = f"{quoted(new.category or '')} is not one of the team's categories ({', '.join(categories) or 'none'})"
@@ -404,7 +407,7 @@ def category_problems(new: Template, categories: Collection[str]) -> list[Templa
 
 
 def category_in_use(team: TeamRecord, templates: Iterable[Template]) -> str:
-    """Return the error if an approved template has a category that is not in the new list; empty if none has."""
+    """Return an error text if an approved template has a category that is not in the new list; empty if none has."""
     for template in templates:
         if template.status == "approved" and category_problems(template, team.categories):
             return f"The template {template.id} has the category {template.category}: keep it, or change the template."
@@ -423,7 +426,7 @@ def uses_unsubscribe_url(layout: Layout) -> bool:
 def layout_problems(
     new: Template, layouts: Mapping[str, Layout], previous_layouts: Collection[str | None] = ()
 ) -> list[TemplateProblem]:
-    """Return the problems of a template's layout: it must be approved and of the team, or be in `previous_layouts`.
+    """Return a problem unless the template's layout is approved and of the team, or in `previous_layouts`.
 
     `previous_layouts`: layouts that the template already uses; these may be archived.
     """

@@ -45,9 +45,10 @@ def guess_value(name: str, row: int = 0) -> str:
 
 
 def example_values(template: Template, default_for: Callable[[str], str] = str) -> Values:
-    """Return the example values. A list's example is a JSON array; a list without one gets GENERATED_ITEMS items.
+    """Return example values of all variables.
 
-    `default_for`: function that returns the value of a variable without an example.
+    A list's example is a JSON array; a list without an example has GENERATED_ITEMS generated items. `default_for`:
+    function that returns the value of a variable without an example.
     """
     formats = {(use.list, use.name): use.format for use in formatted_uses(template) if use.format}
 
@@ -71,7 +72,7 @@ def example_values(template: Template, default_for: Callable[[str], str] = str) 
 
 
 def example_text(template: Template, name: str) -> str:
-    """Return the text that a form suggests for a variable: its example, else its name, or list items as JSON."""
+    """Return the text that a form suggests for a variable: its example, else its name or the list items as JSON."""
     if name in template.examples or not template.shapes.get(name, VariableType()).list:
         return template.examples.get(name, name)
     items = [item.texts for item in example_values(template).lists[name]]
@@ -79,7 +80,7 @@ def example_text(template: Template, name: str) -> str:
 
 
 def parse_form_value(template: Template, name: str, text: str) -> Any:
-    """Return the value typed for a variable; a list is parsed as JSON."""
+    """Return the value that a person typed into a form for a variable; the text for a list is parsed as JSON."""
     if not template.shapes.get(name, VariableType()).list:
         return text
     try:

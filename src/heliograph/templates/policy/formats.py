@@ -36,14 +36,14 @@ class ValueFormat(msgspec.Struct, frozen=True):
 
 
 class Region(msgspec.Struct, frozen=True):
-    """Locale and time zone of a text."""
+    """Locale and time zone in which values are formatted."""
 
     locale: str = "en"
     timezone: str = "UTC"
 
 
 def read_format(kind: str, argument: str | None) -> ValueFormat | str:
-    """Return the format, or an error message."""
+    """Return the format of a placeholder's kind and argument, such as `money` and `EUR`; an error text if invalid."""
     if kind not in get_args(FormatKind):
         return f"unknown format {kind}: use {', '.join(get_args(FormatKind))}"
     if kind == "money":
@@ -97,7 +97,7 @@ def _format_number(value_format: ValueFormat, number: Decimal, tag: str) -> str:
 
 @lru_cache(maxsize=1024)
 def _precision(value_format: ValueFormat, tag: str) -> tuple[int, int, Decimal]:
-    """Return the decimal shift, the minimum number of decimals, and the smallest decimal step."""
+    """Return a format's decimal shift, its minimum number of decimals, and its smallest decimal step."""
     if value_format.kind == "money":
         min_decimals = max_decimals = get_currency_precision(value_format.argument)
         return 0, min_decimals, Decimal(1).scaleb(-max_decimals)

@@ -9,7 +9,10 @@ _FOREIGN_PLACEHOLDER = re.compile(r"\{\{\{?\s*([A-Za-z][A-Za-z0-9_.]{0,200})\s*\
 
 
 def to_foreign_placeholders(text: str, spellings: Mapping[str, str]) -> str:
-    """Convert `{{customer.first_name}}` to `{{{FIRST_NAME}}}`, or to the spelling in `spellings`; `brand.*` is kept."""
+    """Convert `{{customer.first_name}}` to `{{{FIRST_NAME}}}`, or to its spelling in `spellings`.
+
+    Placeholders of `brand.*` are unchanged.
+    """
 
     def convert(match: re.Match[str]) -> str:
         return match[0] if match[1] == "brand" else f"{{{{{{{foreign_name(match[2], spellings)}}}}}}}"
@@ -18,7 +21,10 @@ def to_foreign_placeholders(text: str, spellings: Mapping[str, str]) -> str:
 
 
 def to_short_placeholders(text: str) -> str:
-    """Convert `{{customer.first_name}}` to `{{first_name}}`; other scopes and placeholders with a format are kept."""
+    """Convert `{{customer.first_name}}` to `{{first_name}}`.
+
+    Other scopes, and placeholders with a format, are unchanged.
+    """
 
     def convert(match: re.Match[str]) -> str:
         return f"{{{{{match[2]}}}}}" if match[1] == "customer" and not match[3] else match[0]
@@ -31,7 +37,7 @@ def foreign_name(name: str, spellings: Mapping[str, str]) -> str:
 
 
 def original_spellings(texts: Iterable[str], keys: Iterable[str]) -> dict[str, str]:
-    """Map our variable names to their spelling in the foreign texts, unless that is all upper case."""
+    """Map our variable names to their spelling in the foreign texts, except spellings that are all upper case."""
     foreign_names = [*keys, *(slot[1] for text in texts for slot in _FOREIGN_PLACEHOLDER.finditer(text))]
     return {
         key.lower(): key for key in foreign_names if key != key.upper() and not key.startswith(("customer.", "brand."))
@@ -41,7 +47,7 @@ def original_spellings(texts: Iterable[str], keys: Iterable[str]) -> dict[str, s
 def from_foreign_placeholders(text: str) -> str:
     """Convert `{{{FIRST_NAME}}}` and `{{first_name}}` to `{{customer.first_name}}`.
 
-    Other placeholders are kept and rejected later.
+    Other placeholders are left unchanged, and rejected when the template is saved.
     """
 
     def convert(match: re.Match[str]) -> str:

@@ -107,7 +107,7 @@ class _Converter:
         return f"{{{{#each {name}}}}}"
 
     def _open_section(self, word: str, tag: re.Match[str]) -> str:
-        """Convert `{{#person}}`: a condition, or a scope for nested names if it contains other names."""
+        """Convert `{{#person}}` to a condition, or to a scope of nested names if the section contains other names."""
         end = re.compile(rf"\{{\{{\s*/\s*{re.escape(word)}\s*\}}\}}").search(self._source, tag.end())
         inner = self._source[tag.end() : end.start() if end else tag.end()]
         names = {(nested[1] or nested[2] or "").strip() for nested in _TEMPLATE_TAG.finditer(inner)}
@@ -126,7 +126,7 @@ class _Converter:
         return next((section for section in reversed(self._open) if section.kind == kind), None)
 
     def _variable_name(self, path: str) -> str | None:
-        """Return the full variable name of a path; None if it cannot be converted."""
+        """Return the full variable name of a path such as `person.name`; None if it cannot be converted."""
         if path in (".", "this"):
             top = self._open[-1] if self._open else None
             return top.path if top and top.kind == "if" else None

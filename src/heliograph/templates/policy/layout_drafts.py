@@ -1,4 +1,4 @@
-"""Drafts of layouts, new or changing one in use: saving, submitting, and approval by an operator."""
+"""Drafts of new and changed layouts: saving, submitting, and approval by an operator."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,14 +15,14 @@ from heliograph.templates.policy.template_approvals import revision_of
 
 
 def apply_fields(base: Layout, changes: Mapping[str, Any]) -> tuple[Layout, dict[str, str]]:
-    """Return `base` with these fields (None removes a field), and an error message for each invalid field."""
+    """Return `base` with the fields in `changes` (None removes a field), and an error text for each invalid field."""
     removed = {name: None for name, value in changes.items() if value is None}
     fields, errors = read_layout_fields({name: value for name, value in changes.items() if value is not None})
     return msgspec.convert(msgspec.to_builtins(base) | fields | removed, Layout), errors
 
 
 def find_draft(setup: Setup, id_: str) -> Layout | None:
-    """Return the draft of a layout; None if there is none."""
+    """Return the draft of a layout; None if it has no draft."""
     current, draft = setup.records.get(("layout", id_)), setup.records.get(("layout_draft", id_))
     if isinstance(draft, LayoutDraft):
         return draft.layout
@@ -37,7 +37,10 @@ def list_pending(setup: Setup) -> list[Layout]:
 
 
 def find_submitted(setup: Setup, id_: str, revision: str | None) -> Layout | None:
-    """Return the submitted draft, checking its revision unless `revision` is None. None if there is no draft."""
+    """Return a layout's submitted draft; None if it has no draft.
+
+    Checks the draft's revision unless `revision` is None.
+    """
     draft = find_draft(setup, id_)
     if draft and not draft.submitted_at:
         raise InvalidRequest(f"{id_} has no pending draft.")

@@ -67,7 +67,7 @@ def find_layout_problems(layout: Layout) -> list[TemplateProblem]:
 
 
 def lint(template: Template, layout: Layout | None = None) -> list[TemplateProblem]:
-    """Return the warnings for the parts of every language; the template's own language first."""
+    """Return the warnings for the parts of every language, those in the template's own language first."""
     problems = []
     for tag in (None, *template.locales):
         sources = sources_by_part(template if tag is None else template.locales[tag])
@@ -112,7 +112,10 @@ def _lint_html(source: str) -> Warnings:
 
 
 def _unclosed_tags(html: _ParsedHtml) -> Warnings:
-    """Yield a warning for each unclosed tag. At `{{else}}` the open tags are those at its `{{#if}}`."""
+    """Yield a warning for each unclosed tag.
+
+    After `{{else}}`, the same tags count as open as at its `{{#if}}`.
+    """
     stack: _TagStack = None
     blocks: list[_TagStack] = []
     tokens = (token for token in TOKEN.finditer(html.source) if token[5] or token[8] or token[9])
@@ -148,7 +151,7 @@ def _iterate_stack(stack: _TagStack) -> Iterator[tuple[Tag, _TagStack]]:
 
 
 def _close_tag(stack: _TagStack, name: str) -> tuple[_TagStack, list[Tag]]:
-    """Return the stack of open tags after the end tag `name`, and the tags inside that have no end tag."""
+    """Return the stack of open tags after the end tag `name`, and the tags that it closes implicitly."""
     unclosed: list[Tag] = []
     for tag, below in islice(_iterate_stack(stack), SEARCHED_TAGS_MAX):
         if tag.name == name:

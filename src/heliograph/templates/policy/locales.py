@@ -1,4 +1,4 @@
-"""Locales of a template: language tags, and the choice of the language for a send (contract 18)."""
+"""Locales of a template: parses language tags, and chooses the language for a send (contract 18)."""
 
 import re
 from collections.abc import Collection
@@ -24,7 +24,10 @@ _IRREGULAR_TAGS = frozenset(
 
 
 def read_locale(raw: str | None) -> str | None:
-    """Return a language tag in BCP 47 case (`de-AT`, `zh-Hant-TW`), without extensions that no stored text has."""
+    """Return a language tag in BCP 47 case (`de-AT`, `zh-Hant-TW`); None if `raw` is None.
+
+    Extensions are removed, because no stored text has any. Raises InvalidRequest if the tag is invalid.
+    """
     if raw is None:
         return None
     tag = raw.lower()
@@ -38,7 +41,7 @@ def read_locale(raw: str | None) -> str | None:
 
 
 def normalize_tag(raw: str) -> str | None:
-    """Return the tag in BCP 47 case; None if invalid or with an extended language, extension or private use."""
+    """Return the tag in BCP 47 case; None if it is invalid or has an extended language, an extension or private use."""
     match = _LANGUAGE_TAG.fullmatch(raw.lower())
     return None if match is None or match["extended"] or match["more"] else _format_tag(match)
 
@@ -49,14 +52,14 @@ def _format_tag(match: re.Match[str]) -> str:
 
 
 def match_language(available: Collection[str], locale: str, default: str) -> str:
-    """Return the best match among `available`, removing subtags from the right; `default` if there is none."""
+    """Return the language in `available` that fits best, removing subtags from the right; else `default`."""
     while locale and locale not in available:
         locale = locale.rpartition("-")[0]
     return locale or default
 
 
 def localize(template: Template, locale: str | None) -> Template:
-    """Return the template in the best matching language: `de-AT`, then `de`, then its own."""
+    """Return the template in the best matching language: `de-AT`, then `de`, then the template's own language."""
     if locale is None or not template.locales:
         return template
     language = match_language({*template.locales, template.locale}, locale, template.locale)

@@ -182,7 +182,10 @@ _STYLE_BLOCK = re.compile(r"<style\b[^<>]{0,1000}>", re.I)
 
 
 def find_unsupported_features(html: str) -> list[HtmlFinding]:
-    """Return the unsupported features found: lost content first, then by number of affected clients."""
+    """Return the features in the HTML that mail clients do not support.
+
+    Features that lose content come first, then those that affect the most clients.
+    """
     examined = html[:EXAMINED_MAX]
     text_by_syntax: dict[FeatureSyntax, str] = {
         "html": examined,

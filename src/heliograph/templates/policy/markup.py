@@ -42,7 +42,7 @@ class HtmlRange(msgspec.Struct, frozen=True):
 
 
 class Tag(msgspec.Struct, frozen=True):
-    """An HTML tag, or a comment, whose name is empty."""
+    """An HTML tag; also a comment, which has an empty name."""
 
     name: str
     start: int
@@ -56,7 +56,7 @@ class Tag(msgspec.Struct, frozen=True):
 
 
 def parse_tags(source: str, limit: int) -> Iterator[Tag]:
-    """Yield the tags and comments that start before `limit`, in order. `source`: with masked placeholders."""
+    """Yield the tags and comments that start before `limit`, in order. `source`: HTML with masked placeholders."""
     match = _TAG_OR_COMMENT_START.search(source, 0, limit)
     while match:
         at = match.start()

@@ -21,12 +21,12 @@ class UpstreamUpdate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def get_status(team: Team, template: Template) -> UpstreamTemplate | None:
-    """Return Meta's status of a WhatsApp template in its locale; None if Meta has not reported any."""
+    """Return a WhatsApp template's status at Meta in its locale; None if Meta has not reported a status."""
     return team.upstream.get(_meta_name(template)) if template.channel == "whatsapp" else None
 
 
 def list_statuses(team: Team, template: Template) -> list[UpstreamTemplate]:
-    """Return Meta's status of a template in each of its languages."""
+    """Return a WhatsApp template's status at Meta in each of its languages."""
     statuses = [team.upstream.get(name) for name in dict.fromkeys(_meta_names(template))]
     return [status for status in statuses if status] if template.channel == "whatsapp" else []
 
@@ -36,7 +36,7 @@ def is_available(team: Team, template: Template) -> bool:
 
 
 def find_unavailable(team: Team, name: str, language: str) -> UpstreamTemplate | None:
-    """Return the status of the template with this name at Meta if it cannot be sent; else None."""
+    """Return the status of the template with this name at Meta if it cannot be sent; None if it can."""
     status = team.upstream.get((name, language))
     return status if status and status.status in UNAVAILABLE_STATES else None
 
@@ -54,7 +54,7 @@ def check_available(team: Team, template: Template) -> None:
 
 
 def templates_of_update(team: Team, update: UpstreamUpdate) -> list[Template]:
-    """Return the team's templates that an update is about."""
+    """Return the team's templates to which an update from Meta applies."""
     return templates_by_meta_name(team, update.name, update.language)
 
 
@@ -68,13 +68,13 @@ def templates_by_meta_name(team: Team, name: str, language: str) -> list[Templat
 
 
 def category_of(team: Team, name: str, language: str) -> str | None:
-    """Return the category of the templates with this name and language; MARKETING if any of them has it."""
+    """Return Meta's category of the templates with this name and language; MARKETING if any of them has it."""
     categories = [template.category for template in templates_by_meta_name(team, name, language)]
     return "MARKETING" if "MARKETING" in categories else next(iter(categories), None)
 
 
 def apply_update(update: UpstreamUpdate, team: Team) -> UpstreamTemplate | None:
-    """Return the status after an update; None if the update is a repetition or older than the known status."""
+    """Return a template's status after an update; None if the update is repeated or older than the known status."""
     initial = UpstreamTemplate(team=team.record.id, name=update.name, language=update.language)
     known = team.upstream.get((update.name, update.language), initial)
     if update.at < (known.at if update.status else known.quality_at):

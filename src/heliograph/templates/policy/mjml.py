@@ -36,9 +36,9 @@ def _iterate_texts(node: Any) -> Iterator[str]:
 
 
 def compile_mjml(source: str) -> str:
-    """Compile MJML to HTML; other HTML is returned unchanged.
+    """Compile MJML to HTML; HTML that is not MJML is returned unchanged.
 
-    Placeholders and blocks are text to the compiler and are kept.
+    Placeholders and blocks are text to the compiler and stay unchanged.
     """
     if not _MJML_START.match(source):
         return source

@@ -27,7 +27,7 @@ ItemFields = tuple[tuple[str, tuple[str, ...]], ...]  # each list variable with 
 
 
 class _Scopes:
-    """The open blocks of a source, to tell the fields of an item from customer variables."""
+    """Tracks the open blocks of a source, to tell the fields of a list item from customer variables."""
 
     def __init__(self) -> None:
         self._lists: list[str | None] = []  # for each open block, the list whose items are in scope; None for others
@@ -37,7 +37,7 @@ class _Scopes:
         return next((name for name in self._lists if name is not None), None)
 
     def read(self, inside: str) -> re.Match[str] | None:
-        """Return the match of a name without a scope; None for other syntax, which may open or close a block."""
+        """Return the match of a name without a scope; None for other syntax. Also tracks blocks that open or close."""
         if _CLOSING.fullmatch(inside):
             if self._lists:
                 self._lists.pop()
@@ -58,9 +58,9 @@ class _Scopes:
 
 
 def expand_short_forms(source: str, item_fields: ItemFields = ()) -> str:
-    """Return the source with `customer.` or `item.` before each name that has no scope. Line breaks are kept.
+    """Return the source with `customer.` or `item.` before each name that has no scope. Line breaks are unchanged.
 
-    Inside `{{#each}}`, a declared field of the list comes first: `item_fields`.
+    Inside `{{#each}}`, a name in `item_fields` is a field of the list's item.
     """
     fields_by_list, scopes = dict(item_fields), _Scopes()
 
@@ -99,7 +99,7 @@ def guess_item_fields(parts: Collection[str], declared: Collection[str]) -> Item
 
 
 def used_names(parts: Iterable[str], item_fields: ItemFields = ()) -> dict[str, list[str]]:
-    """Return the customer variables used in the parts, in order, with the fields of those that are lists."""
+    """Map each customer variable used in the parts, in order, to the item fields that it has if it is a list."""
     used: dict[str, dict[str, None]] = {}
     for part in parts:
         list_name = ""
@@ -115,7 +115,10 @@ def used_names(parts: Iterable[str], item_fields: ItemFields = ()) -> dict[str, 
 
 
 def invalid_placeholders(source: str, masked: str) -> Iterator[tuple[int, str]]:
-    """Yield (offset, text) of each `{{` that is not a valid placeholder. `masked`: source with valid ones blanked."""
+    """Yield (offset, text) of each `{{` that is not a valid placeholder.
+
+    `masked`: the source with valid ones blanked.
+    """
     for braces in re.finditer(r"\{\{", masked):
         match = _ANY_PLACEHOLDER.match(masked, braces.start())
         yield braces.start(), source[braces.start() : match.end() if match else braces.start() + _SHOWN_CHARS]

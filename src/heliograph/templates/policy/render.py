@@ -1,4 +1,4 @@
-"""Renders a template with a caller's values; the output is joined only after its length was checked."""
+"""Renders a template with a caller's values. The parts of the output are joined only after their length was checked."""
 
 import html
 import re
@@ -46,7 +46,7 @@ class Rendered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def render(template: Template, values: Values, brand: Mapping[str, str], layout: Layout | None = None) -> Rendered:
-    """Render a template; missing values are empty: `check_variables` decides beforehand if they may be missing.
+    """Render a template. A missing value is empty; `check_variables` has decided whether it may be missing.
 
     Lengths are checked before joining, because a value can occur thousands of times in a template.
     """
@@ -88,7 +88,7 @@ def with_text_direction(layout: str, locale: str) -> str:
 def _as_right_to_left(layout: str) -> str:
     """Add dir="rtl" to `<html>` and to the first table or div, because webmail drops `<html>`.
 
-    No-op if either has `dir`.
+    Nothing is added if `<html>` or that element already has `dir`.
     """
     all_tags = list(parse_tags(layout, len(layout)))
     first_tags = [next((tag for tag in all_tags if tag.name in names), None) for names in (("table", "div"), ("html",))]
@@ -101,12 +101,12 @@ def _as_right_to_left(layout: str) -> str:
 
 
 def octets(text: str | None) -> int:
-    """Return the UTF-8 length of a text."""
+    """Return the length of a text in UTF-8; 0 for None."""
     return 0 if text is None else len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 def estimate_octets(template: Template, values: Iterable[str], layout: Layout | None = None) -> int:
-    """Return a rough upper bound of the rendered size, without rendering the template."""
+    """Return a rough upper bound of the rendered size in octets, without rendering the template."""
     longest = max(map(len, values), default=0)
     repetitions = max((shape.max for shape in template.shapes.values() if shape.list), default=1)
     sources: list[str] = [source for part in PARTS if (source := getattr(template, part))]
@@ -194,7 +194,7 @@ class _Writer:
 
 
 def _adjust_to_host(address: str, value: str) -> str:
-    """Return the value adjusted to its position, so that it cannot change the host of a link or mailto."""
+    """Return the value adjusted to its position in a URL, so that it cannot change the host of a link or mailto."""
     preceding = html.unescape(address) if len(address) <= HOST_MAX else ""
     host = LINK_HOST.fullmatch(preceding)
     return (

@@ -16,7 +16,7 @@ from heliograph.templates.policy.variable_types import to_record_fields
 
 
 def lint_file(file: SetupFile) -> list[FileProblem]:
-    """Return the problems of all layouts and templates in the file. Templates may be incomplete."""
+    """Return the problems of all layouts and templates in a setup file, whose templates may be incomplete."""
     problems = []
     for team in file.teams:
         layouts: dict[str, Layout] = {}

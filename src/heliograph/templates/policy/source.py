@@ -72,7 +72,7 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 class FaultList:
-    """Faults of a source; only the first FAULTS_MAX of each kind are kept."""
+    """Faults found in a source; only the first FAULTS_MAX of each kind are stored."""
 
     def __init__(self) -> None:
         self.faults: list[Fault] = []
@@ -95,7 +95,7 @@ class Slot(msgspec.Struct, frozen=True):
 
 
 class UrlAttribute(msgspec.Struct, frozen=True):
-    """A complete address attribute whose scheme depends on its values."""
+    """A complete URL attribute whose scheme depends on its values."""
 
     pieces: tuple[str | Slot, ...]
 
@@ -118,7 +118,7 @@ Pieces = tuple[Piece, ...]
 
 
 class VariableUse(msgspec.Struct, frozen=True):
-    """A variable used in the source: of the customer, or of the items of a list."""
+    """A variable used in the source: a customer variable, or a field of a list's items."""
 
     name: str
     list: str | None = None  # the list whose items have this field
@@ -137,7 +137,7 @@ class CompiledSource(msgspec.Struct, frozen=True):
 
 
 class _BlockTag(msgspec.Struct, frozen=True):
-    """A block tag: opening, else or closing."""
+    """A tag of a block: opening, else or closing."""
 
     keyword: str
     scope: str
@@ -157,7 +157,10 @@ class _OpenBlock(msgspec.Struct):
 
 @lru_cache(maxsize=4096)
 def compile_source(source: str, is_html: bool, item_fields: ItemFields = ()) -> CompiledSource:
-    """Compile a part of a template. `item_fields`: the fields of its lists, to tell them from customer variables."""
+    """Compile a part of a template.
+
+    `item_fields`: declared fields of its lists, to tell them from customer variables.
+    """
     source = expand_short_forms(source, item_fields)
     masked = TOKEN.sub(lambda token: MASK * len(token[0]), source)
     faults = FaultList()
@@ -226,7 +229,7 @@ class _Nesting:
             self._faults.add("crossed_block", tag.offset, "a block can only have one {{else}}")
 
     def _add_misplaced_tag(self, tag: _BlockTag) -> None:
-        """Report a misplaced block once: where it opens, or at its first tag in a disallowed position."""
+        """Report a misplaced block once: at its opening tag, or at its first tag in a disallowed position."""
         is_opening = bool(tag.name)
         if is_opening or not self._misplaced_depth:
             self._faults.add("misplaced_block", tag.offset, MISPLACED_BLOCK)
@@ -250,7 +253,7 @@ class _Nesting:
             self.uses.append(VariableUse(name, self._current_list() or "", format_))
 
     def _current_list(self) -> str | None:
-        """Return the list whose item is in scope; None in the {{else}} branch."""
+        """Return the list whose item is in scope; None outside of lists and in a list's {{else}} branch."""
         for block in self._open:
             if block.tag and block.tag.keyword == "each" and block.else_pieces is None:
                 return block.tag.name
@@ -296,7 +299,10 @@ def _split(
 
 
 def _mark_host_slots(pieces: "list[Piece | _BlockTag]") -> "list[Piece | _BlockTag]":
-    """Mark the slots in hosts of links. At `{{else}}` the state before its block is restored."""
+    """Mark the slots in hosts of links.
+
+    After `{{else}}`, the position in the link is that before its block.
+    """
     marked = list[Piece | _BlockTag]()
     host: str | None = None  # text of the current host so far; None outside a host
     outer_hosts: list[str | None] = []
@@ -321,7 +327,7 @@ def _mark_host_slots(pieces: "list[Piece | _BlockTag]") -> "list[Piece | _BlockT
 
 
 def _next_literals(pieces: "Sequence[Piece | _BlockTag]") -> list[str]:
-    """Return for each position the next literal; empty if there is none."""
+    """Return for each position the next literal; empty if no literal follows."""
     literals, last = list[str](), ""
     for piece in reversed(pieces):
         literals.append(last)
@@ -352,9 +358,9 @@ def _mark_in_host(slot: Slot, host: str, after: str) -> Slot:
 
 
 def _mark_in_mailto(slot: Slot, before: str, after: str) -> Slot:
-    """Return the slot with its context inside a mailto address.
+    """Return the slot with its context inside a mailto URL.
 
-    If the template has the host, a value may only be part of it or of the local part.
+    If the template itself has the host, a value can only be part of that host or of the local part.
     """
     local_part, query_at = _LOCAL_PART, before.find("?")
     if query_at >= 0:
@@ -373,7 +379,7 @@ def _mark_in_mailto(slot: Slot, before: str, after: str) -> Slot:
 
 
 def decode_separators(text: str) -> str:
-    """Decode the address separators (@ , ;) of a mailto, as mail clients do."""
+    """Decode percent-encoded address separators (@ , ;) of a mailto, as mail clients do."""
     return _ENCODED_SEPARATOR.sub(lambda match: unquote(match[0]), text)
 
 
@@ -402,7 +408,7 @@ def _make_tag(token: re.Match[str], context: EscapeContext) -> _BlockTag:
 def _split_address(
     source: str, html_range: HtmlRange, faults: FaultList
 ) -> "Iterator[str | Slot | UrlAttribute | _BlockTag]":
-    """Yield the pieces of an address; yield only # if its beginning can never be safe."""
+    """Yield the pieces of a URL attribute; yield only # if its beginning can never be safe."""
     pieces: list[str | Slot] = []
     before, host = "", None
     address_pieces = list(_split(source, html_range.start, html_range.end, "address", faults))

@@ -1,4 +1,4 @@
-"""Drafts of templates, new or changing one in use: saving, publishing, and approval by an operator."""
+"""Drafts of new and changed templates: saving, publishing, and approval by an operator."""
 
 import hashlib
 
@@ -12,7 +12,7 @@ from heliograph.domain.setup.snapshot import Row, Setup, to_row
 
 
 class TemplateDraftState(msgspec.Struct, frozen=True, kw_only=True):
-    """A template draft with its team and the template in use."""
+    """A template draft with its team and the version in use."""
 
     team: Team
     template: Template  # the template as proposed
@@ -22,12 +22,15 @@ class TemplateDraftState(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def revision(self) -> str:
-        """Return the draft's revision. An approval must pass it, so that only the reviewed content is approved."""
+        """Return the draft's revision.
+
+        An approval must name it, so that only the content that was reviewed is approved.
+        """
         return revision_of(self.template)
 
     @property
     def awaits_approval(self) -> bool:
-        """Return whether the draft waits for an operator; otherwise the team must act."""
+        """Return whether the draft waits for an operator; if not, the team must submit or change it."""
         return not (self.template.unfinished or self.template.refused_reason)
 
 
@@ -44,7 +47,7 @@ def list_pending(setup: Setup) -> list[TemplateDraftState]:
 
 
 def find_draft(setup: Setup, id_: str) -> TemplateDraftState | None:
-    """Return the draft of a template, refused or not; None if there is none."""
+    """Return the draft of a template, refused or not; None if it has no draft."""
     current, draft = setup.records.get(("template", id_)), setup.records.get(("template_draft", id_))
     if not isinstance(current, Template) or current.team not in setup.teams:
         return None
@@ -65,7 +68,10 @@ def approve_rows(
     prices: dict[str, int] | None = None,
     free: bool = False,
 ) -> list[Row]:
-    """Return the rows that approve a draft, with new prices if passed. `free` must confirm a price of 0."""
+    """Return the rows that approve a draft, with new prices if passed.
+
+    `free`: the operator confirms a price of 0, which is rejected otherwise.
+    """
     new = find_draft_revision(setup, id_, revision).template
     if price is not None:
         new = replace(new, price=price, prices=prices or {})
@@ -79,7 +85,7 @@ def check_price(template: Template, *, free: bool) -> None:
 
 
 def refuse_rows(setup: Setup, id_: str, revision: str, reason: str) -> list[Row]:
-    """Return the rows that refuse a draft with a reason; empty if it was already refused for that reason."""
+    """Return the rows that refuse a draft with a reason; empty if it was already refused for the same reason."""
     draft = find_draft_revision(setup, id_, revision)
     if draft.template.refused_reason == reason:
         return []
@@ -96,7 +102,7 @@ def discard_rows(setup: Setup, id_: str) -> list[Row]:
 
 
 def publish_rows(setup: Setup, new: Template) -> list[Row]:
-    """Return the rows that put a template into use; empty if it is already in use unchanged."""
+    """Return the rows that put a template into use and delete its draft; empty if nothing would change."""
     new = replace(_with_version(setup, new), status="approved", refused_reason="", unfinished=False, submitted_at=0)
     rows = [] if setup.records.get(("template", new.id)) == new else [to_row("template", new.id, new, new.team)]
     if ("template_draft", new.id) in setup.records:
@@ -117,7 +123,7 @@ def draft_rows(setup: Setup, new: Template, author: str, saved_at: int) -> list[
 
 
 def _with_version(setup: Setup, new: Template) -> Template:
-    """Set the version that the template gets when published; a template that was never published keeps its version."""
+    """Set the version number that the template gets when published; a template never published keeps its number."""
     old = setup.records.get(("template", new.id))
     if not isinstance(old, Template):
         return new

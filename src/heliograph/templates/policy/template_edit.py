@@ -1,4 +1,4 @@
-"""Editing of templates: parsing of fields, who decides on prices, and comparison of versions."""
+"""Editing of templates: applies changed fields, decides who must approve, suggests prices, and compares versions."""
 
 from bisect import bisect
 from collections import Counter
@@ -34,7 +34,7 @@ LINES_MAX = 1000  # maximum lines shown per field
 
 
 def apply_fields(base: Template, changes: Mapping[str, Any]) -> tuple[Template, dict[str, str]]:
-    """Return `base` with these fields (None removes a field), and an error message for each invalid field."""
+    """Return `base` with the fields in `changes` (None removes a field), and an error text for each invalid field."""
     removed = {name: None for name, value in changes.items() if value is None}
     fields, invalid = read_template_fields({name: value for name, value in changes.items() if value is not None})
     new = msgspec.convert(msgspec.to_builtins(base) | to_record_fields(fields) | removed, Template)
@@ -42,7 +42,7 @@ def apply_fields(base: Template, changes: Mapping[str, Any]) -> tuple[Template, 
 
 
 def apply_and_check(base: Template, changes: Mapping[str, Any]) -> tuple[Template, dict[str, str]]:
-    """Apply fields like `apply_fields`; the errors include the problems of the resulting template."""
+    """Apply the fields in `changes`; the returned errors include the problems of the resulting template."""
     new, errors = apply_fields(base, changes)
     messages_by_field: dict[str, list[str]] = {}
     for problem in check_template(new):
@@ -62,7 +62,7 @@ class EditResult(msgspec.Struct, frozen=True):
 
 
 def edit_template(base: Template, changes: Mapping[str, Any]) -> EditResult:
-    """Apply a person's edit with `apply_and_check`; variables that the texts use are declared if they were not before.
+    """Apply a person's edit like `apply_and_check`, and declare the variables that the texts use.
 
     An item of `changes["variables"]` that is only a name keeps the type of the existing declaration.
     """
@@ -142,7 +142,7 @@ def publishes_at_once(setup: Setup, new: Template, *, by_operator: bool) -> bool
 
 
 def unsubmitted_rows(setup: Setup, new: Template, *, by_operator: bool, author: str, saved_at: int) -> list[Row]:
-    """Return the rows that save an unsubmitted draft beside the template in use."""
+    """Return the rows that save a draft without submitting it; the template in use does not change."""
     _check_layout(setup, new)
     priced = new if by_operator else with_prices(setup.teams[new.team], new)[0]
     unsubmitted = replace(priced, unfinished=True, status="draft", submitted_at=0)
@@ -154,7 +154,7 @@ def unsubmitted_rows(setup: Setup, new: Template, *, by_operator: bool, author: 
 
 
 def _approval_fields(template: Template) -> dict[str, Any]:
-    """Return the fields of a template's approval state, as opposed to its content."""
+    """Return the template fields about its approval, as opposed to its content."""
     fields = ("unfinished", "status", "submitted_at", "version", "refused_reason")
     return {field: getattr(template, field) for field in fields}
 
@@ -162,8 +162,8 @@ def _approval_fields(template: Template) -> dict[str, Any]:
 def with_prices(team: Team, new: Template) -> tuple[Template, bool]:
     """Set the prices of a team's template: its current ones, else those of the most expensive of the same kind.
 
-    Return the template and whether prices were found. Free SMS or WhatsApp templates are not copied, because their
-    price was set individually. Email without a price is free, within the quota and above it.
+    Returns the template and whether prices were found. Prices of free SMS or WhatsApp templates are not copied, because
+    they were set individually. Email without a price is free, within the quota and above it.
     """
     old = team.templates.get(new.id)
     kind = _price_kind(new)
@@ -187,7 +187,7 @@ def _price_kind(template: Template) -> tuple[str, str | None]:
 
 
 def with_suggested_prices(setup: Setup, new: Template) -> Template:
-    """Return the template with its suggested prices: its own, those of its kind, or those of the price list."""
+    """Return the template with prices: its own, else those of the same kind, else those of the price list."""
     team = setup.teams[new.team]
     priced, is_known = with_prices(team, new)
     list_prices = setup.platform.prices.get(new.channel, {}).get(team.record.currency, {})
@@ -198,7 +198,7 @@ def with_suggested_prices(setup: Setup, new: Template) -> Template:
 
 
 def sandbox_with_draft(draft: TemplateDraftState) -> Team:
-    """Return the team as a sandbox that can send the draft, free of charge and only to verified recipients.
+    """Return a copy of the team in sandbox mode that can send the draft, free and only to confirmed recipients.
 
     The subject of an email is marked as a test; a text message is sent unchanged, so that its segments are real.
     """
@@ -227,7 +227,7 @@ def compare(old: msgspec.Struct, new: msgspec.Struct, fields: Sequence[str] = CO
 
 
 def _compare_lines(before: list[str], after: list[str]) -> Iterator[tuple[str, str]]:
-    """Yield the merged lines of both texts with their sign.
+    """Yield the lines of both texts in order, each with a sign: in both, removed or added.
 
     Patience diff, O(n log n): lines that occur exactly once in both texts are anchors.
     """
@@ -265,7 +265,7 @@ def _anchors(before: list[str], after: list[str]) -> list[tuple[int, int]]:
 
 
 def _near_changes(lines: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return the changed lines with CONTEXT lines around each."""
+    """Return the changed lines with CONTEXT_LINES lines around each."""
     near = {
         at + step
         for at, (sign, _) in enumerate(lines)
@@ -286,7 +286,7 @@ def _to_lines(value: Any) -> list[str]:
 
 
 def _entry_lines(name: str, item: Any) -> list[str]:
-    """Return the lines of a price by country, a variable's type or a translation."""
+    """Return the lines that show one entry of a field: a price by country, a variable's type or a translation."""
     if not isinstance(item, msgspec.Struct):
         return [f"{name} {format_amount(item)}"]
     fields = msgspec.to_builtins(item)

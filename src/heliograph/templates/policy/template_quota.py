@@ -17,7 +17,7 @@ QUOTA_ADVICE = "Discard unused drafts, shorten long texts, or ask the operator, 
 
 
 def check_quota(setup: Setup, team: str, rows: Iterable[Row]) -> None:
-    """Reject rows that exceed the team's quota; a change that reduces the usage is always accepted."""
+    """Reject rows that exceed the team's template quota; a change that reduces the usage is always accepted."""
     before = _length_by_record(setup, team)
     after = before | {(row.kind, row.id): len(row.body or "") for row in rows}
     limit, length, template_count = (

@@ -19,7 +19,7 @@ TrialResult = Literal["fails", "grows", "changes", "same"]
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
-    """What the draft does with the variables of one message."""
+    """Comparison of the template in use and its draft, rendered with the variables of one message."""
 
     result: TrialResult
     error: str = ""  # why a send with the draft would be refused
@@ -69,7 +69,7 @@ def try_draft(
 
 
 def _first_difference(old: str, new: str) -> tuple[str, str]:
-    """Return the first line that differs; empty where a text has ended."""
+    """Return the first line that differs, from each text; empty for a text that has ended."""
     old_lines, new_lines = old.splitlines(), new.splitlines()
     count = max(len(old_lines), len(new_lines))
     padded_old, padded_new = (lines + [""] * (count - len(lines)) for lines in (old_lines, new_lines))

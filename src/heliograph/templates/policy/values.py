@@ -32,14 +32,14 @@ LISTED_NAMES_MAX = 100  # maximum variable names in an error
 
 
 class Values(msgspec.Struct, frozen=True):
-    """Values of customer variables, or of the fields of one list item. Names are without the prefix `customer.`."""
+    """Values of customer variables, or of the fields of one list item. Names lack the prefix `customer.`."""
 
     texts: dict[str, str] = {}
     false: frozenset[str] = frozenset()  # names whose value is the boolean false
     lists: dict[str, "list[Values]"] = {}
 
     def is_true(self, name: str) -> bool:
-        """Return whether `{{#if name}}` holds: true for 0; false for "", false and an empty list."""
+        """Return whether `{{#if name}}` shows its content: 0 counts as true; "", false and an empty list as false."""
         return bool(self.texts.get(name) or self.lists.get(name)) and name not in self.false
 
 
@@ -111,7 +111,7 @@ def _flatten(group: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]
 
 
 def iterate_texts(variables: dict[str, Any] | None) -> Iterator[str]:
-    """Yield the text values among a caller's variables, within the READ_MAX limits."""
+    """Yield the text values among a caller's variables, within the limits that `read_variables` applies."""
     for _, value in islice(_flatten(variables or {}, ""), VARIABLES_READ_MAX):
         if isinstance(value, str):
             yield value
@@ -169,7 +169,7 @@ def _keep_declared_fields(shape: VariableType | None, value: Any) -> Any:
 
 
 def passthrough_error(template: Template | None) -> str:
-    """Return why a template cannot carry free text as its only value; empty if it can."""
+    """Return why a template cannot send a caller's free text as its only variable; empty if it can."""
     if template is None:
         return "is no template of the team"
     if template.channel == "email":
@@ -192,9 +192,10 @@ def with_unsubscribe_url(template: Template, values: Values, url: str) -> Values
 
 
 def check_meta_parameters(template: Template, values: Mapping[str, str]) -> None:
-    """Reject values that Meta does not accept: empty, with a line break or tab, or with more than four spaces in a row.
+    """Reject values that Meta does not accept.
 
-    An optional value that is absent is not an error (contract 5).
+    Meta rejects empty values, and values with a line break, a tab, or more than four spaces in a row. An optional value
+    that is absent is not an error (contract 5).
     """
     declared_values = {name: values[name] for name in template.variables if name in values}
     invalid = [name for name, value in declared_values.items() if not value.strip() or _REJECTED_BY_META.search(value)]
@@ -233,7 +234,10 @@ def missing_and_unknown(template: Template, values: Values) -> tuple[list[str], 
 
 
 def check_variables(template: Template, values: Values) -> None:
-    """Check types, then in the order of contract 18: missing, unknown, too many items, too long or not formattable."""
+    """Check a caller's values against the declarations, in the order of contract 18.
+
+    Checks types first, then for missing, unknown, too long and unformattable values and too many items.
+    """
     if values.lists or template.shapes:
         check_types(template, values)
     missing, unknown = missing_and_unknown(template, values)
@@ -278,7 +282,7 @@ def check_types(template: Template, values: Values) -> None:
 
 
 def _check_no_objects(declared: Collection[str], values: Mapping[str, str], path_prefix: str) -> None:
-    """Reject an object given for a declared plain variable; its members were flattened to names below that variable."""
+    """Reject an object passed for a plain variable; its members were flattened to names below that variable."""
     for name in values:
         if name in declared:
             continue
@@ -311,7 +315,7 @@ def _invalid_paths(template: Template, values: Values) -> Iterator[str]:
 
 
 def _values_of(values: Values, name: str, field: str | None) -> Iterator[tuple[str, str]]:
-    """Yield (path, text) of a variable, or of a field in each item of a list; `items[0].title` is a path."""
+    """Yield (path, text) of a variable, or of a field of each list item, with paths such as `items[0].title`."""
     if field is None:
         if name in values.texts:
             yield name, values.texts[name]

@@ -1,4 +1,4 @@
-"""Variable declarations as written in setup files: a name, or a table with a name and further fields (contract 18)."""
+"""Declarations of variables as written in setup files: a name, or a table with a name and a type (contract 18)."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ Declaration = str | dict[str, Any]
 
 
 def to_record_fields(fields: dict[str, Any]) -> dict[str, Any]:
-    """Replace the declarations in `variables` by their names; their types go to the record field `shapes`."""
+    """Replace the declarations in `variables` by names; their types become the record field `shapes`."""
     if "variables" not in fields:
         return fields
     typed = [
@@ -29,7 +29,7 @@ def to_record_fields(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def declarations_of(template: Template) -> list[Declaration]:
-    """Return the template's variables in setup-file format."""
+    """Return the declarations of the template's variables in setup-file format."""
     return [declaration_of(template, name) for name in template.variables]
 
 
