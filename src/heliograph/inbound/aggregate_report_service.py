@@ -1,4 +1,4 @@
-"""DMARC and TLS reports about sending domains: stores those that receivers mail to us, and reads them."""
+"""DMARC and TLS reports about sending domains: stores the reports that receivers mail to us, and reads results."""
 
 import asyncio
 import hashlib
@@ -43,7 +43,7 @@ NOT_OURS_REPLY = "550 5.1.1 The report is about none of our domains"
 
 
 class AggregateReportService:
-    """Receives aggregate reports by mail."""
+    """Receives DMARC and TLS reports by mail."""
 
     def __init__(self, store: Store, mail_host: Callable[[], str]) -> None:
         self._store = store
@@ -75,7 +75,7 @@ class AggregateReportService:
 
 
 async def read_domain_reports(store: Store, domain: Domain, from_: str | None, to: str | None) -> DomainReports:
-    """Return what was reported about a domain. `from_`, `to`: days as YYYY-MM-DD; default: the last 30 days."""
+    """Return the results reported for a domain. `from_`, `to`: days as YYYY-MM-DD; default: the last 30 days."""
     today = store.clock.team_now(_team_ref(store.setup.current, domain)) // DAY_MS
     last_day = _parse_day("to", to) if to is not None else today
     first_day = _parse_day("from", from_) if from_ is not None else last_day - DEFAULT_DAYS + 1
@@ -103,7 +103,7 @@ def _parse_day(name: str, text: str) -> int:
 
 
 class DmarcSources(msgspec.Struct, frozen=True):
-    """The sources of one domain's mail in a report."""
+    """The sources of one domain's mail, as listed in a DMARC report."""
 
     by_address: dict[str, DmarcSource]
 
@@ -116,7 +116,10 @@ class DomainReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _read_domain_reports(file: IO[bytes], setup: Setup) -> list[DomainReport]:
-    """Return what the reports in a mail say about our domains. Raises ReportTooLarge or UnreadableReport."""
+    """Return the parts of the reports in a mail that are about our domains.
+
+    Raises ReportTooLarge or UnreadableReport if the mail exceeds the limits or has no valid report.
+    """
     file.seek(0)
     owned, domain_reports = _owned_domains(setup), list[DomainReport]()
     for pieces in unpack(find_report_files(file.read())):
@@ -130,9 +133,10 @@ def _read_domain_reports(file: IO[bytes], setup: Setup) -> list[DomainReport]:
 
 
 def _owned_domains(setup: Setup) -> dict[str, Domain]:
-    """Return the domains by name whose reports are stored.
+    """Return the domains whose reports are stored, by name.
 
-    A team's unverified domain counts only if an operator approved it: its reports could be about another sender's mail.
+    A team's unverified domain is included only if an operator approved it: its reports could be about another sender's
+    mail.
     """
     domains = [*setup.platform_domains.values(), *(d for team in setup.teams.values() for d in team.domains.values())]
     names = {domain.name for domain in domains if domain.verified or domain.approved}
@@ -147,7 +151,10 @@ def _find_owned(name: str, owned: Mapping[str, Domain]) -> str | None:
 
 
 def _group_sources(report: DmarcReport, owned: Mapping[str, Domain]) -> dict[str, DmarcSources]:
-    """Return the sources by domain name; the domain of the policy is included even if there are none."""
+    """Return the report's sources by domain name.
+
+    The domain of the DMARC policy is included even if it has no sources.
+    """
     policy_domain = _find_owned(report.domain, owned)
     groups = {policy_domain: DmarcSources({})} if policy_domain else {}
     for source in report.sources:
@@ -158,7 +165,7 @@ def _group_sources(report: DmarcReport, owned: Mapping[str, Domain]) -> dict[str
 
 
 def _group_sessions(report: TlsReport, owned: Mapping[str, Domain]) -> dict[str, dict[str, int]]:
-    """Return the number of sessions by domain name and result."""
+    """Return domain name → result → number of TLS sessions."""
     groups: dict[str, dict[str, int]] = {}
     for policy in report.policies:
         if name := _find_owned(policy.domain, owned):

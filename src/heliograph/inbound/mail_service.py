@@ -34,7 +34,8 @@ class InboundMailService:
     ) -> None:
         """Store a mail once for each recipient team and publish its events.
 
-        Raises StorageLimitReached. Teams that already have the mail are unaffected when the sender retries.
+        Raises StorageLimitReached if a team's storage is full. When the sender retries, teams that already have the
+        mail are unaffected.
         """
         digest = await self._store.inbound_mail.store_raw(raw)
         for team, addresses in self._group_by_team(recipients):

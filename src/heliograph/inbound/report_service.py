@@ -41,7 +41,7 @@ log = structlog.get_logger()
 async def store_carrier_reports(
     store: Store, carrier: str, reports: Sequence[CarrierReport], *, skip_known: bool = False
 ) -> None:
-    """Store a carrier's delivery reports. `skip_known`: ignore reports that are already stored in identical form."""
+    """Store a carrier's delivery reports. `skip_known`: ignore reports of which an identical one is already stored."""
     if reports:
         await store.reports.store_by_carrier(carrier, reports, skip_known=skip_known)
 
@@ -68,7 +68,7 @@ async def store_recipient_report(store: Store, message_id: str, position: int, r
 
 
 async def count_complaint(store: Store, feedback_key: bytes, source: FeedbackSource) -> None:
-    """Count a complaint of which only the Feedback-ID is known; ignored if the team was deleted."""
+    """Count a complaint that identifies only a Feedback-ID, not a message; ignored if the team was deleted."""
     for id_, team in store.setup.current.teams.items():
         if hash_team(feedback_key, id_) == source.team:
             await store.complaint_rates.count_unattributed(team.record.ref, source.name)
@@ -84,7 +84,7 @@ async def handle_callback(
 ) -> CallbackResult | None:
     """Store the reports of a carrier's callback and return the response.
 
-    None, with the body unread, if the carrier does not exist or accepts no callbacks.
+    Returns None, with the body unread, if the carrier does not exist or accepts no callbacks.
     """
     record = next((record for record in store.setup.current.carriers if record.id == carrier_id), None)
     handler = await carriers.get(record) if record else None
@@ -111,7 +111,10 @@ async def handle_callback(
 async def _parse_callback(
     carriers: Carriers, carrier_id: str, carrier: Carrier, callback: Callback
 ) -> CallbackResult | None:
-    """Verify and parse a callback; respond 503 if too many large callbacks are in progress, 413 if it is too large."""
+    """Verify and parse a callback.
+
+    Responds with 503 if too many large callbacks are in progress, and 413 if this one is too large.
+    """
     try:
         if not callback.is_large:
             return await carrier.parse_callback_async(callback)

@@ -1,6 +1,7 @@
 """Reads DMARC aggregate reports (RFC 9990, RFC 7489) and TLS reports (RFC 8460) from untrusted senders.
 
-Linear in time and bounded in memory: run it in a thread. XML with a document type is refused, so no entities exist.
+Parsing is linear in time and bounded in memory: run it in a thread. XML with a document type is refused, so no entities
+exist.
 """
 
 import ipaddress
@@ -41,7 +42,7 @@ OTHER_FAILURE = "other"
 
 
 class DmarcSource(msgspec.Struct, kw_only=True):
-    """The mails of one source with one From domain, as counted in one report."""
+    """The mails from one source address with one From domain, as counted in one DMARC report."""
 
     domain: str  # From domain, otherwise the domain of the policy
     address: str
@@ -61,7 +62,7 @@ class DmarcReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TlsPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """The sessions of mail to one domain."""
+    """The TLS sessions of mail to one domain."""
 
     domain: str
     successful: int
@@ -77,7 +78,10 @@ class TlsReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_report(pieces: Iterator[bytes]) -> DmarcReport | TlsReport:
-    """Return the report in a file. Raises ReportTooLarge or UnreadableReport."""
+    """Parse the report in a file.
+
+    Raises ReportTooLarge if it exceeds the size limit, UnreadableReport if it is invalid.
+    """
     first = next(pieces, b"")
     whole = chain((first,), pieces)
     is_json = first.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")
@@ -88,7 +92,10 @@ def parse_report(pieces: Iterator[bytes]) -> DmarcReport | TlsReport:
 
 
 class _DmarcReader:
-    """Handlers of the XML parser. Only the values in PATHS are kept; each record is counted when it ends."""
+    """Handlers of the XML parser.
+
+    Stores only the values at REPORT_PATHS and ROW_PATHS, and counts each record when its element ends.
+    """
 
     REPORT_PATHS = frozenset(
         (
@@ -230,7 +237,7 @@ def _is_below(domain: str, parent: str) -> bool:
 
 
 def _is_return_path_of(domain: str, passed: str) -> bool:
-    """Return whether `passed` is the return path of the From domain or of one of its parents."""
+    """Return whether `passed` is the return-path domain of the From domain `domain` or of one of its parents."""
     parent = passed.removeprefix(bounce_domain(""))
     return parent != passed and _is_below(domain, parent)
 
@@ -271,7 +278,7 @@ _Count = Annotated[int, msgspec.Meta(ge=0, le=COUNT_MAX)]
 
 
 class _Json(msgspec.Struct, frozen=True, rename="kebab"):
-    """A part of a TLS report; its fields are written with hyphens."""
+    """An object in a TLS report; the report's field names have hyphens."""
 
 
 class _DateRange(_Json, frozen=True):

@@ -1,4 +1,4 @@
-"""Maps a failed mail to one of four categories for statistics. Suppression is decided by bounce_classifier.py."""
+"""Maps a failed mail to one of four categories for statistics. Suppressions are decided by bounce_classifier.py."""
 
 import re
 from collections.abc import Mapping

@@ -429,7 +429,7 @@ def find_reason(*texts: str) -> Reason | None:
 
 
 def blames_address(reason: Reason | None, *codes: str | None) -> bool:
-    """Return whether a permanent rejection means that the address itself is bad. `codes`: enhanced status codes."""
+    """Return whether a permanent rejection means that the address itself is invalid. `codes`: enhanced status codes."""
     if reason and not (reason.weak and reason.address_fault):
         return reason.address_fault
     specific_codes = [code for code in codes if code and code not in VAGUE_CODES]
@@ -437,7 +437,7 @@ def blames_address(reason: Reason | None, *codes: str | None) -> bool:
 
 
 def is_domain_absent(reason: Reason | None, *codes: str | None) -> bool:
-    """Return whether the rejection says that the domain does not exist. Such a report counts only if it is repeated.
+    """Return whether the rejection says that the domain does not exist. Such a report must be repeated to count.
 
     5.1.10 means that the domain exists and accepts no mail (RFC 7505), or that Microsoft knows no such recipient.
     """

@@ -114,7 +114,7 @@ def signed_message_id(mail: ReceivedMail, keys_of: Callable[[str], Sequence[Sign
 
 
 def complaint_address(mail: ReceivedMail) -> str | None:
-    """Return the CFBL-Address of the message enclosed in a complaint; None if it has none."""
+    """Return the CFBL-Address of the message enclosed in a complaint; None if the message has no such field."""
     enclosed = mail.enclosed()
     if enclosed is None or read_feedback(mail) is None:
         return None
@@ -122,7 +122,7 @@ def complaint_address(mail: ReceivedMail) -> str | None:
 
 
 def feedback_id(mail: ReceivedMail) -> str | None:
-    """Return the Feedback-ID of the message enclosed in a complaint; None if it has none."""
+    """Return the Feedback-ID of the message enclosed in a complaint; None if the message has no such field."""
     enclosed = mail.enclosed()
     if enclosed is None or not to_report(parse_bounce(mail, None)):
         return None
@@ -130,7 +130,7 @@ def feedback_id(mail: ReceivedMail) -> str | None:
 
 
 def complaint_recipients(mail: ReceivedMail) -> list[str] | None:
-    """Return all addresses under which a complaint lists the complaining recipient; None if not a complaint."""
+    """Return all addresses of the complaining recipient that a complaint lists; None if the mail is not a complaint."""
     feedback = read_feedback(mail)
     return list(feedback.recipients) if feedback else None
 
@@ -209,7 +209,7 @@ def _parse_status(mail: ReceivedMail, group: RecipientGroup, our_recipient: str 
 
 
 def _more_specific_status(field_status: str | None, reply_status: str | None) -> str | None:
-    """Return the more specific enhanced code: the reply's, if the status field has the same class and no detail."""
+    """Return the reply's enhanced code if the status field's code has the same class and no detail; else the latter."""
     if field_status is None:
         return reply_status
     return (
@@ -321,7 +321,7 @@ def _is_auto(mail: ReceivedMail) -> bool:
 
 
 def _reported_address(mail: ReceivedMail, notice: str) -> str | None:
-    """Return the address that a notice is about: the first one in its text that is not its own recipient or sender."""
+    """Return the failed address: the first address in a notice's text that is not the notice's recipient or sender."""
     failed_recipient = ADDRESS.search(mail.fields.get("x-failed-recipients", ""))
     if failed_recipient:
         return failed_recipient[0]
@@ -344,7 +344,7 @@ def _unrelated_addresses(mail: ReceivedMail) -> set[str]:
 
 
 def _original_recipients(mail: ReceivedMail) -> list[str]:
-    """Return the To and Cc addresses of the returned original.
+    """Return the To and Cc addresses of the returned original mail.
 
     Empty if the original was sent by us: its failed recipient may be a Bcc recipient, which the header does not list.
     """
@@ -357,7 +357,7 @@ def _original_recipients(mail: ReceivedMail) -> list[str]:
 
 
 def _original_address(mail: ReceivedMail, name: str) -> str | None:
-    """Return the address or id in the header field `name` of the enclosed original; None if not found."""
+    """Return the address or id in the header field `name` of the enclosed original mail; None if not found."""
     part = mail.enclosed()
     match = ADDRESS.search(part.fields.get(name, "")) if part else None
     return match[0] if match else None

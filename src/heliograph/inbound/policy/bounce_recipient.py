@@ -99,9 +99,9 @@ def recipient_part(
 ) -> str | None:
     """Return the part of a notice about our recipient; None if the notice is only about other addresses.
 
-    `unrelated_addresses`: addresses mentioned for other reasons, such as senders. A postmaster address is ignored too,
-    unless it is in `original_recipients`. A line with an address starts the part about that address, which extends to
-    the next such line.
+    `unrelated_addresses`: addresses in the notice that did not fail, such as senders. A postmaster address is ignored
+    too, unless it is in `original_recipients`. A line with an address starts the part about that address, which extends
+    to the next such line.
     """
     unrelated, addressed = (
         {address.lower() for address in unrelated_addresses},
@@ -127,7 +127,7 @@ def recipient_part(
 
 
 def says_recipient_is_bad(text: str, our_recipient: str) -> bool:
-    """Return whether a line of the text names only our recipient and says that this address is bad."""
+    """Return whether a line of the text names only our recipient and says that this address is invalid."""
     for line in text.split("\n"):
         addresses = _find_addresses(_FORWARDING_NOTE.sub("", line))
         reason = (

@@ -106,7 +106,7 @@ _RETURN_NOTICE = re.compile(
 
 
 def notice_text(text: str) -> str:
-    """Return the text of the notice without the copy of the original mail that follows."""
+    """Return the text of the notice, without the copy of the original mail that follows it."""
     match = _ORIGINAL_START.search(text)
     notice = text[: match.start()] if match else text
     return _QUOTED_SUBJECT.sub("", notice if notice.strip() else text)[:TEXT_MAX]
@@ -119,7 +119,10 @@ def original_fields(text: str) -> Fields:
 
 
 def read_codes(text: str) -> Codes:
-    """Return the most specific SMTP reply code and enhanced code: an adjacent pair if present, else each separately."""
+    """Return the most specific SMTP reply code and enhanced code.
+
+    Prefers codes that are next to each other; otherwise each is found separately.
+    """
     masked = _ADDRESS_OR_URL.sub(lambda match: "@" * len(match[0]), text)
     pairs = list(_CODE_PAIR.finditer(masked))
     if pairs:
@@ -157,7 +160,7 @@ def says_undelivered(text: str) -> bool:
 
 
 def _excerpt(text: str, match: re.Match[str], chars_before: int = 0) -> str:
-    """Return the paragraph of the matched status code on one line, up to the first line about another recipient.
+    """Return the paragraph with the matched status code as one line, up to the first line about another recipient.
 
     `chars_before`: include up to this many characters before the code.
     """

@@ -47,7 +47,7 @@ class DkimSignature(msgspec.Struct, frozen=True):
 
 
 def parse_signatures(head: bytes) -> list[DkimSignature]:
-    """Return the DKIM-Signature fields of a mail header, at most SIGNATURES_MAX."""
+    """Return the DKIM-Signature fields of a mail's header, at most SIGNATURES_MAX."""
     fields = [field for field in _split_fields(head) if field[:15].lower().startswith(b"dkim-signature:")]
     return [DkimSignature(field, _parse_tags(field.partition(b":")[2].decode("ascii", "replace"))) for field in fields][
         :SIGNATURES_MAX
@@ -120,7 +120,7 @@ def _parse_key(record: str, algorithm: str) -> rsa.RSAPublicKey | Ed25519PublicK
 
 
 def _signed_data(signature: DkimSignature, head: bytes, canonicalization: str) -> bytes:
-    """Return the bytes that are signed.
+    """Return the bytes that the signature covers.
 
     These are the listed header fields, repeated ones from the bottom up, and the signature field without its `b=`.
     """

@@ -1,4 +1,4 @@
-"""What receivers report about a sending domain in a period, and whether the policy p=reject is safe for it."""
+"""Results that receivers report for a sending domain in a period, and whether p=reject is safe for the domain."""
 
 from collections.abc import Iterable
 from datetime import date, timedelta
@@ -84,7 +84,10 @@ def source_addresses(carriers: Iterable[CarrierRecord]) -> set[str]:
 
 
 def dmarc_results(total: int, aligned: int, sources: Iterable[DmarcSource], own_addresses: set[str]) -> DmarcResults:
-    """Return the results of a period. `sources`: those with the most mails; the totals count all."""
+    """Return a domain's DMARC results in a period.
+
+    `sources`: those with the most mails; `total` and `aligned` count all mails.
+    """
     shown = [
         ReportSource(
             address=source.address,
@@ -136,7 +139,10 @@ def _names(sources: list[ReportSource]) -> str:
 
 
 def tls_results(sessions: dict[str, int]) -> TlsResults:
-    """Return the results of a period. `sessions`: number by stored type, most first."""
+    """Return a domain's TLS results in a period.
+
+    `sessions`: stored result type → number of sessions, highest number first.
+    """
     return TlsResults(
         successful=sessions.get(SUCCESSFUL, 0),
         failed=sessions.get(FAILED, 0),

@@ -46,7 +46,7 @@ class RecipientGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_status_groups(mail: ReceivedMail) -> list[RecipientGroup]:
-    """Return the groups that have an action or a status, one per recipient."""
+    """Return the groups of fields that have an action or a status, one group per recipient."""
     groups = [
         group for part in mail.parts if part.type.endswith("delivery-status") for group in _parse_groups(part.text)
     ]
@@ -54,7 +54,7 @@ def parse_status_groups(mail: ReceivedMail) -> list[RecipientGroup]:
 
 
 def choose_group(groups: Sequence[RecipientGroup], our_recipient: str | None) -> RecipientGroup | None:
-    """Return the group about our recipient, else a group without an address, else any group; failed ones first."""
+    """Return the group about our recipient, else one without an address, else any; among these, failed ones first."""
     return min(
         groups, key=lambda group: (_relevance_rank(group, our_recipient), group.action != "failed"), default=None
     )
@@ -69,7 +69,7 @@ def _relevance_rank(group: RecipientGroup, our_recipient: str | None) -> int:
 
 
 def _parse_groups_in_text(mail: ReceivedMail) -> list[RecipientGroup]:
-    """Parse groups in the text, for reports with broken or missing MIME."""
+    """Parse recipient groups from the mail's text, for reports with broken or missing MIME."""
     text = mail.text()
     match = _EMBEDDED_STATUS_HEADER.search(text)
     groups = _parse_groups(text[match.end() :] if match else notice_text(text))

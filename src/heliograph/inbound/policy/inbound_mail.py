@@ -85,7 +85,7 @@ class Authentication(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ParsedMail(msgspec.Struct, frozen=True, kw_only=True):
-    """Parsed content of a mail."""
+    """Parsed content of an inbound mail."""
 
     from_: str
     to: list[str]
@@ -103,7 +103,7 @@ class ParsedMail(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReceivedRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A mail received for a team."""
+    """A mail received for a team, as the API returns it."""
 
     object: ObjectName = "received"
     id: Id
@@ -189,7 +189,7 @@ def parse_mail(raw: bytes, *, sender: str, recipients: Collection[str]) -> Parse
 
 
 def attachment_content(raw: bytes, id_: str) -> bytes | None:
-    """Return the content of an attachment; None if not found."""
+    """Return the content of a raw mail's attachment by its id; None if not found."""
     mail, _, parts = _parse_parts(raw)
     _, attachment_parts = _split_bodies(mail, parts)
     return next(
@@ -203,7 +203,7 @@ def attachment_content(raw: bytes, id_: str) -> bytes | None:
 
 
 def is_automatic(head: Mapping[str, str], sender: str, recipients: Collection[str]) -> bool:
-    """Return whether a mail is automatic by its RFC 3834 headers or subject, or was handled by this server before."""
+    """Return whether a mail is automatic by its RFC 3834 headers or subject, or has passed this server before."""
     submitted = head.get("auto-submitted", "no").partition(";")[0].strip().lower()
     author = next(iter(_parse_addresses(head.get("from", ""))), "").lower()
     delivered = {address.lower() for address in _parse_addresses(head.get("delivered-to", ""))}
@@ -227,7 +227,7 @@ def _parse_parts(raw: bytes) -> tuple[bytes, Fields, LeafParts]:
 
 
 def _split_bodies(mail: bytes, parts: Sequence[LeafPart]) -> tuple[dict[str, str], list[LeafPart]]:
-    """Return the text and HTML bodies by type, and all other parts."""
+    """Return the text body and the HTML body, by content type, and all other parts."""
     bodies: dict[str, str] = {}
     attachment_parts: list[LeafPart] = []
     for part in parts:
@@ -335,7 +335,7 @@ def to_record(
 
 
 def to_event_record(record: ReceivedRecord) -> ReceivedRecord:
-    """Return the record as its event shows it: texts are cut at 64 KiB, and further if the JSON is too large."""
+    """Return the record as its event shows it: each text is cut at 64 KiB, and further if the JSON is too large."""
     limit, event_record = EVENT_TEXT_MAX, _truncate_texts(record, EVENT_TEXT_MAX)
     while limit and len(msgspec.json.encode(event_record)) > EVENT_RECORD_MAX:
         limit //= 2
@@ -358,7 +358,7 @@ def full_texts(record: ReceivedRecord) -> FullTexts:
 
 
 def with_full_texts(event_record: ReceivedRecord, texts: FullTexts) -> ReceivedRecord:
-    """Return an event's record with the full texts restored."""
+    """Return the event's record with the values that the event truncated: texts, headers and attachments."""
     fields = asdict(texts)
     return replace(
         event_record,

@@ -14,7 +14,7 @@ from heliograph.inbound.policy.reply_text import reply_html, reply_text
 
 
 class TeamMailbox(Protocol):
-    """Accepts inbound mail for teams; implemented by mail_service.py."""
+    """Interface that accepts inbound mail for teams; implemented by mail_service.py."""
 
     def find_team_id(self, address: str) -> str | None: ...
 

@@ -53,7 +53,7 @@ def build_auto_reply(
     now: int,
     age_ms: int,
 ) -> tuple[Acceptance, Decision]:
-    """Build the free automatic reply to a text, sent from the number that the person wrote to.
+    """Build the free automatic reply to a text, with the number that received the text as its sender.
 
     `now`: the team's time; `age_ms`: time since the text was sent. On WhatsApp the reply expires with the conversation
     window.

@@ -33,15 +33,15 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class ReportTooLarge(Exception):
-    """The report exceeds the size limit."""
+    """The report in a mail exceeds the size limit."""
 
 
 class UnreadableReport(Exception):
-    """The mail contains no report that can be read; the message says why."""
+    """The mail contains no valid report; the exception's text says why."""
 
 
 def find_report_files(raw: bytes) -> list[bytes]:
-    """Return the decoded report files of a mail, still packed. Raises UnreadableReport if there is none."""
+    """Return the decoded report files of a mail, still compressed. Raises UnreadableReport if there are none."""
     mail = normalize_line_ends(raw)
     fields, body = parse_header(mail, 1, len(mail), LENIENT_LIMITS)
     files = []
@@ -62,7 +62,8 @@ def find_report_files(raw: bytes) -> list[bytes]:
 def unpack(files: list[bytes]) -> Iterator[Iterator[bytes]]:
     """Yield the content of each file in pieces of at most CHUNK_SIZE.
 
-    The pieces raise ReportTooLarge once all files together are larger than UNPACKED_MAX, and UnreadableReport.
+    Reading a piece raises ReportTooLarge once all files together are larger than UNPACKED_MAX, and UnreadableReport if
+    a file is damaged.
     """
     unpacked = 0
 
@@ -120,7 +121,10 @@ def _inflate(stream: "zlib._Decompress", packed: bytes) -> Iterator[bytes]:
 
 
 def _unzip(content: bytes) -> Iterator[bytes]:
-    """Yield the content of the first file, by its local header: reading the directory could exhaust memory."""
+    """Yield the content of the archive's first file.
+
+    The file is found by its local header, because reading the directory could exhaust memory.
+    """
     position = 0
     for _ in range(_ZIP_ENTRIES_MAX):
         header = content[position : position + _ZIP_HEADER_SIZE]
@@ -142,7 +146,7 @@ def _unzip(content: bytes) -> Iterator[bytes]:
 
 
 def _unzip_file(content: bytes, start: int, method: int, sizes: tuple[int, int] | None) -> Iterator[bytes]:
-    """Yield a file's content and verify its checksum. `sizes`: (checksum, packed size) if the header has them."""
+    """Yield a file's content and verify its checksum. `sizes`: (checksum, packed size) if the header contains them."""
     checksum = 0
     if method == _ZIP_DEFLATED:
         stream = zlib.decompressobj(_ZIP_WINDOW)

@@ -1,4 +1,4 @@
-"""Classification of SMTP replies: the effect of a reply on the message (reliability, SMTP retries)."""
+"""Classifies SMTP replies as accepted, bounced, failed or deferred (docs/internals/reliability.md, "SMTP retries")."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -47,14 +47,17 @@ class Reply(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """Return the reply on one line; an enhanced code repeated on every line is kept once."""
+        """Return the reply on one line; an enhanced code that is repeated on every line appears once."""
         enhanced = self.enhanced or ""
         texts = [line.removeprefix(enhanced).strip() if n else line for n, line in enumerate(self.lines)]
         return " ".join([str(self.code), *filter(None, texts)])[:TEXT_MAX]
 
 
 def read_reply(lines: Sequence[bytes]) -> Reply | None:
-    """Parse an SMTP reply and replace unprintable characters; None if a line is invalid. Uses the last line's code."""
+    """Parse an SMTP reply, using its last line's code; None if a line is invalid.
+
+    Unprintable characters are replaced.
+    """
     texts = tuple([text for line in lines if (text := _decode_line(line)) is not None])
     return Reply(int(lines[-1][:3]), texts) if texts and len(texts) == len(lines) else None
 
@@ -81,7 +84,7 @@ def classify_reply(reply: Reply, verb: Verb) -> Verdict:
 
 
 def pauses_host(detail: Mapping[str, Any]) -> bool:
-    """Return whether the code is 421: the server is closing for all messages, not only this one (RFC 5321, 3.8)."""
+    """Return whether the code is 421, with which a server closes the connection for all messages (RFC 5321, 3.8)."""
     return detail.get("code") == "421"
 
 
@@ -97,6 +100,6 @@ def is_rate_refusal(detail: Mapping[str, Any]) -> bool:
 
 
 def read_size(parameter: str) -> int:
-    """Return the maximum message size in octets that a server announces (RFC 1870); 0 if it gives no limit."""
+    """Return the maximum message size in octets that a server announces (RFC 1870); 0 if it announces no limit."""
     match = _SIZE.match(parameter)
     return int(match[0]) if match else 0

@@ -1,4 +1,4 @@
-"""Sender authentication of inbound mail: SPF, DKIM and DMARC (RFC 9989), with five seconds for DNS."""
+"""Sender authentication of inbound mail by SPF, DKIM and DMARC (RFC 9989); DNS queries take at most five seconds."""
 
 import asyncio
 from collections.abc import Awaitable, Sequence
@@ -60,7 +60,7 @@ class SenderLookups(msgspec.Struct, frozen=True, kw_only=True):
 async def lookup_sender(
     origin: SmtpOrigin, head: bytes, query_dns: QueryDns, timeout_s: float = DNS_TIMEOUT_S
 ) -> SenderLookups:
-    """Query the DNS records needed to authenticate a mail. `head`: the mail's header."""
+    """Query the DNS records needed to authenticate a mail's sender. `head`: the mail's header."""
     signatures, author_domain = parse_signatures(head), find_author_domain(head)
     spf, key_records, dmarc_records = await asyncio.gather(
         _with_timeout(check_spf(origin, query_dns), timeout_s),
@@ -77,9 +77,9 @@ async def lookup_sender(
 
 
 def find_author_domain(head: bytes) -> str:
-    """Return the domain of the only address in the From fields; empty if there is none or several.
+    """Return the domain of the only address in the From fields; empty if they have no or several addresses.
 
-    Lines may end in LF.
+    Header lines may end in LF.
     """
     mail = normalize_line_ends(head)
     values = [value for name, value in parse_header(mail, 1, len(mail), LENIENT_LIMITS)[0] if name.lower() == "from"]

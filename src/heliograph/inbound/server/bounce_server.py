@@ -1,4 +1,4 @@
-"""SMTP server for bounces to signed envelope senders, mail to the abuse address, reports, and mail to teams.
+"""SMTP server for inbound mail: bounces to signed envelope senders, complaints, DMARC and TLS reports, mail to teams.
 
 Any client may connect, so connections (in total and per peer), recipients, replies, time and octets are limited.
 """
@@ -88,7 +88,7 @@ LIMITS = InboundSmtpLimits()
 
 
 class ReportMailbox(Protocol):
-    """Receives DMARC and TLS reports; implemented by aggregate_report_service.py."""
+    """Interface that receives DMARC and TLS reports; implemented by aggregate_report_service.py."""
 
     def is_report_address(self, address: str) -> bool: ...
 
@@ -147,11 +147,11 @@ class InboundMailHandler:
         return None if is_ours else UNKNOWN_ADDRESS_REPLY
 
     def _unsubscribed_message(self, address: str) -> str | None:
-        """Return the message that an unsubscribe address identifies; None for other addresses."""
+        """Return the id of the message that an unsubscribe address identifies; None for other addresses."""
         return verp.parse_unsubscribe_address(self._envelope_key, address)
 
     def _is_contact(self, address: str) -> bool:
-        """Return whether the address is abuse or postmaster of one of our domains, or without a domain (RFC 5321)."""
+        """Return whether an address is abuse or postmaster, at one of our domains or without a domain (RFC 5321)."""
         local, _, domain = address.lower().partition("@")
         return local in CONTACT_LOCAL_PARTS and (not domain or self._is_our_domain(normalize_domain(domain) or domain))
 
@@ -181,7 +181,7 @@ class InboundMailHandler:
         return "250 2.0.0 Ok"
 
     def read_limit(self, envelope: Envelope[str]) -> int:
-        """Return the maximum octets to read of a mail."""
+        """Return the maximum size in octets of a mail with these recipients."""
         if self.is_report_address(envelope.recipients[0]):
             return self.limits.report
         return self.limits.received if any(map(self._find_team_id, envelope.recipients)) else READ_MAX
@@ -189,7 +189,7 @@ class InboundMailHandler:
     async def _deliver_to_teams(
         self, lookups: SenderLookups | None, envelope: Envelope[str], raw: bytes, recipients: Sequence[str]
     ) -> str | None:
-        """Deliver a mail to its teams; return the rejecting SMTP reply, or None if delivered."""
+        """Deliver a mail to its teams; return the SMTP reply that rejects it, or None if it was delivered."""
         assert self._mailbox
         mail = await asyncio.to_thread(parse_inbound_mail, raw, envelope.sender, recipients)
         if mail.hops > HOPS_MAX:
@@ -206,7 +206,10 @@ class InboundMailHandler:
         return None
 
     async def _lookup_sender(self, origin: SmtpOrigin, file: IO[bytes]) -> SenderLookups | None:
-        """Return the DNS results about the sender. Runs outside the semaphore, because DNS may take seconds."""
+        """Return the DNS results about the mail's sender.
+
+        Runs outside the semaphore, because DNS may take seconds.
+        """
         if self._query_dns is None:
             return None
         file.seek(0)
@@ -262,15 +265,15 @@ class InboundMailHandler:
         return id_, verp.ANY_RECIPIENT
 
     async def _count_by_feedback_id(self, mail: ReceivedMail) -> None:
-        """Count a complaint that only names the source of the enclosed message; nobody is suppressed."""
+        """Count a complaint that names only the source of the enclosed message. No recipient is suppressed."""
         text: str | None = await self._run_in_thread(feedback_id, mail)
         if text and (source := parse_feedback_id(self._envelope_key, text)):
             await self._count_complaint(source)
 
     async def _find_complainant(self, id_: str, mail: ReceivedMail) -> RecipientKey | None:
-        """Identify the recipient who complained, by the addresses in the report; None if it is not a complaint.
+        """Identify the recipient who complained, by the addresses in the report; None if the mail is not a complaint.
 
-        If the report names none of several recipients, only the complaint itself is recorded.
+        If the message has several recipients and the report names none of them, only the complaint itself is recorded.
         """
         reported_addresses: list[str] | None = await self._run_in_thread(complaint_recipients, mail)
         if reported_addresses is None:
@@ -295,7 +298,7 @@ class InboundMailHandler:
             return await asyncio.to_thread(function, *args)
 
     def _verify_signed_address(self, address: str) -> RecipientKey | None:
-        """Return the message and recipient encoded in a signed envelope sender (VERP); None if invalid."""
+        """Return the message and recipient encoded in a signed envelope sender (VERP); None if it is not valid."""
         return verp.parse_return_path(self._envelope_key, address, self._now())
 
 
@@ -353,7 +356,7 @@ class InboundSmtpSession(SmtpServerSession[str]):
 
 
 class Spool:
-    """Buffer for the beginning of a mail being received: in memory, or in a file once it is large."""
+    """Buffer for a mail while it is received: in memory, or in a file once the mail is large."""
 
     def __init__(self, handler: InboundMailHandler, limit: int) -> None:
         self._handler = handler
@@ -390,7 +393,7 @@ def _read_all(file: IO[bytes]) -> bytes:
 
 
 def create_inbound_server(name: str, tls: GetTlsContext, handler: InboundMailHandler) -> SmtpServer:
-    """Create the SMTP server for inbound mail. `name`: host name in its greeting."""
+    """Create the SMTP server for inbound mail. `name`: host name in the server's greeting."""
     settings = SmtpServerSettings(
         host_name=name, limits=handler.limits, get_tls_context=tls, too_large_reply=TOO_LARGE_REPLY
     )

@@ -1,4 +1,4 @@
-"""SPF check (RFC 7208) of the sending server, with the RFC's limits on DNS lookups that a sender can cause."""
+"""Checks the sending server by SPF (RFC 7208), with the RFC's limits on the DNS queries that a sender can cause."""
 
 import re
 from ipaddress import IPv6Address, ip_address, ip_network
@@ -23,7 +23,7 @@ _MACRO = re.compile(r"%(?:\{([slodiphcrtv])([0-9]{0,3})(r?)([.+,/_=-]*)\}|([%_-]
 
 
 class InvalidSpfRecord(Exception):
-    """The SPF record is invalid."""
+    """A domain's SPF record is invalid."""
 
 
 class SmtpOrigin(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,7 +79,7 @@ class _SpfCheck:
         return await self._check_referenced(self._expand_macros(redirect, domain))
 
     async def _check_referenced(self, domain: str) -> Verdict:
-        """Check the record of an included or redirected domain; raise InvalidSpfRecord if it has none."""
+        """Check the SPF record of an included or redirected domain; raise InvalidSpfRecord if it has no record."""
         if not await self._records(domain):
             raise InvalidSpfRecord
         return await self.check(domain)
@@ -88,7 +88,7 @@ class _SpfCheck:
         return [text for text in await self._query_dns(domain, "TXT") if text.lower().split(" ")[0] == "v=spf1"]
 
     async def _match_term(self, term: str, domain: str) -> str:
-        """Return the qualifier (+ - ~ ?) of a term if it matches; else empty."""
+        """Return the qualifier (+ - ~ ?) of an SPF term if the term matches the sender; else empty."""
         if match := _IP_MECHANISM.fullmatch(term):
             network = ip_network(match[2], strict=False)
             return (match[1] or "+") if network.version == self._ip.version and self._ip in network else ""

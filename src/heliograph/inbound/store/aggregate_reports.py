@@ -16,7 +16,7 @@ SOURCES_SHOWN_MAX = 1000
 
 
 class ReportKey(msgspec.Struct, frozen=True, kw_only=True):
-    """A report about one domain."""
+    """Identifies the part of a DMARC or TLS report about one domain."""
 
     domain: str  # dom_ id
     team: int  # 0 for the platform
@@ -31,14 +31,14 @@ class DmarcTotals(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AggregateReportStore:
-    """Store of aggregate reports of all domains."""
+    """Store of DMARC and TLS reports about all domains."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
         self._clock = clock
 
     async def add_dmarc(self, key: ReportKey, sources: Iterable[DmarcSource]) -> bool:
-        """Store a report; return False if it was already stored. `sources`: one per address."""
+        """Store a DMARC report; return False if it was already stored. `sources`: one per source address."""
         now = self._clock.now()
         return await self._add(
             key,
@@ -55,15 +55,15 @@ class AggregateReportStore:
         )
 
     async def add_tls(self, key: ReportKey, sessions: dict[str, int]) -> bool:
-        """Store a report; return False if it was already stored. `sessions`: number by result."""
+        """Store a TLS report; return False if it was already stored. `sessions`: result → number of sessions."""
         now = self._clock.now()
         rows = ((key.domain, key.day, type_, key.digest, key.team, count, now) for type_, count in sessions.items())
         return await self._add(key, now, "insert_tls_results", "results", rows)
 
     async def _add(self, key: ReportKey, now: int, query: str, row_table: str, rows: Iterable[tuple[Any, ...]]) -> bool:
-        """Insert the rows in batches, then mark the report as stored.
+        """Insert a report's rows in batches, then mark the report as stored.
 
-        An interrupted attempt is completed when the report is sent again.
+        An interrupted insertion is completed when the same report is received again.
         """
         domain, digest = key.domain, key.digest
         if await self._database.read(lambda tx: tx.run("find_aggregate_report", domain=domain, digest=digest)):
@@ -76,7 +76,10 @@ class AggregateReportStore:
         return True
 
     async def dmarc_totals(self, domain: str, first_day: int, last_day: int) -> DmarcTotals:
-        """Return the mails reported for the domain (dom_ id) from the first to the last day."""
+        """Return the numbers of mails reported for a domain from the first to the last day.
+
+        `domain`: its id (dom_…).
+        """
         days: dict[str, Any] = {"domain": domain, "first": first_day, "last": last_day}
 
         async def read(tx: Tx) -> tuple[Sequence[Any], Sequence[Any]]:
@@ -99,7 +102,7 @@ class AggregateReportStore:
         )  # fmt: skip
 
     async def tls_sessions(self, domain: str, first_day: int, last_day: int) -> dict[str, int]:
-        """Return the number of TLS sessions by result, most first."""
+        """Return TLS result → number of sessions, highest number first."""
         days: dict[str, Any] = {"domain": domain, "first": first_day, "last": last_day}
         return dict(await self._database.read(lambda tx: tx.run("tls_results", **days)))
 

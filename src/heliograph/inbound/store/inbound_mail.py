@@ -61,11 +61,11 @@ class InboundMailStore:
         self._publisher = publisher
 
     async def store_raw(self, raw: bytes) -> str:
-        """Store the raw mail durably, before its record; return its name."""
+        """Store the raw mail durably, before its record is inserted; return the name under which it is stored."""
         return await self._attachments.put(raw)
 
     async def insert(self, new_mail: NewInboundMail, digest: str) -> StoreResult:
-        """Store a mail's record and publish its event. Raises StorageLimitReached."""
+        """Store a mail's record and publish its event. Raises StorageLimitReached if the team's storage is full."""
         now = self._clock.team_now(new_mail.team)
         return await self._database.write(lambda tx: _insert(tx, new_mail, digest, now, self._publisher))
 
@@ -74,7 +74,7 @@ class InboundMailStore:
         return [InboundMailRow(*row) for row in rows]
 
     async def list_page(self, team: int, before: str, limit: int, reserve_memory: ReserveMemory) -> InboundMailPage:
-        """Return records as published in their events, newest first, up to PAGE_OCTETS_MAX."""
+        """Return the records of a team's mails as published in their events, newest first, up to PAGE_OCTETS_MAX."""
         rows = await self.list_newest(team, before, limit + 1)
         ids: list[str] = []
         octets = 0
@@ -87,7 +87,7 @@ class InboundMailStore:
         return InboundMailPage(await self.get_records(team, ids), octets, len(rows) > len(ids))
 
     async def get_records(self, team: int, ids: Sequence[str]) -> list[str]:
-        """Return the records in the order of the ids."""
+        """Return the records of mails in the order of `ids`."""
         id_rows = [(id_,) for id_ in ids]
         record_by_id = dict(await self._database.read(lambda tx: tx.run("received_records", team=team, ids=id_rows)))
         return [record_by_id[id_] for id_ in ids if id_ in record_by_id]
@@ -102,7 +102,7 @@ class InboundMailStore:
         return _to_record(*rows[0]) if rows else None
 
     async def get_raw(self, row: InboundMailRow, reserve_memory: ReserveMemory) -> bytes | None:
-        """Return the raw mail; None if it is no longer stored."""
+        """Return the raw mail of a record; None if it is no longer stored."""
         if row.raw is None:
             return None
         await reserve_memory(row.size)

@@ -63,7 +63,7 @@ class InboundTextStore:
         await self._database.write(lambda tx: self._store(tx, source, texts))
 
     async def report_incomplete(self) -> None:
-        """Publish long texts whose missing parts did not arrive in time as incomplete."""
+        """Publish long texts of which some parts did not arrive in time, marked as incomplete."""
         before, count = self._clock.now() - PARTS_WAIT_MS, INCOMPLETE_MAX
         if await self._database.read(lambda tx: tx.run("any_incomplete_text", before=before)):
             while count == INCOMPLETE_MAX:
@@ -84,7 +84,7 @@ class InboundTextStore:
         return len(rows)
 
     async def _join_parts(self, tx: Tx, carrier: str, parts: Sequence[TextPart], now: int) -> list[IncomingText]:
-        """Store parts of long texts; return the texts that are now complete."""
+        """Store parts of long texts; return the texts of which all parts have now arrived."""
         groups: dict[str, list[TextPart]] = {}
         for part in parts:
             groups.setdefault(split_text_id(carrier, part), []).append(part)

@@ -30,7 +30,7 @@ class OptOut(msgspec.Struct, frozen=True):
 
 
 class OptOutCursor(msgspec.Struct, frozen=True, order=True):
-    """Pagination cursor of the opt-out list."""
+    """Position in the opt-out list at which the next page starts."""
 
     created_at: int
     phone: str
@@ -41,11 +41,11 @@ FIRST_PAGE = OptOutCursor(NEWEST, "", "")
 
 
 class NeverOptedOut(Exception):
-    """The phone has no entry on the list, and no stored event says that it had one."""
+    """The phone has no opt-out, and no stored event shows that it ever had one."""
 
 
 async def add_opt_outs(tx: Tx, rows: Sequence[tuple[Any, ...]], publisher: Publisher) -> int:
-    """Add rows of (team, phone, channel, reason, time); return the number of new entries."""
+    """Insert rows of (team, phone, channel, reason, time); return the number of new opt-outs."""
     if not rows:
         return 0
     distinct = {row[:3]: row for row in rows}
@@ -59,7 +59,10 @@ async def add_opt_outs(tx: Tx, rows: Sequence[tuple[Any, ...]], publisher: Publi
 async def remove_opt_outs(
     tx: Tx, team: int, names: Sequence[str], channels: Sequence[str], now: int, publisher: Publisher
 ) -> int:
-    """Remove a phone from the list; return the number of channels from which it was removed."""
+    """Remove a phone's opt-outs; return the number of channels that had one.
+
+    `names`: spellings under which it is stored.
+    """
     channel_rows = [(channel,) for channel in channels]
     deleted = [
         row for name in names for row in await tx.run("delete_opt_outs", team=team, phone=name, channels=channel_rows)
@@ -83,7 +86,7 @@ def _event(publisher: Publisher, type_: str, row: Sequence[Any], event_time: int
 
 
 class OptOutStore:
-    """Opt-outs of all teams. `name_of` returns the pseudonym of an erased phone on the list."""
+    """Opt-outs of all teams. `name_of` returns the pseudonym under which an erased phone is stored."""
 
     def __init__(self, database: Database, clock: Clock, publisher: Publisher, name_of: EntryName) -> None:
         self._database = database
@@ -92,7 +95,7 @@ class OptOutStore:
         self._name_of = name_of
 
     async def find(self, team: int, phone: str) -> list[OptOut]:
-        """Return the entries of a phone, at most one per channel."""
+        """Return the opt-outs of a phone, at most one per channel."""
 
         async def read_opt_outs(tx: Tx) -> list[OptOut]:
             names = await self._stored_names(tx, team, phone)
@@ -101,17 +104,17 @@ class OptOutStore:
         return await self._database.read(read_opt_outs)
 
     async def list_page(self, team: int, after: OptOutCursor, limit: int) -> list[OptOut]:
-        """Return one page, plus one entry beyond `limit` if there are more."""
+        """Return one page of opt-outs, plus one more than `limit` if another page follows."""
         cursor_params = {"at": after.created_at, "phone": after.phone, "channel": after.channel, "limit": limit + 1}
         rows = await self._database.read(lambda tx: tx.run("list_opt_outs", team=team, **cursor_params))
         return [OptOut(*row) for row in rows]
 
     async def find_cursor(self, team: int, phone: str, channel: str) -> OptOutCursor:
-        """Return the cursor of a phone's entry, even if deleted. Without a channel: of its oldest entry."""
+        """Return the cursor of a phone's opt-out, even if it was removed. Without a channel: of its oldest opt-out."""
         return await self._database.read(lambda tx: _find_cursor(tx, team, phone, channel))
 
     async def add(self, team: int, phone: str, channel: str, entry: AuditEntry) -> bool:
-        """Add a phone; return whether it is new. The audit entry is written only for a new phone."""
+        """Add a phone's opt-out; return False if it already exists. The audit entry is written only for a new one."""
         row, publisher = (team, phone, channel, "manual", self._clock.team_now(team)), self._publisher
 
         async def insert(tx: Tx) -> bool:

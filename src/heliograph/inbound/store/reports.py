@@ -1,4 +1,4 @@
-"""Store of reports about sent messages; early ones wait until the delivery attempt is recorded."""
+"""Store of reports about sent messages. A report that arrives early waits until the delivery attempt is recorded."""
 
 from collections.abc import Sequence
 
@@ -26,7 +26,7 @@ class ReportStore:
         """Store reports; return for each whether the carrier's message id is known, or an exception.
 
         A report with an unknown id is stored for a minute, until its delivery attempt is recorded. With `skip_known`, a
-        report that is already stored in identical form is not written again.
+        report of which an identical one is already stored is not written again.
         """
         now, publisher = self._clock.now(), self._publisher
         return await self._database.write(
@@ -47,7 +47,7 @@ class ReportStore:
         )
 
     async def store_by_recipient(self, message_id: str, position: int, report: Report) -> None:
-        """Store a report from a returned mail; it waits if the delivery attempt is not recorded yet."""
+        """Store a report made from a returned mail. The report waits if the delivery attempt is not recorded yet."""
         now, publisher = self._clock.now(), self._publisher
         await self._database.write(
             lambda tx: outcomes.record_bounce(tx, message_id, position, report, at=now, publisher=publisher)
