@@ -23,9 +23,10 @@ class PrioritySemaphore:
         return self._free > 0
 
     async def acquire(self, message: OutboundMessage, timeout_s: float | None = None) -> bool:
-        """Wait for a slot and take it; return whether one was taken.
+        """Wait for a slot and take it; return False if none was taken.
 
-        Every `timeout_s` seconds the wait ends with False if the tasks ahead need all slots. None waits forever.
+        Every `timeout_s` seconds, the wait ends with False if the tasks ahead need all slots. With None, the wait has
+        no limit.
         """
         if self._free > 0:
             self._free -= 1
@@ -38,7 +39,7 @@ class PrioritySemaphore:
         return acquired
 
     def resize(self, slots: int) -> None:
-        """Change the number of slots; surplus slots that are in use are removed when they are released."""
+        """Change the number of slots. Surplus slots that are in use are removed when they are released."""
         added, self._slots = slots - self._slots, slots
         self._free += min(added, 0)
         for _ in range(added):

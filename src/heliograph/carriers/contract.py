@@ -1,4 +1,7 @@
-"""The interface between delivery and carriers: `send_message` sends one message and returns one of three outcomes."""
+"""The interface between delivery and carriers: `send_message` sends a message and returns one of three outcomes.
+
+The outcomes are Accepted, Refused and Deferred.
+"""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -98,11 +101,11 @@ class Callback(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CallbackTooLarge(Exception):
-    """Raised for a callback with more values or events than any provider sends."""
+    """Raised for a callback that has more values or events than any provider sends."""
 
 
 class CallbackResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The parsed contents of a callback, and the HTTP response to send."""
+    """The parsed contents of a callback, and the HTTP response to it."""
 
     status: int = 200
     body: bytes = b""
@@ -127,7 +130,10 @@ class Carrier(ABC):
         """Connect before the first message, for carriers that receive reports on a persistent connection."""
 
     def parse_callback(self, callback: Callback) -> CallbackResult | None:
-        """Verify and parse a callback. None if this carrier has no callbacks, or no secret to verify them with."""
+        """Verify and parse a callback.
+
+        Returns None if this carrier has no callbacks, or no secret with which to verify them.
+        """
         return None
 
     async def parse_callback_async(self, callback: Callback) -> CallbackResult | None:
@@ -137,7 +143,10 @@ class Carrier(ABC):
     async def run_in_thread_if_large(
         self, callback: Callback, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Call `function` and return its result. For a large callback, run in a thread, one at a time per carrier."""
+        """Call `function` and return its result.
+
+        For a large callback, the call runs in a thread, one call at a time per carrier.
+        """
         if not callback.is_large:
             return function(*args, **kwargs)
         if self._large_callback_lock is None:
@@ -150,7 +159,7 @@ class Carrier(ABC):
 
 
 class NotReady(Exception):
-    """Raised if a message cannot be sent now for a reason other than the carrier; the text states the reason."""
+    """Raised if a message cannot be sent now although the carrier works; the text states the reason."""
 
 
 class InvalidCarrier(Carrier):
@@ -164,7 +173,7 @@ class InvalidCarrier(Carrier):
 
 
 class Carriers:
-    """Cache of carrier instances, built on first use and rebuilt when their settings change."""
+    """Cache of carrier instances, which are built on first use and rebuilt when their settings change."""
 
     def __init__(self, build: Callable[[records.CarrierRecord], Carrier]) -> None:
         self._build = build
@@ -176,7 +185,10 @@ class Carriers:
 
     @contextmanager
     def reserve_large_callback(self, carrier_id: str, client_address: str) -> Iterator[bool]:
-        """Count a large callback while the context is open; yield False if the carrier or client is at its limit."""
+        """Count a large callback while the context is open.
+
+        Yields False if the carrier or the client has reached its limit.
+        """
         keys = ("carrier", carrier_id), ("client", client_address)
         is_admitted = (
             self._large_callbacks[keys[0]] < LARGE_CALLBACKS_PER_CARRIER
@@ -196,7 +208,7 @@ class Carriers:
         return self._instances[record.id][1]
 
     def _rebuild_if_changed(self, record: records.CarrierRecord) -> Carrier | None:
-        """Build the carrier if it is new or its settings changed; return the replaced instance, or None."""
+        """Build the carrier if it is new or its settings changed. Return the instance that was replaced, or None."""
         cached = self._instances.get(record.id)
         if cached is not None and (cached[0] is record or cached[0] == record):
             return None
@@ -204,7 +216,7 @@ class Carriers:
         return cached[1] if cached else None
 
     def settings_error(self, record: records.CarrierRecord) -> str:
-        """Return why no carrier can be built from these settings; empty if one can."""
+        """Return why no carrier can be built from these settings; empty if a carrier can be built."""
         try:
             self._build(record)
         except (ValueError, msgspec.ValidationError) as error:

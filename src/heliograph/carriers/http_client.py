@@ -46,7 +46,7 @@ _ALPHANUMERIC_WORD = re.compile("[A-Za-z0-9]+")
 
 
 class Unreachable(Exception):
-    """Raised if no connection was made, so nothing was sent. The text states the reason."""
+    """Raised if no connection was made, so that nothing was sent. The text states the reason."""
 
 
 class NoResponse(Exception):
@@ -93,7 +93,10 @@ class CheckedAddresses:
 
 
 class CarrierHttp:
-    """HTTP client with one aiohttp session, created on first use; no cookies, redirects or proxies."""
+    """HTTP client with one aiohttp session, created on first use.
+
+    It has no cookies and follows no redirects or proxies.
+    """
 
     def __init__(
         self,
@@ -104,8 +107,8 @@ class CarrierHttp:
     ) -> None:
         """Create the client.
 
-        `roots` verifies certificates, by default with the system's roots. `resolver` restricts the addresses that
-        names resolve to; None allows all.
+        `roots`: trusted root certificates, by default those of the system. `resolver` restricts the addresses to which
+        names resolve; None allows all.
         """
         # Keyed by scheme, host and port
         self._host_slots: defaultdict[str, PrioritySemaphore] = defaultdict(lambda: PrioritySemaphore(per_host))
@@ -140,7 +143,8 @@ class CarrierHttp:
     ) -> HttpResponse:
         """Send a request and return the response. `url` must be percent-encoded.
 
-        `before_send` is awaited just before the first byte is sent. Raises Unreachable or NoResponse.
+        `before_send` is awaited just before the first byte is sent. Raises Unreachable if no connection was made,
+        NoResponse if no complete response arrived.
         """
         session, request_state = (
             self._session or await self._open_session(),
@@ -173,7 +177,7 @@ class CarrierHttp:
             await self._session.close()
 
     async def _open_session(self) -> "aiohttp.ClientSession":
-        """Create the session. aiohttp is imported in a thread because the import takes 0.2 s and 8 MB."""
+        """Create the HTTP session. aiohttp is imported in a thread because the import takes 0.2 s and 8 MB."""
         if not hasattr(sys.modules.get("aiohttp"), "ClientSession"):
             try:
                 await asyncio.to_thread(import_module, "aiohttp")
@@ -219,7 +223,7 @@ async def _read_body(response: "aiohttp.ClientResponse") -> bytes:
 
 
 def _describe_error(error: Exception) -> str:
-    """Describe the error without its own text, which may contain a URL with a secret."""
+    """Describe an error without the exception's text, which may contain a URL with a secret."""
     import aiohttp
 
     match error:
@@ -280,7 +284,7 @@ def verdict_for_status(status: int) -> Verdict:
 
 
 def outcome_for_verdict(verdict: Verdict, detail: dict[str, Any], response: HttpResponse) -> Refused | Deferred:
-    """Return the outcome for a verdict on a carrier's response."""
+    """Return the outcome of a message for a verdict on the carrier's response."""
     if verdict == "refused":
         return Refused(detail=detail)
     return Deferred(
@@ -292,7 +296,10 @@ def outcome_for_verdict(verdict: Verdict, detail: dict[str, Any], response: Http
 
 
 def outcome_for_unknown_status(detail: dict[str, Any], response: HttpResponse) -> Refused | Deferred:
-    """Return the outcome for a status that no rule of the carrier classifies; never Refused."""
+    """Return the outcome for a status that no rule of the carrier classifies.
+
+    It is never Refused, because only a rule can say that a failure is permanent.
+    """
     verdict = verdict_for_status(response.status)
     return outcome_for_verdict("deferred" if verdict == "refused" else verdict, detail, response)
 
@@ -301,7 +308,7 @@ def outcome_for_unknown_status(detail: dict[str, Any], response: HttpResponse) -
 
 
 def decode_json(data: bytes) -> Any:
-    """Decode JSON; None if invalid. Raises CallbackTooLarge if the document has too many values."""
+    """Decode JSON; None if it is invalid. Raises CallbackTooLarge if the document has too many values."""
     if len(data) > CALLBACK_VALUES_MAX and sum(map(data.count, b",[{")) > CALLBACK_VALUES_MAX:
         raise CallbackTooLarge
     try:
@@ -311,7 +318,7 @@ def decode_json(data: bytes) -> Any:
 
 
 def decode_form(data: bytes) -> list[tuple[str, str]]:
-    """Decode an urlencoded form; empty if it has more than FIELDS_MAX fields."""
+    """Decode an urlencoded form; empty if it has more than FORM_FIELDS_MAX fields."""
     try:
         return parse_qsl(data.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=FORM_FIELDS_MAX)
     except ValueError:  # more than FIELDS_MAX fields
@@ -319,7 +326,7 @@ def decode_form(data: bytes) -> list[tuple[str, str]]:
 
 
 def value_at(document: Any, path: str) -> Any:
-    """Return the value at a path such as `$.a.b[0].c`; None if not found."""
+    """Return the value in a JSON document at a path such as `$.a.b[0].c`; None if not found."""
     for name, index in _PATH_STEP.findall(path):
         if name:
             document = document.get(name) if isinstance(document, dict) else None
@@ -329,7 +336,7 @@ def value_at(document: Any, path: str) -> Any:
 
 
 def clean_text(value: object, secrets: Iterable[str]) -> str:
-    """Return a carrier's text for the timeline: on one line, truncated, with the `secrets` values masked."""
+    """Return a carrier's text for the timeline as one line, truncated, and with the values in `secrets` masked."""
     text = str(value) if isinstance(value, str | int) else ""
     for secret in sorted(secrets, key=len, reverse=True):
         if len(secret) >= MASKED_LENGTH_MIN:
@@ -349,5 +356,5 @@ def is_signed(signature: str, key: str, body: bytes) -> bool:
 
 
 def equal_constant_time(actual: str, expected: str) -> bool:
-    """Compare two strings in constant time."""
+    """Compare two strings in a time that does not depend on where they differ."""
     return hmac.compare_digest(actual.encode(), expected.encode())

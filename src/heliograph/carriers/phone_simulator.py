@@ -46,7 +46,7 @@ class PhoneSimulator(Carrier):
         )
 
     def _report_with_reply(self, message: OutboundMessage) -> tuple[Report, ...]:
-        """Return the report with the recipient's simulated reply; empty if the message is itself a reply."""
+        """Return the report and the recipient's simulated reply; empty if the message is itself a reply."""
         content, reply_text = (
             msgspec.json.decode(message.content, type=self.script.content),
             REPLY_BY_PHONE[message.address],

@@ -20,10 +20,10 @@ LeaseConnections = Callable[[ConnectionRequest], Awaitable[int]]
 
 
 class ConnectionGate:
-    """This process's share of the connections to a provider."""
+    """This process's share of the connections to a mailbox provider."""
 
     def __init__(self, limit: int, lease: LeaseConnections) -> None:
-        """`lease`: asks for connections and returns how many this process may open."""
+        """Create the gate. `lease` requests connections and returns how many this process may open."""
         self.idle: dict[SmtpSession, Any] = {}  # idle connection → state of its host, the oldest first
         self._limit = limit
         self._lease = lease
@@ -35,7 +35,7 @@ class ConnectionGate:
         self._task: asyncio.Task[None] | None = None
 
     async def acquire(self, message: OutboundMessage, timeout_s: float) -> bool:
-        """Wait for a connection slot; return whether one was taken."""
+        """Wait for a connection slot and take it; return False if none was taken."""
         self._messages += 1
         if self._task is None:
             self._task = asyncio.create_task(self._keep_lease())
@@ -78,7 +78,7 @@ class ConnectionGate:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _keep_lease(self) -> None:
-        """Renew the share while there are messages or connections, then release it."""
+        """Renew this process's share while it has messages or connections, then release the share."""
         valid_until = 0.0
         loop_time = asyncio.get_running_loop().time
         try:

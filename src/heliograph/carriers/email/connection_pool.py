@@ -51,7 +51,7 @@ LIMITS = PoolLimits()
 
 
 class _HostState:
-    """The connections to one host and their state."""
+    """The connections to one host, and whether the host is paused."""
 
     def __init__(self, connections: int) -> None:
         self.slots = PrioritySemaphore(connections)
@@ -82,7 +82,7 @@ class ConnectionPool:
         gate: ConnectionGate | None = None,
         mails_per_connection: int = MAILS_PER_CONNECTION_MAX,
     ) -> Outcome:
-        """Send a mail on a pooled connection; Deferred with `held` if the host is busy or paused.
+        """Send a mail on a pooled connection. Returns Deferred with `held` if the host is busy or paused.
 
         `gate`: limits the connections to all hosts of the provider.
         """
@@ -161,7 +161,10 @@ class ConnectionPool:
         return outcome
 
     async def _open_within(self, gate: ConnectionGate, destination: Destination) -> SmtpSession | Deferred:
-        """Open a connection within the provider's limit; if necessary, close an idle one to another host first."""
+        """Open a connection within the provider's limit.
+
+        If necessary, first close an idle connection to another host.
+        """
         while gate.is_full:
             if gate.idle:
                 session, host = next(iter(gate.idle.items()))
@@ -192,7 +195,7 @@ class ConnectionPool:
         mail: PreparedMail,
         mails_per_connection: int,
     ) -> Outcome | None:
-        """Send on an idle connection; None if there is none, or if the server closed it while idle."""
+        """Send a mail on an idle connection; None if no connection is idle, or if the server closed it while idle."""
         session = await self._take_idle_session(host, destination)
         if session is None:
             return None
@@ -273,7 +276,7 @@ class ConnectionPool:
         task.add_done_callback(self._quit_tasks.discard)
 
     def _drop_host_if_unused(self, key: tuple[str, int]) -> None:
-        """Remove the host's entry if it is unused and not paused."""
+        """Remove the host's entry if it has no connections and no pause."""
         host = self._hosts.get(key)
         if host and not host.messages and not host.idle and host.paused_until <= _now():
             del self._hosts[key]

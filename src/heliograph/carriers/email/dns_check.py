@@ -1,6 +1,6 @@
 """Checks a sending domain's DNS records at its authoritative servers, bypassing all caches.
 
-If the operator configured a resolver, that is queried instead: for private DNS and networks that block other DNS.
+If the operator configured a resolver, only the resolver is queried: for private DNS and networks that block other DNS.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ class DnsSource(Protocol):
 async def check_records(
     records: Sequence[Record], resolver: tuple[str, int] | None = None, *, allowed_networks: Sequence[Network] = ()
 ) -> list[tuple[Record, Verdict]]:
-    """Return each record with its verdict, within 15 seconds.
+    """Check each DNS record and return it with its verdict, within 15 seconds.
 
     `allowed_networks`: private address ranges in which name servers are permitted.
     """
@@ -67,7 +67,10 @@ async def check_records(
 
 
 async def check_records_at(source: DnsSource, records: Sequence[Record]) -> list[tuple[Record, Verdict]]:
-    """Return each record with its verdict from `source`; records not resolved in time get `unanswered_verdict`."""
+    """Check each record with DNS queries to `source` and return it with its verdict.
+
+    Records not checked in time get `unanswered_verdict`.
+    """
     tasks = [asyncio.create_task(_check_record(source, record)) for record in records]
     try:
         if tasks:
@@ -89,7 +92,7 @@ async def published_ttl(
 ) -> int | None:
     """Return the highest TTL in seconds if every server of the zone answers all TXT records correctly, else None.
 
-    With a configured resolver, only that is queried.
+    If the operator configured a resolver, only the resolver is queried.
     """
     source = ConfiguredResolver(*resolver) if resolver else servers or AuthoritativeServers()
     ttls = [0]
@@ -135,7 +138,7 @@ async def _check_record(source: DnsSource, record: Record) -> Verdict:
 
 
 async def _parent_policy(source: DnsSource, record: Record) -> list[str]:
-    """Return the DMARC policy of the nearest parent domain with one; empty if none exists or it does not apply."""
+    """Return the DMARC policy of the nearest parent domain that has one; empty if none exists or it does not apply."""
     for name in dmarc_names_above(record.name):
         policies = [text for text in await _query_values(source, replace(record, name=name)) if has_policy([text])]
         if policies:
@@ -144,7 +147,7 @@ async def _parent_policy(source: DnsSource, record: Record) -> list[str]:
 
 
 async def _query_values(source: DnsSource, record: Record) -> list[str]:
-    """Return the record's values, following CNAMEs, also into other zones."""
+    """Return the DNS record's current values, following CNAMEs, also into other zones."""
     name = dns.name.from_text(record.name)
     for _ in range(CNAMES_MAX):
         response = await source.query(name, record.type)
@@ -238,7 +241,7 @@ class AuthoritativeServers:
     async def query_all(self, name: dns.name.Name, rdtype: str) -> list[dns.message.QueryMessage]:
         """Return the response of every server; raise NoUsableResponse if any server gives none.
 
-        A server is reachable if one of its addresses is: this machine may have no IPv6.
+        It suffices that one of a server's addresses responds: this machine may have no IPv6.
         """
         request = dns.message.make_query(name, rdtype, flags=0, use_edns=True)
         responses = []
@@ -268,13 +271,13 @@ class AuthoritativeServers:
         }
 
     def _servers(self, name: dns.name.Name) -> asyncio.Task[list[str]]:
-        """Return a shared lookup of the name's servers: concurrent queries are mostly for the same zone."""
+        """Return a shared lookup of the name's servers, because concurrent queries are mostly for the same zone."""
         if name not in self._lookups:
             self._lookups[name] = asyncio.create_task(self._find_servers(name))
         return self._lookups[name]
 
     async def _find_servers(self, name: dns.name.Name) -> list[str]:
-        """Return the server addresses of the closest enclosing zone."""
+        """Return the addresses of the name servers of the closest enclosing zone."""
         hosts = await self._name_servers(name)
         if not hosts and name == dns.name.root:
             raise NoUsableResponse("the system's resolver knows no zone for it.")

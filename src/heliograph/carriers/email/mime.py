@@ -1,8 +1,8 @@
 """Builds the MIME message as bytes.
 
-The output has only CRLF line ends, lines of at most 76 characters where a line can be folded (an address or a long
-word in a subject cannot), a 7-bit body in which no line starts with a dot or with `From `, and exactly the intended
-header fields.
+The output has only CRLF line ends, lines of at most 76 characters where a line can be folded (an address or a long word
+in a subject cannot), a 7-bit body in which no line starts with a dot or with `From `, and exactly the intended header
+fields.
 """
 
 import binascii
@@ -65,14 +65,14 @@ Fields = list[tuple[str, Sequence[bytes]]]  # field name, and the tokens between
 
 
 class StoredAttachment(msgspec.Struct, frozen=True, kw_only=True):
-    """An attachment that is base64-encoded while it is read from disk, so that it is never completely in memory."""
+    """An attachment that is base64-encoded while it is read from disk, so that it is never in memory as a whole."""
 
     blob: str
     size: int  # bytes of the unencoded file
     open_blob: Callable[[str], BinaryIO]
 
     def __len__(self) -> int:
-        """Return the encoded length with line ends."""
+        """Return the length in base64, including line ends."""
         characters = (self.size + 2) // 3 * 4
         return characters + 2 * -(-characters // FOLDED_LINE_MAX)
 
@@ -336,9 +336,9 @@ def _body_entity(content: EmailContent, seed: bytes, open_blob: Callable[[str], 
 
 
 def _multipart(kind: str, boundary: bytes, entities: Iterable[MimeEntity]) -> MimeEntity:
-    """Join parts into a multipart entity.
+    """Join entities into a multipart entity.
 
-    The boundary starts with `=_`, which cannot occur in quoted-printable or base64 and thus in no part.
+    The boundary starts with `=_`, which cannot occur in quoted-printable or base64, and therefore occurs in no part.
     """
     content: list[bytes | StoredAttachment] = []
     for entity in entities:
@@ -398,7 +398,10 @@ def _attachment_entity(file: File, open_blob: Callable[[str], BinaryIO]) -> Mime
 def _encode_file(
     file: File, media_type: str, open_blob: Callable[[str], BinaryIO]
 ) -> tuple[bytes, bytes | StoredAttachment]:
-    """Return the transfer encoding and the encoded file. Files on disk stay there until sent, and use base64."""
+    """Return a file's transfer encoding and its encoded content.
+
+    A file on disk is encoded in base64 while the mail is sent, and not loaded before.
+    """
     if file.blob is not None:
         return b"base64", StoredAttachment(blob=file.blob, size=file.size, open_blob=open_blob)
     if file.base64 is None:
@@ -443,7 +446,7 @@ def _base64_lines(content: bytes) -> bytes:
 
 
 def _quoted_printable(text: bytes) -> bytes:
-    """Encode in steps that end at line ends, because the encoder holds the GIL until it returns."""
+    """Encode text as quoted-printable, in steps that end at line ends: the encoder holds the GIL until it returns."""
     encoded, start = list[bytes](), 0
     while (end := text.find(b"\r\n", start + ENCODE_STEP)) >= 0:
         encoded.append(_quoted_lines(text[start:end]))
@@ -452,7 +455,10 @@ def _quoted_printable(text: bytes) -> bytes:
 
 
 def _quoted_lines(text: bytes) -> bytes:
-    """Encode lines that end with CRLF; the final line end is added by the encoding and is not part of the text."""
+    """Encode lines that end with CRLF as quoted-printable.
+
+    The final line end is added by the encoding and is not part of the text.
+    """
     encoded = binascii.b2a_qp(b"\r\n" + text + b"\r\n")
     encoded = _OVERLONG_LINE_END.sub(rb"=\r\n\g<0>", encoded)
     return _DOT_OR_FROM_LINE.sub(lambda line: b"\r\n" + _escape_line_start(line[1]), encoded)[2:]

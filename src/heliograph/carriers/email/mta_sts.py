@@ -1,4 +1,4 @@
-"""MTA-STS (RFC 8461): fetches and caches domains' policies on the names and TLS of their mail exchangers."""
+"""MTA-STS (RFC 8461): fetches and caches domains' policies, which name their mail exchangers and require TLS."""
 
 import asyncio
 import re
@@ -46,7 +46,7 @@ class _CachedPolicy(msgspec.Struct, frozen=True):
 
 
 class PolicyCache:
-    """Cache of MTA-STS policies; a policy is fetched when its published id changes, and kept for its max_age."""
+    """Cache of MTA-STS policies. A policy is fetched when its published id changes, and expires after its max_age."""
 
     def __init__(self, resolver: MxResolver, fetch: FetchPolicy) -> None:
         self._resolver = resolver
@@ -116,7 +116,7 @@ def parse_policy(text: str) -> Policy:
 def https_policy_fetcher(resolver: MxResolver, roots: ssl.SSLContext, port: int = 443) -> FetchPolicy:
     """Return a function that fetches policies as required by RFC 8461, 3.3.
 
-    It verifies the host's certificate, follows no redirects, and requires text/plain of limited size.
+    The function verifies the host's certificate, follows no redirects, and requires text/plain of limited size.
     """
 
     async def fetch(domain: str) -> str:

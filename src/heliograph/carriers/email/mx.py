@@ -100,7 +100,8 @@ class Mx(Carrier):
     async def _try_addresses(self, domain: str, mx_records: MxRecords, message: OutboundMessage) -> Outcome:
         """Try the addresses in order until a server accepts or refuses the mail, or a limit is reached.
 
-        If none does, return the last outcome, preferably a deferral, and preferably one that is not `held`.
+        If none does, return the last deferral, if possible one that is not `held` (deferred for an internal reason);
+        without a deferral, the last outcome.
         """
         deadline = asyncio.get_running_loop().time() + NEW_ADDRESS_MAX_S
         outcomes: list[Outcome] = []
@@ -132,7 +133,7 @@ class Mx(Carrier):
     async def _send_within_limits(
         self, limiter: ProviderLimiter, domain: str, target: Destination, message: OutboundMessage
     ) -> Outcome:
-        """Send from an address that the limits of the provider permit; Deferred with `held` if none does."""
+        """Send from an address that the provider's limits permit; return Deferred with `held` if they permit none."""
         admission = await limiter.admit(provider_of(domain, target.host), target.address, message)
         if isinstance(admission, Deferred):
             return replace(admission, detail=_detail(target.host, "") | admission.detail)
@@ -153,7 +154,7 @@ class Mx(Carrier):
     async def _targets(
         self, domain: str, mx_records: MxRecords
     ) -> AsyncGenerator[Destination | Refused | Deferred, None]:
-        """Yield each destination to try, in order, or the outcome for a host that cannot be tried."""
+        """Yield each destination to try, in order; for a host that cannot be tried, yield the outcome instead."""
         policy = await self._policy_cache.enforced_policy(domain)
         requires_verified_tls = policy is not None or self._options.tls == "required"
         for host in mx_records.hosts:
@@ -219,7 +220,7 @@ def _destination_with_tls(
 
 
 def _with_tried_hosts(earlier_outcomes: list[Outcome], outcome: Outcome) -> Outcome:
-    """Add the previously tried hosts to the outcome's detail, for the timeline."""
+    """Add the hosts tried before to the outcome's detail, for the timeline."""
     if not earlier_outcomes:
         return outcome
     tried_hosts = [{name: earlier.detail[name] for name in ("host", "address", "text")} for earlier in earlier_outcomes]

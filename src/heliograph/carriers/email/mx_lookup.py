@@ -31,7 +31,7 @@ class BlockedAddress(Exception):
 
 
 class MxRecords(msgspec.Struct, frozen=True, kw_only=True):
-    """The mail exchangers of a domain."""
+    """The mail exchangers of a recipient's domain."""
 
     hosts: tuple[str, ...]  # in order of preference
     has_mx: bool  # True if from MX records; False if the domain itself is the host
@@ -42,9 +42,10 @@ class MxResolver:
     """DNS client of the carrier `mx`."""
 
     def __init__(self, server: str | None, allowed_networks: Sequence[Network], random: Random) -> None:
-        """Create a client.
+        """Create a DNS client.
 
-        `server`: the resolver (host:port), or the system's if None. `allowed_networks`: private networks to permit.
+        `server`: the resolver (host:port), or the system's if None. `allowed_networks`: private networks to which mail
+        may be sent.
         """
         host, _, port = (server or "").rpartition(":")
         self._resolver = Resolver((host, int(port)) if server else None, QUERY_TIMEOUT_S)
@@ -53,7 +54,10 @@ class MxResolver:
         self._random = random
 
     async def mx_records(self, domain: str) -> MxRecords:
-        """Return the domain's mail exchangers; hosts of equal preference are shuffled. Raises NullMx."""
+        """Return the domain's mail exchangers; hosts of equal preference are shuffled.
+
+        Raises NullMx if it accepts no mail.
+        """
         answer = await self._query(domain, "MX")
         records = [(record.preference, self._random.random(), _name_text(record.exchange)) for record in answer]
         if not records:
@@ -98,14 +102,17 @@ class MxResolver:
         return tuple(record for record in records if record.is_usable)
 
     async def txt_values(self, name: str) -> list[str]:
-        """Return the TXT values; empty if there are none."""
+        """Return the values of a name's TXT records; empty if it has none."""
         try:
             return [b"".join(record.strings).decode("utf-8", "replace") for record in await self._query(name, "TXT")]
         except NameNotFound:
             return []
 
     async def values(self, name: str, rdtype: str) -> list[str]:
-        """Return the values of TXT, A, AAAA or MX records; empty if not found. Raises DnsTimeout."""
+        """Return the values of TXT, A, AAAA or MX records; empty if not found.
+
+        Raises DnsTimeout if DNS does not respond.
+        """
         if rdtype == "TXT":
             return await self.txt_values(name)
         try:

@@ -39,7 +39,7 @@ _content_decoder = msgspec.json.Decoder(EmailContent)
 
 
 class SignedMail(msgspec.Struct, frozen=True):
-    """A built and signed mail."""
+    """A built and signed mail, which all recipients of a message share."""
 
     mail: mime.MimeMessage
     signatures: bytes
@@ -47,7 +47,7 @@ class SignedMail(msgspec.Struct, frozen=True):
 
 
 class CacheEntry(msgspec.Struct):
-    """A cache entry of one message."""
+    """Cache entry of one message's signed mail."""
 
     lock: asyncio.Lock  # held while the mail is built
     size: int  # bytes of the content
@@ -135,7 +135,7 @@ class MailPreparer:
             await self._fetch_blob(blob)
 
     async def _signed_mail(self, message: OutboundMessage) -> SignedMail:
-        """Return the message's mail. The first recipient's attempt builds the mail, the others wait for the result."""
+        """Return the message's signed mail. The first recipient's attempt builds it, the others wait for the result."""
         entry = self._cache_entry(message)
         async with entry.lock:
             if entry.signed:
@@ -145,7 +145,10 @@ class MailPreparer:
             return entry.signed
 
     def _cache_entry(self, message: OutboundMessage) -> CacheEntry:
-        """Return the message's cache entry; create it, and evict the oldest ones, if necessary."""
+        """Return the message's cache entry.
+
+        If it does not exist, create it and evict the oldest entries if necessary.
+        """
         entry = self._cache.get(message.message_id)
         if entry is None:
             entry = self._cache[message.message_id] = CacheEntry(asyncio.Lock(), len(message.content))
@@ -193,7 +196,7 @@ class MailPreparer:
             self._threads.discard(asyncio.current_task())
 
     def _next_batch(self) -> list[QueuedWork]:
-        """Remove and return up to TOGETHER queued items, by priority."""
+        """Remove and return up to SIGN_BATCH_MAX queued items, by priority."""
         order = schedule_priorities(
             self._taken_count, SIGN_BATCH_MAX, {priority: len(queued) for priority, queued in self._queued.items()}
         )
@@ -216,7 +219,7 @@ class MailPreparer:
         )
 
     def _added_headers(self, message_id: str, content: EmailContent, domain: str) -> dict[str, str]:
-        """Return the headers for unsubscribing and for the attribution of complaints."""
+        """Return the header fields for unsubscribing, and those that attribute complaints."""
         headers: dict[str, str] = {}
         given, domain = {name.lower() for name in content.headers}, verp.bounce_domain(domain)
         if content.unsubscribe_url and given.isdisjoint(UNSUBSCRIBE_HEADERS):
@@ -231,9 +234,9 @@ class MailPreparer:
         return headers
 
     def _signer(self, domain: str) -> Signer | None:
-        """Return the domain's signer, cached until its keys change, because loading a key costs more than signing.
+        """Return the domain's signer; None if the domain has no keys.
 
-        None if the domain has no keys.
+        The signer is cached until the keys change, because loading a key costs more than signing.
         """
         keys = self._signing_keys(domain)
         cached = self._signers.get(domain)
@@ -248,7 +251,7 @@ def _blobs(content: EmailContent) -> list[str]:
 
 
 def _is_quick(message: OutboundMessage, content: EmailContent) -> bool:
-    """Return whether to build on the event loop: in a thread, contention for the GIL would double the time."""
+    """Return whether to build the mail on the event loop: in a thread, contention for the GIL would double the time."""
     has_text = content.text is not None or content.html is None  # converting HTML to text takes milliseconds
     header_values = (content.subject, *content.to, *content.cc, *content.headers.values())
     is_small = len(message.content) <= INLINE_CONTENT_MAX and sum(map(len, header_values)) <= INLINE_HEADERS_MAX

@@ -1,4 +1,4 @@
-"""Chooses the source address of an email and keeps the rate limits of the mailbox providers."""
+"""Chooses the source address of an email and enforces the rate limits of the mailbox providers."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -75,7 +75,7 @@ class SendPermit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AdmittedHooks(SendHooks):
-    """Hooks of an admitted message: a last check of the rate once the connection is open."""
+    """Hooks of an admitted message, which check the rate again once the connection is open."""
 
     def __init__(self, hooks: SendHooks, recheck: Callable[[], Awaitable[None]]) -> None:
         self._hooks = hooks
@@ -134,7 +134,7 @@ class Quota:
         return await place
 
     def take_critical(self) -> None:
-        """Take a token if there is one; otherwise report the message to the state shared by all processes."""
+        """Take a token if one is left; otherwise report the message to the state shared by all processes."""
         if self.has_token:
             self._tokens -= 1
             return
@@ -171,7 +171,7 @@ class Quota:
             self._task = None
 
     async def _exchange_once(self) -> None:
-        """Send pending requests to the shared state and distribute the tokens, first to messages held before."""
+        """Send pending requests to the shared state and distribute its tokens, first to messages held before."""
         takes_place = bool(self._waiting[True])
         waiting, self._waiting[takes_place] = self._waiting[takes_place], []
         waiting.sort(key=lambda item: not item[0])
@@ -227,7 +227,7 @@ class Quota:
 
 
 class ProviderLimiter:
-    """Admits the messages of one carrier."""
+    """Admits the messages of one carrier within the rate limits of the mailbox providers."""
 
     def __init__(
         self, options: MxOptions, carrier: str, exchange: ApplyExchange, now: Callable[[], int], shuffle: Shuffle
@@ -276,14 +276,14 @@ class ProviderLimiter:
         return msgspec.structs.replace(message, hooks=hooks)
 
     async def _recheck(self, admission: SendPermit) -> None:
-        """Take a new token if the old one is outdated. Raises Held."""
+        """Take a new token if the permit is older than RECHECK_MS. Raises Held if no token is available."""
         if self._now() - admission.admitted_at > RECHECK_MS:
             place = await admission.quota.take(was_held=True, takes_place=True)
             if place:
                 raise self._held(admission.provider, place)
 
     def report(self, admission: SendPermit, detail: dict[str, Any]) -> bool:
-        """Report a reply; return whether it is a refusal about rate."""
+        """Process a server's reply; return whether it is a refusal because of the rate."""
         if not is_rate_refusal(detail):
             return False
         key = admission.quota.key
@@ -303,7 +303,7 @@ class ProviderLimiter:
         return quota
 
     async def _choose_quota(self, quotas: Sequence[Quota], message: OutboundMessage) -> Quota:
-        """Return a quota that admits the message. Raises Held."""
+        """Return a quota that admits the message. Raises Held if all quotas make the message wait."""
         now, provider = self._now(), quotas[0].key.provider
         in_use = [quota for quota in quotas if is_in_use(quota.limits.warmup, now)]
         if not in_use:

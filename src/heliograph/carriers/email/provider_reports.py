@@ -85,14 +85,14 @@ def _with_cause(detail: dict[str, Any], cause: str | None) -> dict[str, Any]:
 
 
 def _reply_codes(event: ProviderEvent) -> Codes:
-    """Return the codes of the server's reply; ignores providers' own error numbers such as 498 and 605."""
+    """Return the codes of the server's reply. Ignores providers' own error numbers, such as 498 and 605."""
     codes = read_codes(event.text)
     code = event.code if event.code and _SMTP_CODE.fullmatch(event.code) else codes.code
     return Codes(code=code, enhanced=event.enhanced or codes.enhanced)
 
 
 def _states_no_reason(event: ProviderEvent) -> bool:
-    """Return whether the event has no server reply, or one whose text and codes state no reason."""
+    """Return whether the event has no server reply, or a reply whose text and codes state no reason."""
     codes = _reply_codes(event)
     if not codes.code and not codes.enhanced:
         return True

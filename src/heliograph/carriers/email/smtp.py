@@ -1,7 +1,7 @@
 """SMTP client session: connects, starts TLS, authenticates, and sends any number of mails.
 
-A connection lost before the final dot sent nothing: Deferred. If it is lost after the dot and before the reply, the
-mail may have arrived: Deferred with `uncertain`, and the retry has the same Message-ID.
+If the connection is lost before the final dot, nothing was sent: Deferred. If it is lost after the dot and before the
+reply, the mail may have arrived: Deferred with `uncertain`, and the retry has the same Message-ID.
 """
 
 import asyncio
@@ -60,7 +60,7 @@ _TIMEOUT_BY_VERB: dict[Verb, str] = {"connect": "greeting", "data": "data", "bod
 
 
 class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
-    """Timeouts in seconds; those for replies are from RFC 5321, 4.5.3.2."""
+    """Timeouts in seconds; the timeouts of replies are those of RFC 5321, 4.5.3.2."""
 
     connect: float = 30
     greeting: float = 300
@@ -76,7 +76,7 @@ class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Destination(msgspec.Struct, frozen=True, kw_only=True):
-    """Address and TLS requirements of a connection. Connections with equal destinations are interchangeable."""
+    """Address and TLS requirements of an SMTP connection. Connections with equal destinations are interchangeable."""
 
     host: str  # name that the certificate must be issued for
     address: str  # a checked IP address, or the relay host that the operator configured
@@ -132,7 +132,7 @@ class SmtpSession:
     async def open(cls, destination: Destination, smtp_options: SmtpOptions) -> Self | Deferred:
         """Connect, send EHLO, start TLS and authenticate; return the session, or Deferred on failure.
 
-        If opportunistic TLS fails, connect again without TLS.
+        If opportunistic TLS fails, a second connection is made without TLS.
         """
         try:
             return await cls._open_once(destination, smtp_options)
@@ -280,7 +280,7 @@ class SmtpSession:
     def _unsupported_detail(
         self, envelope_from: str, recipient: str, size: int, uses_utf8: bool
     ) -> dict[str, Any] | None:
-        """Return the detail of a refusal if this server cannot accept the mail; None if it may."""
+        """Return the detail of a refusal if this server cannot accept the mail; None if the server may accept it."""
         host = self.destination.host
         if not (_VALID_ADDRESS.fullmatch(envelope_from) and _VALID_ADDRESS.fullmatch(recipient)):
             return self._detail("the address cannot be used in an SMTP command", enhanced="5.1.3")
@@ -304,7 +304,7 @@ class SmtpSession:
         return commands
 
     async def _send_envelope(self, commands: dict[Verb, bytes]) -> Outcome | None:
-        """Send the envelope commands; None if the server is ready for the mail, else the outcome."""
+        """Send the envelope commands. Returns None if the server is ready for the mail, else the outcome."""
         can_pipeline = "PIPELINING" in self._capabilities
         if can_pipeline:
             self._connection.write(b"".join(commands.values()))
@@ -349,7 +349,7 @@ class SmtpSession:
         return self._outcome_of_reply(await self._read_reply("final"), "final")
 
     async def _early_outcome(self) -> Outcome | None:
-        """Wait until the write buffer has drained. Return the outcome if the server has already replied.
+        """Wait until the write buffer is empty. Return the outcome if the server has already replied, else None.
 
         A reply before the end of the mail is a refusal.
         """
@@ -392,7 +392,7 @@ class SmtpSession:
                 )
 
     def _outcome_of_failure(self, error: BaseException) -> Deferred:
-        """Return the outcome for a lost connection or timeout; re-raise any other exception."""
+        """Return the outcome of a lost connection or a timeout; re-raise any other exception."""
         host, seconds = self.destination.host, self._smtp_options.timeouts.reply_timeout(self.verb)
         match error:
             case TimeoutError():

@@ -54,7 +54,7 @@ class TlsaRecord(msgspec.Struct, frozen=True, kw_only=True):
         return is_known and len(self.value) == _LENGTH_BY_MATCHING.get(self.matching, len(self.value))
 
     def matches(self, certificate: x509.Certificate) -> bool:
-        """Return whether the record matches the certificate."""
+        """Return whether the TLSA record matches the certificate."""
         if self.selector == 0:
             data = certificate.public_bytes(Encoding.DER)
         else:
@@ -69,7 +69,10 @@ def context_for(mode: TlsMode, roots: ssl.SSLContext | None) -> ssl.SSLContext:
 
 @lru_cache(maxsize=1)
 def _unverified_context() -> ssl.SSLContext:
-    """Return a context that accepts any certificate, for opportunistic TLS, and for DANE with its separate check."""
+    """Return a context that accepts any certificate.
+
+    It is used for opportunistic TLS, and for DANE, which is checked separately.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -108,7 +111,10 @@ def _is_issued_by_anchor(
 
 
 def _full_certificate(tlsa_record: TlsaRecord) -> list[x509.Certificate]:
-    """Return the authority's certificate if the record contains it in full; the server may then omit it."""
+    """Return the authority's certificate if the TLSA record contains it in full, else an empty list.
+
+    The server may omit such a certificate.
+    """
     try:
         return (
             [x509.load_der_x509_certificate(tlsa_record.value)]

@@ -58,7 +58,7 @@ ESCAPE_BY_CONTENT_TYPE: dict[str, Callable[[str], str]] = {
 
 
 class HttpCarrier(Carrier):
-    """Sends SMS with HTTP requests built from the operator's template."""
+    """Sends SMS with HTTP requests built from the operator's request template."""
 
     def __init__(self, options: HttpOptions, http: CarrierHttp, callback_url: str) -> None:
         self._options = options
@@ -186,12 +186,15 @@ def _parse_incoming_text(document: Any, paths: IncomingMap, body: bytes) -> Inco
 
 
 def _as_text(value: Any) -> str | None:
-    """Return a string or integer as text, because providers use both for ids and states; None if another type."""
+    """Return a string or integer as text, because providers use both for ids and states; None for another type."""
     return str(value) if isinstance(value, str | int) and not isinstance(value, bool) and value != "" else None
 
 
 def _is_fresh(value: Any, now: int) -> bool:
-    """Return whether a timestamp (RFC 3339, or Unix time in s or ms) is within WINDOW_MS of now."""
+    """Return whether a timestamp is within CLOCK_SKEW_MAX_MS of `now`.
+
+    The timestamp is in RFC 3339, or a Unix time in seconds or milliseconds.
+    """
     text = _as_text(int(value) if isinstance(value, float) else value) or ""
     number = parse_int(text, 19)
     moment = parse_timestamp(text) if number is None else number * (1 if number >= MS_TIMESTAMP_MIN else SECOND_MS)

@@ -206,7 +206,7 @@ class Twilio(Carrier):
     async def _find_earlier_send(self, message: OutboundMessage, body: str, sender: str) -> Outcome | None:
         """Return the outcome of an earlier attempt if Twilio has the message; None if not found.
 
-        A message matches if it has the same text and sender and is not older than ours.
+        A message at Twilio matches if it has the same text and sender and is not older than ours.
         """
         url = f"{self._url}?{urlencode({'To': message.address, 'PageSize': LOOKUP_PAGE_SIZE})}"
         try:
@@ -232,7 +232,7 @@ class Twilio(Carrier):
 
 
 def _accepted_from(message: Mapping[str, Any], code: int, sender: str) -> Accepted:
-    """Return the outcome for a message resource of Twilio."""
+    """Return the outcome for a message that Twilio returned as a message resource."""
     status, error = str(message.get("status", "queued")), message.get("error_code")
     price = _price(message.get("price"), message.get("price_unit"))
     description = _describe_code(error) if isinstance(error, int) else status
@@ -261,7 +261,7 @@ def _created_at(message: Mapping[str, Any]) -> int:
 
 
 def _price(amount: Any, currency: Any) -> dict[str, str]:
-    """Return Twilio's price as a positive amount with its currency; empty if unknown. Twilio's are negative."""
+    """Return Twilio's price, which is negative, as a positive amount with its currency; empty if unknown."""
     if not amount or not currency:
         return {}
     return {"carrier_price": str(amount).removeprefix("-"), "carrier_currency": str(currency).upper()}

@@ -179,7 +179,7 @@ class CloudApi(Carrier):
         )
 
     def _answer_challenge(self, callback: Callback) -> CallbackResult:
-        """Answer Meta's verification request for the webhook URL."""
+        """Answer the request with which Meta verifies the webhook URL."""
         query = callback.query
         is_authentic = equal_constant_time(query.get("hub.verify_token", ""), self._options.verify_token)
         if not is_authentic or query.get("hub.mode") != "subscribe":
@@ -265,7 +265,7 @@ def _parse_reports(document: Any) -> Iterator[CarrierReport]:
 
 
 def _parse_incoming_texts(document: Any) -> Iterator[IncomingText]:
-    """Yield inbound messages with their text or button title; other kinds of messages have an empty text."""
+    """Yield inbound messages with their text or button title; messages of other kinds have an empty text."""
     for change in _iter_changes(document):
         display_number = value_at(change, "$.value.metadata.display_phone_number")
         for message in _as_list(value_at(change, "$.value.messages")):
@@ -281,7 +281,7 @@ def _parse_incoming_texts(document: Any) -> Iterator[IncomingText]:
 
 
 def _parse_template_updates(document: Any, now: int) -> Iterator[UpstreamUpdate]:
-    """Yield the status and quality changes of templates."""
+    """Yield the changes of templates' status and quality in a webhook."""
     for entry in _as_list(value_at(document, "$.entry")):
         entry_time_s = value_at(entry, "$.time")
         changed_at = min(entry_time_s * SECOND_MS, now) if isinstance(entry_time_s, int) and entry_time_s > 0 else now

@@ -44,7 +44,7 @@ class ProviderEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_message_id(text: object) -> str | None:
-    """Return the first email id of ours in the text; None if not found."""
+    """Return the first of our email ids in the text; None if not found."""
     match = _OUR_MESSAGE_ID.search(text) if isinstance(text, str) else None
     return match[0] if match else None
 
@@ -52,7 +52,7 @@ def find_message_id(text: object) -> str | None:
 def tracking_id_in(fields: object) -> str | None:
     """Return our message id from a provider's metadata, variables, arguments, tags or headers; None if not found.
 
-    The field name matches in any spelling.
+    The name of the field may be spelled in any way, such as with other case or separators.
     """
     if isinstance(fields, list):
         pairs = [(item.get("name"), item.get("value")) for item in fields if isinstance(item, dict)]
@@ -65,7 +65,7 @@ def tracking_id_in(fields: object) -> str | None:
 
 
 def first_text(*candidates: object) -> str:
-    """Return the first non-blank string, on one line and truncated; empty if there is none."""
+    """Return the first non-blank string as one line, truncated; empty if there is none."""
     return next(
         (" ".join(candidate.split()) for candidate in candidates if isinstance(candidate, str) and candidate.strip()),
         "",
@@ -73,7 +73,7 @@ def first_text(*candidates: object) -> str:
 
 
 def as_text(value: object) -> str | None:
-    """Return a string or number as text; None if empty or of another type."""
+    """Return a string or number as text; None if it is empty or of another type."""
     return str(value) if isinstance(value, str | int | float) and value != "" else None
 
 

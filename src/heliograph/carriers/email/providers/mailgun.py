@@ -1,7 +1,7 @@
 """Mailgun: webhooks with a signature over a timestamp and a single-use token.
 
-The signature does not cover the body, and a retry has the original timestamp and token. Therefore a timestamp is
-accepted only as long as used tokens are stored.
+The signature does not cover the body, and a retry has the original timestamp and token. A timestamp is therefore
+accepted only while used tokens are still stored.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""Postmark: webhooks with HTTP basic authentication; each has a RecordType, and bounces also a Type."""
+"""Postmark: webhooks with HTTP basic authentication. Each has a RecordType; bounces also have a Type."""
 
 from collections.abc import Iterable
 from typing import Any

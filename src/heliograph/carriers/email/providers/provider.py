@@ -31,7 +31,7 @@ class CallbackOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VerifiedCallback(msgspec.Struct, frozen=True, kw_only=True):
-    """A callback that was authenticated."""
+    """A callback that was authenticated, with its payload."""
 
     payload: Any  # the decoded body
     replay_id: str = ""  # identifies repeated deliveries of the callback; empty if the provider has no such id
@@ -55,28 +55,28 @@ class MailProvider(ABC):
         return {TRACKING_FIELD: message_id}
 
     async def authenticate(self, callback: Callback, run: RunFunction) -> VerifiedCallback | None:
-        """Authenticate a callback; None if the provider did not send it."""
+        """Authenticate a callback; None if the provider did not send the callback."""
         verified: VerifiedCallback | None = await run(self.verify, callback)
         return verified
 
     def verify(self, callback: Callback) -> VerifiedCallback | None:
-        """Verify the callback's signature or credentials; None if invalid."""
+        """Verify the callback's signature or credentials; None if they are invalid."""
         raise NotImplementedError
 
     @abstractmethod
     def parse_events(self, payload: Any) -> Iterable[ProviderEvent]:
-        """Yield the relevant events; unknown ones are skipped. Must not raise for any payload."""
+        """Yield the relevant events of a callback; unknown ones are skipped. Must not raise for any payload."""
 
     async def confirm_subscription(self, payload: Any) -> bool | None:
         """Confirm the callback URL if the authenticated callback requests it.
 
-        Return whether the confirmation succeeded; None if none was requested.
+        Returns whether the confirmation succeeded; None if none was requested.
         """
         return None
 
 
 def is_fresh(seconds: object, now: int) -> bool:
-    """Return whether a Unix timestamp is within WINDOW_MS of now."""
+    """Return whether a Unix timestamp differs from `now` by at most CLOCK_SKEW_MAX_MS."""
     number = parse_int(str(seconds), 11)
     return number is not None and abs(now - number * SECOND_MS) <= CLOCK_SKEW_MAX_MS
 
@@ -88,7 +88,7 @@ def is_replay_detectable(seconds: object, now: int) -> bool:
 
 
 def decode_base64(text: str) -> bytes:
-    """Decode base64; empty if invalid."""
+    """Decode base64 text; empty if the text is invalid."""
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):

@@ -45,7 +45,7 @@ class ResendProvider(MailProvider):
     name = "resend"
 
     def verify(self, callback: Callback) -> VerifiedCallback | None:
-        """Verify the signature. Each retry is signed with its current time, so an old timestamp is a replay."""
+        """Verify the signature. Each retry is signed with the time of the retry, so an old timestamp is a replay."""
         id_, timestamp, signatures = (_header(callback, name) for name in ("id", "timestamp", "signature"))
         key = decode_base64(self.options.secret.removeprefix("whsec_"))
         digest = hmac.digest(key, f"{id_}.{timestamp}.".encode() + callback.body, hashlib.sha256)
@@ -94,7 +94,7 @@ def _header(callback: Callback, name: str) -> str:
 
 
 def _bounce_type(bounce: Mapping[str, Any]) -> tuple[str, str]:
-    """Return type and subtype of a bounce."""
+    """Return the type and subtype of a bounce."""
     if bounce.get("type"):
         return str(bounce["type"]), str(bounce.get("subType"))
     message = str(bounce.get("message"))

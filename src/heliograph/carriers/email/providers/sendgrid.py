@@ -84,9 +84,9 @@ class SendGrid(MailProvider):
         return {TRACKING_FIELD: message_id, "X-SMTPAPI": f'{{"unique_args": {{"{TRACKING_FIELD}": "{message_id}"}}}}'}
 
     def verify(self, callback: Callback) -> VerifiedCallback | None:
-        """Verify the signature. Old timestamps are accepted, because a retry may have the original one.
+        """Verify the signature. Old timestamps are accepted, because a retry may have the original timestamp.
 
-        The replay id makes sure that a callback counts only once.
+        The replay id ensures that a callback counts only once.
         """
         signature, timestamp = (
             callback.headers.get(SIGNATURE_HEADER_PREFIX + name, "") for name in ("signature", "timestamp")
@@ -172,6 +172,9 @@ def _to_event(kind: EventKind, event: Mapping[str, Any]) -> ProviderEvent:
 
 
 def _id_prefixes(id_: str) -> tuple[str, ...]:
-    """Return the id and its prefixes: the SMTP reply has only the part before the name of the filter machine."""
+    """Return the message id and its prefixes.
+
+    The SMTP reply has only the part before the name of the filter machine.
+    """
     prefixes = (id_, id_.partition(".filter")[0], id_.partition(".recvd")[0], id_.partition(".")[0])
     return tuple(dict.fromkeys(filter(None, prefixes)))

@@ -147,7 +147,7 @@ class Ses(MailProvider):
         return key
 
     def _is_confirmation_url(self, url: str) -> bool:
-        """Return whether the URL is one of SNS that confirms a subscription to our topic."""
+        """Return whether a URL is that of SNS for confirming a subscription to our topic."""
         address, _, query = url.partition("?")
         fields = parse_qsl(query, keep_blank_values=True)
         (action, topic, token) = (dict(fields).get(name, "") for name in ("Action", "TopicArn", "Token"))

@@ -50,7 +50,7 @@ _CONTENT_DECODER = msgspec.json.Decoder(SmsContent)
 
 
 class _SentParts(msgspec.Struct, frozen=True):
-    """The parts of a deferred message that the SMSC has accepted."""
+    """The parts of a deferred message that the SMSC has already accepted."""
 
     expires_at: float  # event loop time
     ids: list[str]
@@ -173,7 +173,7 @@ class Smpp(Carrier):
         return Accepted(carrier_id=distinct_ids[0] if distinct_ids else None, detail=detail)
 
     async def _submit_further(self, body: bytes, message: OutboundMessage) -> Pdu:
-        """Submit a further part of a partly sent message, with retries, if necessary on a new session."""
+        """Submit the next part of a partly sent message, with retries, if necessary on a new session."""
         for _ in range(PART_ATTEMPTS_MAX - 1):
             try:
                 response = await self._submit(body, message, is_first=False)
@@ -202,7 +202,7 @@ class Smpp(Carrier):
     # -- inbound --
 
     def _handle_inbound(self, session: SmppSession, pdu: Pdu) -> None:
-        """Store the receipt or inbound message in a PDU."""
+        """Store the receipt or inbound message that a PDU contains."""
         try:
             short_message = _decode_body(pdu)
             receipt = parse_receipt(short_message, self._options.receipt_id)
@@ -233,7 +233,7 @@ def normalize_code(code: str) -> str:
 
 
 def is_command_status(text: str) -> bool:
-    """Return whether the text is a command_status, such as `0x00000045`, rather than an `err`."""
+    """Return whether an error code is a command_status, such as `0x00000045`, rather than an `err`."""
     return re.fullmatch("0x[0-9a-f]{1,8}", text) is not None
 
 

@@ -1,6 +1,7 @@
 """Stores receipts and inbound messages in batches.
 
-Each is acknowledged once stored; otherwise it is rejected with a temporary error, and the SMSC sends it again.
+Each PDU is acknowledged once it is stored. Otherwise it is rejected with a temporary error, and the SMSC sends it
+again.
 """
 
 import asyncio
@@ -24,7 +25,7 @@ Item = TypeVar("Item")
 
 
 class Intake(Generic[Item]):
-    """Queue in front of the store; items that arrive during a write are stored together in the next one."""
+    """Queue in front of the store. Items that arrive during a write are stored together in the next one."""
 
     def __init__(self, store: Callable[[Sequence[Item]], Awaitable[object]]) -> None:
         self._store = store
@@ -33,7 +34,10 @@ class Intake(Generic[Item]):
         self._closed = False
 
     def add(self, item: Item, session: SmppSession, pdu: Pdu) -> None:
-        """Queue an item parsed from `pdu`; rejects it with a temporary error if the queue is full or closed."""
+        """Queue an item parsed from `pdu`.
+
+        If the queue is full or closed, the PDU is rejected with a temporary error.
+        """
         if self._closed or len(self._queue) >= QUEUED_MAX:
             session.acknowledge(pdu, status.RX_T_APPN)
             return
@@ -42,7 +46,7 @@ class Intake(Generic[Item]):
             self._task = asyncio.create_task(self._store_queued())
 
     async def close(self, seconds: float) -> None:
-        """Accept no more items, and wait at most `seconds` for queued ones to be stored."""
+        """Accept no more items, and wait at most `seconds` until the queued ones are stored."""
         self._closed = True
         if self._task:
             await asyncio.wait([self._task], timeout=seconds)

@@ -67,7 +67,7 @@ class PduReader:
         self._partial = b""
 
     def feed(self, data: bytes) -> Iterator[Pdu]:
-        """Yield the PDUs completed by these bytes; raises MalformedPdu at an invalid length."""
+        """Yield the PDUs that these bytes complete; raises MalformedPdu if a PDU's length is invalid."""
         data = self._partial + data
         start = 0
         while len(data) - start >= _HEADER.size:
@@ -127,7 +127,7 @@ def encode_short_message(message: ShortMessage) -> bytes:
 
 
 def decode_short_message(body: bytes) -> ShortMessage:
-    """Decode the body of submit_sm or deliver_sm; raises MalformedPdu."""
+    """Decode the body of submit_sm or deliver_sm; raises MalformedPdu if it is invalid."""
     try:
         offset = body.index(0) + 1
         source, offset = _read_address(body, offset)
@@ -155,7 +155,7 @@ def decode_short_message(body: bytes) -> ShortMessage:
 
 
 def decode_data_sm(body: bytes) -> ShortMessage:
-    """Decode the body of data_sm, which has its text in a TLV; raises MalformedPdu."""
+    """Decode the body of data_sm, which has its text in a TLV; raises MalformedPdu if the body is invalid."""
     try:
         source, offset = _read_address(body, body.index(0) + 1)
         destination, offset = _read_address(body, offset)
@@ -178,7 +178,7 @@ def _read_address(body: bytes, offset: int) -> tuple[SmppAddress, int]:
 
 
 def _read_tlvs(body: bytes, offset: int) -> Iterator[tuple[int, bytes]]:
-    """Yield the complete TLVs; a truncated one is ignored, because some carriers append garbage."""
+    """Yield the complete TLVs. A truncated TLV is ignored, because some carriers append garbage."""
     while offset + _TLV.size <= len(body):
         tag, length = _TLV.unpack_from(body, offset)
         offset += _TLV.size + length
@@ -187,5 +187,5 @@ def _read_tlvs(body: bytes, offset: int) -> Iterator[tuple[int, bytes]]:
 
 
 def decode_id(octets: bytes) -> str:
-    """Decode a message id from submit_sm_resp or a TLV, up to the NUL if present."""
+    """Decode a message id from submit_sm_resp or a TLV; it ends before the first NUL, if any."""
     return octets.partition(b"\0")[0][:ID_MAX].decode("latin-1").strip()

@@ -13,7 +13,7 @@ log = structlog.get_logger()
 
 
 class SmppLink:
-    """Connection to one SMSC that reconnects from `open` until `close`."""
+    """Connection to one SMSC, which is restored whenever it is lost between `open` and `close`."""
 
     def __init__(
         self,
@@ -42,7 +42,10 @@ class SmppLink:
             self._task = asyncio.create_task(self._run())
 
     async def session(self) -> SmppSession:
-        """Return the bound session; waits for a connection attempt in progress, not for the next. Raises NotSent."""
+        """Return the bound session.
+
+        Waits for a connection attempt in progress, but not for the next; then raises NotSent.
+        """
         if self.bound:
             return self.bound
         self.open()

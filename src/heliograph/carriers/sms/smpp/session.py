@@ -31,15 +31,15 @@ TIMINGS = Timings()
 
 
 class NotSent(Exception):
-    """Raised if a request was not sent."""
+    """Raised if a request was not sent, so that it can be repeated safely."""
 
 
 class NoSmppResponse(Exception):
-    """Raised if a request was sent and no response arrived."""
+    """Raised if a request was sent and no response arrived; the message may have been sent."""
 
 
 class _PendingRequest(msgspec.Struct, frozen=True):
-    """A request without a response."""
+    """A request that has no response yet."""
 
     command: int
     response: asyncio.Future[Pdu]
@@ -78,7 +78,7 @@ class SmppSession(asyncio.Protocol):
         self.end("closed the connection")
 
     def pause_writing(self) -> None:
-        """Stop reading, so that a carrier that does not read our responses cannot send more requests."""
+        """Stop reading, so that an SMSC that does not read our responses cannot send more requests."""
         self._transport.pause_reading()
 
     def resume_writing(self) -> None:
@@ -124,7 +124,8 @@ class SmppSession(asyncio.Protocol):
     async def submit(self, body: bytes, message: OutboundMessage, *, is_first: bool = True) -> Pdu:
         """Submit one part of a message and return the response.
 
-        After `stop`, only further parts of a partly sent message are accepted. Raises NotSent or NoSmppResponse.
+        After `stop`, only further parts of a partly sent message are accepted. Raises NotSent or, if no response
+        arrived, NoSmppResponse.
         """
         await self._slots.acquire(message)
         try:
@@ -146,7 +147,7 @@ class SmppSession(asyncio.Protocol):
         self._is_stopping = True
 
     async def wait_for_submits(self) -> None:
-        """Wait at most `close` seconds until all submits have a response."""
+        """Wait until all submits have a response, at most for the seconds in `Timings.close`."""
         if responses := [
             request.response for request in self._pending.values() if request.command == command.SUBMIT_SM
         ]:
@@ -174,7 +175,7 @@ class SmppSession(asyncio.Protocol):
         self.end("ended the session")
 
     def _enquire(self) -> None:
-        """Send an enquire_link and schedule the next one. `_fail_expired` detects a missing response."""
+        """Send an enquire_link and schedule the next one. `_fail_expired` detects that its response is missing."""
         self._request(command.ENQUIRE_LINK)
         self._enquire_timer = self._loop.call_later(self._timings.enquire_interval, self._enquire)
 
@@ -254,7 +255,7 @@ class SmppSession(asyncio.Protocol):
         self._unwritten.clear()
 
     def retire(self, reason: str) -> None:
-        """Send no more requests, and close once every outstanding request has a response or timed out."""
+        """Send no more requests, and close the session once every outstanding request has a response or timed out."""
         if self._unbind_response or self.ended.done():
             return
         self.ended.set_result(reason)
@@ -264,7 +265,7 @@ class SmppSession(asyncio.Protocol):
             self._close()
 
     def end(self, reason: str) -> None:
-        """Close immediately; outstanding requests fail with NoSmppResponse."""
+        """Close the session immediately; outstanding requests fail with NoSmppResponse."""
         if not self.ended.done():
             self.ended.set_result(reason)
         for sequence in list(self._pending):

@@ -65,16 +65,19 @@ STATUS_TABLE: dict[int, tuple[str, str, Verdict]] = {
 
 
 def verdict_for(status: int) -> Verdict:
-    """Return the verdict on a status; unknown ones are carrier-specific and deferred, because they may be temporary."""
+    """Return the verdict on a command_status.
+
+    Unknown ones are carrier-specific and deferred, because they may be temporary.
+    """
     return STATUS_TABLE[status][2] if status in STATUS_TABLE else "deferred"
 
 
 def describe(status: int) -> str:
-    """Return the description and name of a status."""
+    """Return the description and name of a command_status."""
     name, text, _ = STATUS_TABLE.get(status, (format_code(status), "a carrier-specific error", None))
     return f"{text} ({name})"
 
 
 def format_code(status: int) -> str:
-    """Format a status as in `0x00000045`."""
+    """Format a command_status as hexadecimal, such as `0x00000045`."""
     return f"0x{status:08x}"

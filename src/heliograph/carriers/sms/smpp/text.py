@@ -27,7 +27,7 @@ def fits_single_part(coding: int, octets: bytes) -> bool:
 
 
 def split_into_parts(coding: int, octets: bytes) -> list[bytes]:
-    """Split an encoded text into parts."""
+    """Split an encoded text into the parts of a long message."""
     _, size, unit, pair_starts = _LIMITS_BY_CODING[coding]
     parts, start = [], 0
     while start < len(octets):

@@ -1,4 +1,4 @@
-"""Rate limit for submits: a number per second, and a pause after the carrier throttled us."""
+"""Rate limit for submits: a number per second, and a pause after the SMSC reported that we send too fast."""
 
 import asyncio
 
