@@ -1,4 +1,4 @@
-"""The accept transaction: reads the state, decides each message and writes the accepted messages."""
+"""The accept transaction: reads the stored state, decides each message and writes the accepted messages."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -90,7 +90,10 @@ async def accept(
 async def _open_decider(
     tx: Tx, items: Sequence[Item], erased_name_of: EntryName, leases: Leases
 ) -> tuple["_BatchDecider", list[Any]]:
-    """Read the state that the decisions need and reserve message keys, in as few round trips as possible."""
+    """Read the state that the decisions need and reserve message keys, in as few round trips as possible.
+
+    Returns the decider and the reserved keys.
+    """
     sends: list[Acceptance] = []
     for item in items:
         if isinstance(item, BatchAcceptance):
@@ -124,7 +127,7 @@ def _count_accepted(accepted: list[tuple[Acceptance, Decision]]) -> None:
 
 
 class _BatchDecider(msgspec.Struct, kw_only=True):
-    """Decides items in order; each decision sees the credit and quota that earlier items of the group used."""
+    """Decides items in order; each decision sees the credit and quota used by earlier items of the batch."""
 
     accounts: dict[int, Account]
     stored_responses: dict[tuple[str, str], StoredResponse]
@@ -243,7 +246,10 @@ async def publish_low_credit(
 
 
 async def enqueue_key_limit_notices(tx: Tx, limited_keys: Mapping[str, tuple[int, int]]) -> None:
-    """Enqueue a notice for each key that reached a limit for the first time on its day. Values: (team, time)."""
+    """Enqueue a notice for each key that reached a limit, at most one per key and day.
+
+    `limited_keys`: key id → (team number, time).
+    """
     notices = [key_limit_notice(team, key_id, at) for key_id, (team, at) in sorted(limited_keys.items())]
     await notice_queue.enqueue(tx, *notices)
 
@@ -386,7 +392,7 @@ async def _find_suppressed(
 async def _find_opted_out(
     tx: Tx, items: Sequence[Acceptance], accounts: dict[int, Account], erased_name_of: EntryName
 ) -> dict[Phone, OptOutReason]:
-    """Return the opted-out phones with their reasons; teams without any (`Account.opted_out`) are not queried."""
+    """Return the opted-out phones with their reasons. Teams without opt-outs (`Account.opted_out`) are not queried."""
     phone_by_key = {
         (item.team, item.channel, item.opt_out_phone): item.opt_out_phone
         for item in items
@@ -406,7 +412,7 @@ async def _find_opted_out(
 async def _find_unsubscribed(
     tx: Tx, items: Sequence[Acceptance], accounts: dict[int, Account], erased_name_of: EntryName
 ) -> set[Subscription]:
-    """Return the subscriptions from which recipients have unsubscribed; without a category nothing is queried."""
+    """Return the subscriptions from which recipients have unsubscribed. Without categories, nothing is queried."""
     by_stored_name = {
         subscription: subscription for item in items if item.category for subscription in [_subscription(item)]
     }
@@ -442,7 +448,10 @@ async def _find_marketing(tx: Tx, items: Sequence[Acceptance]) -> dict[tuple[int
 async def write_accepted(
     tx: Tx, accepted: list[tuple[Acceptance, Decision]], accounts: dict[int, Account], keys: list[Any]
 ) -> list[tuple[Acceptance, Decision]]:
-    """Write the accepted messages and return the emails that are scheduled for later. `keys`: reserved message keys."""
+    """Write the accepted messages and return those emails that are scheduled for later.
+
+    `keys`: reserved message keys.
+    """
     rows: dict[str, list[tuple[Any, ...]]] = {query: [] for query in WRITE_QUERIES}
     scheduled: list[tuple[Acceptance, Decision]] = []
     first_key_by_text: dict[tuple[int, bytes], int] = {}  # key of the first message with this shared text

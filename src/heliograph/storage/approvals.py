@@ -1,8 +1,8 @@
 """Messages that wait for approval: lists, decisions and expiry.
 
-The queue rows of such a message are in HELD_QUEUE, due when the hold expires. A release moves them to a queue that
-workers claim from, due after the time of the request, so that the dispatcher checks the recipient and the team again
-as for a scheduled message.
+The queue rows of such a message are in HELD_QUEUE, due when the wait for approval expires. A release moves them to a
+queue that workers claim from, due after the time of the request, so that the dispatcher checks the recipient and the
+team again as for a scheduled message.
 """
 
 from collections.abc import Sequence
@@ -45,7 +45,7 @@ class PendingMessage(msgspec.Struct, frozen=True):
 
 
 class LockedApproval(msgspec.Struct, frozen=True, array_like=True):
-    """The locked approval of a message, by which its queue rows are found."""
+    """The locked approval of a message, through which its queue rows are found."""
 
     message: int
     team: int
@@ -72,12 +72,12 @@ class Approvals:
         return Approval(*rows[0]) if rows else None
 
     async def list_page(self, before: str, limit: int) -> list[Approval]:
-        """Return approvals with smaller ids, newest first: `limit`, and one more if there are more."""
+        """Return approvals with smaller ids, newest first: up to `limit`, and one more if another page follows."""
         rows = await self._database.read(lambda tx: tx.run("list_approvals", before=before, limit=limit + 1))
         return [Approval(*row) for row in rows]
 
     async def list_pending(self, team: int, limit: int) -> list[PendingMessage]:
-        """Return pending approvals of a team, the first to expire first: `limit`, and one more if there are more."""
+        """Return a team's pending approvals, in order of expiry: up to `limit`, and one more if there are more."""
         rows = await self._database.read(lambda tx: tx.run("list_pending_approvals", team=team, limit=limit + 1))
         return [PendingMessage(Approval(*columns), record) for *columns, record in rows]
 
@@ -97,7 +97,7 @@ class Approvals:
         return await write_serialized(self._database, release_message, entry.team)
 
     async def reject(self, approval: Approval, entry: AuditEntry) -> bool:
-        """Fail a message; return False if its approval is not pending any more."""
+        """Fail a message that waits for approval; return False if its approval is not pending any more."""
         now, publisher = self._clock.team_now(approval.team), self._publisher
 
         async def reject_message(tx: Tx) -> bool:
@@ -113,7 +113,7 @@ class Approvals:
     async def fail_expired(self) -> None:
         """Fail messages that were not released in time, in batches, by each team's clock.
 
-        Does nothing while the clocks disagree.
+        Nothing is failed while the clocks of the processes disagree.
         """
         if self._clock.clock_error():
             return
@@ -142,7 +142,7 @@ class Approvals:
 async def fail_held(
     tx: Tx, holds: Sequence[LockedApproval], reason: LocalReason, text: str, now: int, publisher: Publisher
 ) -> bool:
-    """Fail the recipients of held messages whose approval was just decided; return False if none was queued."""
+    """Fail the recipients of messages whose approval was just decided; return False if no recipient was queued."""
     updates = [
         RecipientUpdate(
             at=now,
@@ -162,19 +162,19 @@ async def fail_held(
 
 
 async def find_pending_approval(tx: Tx, message: int) -> LockedApproval | None:
-    """Lock and return the hold of a message; None if it does not wait for approval."""
+    """Lock and return the pending approval of a message; None if the message does not wait for approval."""
     rows = await tx.run("lock_pending_approval", message=message)
     return LockedApproval(*rows[0]) if rows else None
 
 
 async def cancel_approval(tx: Tx, message: int, now: int) -> LockedApproval | None:
-    """End the hold of a message that is canceled; None if it does not wait for approval."""
+    """End the pending approval of a message that is canceled; None if the message does not wait for approval."""
     rows = await tx.run("cancel_approval", message=message, now=now)
     return LockedApproval(*rows[0]) if rows else None
 
 
 async def _decide(tx: Tx, id_: str, status: ApprovalStatus, now: int) -> LockedApproval | None:
-    """Record a decision: the first one wins."""
+    """Record a decision about an approval and return it locked; None if it was decided before."""
     rows = await tx.run("decide_approval", id=id_, status=status, now=now)
     return LockedApproval(*rows[0]) if rows else None
 

@@ -95,7 +95,7 @@ class Attachments:
             await objects.delete([name])
 
     async def fetch(self, hash_: str) -> None:
-        """Copy the file into the local folder; do nothing if it is already there or no longer stored."""
+        """Copy the file into the local folder, unless it is already there or no longer stored."""
         if not self._is_durable_elsewhere or await asyncio.to_thread(self._folder.touch, hash_):
             return
         rows = await self._read("find_blob", hash=hash_)
@@ -190,7 +190,7 @@ async def _put_in_database(tx: Tx, hash_: str, content: bytes, now: int) -> None
 
 
 def split_chunks(content: bytes) -> list[bytes]:
-    """Return the parts of a file as the database stores them."""
+    """Split a file's content into chunks of the size that the database stores."""
     return [content[start : start + CHUNK_BYTES] for start in range(0, len(content), CHUNK_BYTES)]
 
 

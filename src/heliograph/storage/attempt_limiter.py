@@ -1,4 +1,4 @@
-"""Sliding-window limit of attempts per name, shared by all processes and kept over restarts. Names are hashed."""
+"""Sliding-window limit of attempts per name, shared by all processes and stored across restarts. Names are hashed."""
 
 from collections.abc import Iterable, Mapping
 
@@ -18,7 +18,7 @@ class AttemptLimiter:
     async def record_attempt(self, limits: Mapping[str, int], now: int) -> int:
         """Record an attempt before it is checked, so that concurrent attempts count.
 
-        `limits` maps each name to its maximum number of attempts within WINDOW_MS. Return 0, or the ms to wait if a
+        `limits` maps each name to its maximum number of attempts within WINDOW_MS. Returns 0, or the ms to wait if a
         limit is reached.
         """
         attempts = await self._database.read(lambda tx: _read_attempts(tx, "find_tries", limits))

@@ -67,7 +67,7 @@ class AuditPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChainStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of verifying the chain.
+    """The result of verifying the hash chain.
 
     Compare `link` with a copy noted elsewhere to detect that the whole chain was recomputed.
     """
@@ -79,7 +79,7 @@ class ChainStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def write(tx: Tx, *entries: AuditEntry | None) -> None:
-    """Write entries in the transaction of the change they record and enqueue their notices; None is skipped.
+    """Write audit entries in the transaction of the change they record and enqueue their notices; None is skipped.
 
     The head of the chain is locked until the commit: acquire all other locks before this call.
     """
@@ -127,7 +127,7 @@ async def _lock_head(tx: Tx) -> _ChainHead:
 
 
 async def _append_links(tx: Tx, head: _ChainHead, rows: Sequence[Sequence[Any]]) -> None:
-    """Append entries (their columns from key to address) to the chain; do nothing if its head is missing."""
+    """Append entries (their columns from key to address) to the chain; if its head is missing, nothing is appended."""
     if head.position < 0:
         return
     position, link, links = head.position, head.link, []
@@ -151,7 +151,7 @@ class Audit:
     async def list_rows(self, team: str | None, before: int = NEWEST, limit: int = 50) -> Sequence[AuditRow]:
         """Return up to `limit` + 1 entries, newest first; the extra entry shows that there are more.
 
-        `team` None returns the entries of the whole instance.
+        `team`: only this team's entries; None for those of the whole instance.
         """
         return await self._database.read(lambda tx: _list_rows(tx, team, AuditFilter(), before, 0, limit + 1))
 
@@ -199,7 +199,10 @@ async def _list_rows(
 
 
 async def _list_page(tx: Tx, team: str | None, audit_filter: AuditFilter, before: int, limit: int) -> AuditPage:
-    """Return one page. Keys are ordered by time only approximately: clocks may differ by CLOCK_ERROR_MAX_MS."""
+    """Return one page of audit entries.
+
+    Keys are ordered by time only approximately: clocks may differ by CLOCK_ERROR_MAX_MS.
+    """
     since_key = 0
     if audit_filter.until < LATEST_TIME:
         before = min(

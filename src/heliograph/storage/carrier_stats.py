@@ -81,13 +81,13 @@ class CarrierStats:
         self.last_callbacks = Probe(self.read_callbacks)
 
     async def record_callback(self, carrier: str, now: int) -> None:
-        """Record that a verified callback was received, at most once a minute per carrier."""
+        """Record that a verified callback was received from a carrier; written at most once a minute."""
         if now - self._recorded_at.get(carrier, 0) >= MINUTE_MS:
             await self._database.write(lambda tx: tx.run("note_callback", carrier=carrier, at=now, rest=MINUTE_MS))
             self._recorded_at[carrier] = now
 
     async def read_callbacks(self) -> dict[str, int]:
-        """Return the time of the last callback of each carrier, to the minute."""
+        """Return carrier id → time of its last callback, rounded to the minute."""
         return await self._database.read(read_last_callbacks)
 
     async def read_recent(self, now: int) -> dict[str, RecentCarrierCounts]:

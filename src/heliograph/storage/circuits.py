@@ -1,4 +1,4 @@
-"""Circuit breakers of carriers that are unreachable, shared by all processes."""
+"""Circuit breakers of unreachable carriers, shared by all processes."""
 
 from collections.abc import Mapping
 
@@ -21,7 +21,7 @@ class Circuits:
     async def replace(self, carrier: str, previous: Circuit | None, new: Circuit | None) -> bool:
         """Replace the stored circuit of a carrier; None means that the circuit is closed.
 
-        Return False if another process changed the circuit since it was read.
+        Returns False if another process changed the circuit since it was read.
         """
         query = "open_circuit" if previous is None else "close_circuit" if new is None else "extend_circuit"
         bodies = {"seen": previous, "body": new}

@@ -9,7 +9,7 @@ from heliograph.storage.engine.database import Database
 
 
 class ComplaintRate(msgspec.Struct, frozen=True):
-    """Totals of one team, source and provider."""
+    """Emails sent and complaints of one team, source and mailbox provider."""
 
     team: int
     source: str  # category, template id, or `direct`
@@ -24,14 +24,14 @@ class ComplaintRates:
         self._clock = clock
 
     async def read(self, days: int) -> list[ComplaintRate]:
-        """Return the totals of today and the `days` before."""
+        """Return the totals of today and of the `days` before."""
         now = self._clock.now()
         since = now - now % DAY_MS - days * DAY_MS
         rows = await self._database.read(lambda tx: tx.run("complaint_rates", since=since))
         return [ComplaintRate(*row) for row in rows]
 
     async def count_unattributed(self, team: int, source: str) -> None:
-        """Count a complaint that names neither message nor recipient."""
+        """Count a complaint that names neither a message nor a recipient."""
         now = self._clock.now()
         row = (team, now - now % DAY_MS, source, OTHER, 0, 1)
         await self._database.write(lambda tx: tx.run("count_complaint_rates", counts=[row]))

@@ -15,7 +15,7 @@ ReserveMemory = Callable[[int], Awaitable[None]]  # reserves this many bytes of 
 async def read_content(
     database: Database, message: int, small_content: str | None, size: int, reserve_memory: ReserveMemory
 ) -> str | None:
-    """Return the content: `small_content` if small, otherwise read from the database; None if deleted by retention."""
+    """Return a message's content: `small_content` if small, else from the database; None if deleted."""
     if size <= SMALL_BYTES:
         return small_content
     await reserve_memory(size)

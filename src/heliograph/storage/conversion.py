@@ -29,7 +29,7 @@ async def find_known_phones(tx: Tx, phones: Mapping[Phone, int]) -> set[Phone]:
 
 
 async def count_verifications(tx: Tx, changes: Iterable[tuple[int, str, int, int, int]]) -> None:
-    """Add changes to the counters: (team, phone, time, started verifications, completed verifications)."""
+    """Add to the counters. `changes`: (team, phone, time, number of started, number of completed verifications)."""
     sums: dict[tuple[int, str, int], list[int]] = defaultdict(lambda: [0, 0])
     for team, phone, at, started, verified in changes:
         for area in areas(phone):

@@ -35,7 +35,7 @@ Report = Callable[[str, int], None]  # (what is done, rows since the last call)
 
 
 class CopyError(Exception):
-    """The copy cannot be made; the message says why and what to do."""
+    """The copy cannot be made; the exception's text says why and what to do."""
 
 
 class Table(NamedTuple):
@@ -63,29 +63,29 @@ class CopyConnection(Protocol):
     """A connection to a database that is copied from or to."""
 
     async def lock(self) -> None:
-        """Lock the database against writes of others, and read one state of it from now on."""
+        """Lock the database against writes of other connections; all later reads see the same snapshot."""
 
     async def tables(self) -> list[Table]: ...
 
     def rows(self, table: Table, after: Sequence[Any]) -> AsyncGenerator[Row, None]:
-        """Yield the rows after a key, in the order of the key."""
+        """Yield the table's rows whose key is greater than `after`, in key order."""
 
     async def fetch(self, sql: str, *params: Any) -> list[Row]: ...
 
     async def write(self, table: Table, rows: Sequence[Row], last_key: Sequence[Any]) -> None:
-        """Insert rows, and record the last copied key in the same transaction."""
+        """Insert rows into the table, and record the last copied key in the same transaction."""
 
     async def run(self, *statements: str) -> None:
-        """Run statements in one transaction."""
+        """Run SQL statements in one transaction."""
 
     async def is_in_use(self) -> bool:
         """Return whether a service is connected to the database."""
 
     async def last_message_key(self) -> int:
-        """Return the greatest message key given so far, also to messages that were deleted."""
+        """Return the greatest message key assigned so far, including keys of deleted messages."""
 
     async def advance_keys(self, last_message_key: int) -> None:
-        """Let new rows get keys after the copied ones."""
+        """Advance the key sequences, so that new rows get keys greater than the copied ones."""
 
     async def close(self) -> None: ...
 
@@ -234,7 +234,7 @@ class DatabaseCopy:
     async def prepare(self) -> list[Table]:
         """Lock the source, check that the target is empty or an unfinished copy, and return the tables to copy.
 
-        Both have the schema of this version. Raises CopyError.
+        Both databases have the schema of this version. Raises CopyError if a check fails.
         """
         if await self._source.is_in_use():
             raise CopyError("a service uses the source. Stop it first.")
@@ -247,7 +247,7 @@ class DatabaseCopy:
         return tables
 
     async def _empty_target(self) -> None:
-        """Remove the rows of a new schema from the target. Raises CopyError if it has others."""
+        """Remove the rows of a new schema from the target. Raises CopyError if it contains other rows."""
         initial = _initial_rows()
         for table in await self._target.tables():
             rows = await self._target.fetch(f"{table.select()} LIMIT {len(initial[table.name]) + 1}")
@@ -313,9 +313,9 @@ class DatabaseCopy:
         return Digest(count, total % (1 << 128))
 
     async def copy_files(self, folder: LocalFiles, now: int) -> None:
-        """Copy attachment files between PostgreSQL and the data folder, where SQLite has them. Raises CopyError.
+        """Copy attachment files between PostgreSQL and the data folder, where SQLite has them.
 
-        Files in an object store stay there.
+        Files in an object store stay there. Raises CopyError if a file is missing.
         """
         rows = await self._source.fetch(
             "SELECT f.hash FROM (SELECT hash FROM blob UNION SELECT raw FROM received WHERE raw IS NOT NULL) f "
@@ -344,9 +344,9 @@ class DatabaseCopy:
             )
 
     async def finish(self, reason: str, identity: int) -> None:
-        """Complete the target, with delivery paused for this reason: a service can use it from now on.
+        """Complete the target, with delivery paused for `reason`; from now on, a service can use the target.
 
-        `identity`: its new id, so that restore detection does not compare it with the source.
+        `identity`: its new database id, so that restore detection does not compare it with the source.
         """
         await self._target.advance_keys(await self._source.last_message_key())
         rows = await self._target.fetch("SELECT body FROM setting WHERE kind = 'platform' AND id = 'platform'")
@@ -364,7 +364,7 @@ class DatabaseCopy:
 
 
 def _without_files(table: Table) -> Table:
-    """Return the table without the rows of attachment files that only PostgreSQL has in its tables."""
+    """Return the table without its rows about attachment files, which only PostgreSQL stores in tables."""
     if table.name == "blob_file":
         return table._replace(condition="name IS NOT NULL")
     return table._replace(condition="1 = 0") if table.name == "blob_chunk" else table
@@ -383,7 +383,7 @@ def _sqlite_tables(connection: apsw.Connection) -> list[Table]:
 
 
 def _new_database() -> apsw.Connection:
-    """Return an empty database with the schema of this version."""
+    """Return an empty in-memory database with the schema of this version."""
     connection = apsw.Connection(":memory:")
     for _, sql in schema_files():
         connection.execute(for_dialect(sql, "sqlite"))

@@ -118,16 +118,16 @@ class DeadLetters:
         self.backlog = Probe(self._read_backlog)
 
     async def queues(self, now: int) -> list[QueueShare]:
-        """Return the queues, longest waiting first; a count of PAGE_COUNT_MAX means that many or more."""
+        """Return the queues, longest waiting first; a count of PAGE_COUNT_MAX means at least that many."""
         rows = await self._database.read(lambda tx: read_lane_shares(tx, now, PAGE_COUNT_MAX))
         return sorted(rows, key=lambda queue: queue.oldest_due or now)
 
     async def oldest(self, now: int) -> dict[Priority, int]:
-        """Return, for each priority, the time since which its oldest message has waited."""
+        """Return priority → time since which its oldest message has waited."""
         return await self._database.read(lambda tx: oldest_by_priority(tx, now, PAGE_COUNT_MAX))
 
     async def webhook_backlogs(self) -> list[WebhookBacklog]:
-        """Return webhooks with waiting deliveries, largest backlog first; PAGE_COUNT_MAX means that many or more."""
+        """Return webhooks with waiting deliveries, largest backlog first; PAGE_COUNT_MAX means at least that many."""
         rows = await self._database.read(lambda tx: tx.run("waiting_deliveries", most=PAGE_COUNT_MAX))
         return sorted((WebhookBacklog(*row) for row in rows), key=lambda hook: -hook.waiting)
 
@@ -147,7 +147,7 @@ class DeadLetters:
         return Backlog(await self.count(), await self.webhook_backlogs())
 
     async def count(self) -> int:
-        """Return the number of dead letters; COUNT_MAX means that many or more."""
+        """Return the number of dead letters; COUNT_MAX means at least that many."""
         rows = await self._database.read(lambda tx: tx.run("count_dead", most=COUNT_MAX))
         return int(rows[0][0])
 
@@ -155,7 +155,7 @@ class DeadLetters:
         return await self._database.read(lambda tx: _find(tx, key))
 
     async def retry(self, keys: Sequence[DeadLetterKey], entry: AuditEntry) -> RetryResult:
-        """Queue dead letters again if the credit covers their price; write one audit entry for each."""
+        """Queue dead letters again if the team's credit covers their price; write one audit entry for each."""
         low_credit = {ref: team.record.credit_low for ref, team in self._setup.current.teams_by_ref.items()}
         publisher = self._setup.publisher
         return await write_serialized(
@@ -213,7 +213,7 @@ async def _drop(tx: Tx, keys: Sequence[DeadLetterKey], entry: AuditEntry) -> int
 
 
 def _renew_hold(message: LockedMessage, account: Account) -> bool:
-    """Hold the price again if it was released; return whether it was.
+    """Hold the message's price again if its hold was released; return whether a new hold was made.
 
     An open or captured hold covers all recipients of the message, so no new hold is needed.
     """

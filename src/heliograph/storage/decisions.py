@@ -1,4 +1,4 @@
-"""Decisions of operators, stored until the requester has seen them."""
+"""Decisions of operators, stored until the person who made the request has seen them."""
 
 import msgspec
 
@@ -30,7 +30,7 @@ class Decisions:
         await self._database.write(insert)
 
     async def take_unseen(self, person: str) -> list[StoredDecision]:
-        """Return up to SHOWN decisions that the person has not seen, and delete these decisions."""
+        """Return up to SHOWN_MAX decisions that the person has not seen, and delete these decisions."""
         rows = await self._database.read(lambda tx: tx.run("decisions_of", person=person, most=SHOWN_MAX))
         if rows:  # most page views need no write
             until = max(created_at for created_at, _, _ in rows)

@@ -40,7 +40,7 @@ async def _any_due(tx: Tx, now: int) -> bool:
 
 
 async def _publish_batch(tx: Tx, clock: Clock, publisher: Publisher, team: int | None = None) -> int:
-    """Publish a batch of due delays and return its size.
+    """Publish the events of a batch of due delays and return its size.
 
     `team`: only this team, by its test clock; None: all teams, by the real clock.
     """
@@ -59,7 +59,7 @@ async def _publish_batch(tx: Tx, clock: Clock, publisher: Publisher, team: int |
 
 
 def _delay_update(row: Sequence[Any], now: int) -> RecipientUpdate | None:
-    """Return the change that publishes a delay; None if the recipient is final or a carrier accepted the email."""
+    """Return the update that publishes a delay; None if the recipient is final or a carrier accepted the email."""
     message, position, deferred_since, is_relayed, gives_up_at, status, detail, due_at, first_at, expires_at, _ = row
     is_queued = due_at is not None
     if is_final(status) or not (is_queued or is_relayed):

@@ -1,4 +1,4 @@
-"""A snapshot of the database for `doctor`: checks that it can be read and written, and returns its setup."""
+"""A read-only view of the database for `doctor`: checks that it can be read and written, and returns its setup."""
 
 import msgspec
 

@@ -29,7 +29,7 @@ class DomainChecks:
         self._database = database
 
     async def find_many(self, domains: Iterable[str]) -> dict[str, DomainCheck]:
-        """Return the checks by domain; domains that were never checked or scheduled are missing."""
+        """Return domain id → its last check; domains that were never checked or scheduled are missing."""
         domain_rows = [(domain,) for domain in domains]
         rows = await self._database.read(lambda tx: tx.run("domain_checks", domains=domain_rows)) if domain_rows else []
         return {row[0]: _check_from_row(row) for row in rows}
@@ -46,9 +46,9 @@ class DomainChecks:
         await self._database.write(lambda tx: tx.run("watch_domain", domain=domain, now=now))
 
     async def claim(self, now: int, until: int, limit: int) -> dict[str, int]:
-        """Claim up to `limit` due domains, which other processes do not get before `until`.
+        """Claim up to `limit` due domains, which other processes cannot claim before `until`.
 
-        Return each domain with the time of its last change.
+        Returns domain id → time of the domain's last change.
         """
         rows = await self._database.write(lambda tx: tx.run("claim_domain_checks", now=now, until=until, most=limit))
         return {domain: since or now for domain, since in rows}

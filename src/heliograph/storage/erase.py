@@ -27,7 +27,7 @@ ProgressCallback = Callable[[str, int], None]  # progress callback: table, numbe
 
 
 class ErasureBlocked(Exception):
-    """Raised with the reason if the address cannot be erased yet, or not completely."""
+    """Raised if the address cannot be erased yet, or not completely; the exception's text says why."""
 
 
 class ErasureTarget(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,7 +51,7 @@ class ErasureTarget(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TextTable(msgspec.Struct, frozen=True):
-    """A table to scan for the address.
+    """A table to search for the address.
 
     The query `look_NAME` returns the row key, the text columns, and other columns for exports.
     """
@@ -130,7 +130,7 @@ class Erasures:
         self._publisher = publisher
 
     async def begin(self, target: ErasureTarget, entry: AuditEntry) -> None:
-        """Suppress the hash instead of the address; raises ErasureBlocked if the address is in use.
+        """Suppress the hash instead of the address; raises ErasureBlocked if messages to the address are in progress.
 
         Locks the account row, so that concurrent accept transactions wait.
         """
@@ -215,7 +215,7 @@ class _MatchingMessage(msgspec.Struct, frozen=True):
 
     @property
     def others_are_final(self) -> bool:
-        """Return whether all recipients that are not erased are final; outcomes of erased recipients are ignored."""
+        """Return whether all recipients are final, except those that are erased, whose outcomes do not matter."""
         return all(is_final(recipient[4]) for recipient in self.recipients if recipient[3] not in self.placeholders)
 
 
@@ -324,7 +324,10 @@ async def _erase_table(
 async def _erase_texts(
     database: Database, target: ErasureTarget, table: TextTable, now: int, on_progress: ProgressCallback
 ) -> None:
-    """Remove the address from the texts of a table. Written rows: owner columns, row key, texts."""
+    """Remove the address from the texts of a table.
+
+    The query `erase_NAME` gets rows of owner columns, row key and texts.
+    """
 
     async def erase_rows(target: ErasureTarget, rows: Sequence[Any], tx: Tx) -> None:
         text_columns = slice(1, 1 + len(table.text_columns))

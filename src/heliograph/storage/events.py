@@ -42,7 +42,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UnknownEvent(Exception):
-    """Raised if the team has no event with this id, or if the event was deleted."""
+    """Raised if the team has no event with this id, or its event was already deleted."""
 
 
 class EventPage(msgspec.Struct, frozen=True):
@@ -85,7 +85,7 @@ class Publisher(msgspec.Struct, frozen=True):
 
 
 def _failure_reason(event: Event) -> str | None:
-    """Return the failure reason that this service has set; None if not set."""
+    """Return the reason that this service has set for a failure; None if it has set none."""
     return msgspec.json.decode(event.detail).get("reason") if event.detail else None
 
 
@@ -97,7 +97,8 @@ class Events:
         """Return published events after the event `after` (empty: from the beginning), oldest first.
 
         Up to `limit` + 1 events are returned; the extra event shows that there are more. Transactions may commit in a
-        different order than their keys, so the feed ends before the keys of open transactions. Raises UnknownEvent.
+        different order than their keys, so the feed ends before the keys of open transactions. Raises UnknownEvent if
+        `after` does not exist.
         """
 
         async def read_feed(tx: Tx) -> list[StoredEvent]:

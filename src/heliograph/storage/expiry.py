@@ -18,7 +18,10 @@ class Expiry:
         self._publisher = publisher
 
     async def fail_expired(self) -> None:
-        """Fail expired messages in batches, by each team's clock. Does nothing while the clocks disagree."""
+        """Fail expired messages in batches, by each team's clock.
+
+        Nothing is failed while the clocks of the processes disagree.
+        """
         if self._clock.clock_error():
             return
         for team, first_expiry in await self._database.read(lambda tx: tx.run("expiring_teams")):

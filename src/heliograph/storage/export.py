@@ -59,7 +59,7 @@ class Exports:
     async def export(
         self, target: ErasureTarget, now: int, on_progress: ProgressCallback
     ) -> dict[str, list[JsonObject]]:
-        """Return the stored data about the address by section; sections without data are empty lists."""
+        """Return the stored data about the address by section; a section without data is an empty list."""
         direct_sections = ("messages", "events", "verifications", "marketing", "opt_outs", "unsubscribes")
         sections: dict[str, list[JsonObject]] = {
             section: [] for section in (*direct_sections, *SECTION_BY_TABLE.values())

@@ -107,7 +107,10 @@ class Imports:
         return [row[0] for row in rows]
 
     async def apply_batch(self, id_: str) -> bool:
-        """Apply the next batch of an import; False if the import has ended or another process is working on it."""
+        """Apply the next batch of an import.
+
+        Returns False if the import has ended or another process is working on it.
+        """
         return await self._database.write(lambda tx: _apply_batch(tx, id_, self._clock, self._publisher))
 
     async def stop(self, id_: str) -> None:

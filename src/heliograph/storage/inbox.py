@@ -105,7 +105,7 @@ class Inbox:
     async def list_messages(
         self, team: int, channels: Iterable[Channel], carriers: Iterable[str], search: InboxSearch
     ) -> InboxPage[InboxRow]:
-        """Return a page of messages that these carriers accepted, over all of these channels."""
+        """Return a page of messages that these simulators accepted, in any of these channels."""
         params: dict[str, Any] = {"text": search.text, "address": search.address, "unread": int(search.unread)}
         params["carriers"] = [(id_,) for id_ in carriers]
         prefixes = [PREFIXES[channel] for channel in channels]
@@ -130,7 +130,7 @@ class Inbox:
     async def get_contents(
         self, rows: Sequence[InboxRow], carriers: Iterable[str], reserve_memory: ReserveMemory
     ) -> list[CapturedMessage]:
-        """Return the messages of these rows with their recipients and contents, in the same order."""
+        """Return the messages of these rows with recipients and contents, in the order of `rows`."""
         await reserve_memory(sum(row.size for row in rows))
         messages, carrier_rows = [(row.key,) for row in rows], [(id_,) for id_ in carriers]
 
@@ -146,7 +146,7 @@ class Inbox:
         return await self._database.read(read_contents) if rows else []
 
     async def get_sizes(self, rows: Sequence[InboxRow]) -> dict[str, int]:
-        """Return the size of each message in bytes by id, including attachments that are stored as files."""
+        """Return message id → size in bytes, including attachments that are stored as files."""
         messages = [(row.key,) for row in rows if row.attachments]
         file_rows = await self._database.read(lambda tx: tx.run("inbox_files", messages=messages)) if messages else []
         file_bytes: dict[int, int] = defaultdict(int)
@@ -157,7 +157,7 @@ class Inbox:
     async def get_message(
         self, team: int, id_: str, carriers: Iterable[str], reserve_memory: ReserveMemory
     ) -> InboxItem | None:
-        """Return the message, even if the inbox was cleared since; None if not found or deleted from the inbox."""
+        """Return the message, even if the inbox was cleared since. None if not found or deleted from the inbox."""
         carrier_rows = [(carrier,) for carrier in carriers]
 
         async def read_message(tx: Tx) -> tuple[int, InboxItem] | None:
@@ -173,11 +173,14 @@ class Inbox:
         return replace(item, content=await read_content(self._database, key, item.content, item.size, reserve_memory))
 
     async def set_opened(self, team: int, id_: str, *, opened: bool) -> None:
-        """Mark a message as read or unread for the whole team. No audit entry, as the message does not change."""
+        """Mark a message as read or unread for the whole team.
+
+        No audit entry is written, because the message does not change.
+        """
         await self._database.write(lambda tx: _set_flags(tx, team, id_, opened=opened))
 
     async def hide_message(self, team: int, id_: str, entry: AuditEntry) -> bool:
-        """Hide a message; return False if it does not exist or is already hidden."""
+        """Hide a message from the inbox; return False if it does not exist or is already hidden."""
 
         async def hide(tx: Tx) -> bool:
             is_hidden = await _set_flags(tx, team, id_, opened=True, deleted=True)

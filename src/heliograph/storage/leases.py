@@ -28,7 +28,7 @@ class Leases:
         self._committed_at = 0  # monotonic time of the last commit
 
     async def now(self, tx: Tx) -> int:
-        """Return the time of the shared clock, and compare the wall clock with the shared clock."""
+        """Return the time of the shared clock, and compare it with the wall clock of this process."""
         clock = self._clock
         before = clock.monotonic_ms()
         row = await _read_row(tx)
@@ -53,7 +53,7 @@ class Leases:
         return now if self._clock.monotonic_ms() >= self._grace_until and not self._clock.clock_error() else 0
 
     async def confirm_contact(self, tx: Tx) -> None:
-        """Write a row; after the commit, the time since the previous commit counts as contact with the database."""
+        """Write a row. After its commit, the time since the commit before counts as contact with the database."""
         shared_now, monotonic_ms = await self.now(tx), self._clock.monotonic_ms()
         await tx.run("probe")
         tx.after_commit.append(partial(self._add_commit, shared_now, monotonic_ms))
@@ -79,7 +79,10 @@ class Leases:
             self._commits.popleft()
 
     def clock_error(self) -> int:
-        """Return by how many ms the wall clock is ahead, 0 if correct. No work is claimed while nonzero."""
+        """Return the ms by which the wall clock is ahead, 0 if it is correct.
+
+        No work is claimed unless it is correct.
+        """
         return self._clock.clock_error()
 
     async def check(self, read: Callable[..., Awaitable[bool]], write: Callable[..., Awaitable[bool]]) -> None:
@@ -113,7 +116,7 @@ class Leases:
         return boot == self._clock.boot and self._clock.monotonic_ms() + offset >= seen_at - CLOCK_ERROR_MAX_MS
 
     def _new_row(self, row: ClockRow | None) -> ClockRow | None:
-        """Return the new row; None if the row need not change."""
+        """Return the clock row to write; None if the stored row need not change."""
         if row is not None and row[0] is None:
             return None
         clock, shared_now = self._clock, self._shared_time(row)

@@ -23,7 +23,7 @@ class LedgerEntry(msgspec.Struct, frozen=True):
 
 
 class Cursor(msgspec.Struct, frozen=True):
-    """A cursor for entries before `key`, with the credit at that point.
+    """Position in the ledger before the entry `key`, with the credit at that point.
 
     The ledger is append-only, so the credit stays valid and need not be summed again.
     """
@@ -73,7 +73,7 @@ class Ledger:
         return await self._database.read(lambda tx: read_account(tx, team))
 
     async def find_accounts(self, teams: Iterable[int]) -> dict[int, Account]:
-        """Return the accounts by team; teams without an account are missing."""
+        """Return team → account; teams without an account are missing."""
         rows = await self._database.read(lambda tx: tx.run("find_accounts", teams=[(team,) for team in teams]))
         return {row[0]: account_from_row(row) for row in rows}
 
@@ -81,9 +81,9 @@ class Ledger:
         return await self._database.read(lambda tx: _list_page(tx, team, cursor, limit))
 
     async def difference(self, team: int) -> int:
-        """Return the absolute difference between the account and the sum of its ledger entries.
+        """Return the absolute difference between a team's account and the sum of its ledger entries.
 
-        The sums are cached, so that each process reads each entry once.
+        The sums are cached, so that each process reads each entry only once.
         """
         sums = self._sums.setdefault(team, _Sums())
         while True:
@@ -99,15 +99,15 @@ class Ledger:
                 return sum(abs(row[0] - sums.credit) + abs(row[1] - sums.held) for row in rows[:1])
 
     async def update_spend(self, team: int) -> bool:
-        """Add a batch of new charges to the stored sums; return whether there are more."""
+        """Add a batch of new charges to the stored sums; return whether more charges are left."""
         return await self._database.write(lambda tx: _add_spend(tx, team))
 
     async def get_spend(self, team: int, since: str) -> Spend:
-        """Return the charges from the month `since` on: the stored sums plus entries that are not yet in the sums."""
+        """Return a team's charges from the month `since` on: the stored sums plus entries not yet in the sums."""
         return await self._database.read(lambda tx: _spend(tx, team, since))
 
     async def adjust_credit(self, team: int, amount: int, note: str | None, entry: AuditEntry) -> Account:
-        """Add `amount` to the credit; a negative amount is deducted. ValueError if it exceeds the credit."""
+        """Add `amount` to the credit; a negative amount is deducted. Raises ValueError if it exceeds the credit."""
         return await write_serialized(
             self._database, lambda tx: _adjust_credit(tx, team, amount, note, entry), entry.team
         )
@@ -115,7 +115,7 @@ class Ledger:
     async def book_once(self, team: int, amount: int, reference: str, entry: AuditEntry) -> ReferencedBooking:
         """Add `amount` to the credit unless this reference was booked before; return the booking of the reference.
 
-        ValueError if the amount exceeds the credit.
+        Raises ValueError if a deducted amount exceeds the credit.
         """
         return await write_serialized(
             self._database, lambda tx: _book_once(tx, team, amount, reference, entry), entry.team

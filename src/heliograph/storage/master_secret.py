@@ -1,4 +1,4 @@
-"""The digest of the master secret in the database, and re-encryption of all encrypted texts (ADR 0038)."""
+"""The digest of the master secret in the database, and re-encryption of all stored secrets (ADR 0038)."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -35,7 +35,7 @@ async def read_known_secret(tx: Tx) -> KnownSecret:
 
 
 async def read_encrypted_texts(tx: Tx, records: Setup) -> dict[str, str]:
-    """Return all encrypted texts by context."""
+    """Return encryption context → ciphertext of all stored secrets."""
     text_by_context = {
         context: text for record in records.records.values() for context, text in ciphertexts(record).items()
     }
@@ -56,28 +56,31 @@ class SecretStore:
         return self.last_known
 
     async def register_digest(self, digest: str) -> str:
-        """Register the digest of the secret if none is registered; return the registered digest."""
+        """Register the digest of the master secret if none is registered; return the registered digest."""
         registered = await self._database.write(lambda tx: _register_digest(tx, digest))
         self.last_known = msgspec.structs.replace(self.last_known, digest=registered)
         return registered
 
     async def replace_digest(self, digest: str, entry: AuditEntry) -> bool:
-        """Replace the registered digest and delete the kept keys; return False if the digest is unchanged."""
+        """Replace the registered digest and delete the stable keys; return False if the digest is unchanged."""
         return await write_serialized(self._database, lambda tx: _replace_digest(tx, digest, entry), entry.team)
 
     async def rotate_digest(self, digest: str, kept_keys: str, entry: AuditEntry) -> bool:
-        """Rotate the secret: all processes encrypt with the new secret from now on. False if already registered."""
+        """Rotate the master secret: from now on, all processes encrypt with the new one.
+
+        Returns False if the new secret is already registered.
+        """
         return await write_serialized(
             self._database, lambda tx: _rotate_digest(tx, digest, kept_keys, entry), entry.team
         )
 
     async def read_encrypted_texts(self) -> dict[str, str]:
-        """Return all encrypted texts by context, after refreshing the setup."""
+        """Refresh the setup; return encryption context → ciphertext of all stored secrets."""
         current = await self._setup.refresh()
         return await self._database.read(lambda tx: read_encrypted_texts(tx, current))
 
     async def reencrypt(self, reencrypt: Reencrypt, on_progress: ProgressCallback) -> int:
-        """Re-encrypt texts in batches and return their number. Texts that change concurrently are skipped."""
+        """Re-encrypt all ciphertexts in batches and return their number. Those that change concurrently are skipped."""
         current = await self._setup.refresh()
         record_keys = [
             key
@@ -103,7 +106,7 @@ class SecretStore:
         return changed
 
     async def _find_outdated(self, query: str, prefix: str, reencrypt: Reencrypt) -> list[tuple[str, str, str]]:
-        """Return (row id, encrypted text, re-encrypted text) for each text that must be re-encrypted."""
+        """Return (row id, ciphertext, new ciphertext) for each ciphertext that must be re-encrypted."""
         rows = await self._database.read(lambda tx: tx.run(query))
         candidates = [(id_, text, reencrypt(text, f"{prefix}/{id_}")) for id_, text in rows]
         return [(id_, text, new_text) for id_, text, new_text in candidates if new_text]
@@ -116,7 +119,7 @@ def _batches(rows: Sequence[T]) -> list[Sequence[T]]:
 async def _reencrypt_records(
     tx: Tx, record_keys: Sequence[tuple[str, str]], reencrypt: Reencrypt, last_setup: Setup
 ) -> int:
-    """Re-encrypt the texts of the records, read again under the setup lock; return the number of texts."""
+    """Read the setup records again under the setup lock, re-encrypt their secrets, and return how many changed."""
     current = await setup.lock_and_read(tx, last_setup)
     rows, count = [], 0
     for kind, id_ in record_keys:

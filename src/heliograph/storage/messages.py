@@ -96,7 +96,7 @@ class Messages:
     async def purge_early(self, team: int, id_: str, entry: AuditEntry, *, whole_message: bool) -> bool | None:
         """Delete a message's content, or the whole message, before its retention ends.
 
-        False if the message is not final, None if not found.
+        Returns False if the message is not final, None if not found.
         """
 
         async def purge_message(tx: Tx) -> bool | None:
@@ -120,7 +120,7 @@ class Messages:
         return {row[1]: MessageListRow(*row) for row in rows}
 
     async def count(self, team: int, search: Search, limit: int = COUNT_MAX) -> Counted:
-        """Return the number of matching messages, up to `limit`.
+        """Return the number of messages that match `search`, up to `limit`.
 
         A search by substring, key or sender domain counts index candidates, which may include false matches.
         """
@@ -128,12 +128,12 @@ class Messages:
         return await self._database.read(lambda tx: message_search.count_messages(tx, team, adjusted, limit))
 
     async def states(self, team: int, search: Search, limit: int = COUNT_MAX) -> dict[str, int]:
-        """Return the number of messages of a tag or template in each state, up to `limit` per channel."""
+        """Return state → number of messages of a tag or template, up to `limit` per channel."""
         adjusted = message_search.with_team_clock(self._clock, team, search)
         return await self._database.read(lambda tx: message_search.count_by_state(tx, team, adjusted, limit))
 
     async def outcomes(self, messages: Iterable[int]) -> dict[int, dict[str, int]]:
-        """Return, for each message, the number of recipients in each state."""
+        """Return message key → recipient state → number of recipients."""
         return await self._database.read(lambda tx: message_search.count_recipients_by_state(tx, messages))
 
     async def get_row(self, team: int, id_: str, reserve_memory: ReserveMemory) -> MessageRow | None:

@@ -7,7 +7,7 @@ from heliograph.storage.engine.database import Tx
 
 
 async def enqueue(tx: Tx, *notices: NoticeRow) -> None:
-    """Enqueue notices; a notice whose name exists already is not added again."""
+    """Enqueue notices. A notice is skipped if one with the same name exists."""
     if notices:
         rows = [
             (notice.name, notice.at, notice.team, notice.kind, msgspec.json.encode(notice.facts).decode(), notice.actor)

@@ -39,7 +39,7 @@ class ChatWebhook(msgspec.Struct, frozen=True):
 
 
 class NoticeMail(msgspec.Struct, frozen=True, kw_only=True):
-    """Content and recipient of one email or chat post, which combines several notices."""
+    """One email or chat post, which combines several notices, with its recipient."""
 
     destination: str  # a user's id, or CHAT and the team
     mail: str  # id of the email
@@ -50,7 +50,7 @@ class NoticeMail(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def chat_team(self) -> str | None:
-        """Return the team whose chat gets the post. None if this is an email."""
+        """Return the id of the team whose chat gets the post: empty for the instance, None if this is an email."""
         return self.destination.removeprefix(CHAT_PREFIX) if self.destination.startswith(CHAT_PREFIX) else None
 
 
@@ -60,7 +60,7 @@ class NoticeOutcome(msgspec.Struct, frozen=True):
 
 
 class PastNotice(msgspec.Struct, frozen=True):
-    """A notice in the list of recent ones."""
+    """A notice in the list of recent notices."""
 
     notice: NoticeRow
     state: str
@@ -76,20 +76,20 @@ class Notices:
     # -- sending ------------------------------------------------------------------------------------------------
 
     async def fan_out(self, setup: Setup, *, by_mail: bool) -> None:
-        """Create one notice per recipient for each notice in the queue; without `by_mail`, only for chats."""
+        """Create one notice per recipient for each queued notice; with `by_mail=False`, only for chats."""
         now = self._clock.now()
         if (await self._read_pending(now))[0]:
             await self._database.write(lambda tx: _fan_out(tx, setup, by_mail, now))
 
     async def take_due(self) -> list[NoticeMail]:
-        """Mark the notices that are due now as started and return them: emails and chat posts."""
+        """Mark the notices that are due as started, and return the emails and chat posts that contain them."""
         now = self._clock.now()
         if not (await self._read_pending(now))[1]:
             return []
         return await self._database.write(lambda tx: _take_mails(tx, now, self._clock.new_id))
 
     async def record(self, mail: NoticeMail, outcome: NoticeOutcome) -> None:
-        """Record the outcome of a mail or post; schedule a retry if `waiting` and attempts remain."""
+        """Record the outcome of an email or chat post; schedule a retry if it is `waiting` and attempts remain."""
         now, is_retry = self._clock.now(), outcome.state == "waiting"
         if is_retry and mail.attempts > len(RETRY_MS):
             outcome, is_retry = NoticeOutcome("failed", outcome.detail), False
@@ -115,7 +115,7 @@ class Notices:
         return [bool(value) for value in row]
 
     async def newest(self, destination: str, limit: int = 5) -> list[PastNotice]:
-        """Return the latest notices to a user or chat, newest first, whether sent or not."""
+        """Return the latest notices to a user or chat, newest first, both sent and unsent."""
         rows = await self._database.read(lambda tx: tx.run("notices_to", place=destination, limit=limit))
         return [
             PastNotice(NoticeRow(name="", at=at, team=team, kind=kind, facts=_decode_facts(facts)), *columns)
@@ -125,12 +125,12 @@ class Notices:
     # -- choices of users ----------------------------------------------------------------------------------------
 
     async def choices(self, person: str) -> dict[NoticeKind, bool]:
-        """Return the kinds of notice that the user has explicitly turned on or off."""
+        """Return kind of notice → whether the user turned it on; kinds without an explicit choice are missing."""
         rows = await self._database.read(lambda tx: tx.run("notice_choices", person=person))
         return {NoticeKind(team, kind): bool(is_on) for team, kind, is_on in rows}
 
     async def choose(self, person: str, choices: Mapping[NoticeKind, bool], entry: AuditEntry) -> bool:
-        """Store the choices; return whether any differs from before."""
+        """Store the user's choices; return False if none differs from before."""
 
         async def save_choices(tx: Tx) -> bool:
             previous = {
@@ -204,7 +204,7 @@ async def _fan_out(tx: Tx, setup: Setup, by_mail: bool, now: int) -> None:
 
 
 def _team_id(team: str, setup: Setup) -> str:
-    """Return the id of a team; a deleted team keeps its number, which no user is a member of."""
+    """Return the id of a team. A deleted team's number is returned instead, of which no user is a member."""
     numbered_team = (
         setup.teams_by_ref.get(int(team.removeprefix(TEAM_REF_PREFIX))) if team.startswith(TEAM_REF_PREFIX) else None
     )
@@ -225,9 +225,9 @@ class _Due(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def _take_mails(tx: Tx, now: int, new_id: Any) -> list[NoticeMail]:
-    """Take the mails that each destination may get within its hourly limit.
+    """Take the emails and posts that each destination may get within its hourly limit.
 
-    The other notices wait until an hour after the first mail of that hour.
+    The other notices wait until an hour after the first email of that hour.
     """
     due_by_destination: defaultdict[str, list[_Due]] = defaultdict(list)
     notice_rows: list[tuple[Any, ...]] = []

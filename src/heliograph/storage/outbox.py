@@ -76,7 +76,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WaitingMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """Result of rescheduling or canceling a message."""
+    """Result of rescheduling or canceling a message that waits."""
 
     record: str
     status: str
@@ -110,10 +110,10 @@ async def claim_rows(
     now: NowAndOffsets,
     leases: Leases,
 ) -> tuple[list[Any], list[Priority]]:
-    """Claim at most `limit` due rows of a lane, and at most the given number of each priority.
+    """Claim at most `limit` due rows of a lane, and at most `limits[priority]` of each priority.
 
-    `rotation`: rows that this process has claimed from the lane before. Returns the rows in priority rotation, and the
-    priority of each row.
+    `rotation`: number of rows that this process has claimed from the lane before. Returns the rows in priority
+    rotation, and the priority of each row.
     """
     due_teams = {priority: teams for priority, teams in (await _due_teams(tx, lane, now)).items() if limits[priority]}
     if not due_teams:
@@ -145,7 +145,7 @@ async def claim_rows(
 
 
 async def _release_surplus(tx: Tx, owner: str, rows: Sequence[Any], *, shared: int) -> None:
-    """Release rows claimed beyond the limit: no worker would process them until their lease expires."""
+    """Release rows claimed beyond the limit: no worker would process them before their lease expires."""
     if rows:
         log.error("claimed more than requested", rows=len(rows))
         await tx.run("release_claims", owner=owner, claims=[(row[0], row[1], shared, 1 - shared) for row in rows])
@@ -154,7 +154,7 @@ async def _release_surplus(tx: Tx, owner: str, rows: Sequence[Any], *, shared: i
 async def apply_due(
     tx: Tx, rows: Sequence[Any], lane: str, now: NowAndOffsets, owner: str, publisher: Publisher
 ) -> set[int]:
-    """Apply the due simulator reports among the claimed rows in the claiming transaction; return their keys.
+    """Apply the due simulator reports among the claimed rows in the claiming transaction; return their row keys.
 
     Replies from a simulated phone are skipped: the worker must process the reply text first.
     """
@@ -223,7 +223,7 @@ async def _due_teams(tx: Tx, lane: str, now: NowAndOffsets) -> dict[Priority, li
 async def claim_poison_candidate(tx: Tx, owner: str, now: NowAndOffsets, leases: Leases) -> list[Claim]:
     """Claim one due poison-message candidate, to be processed in isolation (P14).
 
-    A candidate is a message whose worker died while processing it.
+    A candidate is a recipient or report whose worker crashed while processing it.
     """
     lease_until = await leases.deadline(tx)
     if leases.clock_error():
@@ -299,7 +299,7 @@ async def _find_waiting_rows(
 ) -> tuple[int, str, str, list[Any]] | None:
     """Return key, status and record of a message, and its outbox rows if no recipient was claimed yet.
 
-    None if not found.
+    Returns None if the message is not found.
     """
     team, id_ = team_and_id
     message_rows = await tx.run("find_message", team=team, id=id_)
@@ -334,7 +334,7 @@ async def release_claims(tx: Tx, owner: str, claims: Sequence[Claim]) -> None:
 async def leave_isolation(tx: Tx, owner: str, claims: Sequence[Claim]) -> None:
     """Record that the claims are no longer processed in isolation.
 
-    A worker's death then no longer counts against these claims.
+    A crash of the worker then no longer counts as theirs.
     """
     if isolated := [(claim.key, claim.epoch) for claim in claims if claim.is_isolated]:
         await tx.run("join_others", owner=owner, claims=isolated)
@@ -362,8 +362,8 @@ class Outbox:
     async def claim(self, lane: str, limit: int, limits: Mapping[Priority, int] | None = None) -> list[Claim]:
         """Claim up to `limit` rows of a lane, with a limit per priority (None: no such limit).
 
-        Due simulator reports are applied at once, except in the first claim of a lane: a report that killed the
-        previous process must be claimed, because only a kept claim counts its deaths (P14).
+        Due simulator reports are applied at once, except in the first claim of a lane: a report that crashed the
+        previous process must be claimed, because only a stored claim counts its crashes (P14).
         """
         now, rotation, leases = (self._clock.now(), self._clock.offsets), self._claimed_count[lane], self._leases
         limit_by_priority = limits or dict.fromkeys(PRIORITIES, limit)
@@ -416,11 +416,11 @@ class Outbox:
         return await self._database.write(lambda tx: renew_claims(tx, self._owner, claims, self._leases))
 
     def record(self, update: RecipientUpdate) -> Awaitable[bool]:
-        """Record a change. Returns False if the claim was lost and nothing was written."""
+        """Record the outcome for a recipient. Returns False if the claim was lost and nothing was written."""
         return self._update_commits.submit(update)
 
     async def cancel(self, team_and_id: TeamAndId, channel: Channel) -> WaitingMessage | None:
-        """Cancel a message that no worker has claimed. None if not found."""
+        """Cancel a message that no worker has claimed. Returns None if the message is not found."""
         now, publisher = self._clock.team_now(team_and_id[0]), self._publisher
 
         async def cancel_message(tx: Tx) -> WaitingMessage | None:
@@ -452,7 +452,10 @@ class Outbox:
     async def reschedule(
         self, team_and_id: TeamAndId, channel: Channel, due_at: int, check: Callable[[WaitingMessage], None]
     ) -> WaitingMessage | None:
-        """Change the due time of a message that still waits, if `check` does not raise. None if not found."""
+        """Change the due time of a message that still waits, if `check` does not raise.
+
+        Returns None if the message is not found.
+        """
 
         async def move_message(tx: Tx) -> WaitingMessage | None:
             found_message = await _find_waiting_rows(tx, team_and_id, channel)
@@ -486,7 +489,7 @@ class Outbox:
             pass
 
     async def release_own(self) -> None:
-        """Release, at startup, everything that an earlier run of this process had claimed."""
+        """Release everything that an earlier run of this process had claimed. Called at startup."""
         now, publisher = self._clock.now(), self._publisher
 
         async def release_all(tx: Tx) -> None:
@@ -514,7 +517,7 @@ class Outbox:
         return await self._database.write(reclaim_and_quarantine)
 
     async def lane_depths(self) -> list[LaneDepth]:
-        """Return the depth of every lane; waiting rows are counted up to DEPTH_COUNT_MAX per team."""
+        """Return the depth of every lane: the number of waiting rows, counted up to DEPTH_COUNT_MAX per team."""
         now = self._clock.now()
         depth_by_lane = {lane: LaneDepth(lane) for lane in SLOTS_BY_LANE}
         for queue in await self._database.read(lambda tx: read_lane_shares(tx, now, DEPTH_COUNT_MAX)):

@@ -81,7 +81,7 @@ class ClaimToken(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RecipientUpdate(msgspec.Struct, frozen=True, kw_only=True):
-    """Outcome for one recipient and the actions that follow from this outcome."""
+    """Outcome for one recipient and the changes that follow from it."""
 
     at: int
     message: int
@@ -107,7 +107,7 @@ class RecipientUpdate(msgspec.Struct, frozen=True, kw_only=True):
     def reported(
         cls, claim: ClaimToken, message: int, position: int, reports: Sequence[DueReport], lane: str, at: int
     ) -> Self:
-        """Return the change for the first, due report of a simulator; later reports stay scheduled."""
+        """Return the update for a simulator's first report, which is due; later reports stay scheduled."""
         (_, report), *later_reports = reports
         return cls(
             at=at,
@@ -159,7 +159,7 @@ class RecipientRow(msgspec.Struct):
 
 
 async def lock_messages(tx: Tx, keys: Sequence[tuple[int]]) -> dict[int, LockedMessage]:
-    """Lock messages and return each by key.
+    """Lock messages and return key → locked message.
 
     Every transaction locks messages before accounts, which prevents deadlocks.
     """
@@ -174,9 +174,9 @@ async def record_updates(
     publisher: Publisher,
     own_tokens: set[ClaimToken] | None = None,
 ) -> list[bool | Exception]:
-    """Write the changes; return False for each change whose claim was lost.
+    """Write the updates; return False for each update whose claim was lost.
 
-    `own_tokens`: claims made in this transaction, which need no fencing query. A change to a deleted message or an
+    `own_tokens`: claims made in this transaction, which need no fencing query. An update of a deleted message or an
     erased recipient has no effect.
     """
     live_tokens = await _fence(tx, updates, owner) if own_tokens is None else own_tokens
@@ -221,7 +221,10 @@ async def _fail_first_absence(
     messages: dict[int, LockedMessage],
     recipients: dict[tuple[int, int], RecipientRow],
 ) -> list[RecipientUpdate]:
-    """Fail messages to a domain first reported absent only recently, without suppressing the address (contract 6)."""
+    """Fail messages to a domain that was reported absent for the first time only recently.
+
+    The address is not suppressed (contract 6).
+    """
 
     def team_and_domain(update: RecipientUpdate) -> tuple[int, str]:
         address = recipients[update.message, update.position].address
@@ -248,7 +251,7 @@ async def record_carrier_reports(
     store_unknown: bool = False,
     skip_known: bool = False,
 ) -> list[bool | Exception]:
-    """Apply reports that are keyed by the carrier's ids; return False for each id unknown for this carrier.
+    """Apply reports that are keyed by the carrier's ids; return False for each id that is unknown.
 
     `store_unknown`: store reports with unknown ids for a while, because the send may not be recorded yet. `skip_known`:
     skip reports that the timeline already contains verbatim.
@@ -294,7 +297,7 @@ async def record_code_receipts(tx: Tx, carrier: str, reports: Sequence[CarrierRe
 
 
 async def _without_known(tx: Tx, updates: Sequence[RecipientUpdate]) -> list[RecipientUpdate]:
-    """Return the changes that the timeline does not contain yet, without duplicates."""
+    """Return the updates that the timeline does not contain yet, without duplicates."""
     keys = [(key,) for key in {update.message for update in updates}]
     await lock_messages(tx, keys)
     rows = await tx.run("told_of", messages=keys)
@@ -308,7 +311,7 @@ async def _without_known(tx: Tx, updates: Sequence[RecipientUpdate]) -> list[Rec
 async def _combine_parts(
     tx: Tx, carrier: str, reports: Sequence[CarrierReport], part_by_id: dict[str, Any], at: int
 ) -> list[RecipientUpdate]:
-    """Return one change per receipt of a message part, to the combined state of all parts known so far."""
+    """Return one update per receipt of a message part, to the combined state of all parts known so far."""
     known_reports = [(id_, report) for id_, report in reports if id_ in part_by_id]
     if not known_reports:
         return []
@@ -368,7 +371,7 @@ async def has_early_reports(tx: Tx, at: int) -> bool:
 
 
 async def apply_early_reports(tx: Tx, *, at: int, publisher: Publisher) -> None:
-    """Apply reports that arrived before the record of their send, if the send is recorded now."""
+    """Apply reports that arrived before their send was recorded, if the send is recorded now."""
     rows = await tx.run("take_early_reports", since=at - EARLY_REPORT_MS)
     reports_by_carrier: dict[str, list[CarrierReport]] = defaultdict(list)
     for _, carrier, carrier_id, report in sorted(rows):
@@ -384,9 +387,9 @@ async def apply_early_reports(tx: Tx, *, at: int, publisher: Publisher) -> None:
 
 
 async def quarantine_poison(tx: Tx, *, now: int, clock_offsets: Mapping[int, int], publisher: Publisher) -> int:
-    """Fail messages whose worker died three times while processing only that message; release their holds (P14).
+    """Fail recipients whose workers crashed CRASHES_MAX times in isolation; release their credit holds (P14).
 
-    Returns the number of failed messages.
+    Simulated reports that crash workers are deleted. Returns the number of failed recipients.
     """
     await tx.run("drop_poisoned_reports", deaths=CRASHES_MAX)
     rows = await tx.run("find_poison", deaths=CRASHES_MAX)
@@ -438,7 +441,7 @@ async def _fence(tx: Tx, updates: Sequence[RecipientUpdate], owner: str | None) 
 
 
 class _PendingRows:
-    """Collects the rows of one recording transaction."""
+    """Collects the rows that one recording transaction writes."""
 
     def __init__(self, publisher: Publisher) -> None:
         self.publisher = publisher
@@ -587,7 +590,7 @@ def _apply_update(
     recipient: RecipientRow,
     all_recipients: list[RecipientRow],
 ) -> None:
-    """Apply a change to a recipient and its message; collect the rows to write for its consequences."""
+    """Apply an update to a recipient and its message; collect the rows to write for its consequences."""
     detail, previous_detail = encode_detail(update.detail), recipient.detail
     recipient.updated_at = update.at
     if update.claim and recipient.carrier is None:
@@ -648,7 +651,7 @@ def _add_timeline_entries(
     *,
     has_transition: bool,
 ) -> None:
-    """Add the timeline entries of an update besides the new status: ignored, deferred and delayed."""
+    """Add the timeline entries of an update in addition to the new status: ignored, deferred and delayed."""
     status = recipient.status
     if update.timeline_note and update.timeline_note != event.DELAYED:
         rows.add_event(update, message, recipient, update.timeline_note, None, status, None, detail)
@@ -667,7 +670,10 @@ def _add_timeline_entries(
 def _collect_failure(
     rows: _PendingRows, update: RecipientUpdate, message: LockedMessage, recipient: RecipientRow, *, is_real: bool
 ) -> None:
-    """Collect what else a failed recipient changes: email quota to refund, or an opt-out that the carrier reported."""
+    """Collect further consequences of a failed recipient.
+
+    These are email quota to refund, and an opt-out that the carrier reported.
+    """
     if message.channel == "email":
         if is_real and not message.sandbox and update.detail.get("reason") in UNUSED_QUOTA_REASONS:
             rows.unused_quota.append((message, recipient.address))
@@ -697,7 +703,7 @@ def _count_transition(
     *,
     is_real: bool,
 ) -> None:
-    """Update reputation counters and metrics for a recipient's state transition."""
+    """Update reputation counters and metrics for a recipient's transition to another state."""
     if (
         is_real
         and message.channel == "email"
@@ -739,7 +745,7 @@ def _count_transition(
 
 
 def settle(account: Account, kind: str, price: int, key_id: str, counted_at: int) -> None:
-    """Capture or release a hold; a release also gives the spend of a restricted key back."""
+    """Capture or release a hold; a release also subtracts the price from the spend counted for a restricted key."""
     SETTLE_BY_KIND[kind](account, price)
     if kind == "release" and account.key_uses:
         give_back_spend(account, key_id, counted_at, price)

@@ -29,7 +29,7 @@ async def read_message_version(tx: Tx, team: int, id_: str) -> MessageVersion | 
 
 
 class PageVersions:
-    """Reads version tokens."""
+    """Reads the version tokens of pages."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
@@ -39,7 +39,7 @@ class PageVersions:
         return await self._database.read(lambda tx: read_message_version(tx, team, id_))
 
     async def team_lists(self, team: int) -> dict[str, str]:
-        """Return the version tokens of the team's lists and overview, by name."""
+        """Return list name → version token, for the team's lists and overview."""
         now = self._clock.now()
         last_ids = {channel: f"{PREFIXES[channel]}~" for channel in ("email", "sms")}  # WhatsApp ids sort last
         params = {"team": team, "now": now, "hour": now - now % HOUR_MS - HOUR_MS, "shown": SHOWN_MAX}

@@ -1,4 +1,4 @@
-"""Stores passkeys: public keys with which users sign in, with user verification by their device."""
+"""Stores passkeys: public keys with which users sign in; the device verifies the user."""
 
 import msgspec
 
@@ -57,6 +57,9 @@ class Passkeys:
         await write_serialized(self._database, delete, entry.actor)
 
     async def use(self, id_: str, sign_count: int) -> bool:
-        """Record a use; return False if the passkey is gone or its counter decreased, which indicates a clone."""
+        """Record a use of a passkey.
+
+        Returns False if the passkey no longer exists, or its counter decreased, which indicates a clone.
+        """
         now = self._clock.now()
         return bool(await self._database.write(lambda tx: tx.run("use_passkey", id=id_, count=sign_count, now=now)))

@@ -110,7 +110,7 @@ class People:
         return Person(*rows[0]) if rows else None
 
     async def list_rows(self, search: str = "", after: str = "", limit: int = 50) -> list[PersonRow]:
-        """Return users ordered by address, with one more than `limit` if there are more."""
+        """Return users ordered by address: up to `limit`, and one more if another page follows."""
         escaped = "".join(f"!{character}" if character in "!%_" else character for character in search.lower())
         rows = await self._database.read(
             lambda tx: tx.run("list_people", pattern=f"%{escaped}%", after=after, limit=limit + 1)
@@ -120,7 +120,7 @@ class People:
     async def change_by_email(self, email: str, name: str, teams: Collection[str], policy: RolePolicy) -> Invitation:
         """Change the roles of the user with this address in `teams` to those that `policy` returns.
 
-        Creates the account if missing; `policy` is then called with `person=None`.
+        Creates the account if it does not exist; `policy` is then called with `person=None`.
         """
 
         async def change_in_transaction(tx: Tx) -> Invitation:
@@ -148,7 +148,7 @@ class People:
         return await write_serialized(self._database, change_in_transaction, next(iter(teams or ()), None))
 
     async def _apply_role_change(self, tx: Tx, person: str, role_change: RoleChange) -> str:
-        """Write a role change; return the token of the new link, or an empty string."""
+        """Write a role change; return the token of the new link, or an empty string if there is no link."""
         for team, role in role_change.roles.items():
             if not team:
                 await tx.run("set_operator", id=person, **role_columns(role))
@@ -206,7 +206,7 @@ class People:
         return await write_serialized(self._database, create_operator, None)
 
     async def set_password(self, id_: str, password_hash: str, entry: AuditEntry, kept_session: str = "") -> None:
-        """Set the password; earlier sessions and links become invalid."""
+        """Set a user's password; sessions and links created before become invalid."""
 
         async def save_password(tx: Tx) -> None:
             await lock_person(tx, id_)
@@ -229,8 +229,8 @@ class People:
     ) -> Person | SignInRejection:
         """Return the account of a provider identity, or why the sign-in is rejected.
 
-        The account is matched by the provider's subject, else by the verified address. Creates an account if
-        `may_create`. If an existing account's address was not verified, its password, TOTP, sessions and passkeys are
+        The account is found by the provider's subject, else by the verified address. If there is none, `may_create`
+        creates one. If an existing account's address was not verified, its password, TOTP, sessions and passkeys are
         removed, because another person may have chosen that password.
         """
 
@@ -267,9 +267,9 @@ class People:
         return [IdentityRow(*row) for row in rows]
 
     async def unlink_identities(self, person: str, entry: AuditEntry) -> None:
-        """Unlink all provider identities and end all sessions.
+        """Unlink all provider identities of a user and end all sessions.
 
-        The next provider sign-in matches by email address.
+        The next provider sign-in finds the account by its email address.
         """
 
         async def unlink(tx: Tx) -> None:
@@ -283,7 +283,7 @@ class People:
     # -- the second factor ----------------------------------------------------------------------------------
 
     async def set_totp(self, id_: str, encrypted: str, codes: Sequence[str], used_step: int, entry: AuditEntry) -> None:
-        """Turn on TOTP with these recovery codes; mark the code of `used_step` as used."""
+        """Turn on TOTP with these recovery codes; mark the code of the time step `used_step` as used."""
 
         async def save_totp(tx: Tx) -> None:
             await _set_totp(tx, id_, encrypted, codes)
@@ -315,7 +315,7 @@ class People:
     # -- roles ----------------------------------------------------------------------------------------------
 
     async def get_roles(self, person: str) -> dict[str, str]:
-        """Map each team to the person's role."""
+        """Return team → the person's role."""
         return dict(await self._database.read(lambda tx: tx.run("memberships", person=person)))
 
     async def list_members(self, team: str) -> list[Member]:
@@ -325,13 +325,13 @@ class People:
     # -- invitations ----------------------------------------------------------------------------------------
 
     async def list_invitations(self, person: str) -> dict[str, str]:
-        """Map each team to the role in the user's invitation; an empty team means the instance."""
+        """Return team → role offered in the user's invitation; an empty team means the instance."""
         return dict(await self._database.read(lambda tx: tx.run("invitations", person=person)))
 
     # -- links ----------------------------------------------------------------------------------------------
 
     async def create_link(self, link: Link, entry: AuditEntry, *, remove_totp: bool = False) -> str:
-        """Return the token of a new single-use link; revokes an earlier link for the same purpose.
+        """Create a single-use link and return its token; an earlier link for the same purpose is revoked.
 
         `remove_totp` also removes TOTP, for a user who lost the phone.
         """
@@ -345,7 +345,7 @@ class People:
         return await write_serialized(self._database, insert_link, entry.actor)
 
     async def create_ticket(self, link: Link) -> str:
-        """Return the ticket token that is valid between the password and the TOTP code."""
+        """Create a ticket for the step between password and TOTP code; return its token."""
         return await self._database.write(lambda tx: self._insert_link(tx, link))
 
     async def _insert_link(self, tx: Tx, link: Link) -> str:
@@ -358,13 +358,13 @@ class People:
         return token
 
     async def find_link(self, token: str) -> Link | None:
-        """Return the link of a token. None if not valid."""
+        """Return the link of a token. None if the token is not valid."""
         now = self._clock.now()
 
         return await self._database.read(lambda tx: _find_link(tx, "find_link", token, now))
 
     async def use_link(self, token: str, purpose: str) -> Link | None:
-        """Consume a link and return it. None if not valid or for another purpose."""
+        """Consume a link and return it. None if it is not valid or for another purpose."""
         now = self._clock.now()
         link = await self._database.write(lambda tx: _find_link(tx, "use_link", token, now))
         return link if link and link.purpose == purpose else None
@@ -378,7 +378,7 @@ class People:
     ) -> Person | None:
         """Set a password through a link and accept its invitation, in one transaction.
 
-        None if the link is invalid or the policy rejects its use; the link then stays unused.
+        Returns None if the link is invalid or the policy rejects its use; the link then stays unused.
         """
         now = self._clock.now()
 
@@ -458,7 +458,7 @@ async def _set_password(tx: Tx, person: str, password_hash: str, kept_session: s
 
 
 async def _find_link(tx: Tx, query: str, token: str, now: int) -> Link | None:
-    """Return the link if the rule under which it was made still holds. None otherwise."""
+    """Return the token's link if it is valid and its creator may still create it; otherwise None."""
     rows = await tx.run(query, hash=hash_token(token), now=now)
     link = Link(*rows[0]) if rows else None
     if link and is_link_allowed(link, await _read_roles(tx, link.person), await _read_roles(tx, link.maker)):

@@ -36,12 +36,12 @@ class Portals:
         return link
 
     async def find_link(self, token: str) -> Portal | None:
-        """Return the portal of a link that was not opened yet. None if not valid."""
+        """Return the portal of a link that was not opened yet. None if the link is not valid."""
         portal = await self._find(token)
         return portal if portal and not portal.csrf else None
 
     async def find_session(self, token: str) -> Portal | None:
-        """Return the open portal of a session's cookie. None if not valid."""
+        """Return the open portal of a session's cookie. None if the cookie is not valid."""
         portal = await self._find(token)
         return portal if portal and portal.csrf else None
 

@@ -1,4 +1,4 @@
-"""Rates per mailbox provider and source address, shared by all processes."""
+"""Stores rates per mailbox provider and source address, shared by all processes."""
 
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -33,11 +33,11 @@ class ProviderStates:
         self.probe = Probe(self.read_all)
 
     async def exchange(self, exchange: Exchange) -> ExchangeResult:
-        """Apply an access of this process; accesses that wait at the same time share a transaction."""
+        """Apply this process's requests to a shared rate; calls that wait at the same time share a transaction."""
         return await self._exchanges.submit(exchange)
 
     async def read_rates(self, carriers: Iterable[CarrierRecord], now: int) -> list[ProviderRate]:
-        """Return the rates of these carriers, of every provider and source address used so far."""
+        """Return these carriers' rates for every provider and source address used so far."""
         options = {
             carrier.id: msgspec.convert(carrier.options, MxOptions) for carrier in carriers if carrier.kind == "mx"
         }

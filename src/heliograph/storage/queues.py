@@ -13,7 +13,7 @@ QUEUES_AND_HELD = [*ALL_QUEUES, (HELD_QUEUE,)]  # with messages that wait for ap
 
 
 class QueueShare(msgspec.Struct, frozen=True, kw_only=True):
-    """One team's share of a lane; `due` and `retrying` are counted up to a limit."""
+    """One team's row counts and due times in a lane; `due` and `retrying` are counted up to a limit."""
 
     lane: str
     team: int
@@ -30,9 +30,9 @@ class QueueShare(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def oldest_by_priority(tx: Tx, now: int, limit: int) -> dict[Priority, int]:
-    """Map each priority to the time since which its oldest message has waited.
+    """Return priority → time since which its oldest message has waited.
 
-    That is its due time, or its first attempt if it is in retry.
+    That is the message's due time, or its first attempt if it is being retried.
     """
     since_by_priority: dict[Priority, int] = {}
     for share in await _read_shares(tx, now, limit):
@@ -43,7 +43,7 @@ async def oldest_by_priority(tx: Tx, now: int, limit: int) -> dict[Priority, int
 
 
 async def _read_shares(tx: Tx, now: int, limit: int) -> list[QueueShare]:
-    """Return each team's share of each queue, waiting rows and rows in progress separately.
+    """Return each team's row counts in each queue; waiting rows and rows in progress are counted separately.
 
     In the results, `lane` is the name of the queue.
     """
@@ -60,7 +60,7 @@ async def _read_shares(tx: Tx, now: int, limit: int) -> list[QueueShare]:
 
 
 async def read_lane_shares(tx: Tx, now: int, limit: int) -> list[QueueShare]:
-    """Return each team's share of each lane."""
+    """Return the row counts and due times of each team in each lane, over all priorities."""
     share_by_lane: dict[tuple[str, int], QueueShare] = {}
     for share in await _read_shares(tx, now, limit):
         lane, _ = LANE_AND_PRIORITY_BY_QUEUE[share.lane]

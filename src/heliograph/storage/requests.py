@@ -63,7 +63,7 @@ class VendorCalls(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RequestFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Filter of the request log; an empty text and None match anything."""
+    """Filter of the request log; an empty text or None matches every entry."""
 
     status_class: int | None = None  # status class: 2, 4 or 5
     code: str = ""
@@ -80,7 +80,7 @@ class RequestFilterValues(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RequestLog:
-    """Answered requests of this process that are not written yet."""
+    """Entries for answered requests of this process that are not written yet."""
 
     def __init__(self) -> None:
         self.buffer: deque[LoggedRequest] = deque(maxlen=BUFFER_MAX)  # oldest first
@@ -90,7 +90,7 @@ class RequestLog:
         self._skipped_by_team: dict[int, int] = {}  # requests not logged since the last entry, by team
 
     def should_log(self, team: int, limit: int) -> bool:
-        """Return whether to log a request that was not refused; at most the given number per team and second."""
+        """Return whether to log a request that was not refused; at most `limit` per team and second are logged."""
         logged = self._logged_by_team.get(team, 0)
         if logged < limit:
             self._logged_by_team[team] = logged + 1
@@ -118,7 +118,7 @@ class RequestLog:
             self.buffer.extend(unwritten)
 
     async def write_periodically(self, store: "Requests") -> None:
-        """Reset the limits of the second and write; called once a second and at shutdown."""
+        """Start the next second of the limits and write all entries; called once a second and at shutdown."""
         self._written = 0
         self._logged_by_team.clear()
         try:
@@ -156,7 +156,7 @@ def _storable(request: LoggedRequest) -> LoggedRequest:
 
 
 async def purge(tx: Tx, now: int) -> bool:
-    """Delete one batch of old entries; return whether there may be more."""
+    """Delete one batch of old log entries; return whether there may be more."""
     old = await tx.run("purge_requests", before=f"req_{ulid(now - KEPT_MS, 0)}", limit=DELETE_BATCH)
     trimmed = await tx.run("trim_requests", since=f"req_{ulid(now - RECENT_MS, 0)}", most=TEAM_MAX, limit=DELETE_BATCH)
     return DELETE_BATCH in (len(old), len(trimmed))
@@ -195,7 +195,7 @@ USAGE_FRESH_MS = 30_000  # a process without a report for this long is considere
 
 
 class ProcessUsage(msgspec.Struct, frozen=True):
-    """Number of requests that a process has allowed since its start, for one key."""
+    """Number of requests that a process has allowed for one key since the process started."""
 
     process: str
     key: str
@@ -222,15 +222,15 @@ class Requests:
         return await self._database.write(exchange)
 
     async def read_key_uses(self, keys: Iterable[str]) -> dict[str, int]:
-        """Return the time of the last use of each key.
+        """Return key id → time of the key's last use.
 
-        The last minute is only in the memory of the processes. Unused keys are missing.
+        Uses in the last minute may be only in the memory of the processes. Unused keys are missing.
         """
         key_rows = [(key,) for key in keys]
         return dict(await self._database.read(lambda tx: tx.run("key_uses", keys=key_rows)))
 
     async def write_key_uses(self, last_uses: dict[str, int]) -> None:
-        """Write and clear the recorded uses; uses recorded during the write stay for the next call."""
+        """Write the recorded uses and clear them; uses recorded during the write stay for the next call."""
         written = dict(last_uses)
         if not written:
             return
@@ -245,7 +245,7 @@ class Requests:
     async def list_page(
         self, team: int, request_filter: RequestFilter | None = None, before: str = NEWEST, limit: int = 50
     ) -> list[LoggedRequest]:
-        """Return entries, newest first, with one more than `limit` if there are more."""
+        """Return log entries, newest first: up to `limit`, and one more if another page follows."""
         effective_filter = request_filter or RequestFilter()
         return await self._database.read(
             partial(_list_page, team=team, request_filter=effective_filter, before=before, limit=limit)
@@ -282,6 +282,6 @@ class Requests:
         return msgspec.convert(tuple(rows[0]), LoggedRequest) if rows else None
 
     async def list_version(self, team: int) -> dict[str, str]:
-        """Return a version token that changes with the list."""
+        """Return a version token that changes whenever the request list changes."""
         (row,) = await self._database.read(lambda tx: tx.run("requests_pulse", team=team))
         return {"requests": "-".join(str(id_ or "") for id_ in row)}

@@ -104,7 +104,7 @@ async def purge(
 
 
 async def _return_free_pages(database: Database) -> None:
-    """Return free pages to the disk.
+    """Return free pages of the SQLite file to the disk.
 
     A file created before auto_vacuum was enabled has to be vacuumed once first.
     """
@@ -115,7 +115,7 @@ async def _return_free_pages(database: Database) -> None:
 
 
 async def _excess_free_pages(tx: Tx) -> int:
-    """Return the number of free pages if returning them is worthwhile, else 0."""
+    """Return the number of free pages if it is worth returning them to the disk, else 0."""
     ((pages, free),) = await tx.run("space")
     return int(free) if free > max(FREE_PAGES, pages // FREE_SHARE) else 0
 
@@ -142,7 +142,7 @@ async def _purge_rows(tx: Tx, rows: Sequence[Any], query: str) -> None:
 
 
 def _cutoffs(teams: Collection[TeamRecord], field: str, now: int, clock_offsets: Mapping[int, int]) -> dict[str, Any]:
-    """Return the cutoffs for a query: the default, and one per team with another retention or a test clock."""
+    """Return the cutoffs of a purge: the default, and one per team that has another retention or a test clock."""
     default = DEFAULT_DAYS_BY_FIELD[field]
     team_cutoffs = [
         (team.ref, now + clock_offsets.get(team.ref, 0) - getattr(team, field) * DAY_MS)

@@ -1,7 +1,8 @@
 """Detects a database restored from an older backup, and pauses delivery before anything is sent again.
 
 Database and data folder both store a counter that increases periodically. The database is written first, so the folder
-is never ahead unless the database was restored, whichever process crashes, and however many processes share either.
+is never ahead unless the database was restored, whichever process crashes, and however many processes share the
+database or the folder.
 
 A copy that is as recent as the folder, such as Litestream's, is detected by its file: the file of a database copied
 while in use has a different identity.
@@ -36,9 +37,9 @@ async def pause_if_restored(
     publisher: Publisher,
     setup: Setup,
 ) -> Comparison:
-    """Increase the counter of the database; pause delivery if the database was restored from an older backup or copied.
+    """Increase the database's counter; pause delivery if the database was restored from a backup or copied.
 
-    `recorded_counters`: counters in the data folder by database id, read before this transaction. `copied_ids`: ids of
+    `recorded_counters`: database id → counter in the data folder, read before this transaction. `copied_ids`: ids of
     databases whose file has changed its identity.
     """
     ((database_id,),) = await tx.run("identify", identity=new_id)

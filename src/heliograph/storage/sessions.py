@@ -61,8 +61,9 @@ class Sessions:
     ) -> str | None:
         """Create a session and return the cookie's value; also delete expired sessions and links.
 
-        None if the password was changed meanwhile or the single-use token was used before. `device_marks`: browser and
-        network by which the user is recognised next time. `duration_ms`: fixed duration, regardless of use.
+        Returns None if the password was changed meanwhile or the single-use token was used before. `device_marks`:
+        browser and network by which the user is recognised next time. `duration_ms`: fixed duration of the session,
+        regardless of use.
         """
         token, csrf = self._clock.random_bytes(32).hex(), self._clock.random_bytes(16).hex()
         id_, now = self._clock.new_id("ses_"), self._clock.now()
@@ -102,7 +103,7 @@ class Sessions:
         return next((mark for mark in device_marks if hash_token(mark) in known_hashes), None)
 
     async def find(self, token: str) -> SignedInSession | None:
-        """Return the live session of a cookie, and record its use. None if not found."""
+        """Return the live session of a cookie, and record that it was used. None if not found."""
         now = self._clock.now()
         rows = await self._database.read(lambda tx: tx.run("find_session", hash=hash_token(token), now=now))
         if not rows:
@@ -127,7 +128,7 @@ class Sessions:
         await self._end_with("delete_session", entry, person=person, id=session)
 
     async def end_other_sessions(self, person: str, kept: str, entry: AuditEntry) -> None:
-        """End all sessions except `kept`."""
+        """End all sessions of a user except `kept`."""
         await self._end_with("delete_sessions", entry, person=person, kept=kept)
 
     async def _end_with(self, query: str, entry: AuditEntry, **params: str) -> None:

@@ -73,7 +73,7 @@ class SetupChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def read_setup(tx: Tx, last_setup: Setup) -> Setup:
-    """Return the current setup; the same object if unchanged."""
+    """Return the current setup; if it is unchanged, return `last_setup`."""
     ((version,),) = await tx.run("setup_version")
     return last_setup if version == last_setup.version else await _read_newer(tx, last_setup, version)
 
@@ -156,7 +156,7 @@ async def lock_and_read(tx: Tx, last_setup: Setup) -> Setup:
 
 
 async def save_rows(tx: Tx, rows: Sequence[Row], version: int) -> None:
-    """Save setup rows as part of `version`, which `lock_and_read` has locked and returned."""
+    """Save setup rows with the number `version`, which `lock_and_read` has locked and returned."""
     await tx.run("save_settings", settings=[(row.kind, row.id, row.team, row.body, version) for row in rows])
     schedule_wakeup(tx, SETUP)
 
@@ -164,7 +164,7 @@ async def save_rows(tx: Tx, rows: Sequence[Row], version: int) -> None:
 async def add_suppressions(
     tx: Tx, suppressions: Sequence[NewSuppression], now: int, publisher: Publisher
 ) -> set[tuple[int, str]]:
-    """Add addresses to suppression lists; return those that were not listed before."""
+    """Add addresses to suppression lists; return those (team, address) that were not listed before."""
     if not suppressions:
         return set()
     rows = {
@@ -214,7 +214,7 @@ class SetupStore:
         self._polled_at = 0.0
 
     async def refresh(self) -> Setup:
-        """Load changes and return the current setup."""
+        """Load changes made by any process and return the current setup."""
         previous = self.current
         loaded = await self._database.read(lambda tx: read_setup(tx, previous))
         # A slower, concurrent refresh must not restore an older setup.
@@ -225,7 +225,7 @@ class SetupStore:
         return self.current
 
     async def refresh_if_newer(self, last_setup: Setup) -> bool:
-        """Load changes; return whether the setup is now newer than the given one.
+        """Load changes; return whether the setup is now newer than `last_setup`.
 
         Concurrent callers share one poll of the database, and polls are at least POLL_INTERVAL_S apart.
         """
@@ -258,9 +258,9 @@ class SetupStore:
         )
 
     async def record_domain_check(self, domain: str, checked_at: int, count_failures: Callable[[Domain], int]) -> None:
-        """Record the time of a domain's last DNS check and its consecutive failures.
+        """Record the time of a domain's last DNS check and its number of consecutive failures.
 
-        This is no user's change, so there is no audit entry; whether the domain is verified is not written here.
+        No user makes this change, so there is no audit entry. Whether the domain is verified is not written here.
         """
         last_setup = self.current
         record = last_setup.records.get(("domain", domain))

@@ -23,7 +23,7 @@ Transition = tuple[int, Channel, int, str, tuple[str, ...]]  # team, channel, ti
 
 
 class StateCounts(NamedTuple):
-    """Recipients by the states that they reached."""
+    """Number of recipients that reached each state."""
 
     sent: int = 0
     delivered: int = 0
@@ -39,7 +39,7 @@ class StateCounts(NamedTuple):
 
 
 class TeamTotals(NamedTuple):
-    """Totals of one team."""
+    """Total numbers of messages of one team."""
 
     sent: int = 0  # over all channels
     emails: int = 0
@@ -102,23 +102,23 @@ class Stats:
         return await self._database.read(read_overview)
 
     async def usage(self, team: int, since: int, until: int) -> dict[str, StateCounts]:
-        """Return a team's counts by channel from `since` to before `until`."""
+        """Return channel → a team's counts from `since` to before `until`."""
         rows = await self._database.read(lambda tx: tx.run("usage_figures", team=team, since=since, until=until))
         return {channel: StateCounts(*counts) for channel, *counts in rows}
 
     async def instance_totals(self, since: int) -> dict[int, TeamTotals]:
-        """Return the totals of every team that has sent since `since`."""
+        """Return team → its totals, for every team that has sent since `since`."""
         rows = await self._database.read(lambda tx: tx.run("instance_figures", since=since))
         return {team: TeamTotals(*counts) for team, *counts in rows}
 
     async def team_totals(self, teams: Iterable[int], since: int) -> dict[int, TeamTotals]:
-        """Return the totals of those of `teams` that have sent since `since`."""
+        """Return team → its totals, for those of `teams` that have sent since `since`."""
         team_rows = [(team,) for team in teams]
         rows = await self._database.read(lambda tx: tx.run("figures_of_teams", teams=team_rows, since=since))
         return {team: TeamTotals(*counts) for team, *counts in rows}
 
     async def sent_by_hour(self, teams: Iterable[int], since: int) -> dict[int, dict[int, int]]:
-        """Return the number sent, by team and start of the hour."""
+        """Return team → start of the hour → number of messages sent."""
         team_rows = [(team,) for team in teams]
         rows = await self._database.read(lambda tx: tx.run("sent_by_hour", teams=team_rows, since=since))
         sent_by_team: dict[int, dict[int, int]] = {}
@@ -127,7 +127,10 @@ class Stats:
         return sent_by_team
 
     async def count_held(self, team: int, channel: Channel) -> int:
-        """Return how many messages of a channel wait for a reason on our side; QUEUE_COUNT_MAX means at least that."""
+        """Return how many messages of a channel wait for a reason on our side.
+
+        QUEUE_COUNT_MAX means at least that many.
+        """
         lanes = [
             (queue,) for queue, (lane, _) in LANE_AND_PRIORITY_BY_QUEUE.items() if lane == LANE_BY_CHANNEL[channel]
         ]

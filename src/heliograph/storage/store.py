@@ -143,7 +143,7 @@ def make_store(
     files_in_database: bool = False,
     objects: ObjectStore | None = None,
 ) -> Store:
-    """Return a store on this database. `owner`: name of this process."""
+    """Return a store on this database. `owner`: name of this process, under which it claims work."""
     setup, leases = SetupStore(database, clock), Leases(clock)
     attachments = Attachments(
         database,

@@ -36,7 +36,7 @@ class SuppressionRow(msgspec.Struct, frozen=True):
 
 
 class PageCursor(msgspec.Struct, frozen=True):
-    """Cursor of the end of a page."""
+    """Position in a suppression list at which a page ends."""
 
     created_at: int
     address: str
@@ -46,7 +46,7 @@ FIRST_PAGE = PageCursor(NEWEST, "")
 
 
 class NeverListed(Exception):
-    """The address was never on the list, as far back as events are kept."""
+    """The address is not on the list, and no stored event shows that it ever was."""
 
 
 class SuppressionPage(msgspec.Struct, frozen=True):
@@ -79,7 +79,7 @@ class SuppressionStatus(msgspec.Struct, frozen=True):
 class Suppressions:
     """Suppression lists of all teams.
 
-    `erased_name_of`: returns the placeholder under which an erased address is listed.
+    `erased_name_of`: returns the placeholder under which an erased address is stored.
     """
 
     def __init__(self, database: Database, clock: Clock, publisher: Publisher, erased_name_of: EntryName) -> None:
@@ -100,21 +100,22 @@ class Suppressions:
         return await self._database.read(read_suppression)
 
     async def find_statuses(self, team: int, addresses: Iterable[str]) -> dict[str, SuppressionStatus]:
-        """Return those of a team's addresses that are suppressed."""
+        """Return address → suppression status, for those of a team's addresses that are suppressed."""
         address_rows = [(team, address) for address in addresses]
         rows = await self._database.read(lambda tx: tx.run("find_suppressions", addresses=address_rows))
         return {address: SuppressionStatus(*status_columns) for address, *status_columns, _ in rows}
 
     async def find_suppressed(self, pairs: Iterable[TeamAddress]) -> list[TeamAddress]:
-        """Return those of the given pairs of team and address that are suppressed."""
+        """Return those of the pairs of team and address that are suppressed."""
         pair_rows = list(pairs)
         rows = await self._database.read(lambda tx: tx.run("find_suppressions", addresses=pair_rows))
         return [TeamAddress(team, address) for address, _, _, team in rows]
 
     async def list_page(self, team: int, after: str | None, limit: int) -> list[Suppression]:
-        """Return one page, with one more entry than `limit` if there are more.
+        """Return one page of suppressions: up to `limit`, and one more if another page follows.
 
-        `after`: last address of the previous page, which may have been deleted since. Raises NeverListed.
+        `after`: last address of the previous page, which may have been deleted since. Raises NeverListed if the address
+        was never on the list.
         """
 
         async def read_page(tx: Tx) -> list[Suppression]:
@@ -127,7 +128,7 @@ class Suppressions:
     async def search(
         self, team: int, text: str = "", before: PageCursor = FIRST_PAGE, limit: int = 50
     ) -> SuppressionPage:
-        """Return entries whose address contains `text` (lower case); an empty text matches all."""
+        """Return suppressions whose address contains `text` (lower case); an empty text matches all."""
         cursor = {"team": team, "at": before.created_at, "before": before.address}
         params = cursor | {"scan": SCAN_MAX if text else limit + 1}
 
@@ -156,10 +157,7 @@ class Suppressions:
         return await write_serialized(self._database, insert, entry.team)
 
     async def remove(self, team: int, address: str, entry: AuditEntry) -> bool:
-        """Remove a suppression, also of an erased address, given the original address.
-
-        Returns whether the address was suppressed.
-        """
+        """Remove the suppression of an address, also if it was erased; return False if it was not suppressed."""
         now, publisher = self._clock.team_now(team), self._publisher
 
         async def delete(tx: Tx) -> bool:
@@ -179,7 +177,10 @@ class Suppressions:
 
 
 async def _find_cursor(tx: Tx, team: int, address: str) -> PageCursor:
-    """Return the list position of an address, or the position before its deletion. Raises NeverListed."""
+    """Return the list position of an address, or its position before it was deleted.
+
+    Raises NeverListed if the address was never on the list.
+    """
     for row in await tx.run("find_suppression", team=team, address=address):
         return PageCursor(Suppression(*row).created_at, address)
     for (detail,) in await tx.run("place_of_deleted", team=team, address=address):

@@ -1,4 +1,7 @@
-"""Advances test clocks of teams; each stops where work is due, so that the work happens at its own time (ADR 0041)."""
+"""Advances test clocks of teams.
+
+A clock stops wherever work is due, so that work happens at its due time (ADR 0041).
+"""
 
 from msgspec.structs import replace
 
@@ -46,9 +49,9 @@ class TeamClocks:
         return next_offset(require_test_clock(team), due, self._clock.now())
 
     async def _advance_locked(self, tx: Tx, last_setup: Setup, team: Team) -> None:
-        """Advance the clock under the setup lock.
+        """Advance the team's clock under the setup lock.
 
-        A concurrent second caller finds the clock already advanced, or work due, and does nothing.
+        If two callers are concurrent, the second finds the clock already advanced, or work due, and does nothing.
         """
         current = await setup.lock_and_read(tx, last_setup)
         current_team = current.teams[team.record.id]

@@ -1,4 +1,4 @@
-"""Deletes teams with all their data, when the time for restoring them has passed."""
+"""Deletes teams with all their data, once the time in which they can be restored has passed."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -75,7 +75,7 @@ class TeamDeletion:
             await self._setup.write_and_refresh(team.record.id, delete_rest)
 
     async def _delete_team(self, tx: Tx, id_: str, due_before: int) -> None:
-        """Delete the rest of the team, unless another process has done so."""
+        """Delete the team and its remaining data, unless it was already deleted or was restored."""
         current = await lock_and_read(tx, self._setup.current)
         team: Team | None = current.teams.get(id_)
         if team is None or not 0 < team.record.deletes_at <= due_before:

@@ -16,7 +16,7 @@ from heliograph.storage.ledger import read_account
 
 
 class Unsubscribe(msgspec.Struct, frozen=True):
-    """An entry of the list."""
+    """An address that unsubscribed from a category."""
 
     address: str
     category: str
@@ -29,7 +29,7 @@ class Unsubscribe(msgspec.Struct, frozen=True):
 
 
 class UnsubscribeCursor(msgspec.Struct, frozen=True, order=True):
-    """Pagination cursor of the list."""
+    """Position in the list of unsubscribes at which the next page starts."""
 
     created_at: int
     address: str
@@ -48,11 +48,11 @@ FIRST_PAGE = UnsubscribeCursor(NEWEST, "", "")
 
 
 class NeverUnsubscribed(Exception):
-    """The address is not on the list, and no stored event says that it ever was."""
+    """The address is not on the list, and no stored event shows that it ever was."""
 
 
 class UnsubscribeStore:
-    """Unsubscribes of all teams. `name_of` returns the pseudonym of an erased address on the list."""
+    """Unsubscribes of all teams. `name_of` returns the pseudonym under which an erased address is stored."""
 
     def __init__(self, database: Database, clock: Clock, publisher: Publisher, name_of: EntryName) -> None:
         self._database = database
@@ -61,7 +61,7 @@ class UnsubscribeStore:
         self._name_of = name_of
 
     async def find(self, team: int, address: str) -> list[Unsubscribe]:
-        """Return the entries of an address, at most one per category."""
+        """Return the unsubscribes of an address, at most one per category."""
 
         async def read_entries(tx: Tx) -> list[Unsubscribe]:
             names = await self._stored_names(tx, team, address)
@@ -71,13 +71,13 @@ class UnsubscribeStore:
         return await self._database.read(read_entries)
 
     async def list_page(self, team: int, after: UnsubscribeCursor, limit: int) -> list[Unsubscribe]:
-        """Return one page, plus one entry beyond `limit` if there are more."""
+        """Return one page of unsubscribes, and one more than `limit` if another page follows."""
         params = {"at": after.created_at, "address": after.address, "category": after.category, "limit": limit + 1}
         rows = await self._database.read(lambda tx: tx.run("list_unsubscribes", team=team, **params))
         return [Unsubscribe(*row) for row in rows]
 
     async def find_cursor(self, team: int, address: str, category: str) -> UnsubscribeCursor:
-        """Return the cursor of an entry, even if deleted. Raises NeverUnsubscribed."""
+        """Return the cursor of an unsubscribe, even if deleted. Raises NeverUnsubscribed if it never existed."""
         return await self._database.read(lambda tx: _find_cursor(tx, team, address, category))
 
     async def find_message(self, message_id: str) -> MessageCategory | None:
@@ -88,7 +88,7 @@ class UnsubscribeStore:
     async def add(
         self, team: int, address: str, category: str, reason: UnsubscribeReason, entry: AuditEntry | None = None
     ) -> bool:
-        """Unsubscribe an address; return whether it is new. The audit entry is written only for a new one."""
+        """Unsubscribe an address; return False if it already is. The audit entry is written only for a new one."""
         now, publisher = self._clock.team_now(team), self._publisher
 
         async def insert(tx: Tx) -> bool:
@@ -108,7 +108,10 @@ class UnsubscribeStore:
         return await write_serialized(self._database, insert, entry.team if entry else None)
 
     async def remove(self, team: int, address: str, category: str, entry: AuditEntry) -> bool:
-        """Remove the entry of a category, or all of the address if empty; return whether there was one."""
+        """Remove an address's unsubscribe from a category, or from all if `category` is empty.
+
+        Returns False if there was none.
+        """
         now, publisher = self._clock.team_now(team), self._publisher
 
         async def delete(tx: Tx) -> bool:

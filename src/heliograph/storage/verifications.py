@@ -97,7 +97,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Resend(msgspec.Struct, frozen=True, kw_only=True):
-    """Request to send the same code again, under the limits of a start."""
+    """Request to send the same code again, under the same limits as a start."""
 
     start: Start  # its price is 0
     digest: Callable[[str], str]  # salt → digest of the code that would be sent
@@ -170,8 +170,8 @@ async def start_verifications(
 ) -> list[SendResult[Any] | None | Exception]:
     """Begin each verification under the limits.
 
-    For each item: None if the caller must now send the code, a stored response if the idempotency key was used before,
-    or the refusal.
+    Returns for each item: None if the caller must now send the code, a stored response if the idempotency key was used
+    before, or the refusal.
     """
     accounts = await lock_accounts(tx, {item.team for item in items})
     credit_before = {team: account.available for team, account in accounts.items()}
@@ -231,8 +231,8 @@ async def dry_run(tx: Tx, item: Start) -> None:
 async def resend_code(tx: Tx, item: Resend, leases: Leases) -> SendResult[Any] | None:
     """Count a resend and lease the verification to this process, so that the caller can send the code again.
 
-    Returns the stored response if the idempotency key was used before, otherwise None. Raises a refusal if the
-    verification has ended, is being sent, or a limit is reached.
+    Returns the stored response if the idempotency key was used before, otherwise None. Raises a Refusal if the
+    verification has ended, its code is being sent, or a limit is reached.
     """
     new_start, now = item.start, item.start.created_at
     stored = (await _lock_verifications(tx, [(new_start.team, new_start.id)]))[new_start.team, new_start.id]
@@ -278,7 +278,7 @@ async def cancel_verification(tx: Tx, team: int, id_: str, now: int, publisher: 
 
 
 async def finish_verifications(tx: Tx, items: Sequence[Finish], publisher: Publisher) -> list[None | Exception]:
-    """Record the results of sends: settle the credit hold, store the idempotent response, publish failures."""
+    """Record the results of sends: settle credit holds, store idempotent responses, publish failures."""
     rows = await _lock_verifications(tx, [(item.team, item.id) for item in items])
     accounts = await lock_accounts(tx, {item.team for item in items})
     result_rows, ledger_rows, events, keys, uncounted = [], [], [], [], []
@@ -341,7 +341,7 @@ async def finish_verifications(tx: Tx, items: Sequence[Finish], publisher: Publi
 
 
 async def check_codes(tx: Tx, items: Sequence[Check], publisher: Publisher) -> list[CheckResult | Exception]:
-    """Compare each candidate code; count wrong guesses and publish `verified` or `exhausted`."""
+    """Compare each candidate code with the sent one; count wrong guesses and publish `verified` or `exhausted`."""
     rows = await _lock_verifications(tx, list({(item.team, item.id) for item in items}))
     states = {key: (row.status, row.wrong_guesses) for key, row in rows.items()}
     results: list[CheckResult | Exception] = []
@@ -407,7 +407,7 @@ async def fail_abandoned(tx: Tx, owner: str, expired_before: int, now: int, publ
 
 
 def _check_start(item: Start, recent_starts: "_RecentStarts", account: Account) -> None:
-    """Take sandbox quota, check the velocity limits and hold credit; raises a refusal if one of these fails."""
+    """Take sandbox quota, check the velocity limits and hold credit; raise a Refusal if a limit is reached."""
     if item.sandbox_limit is not None:
         pricing.count_sandbox_send(account, item.sandbox_limit, item.created_at)
     if not item.is_magic:
@@ -418,7 +418,7 @@ def _check_start(item: Start, recent_starts: "_RecentStarts", account: Account) 
 
 
 class _RecentStarts(msgspec.Struct, frozen=True):
-    """Recent starts before a batch, extended by each accepted start of the batch."""
+    """Starts of verifications before a batch, to which each accepted start of the batch is added."""
 
     phone_starts: dict[tuple[int, str], list[tuple[int, int]]]  # (time of the start, wrong codes)
     prefix_starts: dict[tuple[int, str], list[int]]
@@ -426,7 +426,7 @@ class _RecentStarts(msgspec.Struct, frozen=True):
     known_phones: set[tuple[int, str]]
 
     def window(self, item: Start) -> VelocityWindow:
-        """Return the velocity window of a start."""
+        """Return the velocity window of a verification's phone number."""
         starts, day_start = self.phone_starts[item.team, item.phone], item.created_at - item.created_at % DAY_MS
         return VelocityWindow(
             [at for at, _ in starts],
@@ -437,7 +437,7 @@ class _RecentStarts(msgspec.Struct, frozen=True):
         )
 
     def add(self, item: Start) -> None:
-        """Count an accepted start for the items after it in the batch."""
+        """Count an accepted start, for the later items of the batch."""
         self.phone_starts[item.team, item.phone].append((item.created_at, 0))
         self.prefix_starts[item.team, item.prefix].append(item.created_at)
         for area in areas(item.phone):

@@ -21,7 +21,7 @@ CONCURRENT_SERIALIZED_MAX = 2  # one commits while the next prepares; more would
 
 
 class StoreUnavailable(Exception):
-    """The database is unreachable or cannot write now; the whole transaction was rolled back."""
+    """The database is unreachable or cannot be written to now; the whole transaction was rolled back."""
 
 
 class Conflict(StoreUnavailable):
@@ -29,7 +29,7 @@ class Conflict(StoreUnavailable):
 
 
 class TooManyChanges(StoreUnavailable):
-    """The queue of changes of this group is full; nothing was changed."""
+    """Too many changes of this group already wait; nothing was changed."""
 
     def __init__(self, retry_after: int) -> None:
         super().__init__("too many changes wait for their turn")
@@ -42,7 +42,7 @@ def error_text(error: BaseException) -> str:
 
 
 class Tx(Protocol):
-    """One open transaction."""
+    """One open transaction of a database."""
 
     wakeups: dict[str, int]  # kinds of work that the transaction writes, with the ms until each is due
     after_commit: list[Callable[[], None]]  # callbacks after the commit, on the event loop: metric updates
@@ -62,7 +62,7 @@ class Tx(Protocol):
 
 
 def schedule_wakeup(tx: Tx, kind: str, due_in_ms: int = 0) -> None:
-    """Record that the transaction writes work of `kind` due in `due_in_ms`; the commit sends the wakeup."""
+    """Record that the transaction writes work of `kind` that is due in `due_in_ms`. The commit sends the wakeup."""
     tx.wakeups[kind] = min(due_in_ms, tx.wakeups.get(kind, due_in_ms))
 
 
@@ -88,7 +88,7 @@ class Database(Protocol):
         """Run a transaction function on one consistent snapshot; its writes are rolled back."""
 
     async def probe(self) -> None:
-        """Commit a row; raises StoreUnavailable."""
+        """Commit a row, to check that the database can be written to. Raises StoreUnavailable if it cannot."""
 
     async def listen(self) -> None:
         """Receive the wakeups of other processes, until cancelled."""
@@ -97,11 +97,11 @@ class Database(Protocol):
 
 
 async def write_serialized(database: Database, function: TxFunction[T], group: str | None) -> T:
-    """Run a transaction function that locks a row shared by all such changes.
+    """Run a transaction function that locks a row which all such changes lock.
 
     These rows are the setup's version and the end of the audit log. A transaction that waits for such a row holds a
     connection (on SQLite: the writer thread), so changes queue here before they take one. The queue is fair between
-    groups: a team, a person or, with None, the instance. Raises TooManyChanges.
+    groups: a team, a person or, with None, the instance. Raises TooManyChanges if too many changes of the group wait.
     """
     try:
         async with database.serialized.slot(group or ""):

@@ -1,4 +1,4 @@
-"""Explains to the operator why a database cannot be used and how to fix that: one line each."""
+"""Explains to the operator why a database cannot be used, and how to fix the problem: one line each."""
 
 import errno
 import os

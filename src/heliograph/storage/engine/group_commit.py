@@ -18,9 +18,9 @@ GROUP_MAX = 512  # weight per transaction, which the last item may exceed: bound
 
 
 class GroupCommit(Generic[Item, Result]):
-    """Runs one transaction at a time for all items submitted meanwhile.
+    """Runs one transaction at a time, each for all items that were submitted during the one before.
 
-    `weigh`: returns the weight of an item, which counts towards GROUP_MAX; None counts each item as 1.
+    `weigh`: returns the weight of an item, which counts toward GROUP_MAX; None counts each item as 1.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class GroupCommit(Generic[Item, Result]):
         self._task: asyncio.Task[None] | None = None
 
     def submit(self, item: Item) -> "asyncio.Future[Result]":
-        """Return a future that completes when the item is durable, or raises the exception of this item."""
+        """Return a future that completes when the item is durable, or raises the exception for this item."""
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, future))
         if self._task is None:

@@ -15,7 +15,7 @@ FAILURE_FRESH_S = 0.1  # how long a failure is reused: the database may be avail
 
 
 class Probe(Generic[T]):
-    """Runs a query at most once at a time and caches its result."""
+    """Runs a query, never twice at the same time, and caches its result."""
 
     def __init__(self, query: Callable[[], Awaitable[T]]) -> None:
         self._query = query
@@ -25,7 +25,7 @@ class Probe(Generic[T]):
     async def get(self) -> T:
         """Return the shared or cached result.
 
-        Raises StoreUnavailable, also on a timeout; the next caller then waits for the same query.
+        Raises StoreUnavailable if the query fails or takes too long; the next caller then waits for the same query.
         """
         loop = asyncio.get_running_loop()
         if self._running is None or (
@@ -44,6 +44,6 @@ class Probe(Generic[T]):
 
 
 def _retrieve_exception(finished: "asyncio.Future[T]") -> None:
-    """Retrieve the exception, so that asyncio does not log it if all callers have gone."""
+    """Retrieve the exception of a query, so that asyncio does not log it if all callers have gone."""
     if not finished.cancelled():
         finished.exception()

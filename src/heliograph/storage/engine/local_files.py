@@ -19,7 +19,7 @@ FRESH_MS = 3_600_000  # a file younger than this may belong to a message that is
 
 @contextmanager
 def _or_unavailable() -> Iterator[None]:
-    """Raise a full disk, a missing folder or a lack of file descriptors as StoreUnavailable (ADR 0018)."""
+    """Raise StoreUnavailable if the disk is full, the folder is missing or file descriptors run out (ADR 0018)."""
     try:
         yield
     except OSError as error:
@@ -35,7 +35,7 @@ class LocalFiles:
 
     @_or_unavailable()
     def put(self, content: bytes) -> str:
-        """Store the bytes durably and return their hash. This blocks: do not call on the event loop."""
+        """Store the bytes durably and return their hash. Blocks the thread: do not call it on the event loop."""
         hash_ = hashlib.sha256(content).hexdigest()
         target = self._path(hash_)
         if self.touch(hash_) and self.size(hash_) == len(content):  # a damaged file is written again
@@ -58,7 +58,7 @@ class LocalFiles:
 
     @contextmanager
     def write_file(self, hash_: str) -> Iterator[IO[bytes]]:
-        """Yield a file to write the bytes of this hash to; the file gets its final name after the sync."""
+        """Yield a temporary file for the content with this hash; then sync and rename it to its final path."""
         target = self._path(hash_)
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=self._folder, delete=False) as file:
@@ -85,7 +85,7 @@ class LocalFiles:
             return 0
 
     def list_old(self, now: int) -> list[str]:
-        """Return files older than FRESH_MS: if no message refers to such a file now, none will."""
+        """Return the hashes of files older than FRESH_MS: if no message refers to such a file now, none ever will."""
         return [path.name for path in self._folder.glob("??/*") if _is_old(path, now)]
 
     @_or_unavailable()
@@ -97,7 +97,10 @@ class LocalFiles:
                 path.unlink()
 
     def copy_to(self, other: "LocalFiles") -> None:
-        """Copy all files durably; files deleted meanwhile belong only to expired messages."""
+        """Copy all files durably to `other`.
+
+        Files deleted meanwhile are ignored: they belong only to expired messages.
+        """
         for path in self._folder.glob("??/*"):
             with suppress(FileNotFoundError):
                 other.put(path.read_bytes())

@@ -65,7 +65,7 @@ class SchemaFile(msgspec.Struct, frozen=True):
         return {match[1]: text for text, match in match_by_statement.items() if match and match[2] not in new_tables}
 
     def text(self, without: Collection[str] = ()) -> str:
-        """Return the SQL to run, with the record of the version, without the statements in `without`."""
+        """Return the SQL to run, without the statements in `without`, and with the one that records the version."""
         statements = [text for text in self.statements if text not in without]
         return "".join(f"{text};" for text in (*statements, f"INSERT INTO schema_version VALUES ({self.recorded_as})"))
 
@@ -81,9 +81,10 @@ def schema_files() -> list[tuple[int, str]]:
 
 
 def pending(current: int, needed: int, dialect: Dialect) -> list[SchemaFile]:
-    """Return the files to apply to a database at version `current`.
+    """Return the schema files to apply to a database at version `current`.
 
-    `needed`: the lowest schema version that a Heliograph must know to use this database. Raises ForeignSchema.
+    `needed`: the lowest schema version that a Heliograph must know to use this database. Raises ForeignSchema if this
+    code cannot use the database.
     """
     files = schema_files()
     newest = files[-1][0]
@@ -114,7 +115,10 @@ class SchemaVersion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def sqlite_version(path: Path) -> SchemaVersion:
-    """Return the schema version of an existing file; never creates a file. Raises ForeignSchema."""
+    """Return the schema version of an existing file; never creates a file.
+
+    Raises ForeignSchema if this code cannot use the database.
+    """
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
     try:
         return _schema_version(missing_on_sqlite(connection))
@@ -136,7 +140,7 @@ def _schema_version(missing: list[SchemaFile]) -> SchemaVersion:
 
 
 def migrate_sqlite(path: Path) -> list[int]:
-    """Apply the missing schema files; return their numbers."""
+    """Apply the missing schema files to an SQLite database; return their numbers."""
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         return _migrate_sqlite_file(path)
@@ -179,7 +183,7 @@ def _next_files(missing: list[SchemaFile]) -> list[SchemaFile]:
 
 
 async def migrate_postgres(url: str, connect_s: float | None = None) -> list[int]:
-    """Apply the missing schema files and build missing indexes; return the numbers of the files."""
+    """Apply the missing schema files and build missing indexes on PostgreSQL; return the numbers of the files."""
     connection, applied = await connect(Hosts(url, connect_s)), list[int]()
     try:
         if not await missing_on_postgres(connection) and not await _unbuilt_indexes(connection):
@@ -215,7 +219,7 @@ async def missing_on_postgres(connection: Any) -> list[SchemaFile]:
 
 
 async def _apply_files(connection: Any, files: list[SchemaFile]) -> None:
-    """Apply files, with retries while their tables are locked: a long wait would block all other users."""
+    """Apply schema files, with retries while their tables are locked: a long wait would block all other users."""
     sql = "".join(file.text(file.concurrent_indexes.values() if len(files) == 1 else ()) for file in files)
     for retries_left in reversed(range(LOCK_ATTEMPTS)):
         try:
@@ -229,7 +233,7 @@ async def _apply_files(connection: Any, files: list[SchemaFile]) -> None:
 
 
 async def _unbuilt_indexes(connection: Any) -> dict[str, str]:
-    """Return the concurrently built indexes that are missing or invalid, as name and statement."""
+    """Return index name → statement for the concurrently built indexes that are missing or invalid."""
     statement_by_index: dict[str, str] = {}
     for file in pending(BASE, 0, "postgres"):
         for name in _DROP_INDEX.findall(file.sql):

@@ -35,7 +35,7 @@ class MigrationStep(msgspec.Struct, frozen=True, kw_only=True):
 def plan_steps(
     files: Sequence[SchemaFile], rows_by_table: Mapping[str, int], *, concurrent: bool
 ) -> list[MigrationStep]:
-    """Return the migration steps. With `concurrent`, indexes on existing tables are built concurrently."""
+    """Return the steps of a migration. With `concurrent`, indexes on existing tables are built concurrently."""
     return [_plan_step(file, statement, rows_by_table, concurrent) for file in files for statement in file.statements]
 
 

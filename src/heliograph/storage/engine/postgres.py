@@ -85,9 +85,9 @@ def is_outage(error: Exception) -> bool:
 
 @contextmanager
 def raise_outages() -> Iterator[None]:
-    """Raise a driver error as StoreUnavailable if it is an outage.
+    """Raise StoreUnavailable for a driver error that is an outage.
 
-    Never wrap a transaction function in this context: it raises its own errors.
+    Never wrap a transaction function in this context, because it raises errors of its own.
     """
     try:
         yield
@@ -111,7 +111,7 @@ def host_urls(url: str) -> list[str]:
 class Hosts:
     """The hosts of a database URL; the host that last accepted a connection is tried first.
 
-    With several hosts, only a writable host is used unless the URL sets `target_session_attrs`.
+    If the URL names several hosts, only a writable one is used, unless the URL sets `target_session_attrs`.
     """
 
     def __init__(self, url: str, connect_s: float | None = None) -> None:
@@ -121,7 +121,10 @@ class Hosts:
         self._session_attrs = {} if is_explicit else {"target_session_attrs": "read-write"}
 
     async def connect(self, **options: Any) -> Any:
-        """Connect to the first host that accepts; a silent host delays the next host by NEXT_HOST_S."""
+        """Connect to the first host that accepts.
+
+        While a host does not respond, the next is tried after NEXT_HOST_S.
+        """
         options |= self._session_attrs | {"timeout": self.connect_s}
         if len(self._urls) == 1:
             connection: Any = await asyncpg.connect(self._urls[0], **options)
@@ -164,7 +167,7 @@ def _close_unused(task: "asyncio.Task[Any]") -> None:
 async def connect(hosts: Hosts) -> Any:
     """Open a connection without prepared statements, which poolers mix up between sessions.
 
-    Raises StoreUnavailable.
+    Raises StoreUnavailable if no host accepts the connection.
     """
     with raise_outages():
         return await hosts.connect(statement_cache_size=0)
@@ -269,9 +272,9 @@ class PostgresDatabase:
             metrics.open_transactions["read"] -= 1
 
     async def probe(self) -> None:
-        """Commit a row; after a failed probe, on a new connection.
+        """Commit a row, on a new connection if the previous probe failed.
 
-        Pool connections may all be in use, or still wait for a server that is gone.
+        The connections of the pool may all be in use, or still wait for a server that is gone.
         """
         try:
             with raise_outages():
@@ -429,7 +432,7 @@ class PostgresDatabase:
         return await self._pool
 
     async def _connect(self, *_: Any, **options: Any) -> Any:
-        """Open a connection for the pool; the first call detects whether a pooler is in between."""
+        """Open a connection for the pool; the first call detects whether there is a pooler before the server."""
         if self._is_pooled is None:
             connection = await connect(self._hosts)
             try:
@@ -443,7 +446,7 @@ class PostgresDatabase:
     async def _discard(self, pool: "asyncpg.Pool[Any]", connection: Any, hangs: bool) -> None:
         """Close a failed connection and expire the pool, so that later transactions reconnect.
 
-        If the server does not answer (`hangs`), terminate the whole pool, so that nothing waits on its other
+        If the server does not respond (`hangs`), the whole pool is terminated, so that nothing waits on its other
         connections.
         """
         with suppress(asyncpg.InterfaceError):  # the connection broke, and is already back in the pool
@@ -457,7 +460,7 @@ class PostgresDatabase:
 
 
 def reads_max(pool_max: int) -> int:
-    """Return the maximum of concurrent reads: slow reads must leave connections for writes."""
+    """Return the maximum number of concurrent reads, so that slow reads leave connections for writes."""
     return max(1, pool_max * 5 // 8)
 
 
@@ -466,4 +469,4 @@ def _is_outage(error: BaseException) -> bool:
 
 
 async def _reset_nothing(connection: Any) -> None:
-    """Reset nothing: session settings are never changed."""
+    """Do nothing: session settings are never changed, so a connection needs no reset."""

@@ -37,7 +37,7 @@ _IDENTIFIER = re.compile(r"'[^']*'|\b(r\.)?([a-z_]\w*)")
 
 
 class Statement(msgspec.Struct, frozen=True, kw_only=True):
-    """One query in the dialect of a database."""
+    """One SQL query in the dialect of a database."""
 
     sql: str
     params: tuple[str, ...]  # in the order of $1, $2, … on PostgreSQL
@@ -65,7 +65,7 @@ def load_queries(dialect: Dialect) -> Mapping[str, Statement]:
 
 
 def for_dialect(text: str, dialect: Dialect) -> str:
-    """Return the lines of this dialect and of both dialects, without comments."""
+    """Return the lines of an SQL text for this dialect and those for both dialects, without comments."""
     other = "--postgres" if dialect == "sqlite" else "--sqlite"
     lines = (line for line in text.splitlines() if not line.rstrip().endswith(other))
     return _COMMENT.sub("", "\n".join(lines))

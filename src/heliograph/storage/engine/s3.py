@@ -23,9 +23,9 @@ ERROR_XML = re.compile("<Code>(.*?)</Code>.*?<Message>(.*?)</Message>", re.DOTAL
 
 
 class S3Bucket(msgspec.Struct, frozen=True):
-    """Location and credentials of the objects.
+    """Location of the objects, and credentials.
 
-    Without keys, those of the environment or of the machine's role are used.
+    If the keys are empty, those of the environment or of the machine's role are used.
     """
 
     name: str
@@ -57,7 +57,7 @@ class ObjectStore:
         return str(self._bucket)
 
     async def put(self, name: str, content: bytes) -> None:
-        """Store an object in a single request: an interrupted upload leaves no parts behind."""
+        """Store an object with a single request, so that an interrupted upload leaves no parts behind."""
         async with self._raising_unavailable():
             await self._store.put_async(name, content, use_multipart=False)
 
@@ -70,7 +70,7 @@ class ObjectStore:
             return None
 
     async def read(self, name: str) -> AsyncIterator[bytes]:
-        """Yield the chunks of an object; raises FileNotFoundError."""
+        """Yield the content of an object in chunks; raises FileNotFoundError if it does not exist."""
         async with self._raising_unavailable(may_be_missing=True):
             response = await self._store.get_async(name)
         chunks = aiter(response.stream(min_chunk_size=CHUNK_BYTES))
@@ -78,7 +78,7 @@ class ObjectStore:
             yield bytes(chunk)
 
     async def delete(self, names: Sequence[str]) -> None:
-        """Delete objects one at a time, as not every store supports bulk deletes; missing objects are ignored."""
+        """Delete objects one at a time, because not every store supports bulk deletion; missing objects are ignored."""
         for name in names:
             async with self._raising_unavailable():
                 await self._store.delete_async(name)
@@ -109,7 +109,7 @@ class ObjectStore:
 
 
 def plain_error(text: str) -> str:
-    """Return the store's error message, or the text of another failure, without addresses, times and XML."""
+    """Return the object store's error message, or the text of another failure, without addresses, times and XML."""
     if match := ERROR_XML.search(text):
         return f"{match[2].strip(' .')} ({match[1]})"
     return text.partition(" Debug source:")[0].partition("<")[0].rpartition(" - ")[2].rstrip(" :")

@@ -102,7 +102,10 @@ class SqliteTx:
 
 class SqliteDatabase:
     def __init__(self, path: Path, *, checkpoint: bool = True) -> None:
-        """Open connections lazily. Without `checkpoint`, another program must checkpoint the WAL."""
+        """Prepare the database; connections are opened on first use.
+
+        With `checkpoint=False`, another program must checkpoint the WAL.
+        """
         self._path = path
         self._checkpoint = checkpoint
         self._queries = load_queries("sqlite")
@@ -210,7 +213,7 @@ class SqliteDatabase:
 
 
 def open_sqlite(path: Path, *, checkpoint: bool = True) -> apsw.Connection:
-    """Open a connection in WAL mode with synced commits."""
+    """Open a connection to an SQLite file in WAL mode with synced commits."""
     connection = apsw.Connection(str(path), flags=OPEN_FLAGS, statementcachesize=STATEMENT_CACHE_SIZE)
     connection.set_busy_handler(wait_for_lock)
     if connection.execute("PRAGMA auto_vacuum").get == 0:  # setting the same mode again would write
@@ -228,7 +231,7 @@ def open_sqlite(path: Path, *, checkpoint: bool = True) -> apsw.Connection:
 
 
 def copy_sqlite(source: Path, target: Path) -> None:
-    """Make one consistent copy of a database in use; in WAL mode this blocks no other connection."""
+    """Make a consistent copy of a database that is in use; in WAL mode, this blocks no other connection."""
     source_connection, target_connection = open_sqlite(source), apsw.Connection(str(target))
     try:
         with target_connection.backup("main", source_connection, "main") as backup:
@@ -253,7 +256,10 @@ def _enter_wal(connection: apsw.Connection) -> None:
 
 
 def wait_for_lock(attempts: int) -> bool:
-    """Busy handler: sleep briefly, then return whether to try again after this many attempts to get the lock."""
+    """Busy handler of SQLite: sleep briefly, then return whether to attempt again to get the lock.
+
+    `attempts`: number of attempts made so far.
+    """
     threading.Event().wait(RETRY_MS / 1000)
     return attempts < BUSY_MS // RETRY_MS
 
@@ -271,7 +277,7 @@ def run_to_completion(function: TxFunction[T], tx: SqliteTx) -> T:
 
 
 def vacuum(path: Path) -> None:
-    """Rewrite the file and truncate its WAL, so that deleted data remains in neither."""
+    """Rewrite the database file and truncate its WAL, so that neither still contains deleted data."""
     connection = open_sqlite(path)
     try:
         for command in ("VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)"):

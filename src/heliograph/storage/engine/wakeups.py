@@ -62,7 +62,7 @@ class Wakeup:
 class Wakeups:
     """Wakeups of this process, by kind of work.
 
-    `send` notifies all processes that listen, if possible.
+    `send` notifies all processes that listen; a notification may be lost.
     """
 
     def __init__(self, send: Callable[[str], Awaitable[None]]) -> None:

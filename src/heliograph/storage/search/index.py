@@ -1,8 +1,8 @@
 """The trigram index of messages (ADR 0029), built in the background, block by block, by any process.
 
-A block covers 4,096 consecutive message keys (SPAN). A block is built when no message can be added to it any more: when
-all its keys exist, or when its newest message is older than any open transaction. A block is rebuilt a day after
-messages of it were deleted. An erased address is removed from the index at once.
+A block covers BLOCK_SIZE consecutive message keys. A block is built when no message can be added to it any more: when
+all its keys exist, or when its newest message is older than any open transaction. A block is rebuilt a day after some
+of its messages were deleted. An erased address is removed from the index at once.
 """
 
 import asyncio
@@ -35,14 +35,14 @@ YIELD_S = 0.002
 
 
 class SearchIndex:
-    """Builds the trigram index."""
+    """Builds the trigram index of messages."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
         self._clock = clock
 
     async def build_next(self) -> bool:
-        """Build one missing or stale block; return False if there is nothing to do."""
+        """Build one missing or stale block; return False if there is none."""
         now, random_number = self._clock.now(), int.from_bytes(self._clock.random_bytes(4))
         blocks = await self._database.read(partial(_blocks_to_build, now=now))
         if not blocks:
@@ -84,7 +84,7 @@ async def _blocks_to_build(tx: Tx, now: int) -> list[int]:
 async def existing_blocks(
     tx: Tx, built: Set[int], lowest: int, highest: int, *, oldest_first: bool
 ) -> AsyncIterator[int]:
-    """Yield the blocks from `lowest` to `highest`, both included, that are built or contain messages.
+    """Yield the blocks from `lowest` to `highest`, both included, that are indexed or contain messages.
 
     A gap between keys takes one query, however wide it is.
     """
@@ -114,7 +114,7 @@ def _is_settled(rows: Sequence[Any], now: int) -> bool:
 
 
 async def _positions_by_mark(rows: Sequence[Any]) -> dict[str, list[int]]:
-    """Map each mark (trigram or fact) to the positions of the messages that have it.
+    """Map each mark (a trigram, or a property that never changes) to the positions of the messages that have it.
 
     Yields to the event loop after every few messages. A text that recurs is split into trigrams only once.
     """
@@ -142,7 +142,7 @@ async def _positions_by_mark(rows: Sequence[Any]) -> dict[str, list[int]]:
 
 
 async def _index_rows(block: int, positions_by_mark: Mapping[str, list[int]]) -> list[tuple[int, str, str]]:
-    """Return rows (block, mark, packed positions) to insert."""
+    """Return rows of (block, mark, packed positions) to insert."""
     rows = []
     for number, (mark, positions) in enumerate(sorted(positions_by_mark.items()), 1):
         rows.append((block, mark, pack(sorted(set(positions))).hex()))
@@ -176,7 +176,7 @@ async def invalidate_builds(tx: Tx) -> None:
 
 
 async def remove_marks(tx: Tx, records: Iterable[tuple[int, str, str]]) -> None:
-    """Remove the marks that only the old records have.
+    """Remove from the index the marks that only the old records have.
 
     `records`: (message key, old record, new record).
     """

@@ -150,7 +150,7 @@ Row = TypeVar("Row", MessageListRow, VerificationRow)
 
 
 class SearchPage(msgspec.Struct, Generic[Row], frozen=True, kw_only=True):
-    """One page of results, in order.
+    """One page of search results, in order.
 
     `after`: cursor of the next page; None if this is the last page.
     """
@@ -231,7 +231,7 @@ async def count_by_state(tx: Tx, team: int, search: Search, limit: int) -> dict[
 
 
 async def count_recipients_by_state(tx: Tx, messages: Iterable[int]) -> dict[int, dict[str, int]]:
-    """Map each message to the number of its recipients by state."""
+    """Return message key → state → number of recipients in that state."""
     counts_by_message: dict[int, dict[str, int]] = defaultdict(dict)
     for message, status, count in await tx.run("recipients_in_states", messages=[(key,) for key in messages]):
         counts_by_message[message][status] = count
@@ -276,12 +276,12 @@ def _possible_channels(search: Search) -> list[Channel]:
 
 
 def with_team_clock(clock: Clock, team: int, search: Search) -> Search:
-    """Return the search adjusted to the team's test clock."""
+    """Return the search with its times shifted to the team's test clock."""
     return msgspec.structs.replace(search, clock_offset=clock.offsets[team]) if team in clock.offsets else search
 
 
 def _id_range(search: Search) -> tuple[str, str]:
-    """Return the lowest and highest id, without prefix, of the search."""
+    """Return the lowest and the highest id that a matching message can have, without the ids' prefix."""
     lowest = ulid(max(0, search.created_after - CLOCK_ERROR_MAX_MS - search.clock_offset), _MAX_RANDOM_PART)
     highest = ulid(max(0, search.created_before + CLOCK_ERROR_MAX_MS), _MIN_RANDOM_PART)
     if search.id_start:
@@ -348,7 +348,7 @@ async def _key_range(tx: Tx, team: int, search: Search) -> tuple[int, int] | Non
 
 
 async def _search_index(tx: Tx, team: int, search: Search) -> SearchPage[MessageListRow]:
-    """Search with the trigram index."""
+    """Return a page of matching messages, found with the trigram index."""
     key_range = await _key_range(tx, team, search)
     if key_range is None:
         return SearchPage(rows=[])
@@ -359,7 +359,7 @@ async def _search_index(tx: Tx, team: int, search: Search) -> SearchPage[Message
 
 
 async def _search_failed(tx: Tx, team: int, search: Search) -> SearchPage[MessageListRow]:
-    """Search the index of recipients that bounced, complained or failed.
+    """Return a page of matching messages from the index of recipients that bounced, complained or failed.
 
     Other conditions are checked per message, for at most about READ_MAX messages per channel.
     """
@@ -388,7 +388,7 @@ async def _search_failed(tx: Tx, team: int, search: Search) -> SearchPage[Messag
 
 
 async def _search_tagged(tx: Tx, team: int, search: Search, tag: tuple[str, str]) -> SearchPage[MessageListRow]:
-    """Search the index of tags."""
+    """Return a page of matching messages from the index of tags."""
     lowest, highest = _id_range(search)
     params = {name: getattr(search, name) for name in ("address", "status", "template_id")} | _time_params(search)
     rows: list[Any] = []
@@ -400,7 +400,10 @@ async def _search_tagged(tx: Tx, team: int, search: Search, tag: tuple[str, str]
 
 
 async def _search_by_address(tx: Tx, team: int, search: Search) -> SearchPage[MessageListRow]:
-    """Search by address: messages still waiting first, then attempted ones block by block, newest first."""
+    """Return a page of matching messages to an address: those still waiting first, then attempted ones, newest first.
+
+    Attempted messages are read block by block.
+    """
     ((oldest_block, block),) = await tx.run("seen_spans")
     field_names = ("address", "channel", "status", "template_id", "created_after", "created_before")
     before_key = await _key_of_id(tx, team, search.before) if search.before else NEWEST
@@ -421,7 +424,7 @@ async def _search_by_address(tx: Tx, team: int, search: Search) -> SearchPage[Me
 
 
 async def _key_of_id(tx: Tx, team: int, id_: str) -> int:
-    """Return the key of the message with this id, or the key it would have if deleted."""
+    """Return the key of the message with this id; if it was deleted, the key that the message would have."""
     rows = await tx.run("key_below", team=team, id=id_)
     return int(rows[0][0]) + (rows[0][1] != id_) if rows else 0
 

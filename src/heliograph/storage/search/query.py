@@ -1,8 +1,8 @@
-"""Searches all messages of a team by text fragments and immutable facts (ADR 0029).
+"""Searches all messages of a team by parts of their texts and by properties that never change (ADR 0029).
 
-Blocks of the index are read in growing steps, newest or oldest first. Each candidate from the index is checked against
-its message; a block that is not indexed yet is scanned. One search reads at most about READ_MAX messages and returns
-where the next search continues.
+Such properties are, for example, channel and API key. Blocks of the index are read in growing steps, newest or oldest
+first. Each candidate from the index is checked against its message; a block that is not indexed yet is scanned. One
+search reads at most about READ_MAX messages and returns where the next search continues.
 """
 
 from collections import Counter
@@ -34,7 +34,7 @@ FIRST_BATCH = 200  # candidates in the first batches
 
 
 class SearchFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Conditions of a search; None matches anything."""
+    """Conditions of a search; a condition that is None matches every message."""
 
     team: int
     needle: SearchQuery | None
@@ -86,7 +86,7 @@ class SearchFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SearchResult(msgspec.Struct, frozen=True):
-    """Result of one search."""
+    """Messages found by one search, and where the next search continues."""
 
     rows: list[Sequence[Any]]  # in order; may be more than the limit
     continue_at: str | None = None  # id of the last message checked, if the search stopped before the end
@@ -165,7 +165,7 @@ async def _built_blocks(tx: Tx, lowest: int, highest: int) -> set[int]:
 async def _most_selective(tx: Tx, marks: list[str], built: set[int]) -> list[str]:
     """Return the most selective marks, rarest first, by their frequency in a sample of blocks.
 
-    The sample spans all blocks, because the newest may differ from the others.
+    The sample spans all blocks, because the newest blocks may differ from the others.
     """
     sample = sorted(built, reverse=True)[:: -(-len(built) // SAMPLED_BLOCKS) or 1]
     size_by_mark: Counter[str] = Counter()
@@ -228,7 +228,7 @@ def _chunks(keys: list[int], size: int) -> Iterator[list[int]]:
 async def _read_messages(
     tx: Tx, search_filter: SearchFilter, keys: Sequence[int], lowest: int, highest: int
 ) -> list[Any]:
-    """Return messages in key order."""
+    """Return the messages with these keys that match the filter's SQL conditions, in ascending key order."""
     if isinstance(keys, range):
         key_range = {"low": max(lowest, min(keys)), "high": min(highest, max(keys)) + 1}
         return await tx.run(
