@@ -1,4 +1,4 @@
-"""The `data` objects of events, by subject. Events are encoded from these structs, and their schemas describe them."""
+"""The `data` objects of events, by subject. Events are encoded from these structs, whose schemas document them."""
 
 from typing import Annotated, Any
 
@@ -128,5 +128,5 @@ class WebhookTestData(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encode_data(data: Any) -> str:
-    """Encode a data object as stored with its event."""
+    """Encode a data object in the form in which it is stored with its event."""
     return msgspec.json.encode(data).decode()

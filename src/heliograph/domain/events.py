@@ -102,7 +102,7 @@ def is_simulated(detail: str | None) -> bool:
 
 
 def is_hard_bounce(status: str | None, bounce: Mapping[str, Any]) -> bool:
-    """Return whether the bounce is hard, that is, its address is suppressed."""
+    """Return whether a bounce is hard, which means that its address is suppressed."""
     return status == "bounced" and bounce.get(BOUNCE_SUPPRESSED) is not False
 
 
@@ -115,7 +115,7 @@ def event_type(channel: Channel, status: str) -> str:
 
 
 def scheduled_data(record: str, recipient: str, kind: str) -> str:
-    """Return the `email.scheduled` data for one recipient: the message record without bcc."""
+    """Return the data of `email.scheduled` for one recipient: the message record without bcc."""
     data: dict[str, Any] = msgspec.json.decode(record)
     recipient_fields = {"recipient": None if kind == "bcc" else recipient, "recipient_kind": kind}
     return msgspec.json.encode(data | {"status": _UNPUBLISHED_STATE, "bcc": [], **recipient_fields}).decode()
@@ -153,7 +153,7 @@ def event_data(event: StoredEvent) -> dict[str, Any]:
 
 
 def event_body(event: StoredEvent, team: Team) -> bytes:
-    """Return the body to sign and send; the bytes are the same on every call."""
+    """Return the event's body to sign and send. Its bytes are the same on every call."""
     data = event_data(event)
     for name in HIDDEN_FIELDS:
         data.pop(name, None)

@@ -40,7 +40,7 @@ def describe(meaning: str, **schema: Any) -> msgspec.Meta:
 
 
 def with_example(example: Any) -> msgspec.Meta:
-    """Return field metadata with an example only, for fields whose description is shared."""
+    """Return field metadata with only an example, for fields that share a type with a description."""
     return schema_limits(example=example)
 
 

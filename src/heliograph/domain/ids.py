@@ -69,7 +69,10 @@ def _format_seconds(seconds: int) -> str:
 
 
 def parse_timestamp(text: str) -> int | None:
-    """Parse an RFC 3339 time to ms; `t` and `z` may be lowercase, finer fractions are truncated. None if invalid."""
+    """Parse an RFC 3339 time to ms; None if it is invalid.
+
+    `t` and `z` may be lowercase, finer fractions are truncated.
+    """
     match = _RFC3339.fullmatch(text.upper())
     if match is None:
         return None
@@ -82,7 +85,7 @@ def parse_timestamp(text: str) -> int | None:
 
 
 def parse_date_header(text: str) -> int | None:
-    """Parse a date header of mail or HTTP to ms; `-0000` means UTC, not the local time zone. None if invalid."""
+    """Parse a date header of mail or HTTP to ms; None if it is invalid. `-0000` means UTC, not the local time zone."""
     try:
         time = parsedate_to_datetime(text)
         return int((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()) * 1000

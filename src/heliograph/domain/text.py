@@ -27,12 +27,12 @@ def quoted(value: str) -> str:
 
 
 def parse_int(text: str, digits: int) -> int | None:
-    """Parse an integer of at most `digits` digits; None if invalid."""
+    """Parse an integer of at most `digits` digits; None if it is invalid."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= digits else None
 
 
 def check_line(text: str) -> str:
-    """Validate a visible name: one line without invisible characters."""
+    """Validate a name that people see: one line without invisible characters."""
     if not text.strip() or len(text) > LINE_MAX or CONTROL_CHARACTER.search(text):
         raise ValueError(
             f"expected one line of 1 to {LINE_MAX} characters without control or bidi characters, got {quoted(text)}"

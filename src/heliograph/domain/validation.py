@@ -21,7 +21,10 @@ _TYPE_NAMES: dict[Any, str] = {
 
 
 class InvalidValue(ValueError):
-    """A value of the wrong type or format. `path` is the part, such as `teams[0].name`; empty for the value itself."""
+    """A value of the wrong type or format.
+
+    `path`: the invalid part, such as `teams[0].name`; empty for the value itself.
+    """
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"{path}: {reason}" if path else reason)
@@ -30,12 +33,12 @@ class InvalidValue(ValueError):
 
 
 def parse_with(parse: Callable[[Any], Any]) -> msgspec.Meta:
-    """Return field metadata with a custom parser: `read` converts the value or raises ValueError."""
+    """Return field metadata with a custom parser: `parse` converts the value or raises ValueError."""
     return msgspec.Meta(extra={"read": parse})
 
 
 def convert_value(value: Any, type_: Any) -> Any:
-    """Return the converted value.
+    """Return the value converted to the type.
 
     Structs become dictionaries without absent fields; other parts are converted by their parsers.
     """
@@ -85,7 +88,7 @@ def _is_plain(type_: Any) -> bool:
 
 
 def _check_fields(value: dict[str, Any], struct: type[msgspec.Struct]) -> dict[str, Any]:
-    """Return the types of the struct's fields; raise if a required field is missing or an unknown field is present."""
+    """Return the types of the struct's fields; raise InvalidValue if a field is unknown or a required one missing."""
     fields = {field.encode_name: field for field in msgspec.structs.fields(struct)}
     for name in value:
         if name not in fields:
@@ -97,7 +100,10 @@ def _check_fields(value: dict[str, Any], struct: type[msgspec.Struct]) -> dict[s
 
 
 def _first_invalid(items: list[Any], type_: Any) -> int:
-    """Return the index of the first invalid item by binary search, so that msgspec validates most of a long list."""
+    """Return the index of the first invalid item.
+
+    Uses a binary search, so that msgspec validates most of a long list.
+    """
     valid_end, end = 0, len(items)
     while end - valid_end > 1:
         middle = (valid_end + end) // 2
@@ -132,7 +138,7 @@ def _member_types(type_: Any) -> tuple[Any, ...]:
 
 
 def _json_type(type_: Any) -> Any:
-    """Return the JSON type of values of this kind."""
+    """Return the type that values of this type have in JSON."""
     bare = get_origin(type_) or type_
     if bare is Literal:
         return str

@@ -20,7 +20,7 @@ class GroupRole(msgspec.Struct, frozen=True):
 
 
 def parse_group_roles(text: str) -> tuple[GroupRole, ...]:
-    """Parse entries separated by newlines or commas; with newlines, group names may contain commas."""
+    """Parse entries separated by newlines or commas. If the text has newlines, group names may contain commas."""
     parts = (part.strip() for part in text.split("\n" if "\n" in text.strip() else ","))
     return tuple(_parse_entry(part) for part in parts if part)
 
@@ -39,7 +39,7 @@ def format_group_roles(table: Sequence[GroupRole]) -> str:
 
 
 def roles_for_groups(groups: Collection[str], table: Sequence[GroupRole]) -> dict[str, str | None]:
-    """Map every team of the table to the highest role that these groups give; None if they give none."""
+    """Return team → highest role that these groups give, for every team in `table`; None if they give no role."""
     roles: dict[str, str | None] = dict.fromkeys(row.team for row in table)
     ranks = (*ROLES, READ_ONLY, OPERATOR)
     for row in sorted(table, key=lambda row: ranks.index(row.role)):

@@ -1,7 +1,8 @@
-"""Roles, invitations and links of dashboard users: who may get which, and what a change invalidates.
+"""Roles, invitations and account links of dashboard users: who may get which, and what a change invalidates.
 
-A role is an invitation until the person accepts it, and a password is verified or not (ADR 0020). Roles are keyed by
-team; an empty team is the instance.
+Account links are, for example, for an invitation or a new password. A role is an invitation until the person accepts
+it. A password is verified if it was set through a link that an operator created or that was mailed to the address (ADR
+0020). Roles are keyed by team; an empty team is the instance.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +29,7 @@ class Person(msgspec.Struct, frozen=True):
 
     @property
     def instance_role(self) -> str:
-        """Return the role in the instance; empty if none."""
+        """Return the person's role in the instance; empty if they have none."""
         return OPERATOR if self.operator else READ_ONLY if self.observer else ""
 
 
@@ -42,7 +43,7 @@ class Link(msgspec.Struct, frozen=True):
     expires_at: int = 0  # 0: the default of the purpose
 
     def requires_sign_in(self, person: Person) -> bool:
-        """Return whether the person is invited and can already sign in, so that they must sign in to accept.
+        """Return whether the person is invited and can already sign in, and so must sign in to accept.
 
         A person from an identity provider has no password, and an unverified link must not set one.
         """
@@ -60,7 +61,7 @@ class CurrentRoles(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RoleChange(msgspec.Struct, frozen=True, kw_only=True):
-    """Changes to a person's roles; None removes a role."""
+    """Changes to a person's roles, by team; None removes the role."""
 
     entries: tuple[AuditEntry, ...]
     roles: Mapping[str, str | None] = {}
@@ -73,17 +74,17 @@ class RoleChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def role_columns(role: str | None) -> dict[str, int]:
-    """Return the columns of a person for a role in the instance."""
+    """Return the values of the database columns `operator` and `observer` for an instance role."""
     return {"operator": int(role == OPERATOR), "observer": int(role == READ_ONLY)}
 
 
 def set_roles(
     current: CurrentRoles, roles: Mapping[str, str | None], entry: AuditEntry, *, invites: bool = True
 ) -> RoleChange | None:
-    """Return the change that gives these roles; None if nothing changes.
+    """Return the change that sets these roles; None if nothing changes.
 
-    A role applies at once if the person already has one in the team, or is an operator who becomes read-only.
-    All others are invited, unless `invites` is False.
+    A role applies at once if the person already has a role in the team, or is an operator who becomes read-only. To all
+    other roles the person is invited, or with `invites=False` receives them at once.
     """
     new_roles: dict[str, str | None] = {}
     new_invitations: dict[str, str | None] = {}
@@ -123,7 +124,7 @@ def invite(current: CurrentRoles, roles: Mapping[str, str], link: Link, entry: A
 def accept_invitations(
     current: CurrentRoles, teams: Sequence[str], entry: AuditEntry, detail_suffix: str = ""
 ) -> RoleChange | None:
-    """Accept the pending invitations of these teams, with one audit entry each; None if there are none."""
+    """Accept the pending invitations to these teams, with one audit entry each; None if there are none."""
     accepted = {team: current.invited[team] for team in teams if team in current.invited}
     if not accepted:
         return None
@@ -149,7 +150,7 @@ def remove_person(current: CurrentRoles, entry: AuditEntry) -> RoleChange:
 
 
 def check_not_last(current: CurrentRoles, team: str) -> None:
-    """Raise if the person is the last owner of the team or the last operator of the instance."""
+    """Raise InvalidRequest if the person is the last owner of the team or the last operator of the instance."""
     required_role, refusal = (OWNER, LAST_OWNER) if team else (OPERATOR, LAST_OPERATOR)
     if current.roles.get(team) == required_role and required_role not in current.others.get(team, ()):
         raise InvalidRequest(refusal)
@@ -158,8 +159,8 @@ def check_not_last(current: CurrentRoles, team: str) -> None:
 def is_link_allowed(link: Link, current: CurrentRoles, creator: CurrentRoles) -> bool:
     """Return whether the creator of a link may still create it.
 
-    An owner may invite to the team, and may reset the password (which gives access to the whole account) only of a
-    person who is in no other team.
+    An owner may invite people to the team. A new password gives access to the whole account, so an owner may reset the
+    password only of a person who is in no other team.
     """
     if link.purpose not in ("invite", "reset"):
         return True
@@ -176,8 +177,9 @@ def follow_link(
 ) -> RoleChange | None:
     """Return the change made by following a link, with or without a new password; None if the link does not allow it.
 
-    A person who can already sign in must be signed in to accept an invitation. Unless the account is verified, a new
-    password must be chosen: a password set through another team's link grants nothing here.
+    A person who can already sign in must be signed in to accept an invitation, and then needs no new password if the
+    account is verified. In all other cases a new password is required: the old one may have been set through another
+    team's link.
     """
     person = current.person
     must_sign_in = person is not None and link.requires_sign_in(person)

@@ -33,7 +33,7 @@ class Portal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_usable(portal: Portal, setup: Setup, now: int) -> bool:
-    """Return whether the platform key is still valid and the team neither suspended nor deleted."""
+    """Return whether the portal's platform key is still valid and its team neither suspended nor deleted."""
     caller, team = setup.callers.get(portal.platform_key), setup.teams.get(portal.team)
     if caller is None or team is None or team.record.suspended:
         return False

@@ -1,4 +1,4 @@
-"""Actor of a change, and its audit log entry."""
+"""The actor of a change, and the change's audit log entry."""
 
 from typing import Literal
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A row of the audit table, in column order. Created by `Actor.did`, so that every change has an actor."""
+    """A row of the audit table, in column order. Created by `Actor.audit_entry`, so that every change has an actor."""
 
     at: int
     actor: str

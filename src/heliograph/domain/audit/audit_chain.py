@@ -15,7 +15,7 @@ ADOPT_ACTION = "audit.adopt"  # action that records which entries were written w
 
 
 class ChainLink(msgspec.Struct, frozen=True):
-    """An entry of the chain."""
+    """One link of the hash chain, for one audit entry."""
 
     key: int
     at: int
@@ -36,7 +36,7 @@ class ChainLink(msgspec.Struct, frozen=True):
 
 
 class Head(msgspec.Struct, frozen=True):
-    """End of the chain."""
+    """The last link of the hash chain."""
 
     place: int
     link: str
@@ -44,7 +44,7 @@ class Head(msgspec.Struct, frozen=True):
 
 
 class BrokenLink(msgspec.Struct, frozen=True):
-    """The first entry that fails verification."""
+    """The first entry of the chain that fails verification."""
 
     key: int | None  # None if the entry is missing
     reason: str
@@ -53,7 +53,7 @@ class BrokenLink(msgspec.Struct, frozen=True):
 
 
 def hash_entry(entry: Sequence[Any], salt: str) -> str:
-    """Return the salted hash of an entry, from its key to its address.
+    """Return the salted hash of an entry's columns, from its key to its address.
 
     Without the salt, erased values could be guessed.
     """
@@ -65,7 +65,7 @@ def hash_link(previous_link: str, position: int, content_hash: str) -> str:
 
 
 def derive_salt(seed: str, position: int) -> str:
-    """Derive the salt of the entry at `place`; the seed is then discarded."""
+    """Derive the salt of the entry at `position` from the seed, which is then discarded."""
     return _hash([seed, position])[:32]
 
 
@@ -98,7 +98,7 @@ class ChainVerifier:
     def finish(self, head: Head | None, unlinked: int | None) -> BrokenLink | None:
         """Verify the end of the chain and return the first broken link, if any.
 
-        `unlinked` is the first entry that was written without the chain since it started.
+        `unlinked`: the first entry that was written without the chain after the chain began.
         """
         if head is None:
             self._record_break(None, "the end of the chain was removed")

@@ -33,5 +33,5 @@ def expects_callbacks(carrier: CarrierRecord) -> bool:
 
 
 def lacks_callbacks(sent_in_day: int, sent_in_hour: int, last_at: int | None, now: int) -> bool:
-    """Return whether messages were sent in the last day (not only the last hour) but no callback arrived that day."""
+    """Return whether no callback arrived in the last day, although messages were sent, some over an hour ago."""
     return sent_in_day > sent_in_hour and (last_at is None or last_at < now - DAY_MS)

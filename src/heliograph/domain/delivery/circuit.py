@@ -1,4 +1,4 @@
-"""Circuit breaker of a carrier: when it opens and how long no message is sent to the carrier."""
+"""Circuit breaker of a carrier: when it opens, and for how long no message is sent to the carrier."""
 
 from typing import Literal
 
@@ -12,7 +12,7 @@ WAIT_MAX_MS = 60 * SECOND_MS
 
 
 class Circuit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Open circuit of a carrier: no sends until `until`; then one probe at a time decides.
+    """Open circuit of a carrier: nothing is sent before `until`; then one probe at a time decides.
 
     Every process learns of an open circuit within a second. A closed circuit has no record.
     """
@@ -31,14 +31,14 @@ Health = Literal["disabled", "untested", "ok", "out_of_reach"]
 
 
 def circuit_health(enabled: bool, circuit: Circuit | None, has_responded: bool) -> Health:
-    """Return the health of a carrier: "untested" until its first response."""
+    """Return the health of a carrier: "untested" until the carrier first responds."""
     if not enabled:
         return "disabled"
     return "out_of_reach" if circuit else "ok" if has_responded else "untested"
 
 
 def open_circuit(previous: Circuit | None, carrier: str, reason: str, now: int) -> Circuit:
-    """Return the circuit after another failure; each failed probe doubles the wait."""
+    """Return the circuit after another failure of the carrier; each failed probe doubles the wait."""
     if previous is None:
         return Circuit(id=carrier, since=now, until=now + FIRST_WAIT_MS, reason=reason)
     probes = previous.probes + 1

@@ -6,7 +6,7 @@ import msgspec
 
 
 class File(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An attachment: small ones are stored as base64, large ones as the hash of a file."""
+    """An attachment. Small files are stored as base64, large ones as the hash of a file."""
 
     filename: str
     content_type: str
@@ -40,7 +40,7 @@ def split_email_content(content: EmailContent) -> tuple[bytes, bytes]:
     """Split the content into the JSON of this mail alone and the members that other mails may share.
 
     The shared members are JSON without braces. The sender is among them, so that a version without this feature cannot
-    mistake the rest for a whole mail.
+    mistake the other part for a whole mail.
     """
     fields: dict[str, Any] = msgspec.to_builtins(content)
     shared = {name: fields.pop(name) for name in _SHARED_FIELDS if name in fields}
@@ -63,7 +63,7 @@ class SmsContent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return carrier_sender if carrier_sender and self.platform_sender else self.sender_id
 
     def validity(self, remaining_s: int | None) -> int:
-        """Return the validity period in seconds if the message is sent now; 0: the carrier's default."""
+        """Return the validity period in seconds if the message is sent now; 0 for the carrier's default."""
         return min(self.validity_s or remaining_s, remaining_s) if remaining_s else self.validity_s
 
 

@@ -42,7 +42,7 @@ LANE_AND_PRIORITY_BY_QUEUE: dict[str, tuple[str, Priority]] = {
 
 
 def next_concurrency(concurrency: int, slots: int, waited_s: float) -> int:
-    """Return the concurrency limit of a queue after a send that waited `waited_s` seconds for a connection."""
+    """Return a queue's concurrency limit after a send that waited `waited_s` seconds for a connection."""
     return (
         max(concurrency - 1, min(CONCURRENCY_MIN, slots))
         if waited_s > CONNECTION_WAIT_MAX_S
@@ -51,7 +51,7 @@ def next_concurrency(concurrency: int, slots: int, waited_s: float) -> int:
 
 
 def next_priority(turn: int, waiting: Container[Priority]) -> Priority | None:
-    """Return the most urgent waiting priority, but give each waiting priority one turn in 20 (contract 16)."""
+    """Return the most urgent waiting priority; but each waiting priority gets one turn in 20 (contract 16)."""
     preference: tuple[Priority, ...] = (_PRIORITY_BY_TURN.get(turn % _TURNS_PER_ROUND, "critical"), *PRIORITIES)
     return next((priority for priority in preference if priority in waiting), None)
 

@@ -41,12 +41,12 @@ BEHAVIOUR_BY_PHONE: dict[str, PhoneBehaviour] = {
 
 
 def behaviour_of(address: str) -> Behaviour:
-    """Return the simulator's behaviour for an address (normal form or local part); the domain is ignored."""
+    """Return the simulator's behaviour for an address (normal form or local part), whatever its domain."""
     return _BEHAVIOUR_BY_NAME.get(_base_local_part(address), "delivered")
 
 
 def is_resend_suppressed(address: str) -> bool:
-    """Return whether the address simulates an entry on Resend's own suppression list."""
+    """Return whether the magic address simulates one on Resend's own suppression list."""
     return address.endswith("@resend.dev") and _base_local_part(address) == "suppressed"
 
 
@@ -78,5 +78,5 @@ def magic_code(phone: str) -> str | None:
 
 
 def rejects_every_code(phone: str) -> bool:
-    """Return whether the number rejects every code."""
+    """Return whether the magic number rejects every verification code."""
     return phone == _PHONE_WITHOUT_VALID_CODE

@@ -85,7 +85,7 @@ def transition_path(
 
 
 def combine_part_statuses(statuses: Sequence[str | None]) -> str | None:
-    """Return the status of a multipart message from the receipts of its parts; None until all parts have a receipt."""
+    """Return the status of a multipart message from its parts' receipts; None until all parts have a receipt."""
     if "failed" in statuses:
         return "failed"
     return "delivered" if all(status == "delivered" for status in statuses) else None
@@ -106,5 +106,5 @@ def derive_message_status(channel: Channel, statuses: frozenset[str]) -> str:
 
 @cache
 def furthest_status(channel: Channel, current: str, derived: str) -> str:
-    """Return whichever of the two statuses is further along."""
+    """Return whichever of the two message statuses is further along."""
     return max(current, derived, key=_PROGRESS_BY_CHANNEL[channel].index)

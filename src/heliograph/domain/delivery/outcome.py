@@ -47,7 +47,7 @@ TIMELINE_ONLY_STATUSES = ("deferred", "unsubscribed", COMPLAINT)
 
 
 def local_failure(reason: LocalReason, text: str) -> dict[str, Any]:
-    """Return a detail with a reason and text of Heliograph itself."""
+    """Return the `detail` of a failure that Heliograph itself decided, with its reason and text."""
     return {"reason": reason, "text": text}
 
 
@@ -76,7 +76,7 @@ class TextPart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """A later report about a sent message: receipt, DSN, complaint or status."""
+    """A later report about a sent message: delivery receipt, bounce (DSN), complaint or status."""
 
     status: str  # a message state, or one of NOTES
     detail: dict[str, Any] = {}  # the carrier's response, for the timeline
@@ -93,7 +93,7 @@ class CarrierReport(NamedTuple):
 
 
 class ProviderReport(msgspec.Struct, frozen=True, kw_only=True):
-    """A mail provider's report; the message is looked up by these fields in order, the address last."""
+    """A mail provider's report. The message is looked up by these fields in order, by the address last."""
 
     tracking_id: str | None = None  # our message id, which was sent as metadata
     carrier_ids: tuple[str, ...] = ()  # the provider's ids
@@ -129,7 +129,7 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Deferred(msgspec.Struct, frozen=True, kw_only=True):
-    """The message was not accepted yet: retry later."""
+    """The carrier did not accept the message yet: retry later."""
 
     delayed: bool = False  # set by a simulator: publish `email.delayed` at once
 

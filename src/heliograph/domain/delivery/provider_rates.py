@@ -41,7 +41,7 @@ _EPOCH_DAY = datetime.date(1970, 1, 1).toordinal()
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """Configured limits of one provider and source address; 0: no limit."""
+    """Configured limits of one provider and source address; 0 means no limit."""
 
     per_minute: int = 0
     connections: int = 0
@@ -105,7 +105,7 @@ class ProviderRate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TokenRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Tokens that a process needs, and its token use since the last request."""
+    """Number of tokens that a process needs, and how it used earlier tokens since its last request."""
 
     fresh: int = 0  # messages that were not held before
     returning: int = 0  # messages that were held before
@@ -127,7 +127,7 @@ class TokenGrant(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RateRefusal(msgspec.Struct, frozen=True, kw_only=True):
-    """A 4xx reply about rate."""
+    """A temporary refusal (4xx reply) because of the rate of messages."""
 
     attempted_at: int  # when the message got its token
     reply: str
@@ -180,14 +180,14 @@ def warmup_starts_at(warmup: Warmup) -> int:
 
 
 def is_in_use(warmup: Warmup | None, now: int) -> bool:
-    """Return whether the source address may be used: from the first day of its warm-up."""
+    """Return whether the source address may be used: it may from the first day of its warm-up."""
     return warmup is None or now >= warmup_starts_at(warmup)
 
 
 def daily_limit(warmup: Warmup | None, per_minute: int, now: int) -> int | None:
     """Return the limit of this UTC day; None after the warm-up.
 
-    It grows geometrically from `start` on the first day to the volume of a day at the full rate on the last day.
+    The limit grows geometrically from `start` on the first day to the volume of a day at the full rate on the last day.
     """
     if warmup is None:
         return None
@@ -229,7 +229,7 @@ def to_provider_rate(key: ProviderKey, state: ProviderState, options: MxOptions,
 
 
 def reduce_rate(state: ProviderState, per_minute: int, attempted_at: int, reply: str, now: int) -> ProviderState:
-    """Return the state after a refusal about rate; halves the rate.
+    """Return the state after a refusal because of the rate, with half the rate.
 
     A refusal of a message that was attempted before the last reduction does not halve the rate again.
     """
@@ -244,7 +244,7 @@ def reduce_rate(state: ProviderState, per_minute: int, attempted_at: int, reply:
 def grant_tokens(
     state: ProviderState, limits: Limits, request: TokenRequest, now: int
 ) -> tuple[ProviderState, TokenGrant]:
-    """Grant tokens; a message that gets none gets the time of its next attempt.
+    """Grant tokens; a message that gets none is assigned the time of its next attempt.
 
     In any minute at most the current rate is granted. Messages that were held before come first.
     """
@@ -276,7 +276,7 @@ def grant_tokens(
 
 
 def _window_ms(rate: float) -> int:
-    """Return for how long a granted token counts: a minute, or the time for one message if that is longer."""
+    """Return for how long a granted token counts toward the rate: a minute, or longer below one per minute."""
     return int(MINUTE_MS * max(1.0, 1 / rate)) + SLOT_MS + TOKEN_VALID_MS if rate else 0
 
 
@@ -292,8 +292,8 @@ def _places(
 ) -> tuple[ProviderState, tuple[int, ...]]:
     """Return the next attempt times, from `start` on, of messages that got no token.
 
-    They are spaced by the configured rate. With the current, reduced rate, a backlog would still wait after the rate
-    has recovered.
+    The times are spaced by the configured rate. With the current, reduced rate, a backlog would still wait after the
+    rate has recovered.
     """
     spacing_ms = MINUTE_MS / (limits.per_minute or FULL_DAILY_LIMIT / (DAY_MS / MINUTE_MS)) / BACKLOG_SPEEDUP
     if takes_places:
@@ -307,7 +307,10 @@ def _with_day(state: ProviderState, now: int) -> ProviderState:
 
 
 def _count_request(state: ProviderState, request: TokenRequest, now: int, window_ms: int) -> ProviderState:
-    """Count messages sent without a token, take unused tokens back, and forget tokens that no longer count."""
+    """Return the state updated by a process's token use.
+
+    Messages sent without a token are added, unused tokens subtracted, and tokens outside the rate window removed.
+    """
     used, second = dict(state.used), now // SLOT_MS
     if request.critical:
         used[second] = used.get(second, 0) + request.critical
@@ -338,7 +341,7 @@ def lease_connections(
 ) -> tuple[ProviderState, int]:
     """Return how many connections the process may open until its lease ends; `wanted` = 0 ends the lease.
 
-    Processes that want connections share the limit evenly. `opened`: connections that the process still has open.
+    Processes that request connections share the limit evenly. `opened`: connections that the process still has open.
     """
     leases = {name: lease for name, lease in state.connections.items() if lease.until > now and name != process}
     if not wanted and not opened:

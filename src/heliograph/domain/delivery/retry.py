@@ -40,12 +40,12 @@ SCHEDULE_BY_CHANNEL: dict[Channel, Schedule] = {
 
 
 def absent_confirmation_wait(first_at: int | None, now: int) -> int:
-    """Return for how many ms a report of a nonexistent domain is still unconfirmed; 0 if confirmed."""
+    """Return the ms until a report of a nonexistent domain may be confirmed by another; 0 if confirmed."""
     return ABSENT_CONFIRMATION_MS if first_at is None else max(0, first_at + ABSENT_CONFIRMATION_MS - now)
 
 
 def hold_until(channel: Channel, first_at: int, now: int, until: int) -> int | None:
-    """Return until when to hold a message for which no carrier was available; None if the message fails permanently.
+    """Return until when to hold a message for which no carrier was available; None if it fails permanently.
 
     Holding is not an attempt, but the retry window starts at the first attempt or the first hold.
     """
@@ -63,9 +63,9 @@ def next_attempt(
 ) -> int | None:
     """Return the time of the next attempt; None if the message fails permanently.
 
-    `attempt` is the number of the last attempt, from 1. The carrier's Retry-After replaces the step. A value past the
-    end of the window is reduced to the end of the window rather than failing the message, because another carrier may
-    serve the last attempt.
+    `attempt`: number of the last attempt, from 1. The carrier's Retry-After replaces the scheduled wait. A value past
+    the end of the window is reduced to the end of the window rather than failing the message, because another carrier
+    may serve the last attempt.
     """
     if attempt < 1:
         raise ValueError(f"attempts count from 1, not {attempt}")

@@ -38,12 +38,12 @@ def _serves(carrier: CarrierRecord, country: str | None) -> bool:
 
 
 def blocking_carrier(candidates: Sequence[CarrierRecord], open_circuits: Container[str]) -> CarrierRecord | None:
-    """Return the carrier that messages for these candidates wait for; None if one is reachable or none exists."""
+    """Return the carrier for which the messages of these candidates wait; None if one is reachable or none exists."""
     return candidates[0] if candidates and all(carrier.id in open_circuits for carrier in candidates) else None
 
 
 def leaves_platform(candidates: Sequence[CarrierRecord]) -> bool:
-    """Return whether messages for these candidates really leave the platform; True if there is no candidate."""
+    """Return whether messages for these candidates go to real recipients; True if there is no candidate."""
     return not candidates or candidates[0].kind != "simulator"
 
 
@@ -66,7 +66,7 @@ def disabled_channels(carriers: Sequence[CarrierRecord]) -> list[Channel]:
 
 
 def blocked_channels(carriers: Sequence[CarrierRecord], open_circuits: Container[str]) -> list[Channel]:
-    """Return the channels that have carriers of which none can take messages now: all are disabled or unreachable."""
+    """Return the channels whose carriers are all disabled or unreachable, so that no message can be sent."""
     able = {carrier.channel for carrier in carriers if carrier.enabled and carrier.id not in open_circuits}
     configured = {carrier.channel for carrier in carriers}
     return [channel for channel in get_args(Channel) if channel in configured - able]
@@ -77,7 +77,7 @@ def builtin_simulator(channel: Channel) -> CarrierRecord:
 
 
 def simulator_ids(carriers: Iterable[CarrierRecord]) -> list[str]:
-    """Return the ids of all simulators, configured and built-in."""
+    """Return the ids of all simulators, both configured and built-in."""
     configured = [carrier.id for carrier in carriers if carrier.kind == "simulator"]
     return [*configured, *(builtin_simulator(channel).id for channel in get_args(Channel))]
 
@@ -85,7 +85,10 @@ def simulator_ids(carriers: Iterable[CarrierRecord]) -> list[str]:
 def choose_carrier(
     candidates: Sequence[CarrierRecord], deferrals: Mapping[str, int], open_circuits: Collection[str]
 ) -> CarrierRecord | None:
-    """Return the carrier for the next attempt, alternating after every two deferrals; None if none is reachable."""
+    """Return the carrier for the next attempt; None if none is reachable.
+
+    After every two deferrals by one carrier, the next candidate is chosen.
+    """
     reachable = [carrier for carrier in candidates if carrier.id not in open_circuits] if open_circuits else candidates
     if len(reachable) < 2:
         return reachable[0] if reachable else None

@@ -1,4 +1,7 @@
-"""Compatibility check: finds what would break if a client of another service moved here, by that service's lists."""
+"""Compatibility check: finds what would break if a client of another service moved here.
+
+It reads records exported from that service: calls, webhooks, messages and templates.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -38,7 +41,7 @@ class Incompatibility(msgspec.Struct, frozen=True):
 
 
 class ImportTarget(msgspec.Struct, frozen=True):
-    """Target of the move."""
+    """Team and platform to which a client moves, and the routes that they serve."""
 
     team: Team
     platform: Platform
@@ -46,7 +49,7 @@ class ImportTarget(msgspec.Struct, frozen=True):
 
 
 def find_problems(service: str, row: Row, target: ImportTarget) -> Iterator[Incompatibility]:
-    """Yield the incompatibilities of one listed record.
+    """Yield the incompatibilities of one exported record.
 
     Records are calls, webhooks, messages and templates; others yield nothing.
     """

@@ -26,7 +26,7 @@ _FALSE_VALUES = (False, "false", "False", "FALSE", "0")
 
 
 def template_id(alias: str) -> str:
-    """Return our template id for a Postmark alias or number; our own ids are unchanged."""
+    """Return our template id for a Postmark alias or number. An id of ours is returned unchanged."""
     return f"tpl_{_INVALID_ID_CHARACTER.sub('_', alias.removeprefix('tpl_'))[:64]}"
 
 
@@ -35,7 +35,7 @@ def layout_id(alias: str) -> str:
 
 
 def numeric_id(id_: str) -> int:
-    """Return a numeric id, as Postmark uses, derived from `id_`; 48 bits, so that every client can represent it."""
+    """Return a numeric id derived from `id_`, as Postmark uses; 48 bits, which every client can represent."""
     return int.from_bytes(hashlib.blake2b(id_.encode(), digest_size=6).digest())
 
 
@@ -46,7 +46,7 @@ def template_number(id_: str) -> int:
 
 
 def find_template(templates: Mapping[str, Template], id_or_alias: str) -> Template | None:
-    """Return the template by our id, by its Postmark alias or number, or by the number that we returned."""
+    """Return the template by our id, by its Postmark alias or number, or by the number that we returned; else None."""
     if match := templates.get(template_id(id_or_alias)):
         return match
     return next(

@@ -25,7 +25,7 @@ Row = Mapping[str, Any]  # names in lower case, with _ for spaces
 
 
 class ExportedAddress(msgspec.Struct, frozen=True, kw_only=True):
-    """A suppressed address."""
+    """A suppressed address in an export."""
 
     email: str
     reason: str = ""
@@ -52,7 +52,7 @@ class ExportedLayout(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def edit_exported(exported: ExportedTemplate, id_: str, team: str) -> EditResult:
-    """Return the template converted to ours, with its errors."""
+    """Return an exported template converted to ours, with its errors."""
     base = Template(id=id_, team=team, channel=exported.channel, name=exported.name)
     return with_extra_fields(
         edit_template(base, {"name": exported.name, "variables": [], **exported.content}), exported.extra_fields
@@ -60,7 +60,7 @@ def edit_exported(exported: ExportedTemplate, id_: str, team: str) -> EditResult
 
 
 def with_extra_fields(edited: EditResult, extra_fields: Mapping[str, Any]) -> EditResult:
-    """Return the template with additional fields of other services, and errors for values that a send cannot use."""
+    """Return the template with the other service's additional fields, and errors for values that a send cannot use."""
     new, errors = replace(edited.template, **extra_fields), dict(edited.errors)
     if len(new.alias) > NAME_MAX or CONTROL_CHARACTER.search(new.alias):
         errors["alias"] = f"Must be one line of at most {NAME_MAX} characters."
@@ -120,7 +120,7 @@ def skipped_template(name: str, converted: ConvertedParts) -> SkippedRow:
 def parse_export(text: TextIO, convert: Callable[[Row], T]) -> Iterator[tuple[int, T]]:
     """Yield (number, record): the number is the line in the file, or the index in a JSON list, from 1.
 
-    CSV and JSON lines are read line by line; a JSON document is read at once, up to TEXT_MAX characters.
+    CSV and JSON lines are read line by line; a JSON document is read at once, up to DOCUMENT_MAX characters.
     """
     count = 0
     try:
@@ -163,7 +163,10 @@ def _check_length(text: str) -> None:
 
 
 def _parse_json_records(start: int, first: str, lines: Iterator[tuple[int, str]], text: TextIO) -> Iterator[Any]:
-    """Yield the records of a JSON document, or those of JSON lines where the first line is JSON and others follow."""
+    """Yield the records of a file in JSON lines, or else of a file with one JSON document.
+
+    A file has JSON lines if its first line is complete JSON and more lines follow.
+    """
     second = (
         next((numbered_line for numbered_line in lines if numbered_line[1].strip()), None) if _is_json(first) else None
     )
@@ -189,7 +192,7 @@ def _is_json(line: str) -> bool:
 
 
 def _response_records(value: Any) -> list[Any]:
-    """Return the records of an API response, which may hold them in one of its fields."""
+    """Return the records of an API response, which are the response itself or one of its fields."""
     if isinstance(value, dict):
         lists = [inner for inner in value.values() if isinstance(inner, list) and inner and isinstance(inner[0], dict)]
         is_list = value.get("object") == "list" or "html" not in value
@@ -205,7 +208,7 @@ def _decode_json_line(number: int, line: str) -> Any:
 
 
 def _parse_csv(lines: Iterable[str], skipped: int) -> Iterator[tuple[int, Row]]:
-    """Yield the rows of CSV; `skipped` blank lines came before."""
+    """Yield the rows of a CSV file. `skipped`: number of blank lines before them."""
     reader = csv.reader(lines, strict=False)
     try:
         names = [name.strip().lower().replace(" ", "_") for name in next(reader, [])]

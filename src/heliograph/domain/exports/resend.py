@@ -26,7 +26,10 @@ def find_template(templates: Mapping[str, Template], id_or_alias: str) -> Templa
 
 
 def extra_template_fields(row: Row) -> dict[str, Any]:
-    """Return the fields of a template beyond its content: alias, sender, reply-to, variable fallbacks and spellings."""
+    """Return a template's fields beyond its content.
+
+    These are alias, sender, reply-to, number variables, fallback values, and the original spelling of variable names.
+    """
     fields: dict[str, Any] = {}
     if row.get("alias"):
         fields["alias"] = str(row["alias"])

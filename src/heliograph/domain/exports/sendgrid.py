@@ -36,7 +36,7 @@ def convert_row(row: Row) -> Exported:
 
 
 def _suppression_reason(row: Row) -> str:
-    """Return the reason: only bounces have a status, only complaints have an IP address."""
+    """Return the reason of a suppression: only bounces have a status, only complaints have an IP address."""
     return "bounce" if "status" in row else "complaint" if "ip" in row else ""
 
 
@@ -63,7 +63,7 @@ def _convert_template(row: Row, name: str) -> Exported:
 
 
 def _examples(test_data: Any) -> dict[str, str]:
-    """Return the sample values of SendGrid's preview; lists as JSON."""
+    """Return variable → sample value of SendGrid's preview; a list's value is JSON."""
     try:
         data = msgspec.json.decode(test_data) if isinstance(test_data, str) else test_data
     except msgspec.DecodeError:

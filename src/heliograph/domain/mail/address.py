@@ -59,7 +59,7 @@ def _normalize_local(local: str) -> str | None:
 
 
 def normalize_domain(text: str) -> str | None:
-    """Return the domain as lower-case A-labels; None if invalid."""
+    """Return the domain as lower-case A-labels; None if it is invalid."""
     if len(text) > DOMAIN_MAX:
         return None
     try:
@@ -79,7 +79,7 @@ def _to_a_labels(domain: str) -> str:
 
 
 def parse_name_addr(text: str) -> tuple[str | None, Address] | None:
-    """Parse `a@b` or `<a@b>` (no name), `Name <a@b>` or `"Name" <a@b>`; None if invalid.
+    """Parse `a@b` or `<a@b>` (no name), `Name <a@b>` or `"Name" <a@b>` to (name, address); None if invalid.
 
     Surrounding whitespace is ignored; runs of whitespace in the name become one space (contract 4).
     """

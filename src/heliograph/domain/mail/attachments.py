@@ -92,9 +92,9 @@ class Attachment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def guess_type(filename: str, extra_types: Collection[str] = ()) -> str:
-    """Return the type for the filename's extension; empty if the extension is missing or unknown.
+    """Return the content type for the filename's extension; empty if the extension is missing or unknown.
 
-    `extra_types`: types added by an operator.
+    `extra_types`: content types allowed by an operator.
     """
     name, _, extension = filename.rpartition(".")
     extension = extension.lower() if name else ""
@@ -107,18 +107,21 @@ def guess_type(filename: str, extra_types: Collection[str] = ()) -> str:
 
 
 def configured_extra_types(platform: Platform, team: Team) -> tuple[str, ...]:
-    """Return the types added by an operator."""
+    """Return the content types that an operator allows in addition to those of the spec."""
     return platform.attachment_types + team.record.attachment_types
 
 
 def total_content_length(items: list[Any]) -> int:
-    """Return the total characters of the files' contents; invalid items are skipped (nothing is validated yet)."""
+    """Return the total length of the files' contents in characters.
+
+    Items are not validated yet; invalid ones are skipped.
+    """
     contents = [item.get("content") for item in items if isinstance(item, dict)]
     return sum(len(content) for content in contents if isinstance(content, str))
 
 
 def check_items(items: list[Any]) -> None:
-    """Reject items that are not objects, unknown fields, and values that are not strings."""
+    """Reject attachments that are not objects, have unknown fields, or have values that are not strings."""
     for i, item in enumerate(items):
         if not isinstance(item, dict):
             raise InvalidRequest(f"attachments[{i}] is not an object.", param=f"attachments[{i}]")
@@ -133,7 +136,7 @@ def check_items(items: list[Any]) -> None:
 
 
 def parse_attachments(items: list[Any], extra_types: Collection[str] = ()) -> tuple[Attachment, ...]:
-    """Parse and validate the attachments; `extra_types`: types added by an operator."""
+    """Parse and validate the attachments. `extra_types`: content types allowed by an operator."""
     if not items:
         return ()
     check_items(items)

@@ -48,7 +48,7 @@ class SigningKey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Signer:
-    """Signs for one domain. Loading the keys costs more than signing, so reuse the signer."""
+    """Signs mails for one domain. Loading the keys costs more than signing, so reuse the signer."""
 
     def __init__(self, domain: str, keys: Sequence[SigningKey]) -> None:
         if not keys or normalize_domain(domain) != domain:
@@ -61,7 +61,7 @@ class Signer:
         return sign_all(self.draft(headers, body, time_ms=time_ms))
 
     def draft(self, headers: bytes, body: Iterable[bytes], *, time_ms: int) -> list["Draft"]:
-        """Return one field per key, without the signature value."""
+        """Return one DKIM-Signature field per key, without the signature value."""
         fields = _parse_header(headers)
         headers_to_sign = _SIGNED_NAMES + [pair for pair in _OPTIONAL_SIGNED_NAMES if pair[1] in fields]
         names = ":".join([name for name, lower in headers_to_sign for _ in range(len(fields.get(lower, ())) + 1)])
@@ -92,7 +92,7 @@ class Draft(msgspec.Struct, frozen=True):
 
 
 def sign_all(drafts: Iterable[Draft]) -> bytes:
-    """Return the DKIM-Signature fields. Takes milliseconds without the GIL: call this function in a thread."""
+    """Return the signed DKIM-Signature fields. Takes milliseconds without the GIL: call it in a thread."""
     return b"".join([draft.sign() for draft in drafts])
 
 
@@ -137,7 +137,7 @@ def _parse_tag(text: bytes) -> tuple[str, str]:
 
 
 def generate_key(algorithm: Algorithm) -> bytes:
-    """Generate a private key, as PEM."""
+    """Generate a private key; return it as PEM."""
     private_key: PrivateKey
     if algorithm == "rsa-sha256":
         private_key = rsa.generate_private_key(public_exponent=65537, key_size=RSA_BITS)
@@ -147,7 +147,10 @@ def generate_key(algorithm: Algorithm) -> bytes:
 
 
 def read_private_key(pem: str) -> tuple[bytes, Algorithm]:
-    """Validate an imported key; return it as PKCS8 PEM, and its algorithm. Raises ValueError with the reason."""
+    """Validate an imported private key; return it as PKCS8 PEM, and its algorithm.
+
+    Raises ValueError with the reason if the key is invalid.
+    """
     try:
         key = serialization.load_pem_private_key(pem.strip().encode(), None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
@@ -161,7 +164,10 @@ def read_private_key(pem: str) -> tuple[bytes, Algorithm]:
 
 
 def public_record(private: bytes) -> str:
-    """Return the value of the TXT record at `<selector>._domainkey.<domain>`; longer than one DNS string for RSA."""
+    """Return the value of the TXT record at `<selector>._domainkey.<domain>`.
+
+    For RSA it is longer than one DNS string.
+    """
     key = _load_pem(private)
     if isinstance(key, Ed25519PrivateKey):
         kind, public = "ed25519", key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
@@ -184,7 +190,7 @@ def _load_signing_key(key: SigningKey) -> PrivateKey:
 
 
 def _load_pem(private: bytes) -> object:
-    """Load a key without validation, which takes 0.2 s for RSA.
+    """Load a private key without validating it, which takes 0.2 s for RSA.
 
     We generated the key, and authenticated encryption protected it.
     """
@@ -198,7 +204,7 @@ def _sign(private: PrivateKey, text: bytes) -> bytes:
 
 
 def _parse_header(headers: bytes) -> dict[bytes, list[bytes]]:
-    """Map each lower-case name to its fields in canonical form, from top to bottom."""
+    """Map each lower-case field name to its fields in canonical form, from top to bottom."""
     lines = _collapse_spaces(headers.replace(b"\r\n ", b" ").replace(b"\r\n\t", b" "))
     well_formed = _UNFOLDED_FIELDS.match(lines)
     if well_formed and well_formed.end() < len(lines):
@@ -241,7 +247,7 @@ def _collapse_spaces(text: bytes) -> bytes:
 
 
 def _fold(text: str, separator: str = "") -> str:
-    """Return the value folded into lines, broken after a `separator` or, if it is empty, anywhere."""
+    """Return the value folded into lines, broken after a `separator`, or anywhere if `separator` is empty."""
     lines: list[str] = []
     while len(text) > LINE_MAX - 4:
         end = text.rfind(separator, 0, LINE_MAX - 4) + 1 if separator else LINE_MAX - 4

@@ -16,13 +16,13 @@ class FeedbackSource(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def feedback_id_suffix(key: bytes, team: str, *, from_template: bool) -> str:
-    """Return the parts of a Feedback-ID after the first: hash of the team, class, instance."""
+    """Return the parts of a Feedback-ID after the first: hash of the team, class of the mail, instance."""
     class_ = "template" if from_template else DIRECT
     return f"{hash_team(key, team)}:{class_}:{_hash(key, 'instance', '')[:INSTANCE_CHARS]}"
 
 
 def parse_feedback_id(key: bytes, text: str) -> FeedbackSource | None:
-    """Return the source of a mail of this instance; None if the Feedback-ID is another sender's."""
+    """Return the source of one of this instance's mails; None if the Feedback-ID is another sender's."""
     match text.split(":"):
         case [name, team, _, instance] if instance == _hash(key, "instance", "")[:INSTANCE_CHARS]:
             return FeedbackSource(name, team)

@@ -14,7 +14,7 @@ VALID_S = 3600
 
 
 def sign_link(key: bytes, team: int, id_: str, file: str, until_s: int) -> str:
-    """Return the query string of the link."""
+    """Return the signed query string of a link to a file."""
     return urlencode({"team": team, "until": until_s, "signature": _signature(key, team, id_, file, until_s)})
 
 

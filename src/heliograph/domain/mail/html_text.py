@@ -29,7 +29,7 @@ _PARAGRAPH_TAGS = frozenset("blockquote center figure h1 h2 h3 h4 h5 h6 hr ol p 
 
 
 def html_to_plain_text(html: str) -> str:
-    """Return the text; HTML above READ_MAX is truncated and marked with CUT."""
+    """Return the HTML's text. HTML above CONVERTED_MAX is truncated, and TRUNCATION_MARK is appended."""
     if len(html) > CONVERTED_MAX:
         html = html[: html.rfind("<", 0, CONVERTED_MAX)] if "<" in html[:CONVERTED_MAX] else html[:CONVERTED_MAX]
         return f"{html_to_plain_text(html)}\n{TRUNCATION_MARK}"

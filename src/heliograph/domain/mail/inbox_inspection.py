@@ -35,7 +35,10 @@ class CheckedLink(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_code(text: str) -> str | None:
-    """Return the one-time code in a text: digits near a keyword, otherwise the only six digits; None if not found."""
+    """Return the one-time code in a text; None if not found.
+
+    The code is a group of digits near a keyword, or else the only group of six digits.
+    """
     text = text[:SEARCHED_MAX]
     matches = list(_CODE.finditer(text))
     keyword_positions = [match.start() for match in _CODE_KEYWORD.finditer(text)]
@@ -54,7 +57,7 @@ def find_code(text: str) -> str | None:
 
 
 def _is_near_keyword(positions: list[int], position: int) -> bool:
-    """Return whether one of the sorted positions is within _NEAR_CHARACTERS of `at`."""
+    """Return whether one of the sorted positions is within _KEYWORD_DISTANCE_MAX of `position`."""
     first = bisect_left(positions, position - _KEYWORD_DISTANCE_MAX)
     return first < len(positions) and positions[first] <= position + _KEYWORD_DISTANCE_MAX
 
@@ -99,7 +102,7 @@ def first_link(links: list[str]) -> str | None:
 
 
 def check_link(url: str) -> CheckedLink:
-    """Validate a link by its syntax alone."""
+    """Validate a link by its syntax alone, without network access."""
     if not url or url.startswith("#"):
         return CheckedLink(url=url, verdict="warning", why="Doesn't lead anywhere: page anchors don't work in email.")
     if "{{" in unquote(url) or "}}" in unquote(url):
@@ -125,7 +128,7 @@ def check_link(url: str) -> CheckedLink:
 
 
 def _check_valid_link(url: str, scheme: str, host: str) -> CheckedLink:
-    """Return warnings for a valid link: length, private host, missing encryption."""
+    """Return the warnings about a valid link: length, private host, missing encryption."""
     if len(url) > LINK_LENGTH_MAX:
         return CheckedLink(
             url=url,

@@ -41,7 +41,7 @@ _PARAMETERS_MAX = 4096  # characters of a field that are searched for parameters
 
 
 def decode_text(content: bytes | bytearray, charset: str) -> str:
-    """Decode with the declared charset, otherwise UTF-8, otherwise Windows-1252."""
+    """Decode with the declared charset; if that fails, with UTF-8, and then with Windows-1252."""
     name = charset.strip().lower()
     name = _CHARSET_ALIASES.get(name, name)
     # Single-byte charsets: UTF-8 is tried first, because such text is hardly ever valid UTF-8 by chance. Multi-byte
@@ -80,7 +80,7 @@ def pad_base64(text: bytes) -> bytes:
 
 
 def _decode_quoted_printable(body: bytes) -> Iterator[bytes]:
-    """Decode in pieces that start at an escape: a single call would block other threads."""
+    """Decode quoted-printable in pieces that start at an escape: a single call would block other threads."""
     start = 0
     while start < len(body):
         end = body.find(b"=", start + CHUNK_SIZE)
@@ -140,7 +140,7 @@ def parse_parameters(value: str) -> dict[str, str]:
 
 
 def _join_sections(sections: dict[int, tuple[bool, bytes]]) -> str:
-    """Join the sections; the first one, if encoded, starts with charset and language."""
+    """Join the sections of a parameter; the first one, if encoded, starts with charset and language."""
     charset, value = "", b""
     for number, (is_encoded, content) in sorted(sections.items()):
         if is_encoded:

@@ -66,7 +66,10 @@ def normalize_line_ends(raw: bytes | bytearray) -> bytes:
 
 
 def parse_header(mail: bytes, start: int, end: int, limits: MimeLimits) -> tuple[Fields, int]:
-    """Return the fields of the part at `start` and the start of its body. The byte before `start` is a line end."""
+    """Return the header fields of the part at `start`, and the start of its body.
+
+    The byte before `start` is a line end.
+    """
     header_end = mail.find(b"\n\n", start - 1, end)
     header_end = end if header_end < 0 else header_end
     if limits.is_strict and header_end - start > limits.header:
@@ -78,7 +81,7 @@ def parse_header(mail: bytes, start: int, end: int, limits: MimeLimits) -> tuple
 
 
 def parse_fields(block: str, limits: MimeLimits) -> Fields:
-    """Return the `Name: value` lines of a header with folded lines joined; other lines are skipped."""
+    """Return the `Name: value` fields of a header with folded lines joined; other lines are skipped."""
     fields: Fields = []
     for line in _FOLD.sub(" ", block).split("\n"):
         name, colon, value = line[: limits.value].partition(":")
@@ -96,7 +99,7 @@ class LeafParts(list[LeafPart]):
 
 
 def parse_leaves(mail: bytes, header: dict[str, str], body: int, limits: MimeLimits) -> LeafParts:
-    """Return the leaves in document order.
+    """Return the parts without nested parts, in document order.
 
     Content beyond the limits is rejected or skipped, depending on `limits.is_strict`.
     """
@@ -158,7 +161,7 @@ def _build_leaf(
 
 
 def _split_at_boundary(mail: bytes, boundary: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yield (start, end) of each piece between boundary lines; an unterminated last piece ends with its parent."""
+    """Yield (start, end) of each piece between boundary lines; a last piece without boundary ends with its parent."""
     delimiter = b"\n--" + boundary
     part_start, position = None, mail.find(delimiter, start - 1, end)
     while position >= 0:

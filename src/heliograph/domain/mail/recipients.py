@@ -1,4 +1,4 @@
-"""Recipients of an email: parsing the lists, allowed recipients in the sandbox, and suppression."""
+"""Recipients of an email: parsed lists, allowed recipients in the sandbox, and suppression."""
 
 from collections import Counter
 from collections.abc import Container, Iterable
@@ -110,7 +110,7 @@ def _check_count(lists: dict[str, list[str]]) -> None:
 
 
 def check_allowed(recipients: Recipients, team: Team) -> None:
-    """Reject a sandbox team's send to recipients that are neither verified on the team nor magic."""
+    """Reject a sandbox team's send to recipients that are neither confirmed for the team nor magic."""
     if not team.sandbox:
         return
     not_allowed = [
@@ -131,8 +131,8 @@ def check_allowed(recipients: Recipients, team: Team) -> None:
 def remove_suppressed(recipients: Recipients, suppressed: Container[str], *, drop: bool = False) -> Recipients:
     """Return the recipients without suppressed bcc ones; a suppressed to or cc recipient rejects the send.
 
-    `suppressed` holds normal forms. With `drop`, suppressed to and cc recipients are removed as well, and the send is
-    rejected only if no recipient remains.
+    `suppressed`: addresses in normal form. With `drop`, suppressed to and cc recipients are removed as well, and the
+    send is rejected only if no recipient remains.
     """
 
     removed: list[tuple[Address, Kind]] = []

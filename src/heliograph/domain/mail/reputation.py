@@ -1,4 +1,7 @@
-"""Reputation guard: bounce and complaint rates of a team's email, with warnings and pauses of direct sends."""
+"""Reputation guard: bounce and complaint rates of a team's email.
+
+High rates cause warnings, and pauses of the team's emails without a template.
+"""
 
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -31,7 +34,7 @@ AUDIT_ACTION_BY_STATE: dict[ReputationState, str] = {
 class Reputation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The guard's last decision about a team's email, and the counts at that time.
 
-    Every process learns of a decision within a second. A team that was never judged has no record.
+    Every process learns of a decision within a second. A team about which nothing was decided yet has no record.
     """
 
     team: str
@@ -72,7 +75,7 @@ def judge_reputation(sends: int, bounces: int, complaints: int) -> ReputationSta
 
 
 def judge_rate(rate: Literal["bounces", "complaints"], count: int, sends: int) -> ReputationState | None:
-    """Return the state by one of the two rates alone; None if too few emails were sent."""
+    """Return the state that one of the two rates alone would cause; None if too few emails were sent."""
     if sends < MIN_SENDS:
         return None
     return next(
@@ -88,7 +91,10 @@ def warning_threshold(rate: Literal["bounces", "complaints"]) -> float:
 def changed_reputations(
     teams: Iterable[Team], current: Mapping[str, Reputation], counts_by_ref: Mapping[int, Counts], now: int
 ) -> list[Reputation]:
-    """Return new decisions for the teams whose state changes by the newest counts; a pause is never lifted here."""
+    """Return new decisions for the teams whose state changes by the newest counts.
+
+    A pause never ends here: a person must end it.
+    """
     records = []
     for team in teams:
         counts = counts_by_ref.get(team.record.ref, Counts())

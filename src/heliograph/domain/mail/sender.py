@@ -1,4 +1,4 @@
-"""Sender of an email (spec 4.1.1, contract 2 to 4), and the brand of a phone message."""
+"""Chooses the sender of an email, and the brand shown in an SMS or WhatsApp message (spec 4.1.1, contract 2 to 4)."""
 
 import msgspec
 
@@ -147,7 +147,7 @@ def _comparable_name(name: str) -> str:
 
 
 def brand_values(domain: Domain | None, platform: Platform) -> dict[str, str]:
-    """Return the values of `brand.*` in a template; without a domain, the platform's (contract 5)."""
+    """Return the values of `brand.*` in a template: the domain's, or without a domain the platform's (contract 5)."""
     if domain is None:
         return {"name": platform.brand, "domain": platform.sender.rpartition("@")[2]}
     return {"name": domain.brand, "domain": domain.name}
@@ -159,13 +159,13 @@ def default_brand_values(team: Team, platform: Platform) -> dict[str, str]:
 
 
 def possible_brand_values(team: Team, platform: Platform) -> list[dict[str, str]]:
-    """Return all possible values of `brand.*` in messages of the team."""
+    """Return each set of values that `brand.*` can have in messages of the team."""
     team_brands = [brand_values(domain, platform) for domain in team.approved_domains]
     return team_brands if team_brands and not team.sandbox else [brand_values(None, platform), *team_brands]
 
 
 def resolve_brand_domain(team: Team, key: Key, brand_domain_id: str | None) -> Domain | None:
-    """Return the domain whose brand a phone message carries; None is possible for a sandbox team."""
+    """Return the domain whose brand an SMS or WhatsApp message shows; None is possible for a sandbox team."""
     approved = team.approved_domains
     if not approved and not team.sandbox:
         raise NoApprovedBrandDomain()

@@ -78,10 +78,10 @@ class SubmittedMail(msgspec.Struct, frozen=True, kw_only=True):
 def parse_submitted(
     raw: bytes | bytearray, recipients: Sequence[Address], extra_types: Collection[str] = ()
 ) -> SubmittedMail:
-    """Parse a mail; raise a Refusal if it is invalid.
+    """Parse a submitted mail; raise a Refusal if it is invalid.
 
-    `recipients` are the envelope recipients; `more`: attachment types that are allowed in addition to those of the
-    spec.
+    `recipients`: envelope recipients. `extra_types`: content types of attachments that are allowed in addition to those
+    of the spec.
     """
     if b"\0" in raw:
         raise InvalidRequest("The mail contains a null byte. Encode binary content as base64.")
@@ -185,7 +185,7 @@ def _decode_text_part(mail: bytes, part: LeafPart) -> str:
 
 
 def join_flowed_lines(text: str, delsp: bool) -> str:
-    """Join each line that ends with a space to the next (RFC 3676)."""
+    """Join each line that ends with a space to the next (RFC 3676). `delsp`: also remove that space."""
     lines: list[list[str]] = []
     quote_depth, continues = 0, False
     for line in text.split("\n"):
@@ -217,7 +217,7 @@ def _default_filename(part: LeafPart, number: int) -> str:
 def _build_attachment(
     filename: str, content_type: str, content: bytes, extra_types: Collection[str]
 ) -> dict[str, str | None]:
-    """Return an attachment; the content type is omitted if the filename gives a better one."""
+    """Return an attachment. Its content type is omitted if the filename indicates a better one."""
     keep_type = media_type(content_type) in {*ALLOWED_TYPES, *extra_types} or not guess_type(filename, extra_types)
     return {
         "filename": filename,
@@ -269,7 +269,7 @@ def _split_recipients(
 
 
 def _mailboxes(fields: Fields, name: str) -> list[tuple[str, Address]]:
-    """Return the valid addresses of a header, with names."""
+    """Return the valid addresses of a header field, with their names."""
     values = ", ".join(value for field, value in fields if field.lower() == name)
     return [
         (display_name, parsed)
@@ -285,7 +285,10 @@ def _format_mailbox(name: str, address: Address) -> str:
 
 
 def _from_field(fields: Fields) -> str | None:
-    """Return the `from` field. A value that is not a single mailbox is returned unchanged, to be rejected later."""
+    """Return the `from` field of the request.
+
+    A From value that is not a single mailbox is returned unchanged, and rejected later.
+    """
     values = [value for name, value in fields if name.lower() == "from"]
     if not values:
         return None
@@ -297,7 +300,10 @@ def _from_field(fields: Fields) -> str | None:
 
 
 def parse_mailboxes(value: str) -> list[tuple[str, str]]:
-    """Return (name, address) pairs of a field such as To, unvalidated; comments are dropped and groups expanded."""
+    """Return the (name, address) pairs of a field such as To, not validated.
+
+    Comments are dropped and groups expanded.
+    """
     mailboxes: list[tuple[str, str]] = []
     words: list[str] = []
     address: str | None = None
@@ -337,12 +343,12 @@ def _comment_end(value: str, start: int) -> int:
 
 
 def unfold(value: str) -> str:
-    """Unfold a value with spaces; a line break inside an encoded word remains and is rejected later."""
+    """Unfold a header value with spaces. A line break inside an encoded word remains, and is rejected later."""
     return decode_encoded_words(_SPACES.sub(" ", value)).strip(" ")
 
 
 def _custom_headers(fields: Fields) -> dict[str, str]:
-    """Return the sender's custom headers to keep; of equal names the first."""
+    """Return the sender's custom headers to keep. If a name is repeated, the first value counts."""
     by_lower_name: dict[str, tuple[str, str]] = {}
     allowed = tuple(map(str.lower, ALLOWED_HEADERS))
     for name, value in fields:
@@ -353,7 +359,7 @@ def _custom_headers(fields: Fields) -> dict[str, str]:
 
 
 def _header_options(fields: Fields) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the options in our headers, and separately the texts of those that are JSON."""
+    """Return the options in our own header fields, and separately the texts of options that are JSON."""
     options: dict[str, Any] = {}
     json_fields: dict[str, str] = {}
     tags: list[tuple[str, str]] = []
@@ -383,7 +389,10 @@ def _header_options(fields: Fields) -> tuple[dict[str, Any], dict[str, str]]:
 
 
 def _parse_tags(tag_headers: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """Parse tags `name:value`, separated by commas or as a JSON list; unnamed ones become `tag`, `tag2`, `tag3`."""
+    """Parse tags `name:value`, separated by commas or as a JSON list.
+
+    Tags without a name are called `tag`, `tag2`, `tag3`.
+    """
     tags: dict[str, str] = {}
     unnamed = 0
     for header, text in tag_headers:

@@ -23,7 +23,7 @@ HEADERS = ("email", "e-mail", "email address", "address", "recipient")
 
 
 class UnreadableFile(Exception):
-    """The whole file is invalid; the message says why."""
+    """The whole file is invalid; the exception's text says why."""
 
 
 class SuppressionFileRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,7 +35,7 @@ class SuppressionFileRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_suppression_file(file: bytes | TextIO) -> list[SuppressionFileRow]:
-    """Read addresses line by line. Empty lines are skipped; further columns, as of our own export, are ignored."""
+    """Parse addresses line by line. Empty lines are skipped, as are further columns, which our own exports have."""
     reader = csv.reader(_decode_lines(file), strict=False)
     row_by_address: dict[str, int] = {}
     rows: list[SuppressionFileRow] = []

@@ -1,4 +1,4 @@
-"""Layout of the platform's own mails, as text and HTML. Inserted names are reduced to one safe line."""
+"""Layout of the platform's own mails, as text and HTML. Names in them are reduced to one safe line."""
 
 from html import escape
 
@@ -51,7 +51,7 @@ def render_text(mail: SystemMail) -> str:
 
 
 def render_html(mail: SystemMail, brand: str) -> str:
-    """Return HTML without images, tables or external links, for light and dark mode."""
+    """Return the mail as HTML without images, tables or external links, for light and dark mode."""
     label, link = mail.button
     lines = "".join(f"<li>{_escape_line(line)}</li>" for line in mail.items)
     parts = [

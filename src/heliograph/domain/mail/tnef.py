@@ -16,7 +16,7 @@ class PackedFile(msgspec.Struct):
 
 
 def unpack_tnef(content: bytes) -> list[PackedFile]:
-    """Return the files that have a name; of truncated content, those before the end."""
+    """Return the packed files that have a name. If the content is truncated, those before the end are returned."""
     files: list[PackedFile] = []
     for attribute, data in _attributes(content):
         if attribute == FILE_START:
@@ -29,7 +29,7 @@ def unpack_tnef(content: bytes) -> list[PackedFile]:
 
 
 def _attributes(content: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield (id, data) of file attributes, stored as level, id, length, data, checksum."""
+    """Yield (id, data) of a file's attributes, each stored as level, id, length, data, checksum."""
     position = HEADER_SIZE if content.startswith(SIGNATURE) else len(content)
     while position + 9 <= len(content):
         level, attribute = content[position], int.from_bytes(content[position + 1 : position + 5], "little")

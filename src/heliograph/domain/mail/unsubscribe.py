@@ -29,7 +29,7 @@ UNSUBSCRIBE_REASONS: tuple[UnsubscribeReason, ...] = get_args(UnsubscribeReason)
 
 
 class UnsubscribeLink(msgspec.Struct, frozen=True, array_like=True):
-    """Content of a link; its field order is part of the format of links already sent."""
+    """Content of an unsubscribe link; its field order is part of the format of links already sent."""
 
     team: str
     address: str  # normalised
@@ -51,13 +51,13 @@ def check_category(category: str, categories: Collection[str]) -> None:
 
 
 def sign_link(key: bytes, link: UnsubscribeLink) -> str:
-    """Return the token of a link."""
+    """Return the signed token of an unsubscribe link."""
     payload = msgspec.json.encode(link)
     return _to_base64(_tag(key, payload) + payload)
 
 
 def parse_link(key: bytes, token: str) -> UnsubscribeLink | None:
-    """Return the content of a link; None if the signature is invalid."""
+    """Return the content of an unsubscribe link; None if the signature is invalid."""
     if len(token) > TOKEN_MAX or not token.isascii():
         return None
     try:
@@ -73,7 +73,7 @@ def link_url(base_url: str, token: str) -> str:
 
 
 def insert_url(text: str | None, url: str) -> str | None:
-    """Replace the literal placeholder in a direct email."""
+    """Replace the placeholder of the unsubscribe URL in an email without a template."""
     return text.replace(PLACEHOLDER, url) if text else text
 
 

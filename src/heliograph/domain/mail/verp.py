@@ -1,4 +1,4 @@
-"""Signed envelope sender, signed address for complaints and signed Reply-To, signed address to unsubscribe.
+"""Signed addresses that identify a message: envelope sender, complaint address, Reply-To and unsubscribe address.
 
 The envelope sender identifies the recipient and message of a bounce for 30 days, the address for complaints (RFC 9477)
 the message of a complaint; Reply-To identifies the message of a reply. All have only letters and digits in one case:
@@ -42,7 +42,7 @@ def sign_return_path(key: bytes, message_id: str, position: int, domain: str, at
 
 
 def parse_return_path(key: bytes, address: str, now_ms: int) -> tuple[str, int] | None:
-    """Return (message id, recipient position) of a bounce address.
+    """Return (message id, recipient position) of a signed envelope sender.
 
     None if the signature is invalid or older than 30 days.
     """
@@ -65,7 +65,7 @@ def sign_reply_address(key: bytes, message_id: str, team: str, domain: str) -> s
 
 
 def parse_reply_address(key: bytes, address: str, team: str) -> str | None:
-    """Return the team's message that a mail to this address replies to; None if the signature is invalid."""
+    """Return the id of the team's message to which a mail to this address replies; None if the signature is invalid."""
     match = _REPLY_ADDRESS.fullmatch(address.lower()) if address.isascii() else None
     if match is None or not hmac.compare_digest(match[2], _reply_tag(key, match[1], team, match[3])):
         return None

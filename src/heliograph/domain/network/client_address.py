@@ -10,7 +10,7 @@ HOP_LENGTH_MAX = 64  # characters of an IPv6 address with brackets and a port
 
 
 def client_address(peer: str, forwarded: Sequence[bytes], trusted: Sequence[Network]) -> str:
-    """Return the last hop that is not a trusted proxy: from the peer backwards through the values of `X-Forwarded-For`.
+    """Return the last hop that is not a trusted proxy, searching `X-Forwarded-For` backwards from the peer.
 
     Hops before that one are untrusted. If a trusted proxy names no client, the proxy itself counts as the client.
     """
@@ -30,7 +30,7 @@ def client_address(peer: str, forwarded: Sequence[bytes], trusted: Sequence[Netw
 
 
 def client_network(address: str) -> str:
-    """Return the range of addresses of one client: an IPv4 address, or the /64 of an IPv6 address."""
+    """Return the address range that counts as one client: an IPv4 address, or the /64 of an IPv6 address."""
     client = _parse_ip(address)
     return str(ip_network((client, 64), strict=False)) if isinstance(client, IPv6Address) else address
 
@@ -63,7 +63,7 @@ def _parse_ip(text: str) -> Address | None:
 
 
 def _without_port(hop: str) -> str:
-    """Remove the port: some proxies write `192.0.2.1:4711` or `[2001:db8::1]:4711`."""
+    """Remove the port of a forwarded address: some proxies write `192.0.2.1:4711` or `[2001:db8::1]:4711`."""
     if hop.startswith("["):
         return hop[1:].partition("]")[0]
     return hop.partition(":")[0] if hop.count(":") == 1 else hop

@@ -32,7 +32,7 @@ def erased_entry(key: bytes, team: int, address: str) -> str:
 
 
 def hide_addresses(text: str) -> str:
-    """Replace addresses for logs. The user in a database URL (//user@host) is kept."""
+    """Replace addresses in a text for logs. The user in a database URL (//user@host) is not replaced."""
     return ADDRESS_OR_PHONE.sub(
         lambda match: match[0] if text.startswith("//", match.start() - 2) else REDACTED_ADDRESS, text
     )
@@ -48,14 +48,14 @@ def is_erased(address: str) -> bool:
 
 
 def placeholder(address: str, position: int | None = None) -> str:
-    """Return the placeholder for an address; recipients of one message get different ones."""
+    """Return the placeholder for an erased address; the recipients of one message get different ones."""
     if "@" not in address:
         return ERASED_PHONE
     return ERASED_EMAIL if position is None else f"erased-{position + 1}{ERASED_DOMAIN}"
 
 
 class AddressVariants(msgspec.Struct, frozen=True):
-    """Spellings of one address in texts."""
+    """The spellings of one address that may occur in texts."""
 
     address: str  # normal form
     spellings: frozenset[str]
@@ -77,7 +77,7 @@ class AddressVariants(msgspec.Struct, frozen=True):
         return bool(text and self._pattern().search(text))
 
     def redact_text(self, text: str | None) -> str | None:
-        """Return the text without the address; longer addresses that contain it are kept."""
+        """Return the text without the address. Longer addresses that contain it are not changed."""
         return self._pattern().sub(placeholder(self.address), text) if text else text
 
     def redact_json(self, value: Any) -> Any:
@@ -128,6 +128,6 @@ class AddressVariants(msgspec.Struct, frozen=True):
 
 
 def address_variants(address: str, typed: str) -> AddressVariants:
-    """Return the spellings of an address; carriers also write phone numbers without the plus."""
+    """Return the spellings of an address. Carriers also write phone numbers without the plus."""
     spellings = {address, typed} if "@" in address else {address, address.removeprefix("+"), typed}
     return AddressVariants(address, frozenset(spellings))

@@ -40,7 +40,7 @@ class NoticeRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def notice_for_entry(entry: AuditEntry) -> NoticeRow | None:
-    """Return the notice for an audit log entry; None if the entry causes no notice."""
+    """Return the notice that an audit log entry causes; None if it causes none."""
     subject_kind, _, verb = entry.action.partition(".")
     kind = ""
     if verb in ("approve", "refuse") and subject_kind in APPROVABLE_KINDS and entry.team:
@@ -68,32 +68,44 @@ def notice_for_entry(entry: AuditEntry) -> NoticeRow | None:
 
 
 def low_credit_notice(ref: int, event: str, at: int, credit: str, threshold: str) -> NoticeRow:
-    """Return a notice of low credit. `ref`: the team's number, because the caller does not know the team's id."""
+    """Return a notice that a team's credit is low. `ref`: the team's number, because the caller lacks the team's id."""
     facts = {"credit": credit, "mark": threshold}
     return NoticeRow(name=f"credit/{event}", at=at, team=f"{TEAM_REF_PREFIX}{ref}", kind="credit", facts=facts)
 
 
 def key_limit_notice(ref: int, key_id: str, at: int) -> NoticeRow:
-    """Return a notice that a key reached a limit; its name allows one per key and day. `ref`: the team's number."""
+    """Return a notice that a key reached a limit.
+
+    Its name is unique per key and day, so that only one is enqueued. `ref`: the team's number.
+    """
     name = f"key_limit/{key_id}/{at // DAY_MS}"
     return NoticeRow(name=name, at=at, team=f"{TEAM_REF_PREFIX}{ref}", kind="key_limit", facts={"key": key_id})
 
 
 def dead_letter_notice(count: int, at: int) -> NoticeRow:
-    """Return a notice of dead letters; its name allows one per hour, whatever the count."""
+    """Return a notice that messages entered the dead-letter queue.
+
+    Its name is unique per hour, so that only one is enqueued, whatever the count.
+    """
     name = f"dead_letters/{at - at % HOUR_MS}"
     return NoticeRow(name=name, at=at, team=INSTANCE_TEAM, kind="dead_letters", facts={"count": str(count)})
 
 
 def receives_notice(role: str | None, subscribed: int | None) -> bool:
-    """Return whether a member, or an operator for the instance, receives the notice; viewers only if subscribed."""
+    """Return whether a team's member, or an operator for the instance, receives a notice.
+
+    Viewers receive it only if subscribed.
+    """
     if role is None:
         return False
     return bool(subscribed) if subscribed is not None else role != "viewer"
 
 
 def mail_sizes(pending: int, sent: int) -> list[int]:
-    """Return the number of notices in each mail to send now, given `sent` mails in the last hour. The rest waits."""
+    """Return the number of notices in each email to send now; the other notices wait.
+
+    `pending`: number of waiting notices; `sent`: emails sent in the last hour.
+    """
     available = max(0, HOURLY_MAX - sent)
     if pending <= available - 1 or (pending == available == 1):
         return [1] * pending

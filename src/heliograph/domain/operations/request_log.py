@@ -13,7 +13,7 @@ CLIENT_MAX = 120  # characters of a User-Agent that are logged
 
 
 def unknown_path(path: str) -> str:
-    """Return the path of an unsupported call without ids, addresses and other values: only its words."""
+    """Return the path of an unsupported call with only its words, without ids, addresses and other values."""
     segments = path.split("/")[1 : _SEGMENTS_MAX + 1]
     return "".join(f"/{segment}" if _WORD.fullmatch(segment.removesuffix(".json")) else "/{id}" for segment in segments)
 
@@ -24,12 +24,12 @@ def client_name(user_agent: bytes) -> str:
 
 
 def duration_ms(id_: str, now: int) -> int:
-    """Return the duration of a request in ms, from the time in its id."""
+    """Return the duration of a request in ms, computed from the time in its id."""
     return max(0, now - ulid_ms(id_[4:]))
 
 
 def subject_id(id_: str) -> str:
-    """Return the id that a request created or asked for.
+    """Return the id of the record that a request created or read.
 
     Empty if the value is not an id, so that no other input is logged.
     """

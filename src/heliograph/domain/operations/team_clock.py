@@ -17,7 +17,7 @@ def require_test_clock(team: Team) -> TeamClock:
 
 
 def advance_clock(clock: TeamClock, seconds: int) -> TeamClock:
-    """Return the clock with a later target."""
+    """Return the clock with its target advanced by `seconds`."""
     remaining_s = (AHEAD_MAX_MS - clock.target) // SECOND_MS
     if not 1 <= seconds <= remaining_s:
         raise InvalidRequest(
@@ -30,7 +30,7 @@ def advance_clock(clock: TeamClock, seconds: int) -> TeamClock:
 
 
 def next_offset(clock: TeamClock, due_at: int | None, now: int) -> int | None:
-    """Return the next offset of the clock: where the next work is due, otherwise its target.
+    """Return the next offset of the clock: that at which the next work is due, otherwise its target.
 
     None if work is already due and must be done first. `due_at` is in the team's time, `now` in real time.
     """

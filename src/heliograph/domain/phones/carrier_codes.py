@@ -11,12 +11,12 @@ from heliograph.domain.phones.opt_out import OptOutReason
 
 
 def _cause_by_code(**causes: str) -> dict[str, str]:
-    """Return a map from code to cause; each argument is a cause with its codes."""
+    """Return code → cause. Each argument is a cause, followed by its codes."""
     return {code: cause for cause, codes in causes.items() for code in codes.split()}
 
 
 def _cause_by_hex_code(**causes: str) -> dict[str, str]:
-    """Return a map from command_status to cause: `0b` becomes 0x0000000b."""
+    """Return command_status → cause; a code written as `0b` is the status 0x0000000b."""
     return {f"0x{code:0>8}": cause for code, cause in _cause_by_code(**causes).items()}
 
 

@@ -12,7 +12,7 @@ _COUNTRY_CODE = re.compile(r"(?:.*\()?([A-Z]{2})\)?")
 
 @cache
 def country_names() -> dict[str, str]:
-    """Return code → name, ordered by name."""
+    """Return country code → name, ordered by name."""
     names = Locale("en").territories
     return dict(
         sorted(((code, names.get(code, code)) for code in COUNTRIES), key=lambda code_and_name: code_and_name[1])
@@ -28,7 +28,10 @@ def country_name(code: str) -> str:
 
 
 def country_code(text: str) -> str:
-    """Return the code for user input such as 'gb', 'United Kingdom' or 'United Kingdom (GB)'; other text unchanged."""
+    """Return the country code for input such as 'gb', 'United Kingdom' or 'United Kingdom (GB)'.
+
+    Other text is returned unchanged.
+    """
     text = text.strip()
     if match := _COUNTRY_CODE.fullmatch(text.upper() if len(text) == 2 else text):
         return match[1]

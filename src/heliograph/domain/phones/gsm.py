@@ -67,7 +67,7 @@ def count_segments(text: str) -> Segments:
 
 
 def split_by_alphabet(text: str) -> list[tuple[str, bool]]:
-    """Split the text into pieces; each is marked True if outside the GSM alphabet, which requires UCS-2."""
+    """Split the text into pieces, each marked True if its characters are outside the GSM alphabet and require UCS-2."""
     return [(piece, index % 2 == 1) for index, piece in enumerate(_NON_GSM_RUN.split(text)) if piece]
 
 

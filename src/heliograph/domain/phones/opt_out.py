@@ -19,7 +19,7 @@ HELP_WORDS = frozenset({"help", "info"})
 
 
 def parse_keyword(text: str, texts: OptOutTexts) -> Keyword | None:
-    """Return the meaning of a text that consists of one keyword; None otherwise.
+    """Return the meaning of a text that consists of one keyword; None for any other text.
 
     Only letters are compared, and digits too if the keyword contains digits.
     """
@@ -48,6 +48,6 @@ def _is_keyword(folded_text: Mapping[str, str], word: str) -> bool:
 
 
 def _fold_characters(text: str, kinds: str) -> str:
-    """Return the characters of these Unicode categories, without case and accents."""
+    """Return the text's characters of these Unicode categories, without case and accents."""
     characters = unicodedata.normalize("NFKD", text.casefold())
     return "".join(char for char in characters if unicodedata.category(char)[0] in kinds)

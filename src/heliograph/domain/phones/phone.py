@@ -82,7 +82,7 @@ def is_phone(text: str) -> bool:
 
 
 def country_of(phone: str) -> str | None:
-    """Return the ISO country code, also of a number not in service; None for calling codes without a country."""
+    """Return a number's ISO country code, even if it is not in service; None for calling codes without a country."""
     for end in _prefix_ends(phone[1:4]):
         if country := _COUNTRY_BY_PREFIX.get(phone[1:end]):
             return country
@@ -100,11 +100,11 @@ def _prefix_ends(start: str) -> list[int]:
 
 
 def velocity_prefix(phone: str) -> str:
-    """Return the number without its last four digits."""
+    """Return the number without its last four digits, by which velocity limits group numbers."""
     return phone[:-4]
 
 
 def to_e164(number: str) -> str:
-    """Return a carrier's number with a plus; short codes and alphanumeric names are unchanged."""
+    """Return a carrier's number with a plus. Short codes and alphanumeric names are unchanged."""
     digits = number.strip().removeprefix("+").removeprefix("00")
     return f"+{digits}" if digits.isascii() and digits.isdigit() and len(digits) > SHORT_MAX else number.strip()

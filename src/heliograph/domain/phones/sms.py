@@ -14,7 +14,7 @@ def sms_content(
     validity_s: int = 0,
     is_answer: bool = False,
 ) -> SmsContent:
-    """Return the content of an SMS; `team_sender_id`: None to use the platform's sender id."""
+    """Return the content of an SMS. `team_sender_id`: the team's approved sender id, or None to use the platform's."""
     segments = count_segments(body)
     return SmsContent(
         body=body,

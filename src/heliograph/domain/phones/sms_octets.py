@@ -15,7 +15,7 @@ _CHARACTER_BY_CODE = {(len(octets) > 1, octets[-1]): chr(letter) for letter, oct
 
 
 def from_octets(coding: int, octets: bytes) -> str:
-    """Decode an inbound text; invalid GSM 03.38 codes are skipped."""
+    """Decode the text of an inbound SMS; invalid GSM 03.38 codes are skipped."""
     if coding == UCS2:
         return octets.decode("utf-16-be", "replace")
     if coding != GSM7:

@@ -35,13 +35,13 @@ class SplitText(msgspec.Struct, kw_only=True):
 
 
 def split_text_id(carrier: str, part: TextPart) -> str:
-    """Return the id under which every process collects the parts of a text."""
+    """Return the id under which all processes collect the parts of a multipart text."""
     fields = (carrier, part.sender, part.to, part.reference, str(part.total))
     return hashlib.sha256("\0".join(fields).encode()).hexdigest()
 
 
 def add_part(text: SplitText, part: TextPart, now: int) -> list[IncomingText]:
-    """Add a part; return the texts to report now, usually none. A duplicate part changes nothing."""
+    """Add a part; return the texts that can be reported now, usually none. A duplicate part changes nothing."""
     new, reports = StoredPart(part.coding, part.octets), []
     if text.finished_at is not None and text.finished_at <= now - DUPLICATE_MS:
         _restart(text, now)
@@ -62,7 +62,7 @@ def add_part(text: SplitText, part: TextPart, now: int) -> list[IncomingText]:
 
 
 def join_parts(text: SplitText) -> IncomingText:
-    """Join the received parts in order."""
+    """Return the text of the received parts, joined in order."""
     numbers = sorted(text.parts)
     runs = [[numbers[0]]]
     for before, number in pairwise(numbers):

@@ -1,7 +1,7 @@
 """Trigram search: the searched texts of a message, its index terms, and packed posting lists (ADR 0029).
 
-An index term ("mark") is a trigram of a searched text, or a longer word for an immutable fact: the message's team,
-channel, key, template, sender domain, and the end of its id.
+An index term ("mark") is a trigram of a searched text, or a longer word for a property that never changes: the
+message's team, channel, key, template, sender domain, and the end of its id.
 """
 
 import unicodedata
@@ -29,7 +29,7 @@ def normalize(text: str) -> str:
 
 
 class SearchQuery(msgspec.Struct, frozen=True):
-    """A search query, in the forms in which texts may contain it."""
+    """A parsed search query: normalised text, and its digits without separators if it looks like a phone number."""
 
     text: str  # normalised; its words may occur in any order
     digits: str  # phone number as stored, if the query may be part of one; otherwise ""
@@ -43,7 +43,7 @@ class SearchQuery(msgspec.Struct, frozen=True):
         return all(any(word in text for text in texts) for word in self.text.split(" "))
 
     def term_sets(self) -> list[list[str]]:
-        """Return the index terms required by each alternative way to match a message."""
+        """Return a list of index terms for each alternative way in which a message can match."""
         alternatives = [sorted(set().union(*map(trigrams, self.text.split(" "))))]
         if self.digits:
             alternatives.append(sorted(trigrams(self.digits)))
@@ -114,7 +114,10 @@ def is_id_tail(text: str) -> bool:
 
 
 def id_tail_terms(id_: str) -> list[str]:
-    """Return two terms of two characters each; together they match one message in a million."""
+    """Return two index terms for the end of an id; together they match one message in a million.
+
+    Each has two characters of the id.
+    """
     tail = id_[-ID_TAIL_MIN:].lower()
     return [f"end1:{tail[2:]}", f"end2:{tail[:2]}"]
 
@@ -123,7 +126,7 @@ def id_tail_terms(id_: str) -> list[str]:
 
 
 def pack(positions: Sequence[int]) -> bytes:
-    """Pack positions, in ascending order, as little-endian."""
+    """Pack positions, which are in ascending order, as little-endian integers."""
     if 2 * len(positions) < _BITMAP_BYTES:
         return _to_array(array("H", positions).tobytes()).tobytes()
     bits = bytearray(b"0" * BLOCK_SIZE)

@@ -39,7 +39,7 @@ class AcceptedRecipient(msgspec.Struct, frozen=True):
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """What to write: the response to the caller and the recipients."""
+    """What the accept transaction writes: the response to the caller and the recipients."""
 
     response: bytes  # the record, as JSON
     recipients: Sequence[AcceptedRecipient]
@@ -48,14 +48,14 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 class IdempotencyKey(msgspec.Struct, frozen=True):
-    """Idempotency-Key of a request: hash of the key, fingerprint of path and body."""
+    """Idempotency-Key of a request: hash of the key, and fingerprint of path and body."""
 
     hash: str
     fingerprint: str
 
 
 class SendResult(msgspec.Struct, Generic[R], frozen=True):
-    """Result of a send request. A replayed request only has the stored response."""
+    """Result of a send request. For a replayed request, it has only the stored response."""
 
     id: str
     record: R | None  # None if replayed
@@ -117,17 +117,17 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def rendered_bytes(self) -> int:
-        """Return the size of the content without the variables, which are only kept for trials of a draft."""
+        """Return the size of the content without the variables, which are stored only for trials of a draft."""
         return self.content_bytes - self.variables_bytes
 
     def stored_record(self, response: bytes) -> str:
-        """Return the response record merged with the caller's additions, as one JSON object."""
+        """Return the response record merged with the caller's additional fields, as one JSON object."""
         extra = msgspec.json.encode(self.extra_fields)
         return (response if extra == b"{}" else response[:-1] + b"," + extra[1:]).decode()
 
 
 class BatchAcceptance(msgspec.Struct, frozen=True, kw_only=True):
-    """Sends that are decided in order and written together; a refused send is represented by its refusal."""
+    """Sends that are decided in order and written together; in place of a refused send there is its Refusal."""
 
     id: str
     team: int

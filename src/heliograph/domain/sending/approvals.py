@@ -1,4 +1,4 @@
-"""Approval of messages: those of a key with `approval: "required"` wait until a person decides (contract 20)."""
+"""Approval of messages: messages of a key with `approval: "required"` wait until a person decides (contract 20)."""
 
 from typing import Any, Literal
 
@@ -22,12 +22,12 @@ def approval_id(message_id: str) -> str:
 
 
 def hold_detail(until: int) -> dict[str, Any]:
-    """Return the detail of a recipient whose message waits for approval."""
+    """Return the `detail` of a recipient whose message waits for approval until the time `until`."""
     return local_failure("approval", WAITING_TEXT) | {NEXT_AT: timestamp(until)}
 
 
 def held_data(message_id: str, channel: str, until: int) -> str:
-    """Return the fields that the event `message.held` adds to the message's record, as JSON."""
+    """Return, as JSON, the fields that the event `message.held` adds to the message's record."""
     fields = {
         "channel": channel,
         "approval_id": approval_id(message_id),

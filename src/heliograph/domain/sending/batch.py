@@ -26,7 +26,7 @@ def check_count(count: int) -> None:
 
 
 def check_content(size: int) -> None:
-    """Reject a batch whose rendered content is too large; a small request can render to a large result."""
+    """Reject a batch whose rendered content is too large: a small request can render to a large result."""
     if size > BATCH_CONTENT_MAX:
         limit = f"{BATCH_CONTENT_MAX // MIB} MiB"
         raise BodyTooLong(f"The rendered batch exceeds {limit} at this message. Send it in another batch.")

@@ -24,7 +24,7 @@ _encoder = msgspec.json.Encoder(order="sorted")
 
 
 class StoredResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """Stored state of an idempotency key; without a status, the request has not finished."""
+    """Stored state of an idempotency key. Without a status, its request has not finished."""
 
     fingerprint: str
     status: int | None
@@ -66,9 +66,9 @@ def fingerprint(path: str, body: Any) -> str:
 
 
 def fingerprint_in_steps(path: str, body: Any) -> str:
-    """Return the same hash as `fingerprint` for a large body, in steps.
+    """Return the same hash as `fingerprint` for a large body, computed in steps.
 
-    One `encode` call would hold the GIL throughout.
+    One call of the encoder would hold the GIL throughout.
     """
     digest = hashlib.sha256(path.encode() + b"\0")
     for chunk in _encode_parts(body):
@@ -77,7 +77,7 @@ def fingerprint_in_steps(path: str, body: Any) -> str:
 
 
 def _encode_parts(value: Any) -> Iterator[bytes]:
-    """Yield the encoder's output in parts."""
+    """Yield the encoded JSON of a value in parts."""
     if isinstance(value, dict) and value:
         for number, key in enumerate(_sort_keys(list(value))):
             yield b"," if number else b"{"
@@ -104,7 +104,7 @@ def _sort_keys(keys: list[str]) -> Iterable[str]:
 
 
 def select_replay(row: StoredResponse | None, request_fingerprint: str, now: int) -> StoredResponse | None:
-    """Return the stored row to replay; None if the request must run."""
+    """Return the stored response to replay; None if the request must be executed."""
     if row is None or (row.abandoned if row.status is None else now >= row.expires_at):
         return None
     if row.fingerprint != request_fingerprint:

@@ -1,6 +1,6 @@
 """Limits of restricted keys: recipients per hour and day, and spend per day, in rolling windows (contract 20).
 
-A team's account holds the uses of its restricted keys in the last day. An accept locks and writes the account anyway,
+A team's account stores the uses of its restricted keys in the last day. An accept locks and writes the account anyway,
 so counting across processes needs no extra statement.
 """
 
@@ -33,7 +33,7 @@ class KeyUse(msgspec.Struct, array_like=True):
 
 
 class LimitState(msgspec.Struct, frozen=True, kw_only=True):
-    """A limit of a key and its use at a moment."""
+    """A limit of a key, and how much of it is used at a moment."""
 
     limit: int
     left: int
@@ -70,9 +70,9 @@ def count_use(account: Account, key: Key, recipients: int, spend: int, now: int)
 
 
 def give_back_spend(account: Account, key_id: str, counted_at: int, amount: int) -> None:
-    """Refund the spend of a send counted at `counted_at` that is not charged; its recipients still count.
+    """Subtract `amount` from the spend counted for the send at `counted_at`, because it is not charged.
 
-    A negative amount counts the spend again.
+    Its recipients still count toward the key's recipient limits. A negative amount adds the spend again.
     """
     uses_by_key = _decode(account)
     for uses_by_token in uses_by_key.values():
@@ -171,7 +171,7 @@ def _encode(uses_by_key: _UsesByKey, now: int) -> str:
 
 
 def _merge(uses: Sequence[KeyUse], now: int) -> Iterator[KeyUse]:
-    """Merge uses that are close in time."""
+    """Merge uses that are close together in time into one."""
     previous: KeyUse | None = None
     for use in uses:
         span = RECENT_SPAN_MS if use.at > now - HOUR_MS else OLD_SPAN_MS

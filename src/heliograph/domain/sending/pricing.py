@@ -34,7 +34,7 @@ _EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
 
 
 def parse_money(text: str) -> int:
-    """Parse '0.0450' as 45000."""
+    """Parse an amount such as '0.0450', which gives 45000."""
     match = _MONEY.fullmatch(text)
     if not match:
         raise ValueError(f"{text!r} is not an amount such as '0.0450' (digits, at most 6 decimals)")
@@ -42,12 +42,12 @@ def parse_money(text: str) -> int:
 
 
 def parse_signed_money(text: str) -> int:
-    """Parse an amount with an optional sign: '25.00', '-5.00'."""
+    """Parse an amount with an optional sign, such as '25.00' or '-5.00'."""
     return -parse_money(text[1:]) if text.startswith("-") else parse_money(text.removeprefix("+"))
 
 
 def format_money(micros: int) -> str:
-    """Format 45000 as '0.0450': four decimals, or up to six if needed."""
+    """Format an amount such as 45000 as '0.0450': with four decimals, or up to six if needed."""
     units, fraction = divmod(abs(micros), MICROS_PER_UNIT)
     decimals = f"{fraction:06d}".rstrip("0").ljust(4, "0")
     return f"{'-' if micros < 0 else ''}{units}.{decimals}"
@@ -60,12 +60,12 @@ def format_amount(micros: int) -> str:
 
 
 def price_for(template: Template, country: str | None) -> int:
-    """Return the template's price for one send. A country-specific price takes precedence, even if 0."""
+    """Return the template's price for one send; the price of the country takes precedence, even if it is 0."""
     return template.price if country is None else template.prices.get(country, template.price)
 
 
 def price_groups(template: Template) -> list[tuple[list[str], int]]:
-    """Return (countries, price) groups of the template, cheapest first; last, with no countries, the default price."""
+    """Return (countries, price) groups of the template, cheapest first; last, without countries, the default price."""
     groups: dict[int, list[str]] = {}
     for country, price in sorted(template.prices.items()):
         groups.setdefault(price, []).append(country)
@@ -81,7 +81,7 @@ def verify_price(platform: Platform, currency: str) -> int:
 
 
 class Account(msgspec.Struct, kw_only=True):
-    """Running totals of a team while a batch is decided."""
+    """A team's totals, updated in memory while a batch is decided."""
 
     team: int
     available: int  # spendable credit
@@ -108,7 +108,7 @@ def _month_of_day(day: int) -> str:
 
 
 def use_quota(account: Account, count: int, quota: int, month: str) -> bool:
-    """Count the recipients; return True if the send started within the quota and is free."""
+    """Count recipients toward the monthly quota; return True if the send started within the quota and is free."""
     if month > account.month:  # a late request of the previous month must not reset the month
         account.month, account.used = month, 0
     is_free = account.used < quota
@@ -117,13 +117,16 @@ def use_quota(account: Account, count: int, quota: int, month: str) -> bool:
 
 
 def refund_quota(account: Account, count: int, month: str) -> None:
-    """Refund the quota of email recipients that were counted in `month` and will not be sent to."""
+    """Give back the quota used by email recipients who were counted in `month` and will not be sent to."""
     if account.month == month:
         account.used = max(0, account.used - count)
 
 
 def count_sandbox_send(account: Account, limit: int, now: int) -> None:
-    """Count a message or code of a sandbox team over a real carrier; at most `limit` per UTC day (contract 13)."""
+    """Count a sandbox team's message or code over a real carrier.
+
+    At most `limit` are allowed per UTC day (contract 13).
+    """
     day = now // DAY_MS
     if day > account.sandbox_day:  # a late request of the previous day must not reset the day
         account.sandbox_day, account.sandbox_used = day, 0
@@ -138,7 +141,7 @@ def count_sandbox_send(account: Account, limit: int, now: int) -> None:
 
 
 def count_stored_bytes(account: Account, size: int, limit: int, now: int) -> None:
-    """Count the stored bytes of a message; at most `limit` per team and UTC day (contract 1)."""
+    """Count the stored bytes of a message. At most `limit` are allowed per team and UTC day (contract 1)."""
     day = now // DAY_MS
     if day > account.octets_day:  # a late request of the previous day must not reset the day
         account.octets_day, account.octets_used = day, 0
@@ -190,12 +193,12 @@ def adjust_credit(account: Account, amount: int) -> str:
 
 
 def credit_change(kind: str, amount: int) -> int:
-    """Return by how much a ledger entry changed the spendable credit."""
+    """Return by how much a ledger entry changed the credit that can be spent."""
     return balance_change(kind, amount, "credit")
 
 
 def balance_change(kind: str, amount: int, account: str) -> int:
-    """Return by how much a ledger entry changed `account`."""
+    """Return by how much a ledger entry changed the balance named `account`."""
     source, target = ACCOUNTS_BY_ENTRY_KIND[kind]
     return amount * ((target == account) - (source == account))
 
@@ -212,7 +215,7 @@ KIND_BY_ID_PREFIX = {PREFIXES[kind]: kind for kind in ("email", "sms", "whatsapp
 
 
 def sum_charges(ledger_entries: Iterable[tuple[str, int, str | None, int]]) -> dict[tuple[str, str], Charge]:
-    """Sum the charges by UTC month and kind of message. Entries are (kind, amount, subject, time)."""
+    """Sum the charges by UTC month and kind of message. `ledger_entries`: (kind, amount, subject, time)."""
     spend: dict[tuple[str, str], Charge] = {}
     for kind, amount, subject, time in ledger_entries:
         if kind == "capture" and (message_kind := KIND_BY_ID_PREFIX.get((subject or "")[:4])):

@@ -1,4 +1,4 @@
-"""Relative times in English, as some other services accept them: "in 1 min", "in 2 hours", "in 3 days"."""
+"""Relative times in English, which some other services accept: "in 1 min", "in 2 hours", "in 3 days"."""
 
 import re
 

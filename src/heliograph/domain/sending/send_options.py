@@ -78,7 +78,7 @@ IMMEDIATE = Timing()
 
 
 class ExtraFields(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Fields stored with a message beyond the record in the response to its sender."""
+    """Fields stored with a message in addition to the record in the response to its sender."""
 
     tags: dict[str, str] = {}
     metadata: dict[str, Any] = {}
@@ -98,7 +98,7 @@ class ExtraFields(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class MessageRecord(ExtraFields, frozen=True, kw_only=True, omit_defaults=True):
-    """A stored message: the response record and the sender's additions. Absent fields have their default."""
+    """A stored message: the response record and the sender's additional fields. An absent field has its default."""
 
     id: str = ""
     to: str = ""
@@ -116,7 +116,7 @@ decode_record: Callable[[str], MessageRecord] = msgspec.json.Decoder(MessageReco
 
 
 def to_name_addr(address: str, name_addrs: list[str]) -> str:
-    """Return the address as a name-addr if it was given with a display name."""
+    """Return the address with its display name if `name_addrs` contains it with one; else unchanged."""
     return next((name_addr for name_addr in name_addrs if name_addr.endswith(f"<{address}>")), address)
 
 
@@ -124,7 +124,7 @@ RENDER_FIELDS = ("template_version", "layout_version", "locale")
 
 
 def public_record(record: str, status: str, *, with_render_fields: bool = False) -> dict[str, Any]:
-    """Return a stored message as /v1 shows it.
+    """Return a stored message as the API returns it.
 
     `with_render_fields` adds the template version, layout version and locale.
     """
@@ -135,7 +135,7 @@ def public_record(record: str, status: str, *, with_render_fields: bool = False)
 
 
 class SendOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The fields of every send."""
+    """The optional fields that every send may have."""
 
     tags: Tags = None
     metadata: Metadata = None
@@ -146,7 +146,7 @@ class SendOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 def parse_options(options: SendOptions, now: int) -> Timing:
-    """Validate the options; in the order of checks this comes after the recipients."""
+    """Validate the options; the order of checks requires that the recipients were checked before."""
     if options.tags:
         check_tags(options.tags)
     if options.metadata:
@@ -218,13 +218,13 @@ def check_tags(tags: dict[str, str] | None) -> None:
 
 
 def split_tag(text: str) -> tuple[str, str] | None:
-    """Split `name:value`; None if not a valid tag."""
+    """Split a tag `name:value`; None if it is not a valid tag."""
     name, colon, value = text.partition(":")
     return (name, value) if colon and _TAG_NAME.fullmatch(name) and 1 <= len(value) <= TAG_VALUE_MAX else None
 
 
 def tag_hash(name: str, value: str) -> int:
-    """Return the lookup hash of a tag; values may be long or contain characters that a database cannot store."""
+    """Return the hash by which a tag is looked up: values may be long or contain characters that cannot be stored."""
     digest = hashlib.blake2b(f"{name}:{value}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, signed=True)
 

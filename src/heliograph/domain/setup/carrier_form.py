@@ -1,4 +1,4 @@
-"""Dashboard form of a carrier, generated from its kind; parsing of submitted values."""
+"""Dashboard form of a carrier, generated from its kind, and parser of the submitted values."""
 
 import re
 import tomllib
@@ -18,7 +18,7 @@ DESTINATION_OPTIONS = ("host", "port", "tls", "base_url")
 
 
 class Input(msgspec.Struct, frozen=True, kw_only=True):
-    """A control of the form."""
+    """A control of the carrier form."""
 
     name: str  # as in the setup file; a nested field is `accepted.status`
     label: str
@@ -31,7 +31,7 @@ class Input(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ParsedForm(msgspec.Struct, frozen=True, kw_only=True):
-    """A parsed form; empty fields are absent."""
+    """A parsed carrier form; fields left empty are absent."""
 
     fields: dict[str, Any]  # as in a setup file
     errors: dict[str, str]  # by input name
@@ -60,7 +60,7 @@ def _build_input(option: FieldInfo) -> Input:
 
 
 def _flatten_fields(kind: CarrierKind) -> Iterator[FieldInfo]:
-    """Yield the carrier's fields; nested structs become optional `parent.child` fields."""
+    """Yield the carrier kind's fields; nested structs become optional fields such as `parent.child`."""
     for field in carrier_fields(kind):
         bare = _unwrap_type(field.type)
         if isinstance(bare, type) and issubclass(bare, msgspec.Struct):
@@ -95,9 +95,9 @@ def _control_for(type_: Any) -> Control:
 
 
 def parse_form(kind: CarrierKind, form: Mapping[str, str], current_options: Mapping[str, Any] = {}) -> ParsedForm:
-    """Parse a form; `current_options` are those of an existing carrier.
+    """Parse a submitted form. `current_options`: options of the carrier that is edited.
 
-    Secrets left empty are kept, unless they would then be sent to another address.
+    Secrets left empty keep their value, unless they would then be sent to another address.
     """
     types = {control.encode_name: control.type for control in _flatten_fields(kind)}
     fields: dict[str, Any] = {}
@@ -134,7 +134,7 @@ def parse_form(kind: CarrierKind, form: Mapping[str, str], current_options: Mapp
 
 
 def _parse_value(control: Input, text: str, type_: Any) -> Any:
-    """Convert the text of a control to the value in a setup file; raise ValueError with a readable message."""
+    """Convert the text of a control to the value in a setup file; raise ValueError with a text for people."""
     if control.control == "checkbox":
         return True
     if control.control == "number":

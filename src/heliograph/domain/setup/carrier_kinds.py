@@ -42,7 +42,7 @@ PLACEHOLDER = re.compile(r"\{\{([^{}]*)\}\}")
 
 
 class Label(msgspec.Struct, frozen=True):
-    """Label and hint of an option; `{}` in the hint is replaced by the default."""
+    """Label and hint of an option in the form. In the hint, `{}` is replaced by the default."""
 
     text: str
     hint: str = ""
@@ -52,7 +52,7 @@ class Label(msgspec.Struct, frozen=True):
 
 
 def advanced(text: str, hint: str = "", *, secret: bool = False) -> Label:
-    """Return the label of an advanced option."""
+    """Return the label of an option that the form shows as advanced."""
     return Label(text, hint, advanced=True, secret=secret)
 
 

@@ -1,4 +1,7 @@
-"""Names of DKIM keys: with CNAME records, two selectors per algorithm alternate, and their targets are in our zone."""
+"""Names of DKIM keys.
+
+For domains with CNAME records, two selectors per algorithm alternate, and their targets are in our zone.
+"""
 
 import hashlib
 import re
@@ -20,7 +23,7 @@ def is_cname_key(key: DkimKey) -> bool:
 
 
 def selector_error(selector: str) -> str:
-    """Return what is wrong with the selector of a team's own key; empty if valid."""
+    """Return what is wrong with the selector of a key that a team imports; empty if it is valid."""
     if selector in _ALL_CNAME_SELECTORS:
         return f"{selector} is reserved for DKIM by CNAME. Publish the key under another selector."
     return (
@@ -31,7 +34,7 @@ def selector_error(selector: str) -> str:
 
 
 def idle_selectors(keys: Iterable[DkimKey]) -> dict[str, str] | None:
-    """Return an unused selector per algorithm; None while a retired key is still published under it."""
+    """Return algorithm → unused selector; None while a retired key is still published under it."""
     used = {key.selector for key in keys}
     idle = {
         algorithm: next((name for name in names if name not in used), "")
@@ -41,7 +44,10 @@ def idle_selectors(keys: Iterable[DkimKey]) -> dict[str, str] | None:
 
 
 def target(selector: str, domain_id: str, zone: str) -> str:
-    """Return the name in our zone; it contains the domain's id, because several teams may add the same domain."""
+    """Return the name in our zone of a domain's key.
+
+    It contains the domain's id, as several teams may add the same domain.
+    """
     return f"{selector}.d{hashlib.sha256(domain_id.encode()).hexdigest()[:16]}.{zone}"
 
 

@@ -1,7 +1,7 @@
-"""DNS records of a sending domain: which records a team must publish, and what is wrong with those found.
+"""DNS records of a sending domain: which records a team must publish, and what is wrong with the published ones.
 
-Names are lower-case A-labels without trailing dot. Found records are strings: TXT strings joined by `txt`, an MX
-as `10 mail.example`. The text of a verdict is for people who edit DNS and ends with the value to copy.
+Names are lower-case A-labels without trailing dot. Found records are strings: TXT strings joined by `txt`, an MX as `10
+mail.example`. The text of a verdict is for people who edit DNS and ends with the value to copy.
 """
 
 import hashlib
@@ -151,7 +151,7 @@ def _fix_missing(record: Record) -> str:
 
 
 def _panel_mistake(found: Sequence[str]) -> str:
-    """Return a hint about a common mistake in DNS panels; empty if there is none."""
+    """Return a hint about a common mistake in DNS panels that explains the found values; empty if none does."""
     if any('"' in text for text in found):
         return "The value contains quotation marks. Remove them. "
     if any("\\;" in text for text in found):
@@ -251,7 +251,10 @@ _TAG_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 
 def _parse_tags(text: str) -> dict[str, str] | None:
-    """Parse `v=DKIM1; k=rsa` into an ordered dict (RFC 6376, 3.2); None if not a tag list or if a tag is repeated."""
+    """Parse `v=DKIM1; k=rsa` into an ordered dict (RFC 6376, 3.2).
+
+    None if the text is not a tag list or repeats a tag.
+    """
     tags: dict[str, str] = {}
     for part in text.strip().removesuffix(";").split(";"):
         name, equals, value = part.partition("=")
@@ -297,7 +300,10 @@ def _fix_spf(record: Record, found: Sequence[str]) -> str:
 
 
 def _term_covers(found_term: str, expected_term: str) -> bool:
-    """Return whether the found term allows at least what the expected one allows; with -, ~ or ? it allows nothing."""
+    """Return whether the found SPF term allows at least what the expected one allows.
+
+    A term with -, ~ or ? allows nothing.
+    """
     kind, _, value = found_term.removeprefix("+").partition(":")
     expected_kind, _, expected_value = expected_term.lower().partition(":")
     if kind != expected_kind:
@@ -396,13 +402,13 @@ def dmarc_names_above(name: str) -> list[str]:
 
 
 def applies_to_subdomains(record: Record, found: Sequence[str]) -> bool:
-    """Return whether a policy found at a parent name is valid and the organisation's, not a registry's."""
+    """Return whether a policy found at a parent name is valid and the organisation's own, not a registry's."""
     tags = _parse_tags(found[0]) if len(found) == 1 else None
     return check_record(record, found).ok and (tags or {}).get("psd", "u").lower() != "y"
 
 
 def alignment(from_domain: str, dkim_domain: str, return_path_domain: str, dmarc: str | None) -> Alignment:
-    """Return the DMARC alignment of mail from `from_domain`; `dmarc` is the policy as found.
+    """Return the DMARC alignment of mail from `from_domain`; `dmarc` is the published DMARC policy.
 
     Relaxed alignment requires the same organisational domain, which a tree walk finds (RFC 9989). This function uses
     the From domain itself: a subdomain aligns, a parent or sibling does not. The result can only be too strict.

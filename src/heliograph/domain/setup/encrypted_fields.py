@@ -23,7 +23,7 @@ def ciphertexts(record: SetupRecord) -> dict[str, str]:
 
 
 def with_ciphertexts(record: SetupRecord, texts: Mapping[str, str]) -> SetupRecord:
-    """Return the record with its ciphertexts replaced by `texts`; contexts not in `texts` keep theirs."""
+    """Return the record with ciphertexts from `texts`, keyed by encryption context; other fields are unchanged."""
     match record:
         case Webhook(id=id_):
             return replace(
@@ -45,6 +45,6 @@ def with_ciphertexts(record: SetupRecord, texts: Mapping[str, str]) -> SetupReco
 
 
 def _webhook_contexts(id_: str) -> dict[str, str]:
-    """Map each encrypted field of a webhook to its context."""
+    """Map each encrypted field of a webhook to its encryption context."""
     context_suffixes = {"old_secret": "old", "login": "login", "private_key": "key"}
     return {"secret": f"webhook/{id_}"} | {name: f"webhook/{id_}/{end}" for name, end in context_suffixes.items()}

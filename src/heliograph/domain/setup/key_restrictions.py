@@ -133,12 +133,12 @@ class RestrictionsRecord(msgspec.Struct, frozen=True, kw_only=True, omit_default
 
 
 def from_fields(fields: dict[str, Any]) -> KeyRestrictions | None:
-    """Return the restrictions of parsed fields; None if there is none."""
+    """Return the restrictions of parsed fields; None if the fields restrict nothing."""
     return msgspec.convert(fields, KeyRestrictions) if fields else None
 
 
 def parse_restrictions(value: Any) -> KeyRestrictions | None:
-    """Parse restrictions from JSON; null equals absent. Raises InvalidRequest that names the invalid part."""
+    """Parse restrictions from JSON; null counts as absent. Raises InvalidRequest, which names the invalid part."""
     if isinstance(value, dict):
         value = {name: item for name, item in value.items() if item is not None}
     try:
@@ -158,7 +158,7 @@ def to_record(restrictions: KeyRestrictions | None) -> RestrictionsRecord | None
 
 
 def permits_address(patterns: Sequence[str], normal: str) -> bool:
-    """Return whether a normalised email address is permitted."""
+    """Return whether one of the patterns permits a normalised email address."""
     return normal in patterns or ANY in patterns or f"*@{normal.rpartition('@')[2]}" in patterns
 
 
@@ -171,7 +171,7 @@ def permits_phone(patterns: Sequence[str], phone: str) -> bool:
 
 
 def check_action(key: Key, action: Action) -> None:
-    """Check that a restricted key may do what the route does."""
+    """Reject an action of a route that the restrictions of the key do not permit."""
     if not action:
         return
     if action == MANAGES_KEYS:
@@ -206,7 +206,7 @@ def check_sender(key: Key, sender: Address) -> None:
 
 
 def check_template_use(key: Key, template_id: str | None) -> None:
-    """Check the template of a send; None for a message without a template."""
+    """Reject a send whose template the key does not permit. `template_id`: None for a message without a template."""
     restrictions = key.restrictions
     if restrictions is None or restrictions.templates is None or ANY in restrictions.templates:
         return
@@ -219,7 +219,7 @@ def check_template_use(key: Key, template_id: str | None) -> None:
 
 
 def check_addresses(key: Key, recipients: Iterable[tuple[Address, Kind]]) -> None:
-    """Check the recipients of an email.
+    """Reject recipients of an email that the key does not permit.
 
     The error message names To and Cc recipients only, its `details` also Bcc recipients.
     """
@@ -243,7 +243,7 @@ def check_phone(key: Key, phone: str) -> None:
 
 
 def check_code_recipient(key: Key, normal: str, original: str) -> None:
-    """Check a single phone or email address; `original` is the recipient as the caller wrote it."""
+    """Reject a phone or email address that the key does not permit. `original`: the address as the caller wrote it."""
     patterns = key.restrictions.recipients if key.restrictions else None
     if patterns is None:
         return

@@ -1,6 +1,7 @@
 """API key tokens (contract 3): `hk_<10 public>_<43 secret><6 checksum>`; only the hash is stored.
 
-A hook's key is `v1,whsec_…` in Supabase's format. It signs requests and is never sent, so it is stored encrypted.
+The secret of a hook key is `v1,whsec_…`, the format of Supabase's auth hooks. It signs requests and is never sent, so
+it is stored encrypted.
 """
 
 import hashlib
@@ -46,7 +47,7 @@ def _base62(number: int, length: int) -> str:
 
 
 def parse_token(text: str) -> str | None:
-    """Return the public id of a well-formed token; None if invalid."""
+    """Return the public id of a token; None if the token is not well-formed."""
     match = _TOKEN.fullmatch(text)
     return match[2] if match and checksum(match[1]) == match[3] else None
 
@@ -56,7 +57,7 @@ def is_hook_secret(text: str) -> bool:
 
 
 def public_id(text: str) -> str | None:
-    """Return a key's public id from its token or a hook's secret; None if invalid."""
+    """Return the public id of a key from its token, or of a hook key from its secret; None if invalid."""
     if is_hook_secret(text):
         return _base62(int(token_hash(text), 16), 10)
     return parse_token(text)
@@ -71,7 +72,7 @@ def has_hash(token: str, expected_hash: str) -> bool:
 
 
 def check_grant(creator: Key | None, key: Key) -> None:
-    """Check that a new key has no more rights and no longer validity than the key that creates it.
+    """Reject a new key that has more rights or a longer validity than the key that creates it.
 
     Without this check the scope `manage` would grant everything. A platform key creates any keys of teams, like an
     operator.
@@ -93,7 +94,7 @@ def check_grant(creator: Key | None, key: Key) -> None:
 
 
 def check_network(key: Key, address: str) -> None:
-    """Check the network from which a key is used.
+    """Reject a key that is used from a network that it does not permit.
 
     Loopback is not exempt: behind an untrusted proxy every request comes from there.
     """
@@ -104,7 +105,7 @@ def check_network(key: Key, address: str) -> None:
 def authenticate(token: str, callers: Mapping[str, Caller], now: int) -> Caller:
     """Return the caller who holds the token.
 
-    `callers` are by public id; `now` is in ms. All failures raise the same error.
+    `callers`: public id → caller; `now` is in ms. All failures raise the same error.
     """
     # A malformed token has no stored hash, so the lookup alone decides.
     caller = callers.get(token[3:13])

@@ -1,4 +1,4 @@
-"""Imports a team's own DKIM key."""
+"""Parses a DKIM key that a team imports."""
 
 from heliograph.domain.mail.dkim import Algorithm, public_record, read_private_key
 from heliograph.domain.refusals import InvalidRequest
@@ -8,7 +8,10 @@ PRIVATE_KEY_MAX = 20_000  # characters
 
 
 def read_own_key(private_key: str | None, selector: str | None) -> tuple[bytes, Algorithm, str]:
-    """Return the private key, its algorithm and its TXT value. Raises InvalidRequest."""
+    """Return the private key, its algorithm and its TXT value.
+
+    Raises InvalidRequest if the key or the selector is invalid.
+    """
     if not private_key:
         raise InvalidRequest("selector needs private_key.", param="private_key")
     if not selector:

@@ -1,4 +1,7 @@
-"""Plans the changes that a setup file makes to the current setup. Only what the file names changes; idempotent."""
+"""Plans the changes that a setup file makes to the current setup.
+
+Only what the file names changes. Planning the same file again yields no changes.
+"""
 
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, NoReturn, TypeVar
@@ -57,7 +60,7 @@ S = TypeVar("S", bound=SetupRecord)
 
 
 class PlannedKey(msgspec.Struct, frozen=True, kw_only=True):
-    """A new key; the token is shown only once."""
+    """A new API key; its token is shown only once."""
 
     team: str
     name: str
@@ -65,7 +68,7 @@ class PlannedKey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NewWebhook(msgspec.Struct, frozen=True, kw_only=True):
-    """A new webhook; the secret is shown only once."""
+    """A new webhook; its secret is shown only once."""
 
     team: str
     id: str
@@ -176,7 +179,7 @@ def _entries(table: dict[str, Any], name: str, path: str) -> Iterator[tuple[str,
 
 
 class _Planner:
-    """Builds the plan step by step; `_records` is the resulting setup."""
+    """Builds the plan step by step; `_records` contains the setup with the changes made so far."""
 
     def __init__(
         self,
@@ -236,7 +239,7 @@ class _Planner:
         self._put("carrier", fields["id"], fields, path, None, f"carrier {fields['id']}")
 
     def check_pools(self, id_: str, path: str) -> None:
-        """Fail if a pool of the carrier names an address or an overflow carrier that does not exist."""
+        """Raise SetupError if a pool of the carrier names an address or an overflow carrier that does not exist."""
         record = self._records["carrier", id_]
         assert isinstance(record, CarrierRecord)
         try:
@@ -305,7 +308,10 @@ class _Planner:
         return platform.dkim_zone if isinstance(platform, Platform) else ""
 
     def _own_dkim_key(self, team: TeamRecord, domain: str, entry: dict[str, Any], path: str) -> None:
-        """Add the team's own key: it signs at once for a domain without keys, otherwise when its record is found."""
+        """Add the key that the team imports.
+
+        The key signs at once for a domain without keys, otherwise as soon as its DNS record is found.
+        """
         try:
             private, algorithm, public = read_own_key(entry.get("private_key"), entry.get("selector"))
         except InvalidRequest as refusal:
@@ -373,7 +379,7 @@ class _Planner:
         self._check_problems(id_, path, problems)
 
     def _check_problems(self, id_: str, path: str, problems: list[TemplateProblem]) -> None:
-        """Raise if a problem is an error; otherwise collect the warnings."""
+        """Raise SetupError if a problem is an error; otherwise collect the warnings."""
         file_problems = [FileProblem(template_id=id_, **msgspec.structs.asdict(item)) for item in problems]
         for problem in problems:
             if problem.level == "error":
@@ -381,7 +387,10 @@ class _Planner:
         self.problems += file_problems
 
     def check_categories(self, team: TeamRecord, path: str) -> None:
-        """Fail if a template of the team, in the file or not, has a category that the team no longer has."""
+        """Raise SetupError if a template of the team has a category that the team no longer has.
+
+        Templates that are not in the file are checked too.
+        """
         templates = [template for template in self._all(Template) if template.team == team.id]
         if error := category_in_use(team, templates):
             self._fail(f"{path}.categories", error)
@@ -473,7 +482,7 @@ class _Planner:
     def _has_login(self, hook: Webhook, login: str) -> bool:
         """Return whether the webhook already has this login.
 
-        Encryption output differs each time, so an equal login is kept.
+        Encryption output differs each time, so an equal login is not encrypted again.
         """
         try:
             return (
@@ -536,7 +545,7 @@ class _Planner:
 
 
 def _inherited_restrictions(old: Key) -> dict[str, Any]:
-    """Return the fields that a key with a new token takes over from the key it replaces."""
+    """Return the restrictions that a key with a new token takes over from the key that it replaces, as fields."""
     if old.restrictions is None:
         return {}
     return {"restrictions": msgspec.to_builtins(old.restrictions), "counts_as": old.counts_as or old.id}

@@ -1,7 +1,7 @@
 """Setup records: the platform, its carriers, and each team with everything that belongs to the team.
 
-`apply` and the dashboard write these records, the store keeps them as documents, and every request uses them.
-Money is in integers of 10^-6 currency units, times in milliseconds since 1970.
+`apply` and the dashboard write these records, the store saves them as documents, and every request uses them. Money is
+in integers of 10^-6 currency units, times in milliseconds since 1970.
 """
 
 from collections.abc import Callable
@@ -104,7 +104,10 @@ DEFAULT_BYTES_PER_DAY: dict[Mode, int] = {"live": 10 * 1024 * MIB, "sandbox": 20
 
 
 class TeamRecord(SetupRecord, frozen=True):
-    """A team's own fields; the objects of a team are separate records that reference the team."""
+    """Fields of a team itself.
+
+    The team's objects, such as domains and templates, are records that reference the team.
+    """
 
     ref: int  # integer id of the team in the database
     id: str
@@ -158,7 +161,7 @@ class TeamRecord(SetupRecord, frozen=True):
 
     @property
     def daily_bytes_limit(self) -> int:
-        """Return the bytes that the team may store per day; 0 = off."""
+        """Return the bytes that the team may store per day; 0 for no limit."""
         return DEFAULT_BYTES_PER_DAY[self.mode] if self.octets_per_day is None else self.octets_per_day
 
     @property
@@ -170,7 +173,7 @@ class TeamRecord(SetupRecord, frozen=True):
 
 
 class TeamClock(SetupRecord, frozen=True):
-    """Offset of a team's test clock from real time, current and target."""
+    """Current and target offset of a team's test clock from real time."""
 
     team: str
     ahead: int = 0  # ms
@@ -232,7 +235,7 @@ class VariableType(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class LocaleParts(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Translation of a template."""
+    """Translation of a template into one language."""
 
     subject: str | None = None
     html: str | None = None
@@ -298,7 +301,7 @@ class UpstreamTemplate(SetupRecord, frozen=True):
 
 
 class Layout(SetupRecord, frozen=True):
-    """Frame around the content of a team's emails."""
+    """A layout: the frame around the content of a team's emails."""
 
     id: str
     team: str
@@ -365,7 +368,7 @@ class Key(SetupRecord, frozen=True):
 
 
 class Recipient(SetupRecord, frozen=True):
-    """A verified email address or phone of a sandbox team, normalised."""
+    """A confirmed email address or phone number of a sandbox team's recipient, normalised."""
 
     team: str
     address: str

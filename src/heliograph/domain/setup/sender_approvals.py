@@ -87,7 +87,7 @@ def team_of(record: SubmittedRecord | ChangeableRecord) -> str:
 
 
 def request_text(setup: Setup, record_id: RecordId) -> str:
-    """Return the request for a record, as shown to the operator."""
+    """Return the text of a record's request, as shown to the operator."""
     return _REQUEST_TEXT_BY_KIND[record_id[0]](setup.records[record_id], setup)
 
 
@@ -96,7 +96,10 @@ def change_request_text(setup: Setup, record_id: RecordId) -> str:
 
 
 def request_change(setup: Setup, record_id: RecordId, value: str, *, operator: bool = False, by: str = "") -> list[Row]:
-    """Request another brand, sender id or name. The approved value stays in use; an operator's change is immediate."""
+    """Request another brand, sender id or name; return the rows to write.
+
+    The approved value stays in use until the decision; an operator's change is immediate.
+    """
     kind, record = record_id[0], setup.records.get(record_id)
     assert isinstance(record, ChangeableRecord)
     is_new = getattr(record, CHANGEABLE_FIELD_BY_KIND[kind]) != value
@@ -111,7 +114,10 @@ def _domain_name(setup: Setup, id_: str) -> str:
 
 
 def decide_request(setup: Setup, item: PendingSender, approve: bool, reason: str = "") -> list[Row]:
-    """Return the rows to write; empty if the request has changed since `item` was shown. A refusal needs a reason."""
+    """Return the rows that record a decision; empty if the request has changed since `item` was shown.
+
+    A refusal needs a reason.
+    """
     current = next(
         (request for request in pending_senders(setup) if decision_basis(request) == decision_basis(item)), None
     )
@@ -126,7 +132,7 @@ def decide_request(setup: Setup, item: PendingSender, approve: bool, reason: str
 
 
 def decision_basis(item: PendingSender) -> PendingSender:
-    """Return the part of the request that a decision depends on, without the requester and `is_change`."""
+    """Return the part of the request on which a decision depends: without the requester and `is_change`."""
     return replace(item, is_change=False, asked_by="")
 
 

@@ -60,7 +60,10 @@ from heliograph.webhooks.policy.webhook import SECRET_PREFIX, check_format, secr
 
 
 class SetupError(Exception):
-    """The setup file is invalid and changes nothing; the message names file, line or key path."""
+    """The setup file is invalid and changes nothing.
+
+    The exception's text names the file, and the line or the key path.
+    """
 
     def __init__(self, message: str, problems: Sequence[Any] = ()) -> None:
         super().__init__(message)
@@ -68,7 +71,7 @@ class SetupError(Exception):
 
 
 class SetupFile(msgspec.Struct, frozen=True, kw_only=True):
-    """Parsed setup file, with the names of the file; fields absent in the file are absent here."""
+    """A parsed setup file, under the names that the file uses. A field absent in the file is absent here."""
 
     name: str
     platform: dict[str, Any] = {}
@@ -114,7 +117,10 @@ def _parse_fields(table: type["_Table"], values: Mapping[str, Any]) -> tuple[dic
 
 
 def values_from_environment(text: str, environment: Mapping[str, str]) -> frozenset[str]:
-    """Return the values of all `{ env = "NAME" }` in a setup file: secrets that need not be printed."""
+    """Return the values of all environment variables that a setup file references as `{ env = "NAME" }`.
+
+    The user already knows these secrets, so they are not printed.
+    """
 
     def names(value: Any) -> Iterator[str]:
         if isinstance(value, dict):
@@ -180,7 +186,7 @@ _ABSENT: Any = msgspec.UNSET  # field not present in the file
 
 
 class _Table(msgspec.Struct):
-    """Base class of tables in the file; fields without a default are required."""
+    """Base class of the setup file's tables; fields without a default are required."""
 
 
 # -- carriers ----------------------------------------------------------------------------------------------
@@ -219,7 +225,7 @@ def _parse_carrier(
 
 
 def _table_type(kind: CarrierKind, *, is_partial: bool) -> type[msgspec.Struct]:
-    """Return a struct type for a carrier of the kind; with `is_partial` no field is required."""
+    """Return the struct type of a carrier's table; with `is_partial`, no field is required."""
     fields = [*msgspec.structs.fields(_Carrier), *msgspec.structs.fields(CARRIER_KINDS[kind])]
     required = {field_info.name for field_info in fields if field_info.required and not is_partial}
     absent: dict[str, Any] = {"default": _ABSENT}
@@ -238,13 +244,13 @@ def _table_type(kind: CarrierKind, *, is_partial: bool) -> type[msgspec.Struct]:
 
 
 def _without_none(type_: Any) -> Any:
-    """Remove None from a type: unset values are not in the file."""
+    """Remove None from a field's type, because a setup file cannot contain it."""
     bare = get_args(type_)[0] if get_origin(type_) is Annotated else type_
     return get_args(bare)[0] if get_origin(bare) in (Union, UnionType) else type_
 
 
 def carrier_fields(kind: CarrierKind) -> list[msgspec.structs.FieldInfo]:
-    """Return the fields of the carrier kind and, except for email, `countries`."""
+    """Return the options of the carrier kind as fields and, except for email, `countries`."""
     countries = [
         field_info
         for field_info in msgspec.structs.fields(_Carrier)

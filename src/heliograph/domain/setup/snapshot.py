@@ -61,7 +61,7 @@ RecordId = tuple[str, str]  # kind, id
 
 
 class Row(msgspec.Struct, frozen=True):
-    """A record as stored; body None if deleted."""
+    """A setup record as stored; `body` is None if the record is deleted."""
 
     kind: str
     id: str
@@ -87,7 +87,10 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     platform_keys: tuple[DkimKey, ...] = ()
 
     def find_domain(self, name: str) -> Domain | None:
-        """Return the domain with this name. If several exist: verified first, then the platform's, then approved."""
+        """Return the domain with this name; None if not found.
+
+        If several exist, a verified one comes first, then the platform's, then an approved one.
+        """
         domains = [team.domains[name] for team in self.teams.values() if name in team.domains]
         domains += [self.platform_domains[name]] if name in self.platform_domains else []
         return max(
@@ -103,13 +106,13 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     def inbound_team(self, address: Address) -> Team | None:
         """Return the team that receives mail for `address`; None if not found.
 
-        The team has this address or `*@domain` as inbound, and has verified the domain or a parent domain.
+        That team has this address or `*@domain` as an inbound address, and has verified the domain or a parent domain.
         """
         team = self.teams.get(verifying_team(self.verified, address.domain))
         return team if team and not team.inbound.isdisjoint((address.normal, f"*@{address.domain}")) else None
 
     def clock_offset(self, team: str) -> int:
-        """Return by how many ms the team's test clock is ahead."""
+        """Return by how many ms the team's test clock is ahead of real time."""
         team_object = self.teams.get(team) if self.clock_offsets else None
         return self.clock_offsets.get(team_object.record.ref, 0) if team_object else 0
 
@@ -124,7 +127,7 @@ def verified_domains(records: Iterable[SetupRecord]) -> dict[str, str]:
 
 
 def verifying_team(verified: Mapping[str, str], name: str) -> str:
-    """Return the team that verified this domain or its closest parent domain; empty if none."""
+    """Return the team that verified this domain or else its closest verified parent domain; empty if none has."""
     labels = name.split(".")
     return next((verified[parent] for i in range(len(labels)) if (parent := ".".join(labels[i:])) in verified), "")
 
@@ -213,9 +216,9 @@ def apply_rows(setup: Setup, rows: Iterable[Row], version: int) -> Setup:
 
 
 def _decode_key(body: str) -> Key | None:
-    """Decode a stored key.
+    """Decode a stored key; None if not even its identity can be read.
 
-    A key that this version cannot read in full permits nothing. Returns None if not even its identity can be read.
+    A key that this version cannot read in full permits nothing.
     """
     try:
         return msgspec.json.decode(body, type=Key)
@@ -227,7 +230,7 @@ def _decode_key(body: str) -> Key | None:
 
 
 class _KeyIdentity(msgspec.Struct, frozen=True):
-    """The fields that identify and validate a key; other fields are ignored."""
+    """The fields that identify and validate a key. All other fields of the stored key are ignored."""
 
     id: str
     team: str

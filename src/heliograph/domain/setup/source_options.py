@@ -31,7 +31,7 @@ Day = Annotated[str, parse_with(read_day)]
 
 
 class ProviderLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Limits for one mailbox provider, per source address; 0: no limit."""
+    """Limits for one mailbox provider, per source address; 0 means no limit."""
 
     per_minute: Positive = 0
     connections: Positive = 0
@@ -56,7 +56,7 @@ class SourceAddress(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class SourcePool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Source addresses for the teams of a pool."""
+    """Source addresses that are used by the teams of this pool."""
 
     source_ips: Annotated[list[Ip], parse_with(require_items)]
     overflow: Annotated[str, matching("[a-z0-9-]{1,64}", "a carrier id of a-z, 0-9 and -")] = ""
@@ -105,7 +105,7 @@ Pools = dict[Annotated[str, POOL_NAME], SourcePool]
 def check_pools(carrier: CarrierRecord, carriers: Iterable[CarrierRecord]) -> None:
     """Raise InvalidValue if a pool names an address that is not in `source_ips`, or an unknown overflow carrier.
 
-    `carriers`: those of the instance.
+    `carriers`: all carriers of the instance.
     """
     addresses = [address_of(source) for source in carrier.options.get("source_ips", ())]
     overflows = {other.id for other in carriers if other.channel == "email"} - {carrier.id}
@@ -127,11 +127,11 @@ def carriers_overflowing_to(id_: str, carriers: Iterable[CarrierRecord]) -> list
 
 
 def pool_names(carriers: Iterable[CarrierRecord]) -> list[str]:
-    """Return the names of all pools, and the default."""
+    """Return the names of all pools, including the default pool."""
     return sorted({DEFAULT_POOL, *(name for carrier in carriers for name in carrier.options.get("pools", {}))})
 
 
 def pool_error(pool: str, carriers: Iterable[CarrierRecord]) -> str:
-    """Return what is wrong with the pool of a team; empty if a carrier has it."""
+    """Return what is wrong with the pool that a team uses; empty if a carrier has this pool."""
     names = pool_names(carriers)
     return "" if pool in names else f"no carrier has a pool {quoted(pool)}. Known pools: {', '.join(names)}"

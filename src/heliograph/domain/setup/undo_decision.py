@@ -1,4 +1,4 @@
-"""Undo of operator decisions: the decided item becomes pending again.
+"""Undoes operators' decisions: the decided item becomes pending again.
 
 An approved change of a brand, a sender id or a team name cannot be undone, because the previous value is not stored;
 nor can an approved template or layout, whose version may have been sent. Submit a new change instead.
@@ -26,7 +26,7 @@ from heliograph.templates.policy.template_approvals import TemplateDraftState, d
 
 
 class RecordedDecision(msgspec.Struct, frozen=True, kw_only=True):
-    """A decision as recorded in the audit log."""
+    """An operator's decision as recorded in the audit log."""
 
     team: str
     kind: str  # record kind
@@ -35,7 +35,7 @@ class RecordedDecision(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def list_reversible(setup: Setup) -> dict[RecordedDecision, RecordId]:
-    """Return the decisions in effect that can be undone, except those that match more than one record."""
+    """Return decision → record for the decisions in effect that can be undone, if they match only one record."""
     decisions = [
         (RecordedDecision(team=team, kind=record_id[0], text=text, approved=approved), record_id)
         for record_id, record in setup.records.items()
@@ -67,7 +67,7 @@ def _refused_draft(setup: Setup, record_id: RecordId) -> TemplateDraftState | La
 
 
 def undo_rows(setup: Setup, decided: RecordedDecision, now: int) -> list[Row]:
-    """Return the rows that make the item pending again.
+    """Return the rows that make the decided item pending again.
 
     Empty if the decision is no longer in effect or cannot be undone.
     """
@@ -87,7 +87,7 @@ def undo_rows(setup: Setup, decided: RecordedDecision, now: int) -> list[Row]:
 
 
 def requester_of(setup: Setup, decided: RecordedDecision) -> str:
-    """Return the requester, usr_…; empty if unknown."""
+    """Return the id (usr_…) of the person who made the request; empty if unknown."""
     record_id = list_reversible(setup).get(decided)
     if record_id is None:
         return ""

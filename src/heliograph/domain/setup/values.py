@@ -1,4 +1,4 @@
-"""Single values of a setup file: format, parsed value and error message of each."""
+"""Parsers for single values of a setup file: allowed format, parsed value, and error text."""
 
 import ipaddress
 from typing import Annotated, Any, Literal
@@ -40,7 +40,7 @@ def read_email(text: str) -> Address:
 
 
 def read_inbound(text: str) -> str:
-    """Parse an address or `*@domain` into its normal form."""
+    """Parse an inbound address, or `*@domain`, into its normal form."""
     local, _, name = text.rpartition("@")
     domain = normalize_domain(name) if local == "*" else None
     return f"*@{domain}" if domain else read_email(text).normal

@@ -1,6 +1,6 @@
 """DNS records of a sending domain in the formats of DNS panels and zone files.
 
-Also whether a public host name is known, and when the records are checked.
+Also whether a host name is public, and when the records are checked.
 """
 
 import re
@@ -26,9 +26,9 @@ _SHORT_LABEL = re.compile(r"[a-z]{2,3}")  # second level of co.uk, com.au
 
 
 def next_check(since: int, now: int) -> int | None:
-    """Return the time of the next check for records changed at `since`.
+    """Return the time of the next check of DNS records that were changed at `since`.
 
-    None to wait for the regular check of all domains.
+    None if the frequent checks are over and only the regular check of all domains follows.
     """
     return next((now + interval for age_limit, interval in CHECK_INTERVALS if now - since < age_limit), None)
 
@@ -73,19 +73,19 @@ def split_txt(value: str) -> list[str]:
 
 
 def quoted_strings(value: str) -> str:
-    """Return the strings quoted, for zone files and for panels that do not split long values."""
+    """Return the TXT strings in quotes, for zone files and for panels that do not split long values."""
     escaped = (part.replace("\\", "\\\\").replace('"', '\\"') for part in split_txt(value))
     return " ".join(f'"{part}"' for part in escaped)
 
 
 def mx_parts(value: str) -> tuple[str, str]:
-    """Split an MX value into priority and host."""
+    """Split the value of an MX record into priority and host."""
     priority, _, host = value.partition(" ")
     return priority, host
 
 
 def zone_file(domain: str, zone: str, records: Sequence[Record]) -> str:
-    """Return a zone file to import into the zone (RFC 1035, 5.1)."""
+    """Return the records as a zone file to import into `zone` (RFC 1035, 5.1)."""
     lines = [
         f"; DNS records that {domain} needs to send email. Import them into the zone {zone}.",
         f"$ORIGIN {zone}.",
@@ -96,7 +96,7 @@ def zone_file(domain: str, zone: str, records: Sequence[Record]) -> str:
 
 
 def platform_zone_file(records: Sequence[Record]) -> str:
-    """Return the records of our own zone, with complete names (RFC 1035, 5.1)."""
+    """Return a zone file with the records of our own zone, with complete names (RFC 1035, 5.1)."""
     lines = [f"{record.name}.\t{PLATFORM_TTL_S}\tIN\t{record.type}\t{_record_data(record)}" for record in records]
     return "\n".join(lines)
 

@@ -34,7 +34,7 @@ def hour_of(at: int) -> int:
 
 
 def areas(phone: str) -> tuple[str, ...]:
-    """Return the areas in which a start is counted, widest first; empty for simulator numbers and emails."""
+    """Return the areas in which a start is counted, widest first; empty for simulator numbers and email addresses."""
     if is_magic_phone(phone) or "@" in phone:
         return ()
     return ALL_AREAS, country_of(phone) or UNKNOWN_COUNTRY, phone[:-RANGE_DIGITS]
@@ -65,9 +65,9 @@ def check_conversion(limits: VerifyLimits, phone: str, tallies: Sequence[Tally],
 
 
 def _unverified_starts(tally: Tally) -> int:
-    """Count unverified starts that are not offset by verified ones, per hour.
+    """Return the number of unverified starts that verified ones do not offset, hour by hour.
 
-    Per hour, because a good day before an attack must not offset the attack.
+    Each hour counts separately, because a good day before an attack must not offset the attack.
     """
     return sum(max(0, starts - verified - ATTEMPTS_PER_VERIFIED * verified) for starts, verified in tally.values())
 

@@ -58,15 +58,16 @@ def parse_channels(requested: str | list[str] | None, team: Team) -> list[Channe
 
 
 def channels_still_to_try(stored: str, used: Channel) -> list[Channel]:
-    """Return the channel used last and the channels after it."""
+    """Return the channel that was used last and the channels that follow it."""
     names = stored.split()
     return sorted(set(get_args(Channel)) & set(names[names.index(used) :]), key=names.index)
 
 
 def code_template(team: Team) -> Template | None:
-    """Return the approved template for WhatsApp codes: in the team's language, otherwise English, otherwise any.
+    """Return the team's approved template for WhatsApp codes.
 
-    A template that is unavailable at Meta is the last choice: the send is then refused with the reason.
+    Prefers a template in the team's language, then in English, then any. A template that is unavailable at Meta is the
+    last choice: the send is then refused with the reason.
     """
     usable = [
         template
@@ -87,7 +88,7 @@ def parse_code(value: object) -> str:
 
 
 def make_code(random: int) -> str:
-    """Return the code for a random number below 10^6."""
+    """Return the six-digit code for a random number below 10^6."""
     if not 0 <= random < 10**CODE_DIGITS:
         raise ValueError(f"a code needs a number below 10^{CODE_DIGITS}")
     return f"{random:0{CODE_DIGITS}d}"
@@ -112,7 +113,7 @@ def attempts_left(wrong_codes: int) -> int:
 
 
 def check_code(status: str, wrong_codes: int, now: int, expires_at: int, matches: bool) -> CheckResult:
-    """Return the result of a check with a right or wrong code; only a pending verification consumes attempts."""
+    """Return the result of a check with a right or wrong code. Only a pending verification consumes attempts."""
     current = current_status(status, now, expires_at)
     if current != "pending":
         return CheckResult(verified=False, status=current, wrong_codes=wrong_codes)
@@ -133,10 +134,10 @@ def check_velocity(
     wrong_today: int,
     now: int,
 ) -> None:
-    """Reject a start that exceeds the team's limits, with the wait until every limit allows it.
+    """Reject a start that exceeds the team's limits; the error states the wait until every limit allows it.
 
-    `phone_starts` are times of the last 24 hours, `prefix_starts` of the last 10 minutes, in any order; `wrong_today`
-    counts the wrong codes for the phone on this UTC day. A limit of 0 is off.
+    `phone_starts`: times of starts in the last 24 hours, `prefix_starts`: in the last 10 minutes, in any order.
+    `wrong_today`: number of wrong codes for the phone on this UTC day. A limit of 0 is off.
     """
     if "*" not in limits.countries and country not in limits.countries:
         raise VerifyRateLimited(

@@ -1,4 +1,4 @@
-"""Texts that contain a code, by language; the platform's own texts override the built-in ones.
+"""Texts that contain a verification code, by language. The platform's own texts override the built-in ones.
 
 WhatsApp has no texts here: it uses the team's AUTHENTICATION template, as approved by Meta.
 """
@@ -147,7 +147,7 @@ _BRACES = re.compile(r"\{\{|\}\}")
 
 
 def check_text(text: str) -> str:
-    """Return a platform's own text if valid; raise ValueError with the error."""
+    """Return a text that an operator entered, if it is valid; raise ValueError with the error otherwise."""
     if len(text) > TEXT_MAX:
         raise ValueError(f"expected at most {TEXT_MAX} characters, got {len(text)}")
     if "{{code}}" not in text:
@@ -158,21 +158,24 @@ def check_text(text: str) -> str:
 
 
 def verify_text(overrides: Mapping[str, str], language: str, brand: str, code: str, webotp: str = "") -> str:
-    """Return the text in this language, otherwise without its region, otherwise in English.
+    """Return the text in this language; else in the language without its region; else in English.
 
-    `webotp` is the domain on which browsers autofill the code.
+    `webotp`: the domain on which browsers autofill the code.
     """
     filled = _fill(text_for_language(TEXT_BY_LANGUAGE | dict(overrides), language) or "", brand, code)
     return f"{filled}\n@{webotp} #{code}" if webotp else filled
 
 
 def languages(overrides: Mapping[str, str]) -> set[str]:
-    """Return the languages that have a text."""
+    """Return the languages in which a text exists."""
     return {*TEXT_BY_LANGUAGE, *overrides}
 
 
 def verify_mail(overrides: Mapping[str, str], language: str, brand: str, code: str) -> SystemMail:
-    """Return the mail with a code; the platform's own text for the language replaces instruction and warning."""
+    """Return the mail that contains a code.
+
+    The platform's own text for the language replaces instruction and warning.
+    """
     subject, instruction, warning = (
         _fill(text, brand, code)
         for text in text_for_language(MAIL_TEXTS_BY_LANGUAGE, language) or MAIL_TEXTS_BY_LANGUAGE[DEFAULT_LANGUAGE]
