@@ -156,8 +156,8 @@ PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
 @pytest.mark.parametrize(
     ("body", "headers", "status", "code"),
     [
-        ([PING], {}, 400, "invalid_request"),
-        ([], {}, 400, "invalid_request"),
+        ([PING], {"MCP-Protocol-Version": "2025-06-18"}, 400, "invalid_request"),
+        ([], {"MCP-Protocol-Version": "2025-11-25"}, 400, "invalid_request"),
         ("ping", {}, 400, "invalid_request"),
         ({}, {}, 400, "invalid_request"),
         (PING | {"jsonrpc": "1.0"}, {}, 400, "invalid_request"),
@@ -192,6 +192,92 @@ def test_common_headers_are_accepted(service: Service, agent: str, headers: dict
     answer = service.post("/mcp", PING, key=agent, headers=headers)
     assert (answer.status, answer.json) == (200, {"jsonrpc": "2.0", "id": 1, "result": {}})
     assert answer.headers["cache-control"] == "no-store"
+
+
+# -- batches, of protocol version 2025-03-26 -----------------------------------------------------------------------
+
+
+def send_call(id_: int, to: str = "delivered@simulator.test", **arguments: Any) -> dict[str, Any]:
+    params = {"name": "send_email", "arguments": EMAIL | {"to": to} | arguments}
+    return {"jsonrpc": "2.0", "id": id_, "method": "tools/call", "params": params}
+
+
+def error_codes(answer: Answer) -> list[tuple[Any, int | None]]:
+    """The id and error code of each response."""
+    return [(item["id"], item["error"]["code"] if "error" in item else None) for item in answer.json]
+
+
+@pytest.mark.parametrize("headers", [{}, {"MCP-Protocol-Version": "2025-03-26"}])
+def test_batch_is_answered_with_one_response_for_each_request(
+    service: Service, agent: str, headers: dict[str, str]
+) -> None:
+    messages = [PING, {"jsonrpc": "2.0", "method": "notifications/initialized"}, send_call(2), PING | {"id": "a"}]
+    answer = service.post("/mcp", messages, key=agent, headers=headers)
+    assert (answer.status, [item["id"] for item in answer.json]) == (200, [1, 2, "a"])
+    sent = answer.json[1]["result"]["structuredContent"]
+    assert service.get(f"/v1/emails/{sent['id']}").status == 200
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [{"jsonrpc": "2.0", "method": "notifications/initialized"}] * 2,
+        [{"jsonrpc": "2.0", "id": 1, "result": {}}, {"jsonrpc": "2.0", "id": 2, "error": {}}],
+    ],
+)
+def test_batch_without_requests_is_accepted(service: Service, agent: str, messages: Any) -> None:
+    answer = service.post("/mcp", messages, key=agent)
+    assert (answer.status, answer.raw) == (202, b"")
+
+
+@pytest.mark.parametrize("messages", [[], [PING] * 51, [1] * 51])
+def test_batch_without_messages_or_with_too_many_gets_one_error(service: Service, agent: str, messages: Any) -> None:
+    answer = service.post("/mcp", messages, key=agent)
+    assert (answer.status, answer.json["id"], answer.json["error"]["code"]) == (400, None, -32600)
+    assert answer.headers["heliograph-should-retry"] == "false"
+
+
+def test_batch_answers_each_invalid_message_with_an_error(service: Service, agent: str) -> None:
+    initialize = {"jsonrpc": "2.0", "id": 5, "method": "initialize", "params": INITIALIZE}
+    messages = [
+        *(1, "ping", None, [], [PING], {}, PING | {"jsonrpc": "1.0"}, PING | {"id": None}, PING | {"method": 1}),
+        *(initialize, PING | {"method": "resources/list"}, PING | {"id": 9}),
+    ]
+    answer = service.post("/mcp", messages, key=agent)
+    invalid: list[tuple[Any, int | None]] = [(None, -32600)] * 9
+    assert error_codes(answer) == [*invalid, (5, -32600), (1, -32601), (9, None)]
+
+
+def test_batch_cannot_exceed_a_limit(service: Service) -> None:
+    key = restricted(service, recipients=["*@simulator.test"], per_day=2)
+    answer = service.post("/mcp", [send_call(0, "ada@example.com"), *map(send_call, range(1, 5))], key=key)
+    codes = [item["result"]["structuredContent"].get("code") for item in answer.json]
+    assert codes == ["recipient_not_permitted", None, None, "key_limit_reached", "key_limit_reached"]
+
+
+def test_batch_counts_each_request_against_the_rate_limit(service: Service, tmp_path: Path) -> None:
+    (file := tmp_path / "restrictions.json").write_text('{"recipients": []}')
+    created = service.run("key", "create", "--team", "team_slow", "--restrictions", str(file), "--json")
+    key = json.loads(created.stdout)["token"]
+    answer = service.post("/mcp", [PING | {"id": number} for number in range(10)], key=key)
+    refused = [item["error"] for item in answer.json if "error" in item]
+    assert len(refused) >= 4  # two a second, and four at once
+    assert {error["code"] for error in refused} == {-32000}
+    assert {error["data"]["code"] for error in refused} == {"rate_limit_exceeded"}
+    assert answer.headers["ratelimit-remaining"] == "0"
+
+
+def test_batch_logs_each_call_with_an_id_of_its_own(service: Service, agent: str) -> None:
+    answer = service.post("/mcp", [send_call(number, f"ada{number}@batch.test") for number in range(3)], key=agent)
+    ids = [item["result"]["structuredContent"]["request_id"] for item in answer.json]
+    assert len(set(ids)) == 3
+
+    def logged() -> set[str]:
+        with closing(sqlite3.connect(service.database.removeprefix("sqlite:///"))) as connection:
+            rows = connection.execute("SELECT id, message FROM request_log").fetchall()
+        return {id_ for id_, message in rows if "@batch.test" in message}
+
+    assert until(lambda: logged() == set(ids))
 
 
 # -- tools ---------------------------------------------------------------------------------------------------------

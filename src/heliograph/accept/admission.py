@@ -129,6 +129,15 @@ class Admission:
             decision = self.admit(caller, scopes, address)
         return decision
 
+    async def readmit(self, caller: Caller, scopes: tuple[str, ...], address: str) -> Caller:
+        """Admit a further request of an admitted caller; return the caller with the key's current settings."""
+        current = self._context.store.setup.current.callers.get(caller.key.id)
+        if current is None or not keys.is_valid(current.key, self._context.clock.now()):
+            raise InvalidApiKey()
+        decision = self.admit(current, scopes, address)
+        await self.wait_for_sync(decision, current, scopes, address)
+        return current
+
     async def refreshed(self, refusal: Refusal, token: bytes, setup_before: Setup) -> bool:
         """Return whether the setup changed since `setup_before`: then a refused request must be decided again."""
         setup = self._context.store.setup

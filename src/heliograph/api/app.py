@@ -14,6 +14,7 @@ from heliograph.accept.admission import Admission
 from heliograph.accept.context import Context
 from heliograph.accept.rate import RateDecision
 from heliograph.api.call import Call as ApiCall
+from heliograph.api.mcp import PATH as MCP_PATH
 from heliograph.api.mcp import Mcp
 from heliograph.api.mcp_tools import RouteCall, make_tools
 from heliograph.api.routes import ROUTES, V1
@@ -61,7 +62,7 @@ class Api:
     ) -> None:
         self.context = context
         self._management = management
-        mcp_routes = [Mcp(self._call_inner, make_tools(V1)).route()] if context.mcp else []
+        mcp_routes = [Mcp(self._call_inner, self._readmit, make_tools(V1)).route()] if context.mcp else []
         self._own_api = own_api([*ROUTES, *mcp_routes])
         self._adapters = {adapter.prefix: adapter for adapter in adapters}
         self._router = Router([route for adapter in (self._own_api, *adapters) for route in adapter.routes])
@@ -101,7 +102,8 @@ class Api:
         finally:
             if request.body_reservation:
                 self._budget.release(request.body_reservation)
-        if not needs_key:  # unknown route, or a route that needs no key
+        if not needs_key or labels[0] == MCP_PATH:  # unknown route, one without a key, or a batch took more tokens
+            del extra_headers[2:]
             self._add_rate_limit_headers(adapter, request, extra_headers)
         if span:
             _end_trace(span, request, response, *labels)
@@ -191,11 +193,23 @@ class Api:
             await self._simulate_timeout(request)
         return response
 
-    async def _call_inner(self, outer: ApiCall, inner: RouteCall) -> Response:
-        """Run a route for the caller of `outer`, with its scope, idempotency and log entry; raise its Refusal."""
+    async def _readmit(self, call: ApiCall) -> ApiCall:
+        """Count one more request of the same body, with the key's current settings; raise a Refusal as for a first."""
+        route, request = call.route, call.request
+        caller = await self._admission.readmit(call.caller, route.scopes or (), request.address)
+        if route.check_key is not None:
+            route.check_key(caller.key)
+        return replace(call, caller_or_none=caller)
+
+    async def _call_inner(self, outer: ApiCall, inner: RouteCall, request_id: str) -> Response:
+        """Run a route for the caller of `outer`, with its scope, idempotency and log entry; raise its Refusal.
+
+        Two calls of one body need different request ids.
+        """
         route, caller, setup_before = inner.route, outer.caller, self.context.store.setup.current
         request = Request(route.method, inner.path, inner.headers, query_string=inner.query_string)
-        request.id, request.address = outer.request.id, outer.request.address
+        request.id, request.address = request_id, outer.request.address
+        request.response_reservation = outer.request.response_reservation
         call = replace(outer, route=route, request=request, params=inner.params, json=inner.body)
         try:
             self._admission.check_scope(caller, route.scopes or caller.key.scopes)

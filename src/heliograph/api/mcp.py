@@ -15,39 +15,48 @@ from heliograph.domain.limits import EMAIL_BODY_MAX
 from heliograph.domain.refusals import InvalidRequest, Refusal, RestrictedKeyRequired
 from heliograph.domain.setup.records import Key
 from heliograph.domain.text import quoted
-from heliograph.web.errors import JSON, should_retry, to_error
+from heliograph.web.errors import JSON, error_headers, should_retry, to_error
 from heliograph.web.read_budget import run_large
 from heliograph.web.request import Request, Response
-from heliograph.web.route import Route, json_response
+from heliograph.web.route import Route
 from heliograph.web.status import status_of
 
 PATH = "/mcp"
 # Protocol versions with streamable HTTP that begin with `initialize`.
 PROTOCOL_VERSIONS = ("2025-03-26", "2025-06-18", "2025-11-25")
 VERSION_HEADER = "MCP-Protocol-Version"
-METHOD_NOT_FOUND, INVALID_PARAMS = -32601, -32602  # JSON-RPC 2.0
+INITIALIZE = "initialize"
+BATCH_VERSION = PROTOCOL_VERSIONS[0]  # the only version with batches; without the header, clients use this version
+BATCH_MAX = 50  # messages in a batch
+INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS = -32600, -32601, -32602  # JSON-RPC 2.0
+NOT_ADMITTED = -32000  # the first of the codes that JSON-RPC leaves to servers: a further request of a batch is refused
 INSTRUCTIONS = (
     "Sends email, SMS and WhatsApp messages within the limits of this API key. A refused call has `code`, `message` "
     "and `fix`; explain_error explains a code. Do not repeat a refused call unless `should_retry` is true."
 )
 
-CallRoute = Callable[[Call, RouteCall], Awaitable[Response]]  # runs a route for the caller of the first argument
+# Runs a route for the caller of the first argument; the text is the request id for the log.
+CallRoute = Callable[[Call, RouteCall, str], Awaitable[Response]]
+# Counts a further request of the same body; returns its call, with the key's current settings.
+Readmit = Callable[[Call], Awaitable[Call]]
 
 
 class JsonRpcError(Exception):
     """A JSON-RPC error response."""
 
-    def __init__(self, code: int, message: str) -> None:
+    def __init__(self, code: int, message: str, data: Any = None) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
+        self.data = data
 
 
 class Mcp:
-    """The MCP endpoint. `call_route` runs a route of the API and raises its refusals."""
+    """The MCP endpoint. `call_route` runs a route of the API; it and `readmit` raise refusals."""
 
-    def __init__(self, call_route: CallRoute, tools: dict[str, Tool]) -> None:
+    def __init__(self, call_route: CallRoute, readmit: Readmit, tools: dict[str, Tool]) -> None:
         self._call_route = call_route
+        self._readmit = readmit
         self._tools = tools
         self._definitions = [tool.definition() for tool in tools.values()]
 
@@ -65,22 +74,57 @@ class Mcp:
         )
 
     async def respond(self, call: Call) -> Response:
-        _check_headers(call.request)
+        version = _check_headers(call.request)
+        if isinstance(call.json, list):
+            return await self._respond_to_batch(call, call.json, version)
         message = _check_message(call.json)
-        if "method" not in message or "id" not in message:  # a notification or a response: nothing to respond
+        if not _is_request(message):
             return Response(202, b"")
+        return Response(200, await self._response_to(call, message, call.request.id))
+
+    async def _respond_to_batch(self, call: Call, messages: list[Any], version: str) -> Response:
+        """Respond to the requests of a batch, one after the other; each counts as a request of its own."""
+        if version != BATCH_VERSION:
+            raise InvalidRequest(f"Protocol version {version} has no batches. Send one JSON-RPC message per request.")
+        if not 1 <= len(messages) <= BATCH_MAX:
+            error = JsonRpcError(INVALID_REQUEST, f"A batch has 1 to {BATCH_MAX} messages, got {len(messages)}.")
+            return Response(400, _encode_error(None, error), error_headers(InvalidRequest(error.message)))
+        responses, request_id = list[bytes](), call.request.id
+        for item in messages:
+            try:
+                message = _check_message(item)
+            except InvalidRequest as refusal:
+                responses.append(_encode_error(None, JsonRpcError(INVALID_REQUEST, refusal.message)))
+                continue
+            if not _is_request(message):
+                continue
+            if message["method"] == INITIALIZE:
+                error = JsonRpcError(INVALID_REQUEST, f"{INITIALIZE} must not be part of a batch.")
+                responses.append(_encode_error(message["id"], error))
+                continue
+            try:
+                if not request_id:
+                    request_id, call = call.context.clock.new_id("req_"), await self._readmit(call)
+                responses.append(await self._response_to(call, message, request_id))
+            except Refusal as refusal:
+                content = _refusal_content(refusal, request_id, call.context.base_url)
+                responses.append(_encode_error(message["id"], JsonRpcError(NOT_ADMITTED, refusal.message, content)))
+            request_id = ""
+        return Response(200, b"[" + b",".join(responses) + b"]") if responses else Response(202, b"")
+
+    async def _response_to(self, call: Call, message: dict[str, Any], request_id: str) -> bytes:
+        """Return the JSON-RPC response to a request."""
         id_, params = message["id"], message.get("params")
         try:
             if not isinstance(params, dict | None):
                 raise JsonRpcError(INVALID_PARAMS, "params must be an object.")
-            result = await self._result(call, message["method"], params or {})
+            result = await self._result(call, message["method"], params or {}, request_id)
         except JsonRpcError as error:
-            fault = {"code": error.code, "message": error.message}
-            return json_response({"jsonrpc": "2.0", "id": id_, "error": fault})
+            return _encode_error(id_, error)
         size = len(result) if isinstance(result, bytes) else 0
-        return await run_large(size, _result_response, id_, result)
+        return await run_large(size, _encode_result, id_, result)
 
-    async def _result(self, call: Call, method: str, params: dict[str, Any]) -> Any:
+    async def _result(self, call: Call, method: str, params: dict[str, Any], request_id: str) -> Any:
         """Return the result of a request; bytes are the response body of a tool."""
         match method:
             case "initialize":
@@ -92,10 +136,10 @@ class Mcp:
                     raise JsonRpcError(INVALID_PARAMS, "There is no such cursor: all tools are on the first page.")
                 return {"tools": self._definitions}
             case "tools/call":
-                return await self._call_tool(call, params)
+                return await self._call_tool(call, params, request_id)
         raise JsonRpcError(METHOD_NOT_FOUND, f"There is no method {quoted(method)}.")
 
-    async def _call_tool(self, call: Call, params: dict[str, Any]) -> Any:
+    async def _call_tool(self, call: Call, params: dict[str, Any], request_id: str) -> Any:
         name, arguments = params.get("name"), params.get("arguments")
         tool = self._tools.get(name) if isinstance(name, str) else None
         if tool is None:
@@ -104,9 +148,9 @@ class Mcp:
         if not isinstance(arguments, dict | None):
             raise JsonRpcError(INVALID_PARAMS, "arguments must be an object.")
         try:
-            response = await self._call_route(call, tool.to_call(arguments or {}))
+            response = await self._call_route(call, tool.to_call(arguments or {}), request_id)
         except Refusal as refusal:
-            return _tool_error(refusal, call.request.id, call.context.base_url)
+            return _tool_error(refusal, request_id, call.context.base_url)
         return response.body
 
 
@@ -117,22 +161,27 @@ def check_key(key: Key) -> None:
         raise RestrictedKeyRequired()
 
 
-def _check_headers(request: Request) -> None:
+def _check_headers(request: Request) -> str:
+    """Return the protocol version of the request."""
     accept = b",".join(request.values(b"accept")).lower()
     if accept and not any(media_type in accept for media_type in (JSON, b"application/*", b"*/*")):
         raise InvalidRequest("Responses are JSON. Send 'Accept: application/json, text/event-stream'.", param="Accept")
-    version = request.headers.get(VERSION_HEADER.lower().encode(), b"2025-03-26").decode("latin-1")
+    version = request.headers.get(VERSION_HEADER.lower().encode(), BATCH_VERSION.encode()).decode("latin-1")
     if version not in PROTOCOL_VERSIONS:
         raise InvalidRequest(
             f"{VERSION_HEADER} {quoted(version)} is not supported. Use one of {', '.join(PROTOCOL_VERSIONS)}.",
             param=VERSION_HEADER,
         )
+    return version
+
+
+def _is_request(message: dict[str, Any]) -> bool:
+    """Return whether a message needs a response: it is neither a notification nor a response itself."""
+    return "method" in message and "id" in message
 
 
 def _check_message(message: Any) -> dict[str, Any]:
     """Return the message; refuse everything that is not one JSON-RPC 2.0 request, notification or response."""
-    if isinstance(message, list):
-        raise InvalidRequest("Send one JSON-RPC message per request, not a batch.")
     if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
         raise InvalidRequest('Send a JSON-RPC message: an object with "jsonrpc": "2.0".', param="jsonrpc")
     if "method" in message and not isinstance(message["method"], str):
@@ -156,20 +205,29 @@ def _initialize_result(requested: Any) -> dict[str, Any]:
 
 
 def _tool_error(refusal: Refusal, request_id: str, base_url: str) -> dict[str, Any]:
-    """Return a refusal as the result of a tool: the error's fields and how to fix it."""
-    error = to_error(refusal, request_id, base_url)
-    content = {
-        **msgspec.structs.asdict(error),
-        "fix": refusal.fix,
-        "retry_after": refusal.retry_after,
-        "should_retry": should_retry(status_of(type(refusal)), refusal.code),
-    }
+    """Return a refusal as the result of a tool."""
+    content = _refusal_content(refusal, request_id, base_url)
     text = msgspec.json.encode(content).decode()
     return {"content": [{"type": "text", "text": text}], "structuredContent": content, "isError": True}
 
 
-def _result_response(id_: Any, result: Any) -> Response:
+def _refusal_content(refusal: Refusal, request_id: str, base_url: str) -> dict[str, Any]:
+    """Return the error's fields and how to fix it."""
+    return {
+        **msgspec.structs.asdict(to_error(refusal, request_id, base_url)),
+        "fix": refusal.fix,
+        "retry_after": refusal.retry_after,
+        "should_retry": should_retry(status_of(type(refusal)), refusal.code),
+    }
+
+
+def _encode_result(id_: Any, result: Any) -> bytes:
     if isinstance(result, bytes):  # also as text, as the protocol requires: some clients read text only
         content = [{"type": "text", "text": result.decode()}]
         result = {"content": content, "structuredContent": msgspec.Raw(result), "isError": False}
-    return json_response({"jsonrpc": "2.0", "id": id_, "result": result})
+    return msgspec.json.encode({"jsonrpc": "2.0", "id": id_, "result": result})
+
+
+def _encode_error(id_: Any, error: JsonRpcError) -> bytes:
+    fields = {"code": error.code, "message": error.message} | ({"data": error.data} if error.data else {})
+    return msgspec.json.encode({"jsonrpc": "2.0", "id": id_, "error": fields})
