@@ -85,10 +85,12 @@ async def test_folder_not_writable_is_named_with_its_owner(folder: Path) -> None
     assert "Run as its owner" in output and "--database" in output
 
 
-async def test_file_of_another_user_is_named_with_its_owner(folder: Path) -> None:
+@pytest.mark.parametrize("mode", [0o400, 0o444])
+async def test_file_that_is_not_writable_is_named_with_its_owner(folder: Path, mode: int) -> None:
+    """SQLite opens a file that it can read but not write, and fails at the first write."""
     file = folder / "heliograph.db"
     await migrate(Settings(database=f"sqlite:///{file}", data=folder))
-    file.chmod(0o400)
+    file.chmod(mode)
     folder.chmod(0o777)
     with as_nobody():
         output = await fault(file)

@@ -215,6 +215,9 @@ class SqliteDatabase:
 def open_sqlite(path: Path, *, checkpoint: bool = True) -> apsw.Connection:
     """Open a connection to an SQLite file in WAL mode with synced commits."""
     connection = apsw.Connection(str(path), flags=OPEN_FLAGS, statementcachesize=STATEMENT_CACHE_SIZE)
+    if connection.readonly("main"):  # SQLite opens a file without write permission all the same
+        connection.close()
+        raise apsw.ReadOnlyError(f"{path} is not writable")
     connection.set_busy_handler(wait_for_lock)
     if connection.execute("PRAGMA auto_vacuum").get == 0:  # setting the same mode again would write
         # Takes effect in a file without pages, or from its next VACUUM on.
