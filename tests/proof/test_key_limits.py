@@ -33,7 +33,7 @@ from tests.service import PATIENCE_S, Answer, Service, free_port
 from tests.submission.conftest import deliver
 
 CALLS, KILLS, CLIENTS = size("restrictions calls"), size("restrictions kills"), size("restrictions clients")
-RECIPIENTS_MAX, SPEND_MAX = CALLS // 3, f"{CALLS * 0.001:.4f}"
+RECIPIENTS_MAX, SPEND_MAX = CALLS // 4, f"{CALLS * 0.0008:.4f}"
 LIMITS = {"per_hour": RECIPIENTS_MAX, "per_day": RECIPIENTS_MAX, "spend_per_day": SPEND_MAX}
 HOOK_RECIPIENTS_MAX = CALLS // 100  # of the hook's key
 PERMITTED = ("delivered@simulator.test", "ada@permitted.test", "+447400123456", "+15005550006")
@@ -310,8 +310,7 @@ def test_hostile_calls_never_exceed_the_list_or_a_limit(database_url: str, tmp_p
             assert 0 < uses.recipients <= limit
             assert uses.spent <= parse_money(SPEND_MAX)
 
-        statuses = {status for (status,) in ask_database(database_url, "SELECT DISTINCT status FROM approval")}
-        assert "pending" in statuses <= {"pending", "canceled"}
+        assert ask_database(database_url, "SELECT DISTINCT status FROM approval") in ([], [("canceled",)])
         ids = ", ".join(f"'{public_id(token)}'" for token in (held.key, f"v1,{held.hook_secret}"))
         waiting = ask_database(
             database_url,

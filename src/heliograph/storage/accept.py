@@ -26,7 +26,7 @@ from heliograph.domain.sending.acceptance import (
     IdempotencyKey,
     SendResult,
 )
-from heliograph.domain.sending.approvals import approval_id, held_data, hold_detail
+from heliograph.domain.sending.approvals import held_data, hold_detail
 from heliograph.domain.sending.idempotency import StoredResponse
 from heliograph.domain.sending.pricing import Account, count_stored_bytes, format_money
 from heliograph.runtime import metrics
@@ -42,7 +42,7 @@ ACCEPTED = 202
 WRITE_QUERIES = (
     *("insert_messages", "insert_contents", "insert_shared_texts", "insert_shared_contents", "insert_recipients"),
     *("insert_outbox", "update_accounts", "insert_ledger", "insert_blobs", "insert_marketing", "insert_tags"),
-    *("insert_callbacks", "insert_approvals"),
+    "insert_callbacks",
 )
 
 Item = Acceptance | BatchAcceptance
@@ -465,9 +465,6 @@ async def write_accepted(
         if item.approval_expires_at is not None:
             starts_at, queue, expires_at = item.approval_expires_at, HELD_QUEUE, None
             detail = msgspec.json.encode(hold_detail(item.approval_expires_at)).decode()
-            rows["insert_approvals"].append(
-                (key, approval_id(item.id), item.team, item.key_id, created_at, item.approval_expires_at)
-            )
         rows["insert_messages"].append(_message_row(key, item, decision))
         if item.shared is None:
             rows["insert_contents"].append((key, item.content.decode()))

@@ -1,23 +1,22 @@
 """Messages that wait for approval: lists, decisions and expiry.
 
-The queue rows of such a message are in HELD_QUEUE, due when the wait for approval expires. A release moves them to a
-queue that workers claim from, due after the time of the request, so that the dispatcher checks the recipient and the
-team again as for a scheduled message.
+The queue rows of such a message are in HELD_QUEUE, due when the hold expires; an approval without a decision is stored
+nowhere else. A release moves them to a queue that workers claim from, due after the time of the request, so
+that the dispatcher checks the recipient and the team again as for a scheduled message.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
 from heliograph.domain.audit.actor import AuditEntry
-from heliograph.domain.delivery.lanes import LANE_BY_CHANNEL, queue_name
+from heliograph.domain.delivery.lanes import HELD_QUEUE, LANE_BY_CHANNEL, queue_name
 from heliograph.domain.delivery.outcome import LocalReason, local_failure
 from heliograph.domain.events import RELEASED
-from heliograph.domain.ids import parse_timestamp
+from heliograph.domain.ids import PREFIXES, parse_timestamp
 from heliograph.domain.sending.approvals import NOT_RELEASED_TEXT, REJECTED_TEXT, ApprovalStatus
-from heliograph.domain.sending.send_options import decode_record
-from heliograph.domain.setup.records import Channel
+from heliograph.domain.sending.send_options import ExtraFields, decode_record
+from heliograph.domain.setup.records import CHANNELS, Channel
 from heliograph.runtime.clock import Clock
 from heliograph.storage import audit, outcomes
 from heliograph.storage.engine.database import Conflict, Database, Tx, schedule_wakeup, write_serialized
@@ -26,9 +25,11 @@ from heliograph.storage.expiry import BATCH, EXPIRED_TEXT
 from heliograph.storage.outcomes import ClaimToken, RecipientUpdate
 
 NEWEST = "apr_~"  # greater than every id
+KEY_MAX = 2**63 - 1
 
 
 class Approval(msgspec.Struct, frozen=True):
+    message: int  # key
     id: str
     message_id: str
     team: int
@@ -44,21 +45,14 @@ class PendingMessage(msgspec.Struct, frozen=True):
     record: str  # of the message
 
 
-class LockedApproval(msgspec.Struct, frozen=True, array_like=True):
-    """The locked approval of a message, through which its queue rows are found."""
-
-    message: int
-    team: int
-    expires_at: int
-
-
 class HeldRow(msgspec.Struct, frozen=True, array_like=True):
-    """A queue row of a message that waits for approval."""
+    """A locked queue row of a message that waits for approval."""
 
     key: int
     epoch: int
     message: int
     position: int
+    expires_at: int
 
 
 class Approvals:
@@ -68,17 +62,26 @@ class Approvals:
         self._publisher = publisher
 
     async def find(self, id_: str) -> Approval | None:
-        rows = await self._database.read(lambda tx: tx.run("find_approval", id=id_))
-        return Approval(*rows[0]) if rows else None
+        return await self._database.read(lambda tx: _find(tx, id_))
 
     async def list_page(self, before: str, limit: int) -> list[Approval]:
-        """Return approvals with smaller ids, newest first: up to `limit`, and one more if another page follows."""
-        rows = await self._database.read(lambda tx: tx.run("list_approvals", before=before, limit=limit + 1))
-        return [Approval(*row) for row in rows]
+        """Return approvals of older messages, newest first: `limit`, and one more if there are more."""
+
+        async def read_page(tx: Tx) -> list[Approval]:
+            last = await _find(tx, before) if before != NEWEST else None
+            if last is None and before != NEWEST:
+                return []
+            params = {"before": last.message if last else KEY_MAX, "limit": limit + 1}
+            rows = [*await tx.run("list_pending", **params), *await tx.run("list_decided", **params)]
+            return sorted((Approval(*row) for row in rows), key=_message, reverse=True)[: limit + 1]
+
+        return await self._database.read(read_page)
 
     async def list_pending(self, team: int, limit: int) -> list[PendingMessage]:
-        """Return a team's pending approvals, in order of expiry: up to `limit`, and one more if there are more."""
-        rows = await self._database.read(lambda tx: tx.run("list_pending_approvals", team=team, limit=limit + 1))
+        """Return pending approvals of a team, the first to expire first: `limit`, and one more if there are more."""
+        rows = await self._database.read(
+            lambda tx: tx.run("list_pending_of_team", queue=HELD_QUEUE, team=team, limit=limit + 1)
+        )
         return [PendingMessage(Approval(*columns), record) for *columns, record in rows]
 
     async def release(self, approval: Approval, entry: AuditEntry) -> bool:
@@ -86,25 +89,25 @@ class Approvals:
         now, publisher = self._clock.team_now(approval.team), self._publisher
 
         async def release_message(tx: Tx) -> bool:
-            hold = await _decide(tx, approval.id, "approved", now)
-            if hold is None:
+            rows = await _decide(tx, approval, "approved", now)
+            if not rows:
                 return False
-            await _move_to_queue(tx, hold, now)
-            await publisher.publish(tx, [_released_event(publisher, approval, hold, now)])
+            await _move_to_queue(tx, rows, now)
+            await publisher.publish(tx, [_released_event(publisher, approval, now)])
             await audit.write(tx, entry)
             return True
 
         return await write_serialized(self._database, release_message, entry.team)
 
     async def reject(self, approval: Approval, entry: AuditEntry) -> bool:
-        """Fail a message that waits for approval; return False if its approval is not pending any more."""
+        """Fail a message; return False if its approval is not pending any more."""
         now, publisher = self._clock.team_now(approval.team), self._publisher
 
         async def reject_message(tx: Tx) -> bool:
-            hold = await _decide(tx, approval.id, "rejected", now)
-            if hold is None:
+            rows = await _decide(tx, approval, "rejected", now)
+            if not rows:
                 return False
-            await fail_held(tx, [hold], "approval_rejected", REJECTED_TEXT, now, publisher)
+            await _fail(tx, rows, "approval_rejected", REJECTED_TEXT, now, publisher)
             await audit.write(tx, entry)
             return True
 
@@ -113,11 +116,12 @@ class Approvals:
     async def fail_expired(self) -> None:
         """Fail messages that were not released in time, in batches, by each team's clock.
 
-        Nothing is failed while the clocks of the processes disagree.
+        Does nothing while the clocks disagree.
         """
         if self._clock.clock_error():
             return
-        for team, first_expiry in await self._database.read(lambda tx: tx.run("earliest_approval_expiries")):
+        waiting_teams = await self._database.read(lambda tx: tx.run("waiting_teams", lanes=[(HELD_QUEUE,)]))
+        for _, team, first_expiry in waiting_teams:
             while self._clock.team_now(team) >= first_expiry and await self._fail_batch(team) == BATCH:
                 pass
 
@@ -125,24 +129,65 @@ class Approvals:
         now, publisher = self._clock.team_now(team), self._publisher
 
         async def fail_messages(tx: Tx) -> int:
-            rows = await tx.run("expire_approvals", team=team, now=now, limit=BATCH)
-            own_expiry, unreleased = list[LockedApproval](), list[LockedApproval]()
-            for *columns, record in rows:
-                hold = LockedApproval(*columns)
-                expires_at = decode_record(record).expires_at
-                is_own = expires_at is not None and parse_timestamp(expires_at) == hold.expires_at
-                (own_expiry if is_own else unreleased).append(hold)
-            await fail_held(tx, own_expiry, "expired", EXPIRED_TEXT, now, publisher)
-            await fail_held(tx, unreleased, "approval_expired", NOT_RELEASED_TEXT, now, publisher)
-            return len(rows)
+            holds = await tx.run("expired_holds", queue=HELD_QUEUE, team=team, now=now, limit=BATCH)
+            # Messages whose own `expires_at` ended the hold
+            own_expiry = {
+                message for message, held_until, record in holds if _own_expiry(decode_record(record)) == held_until
+            }
+            rows = await _lock_rows(tx, [message for message, *_ in holds])
+            await _record_decision(tx, rows, "expired", now)
+            expired = [row for row in rows if row.message in own_expiry]
+            unreleased = [row for row in rows if row.message not in own_expiry]
+            await _fail(tx, expired, "expired", EXPIRED_TEXT, now, publisher)
+            await _fail(tx, unreleased, "approval_expired", NOT_RELEASED_TEXT, now, publisher)
+            return len(holds)
 
         return await self._database.write(fail_messages)
 
 
-async def fail_held(
-    tx: Tx, holds: Sequence[LockedApproval], reason: LocalReason, text: str, now: int, publisher: Publisher
-) -> bool:
-    """Fail the recipients of messages whose approval was just decided; return False if no recipient was queued."""
+async def is_held(tx: Tx, message: int) -> bool:
+    """Return whether a message waits for approval; if so, its queue rows stay locked."""
+    return bool(await _lock_rows(tx, [message]))
+
+
+async def cancel(tx: Tx, message: int, text: str, now: int, publisher: Publisher) -> bool:
+    """Fail a message that waits for approval; return False if it does not."""
+    rows = await _lock_rows(tx, [message])
+    await _record_decision(tx, rows, "canceled", now)
+    await _fail(tx, rows, "canceled", text, now, publisher)
+    return bool(rows)
+
+
+async def _find(tx: Tx, id_: str) -> Approval | None:
+    rows = await tx.run("find_decided", id=id_)
+    if not rows and id_.startswith(PREFIXES["approval"]):
+        suffix = id_.removeprefix(PREFIXES["approval"])
+        rows = await tx.run("find_pending", id=id_, ids=[(PREFIXES[channel] + suffix,) for channel in CHANNELS])
+    return Approval(*rows[0]) if rows else None
+
+
+async def _lock_rows(tx: Tx, messages: Sequence[int]) -> list[HeldRow]:
+    """Lock and return the queue rows of those messages that still wait for approval."""
+    params = [(message,) for message in messages]
+    return [HeldRow(*row) for row in await tx.run("lock_held_rows", messages=params)] if params else []
+
+
+async def _decide(tx: Tx, approval: Approval, status: ApprovalStatus, now: int) -> list[HeldRow]:
+    """Record a decision and return the message's queue rows; none if it was decided before or is too late."""
+    rows = [row for row in await _lock_rows(tx, [approval.message]) if row.expires_at > now]
+    await _record_decision(tx, rows, status, now)
+    return rows
+
+
+async def _record_decision(tx: Tx, rows: Sequence[HeldRow], status: ApprovalStatus, now: int) -> None:
+    if holds := {row.message: row.expires_at for row in rows}:
+        await tx.run("insert_decisions", holds=list(holds.items()), status=status, now=now)
+
+
+async def _fail(
+    tx: Tx, rows: Sequence[HeldRow], reason: LocalReason, text: str, now: int, publisher: Publisher
+) -> None:
+    """Fail the recipients of held messages."""
     updates = [
         RecipientUpdate(
             at=now,
@@ -152,60 +197,43 @@ async def fail_held(
             detail=local_failure(reason, text),
             claim=ClaimToken(row.key, row.epoch),
         )
-        for row in await _held_rows(tx, holds)
+        for row in rows
     ]
-    if not updates:
-        return False
-    if not all(await outcomes.record_updates(tx, updates, owner=None, publisher=publisher)):
+    if updates and not all(await outcomes.record_updates(tx, updates, owner=None, publisher=publisher)):
         raise Conflict("a held message is locked by another transaction")
-    return True
 
 
-async def find_pending_approval(tx: Tx, message: int) -> LockedApproval | None:
-    """Lock and return the pending approval of a message; None if the message does not wait for approval."""
-    rows = await tx.run("lock_pending_approval", message=message)
-    return LockedApproval(*rows[0]) if rows else None
-
-
-async def cancel_approval(tx: Tx, message: int, now: int) -> LockedApproval | None:
-    """End the pending approval of a message that is canceled; None if the message does not wait for approval."""
-    rows = await tx.run("cancel_approval", message=message, now=now)
-    return LockedApproval(*rows[0]) if rows else None
-
-
-async def _decide(tx: Tx, id_: str, status: ApprovalStatus, now: int) -> LockedApproval | None:
-    """Record a decision about an approval and return it locked; None if it was decided before."""
-    rows = await tx.run("decide_approval", id=id_, status=status, now=now)
-    return LockedApproval(*rows[0]) if rows else None
-
-
-async def _move_to_queue(tx: Tx, hold: LockedApproval, now: int) -> None:
-    ((channel, record),) = await tx.run("message_of_approval", message=hold.message)
+async def _move_to_queue(tx: Tx, rows: Sequence[HeldRow], now: int) -> None:
+    message = rows[0].message
+    ((channel, record),) = await tx.run("message_of_approval", message=message)
     options = decode_record(record)
     due_at = max(now, parse_timestamp(options.scheduled_at or "") or 0)
     await tx.run(
         "release_rows",
-        keys=[(row.key,) for row in await _held_rows(tx, [hold])],
+        keys=[(row.key,) for row in rows],
         lane=queue_name(LANE_BY_CHANNEL[channel], options.priority),
         due_at=due_at,
-        expires_at=parse_timestamp(options.expires_at) if options.expires_at else None,
+        expires_at=_own_expiry(options),
     )
-    await tx.run("clear_holds", message=hold.message)
+    await tx.run("clear_holds", message=message)
     schedule_wakeup(tx, LANE_BY_CHANNEL[channel], due_at - now)
 
 
-async def _held_rows(tx: Tx, holds: Sequence[LockedApproval]) -> list[HeldRow]:
-    params: list[Any] = [msgspec.structs.astuple(hold) for hold in holds]
-    return [HeldRow(*row) for row in await tx.run("held_rows", holds=params)] if holds else []
+def _own_expiry(options: ExtraFields) -> int | None:
+    return parse_timestamp(options.expires_at) if options.expires_at else None
 
 
-def _released_event(publisher: Publisher, approval: Approval, hold: LockedApproval, now: int) -> Event:
+def _message(approval: Approval) -> int:
+    return approval.message
+
+
+def _released_event(publisher: Publisher, approval: Approval, now: int) -> Event:
     """Return the entry that a release adds to the message's timeline."""
     return Event(
         id=publisher.new_id("evt_"),
         team=approval.team,
         subject=approval.message_id,
-        message=hold.message,
+        message=approval.message,
         sequence=None,
         type=RELEASED,
         message_status="queued",

@@ -428,9 +428,8 @@ class Outbox:
             if waiting is None:
                 return None
             message, status, record, rows = waiting
-            if not rows and status == "queued" and (hold := await approvals.cancel_approval(tx, message, now)):
-                is_canceled = await approvals.fail_held(tx, [hold], "canceled", CANCELED_TEXT, now, publisher)
-                return WaitingMessage(record=record, status="failed", done=is_canceled)
+            if not rows and status == "queued" and await approvals.cancel(tx, message, CANCELED_TEXT, now, publisher):
+                return WaitingMessage(record=record, status="failed", done=True)
             updates = [
                 RecipientUpdate(
                     at=now,
@@ -462,8 +461,7 @@ class Outbox:
             if found_message is None:
                 return None
             message, status, record, rows = found_message
-            hold = await approvals.find_pending_approval(tx, message) if status == "queued" and not rows else None
-            if status != "queued" or not (rows or hold):
+            if status != "queued" or not (rows or await approvals.is_held(tx, message)):
                 return WaitingMessage(record=record, status=status, done=False)
             new_record = msgspec.json.encode(msgspec.json.decode(record) | {"scheduled_at": timestamp(due_at)}).decode()
             expires_at = rows[0][3] if rows else parse_timestamp(decode_record(record).expires_at or "")

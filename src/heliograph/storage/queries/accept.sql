@@ -101,12 +101,6 @@ SELECT lane, team, message, position, promises, due_at, first_at, expires_at, 0,
 FROM rows(:outbox, lane text, team bigint, message bigint, position smallint, promises text, due_at bigint,
           first_at bigint, expires_at bigint) AS r;
 
--- name: insert_approvals
--- Record messages that wait for approval.
-INSERT INTO approval (message, id, team, key_id, created_at, expires_at, status)
-SELECT message, id, team, key_id, created_at, expires_at, 'pending'
-FROM rows(:approvals, message bigint, id text, team bigint, key_id text, created_at bigint, expires_at bigint) AS r;
-
 -- name: insert_ledger, many rows at once
 -- Append entries to the ledger.
 INSERT INTO ledger (team, kind, amount, subject, created_at, turn)

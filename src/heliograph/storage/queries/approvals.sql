@@ -1,31 +1,28 @@
 -- Messages that wait until a person releases or rejects them.
--- Every transaction that ends a hold locks the approval first, then the queue rows, then the message.
+-- A message waits as long as it has rows in the queue `approval`, due when the hold expires; the table `approval` records
+-- decisions. Every transaction that ends a hold locks these rows first: the first one wins.
 
--- name: decide_approval
--- Record the decision on an approval that is pending and not over; return no row otherwise.
-UPDATE approval SET status = :status, decided_at = :now
-WHERE id = :id AND status = 'pending' AND expires_at > :now
-RETURNING message, team, expires_at;
-
--- name: cancel_approval
--- Mark the approval of a message as canceled; return no row if it is not pending.
-UPDATE approval SET status = 'canceled', decided_at = :now
-WHERE message = :message AND status = 'pending'
-RETURNING message, team, expires_at;
-
--- name: lock_pending_approval
--- Lock and return the pending approval of a message.
-SELECT message, team, expires_at FROM approval WHERE message = :message AND status = 'pending'
-FOR UPDATE  --postgres
+-- name: lock_held_rows
+-- Lock and return the queue rows of messages that wait for approval.
+-- LATERAL keeps PostgreSQL from walking through all such rows.
+SELECT o.key, o.epoch, o.message, o.position, o.due_at
+FROM rows(:messages, message bigint) AS r
+CROSS JOIN outbox o ON o.message = r.message AND o.lane = 'approval' AND o.owner IS NULL  --sqlite
+CROSS JOIN LATERAL (                                                                      --postgres
+    SELECT * FROM outbox                                                                  --postgres
+    WHERE message = r.message AND lane = 'approval' AND owner IS NULL                     --postgres
+    FOR UPDATE                                                                            --postgres
+) AS o                                                                                    --postgres
 ;
 
--- name: held_rows
--- Return the queue rows of messages that wait for approval.
-SELECT o.key, o.epoch, o.message, o.position
-FROM rows(:holds, message bigint, team bigint, expires_at bigint) AS h
-CROSS JOIN outbox o  --sqlite
-JOIN outbox o        --postgres
-ON o.lane = 'approval' AND o.team = h.team AND o.due_at = h.expires_at AND o.owner IS NULL AND o.message = h.message;
+-- name: insert_decisions
+-- Record the decision on messages, with the time at which each hold would have expired.
+INSERT INTO approval (message, id, team, key_id, created_at, expires_at, status, decided_at)
+SELECT m.key, 'apr_' || substr(m.id, 5), m.team, m.key_id, m.created_at, r.expires_at, :status, :now
+FROM rows(:holds, message bigint, expires_at bigint) AS r
+CROSS JOIN message m  --sqlite
+JOIN message m        --postgres
+ON m.key = r.message;
 
 -- name: release_rows
 -- Move queue rows of a released message to the queue that workers claim from.
@@ -41,48 +38,59 @@ UPDATE recipient SET detail = NULL WHERE message = :message;
 -- Return channel and record of a message.
 SELECT channel, record FROM message WHERE key = :message;
 
--- name: earliest_approval_expiries
--- Return each team with its earliest expiry of a pending approval.
--- Skips from team to team along the index, as waiting_teams does.
-WITH RECURSIVE waiting (team) AS (
-    SELECT min(a.team) FROM approval a WHERE a.decided_at IS NULL
-    UNION ALL
-    SELECT (SELECT min(a.team) FROM approval a WHERE a.decided_at IS NULL AND a.team > w.team)
-    FROM waiting w WHERE w.team IS NOT NULL
-)
-SELECT w.team, (SELECT min(a.expires_at) FROM approval a WHERE a.decided_at IS NULL AND a.team = w.team)
-FROM waiting w WHERE w.team IS NOT NULL;
+-- name: expired_holds
+-- Return messages of a team whose hold has expired, with their records and the time at which it expired.
+-- `queue` is `approval`: as a parameter, so that rows are read in the order of outbox_due.
+SELECT o.message, o.due_at, m.record FROM outbox o JOIN message m ON m.key = o.message
+WHERE o.lane = :queue AND o.team = :team AND o.owner IS NULL AND o.due_at <= :now
+      AND o.position = 0
+ORDER BY o.due_at LIMIT :limit;
 
--- name: expire_approvals
--- Mark pending approvals of a team as expired; return them with the records of their messages.
-WITH due AS MATERIALIZED (
-    SELECT a.message, m.record FROM approval a JOIN message m ON m.key = a.message
-    WHERE a.decided_at IS NULL AND a.team = :team AND a.expires_at <= :now
-    ORDER BY a.expires_at LIMIT :limit
-    FOR UPDATE OF a SKIP LOCKED  --postgres
-)
-UPDATE approval SET status = 'expired', decided_at = :now
-WHERE message IN (SELECT d.message FROM due d)
-RETURNING message, team, expires_at, (SELECT m.record FROM message m WHERE m.key = approval.message);
-
--- name: find_approval
--- Return an approval with its message.
-SELECT a.id, m.id, a.team, m.channel, a.key_id, a.created_at, a.expires_at, a.status
+-- name: find_decided
+-- Return a decided approval with its message.
+SELECT a.message, a.id, m.id, a.team, m.channel, a.key_id, a.created_at, a.expires_at, a.status
 FROM approval a JOIN message m ON m.key = a.message WHERE a.id = :id;
 
--- name: list_approvals
--- Return approvals of all teams, newest first.
-SELECT a.id, m.id, a.team, m.channel, a.key_id, a.created_at, a.expires_at, a.status
-FROM approval a JOIN message m ON m.key = a.message
-WHERE a.id < :before
-ORDER BY a.id DESC LIMIT :limit;
+-- name: find_pending
+-- Return the message that waits for approval, by its possible ids.
+-- Skips from team to team with such messages along the index, as waiting_teams does.
+WITH RECURSIVE waiting (team) AS (
+    SELECT min(o.team) FROM outbox o WHERE o.lane = 'approval' AND o.owner IS NULL
+    UNION ALL
+    SELECT (SELECT min(o.team) FROM outbox o WHERE o.lane = 'approval' AND o.owner IS NULL AND o.team > w.team)
+    FROM waiting w WHERE w.team IS NOT NULL
+), message_of_id AS MATERIALIZED (
+    SELECT m.key, m.id, m.team, m.channel, m.key_id, m.created_at FROM waiting w CROSS JOIN rows(:ids, id text) AS r
+    CROSS JOIN message m  --sqlite
+    JOIN message m        --postgres
+    ON m.team = w.team AND m.id = r.id
+)
+SELECT f.key, :id, f.id, f.team, f.channel, f.key_id, f.created_at, o.due_at, 'pending'
+FROM message_of_id f JOIN outbox o ON o.message = f.key AND o.lane = 'approval'
+LIMIT 1;
 
--- name: list_pending_approvals
--- Return the pending approvals of a team and the records of their messages, the first to expire first.
-SELECT a.id, m.id, a.team, m.channel, a.key_id, a.created_at, a.expires_at, a.status, m.record
+-- name: list_decided
+-- Return decided approvals of all teams, newest message first.
+SELECT a.message, a.id, m.id, a.team, m.channel, a.key_id, a.created_at, a.expires_at, a.status
 FROM approval a JOIN message m ON m.key = a.message
-WHERE a.team = :team AND a.decided_at IS NULL
-ORDER BY a.expires_at LIMIT :limit;
+WHERE a.message < :before
+ORDER BY a.message DESC LIMIT :limit;
+
+-- name: list_pending
+-- Return messages of all teams that wait for approval, newest first.
+SELECT m.key, 'apr_' || substr(m.id, 5), m.id, m.team, m.channel, m.key_id, m.created_at, o.due_at, 'pending'
+FROM outbox o JOIN message m ON m.key = o.message
+WHERE o.lane = 'approval' AND o.message < :before
+      AND o.position = 0
+ORDER BY o.message DESC LIMIT :limit;
+
+-- name: list_pending_of_team
+-- Return messages of a team that wait for approval with their records, the first to expire first; `queue` as above.
+SELECT m.key, 'apr_' || substr(m.id, 5), m.id, m.team, m.channel, m.key_id, m.created_at, o.due_at, 'pending', m.record
+FROM outbox o JOIN message m ON m.key = o.message
+WHERE o.lane = :queue AND o.team = :team AND o.owner IS NULL
+      AND o.position = 0
+ORDER BY o.due_at LIMIT :limit;
 
 -- name: purge_approvals
 -- Delete the approvals of messages.
