@@ -17,6 +17,7 @@ from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any, cast
 
+import httpx2
 import jsonschema_rs
 import msgspec
 import pytest
@@ -31,7 +32,8 @@ from heliograph.domain.setup.keys import make_token
 from heliograph.web.html import colour_values
 from heliograph.web.request import Request, Response
 from heliograph.web.route import Call, Route
-from heliograph.web.snippets import LANGUAGES
+from heliograph.web.snippets import DOCS_LANGUAGES
+from heliograph_client import Heliograph
 from tests.npm import miss
 from tests.service import TOKENS, Service
 from tests.test_docs import DEMO, ROOT
@@ -309,7 +311,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 def run(language: str, code: str, key: str = TOKEN) -> str:
     command = {
         "curl": ["sh", "-c", code],
-        "python": [sys.executable, "-c", code],
+        **{name: [sys.executable, "-c", code] for name in ("python", "urllib")},
         "node": ["node", "--input-type=module"],
     }
     program = {"curl": "curl", "node": "node"}.get(language)
@@ -318,7 +320,7 @@ def run(language: str, code: str, key: str = TOKEN) -> str:
     process = subprocess.run(
         command[language],
         input=code if language == "node" else None,
-        env={**os.environ, "HELIOGRAPH_KEY": key},
+        env={**os.environ, "HELIOGRAPH_KEY": key, "PYTHONPATH": str(ROOT / "clients/python/src")},
         capture_output=True,
         text=True,
         timeout=60,
@@ -327,7 +329,7 @@ def run(language: str, code: str, key: str = TOKEN) -> str:
     return process.stdout
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("language", DOCS_LANGUAGES)
 @pytest.mark.parametrize("route", SENDS, ids=route_id)
 def test_an_example_runs_unchanged_on_the_demo(demo: Service, route: Route, language: str) -> None:
     base = f"http://127.0.0.1:{demo.ports[0]}"
@@ -343,8 +345,45 @@ def test_an_example_runs_unchanged_on_the_demo(demo: Service, route: Route, lang
         assert answer.keys() == example.keys()
         same = ("status", "to") if route.preview else ("object",)  # of a batch
         assert {name: answer[name] for name in same} == {name: example[name] for name in same}
-    else:
+    elif language != "python":
         assert printed.startswith("202 ")
+
+
+class Sent(Exception):
+    """Ends a snippet at its request."""
+
+
+def sent_by_client(code: str, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str, Any]:
+    """Return method, path and body of the request that a snippet sends with heliograph-client."""
+    requests = []
+
+    def record(request: httpx2.Request) -> httpx2.Response:
+        requests.append(request)
+        raise Sent
+
+    client = httpx2.Client(transport=httpx2.MockTransport(record))
+    monkeypatch.setattr("heliograph_client.Heliograph", functools.partial(Heliograph, "hk_x", http_client=client))
+    with pytest.raises(Sent):
+        exec(code, {})
+    return requests[0].method, requests[0].url.path, json.loads(requests[0].content or "null")
+
+
+WITHOUT_CLIENT = ("/v1/teams", "/v1/events/schema", "/v1/errors", "/v1/causes", "/healthz", "/readyz")
+
+
+@pytest.mark.parametrize("route", V1, ids=route_id)
+def test_python_example_sends_the_request_with_our_client(route: Route, monkeypatch: pytest.MonkeyPatch) -> None:
+    operation = DOCUMENT["paths"][route.path][route.method.lower()]
+    examples = request_examples(route, "http://service.test", operation)
+    if "urllib" not in examples:
+        is_known = route.path.startswith(WITHOUT_CLIENT) or route.path.endswith("{attachment}")
+        assert is_known or (route.method, route.path) == ("POST", "/v1/test-clock")
+        return
+    url = re.search(r"http://service\.test(\S+?)['\s]", examples["curl"] + " ")
+    assert url
+    method, path, body = sent_by_client(examples["python"], monkeypatch)
+    assert (method, path) == (route.method, url[1])
+    assert (body or {}).items() >= (route.example or {}).items()  # of a batch, the client sends the default mode, too
 
 
 def test_other_examples_run_too(demo: Service) -> None:

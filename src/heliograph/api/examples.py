@@ -10,7 +10,7 @@ from heliograph.api.openapi import ID_KIND_BY_RESOURCE, resource_of
 from heliograph.domain.field_docs import EXAMPLE_ULID, Schema
 from heliograph.domain.ids import PREFIXES
 from heliograph.web.route import Route
-from heliograph.web.snippets import LANGUAGES, snippet
+from heliograph.web.snippets import DOCS_LANGUAGES, client_snippet, snippet
 
 PHONE = "+15005550006"
 
@@ -20,9 +20,12 @@ def request_examples(route: Route, base_url: str, operation: Schema) -> dict[str
     path = route.path
     for parameter in operation["parameters"]:
         path = path.replace(f"{{{parameter['name']}}}", parameter.get("example", ""))
+    url = base_url + path
+    has_client = bool(client_snippet(route.method, url, route.example))
     return {
-        language: snippet(language, route.method, base_url + path, route.example, with_key=route.scopes is not None)
-        for language in LANGUAGES
+        language: snippet(language, route.method, url, route.example, with_key=route.scopes is not None)
+        for language in DOCS_LANGUAGES
+        if language != "urllib" or has_client
     }
 
 

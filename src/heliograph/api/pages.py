@@ -20,7 +20,7 @@ from heliograph.domain.field_docs import Schema
 from heliograph.web.errors import error_list
 from heliograph.web.html import create_environment
 from heliograph.web.route import Route
-from heliograph.web.snippets import LANGUAGES
+from heliograph.web.snippets import DOCS_LANGUAGES
 
 RESULTS_MAX = 50  # maximum results of a search
 # Body fields listed directly after the required ones, in this order; all others are listed as optional.
@@ -173,7 +173,7 @@ class Docs:
             "path": path,
             "side": self._side(),
             "base_url": self._base_url,
-            "languages": LANGUAGES,
+            "languages": DOCS_LANGUAGES,
             "q": "",
             "guides": GUIDES,
             "guide_of": read_guide,

@@ -2,16 +2,84 @@
 
 import json
 import shlex
+from keyword import iskeyword
+from textwrap import indent
 from typing import Any
 
 LANGUAGES = {"curl": "curl", "python": "Python", "node": "Node"}
+# `python` uses heliograph-client where it has a method for the request; `urllib` needs nothing installed.
+DOCS_LANGUAGES = {"curl": "curl", "python": "Python", "urllib": "urllib", "node": "Node"}
 JSON_TYPE = "application/json"
+# Resources of heliograph-client, and the names of their methods where they are not the last part of the path.
+CLIENT_RESOURCES = frozenset(
+    "emails sms whatsapp batches verify templates layouts inbox test_clock received suppressions opt_outs unsubscribes "
+    "domains keys webhooks events approvals audit".split()
+)
+MESSAGE_RESOURCES = ("emails", "sms", "whatsapp")
+PAGED_METHODS = (".list", ".versions", ".deliveries")
+WITHOUT_METHOD = (("POST", "test_clock"), ("GET", "events", "schema"))
+LINE_MAX = 60  # longer calls have one argument per line
 
 
 def snippet(language: str, method: str, url: str, body: Any = None, *, with_key: bool = True) -> str:
-    """Return code that sends the request. `language`: a key of LANGUAGES; `body`: a JSON value."""
+    """Return code that sends the request. `language`: a key of DOCS_LANGUAGES; `body`: a JSON value."""
     headers = {} if body is None else {"Content-Type": JSON_TYPE}
-    return {"curl": _curl, "python": _python, "node": _node}[language](method, url, body, with_key, headers)
+    if language == "python":
+        return client_snippet(method, url, body) or _urllib(method, url, body, with_key, headers)
+    return {"curl": _curl, "urllib": _urllib, "node": _node}[language](method, url, body, with_key, headers)
+
+
+def client_snippet(method: str, url: str, body: Any = None) -> str:
+    """Return Python code that sends the request with heliograph-client; empty if the client has no method for it."""
+    base, _, path = url.partition("/v1/")
+    first, *rest = path.split("/")
+    resource = first.replace("-", "_")
+    if path == "me":
+        return _client_code(base, "client.me", [])
+    if resource not in CLIENT_RESOURCES or (method, resource, *rest) in WITHOUT_METHOD or len(rest) > 2:
+        return ""
+    fields = dict(body or {})
+    arguments = [json.dumps(rest[0])] if rest and rest != ["batch"] else []
+    if rest == ["batch"]:
+        messages = [{_argument(name): value for name, value in message.items()} for message in fields.pop("messages")]
+        arguments = [_python_literal(messages)]
+    arguments += [f"{_argument(name)}={_python_literal(value)}" for name, value in fields.items()]
+    return _client_code(base, f"client.{resource}.{_client_method(method, resource, rest)}", arguments)
+
+
+def _client_method(method: str, resource: str, rest: list[str]) -> str:
+    """Return the name of the client's method for a path below the resource."""
+    match method, rest:
+        case "POST", ["batch"]:
+            return "send_batch"
+        case "POST", []:
+            return "send" if resource in MESSAGE_RESOURCES else "start" if resource == "verify" else "create"
+        case "GET", []:
+            return "get" if resource == "test_clock" else "list"
+        case "PATCH", [_]:
+            return "reschedule" if resource in MESSAGE_RESOURCES else "update"
+        case _, [_]:
+            return {"GET": "get", "DELETE": "delete"}[method]
+    return rest[1]
+
+
+def _argument(name: str) -> str:
+    return f"{name}_" if iskeyword(name) else name
+
+
+def _client_code(base: str, function: str, arguments: list[str]) -> str:
+    call = f"{function}({', '.join(arguments)})"
+    if "\n" in call or len(call) > LINE_MAX:
+        call = "\n".join([f"{function}(", *(f"{indent(argument, '    ')}," for argument in arguments), ")"])
+    lines = ["from heliograph_client import Heliograph  # pip install ./clients/python, in a checkout", ""]
+    lines.append(f'client = Heliograph(url="{base}")  # the key is in HELIOGRAPH_KEY')
+    if function.endswith(PAGED_METHODS):
+        lines += [f"for item in {call}:", "    print(item.raw)"]
+    elif function.endswith((".delete", ".raw")):
+        lines.append(call)
+    else:
+        lines += [f"result = {call}", "print(result.raw)"]
+    return "\n".join(lines)
 
 
 def _curl(method: str, url: str, body: Any, with_key: bool, headers: dict[str, str]) -> str:
@@ -25,7 +93,7 @@ def _curl(method: str, url: str, body: Any, with_key: bool, headers: dict[str, s
     return " \\\n  ".join(parts)
 
 
-def _python(method: str, url: str, body: Any, with_key: bool, headers: dict[str, str]) -> str:
+def _urllib(method: str, url: str, body: Any, with_key: bool, headers: dict[str, str]) -> str:
     """Return Python code that uses only the standard library, so that nothing has to be installed."""
     lines = ["import json", *(["import os"] if with_key else []), "import urllib.request", "", "headers = {"]
     if with_key:
@@ -47,6 +115,8 @@ def _python(method: str, url: str, body: Any, with_key: bool, headers: dict[str,
 
 def _python_literal(value: Any) -> str:
     """Return a JSON value as a Python literal: as JSON, but with True, False and None."""
+    if value is None or isinstance(value, bool):
+        return repr(value)
     text = json.dumps(value, ensure_ascii=False, indent=4)
     for json_word, python_word in (("true", "True"), ("false", "False"), ("null", "None")):
         text = text.replace(f": {json_word}", f": {python_word}")

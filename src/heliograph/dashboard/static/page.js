@@ -329,9 +329,9 @@ const mine = notes.length && localStorage.getItem("heliograph.team");
 const fillIn = ({ team, sender, keys, place }) => {
   for (const code of sender ? document.querySelectorAll(".langs code") : []) {
     const to = [...code.children].find((one) => one.textContent === '"delivered@simulator.test"');
-    const space = to?.nextSibling.data?.match(/^,(\s*)"/)?.[1];
+    const [, space, quote] = to?.nextSibling.data?.match(/^,(\s*)("?)/) ?? [];
     const own = Object.assign(document.createElement("span"), { textContent: JSON.stringify(sender) });
-    if (space) to.after(`,${space}"from": `, own);
+    if (space) to.after(`,${space}${quote ? '"from": ' : "from_="}`, own);
   }
   for (const one of sender ? document.querySelectorAll(".copyable code *") : []) {  // of responses
     if (/^"hello@(demo|sandbox\.heliograph)\.test"$/.test(one.textContent)) one.textContent = JSON.stringify(sender);

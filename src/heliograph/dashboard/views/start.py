@@ -131,4 +131,5 @@ def find_template(request: PageRequest, channel: str) -> Template | None:
 
 
 def code_snippet(language: str, url: str, body: dict[str, Any]) -> str:
-    return snippets.snippet(language, "POST", url, body)
+    """Return code that runs without installing anything. `language`: a key of LANGUAGES."""
+    return snippets.snippet("urllib" if language == "python" else language, "POST", url, body)
