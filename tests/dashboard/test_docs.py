@@ -67,6 +67,21 @@ def test_docs_page_fits_phone_width(site: Site, path: str) -> None:
     assert not is_wide(page)
 
 
+def test_long_endpoint_page_is_folded_on_a_phone(site: Site) -> None:
+    page = site.page(viewport=PHONE)
+    page.goto(f"{site.url}/docs/api/post_emails")
+    assert page.evaluate("document.documentElement.scrollHeight") < 2500
+    expect(page.get_by_role("heading", name="Body")).to_be_visible()
+    optional = page.locator("details", has=page.get_by_role("heading", name="Optional"))
+    expect(optional).not_to_have_attribute("open", "")
+    page.goto(f"{site.url}/docs?q=tags")
+    page.goto(f"{site.url}/docs/api/post_emails#field-tags")  # from a search result
+    expect(optional).to_have_attribute("open", "")
+    page.set_viewport_size({"width": 1280, "height": 720})
+    page.reload()
+    expect(page.get_by_role("link", name="invalid_email")).to_be_visible()
+
+
 def test_docs_on_phone_have_a_menu(site: Site) -> None:
     page = site.page(viewport=PHONE)
     page.goto(f"{site.url}/docs")

@@ -316,6 +316,10 @@ const SEARCHED_OPTIONS_MIN = 10;
 for (const select of document.querySelectorAll("select[data-searchable]")) {
   if (select.length >= SEARCHED_OPTIONS_MIN) searchBox(select);
 }
+// A long page is folded on a phone, unless its address leads into the fold.
+if (matchMedia("(max-width: 48rem)").matches) {
+  for (const fold of document.querySelectorAll("[data-folds-on-phones]")) fold.open = Boolean(fold.querySelector(":target"));
+}
 // The language that a reader chose for examples stays chosen.
 for (const choice of document.querySelectorAll(".langs input")) {
   if (localStorage.getItem("language") === choice.value) choice.checked = true;
