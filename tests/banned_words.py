@@ -1,11 +1,16 @@
 """Finds words of the project's former private vocabulary in names, docstrings, comments, docs and texts for users.
 
+Also finds names of constants in docstrings and comments that the module does not have, as after a renaming.
+
 `python -m tests.banned_words [PATH …]` lists them, each with the standard term. `make check` runs it and fails if
 any is found. Without a path it reads everything that users, operators and developers read, except tests and bench.
 """
 
+import ast
+import io
 import re
 import sys
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -58,6 +63,18 @@ EXCEPTIONS = {
     ("src/heliograph/storage/queries/", "told"): "columns of existing databases",
     ("docs/upgrading.md", "mend"): "the name of a removed API field",
 }
+# Words in capitals that are no names of constants: abbreviations, and keywords of protocols, formats and linters.
+CAPITALS = frozenset(
+    """
+    AAAA ADR ANALYZE API ARF ASCII AUTH AUTHENTICATION BCP BODY CBOR CLDR CNAME COSE CPU CR CRLF CSRF CSS CSV DANE DATA
+    DELIVERED DELIVRD DER DKIM DMARC DNS DNSSEC DSN EHLO ESMTP EUR FULL GB GET GIL GSM HELO HMAC HTML HTTP HTTPS IANA
+    ID IP ISO JMRP JSON JWK JWT KB LF LIMIT LISTEN LMTP MAIL MARKETING MB MCP MIME MJML MX NORMAL NOTIFY NPI NUL PATCH
+    PDU PEM PID PIN PKCE PKI POST PUT QR QUIT RCPT RFC RSA RSET SELECT SES SID SIGHUP SIGTERM SIZE SMPP SMS SMSC SMTP
+    SNS SOA SPF SQL SQLSTATE SSRF START STARTTLS STOP SVG TCP TLS TLSA TLV TOML TON TOTP TTL TXT UDP ULID URI URL USD
+    UTC VACUUM VERP W3C WAL WHERE XML EMAIL_BACKEND ENCODING_DER EX_SOFTWARE INSTALLED_APPS POSTMARK_API_TEST
+    SQLITE_BUSY WEBHOOK_SECRET X509_V_ERR_CERT_HAS_EXPIRED
+    """.split()
+)
 SKIPPED = (
     "bench/results/",  # generated
     "docs/internals/proof/",  # generated
@@ -73,6 +90,8 @@ _PATTERN = re.compile(rf"\b(?:{'|'.join(BANNED)})\b".replace(" ", LINE_BREAK))
 _NAMES = re.compile("|".join(BANNED_NAMES))
 _IDENTIFIER = re.compile(r"\b(?:class|def|for|as|import)\s+(\w+)|\b(\w+)\s*(?::[^=\n]+)?=[^=]")
 _WORDS = re.compile(r"[A-Z]?[a-z]+")
+# B018 is a rule of a linter, P14 a promise of reliability.md, HELIOGRAPH_URL an environment variable.
+_CONSTANT = re.compile(r"(?<![\w/.$'\"<{-])_?(?!HELIOGRAPH_|[A-Z]+\d+\b)[A-Z][A-Z0-9_]*[A-Z0-9]\b(?![\w-]|\.\w|…)")
 _Finding = tuple[int, str]  # offset in the text, message
 
 
@@ -80,7 +99,9 @@ def find(paths: list[Path]) -> Iterator[str]:
     """Yield one line for each banned word: its location, the word, and the standard term."""
     for path in paths:
         text, name = path.read_text(), str(path.relative_to(ROOT))
-        findings = [*_banned_words(name, text), *(_banned_names(text) if path.suffix == ".py" else ())]
+        findings = [*_banned_words(name, text)]
+        if path.suffix == ".py":
+            findings += [*_banned_names(text), *_missing_constants(name, text)]
         for offset, message in sorted(findings):
             yield f"{name}:{text.count(chr(10), 0, offset) + 1}: {message}"
 
@@ -99,6 +120,30 @@ def _banned_names(text: str) -> Iterator[_Finding]:
         for word in map(str.lower, _WORDS.findall(name)):
             if _NAMES.fullmatch(word):
                 yield identifier.start(), f"name {name}: say {_term(BANNED_NAMES, word)}"
+
+
+def _missing_constants(name: str, text: str) -> Iterator[_Finding]:
+    """Yield the constants that docstrings and comments name and that do not occur in the module's code.
+
+    A constant of another module is named with its module: `limits.DAY_MS`. Docstrings of commands name arguments.
+    """
+    tokens = [*tokenize.generate_tokens(io.StringIO(text).readline)]
+    names = {token.string for token in tokens if token.type == tokenize.NAME}
+    if "/cli/" in name:
+        names |= {name.upper() for name in names} | {*re.findall(r'metavar="(\w+)"', text)}
+    line_starts = [0, *(match.end() for match in re.finditer("\n", text))]
+    docs = [(token.start[0], token.string) for token in tokens if token.type == tokenize.COMMENT]
+    for node in ast.walk(ast.parse(text)):
+        if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        if (docstring := ast.get_docstring(node, clean=False)) is not None:
+            docs.append((node.body[0].lineno, docstring))
+    for first_line, doc in docs:
+        for match in _CONSTANT.finditer(doc):
+            constant = match[0]
+            if not {constant, f"_{constant}", constant.removesuffix("s")} & (names | CAPITALS):
+                line = first_line - 1 + doc.count("\n", 0, match.start())
+                yield line_starts[line], f"{constant} is not in this module: correct the name, or add its module"
 
 
 def _term(terms: dict[str, str], words: str) -> str:

@@ -25,6 +25,12 @@ def _find(monkeypatch: pytest.MonkeyPatch, folder: Path, name: str, text: str) -
         ("a.html", "{# Whoever opens it #}\n", "a.html:1: “whoever”: say the caller"),
         ("a.py", "def tell_story() -> None: ...\n", "a.py:1: name tell_story: say transaction"),
         ("a.py", "class PeerTeller: ...\n", "a.py:1: name PeerTeller: say sender"),
+        ("a.py", "A_MAX = 1  # as B_MAX\n", "a.py:1: B_MAX is not in this module"),
+        (
+            "a.py",
+            'def f() -> None:\n    """Return 1.\n\n    Reads TEXT.\n    """\n',
+            "a.py:4: TEXT is not in this module",
+        ),
         (
             "docs/upgrading.md",
             "It is mended, `mend` is gone.\n",
@@ -44,6 +50,8 @@ def test_banned_word_is_found(
     [
         ("a.md", "We recommend an amendment: fix it again.\n"),
         ("a.py", "# a story that ends\nhistory, bellows = 1, 2\n"),
+        ("a.py", '_A_MAX = 1  # A_MAX, `limits.B_MAX`, HELIOGRAPH_URL\n"""Not HTTP nor P14."""\n'),
+        ("src/heliograph/cli/a.py", 'def f(team: str) -> None:\n    """Show TEAM."""\n'),
         ("a.py", "metric = 'heliograph_time_to_handover_seconds'\n"),
         ("src/heliograph/storage/schema/1.sql", "told SMALLINT NOT NULL\n"),
         ("docs/upgrading.md", "The field `mend`.\n"),

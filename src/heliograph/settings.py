@@ -273,7 +273,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         ]
 
 
-# By name. The environment variable is HELIOGRAPH_ and the name in capitals; with suffix _FILE it names a file.
+# By name. The environment variable is HELIOGRAPH_ and the name in capitals; with the suffix "_FILE" it names a file.
 SETTINGS: dict[str, SettingSpec] = {
     spec.name or field.name: spec
     for field in msgspec.structs.fields(Settings)

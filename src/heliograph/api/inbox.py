@@ -29,7 +29,7 @@ from heliograph.web.request import Response
 from heliograph.web.route import QueryParam, json_response, large_json_response
 
 WAIT_MAX = 30  # seconds
-WAITS_PER_KEY_MAX, WAITS_MAX = 10, 100  # concurrent waits per process; each counts towards ACTIVE_MAX
+WAITS_PER_KEY_MAX, WAITS_MAX = 10, 100  # concurrent waits per process; each also counts toward `app.ACTIVE_MAX`
 QUERY_GAP_S = 0.05  # minimum time between two queries of a waiting request
 OCTETS_MAX = 8 * MIB  # content in one response, which has at least one message
 KINDS = (*CHANNELS, "verification")

@@ -321,7 +321,7 @@ def decode_form(data: bytes) -> list[tuple[str, str]]:
     """Decode an urlencoded form; empty if it has more than FORM_FIELDS_MAX fields."""
     try:
         return parse_qsl(data.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=FORM_FIELDS_MAX)
-    except ValueError:  # more than FIELDS_MAX fields
+    except ValueError:  # more than FORM_FIELDS_MAX fields
         return []
 
 

@@ -54,7 +54,7 @@ SUBSCRIPTION_NAMES: tuple[str, ...] = (
     *EVENT_TYPES,
 )
 
-# Events grouped by subject, in the order of TYPES.
+# Events grouped by subject, in the order of EVENT_TYPES.
 TYPES_BY_GROUP: dict[str, tuple[str, ...]] = {
     group: tuple(name for name in EVENT_TYPES if name.startswith(f"{group}."))
     for group in dict.fromkeys(name.partition(".")[0] for name in EVENT_TYPES)

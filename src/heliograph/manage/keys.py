@@ -69,7 +69,7 @@ class KeySummary(msgspec.Struct, frozen=True, kw_only=True):
     """A key in a list, with its state and last use."""
 
     record: Key
-    state: str  # one of STATES
+    state: str  # one of KEY_STATES
     used_at: int | None
 
 

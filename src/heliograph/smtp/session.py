@@ -269,7 +269,7 @@ class SmtpServerSession(Generic[Recipient]):
 
 
 def encode_reply(text: str) -> bytes:
-    """Encode a reply line: ASCII without control characters, at most TEXT_MAX bytes."""
+    """Encode a reply line: ASCII without control characters, at most REPLY_TEXT_MAX bytes."""
     return CONTROL_CHARACTER.sub(" ", text).encode("ascii", "backslashreplace")[:REPLY_TEXT_MAX]
 
 

@@ -55,7 +55,7 @@ class Import(msgspec.Struct, frozen=True):
 
 class ReportedLine(msgspec.Struct, frozen=True):
     line: StoredLine
-    outcome: str  # ADDED, KNOWN or the reason for skipping the line
+    outcome: str  # ADDED, ALREADY_LISTED or the reason for skipping the line
 
 
 class ImportReport(msgspec.Struct, frozen=True):

@@ -41,7 +41,7 @@ class ChatWebhook(msgspec.Struct, frozen=True):
 class NoticeMail(msgspec.Struct, frozen=True, kw_only=True):
     """One email or chat post, which combines several notices, with its recipient."""
 
-    destination: str  # a user's id, or CHAT and the team
+    destination: str  # a user's id, or CHAT_PREFIX and the id of the team
     mail: str  # id of the email
     email: str  # the user's address; empty for a chat
     role: str  # the user's role in the team of the first notice

@@ -55,7 +55,7 @@ class TeamHealth(msgspec.Struct, frozen=True, kw_only=True):
     team: Team
     account: Account | None
     stats: TeamTotals
-    problems: list[tuple[str, str]]  # subset of TROUBLES, in the same order
+    problems: list[tuple[str, str]]  # subset of TEAM_PROBLEMS, in the same order
 
 
 async def show(request: PageRequest) -> Page:

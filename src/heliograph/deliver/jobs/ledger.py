@@ -17,7 +17,7 @@ log = structlog.get_logger()
 
 
 def ledger_comparison(store: Store) -> Job:
-    """Return a job that compares the next TEAMS teams in each round."""
+    """Return a job that compares the accounts of the next TEAMS_PER_ROUND teams with their ledgers in each round."""
     differences: dict[int, int] = {}  # team → last difference
     start = 0
 

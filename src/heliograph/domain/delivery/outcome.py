@@ -78,7 +78,7 @@ class TextPart(msgspec.Struct, frozen=True, kw_only=True):
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """A later report about a sent message: delivery receipt, bounce (DSN), complaint or status."""
 
-    status: str  # a message state, or one of NOTES
+    status: str  # a message state, or one of TIMELINE_ONLY_STATUSES
     detail: dict[str, Any] = {}  # the carrier's response, for the timeline
     suppress: str | None = None  # "bounce" or "complaint" if the address must be suppressed
     absent: bool = False  # the recipient's domain does not exist; counts once reported twice

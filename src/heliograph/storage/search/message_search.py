@@ -41,7 +41,7 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     limit: int
     channel: Channel | None = None
     status: str | None = None
-    failure: str | None = None  # one of WRONG: state of any recipient; not combined with `status`
+    failure: str | None = None  # one of FAILURE_STATES: state of any recipient; not combined with `status`
     address: str | None = None  # normalised; not combined with the fields below
     needle: SearchQuery | None = None  # part of a recipient, of the subject or of the id
     id_start: str | None = None  # beginning of the id, with its prefix

@@ -38,7 +38,7 @@ class ProviderEvent(msgspec.Struct, frozen=True, kw_only=True):
     code: str | None = None
     enhanced: str | None = None
     text: str = ""
-    cause: str | None = None  # a key of CAUSES in texts/explain.py, from the provider's type and subtype only
+    cause: str | None = None  # a key of `explain.CAUSES`, from the provider's type and subtype only
     at: str | None = None  # time of the event in the provider's format
     gives_up_at: str | None = None  # when the provider stops retrying a deferred mail
 

@@ -50,7 +50,7 @@ SUPPRESSION_REASON_PREFIXES = (
     "bounced email",
     "group unsubscribe",
 )
-# Causes by the `bounce_classification` of a bounce (CLASSES) and by the prefix of the `reason` of a drop (DROPS).
+# Bounce classification → cause, and prefix of the reason of a drop → cause
 CAUSE_BY_CLASSIFICATION = {
     "Invalid Address": "unknown_user",
     "Invalid": "unknown_user",
