@@ -15,7 +15,7 @@ FAST := tests/test_*.py $(RULES) tests/accept tests/deliver tests/manage
 JOBS ?= 6
 DIST ?= dist
 
-.PHONY: help setup run demo test test-all test-clean test-autovacuum test-fast test-rules proof check bench bench-all bench-email bench-sms bench-submission bench-batch bench-webhooks bench-calls bench-pages bench-live bench-growth bench-peak bench-steps bench-backlog bench-capacity bench-setup screenshots clients manifests fmt lock dist image image-base release check-release clean
+.PHONY: help setup run demo test test-all test-clean test-autovacuum test-fast test-rules proof check bench bench-all bench-email bench-sms bench-submission bench-batch bench-webhooks bench-calls bench-pages bench-live bench-growth bench-peak bench-steps bench-backlog bench-capacity bench-setup screenshots clients site manifests fmt lock dist image image-base release check-release clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -135,6 +135,9 @@ clients: setup ## Regenerate docs/openapi.json and the generated parts of the cl
 	@$(BIN)/python -m clients.openapi_document
 	@$(BIN)/python -m clients.types_for_typescript
 	@$(BIN)/python -m clients.parts_for_python
+
+site: $(RUNS) ## Write the docs with search and the API reference into dist/site, or DIST/site, for any static host
+	@rm -rf $(DIST)/site && $(BIN)/python -m heliograph.api.site $(DIST)/site && echo "Open $(DIST)/site/index.html"
 
 manifests: setup ## Regenerate deploy/kubernetes from the chart in deploy/helm
 	@$(BIN)/python -m tests.chart

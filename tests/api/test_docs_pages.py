@@ -136,6 +136,11 @@ def test_an_error_code_has_a_page(code: str) -> None:
     assert f'id="{code}"' in pages()["/docs/errors"]  # where doc_url leads
 
 
+def test_llms_txt_lists_every_guide_and_endpoint() -> None:
+    links = set(re.findall(rf"\]\({BASE}(/[^)]+)\)", DOCS.llms_txt()))
+    assert links == {*PATHS, "/openapi.json"} - {"/docs", *(f"/docs/errors/{code}" for code in CODES)}
+
+
 def test_every_link_has_a_target() -> None:
     for path, page in pages().items():
         for target in re.findall(r'href="([^"]+)"', page):

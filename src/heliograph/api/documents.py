@@ -100,6 +100,10 @@ def document_routes(routes: list[Route]) -> list[Route]:
             page_cache[key] = _html_response(html)
         return page_cache[key]
 
+    async def show_llms_txt(call: Call) -> Response:
+        text = await READ_POOL.run(docs(call.context.base_url).llms_txt)
+        return Response(200, text.encode(), [], b"text/plain; charset=utf-8")
+
     summaries = {
         "/docs": "API documentation",
         "/docs/api/{name}": "Endpoint documentation",
@@ -109,6 +113,7 @@ def document_routes(routes: list[Route]) -> list[Route]:
     }
     return [
         Route(method="GET", path="/openapi.json", summary="The OpenAPI document", call=show_openapi),
+        Route(method="GET", path="/llms.txt", summary="Index of the docs for language models", call=show_llms_txt),
         *(Route(method="GET", path=path, summary=summary, call=show) for path, summary in summaries.items()),
     ]
 

@@ -57,12 +57,23 @@ class DocsHit(msgspec.Struct, frozen=True):
 class Docs:
     """All pages of /docs for one base URL. An entry of the side list is (text, URL, prefix)."""
 
-    def __init__(self, routes: list[Route], document: dict[str, Any]) -> None:
+    def __init__(self, routes: list[Route], document: dict[str, Any], *, is_static: bool = False) -> None:
+        """`is_static`: the pages are files without a service, so they do not link to its dashboard."""
+        self._is_static = is_static
         self._routes = {operation_id(route): route for route in routes}
         self._document = document
         self._schemas: dict[str, Schema] = document["components"]["schemas"]
         self._base_url: str = document["servers"][0]["url"]
         self._errors = {error["code"]: error for error in error_list()}
+
+    def paths(self) -> list[str]:
+        """Return the paths of all pages."""
+        return [
+            *("/docs", "/docs/errors"),
+            *(f"/docs/api/{id_}" for id_ in self._routes),
+            *(f"/docs/guides/{name}" for name in GUIDE_NAMES),
+            *(f"/docs/errors/{code}" for code in self._errors),
+        ]
 
     def page(self, path: str) -> str | None:
         """Return the HTML of a page; None if not found."""
@@ -85,6 +96,10 @@ class Docs:
 
     def search_page(self, query: str) -> str:
         return self._page("search.html", f"Search: {query}", "", q=query, found=self.search(query))
+
+    def static_search_page(self) -> str:
+        """Return a page that searches in the browser (`api/static/search.js`)."""
+        return self._page("site_search.html", "Search", "")
 
     def endpoint(self, id_: str) -> str | None:
         route = self._routes.get(id_)
@@ -140,6 +155,23 @@ class Docs:
         guide = read_guide(name)
         return self._page("guide.html", guide.title, f"/docs/guides/{name}", guide=guide)
 
+    def llms_txt(self) -> str:
+        """Return the index of the docs for language models, in the format of llmstxt.org."""
+        base = f"{self._base_url}/docs"
+        lines = ["# Heliograph", "", "> Transactional email, SMS, WhatsApp and one-time codes that a team runs itself."]
+        for group, names in GUIDES.items():
+            lines += ["", f"## {group}", ""]
+            lines += [f"- [{read_guide(name).title}]({base}/guides/{name}): {names[name]}" for name in names]
+        lines += [
+            "",
+            "## API",
+            "",
+            f"- [OpenAPI document]({self._base_url}/openapi.json): every endpoint, for programs",
+        ]
+        lines += [f"- [Error codes]({base}/errors): every code, its meaning and what to do"]
+        lines += [f"- [{route.name}]({base}/api/{id_}): {route.summary}" for id_, route in self._routes.items()]
+        return "\n".join(lines) + "\n"
+
     def missing(self) -> str:
         return self._page("missing.html", "Page not found", "")
 
@@ -160,7 +192,7 @@ class Docs:
 
         hits = [
             hit
-            for hit, extra_text in self._searchable()
+            for hit, extra_text in self.searchable()
             if _contains_all(terms, hit.title, *([] if hit.kind == "Field" else (hit.about, extra_text)))
         ]
         return sorted(hits, key=rank)[:RESULTS_MAX]
@@ -177,6 +209,7 @@ class Docs:
             "q": "",
             "guides": GUIDES,
             "guide_of": read_guide,
+            "is_static": self._is_static,
         }
         return _environment().get_template(template).render(shared | values)
 
@@ -255,7 +288,7 @@ class Docs:
                     fields += self._fields(nested, f"{prefix}{name}{'[]' if 'items' in branch else ''}.")
         return fields
 
-    def _searchable(self) -> Iterator[tuple[DocsHit, str]]:
+    def searchable(self) -> Iterator[tuple[DocsHit, str]]:
         """Yield every possible search result with additional text to search."""
         for id_, route in self._routes.items():
             fields = [row.name for struct in (route.body, route.answer) for row in self._rows(struct)]
