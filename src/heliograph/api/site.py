@@ -1,6 +1,6 @@
 """The docs as a folder for any static host: the pages of /docs, with relative links and a search without a server.
 
-`python -m heliograph.api.site FOLDER` (`make site`) writes it. The pages load nothing from other hosts.
+`make site` runs this module with the folder's name. The pages load nothing from other hosts.
 """
 
 import json
