@@ -137,7 +137,7 @@ clients: setup ## Regenerate docs/openapi.json and the generated parts of the cl
 	@$(BIN)/python -m clients.parts_for_python
 
 site: $(RUNS) ## Write the docs with search and the API reference into dist/site, or DIST/site, for any static host
-	@rm -rf $(DIST)/site && $(BIN)/python -m heliograph.api.site $(DIST)/site && echo "Open $(DIST)/site/index.html"
+	@rm -rf $(DIST)/site && $(BIN)/python -m heliograph.api.site $(DIST)/site && echo "To look at it: python3 -m http.server -b 127.0.0.1 -d $(DIST)/site 8900, then http://127.0.0.1:8900"
 
 manifests: setup ## Regenerate deploy/kubernetes from the chart in deploy/helm
 	@$(BIN)/python -m tests.chart
