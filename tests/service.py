@@ -119,6 +119,12 @@ class Service:
         said = (stream.buffer.getvalue().decode() for stream in (out, err))
         return subprocess.CompletedProcess(arguments, code, *said)
 
+    def launch(self, program: str, *arguments: str) -> Forked:
+        """Start one command in a process of its own."""
+        process = Forked(program, arguments, self._environment)
+        self.processes.append(process)
+        return process
+
     def apply(self, file: Path = SETUP) -> Any:
         done = self.run("apply", str(file), "--json")
         assert done.returncode == 0, done.stderr

@@ -932,7 +932,7 @@ EXCEPTIONS = {
     f"POST {TEAM}/webhooks/bin": "adds a webhook and tests it, each with the entry that its own page leaves",
     "backup": "changes its copy alone: test_a_backup_is_paused_by_the_command_line",
     "api": "sends a request to the API",
-    "copy": "writes a new database, and pauses delivery in both: tests/proof/test_restore.py",
+    "copy": "writes a new database, and pauses delivery in both: tests/proof/test_live_copy.py",
     "approval list": "reads",
     "audit check": "reads",
     "audit export": "reads",

@@ -27,15 +27,18 @@ ROWS = 30
 TEXTS = ("", "Grüße 👋", "line\nbreak", 'O\'Hara "quoted"', "{}")
 
 
-def fill(path: Path) -> int:
-    """Insert rows into every table, with empty, null and other unusual values; return their number."""
+def fill(path: Path, numbers: Sequence[int] = range(1, ROWS + 1), shift: int = 0) -> int:
+    """Insert rows into every table, with empty, null and other unusual values; return their number.
+
+    `shift`: other values beside the same keys.
+    """
     connection = apsw.Connection(str(path))
     tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT IN "
                                 "('schema_version', 'machine_clock')").fetchall()  # fmt: skip
     for (table,) in tables:
         columns: list[Any] = connection.execute(f"PRAGMA table_info({table})").fetchall()
-        for number in range(1, ROWS + 1):
-            values = [value_of(column, number) for column in columns]
+        for number in numbers:
+            values = [value_of(column, number if column[5] else number + shift) for column in columns]
             connection.execute(f"INSERT OR IGNORE INTO {table} VALUES ({', '.join('?' * len(values))})", values)
     return sum(connection.execute(f"SELECT count(*) FROM {table}").get for (table,) in tables)
 
@@ -70,8 +73,9 @@ def keep_quiet(_action: str, _rows: int) -> None:
 async def copy(source: CopyConnection, target: CopyConnection, report: Any = keep_quiet) -> int:
     database_copy = DatabaseCopy(source, target, report)
     tables = await database_copy.prepare()
+    await database_copy.lock()
     rows = await database_copy.count(tables)
-    await database_copy.copy(tables)
+    await database_copy.synchronize(tables)
     assert await database_copy.find_differences(tables) == []
     await database_copy.finish("copied", 7)
     return rows
@@ -86,6 +90,11 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def postgres_url(postgres: str) -> str:
     return fresh_database(postgres)
+
+
+@pytest.fixture
+def postgres_urls(postgres: str) -> list[str]:
+    return [fresh_database(postgres) for _ in range(2)]
 
 
 async def test_every_table_is_copied_to_postgresql_and_back(path: Path, postgres_url: str, tmp_path: Path) -> None:
@@ -127,9 +136,97 @@ async def test_changed_row_is_found(path: Path, tmp_path: Path) -> None:
     target = SqliteConnection(tmp_path / "target.db")
     database_copy = DatabaseCopy(SqliteConnection(path), target, keep_quiet)
     tables = await database_copy.prepare()
-    await database_copy.copy(tables)
+    await database_copy.synchronize(tables)
     await target.run("UPDATE person SET name = 'changed' WHERE id = '001'", "DELETE FROM ledger WHERE key = 1")
     assert await database_copy.find_differences(tables) == ["ledger", "person"]
+
+
+@pytest.mark.parametrize("to_postgres", [True, False])
+async def test_next_pass_copies_changes_and_deletions(
+    to_postgres: bool, postgres_urls: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("heliograph.storage.database_copy.BATCH_ROWS", 7)
+    before, after, result = (tmp_path / name for name in ("before.db", "after.db", "result.db"))
+    for path in (before, after, result):
+        migrate_sqlite(path)
+    fill(before)
+    fill(after, (*range(1, 10), *range(20, 90)))  # between, after and without rows that were there
+    fill(after, range(10, 14), shift=1)
+    sources: list[CopyConnection] = [SqliteConnection(before), SqliteConnection(after)]
+    target: CopyConnection = await PostgresConnection.open(postgres_urls[0])
+    if not to_postgres:
+        await target.close()
+        sources = [await synchronized(*pair) for pair in zip(sources, postgres_urls, strict=True)]
+        target = SqliteConnection(result)
+    for source in (*sources, sources[1]):
+        database_copy = DatabaseCopy(source, target, keep_quiet)
+        tables = await database_copy.prepare()
+        written = await database_copy.synchronize(tables)
+        assert await database_copy.find_differences(tables) == []
+        for table in tables:
+            expected, rows = [await connection.range_rows(table, (), ()) for connection in (source, target)]
+            assert sorted(map(repr, rows)) == sorted(map(repr, expected)), table.name
+    assert written == 0
+    for connection in (*sources, target):
+        await connection.close()
+
+
+async def synchronized(source: CopyConnection, postgres_url: str) -> PostgresConnection:
+    target = await PostgresConnection.open(postgres_url)
+    database_copy = DatabaseCopy(source, target, keep_quiet)
+    await database_copy.synchronize(await database_copy.prepare())
+    return target
+
+
+@pytest.mark.parametrize("to_postgres", [True, False])
+async def test_unique_value_that_moved_to_another_row_is_copied(
+    to_postgres: bool, path: Path, postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("heliograph.storage.database_copy.BATCH_ROWS", 2)
+    migrate_sqlite(tmp_path / "target.db")
+    target: CopyConnection = SqliteConnection(tmp_path / "target.db")
+    if to_postgres:
+        target = await PostgresConnection.open(postgres_url)
+    connection = apsw.Connection(str(path))
+    for number in range(8):
+        connection.execute(
+            "INSERT INTO person (id, email, name, operator, created_at) VALUES (?, ?, '', 0, 1)",
+            (f"usr_{number}", str(number)),
+        )
+    database_copy = DatabaseCopy(SqliteConnection(path), target, keep_quiet)
+    tables = await database_copy.prepare()
+    await database_copy.synchronize(tables)
+    connection.execute(
+        "UPDATE person SET email = 'x' WHERE id = 'usr_7'; UPDATE person SET email = '7' WHERE id = 'usr_0'"
+    )
+    connection.execute("UPDATE person SET email = '0' WHERE id = 'usr_7'")
+    await database_copy.synchronize(tables)
+    assert await database_copy.find_differences(tables) == []
+    people = await target.fetch("SELECT id, email FROM person ORDER BY id")
+    assert people == [(f"usr_{number}", str({0: 7, 7: 0}.get(number, number))) for number in range(8)]
+    await target.close()
+
+
+async def test_source_can_be_written_during_a_pass(path: Path, tmp_path: Path) -> None:
+    migrate_sqlite(tmp_path / "target.db")
+    fill(path)
+    writer, written = apsw.Connection(str(path)), 0
+
+    def write(_action: str, _rows: int) -> None:
+        nonlocal written
+        written += 1
+        writer.execute("INSERT INTO fact VALUES (?, 'b')", (f"during {written}",))
+
+    database_copy = DatabaseCopy(SqliteConnection(path), SqliteConnection(tmp_path / "target.db"), write)
+    tables = await database_copy.prepare()
+    await database_copy.synchronize(tables)
+    assert written > len(tables) / 2
+    await database_copy.lock()
+    database_copy._report = keep_quiet
+    await database_copy.synchronize(tables)
+    assert await database_copy.find_differences(tables) == []
+    facts = "SELECT count(*) FROM fact WHERE name LIKE 'during %'"
+    assert apsw.Connection(str(tmp_path / "target.db")).execute(facts).get == written
 
 
 async def test_new_keys_follow_the_copied_keys(path: Path, postgres_url: str) -> None:
@@ -155,7 +252,7 @@ async def test_target_with_rows_is_refused_and_unchanged(path: Path, tmp_path: P
 async def test_source_is_locked_against_writes(path: Path, tmp_path: Path) -> None:
     migrate_sqlite(tmp_path / "target.db")
     source = SqliteConnection(path)
-    await DatabaseCopy(source, SqliteConnection(tmp_path / "target.db"), keep_quiet).prepare()
+    await DatabaseCopy(source, SqliteConnection(tmp_path / "target.db"), keep_quiet).lock()
     with pytest.raises(apsw.BusyError):
         await asyncio.to_thread(apsw.Connection(str(path)).execute, "INSERT INTO fact VALUES ('a', 'b')")
     await source.close()

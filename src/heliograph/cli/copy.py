@@ -2,8 +2,8 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import click
@@ -24,28 +24,33 @@ from heliograph.storage.database_copy import (
     DatabaseCopy,
     PostgresConnection,
     SqliteConnection,
+    Table,
     is_unfinished,
 )
 from heliograph.storage.engine.local_files import LocalFiles
 
 REPORT_MS = 1000  # interval of the progress on a terminal
+STOP_POLL_S = 0.2
+LIVE_PASSES = 2  # the second copies what changed during the first, which takes much longer
 
 
 class Progress:
     """Prints how many rows are done and how long the rest will take, if stderr is a terminal."""
 
     def __init__(self, clock: Clock) -> None:
-        self.total = 0
-        self._done = 0
         self._clock = clock
-        self._started_at = self._printed_at = clock.monotonic_ms()
+        self.start(0)
+
+    def start(self, total: int) -> None:
+        self._total, self._done = total, 0
+        self._started_at = self._printed_at = self._clock.monotonic_ms()
 
     def __call__(self, action: str, rows: int) -> None:
         self._done += rows
         now = self._clock.monotonic_ms()
         if sys.stderr.isatty() and now - self._printed_at >= REPORT_MS:
-            left_s = (now - self._started_at) / SECOND_MS * (self.total - self._done) / max(1, self._done)
-            share = f"{self._done:,} of {self.total:,} rows, {max(0, left_s):,.0f} s left"
+            left_s = (now - self._started_at) / SECOND_MS * (self._total - self._done) / max(1, self._done)
+            share = f"{self._done:,} of {self._total:,} rows, {max(0, left_s):,.0f} s left"
             click.echo(f"\r\x1b[K{share} ({action})", nl=False, err=True)
             self._printed_at = now
 
@@ -64,14 +69,16 @@ def _check_url(_: click.Context, option: click.Parameter, url: str) -> str:
 
 @click.command()
 @click.option("--from", "source", metavar="URL", required=True, callback=_check_url,
-              help="Database to copy; its service must be stopped.")  # fmt: skip
+              help="Database to copy.")  # fmt: skip
 @click.option("--to", "target", metavar="URL", required=True, callback=_check_url,
               help="New database, or that of an interrupted copy.")  # fmt: skip
+@click.option("--live", is_flag=True, help="Copy while the service runs; stop it when the command says so.")
 @with_settings("data")
-def copy(settings: Settings, source: str, target: str) -> None:
+def copy(settings: Settings, source: str, target: str, live: bool) -> None:
     """Copy everything from one database to a new one, between SQLite and PostgreSQL in either direction.
 
-    Stop the service first. Attachments move between the data folder and PostgreSQL as needed; those in an object store
+    Stop the service first, or copy with --live: the command then copies while the service runs, says when to stop it,
+    and copies the rest. Attachments move between the data folder and PostgreSQL as needed; those in an object store
     stay there. An interrupted copy continues when the command is run again. At the end all rows are compared.
     Delivery is then paused in both databases: start the service with the copy, check the dashboard, and run heliograph
     resume.
@@ -87,8 +94,10 @@ def copy(settings: Settings, source: str, target: str) -> None:
     path = sqlite_path(source_settings)
     if path and not path.exists():
         raise click.ClickException(f"there is no database {without_password(source)}. Check --from.")
-    if has_running_process(settings.data):
-        raise click.ClickException(f"a service uses the data folder {settings.data}. Stop it first.")
+    if not live and has_running_process(settings.data):
+        raise click.ClickException(
+            f"a service uses the data folder {settings.data}. Stop it first, or copy with --live."
+        )
     with readable_errors(source_settings):
         version = asyncio.run(schema_version(source_settings))
     if version.current != version.needed:
@@ -97,22 +106,20 @@ def copy(settings: Settings, source: str, target: str) -> None:
             f"Run first: heliograph migrate --database {without_password(source)}"
         )
     with readable_errors(target_settings):
-        rows = asyncio.run(_copy(source_settings, target_settings))
-    click.echo(f"{rows:,} rows copied and compared: both databases are equal")
+        asyncio.run(_copy(source_settings, target_settings, live))
     click.echo(
         f"{without_password(target)} is the copy. Delivery is paused in both databases until you run: heliograph resume"
     )
 
 
-async def _copy(source_settings: Settings, target_settings: Settings) -> int:
-    """Copy and compare, pause delivery in both databases, and return the number of rows."""
+async def _copy(source_settings: Settings, target_settings: Settings, live: bool) -> None:
+    """Copy and compare, and pause delivery in both databases."""
     await _prepare_target(target_settings)
     clock = Clock()
     async with _opened(source_settings) as source, _opened(target_settings) as target:
-        rows = await _copy_database(source, target, source_settings.data, clock)
+        await _copy_database(source, target, source_settings.data, clock, live)
     async with open_store(source_settings) as store:  # or its queue would be delivered a second time
         await set_paused(store, COMMAND_LINE, True, f"copied to another database at {timestamp(clock.now())}")
-    return rows
 
 
 async def _prepare_target(settings: Settings) -> None:
@@ -129,28 +136,60 @@ async def _prepare_target(settings: Settings) -> None:
     await migrate(settings)
 
 
-async def _copy_database(source: CopyConnection, target: CopyConnection, data: Path, clock: Clock) -> int:
+async def _copy_database(source: CopyConnection, target: CopyConnection, data: Path, clock: Clock, live: bool) -> None:
     progress = Progress(clock)
     database_copy = DatabaseCopy(source, target, progress)
+    files, stopped_at = LocalFiles(data / "blobs"), None
     try:
         tables = await database_copy.prepare()
+        if live:
+            await _copy_live(database_copy, tables, files, clock, progress)
+            stopped_at = await _wait_until_stopped(source, data, clock)
+        await database_copy.lock()
         rows = await database_copy.count(tables)
-        progress.total = 3 * rows  # each row is copied, and then read from both databases
-        await database_copy.copy(tables)
-        await database_copy.copy_files(LocalFiles(data / "blobs"), clock.now())
+        progress.start(rows if live else 2 * rows)  # each row is read from both databases, those of a live copy before
+        written = await database_copy.synchronize(tables)
+        await database_copy.copy_files(files, clock.now())
         different = await database_copy.find_differences(tables)
     except CopyError as error:
         raise click.ClickException(str(error)) from None
     finally:
         progress.clear()
     if different:
-        raise click.ClickException(
-            f"the copy differs in {', '.join(different)}: the source was changed since the copy began. Drop the target "
-            "and copy again."
-        )
+        raise click.ClickException(f"the copy differs in {', '.join(different)}. Drop the target and copy again.")
     reason = f"copied from another database at {timestamp(clock.now())}"
     await database_copy.finish(reason, int.from_bytes(clock.random_bytes(8)) >> 1)
-    return rows
+    click.echo(f"{rows:,} rows copied and compared: both databases are equal")
+    if stopped_at is not None:
+        pause_s = (clock.monotonic_ms() - stopped_at) / SECOND_MS
+        click.echo(f"The pause was {pause_s:.1f} s, from the end of the service; {written:,} rows were copied in it")
+
+
+async def _copy_live(
+    database_copy: DatabaseCopy, tables: Sequence[Table], files: LocalFiles, clock: Clock, progress: Progress
+) -> None:
+    """Copy and compare while the service runs."""
+    for number in range(1, LIVE_PASSES + 1):
+        progress.start(await database_copy.count(tables))
+        began = clock.monotonic_ms()
+        written = await database_copy.synchronize(tables)
+        with suppress(CopyError):  # a file that was deleted meanwhile
+            await database_copy.copy_files(files, clock.now())
+        progress.clear()
+        pass_s = (clock.monotonic_ms() - began) / SECOND_MS
+        click.echo(f"Pass {number} while the service runs: {written:,} rows copied in {pass_s:.1f} s")
+    progress.start(await database_copy.count(tables))
+    await database_copy.find_differences(tables)  # the result counts after the last pass
+    progress.clear()
+
+
+async def _wait_until_stopped(source: CopyConnection, data: Path, clock: Clock) -> int:
+    """Ask to stop the service and wait until it has ended; return the time of its end on the monotonic clock."""
+    if has_running_process(data) or await source.is_in_use():
+        click.echo("Stop the service now. The rest is copied when it has ended.")
+        while has_running_process(data) or await source.is_in_use():
+            await asyncio.sleep(STOP_POLL_S)
+    return clock.monotonic_ms()
 
 
 @asynccontextmanager

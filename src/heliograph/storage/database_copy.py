@@ -1,91 +1,139 @@
 """Copies all rows of a database to an empty one, between SQLite and PostgreSQL in either direction.
 
-Rows are copied table by table in the order of their keys, in batches. Each batch is committed together with its last
-key, so that an interrupted copy continues there. Until the copy is complete, its target has a schema number that every
-Heliograph refuses. The source is locked against writes meanwhile.
+One pass reads every table of the source in the order of its keys, in ranges of about a thousand rows. The target
+records the last key and a digest of each range in the transaction that writes its rows. A pass writes the ranges whose
+digest differs: the first pass writes all of them, a pass after an interruption the rest, and a pass after a time in
+which the source was used what has changed since, including deletions. The last pass is made while the source is locked
+against writes; then the rows of the target are read and compared with the digests. Until the copy is complete, its
+target has a schema number that every Heliograph refuses.
 """
 
 import hashlib
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import apsw
+import asyncpg
 import msgspec
 
 from heliograph.storage.attachments import split_chunks
 from heliograph.storage.engine.local_files import LocalFiles
 from heliograph.storage.engine.migrate import UNFINISHED_COPY, schema_files
 from heliograph.storage.engine.postgres import Hosts, connect
-from heliograph.storage.engine.query import for_dialect
+from heliograph.storage.engine.query import Dialect, for_dialect
 from heliograph.storage.engine.sqlite import open_sqlite
 
 BATCH_ROWS = 1000
 BATCH_BYTES = 8 << 20
-PREFETCH_ROWS = 16  # of PostgreSQL's cursor; rows may have several MB
+FETCH_ROWS = (16, 1000)  # of PostgreSQL's cursor: few at first, because rows may have several MB
+FETCH_BYTES = 1 << 20
 LOCK_S = 10  # maximum wait for the writes of others to end
 
 # `schema_version` belongs to the schema, and `machine_clock` to the machine.
-NOT_COPIED = ("schema_version", "machine_clock", "copy_progress")
-PROGRESS_TABLE = "CREATE TABLE IF NOT EXISTS copy_progress (name TEXT PRIMARY KEY, last_key TEXT NOT NULL)"
+NOT_COPIED = ("schema_version", "machine_clock", "copy_range")
+RANGE_TABLE = (
+    "CREATE TABLE IF NOT EXISTS copy_range "
+    "(name TEXT NOT NULL, last_key TEXT NOT NULL, digest TEXT NOT NULL, PRIMARY KEY (name, last_key))"
+)
+NO_DIGEST = ""  # of a range that must be written again
 
 Row = tuple[Any, ...]
+Key = tuple[Any, ...]
 Report = Callable[[str, int], None]  # (what is done, rows since the last call)
 
 
 class CopyError(Exception):
-    """The copy cannot be made; the exception's text says why and what to do."""
+    """The copy cannot be made; the message says why and what to do."""
+
+
+class UniqueConflict(Exception):
+    """A row that was not yet removed from the target has the same unique value as a new row."""
 
 
 class Table(NamedTuple):
     name: str
     columns: tuple[str, ...]
-    key: tuple[str, ...]  # primary key; empty if there is none
+    key: tuple[str, ...]  # primary key; empty if there is none: the whole table is one range
+    text_columns: frozenset[str]
     condition: str = ""  # rows to copy; empty: all
 
-    def select(self, *, after: str = "") -> str:
-        """Return a SELECT of the rows in key order. `after`: placeholders of the last key already read."""
-        conditions = [self.condition, f"({', '.join(self.key)}) > ({after})" if after else ""]
-        where = " AND ".join(filter(None, conditions))
-        order = ", ".join(self.key or self.columns)
-        return f"SELECT {', '.join(self.columns)} FROM {self.name} {f'WHERE {where}' if where else ''} ORDER BY {order}"
+    def key_of(self, row: Row) -> Key:
+        return tuple(row[self.columns.index(column)] for column in self.key)
+
+    def order(self, dialect: Dialect) -> str:
+        """Return the key columns in an order that is the same in both databases: texts by their bytes."""
+        is_collated = dialect == "postgres"
+        return ", ".join(f'{c} COLLATE "C"' if is_collated and c in self.text_columns else c for c in self.key)
+
+    def select(self, dialect: Dialect) -> str:
+        where = f" WHERE {self.condition}" if self.condition else ""
+        order = f" ORDER BY {self.order(dialect)}" if self.key else ""
+        return f"SELECT {', '.join(self.columns)} FROM {self.name}{where}{order}"
+
+    def where_between(self, dialect: Dialect, after: Key, last: Key) -> str:
+        """Return the condition of the rows of a range, with placeholders for its bounds; an empty bound is none."""
+        conditions, number = [self.condition] if self.condition else [], 0
+        for operator, bound in ((">", after), ("<=", last)):
+            if bound:
+                holders = ", ".join(f"${number + i}" if dialect == "postgres" else "?" for i, _ in enumerate(bound, 1))
+                conditions.append(f"({self.order(dialect)}) {operator} ({holders})")
+                number += len(bound)
+        return " AND ".join(conditions) or "1 = 1"
+
+    def digest(self, rows: Sequence[Row]) -> str:
+        encoded = [msgspec.msgpack.encode(row) for row in rows]
+        return hashlib.blake2b(b"".join(encoded if self.key else sorted(encoded)), digest_size=16).hexdigest()
 
 
-class Digest(NamedTuple):
-    """Number of rows, and the sum of their hashes, which does not depend on their order."""
+class Range(NamedTuple):
+    """The rows of a table after those of the previous range, up to a key."""
 
-    rows: int
-    sum: int
+    last_key: Key
+    digest: str
 
 
 class CopyConnection(Protocol):
     """A connection to a database that is copied from or to."""
 
     async def lock(self) -> None:
-        """Lock the database against writes of other connections; all later reads see the same snapshot."""
+        """Lock the database against writes of others, and read one state of it from now on."""
+
+    def snapshot(self) -> AbstractAsyncContextManager[None]:
+        """Read one state of the database within this context."""
 
     async def tables(self) -> list[Table]: ...
 
-    def rows(self, table: Table, after: Sequence[Any]) -> AsyncGenerator[Row, None]:
-        """Yield the table's rows whose key is greater than `after`, in key order."""
+    def rows(self, table: Table) -> AsyncGenerator[Row, None]:
+        """Yield all rows in the order of the key."""
+
+    async def range_rows(self, table: Table, after: Key, last: Key) -> list[Row]:
+        """Return the rows of a range in the order of the key; an empty `last`: to the end of the table."""
 
     async def fetch(self, sql: str, *params: Any) -> list[Row]: ...
 
-    async def write(self, table: Table, rows: Sequence[Row], last_key: Sequence[Any]) -> None:
-        """Insert rows into the table, and record the last copied key in the same transaction."""
+    async def write_range(self, table: Table, after: Key | None, range_: Range, rows: Sequence[Row]) -> None:
+        """Write the rows of a range and record it in the same transaction; raises UniqueConflict.
+
+        `after`: last key of the previous range, to replace the rows of this range; None if it has none yet.
+        """
 
     async def run(self, *statements: str) -> None:
-        """Run SQL statements in one transaction."""
+        """Run statements in one transaction."""
+
+    async def prepare_ranges(self, tables: Sequence[Table]) -> None:
+        """Let the rows of a range be found by an index."""
 
     async def is_in_use(self) -> bool:
         """Return whether a service is connected to the database."""
 
     async def last_message_key(self) -> int:
-        """Return the greatest message key assigned so far, including keys of deleted messages."""
+        """Return the greatest message key given so far, also to messages that were deleted."""
 
     async def advance_keys(self, last_message_key: int) -> None:
-        """Advance the key sequences, so that new rows get keys greater than the copied ones."""
+        """Let new rows get keys after the copied ones."""
 
     async def close(self) -> None: ...
 
@@ -97,30 +145,55 @@ class SqliteConnection:
     async def lock(self) -> None:
         self._connection.execute("BEGIN IMMEDIATE")
 
+    @asynccontextmanager
+    async def snapshot(self) -> AsyncIterator[None]:
+        is_locked = self._connection.in_transaction
+        if not is_locked:
+            self._connection.execute("BEGIN")
+        try:
+            yield
+        finally:
+            if not is_locked:
+                self._connection.execute("ROLLBACK")
+
     async def tables(self) -> list[Table]:
         return _sqlite_tables(self._connection)
 
-    async def rows(self, table: Table, after: Sequence[Any]) -> AsyncGenerator[Row, None]:
-        for row in self._connection.execute(table.select(after=", ".join("?" * len(after))), tuple(after)):
+    async def rows(self, table: Table) -> AsyncGenerator[Row, None]:
+        for row in self._connection.execute(table.select("sqlite")):
             yield row
+
+    async def range_rows(self, table: Table, after: Key, last: Key) -> list[Row]:
+        bounded = table._replace(condition=table.where_between("sqlite", after, last))
+        return await self.fetch(bounded.select("sqlite"), *after, *last)
 
     async def fetch(self, sql: str, *params: Any) -> list[Row]:
         return self._connection.execute(sql, params).fetchall()
 
-    async def write(self, table: Table, rows: Sequence[Row], last_key: Sequence[Any]) -> None:
+    async def write_range(self, table: Table, after: Key | None, range_: Range, rows: Sequence[Row]) -> None:
         columns = ", ".join(table.columns)
-        with self._connection:
-            self._connection.executemany(
-                f"INSERT INTO {table.name} ({columns}) VALUES ({', '.join('?' * len(table.columns))})", rows
-            )
-            self._connection.execute(
-                "INSERT OR REPLACE INTO copy_progress VALUES (?, ?)", (table.name, _encode(last_key))
-            )
+        try:
+            with self._connection:
+                if after is not None:
+                    where = table.where_between("sqlite", after, range_.last_key)
+                    self._connection.execute(f"DELETE FROM {table.name} WHERE {where}", (*after, *range_.last_key))
+                self._connection.executemany(
+                    f"INSERT INTO {table.name} ({columns}) VALUES ({', '.join('?' * len(table.columns))})", rows
+                )
+                self._connection.execute(
+                    "INSERT OR REPLACE INTO copy_range VALUES (?, ?, ?)",
+                    (table.name, _encode(range_.last_key), range_.digest),
+                )
+        except apsw.ConstraintError as error:
+            raise UniqueConflict(str(error)) from error
 
     async def run(self, *statements: str) -> None:
         with self._connection:
             for statement in statements:
                 self._connection.execute(statement)
+
+    async def prepare_ranges(self, tables: Sequence[Table]) -> None:
+        """Do nothing: primary keys are in the order of ranges."""
 
     async def is_in_use(self) -> bool:
         return False  # its processes have slots in the data folder
@@ -142,17 +215,35 @@ class SqliteConnection:
 class PostgresConnection:
     def __init__(self, connection: Any) -> None:
         self._connection = connection
+        self._is_locked = False
 
     @classmethod
     async def open(cls, url: str) -> "PostgresConnection":
         return cls(await connect(Hosts(url)))
 
     async def lock(self) -> None:
-        await self._connection.transaction(isolation="repeatable_read").start()
+        await self._begin()
         await self._connection.execute(f"SET LOCAL lock_timeout = '{LOCK_S}s'")
-        await self._connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
         names = ", ".join(table.name for table in _expected_tables())
         await self._connection.execute(f"LOCK TABLE {names} IN SHARE MODE")
+        self._is_locked = True
+
+    @asynccontextmanager
+    async def snapshot(self) -> AsyncIterator[None]:
+        if self._is_locked:
+            yield
+            return
+        transaction = await self._begin()
+        try:
+            yield
+        finally:
+            await transaction.rollback()
+
+    async def _begin(self) -> Any:
+        transaction = self._connection.transaction(isolation="repeatable_read")
+        await transaction.start()
+        await self._connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+        return transaction
 
     async def tables(self) -> list[Table]:
         columns = await self.fetch(
@@ -162,29 +253,56 @@ class PostgresConnection:
         present = set(columns)
         return [table for table in _expected_tables() if {(table.name, column) for column in table.columns} <= present]
 
-    async def rows(self, table: Table, after: Sequence[Any]) -> AsyncGenerator[Row, None]:
-        sql = table.select(after=", ".join(f"${number}" for number in range(1, len(after) + 1)))
+    async def rows(self, table: Table) -> AsyncGenerator[Row, None]:
+        least, most = count, _ = FETCH_ROWS
         async with self._connection.transaction():
-            async for row in self._connection.cursor(sql, *after, prefetch=PREFETCH_ROWS):
-                yield tuple(row)
+            cursor = await self._connection.cursor(table.select("postgres"))
+            while rows := [tuple(row) for row in await cursor.fetch(count)]:
+                for row in rows:
+                    yield row
+                count = min(most, 2 * count) if sum(map(_size, rows)) < FETCH_BYTES else least
+
+    async def range_rows(self, table: Table, after: Key, last: Key) -> list[Row]:
+        bounded = table._replace(condition=table.where_between("postgres", after, last))
+        async with self._connection.transaction():
+            await self._connection.execute("SET LOCAL enable_seqscan = off")
+            return await self.fetch(bounded.select("postgres"), *after, *last)
 
     async def fetch(self, sql: str, *params: Any) -> list[Row]:
         return [tuple(row) for row in await self._connection.fetch(sql, *params)]
 
-    async def write(self, table: Table, rows: Sequence[Row], last_key: Sequence[Any]) -> None:
-        async with self._connection.transaction():
-            await self._connection.copy_records_to_table(table.name, records=rows, columns=table.columns)
-            await self._connection.execute(
-                "INSERT INTO copy_progress VALUES ($1, $2) "
-                "ON CONFLICT (name) DO UPDATE SET last_key = excluded.last_key",
-                table.name,
-                _encode(last_key),
-            )
+    async def write_range(self, table: Table, after: Key | None, range_: Range, rows: Sequence[Row]) -> None:
+        try:
+            async with self._connection.transaction():
+                if after is not None:
+                    await self._connection.execute("SET LOCAL enable_seqscan = off")
+                    where = table.where_between("postgres", after, range_.last_key)
+                    await self._connection.execute(f"DELETE FROM {table.name} WHERE {where}", *after, *range_.last_key)
+                await self._connection.copy_records_to_table(table.name, records=rows, columns=table.columns)
+                await self._connection.execute(
+                    "INSERT INTO copy_range VALUES ($1, $2, $3) "
+                    "ON CONFLICT (name, last_key) DO UPDATE SET digest = excluded.digest",
+                    table.name,
+                    _encode(range_.last_key),
+                    range_.digest,
+                )
+        except asyncpg.UniqueViolationError as error:
+            raise UniqueConflict(str(error)) from error
 
     async def run(self, *statements: str) -> None:
         async with self._connection.transaction():
             for statement in statements:
                 await self._connection.execute(statement)
+
+    async def prepare_ranges(self, tables: Sequence[Table]) -> None:
+        """Create indexes of texts by their bytes, beside primary keys in the order of the database's language."""
+        await self.run(
+            *(
+                f"CREATE INDEX IF NOT EXISTS {_range_index(table)} ON {table.name} ({table.order('postgres')})"
+                for table in tables
+                if table.text_columns.intersection(table.key)
+            )
+        )
 
     async def is_in_use(self) -> bool:
         sql = (
@@ -230,92 +348,129 @@ class DatabaseCopy:
         self._source = source
         self._target = target
         self._report = report
+        self._compared = set[tuple[str, Key]]()  # tables and last keys of ranges that were read from the target
 
     async def prepare(self) -> list[Table]:
-        """Lock the source, check that the target is empty or an unfinished copy, and return the tables to copy.
+        """Check that the target is empty or an unfinished copy, and return the tables to copy.
 
-        Both databases have the schema of this version. Raises CopyError if a check fails.
+        Both have the schema of this version. Raises CopyError.
         """
-        if await self._source.is_in_use():
-            raise CopyError("a service uses the source. Stop it first.")
-        await self._source.lock()
         tables = await self._source.tables()
         if type(self._source) is not type(self._target):
             tables = [_without_files(table) for table in tables]  # see copy_files
         if not await is_unfinished(self._target):
             await self._empty_target()
+        await self._target.prepare_ranges(tables)
         return tables
 
+    async def lock(self) -> None:
+        """Lock the source against writes. Raises CopyError if a service uses it."""
+        if await self._source.is_in_use():
+            raise CopyError("a service uses the source. Stop it first, or copy with --live.")
+        await self._source.lock()
+
     async def _empty_target(self) -> None:
-        """Remove the rows of a new schema from the target. Raises CopyError if it contains other rows."""
+        """Remove the rows of a new schema from the target. Raises CopyError if it has others."""
         initial = _initial_rows()
         for table in await self._target.tables():
-            rows = await self._target.fetch(f"{table.select()} LIMIT {len(initial[table.name]) + 1}")
+            rows = await self._target.fetch(
+                f"SELECT {', '.join(table.columns)} FROM {table.name} LIMIT {len(initial[table.name]) + 1}"
+            )
             if sorted(rows) != sorted(initial[table.name]):
                 raise CopyError(f"the target is not empty: its table {table.name} has rows. Use a new database.")
         await self._target.run(
             *(f"DELETE FROM {name}" for name, rows in initial.items() if rows),
-            PROGRESS_TABLE,
+            RANGE_TABLE,
             f"INSERT INTO schema_version VALUES ({UNFINISHED_COPY})",
         )
 
     async def count(self, tables: Sequence[Table]) -> int:
-        """Return the number of rows to copy."""
+        """Return the number of rows of the source."""
         counts = [
             await self._source.fetch(f"SELECT count(*) FROM {table.name} WHERE {table.condition or '1 = 1'}")
             for table in tables
         ]
         return sum(rows[0][0] for rows in counts)
 
-    async def copy(self, tables: Sequence[Table]) -> None:
-        last_keys: dict[str, str] = dict(await self._target.fetch("SELECT name, last_key FROM copy_progress"))
+    async def synchronize(self, tables: Sequence[Table]) -> int:
+        """Make one pass: write the ranges that differ in the target, and return the number of rows written."""
+        written = 0
         for table in tables:
-            last_key = msgspec.json.decode(last_keys.get(table.name, "[]"))
-            if table.key or table.name not in last_keys:  # a table without a key is one batch
-                await self._copy_table(table, last_key)
+            async with self._source.snapshot():
+                rows, has_conflict = await self._synchronize_table(table)
+                written += rows
+                if has_conflict:  # all other ranges are up to date now, so no row is in the way any more
+                    rows, _ = await self._synchronize_table(table)
+                    written += rows
+        return written
 
-    async def _copy_table(self, table: Table, last_key: Sequence[Any]) -> None:
-        key_columns = [table.columns.index(column) for column in table.key]
-        batch, size = list[Row](), 0
+    async def _synchronize_table(self, table: Table) -> tuple[int, bool]:
+        """Return the number of rows written, and whether ranges are left out because of a UniqueConflict."""
+        known, previous_key = deque(await self._ranges(table)), Key()
+        rows, size, written, has_conflict = list[Row](), 0, 0, False
 
-        async def write_batch() -> None:
-            await self._target.write(table, batch, [batch[-1][index] for index in key_columns])
-            self._report(table.name, len(batch))
+        async def end_range(known_range: Range | None, *, is_new: bool = False) -> None:
+            nonlocal previous_key, size, written, has_conflict
+            last_key = known_range.last_key if known_range else table.key_of(rows[-1])
+            range_ = Range(last_key, table.digest(rows))
+            if range_ != known_range:
+                after = None if is_new else previous_key
+                self._compared.discard((table.name, last_key))
+                try:
+                    await self._target.write_range(table, after, range_, rows)
+                    written += len(rows)
+                except UniqueConflict:
+                    await self._target.write_range(table, after, range_._replace(digest=NO_DIGEST), [])
+                    has_conflict = True
+            self._report(table.name, len(rows))
+            previous_key, size = last_key, 0
+            rows.clear()
 
-        async with aclosing(self._source.rows(table, last_key)) as rows:
-            async for row in rows:
-                batch.append(row)
-                size += sum(len(value) for value in row if isinstance(value, str | bytes))
-                if table.key and (len(batch) == BATCH_ROWS or size > BATCH_BYTES):
-                    await write_batch()
-                    batch, size = [], 0
-        if batch:
-            await write_batch()
+        async with aclosing(self._source.rows(table)) as source_rows:
+            async for row in source_rows:
+                if table.key:
+                    key = table.key_of(row)
+                    while known and key > known[0].last_key:
+                        await end_range(known.popleft())
+                    growth = 2 if known else 1  # a known range is split when it has twice its rows
+                    if len(rows) >= growth * BATCH_ROWS or size > growth * BATCH_BYTES:
+                        await end_range(None, is_new=not known)
+                rows.append(row)
+                size += _size(row)
+        while known:
+            await end_range(known.popleft())
+        if rows:
+            await end_range(None, is_new=True)
+        return written, has_conflict
+
+    async def _ranges(self, table: Table) -> list[Range]:
+        """Return the ranges that are in the target, in the order of their keys."""
+        rows = await self._target.fetch(f"SELECT last_key, digest FROM copy_range WHERE name = '{table.name}'")
+        return sorted(Range(tuple(msgspec.json.decode(key)), digest) for key, digest in rows)
 
     async def find_differences(self, tables: Sequence[Table]) -> list[str]:
-        """Read all rows of both databases and return the names of the tables that differ."""
-        return [
-            table.name
-            for table in tables
-            if await self._digest(self._source, table) != await self._digest(self._target, table)
-        ]
+        """Read the ranges of the target that this method has not read since they were written.
 
-    async def _digest(self, connection: CopyConnection, table: Table) -> Digest:
-        count, total, reported = 0, 0, 0
-        async with aclosing(connection.rows(table, ())) as rows:
-            async for row in rows:
-                total += int.from_bytes(hashlib.blake2b(msgspec.json.encode(row), digest_size=16).digest())
-                count += 1
-                if count - reported == BATCH_ROWS:
-                    self._report(f"comparing {table.name}", BATCH_ROWS)
-                    reported = count
-        self._report(f"comparing {table.name}", count - reported)
-        return Digest(count, total % (1 << 128))
+        Returns the names of the tables that differ from what was read from the source.
+        """
+        return [table.name for table in tables if not await self._is_as_recorded(table)]
+
+    async def _is_as_recorded(self, table: Table) -> bool:
+        after = Key()
+        for range_ in await self._ranges(table):
+            if (table.name, range_.last_key) not in self._compared:
+                rows = await self._target.range_rows(table, after, range_.last_key)
+                if table.digest(rows) != range_.digest:
+                    return False
+                self._compared.add((table.name, range_.last_key))
+                self._report(f"comparing {table.name}", len(rows))
+            after = range_.last_key
+        return not table.key or not await self._target.range_rows(table, after, ())
 
     async def copy_files(self, folder: LocalFiles, now: int) -> None:
-        """Copy attachment files between PostgreSQL and the data folder, where SQLite has them.
+        """Copy attachment files between PostgreSQL and the data folder, where SQLite has them. Raises CopyError.
 
-        Files in an object store stay there. Raises CopyError if a file is missing.
+        Files in an object store stay there.
         """
         rows = await self._source.fetch(
             "SELECT f.hash FROM (SELECT hash FROM blob UNION SELECT raw FROM received WHERE raw IS NOT NULL) f "
@@ -344,9 +499,9 @@ class DatabaseCopy:
             )
 
     async def finish(self, reason: str, identity: int) -> None:
-        """Complete the target, with delivery paused for `reason`; from now on, a service can use the target.
+        """Complete the target, with delivery paused for this reason: a service can use it from now on.
 
-        `identity`: its new database id, so that restore detection does not compare it with the source.
+        `identity`: its new id, so that restore detection does not compare it with the source.
         """
         await self._target.advance_keys(await self._source.last_message_key())
         rows = await self._target.fetch("SELECT body FROM setting WHERE kind = 'platform' AND id = 'platform'")
@@ -358,13 +513,14 @@ class DatabaseCopy:
             f"SELECT 'platform', 'platform', '{body}', next FROM counter WHERE name = 'setting' "
             "ON CONFLICT (kind, id) DO UPDATE SET body = excluded.body, version = excluded.version",
             f"UPDATE counter SET next = {identity} WHERE name = 'identity'",
-            "DROP TABLE copy_progress",
+            "DROP TABLE copy_range",
+            *(f"DROP INDEX IF EXISTS {_range_index(table)}" for table in _expected_tables()),
             f"DELETE FROM schema_version WHERE version = {UNFINISHED_COPY}",
         )
 
 
 def _without_files(table: Table) -> Table:
-    """Return the table without its rows about attachment files, which only PostgreSQL stores in tables."""
+    """Return the table without the rows of attachment files that only PostgreSQL has in its tables."""
     if table.name == "blob_file":
         return table._replace(condition="name IS NOT NULL")
     return table._replace(condition="1 = 0") if table.name == "blob_chunk" else table
@@ -378,12 +534,13 @@ def _sqlite_tables(connection: apsw.Connection) -> list[Table]:
     for name in names:
         columns: list[Any] = connection.execute(f"PRAGMA table_info({name})").fetchall()
         key = sorted((position, column) for _, column, _, _, _, position in columns if position)
-        tables.append(Table(name, tuple(column[1] for column in columns), tuple(column for _, column in key)))
+        texts = frozenset(column for _, column, kind, *_ in columns if kind == "TEXT")
+        tables.append(Table(name, tuple(column[1] for column in columns), tuple(column for _, column in key), texts))
     return [table for table in tables if table.name not in NOT_COPIED and not table.name.startswith("sqlite_")]
 
 
 def _new_database() -> apsw.Connection:
-    """Return an empty in-memory database with the schema of this version."""
+    """Return an empty database with the schema of this version."""
     connection = apsw.Connection(":memory:")
     for _, sql in schema_files():
         connection.execute(for_dialect(sql, "sqlite"))
@@ -397,8 +554,16 @@ def _expected_tables() -> list[Table]:
 def _initial_rows() -> dict[str, list[Row]]:
     """Return the rows that the schema itself contains, by table."""
     connection = _new_database()
-    return {table.name: connection.execute(table.select()).fetchall() for table in _sqlite_tables(connection)}
+    return {table.name: connection.execute(table.select("sqlite")).fetchall() for table in _sqlite_tables(connection)}
 
 
-def _encode(last_key: Sequence[Any]) -> str:
-    return msgspec.json.encode(last_key).decode()
+def _range_index(table: Table) -> str:
+    return f"copy_{table.name}"
+
+
+def _size(row: Row) -> int:
+    return sum(len(value) for value in row if isinstance(value, str | bytes))
+
+
+def _encode(key: Key) -> str:
+    return msgspec.json.encode(key).decode()
