@@ -1,13 +1,16 @@
 """Restrictions of API keys on the keys pages: set when a key is created, shown with what is left of its limits."""
 
+import re
+
 import pytest
 
+from heliograph.domain.setup.key_restrictions import restrictions_revision
 from heliograph.domain.setup.records import KeyRestrictions, TeamRecord
 from heliograph.storage.audit import NEWEST, AuditFilter
 from heliograph.storage.requests import LoggedRequest
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
-from tests.dashboard.inside import Pages, write_records
+from tests.dashboard.inside import PageResult, Pages, write_records
 from tests.storage.test_idempotency import make_context
 
 pytestmark = pytest.mark.anyio
@@ -85,15 +88,45 @@ async def test_restrictions_of_a_key_are_edited_and_removed(store: Store, clock:
     assert store.setup.current.callers[id_].key == before
 
     expected = KeyRestrictions(senders=("*@acme.test",), spend_per_day=2_500_000)
-    saved = await pages.post(f"{here}/restrictions", {"senders": "*@Acme.test", "spend_per_day": "2.5"}, "developer")
+    typed = {"senders": "*@Acme.test", "spend_per_day": "2.5", "mark": restrictions_revision(before.restrictions)}
+    saved = await pages.post(f"{here}/restrictions", typed, "developer")
     assert (saved.status, saved.notice) == (303, "Restrictions saved.")
     assert store.setup.current.callers[id_].key.restrictions == expected
     rows = (await store.audit.list_page("team_acme", AuditFilter(), NEWEST, 1)).rows
     assert (rows[0].action, rows[0].actor_name) == ("key.restrict", "usr_developer")
     assert rows[0].detail.startswith(f'{id_}: {{"channels":[]') and '→ {"senders":["*@acme.test"]' in rows[0].detail
 
-    assert "no longer restricted" in (await pages.post(f"{here}/restrictions", {})).notice
+    assert (
+        "no longer restricted"
+        in (await pages.post(f"{here}/restrictions", {"mark": restrictions_revision(expected)})).notice
+    )
     assert store.setup.current.callers[id_].key.restrictions is None
+
+
+async def test_restrictions_changed_meanwhile_are_not_overwritten(store: Store, clock: TestClock) -> None:
+    pages = await make_pages(store, clock)
+    await pages.post(KEYS, {"name": "agent", "send": "yes", "per_day": "5"})
+    (id_,) = store.setup.current.callers
+    path = f"{KEYS}/{id_}/restrictions"
+    first, second = [mark_of(await pages.get(path)) for _ in range(2)]
+    assert (await pages.post(path, {"recipients": "*@acme.test", "mark": first})).status == 303
+    conflict = await pages.post(path, {"per_day": "500", "mark": second})
+    assert conflict.status == 409 and 'value="500"' in conflict.html
+    assert "changed the restrictions of this key while you were editing" in conflict.text
+    assert "Recipients: *@acme.test" in conflict.text
+    saved = store.setup.current.callers[id_].key.restrictions
+    assert saved == KeyRestrictions(recipients=("*@acme.test",))
+    assert (await pages.post(path, {"per_day": "500", "mark": mark_of(conflict)})).status == 303
+    assert store.setup.current.callers[id_].key.restrictions == KeyRestrictions(per_day=500)
+    unmarked = await pages.post(path, {"per_day": "7"})
+    assert unmarked.status == 409
+
+
+def mark_of(page: PageResult) -> str:
+    """The revision that a form was opened with."""
+    match = re.search('name="mark" value="([^"]+)"', page.html)
+    assert match
+    return match[1]
 
 
 async def test_invalid_or_forbidden_change_leaves_the_restrictions(store: Store, clock: TestClock) -> None:

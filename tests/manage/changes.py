@@ -12,6 +12,7 @@ from heliograph.dashboard.views.passkeys import CHALLENGE_COOKIE as PASSKEY
 from heliograph.domain.audit.actor import COMMAND_LINE
 from heliograph.domain.ids import timestamp
 from heliograph.domain.limits import HOUR_MS
+from heliograph.domain.setup.key_restrictions import restrictions_revision
 from heliograph.domain.setup.keys import parse_token
 from heliograph.domain.setup.snapshot import PLATFORM_ID
 from heliograph.storage.people import Identity
@@ -596,7 +597,8 @@ CHANGES = [
     # keys
     page(f"{TEAM}/keys", "key.create", {"name": "key {n}", "send": "yes"}, is_idempotent=True),
     page(f"{TEAM}/keys", "key.create", {"name": "hook {n}", "send": "yes", "kind": "hook"}, is_idempotent=True),
-    page(f"{TEAM}/keys/{{key}}/restrictions", "key.restrict", {"per_day": "5"}, make_key, is_idempotent=True),
+    page(f"{TEAM}/keys/{{key}}/restrictions", "key.restrict", {"per_day": "5", "mark": restrictions_revision(None)},
+         make_key, is_idempotent=True),
     page(f"{TEAM}/keys/{{key}}/rotate", "key.rotate", {}, make_key),
     page(f"{TEAM}/keys/{{key}}/revoke", "key.revoke", {}, make_key, is_idempotent=True),
     route("POST /v1/keys", "key.create", {"name": "key {n}"}, is_idempotent=True),

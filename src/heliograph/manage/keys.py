@@ -157,9 +157,13 @@ async def rotate(
 
 
 async def set_restrictions(
-    store: Store, actor: Actor, id_: str, team: str, restrictions: KeyRestrictions | None
+    store: Store, actor: Actor, id_: str, team: str, restrictions: KeyRestrictions | None, revision: str
 ) -> Key:
-    """Set or remove the restrictions of a team's key, as a person or an operator; return the changed key."""
+    """Set or remove the restrictions of a team's key, as a person or an operator; return the key.
+
+    `revision`: of the restrictions that the user edited. The change is refused, with the parameter "mark", if they have
+    changed since.
+    """
 
     def build_change(setup: Setup, _: int) -> SetupChange:
         key = _get_key(setup, team, id_)
@@ -169,6 +173,8 @@ async def set_restrictions(
             raise InvalidRequest("This version of the service cannot read this key. Create a new one.")
         if key.restrictions == restrictions:
             return SetupChange()
+        if revision != key_restrictions.restrictions_revision(key.restrictions):
+            raise InvalidRequest("Someone changed the restrictions of this key while you were editing.", param="mark")
         row = _key_row(replace(key, restrictions=restrictions))
         before, after = (msgspec.json.encode(value).decode() for value in (key.restrictions, restrictions))
         detail = f"{key.id}: {before[:AUDITED_MAX]} → {after[:AUDITED_MAX]}"

@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from heliograph.dashboard.page_request import Page, PageNotFound, PageRequest, PageResponse, Redirect, field_errors
 from heliograph.domain.refusals import InvalidRequest
 from heliograph.domain.sending.key_limits import LimitName, limit_states
 from heliograph.domain.sending.pricing import format_amount
 from heliograph.domain.setup import key_restrictions
-from heliograph.domain.setup.key_restrictions import parse_restrictions
+from heliograph.domain.setup.key_restrictions import parse_restrictions, restrictions_revision
 from heliograph.domain.setup.records import Key, KeyRestrictions, Scope
 from heliograph.manage import keys
 from heliograph.manage.keys import KeySummary, NewKey, end_of_day
@@ -92,10 +92,14 @@ async def set_restrictions(request: PageRequest) -> PageResponse:
     try:
         restrictions = _read_restrictions(form)
     except InvalidRequest as refusal:
-        return _restrictions_page(key, form, _restriction_errors(refusal))
+        return _restrictions_page(key, form, form.get("mark", ""), _restriction_errors(refusal))
     try:
-        await keys.set_restrictions(request.store, request.actor, key.id, request.team.record.id, restrictions)
+        await keys.set_restrictions(
+            request.store, request.actor, key.id, request.team.record.id, restrictions, form.get("mark", "")
+        )
     except InvalidRequest as refusal:
+        if refusal.param == "mark":
+            return _conflict_page(_find_key(request), form, refusal.message)
         return Redirect(f"{request.team_path}/keys/{key.id}", refusal.message)
     notice = "Restrictions saved." if restrictions else "Saved. This key is no longer restricted."
     return Redirect(f"{request.team_path}/keys/{key.id}", notice)
@@ -150,12 +154,20 @@ def _new_page(request: PageRequest, form: dict[str, str], errors: dict[str, str]
 
 async def show_restrictions(request: PageRequest) -> Page:
     key = _find_key(request)
-    return _restrictions_page(key, _restriction_form(key.restrictions))
+    return _restrictions_page(key, _restriction_form(key.restrictions), restrictions_revision(key.restrictions))
 
 
-def _restrictions_page(key: Key, form: dict[str, str], errors: dict[str, str] | None = None) -> Page:
-    values = {"key": key, "list_fields": LIST_FIELDS, "limit_fields": LIMIT_FIELDS, "form": form}
+def _restrictions_page(key: Key, form: dict[str, str], revision: str, errors: dict[str, str] | None = None) -> Page:
+    values = {"key": key, "list_fields": LIST_FIELDS, "limit_fields": LIMIT_FIELDS, "form": form, "revision": revision}
     return Page("key_restrictions.html", values | {"errors": errors or {}}, 400 if errors else 200)
+
+
+def _conflict_page(key: Key, form: dict[str, str], message: str) -> Page:
+    """Show what the user typed and the current restrictions. The next save overwrites those."""
+    current, labels = _restriction_form(key.restrictions), [*LIST_FIELDS, *LIMIT_FIELDS, ("approval", "Approval", "")]
+    described = "; ".join(f"{label}: {current[name]}" for name, label, _ in labels if name in current) or "none"
+    error = f"{message} Now: {described}. Save again to overwrite their changes."
+    return replace(_restrictions_page(key, form, restrictions_revision(key.restrictions), {"form": error}), status=409)
 
 
 def _find_key(request: PageRequest) -> Key:

@@ -3,6 +3,7 @@
 Limits per hour and day and spend limits are in `domain/sending/key_limits.py`.
 """
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Literal
 
@@ -155,6 +156,11 @@ def to_record(restrictions: KeyRestrictions | None) -> RestrictionsRecord | None
     if restrictions.spend_per_day is not None:
         fields["spend_per_day"] = format_money(restrictions.spend_per_day)
     return msgspec.convert(fields, RestrictionsRecord)
+
+
+def restrictions_revision(restrictions: KeyRestrictions | None) -> str:
+    """Return a hash of the restrictions, by which a form detects a change since it was opened."""
+    return hashlib.sha256(msgspec.json.encode(restrictions)).hexdigest()[:16]
 
 
 def permits_address(patterns: Sequence[str], normal: str) -> bool:
