@@ -22,7 +22,7 @@ pytestmark = pytest.mark.anyio
 CHANGES: dict[str, tuple[str, dict[str, str], str, str]] = {
     "domain": (f"{HERE}/senders/domains/dom_acme/brand", {"brand": "PayPal"}, "Acme", "PayPal"),
     "sender_id": (f"{HERE}/senders/sender-ids", {"country": "GB", "value": "PAYPAL"}, "ACME", "PAYPAL"),
-    "team": (f"{HERE}/settings", {"name": "PayPal", "credit_low": "5"}, "Acme", "PayPal"),
+    "team": (f"{HERE}/settings", {"name": "PayPal", "credit_low": "5", "approval_hours": "24"}, "Acme", "PayPal"),
 }
 
 

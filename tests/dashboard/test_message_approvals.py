@@ -69,3 +69,31 @@ async def test_developer_decides_nothing(store: Store, clock: TestClock, pages: 
     assert (await pages.get(f"{HERE}/approvals", "developer")).status != 200
     assert (await pages.post(f"{HERE}/approvals/apr_{id_}/release", who="developer")).status != 303
     assert len(await store.approvals.list_pending(1, 10)) == 1
+
+
+async def test_menu_counts_pending_messages_for_owners_and_operators(
+    store: Store, clock: TestClock, pages: Pages
+) -> None:
+    assert "waiting" not in (await pages.get(f"{HERE}/messages")).text
+    ids = [await hold(store, clock, subject) for subject in ("Welcome", "Advert", "News")]
+    for who in ("owner", "operator"):
+        assert "Approvals 3 waiting" in (await pages.get(f"{HERE}/messages", who)).text
+    for path, who in ((f"{HERE}/events", "developer"), ("/dashboard/teams/team_other/messages", "owner")):
+        assert "waiting</span>" not in (await pages.get(path, who)).html
+    await pages.post(f"{HERE}/approvals/apr_{ids[0]}/release")
+    assert "Approvals 2 waiting" in (await pages.get(f"{HERE}/approvals")).text
+
+
+@pytest.mark.parametrize(
+    ("hours", "error"),
+    [("0", "from 1 to 168"), ("169", "from 1 to 168"), ("a day", "whole number"), ("", "whole number")],
+)
+async def test_hours_to_approve_are_changed_by_owners(pages: Pages, hours: str, error: str) -> None:
+    form = {"name": "team_acme", "credit_low": "0"}
+    refused = await pages.post(f"{HERE}/settings", form | {"approval_hours": hours})
+    assert refused.status == 400 and error in refused.text and f'value="{hours}"' in refused.html
+    assert (await pages.post(f"{HERE}/settings", form | {"approval_hours": "48"}, who="developer")).status == 403
+    assert pages.setup.teams["team_acme"].record.approval_hours == 24
+    assert (await pages.post(f"{HERE}/settings", form | {"approval_hours": "48"})).notice == "Team saved."
+    assert pages.setup.teams["team_acme"].record.approval_hours == 48
+    assert "48 hours" in (await pages.get(f"{HERE}/settings", "developer")).text

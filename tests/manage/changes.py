@@ -800,9 +800,8 @@ CHANGES = [
     command("approval refuse", "template.refuse", "{template}", "--reason", "no", make=make_draft, is_idempotent=True,
             variant="of a template"),
     # a team, its plan and its money
-    page(f"{TEAM}/settings", "team.change", {"name": "Name {n}", "credit_low": "1.00"}, make_team,
-         actor_name="operator",
-         is_idempotent=True),
+    page(f"{TEAM}/settings", "team.change", {"name": "Name {n}", "credit_low": "1.00", "approval_hours": "48"},
+         make_team, actor_name="operator", is_idempotent=True),
     page(f"{TEAM}/settings/keep", "team.keep", {"keep_content_days": "3", "keep_messages_days": "9"}, make_team,
          actor_name="operator", is_idempotent=True),
     page(f"{TEAM}/settings/categories", "team.categories", {"categories": "newsletter, offers"}, make_team,

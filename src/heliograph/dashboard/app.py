@@ -259,11 +259,17 @@ class Dashboard:
             team = None
         try:
             account = await self._store.ledger.get_account(team.record.ref) if team else None
+            held_messages = (
+                await self._store.approvals.count_pending(team.record.ref)
+                if team and page_request.can_view("owner")
+                else 0
+            )
         except StoreUnavailable as error:
             return _store_unavailable_page(page_request.http, error)
         now, role = self._tools.context.clock.now(), page_request.instance_role
         page_alerts = alerts.page_alerts(page_request.setup, team, account, now, role) if team or role else []
-        return replace(page_response, values={"page_alerts": page_alerts} | page_response.values)
+        values = {"page_alerts": page_alerts, "held_messages": held_messages}
+        return replace(page_response, values=values | page_response.values)
 
     # -- responses ------------------------------------------------------------------------------------------
 

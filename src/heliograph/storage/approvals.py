@@ -23,6 +23,7 @@ from heliograph.storage.engine.database import Conflict, Database, Tx, schedule_
 from heliograph.storage.events import Event, Publisher
 from heliograph.storage.expiry import BATCH, EXPIRED_TEXT
 from heliograph.storage.outcomes import ClaimToken, RecipientUpdate
+from heliograph.storage.queues import PAGE_COUNT_MAX
 
 NEWEST = "apr_~"  # greater than every id
 KEY_MAX = 2**63 - 1
@@ -83,6 +84,12 @@ class Approvals:
             lambda tx: tx.run("list_pending_of_team", queue=HELD_QUEUE, team=team, limit=limit + 1)
         )
         return [PendingMessage(Approval(*columns), record) for *columns, record in rows]
+
+    async def count_pending(self, team: int) -> int:
+        """Return the number of pending approvals of a team, at most PAGE_COUNT_MAX."""
+        params = {"queue": HELD_QUEUE, "team": team, "limit": PAGE_COUNT_MAX}
+        ((count,),) = await self._database.read(lambda tx: tx.run("count_pending", **params))
+        return int(count)
 
     async def release(self, approval: Approval, entry: AuditEntry) -> bool:
         """Release a message for delivery; return False if its approval is not pending any more."""

@@ -20,11 +20,12 @@ RETENTION_FIELDS = ("keep_content_days", "keep_messages_days")
 
 
 async def save(request: PageRequest) -> PageResponse:
-    values = {name: request.form.get(name, "").strip() for name in ("name", "credit_low")}
+    values = {name: request.form.get(name, "").strip() for name in ("name", "credit_low", "approval_hours")}
+    fields = values | {"approval_hours": _to_number(values["approval_hours"])}
     is_operator = request.has_role("operator")
     try:
         team = await teams.save_settings(
-            request.store, request.actor, request.team.record.id, values, by_operator=is_operator
+            request.store, request.actor, request.team.record.id, fields, by_operator=is_operator
         )
     except InvalidRequest as refusal:
         return await show(request, values, field_errors(refusal))
@@ -34,12 +35,17 @@ async def save(request: PageRequest) -> PageResponse:
 
 async def save_retention(request: PageRequest) -> PageResponse:
     values = {name: request.form.get(name, "").strip() for name in RETENTION_FIELDS}
-    days = {name: int(text) if re.fullmatch("[0-9]{1,9}", text) else text for name, text in values.items()}
+    days = {name: _to_number(text) for name, text in values.items()}
     try:
         await teams.set_retention(request.store, request.actor, request.team.record.id, days)
     except InvalidRequest as refusal:
         return await show(request, values, field_errors(refusal))
     return Redirect(f"{request.team_path}/settings", "Retention saved.")
+
+
+def _to_number(text: str) -> int | str:
+    """Return the whole number; any other text unchanged, for the error message of its field."""
+    return int(text) if re.fullmatch("[0-9]{1,9}", text) else text
 
 
 async def save_categories(request: PageRequest) -> PageResponse:
@@ -115,7 +121,7 @@ async def show(
     record = team.record
     name = record.wanted if record.wanted and not record.wanted_refused else record.name
     stored = {"name": name, "credit_low": format_amount(team.record.credit_low)}
-    stored |= {name: str(getattr(team.record, name)) for name in RETENTION_FIELDS}
+    stored |= {name: str(getattr(team.record, name)) for name in (*RETENTION_FIELDS, "approval_hours")}
     stored["categories"] = ", ".join(team.record.categories)
     typed_values = stored | {"hours": "24"} | (typed_values or {})
     offset_ms = request.setup.clock_offsets.get(record.ref, 0)

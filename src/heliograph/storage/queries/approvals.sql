@@ -92,6 +92,11 @@ WHERE o.lane = :queue AND o.team = :team AND o.owner IS NULL
       AND o.position = 0
 ORDER BY o.due_at LIMIT :limit;
 
+-- name: count_pending
+-- Count a team's messages that wait for approval, up to a limit; `queue` as above.
+SELECT count(*) FROM (SELECT o.key FROM outbox o WHERE o.lane = :queue AND o.team = :team AND o.owner IS NULL
+                      AND o.position = 0 LIMIT :limit) AS pending;
+
 -- name: purge_approvals
 -- Delete the approvals of messages.
 DELETE FROM approval WHERE message IN (SELECT message FROM rows(:messages, message bigint) AS r);
