@@ -138,6 +138,35 @@ async def test_platform_key_in_another_process_is_known_and_revoked(store: Store
     ]
 
 
+@pytest.mark.anyio
+@pytest.mark.parametrize("decision", ["approve", "reject"])
+async def test_message_of_a_new_team_is_decided_by_a_process_that_has_not_seen_the_team(
+    store: Store, other: Store, clock: TestClock, decision: str
+) -> None:
+    created = await make_platform_key(store)
+    await other.setup.refresh()
+    first, second = (make_api(of, clock) for of in (store, other))
+
+    async def post(api: Api, path: str, body: Any, token: str = created.token) -> Any:
+        headers = {"content-type": "application/json", "authorization": f"Bearer {token}"}
+        answer = await api(asked("POST", path, headers, json.dumps(body).encode()))
+        assert answer.status < 300, answer.body
+        return json.loads(answer.body)
+
+    await post(first, "/v1/teams", {"id": "team_new", "name": "New"})
+    key = {"name": "agent", "restrictions": {"approval": "required"}}
+    token = (await post(first, "/v1/teams/team_new/keys", key))["token"]
+    mail = {"to": "delivered@simulator.test", "subject": "Hi", "text": "Hi"}
+    held = await post(first, "/v1/emails", mail, token)
+    approval = await post(second, f"/v1/approvals/apr_{held['id'][4:]}/{decision}", {"by": "Ada"})
+    assert approval["team_id"] == "team_new"
+
+
+def make_api(store: Store, clock: TestClock) -> Api:
+    context = make_context(store, clock)
+    return Api(context, make_management(context), Admission(context, RateLimits()), ByteBudget())
+
+
 def platform_token(service: Service, *more: str) -> str:
     output = service.run("key", "create", "--platform", "--json", *more)
     assert output.returncode == 0, output.stderr

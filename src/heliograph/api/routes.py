@@ -508,11 +508,11 @@ V1 = [
           summary="List approvals of messages, newest first", query=(LIMIT, after_param("approval")),
           answer=approvals.ApprovalList),
     Route(method="POST", path="/v1/approvals/{id}/approve", call=approvals.approve, scopes=OPERATE,
-          example_values={"status": "approved"},
+          needs_fresh_setup=True, example_values={"status": "approved"},
           summary="Release a message", body=approvals.ApprovalDecision, answer=approvals.ApprovalRecord,
           refusals=(r.ApprovalNotFound, r.AlreadyDecided), example={"by": "ada@example.com"}),
     Route(method="POST", path="/v1/approvals/{id}/reject", call=approvals.reject, scopes=OPERATE,
-          example_values={"status": "rejected"},
+          needs_fresh_setup=True, example_values={"status": "rejected"},
           summary="Reject a message", body=approvals.ApprovalDecision, answer=approvals.ApprovalRecord,
           refusals=(r.ApprovalNotFound, r.AlreadyDecided), example={"by": "ada@example.com"}),
 
