@@ -1,15 +1,20 @@
 """API keys: one audit entry with each change, in its transaction, and what is refused."""
 
+import msgspec
 import pytest
 
 from heliograph.domain.audit.actor import COMMAND_LINE, Actor
 from heliograph.domain.limits import DAY_MS
 from heliograph.domain.refusals import InsufficientScope, InvalidApiKey, InvalidRequest, NotFound
-from heliograph.domain.setup.records import Key
+from heliograph.domain.setup.key_restrictions import restrictions_revision
+from heliograph.domain.setup.records import PERMITS_NOTHING, Key, KeyRestrictions
+from heliograph.domain.setup.snapshot import Row
 from heliograph.manage import keys
 from heliograph.manage.keys import NewKey
+from heliograph.storage.setup import SetupChange
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
+from tests.setup_helpers import SET_UP
 
 pytestmark = pytest.mark.anyio
 
@@ -96,3 +101,17 @@ async def test_key_name_given_must_not_be_empty(store: Store, teams: None, name:
     with pytest.raises(InvalidRequest, match="Enter a name"):
         await keys.create(store, ADA, NewKey(team="team_1", name=name))
     assert (await keys.create(store, ADA, NewKey(team="team_1"))).key.name.startswith("key ")
+
+
+async def test_unreadable_key_is_revoked_but_neither_rotated_nor_changed(store: Store, teams: None) -> None:
+    key = (await keys.create(store, ADA, NewKey(team="team_1", restrictions=KeyRestrictions(per_day=5)))).key
+    newer = msgspec.to_builtins(key) | {"restrictions": {"per_day": 5, "per_minute": 1}}
+    row = Row("key", key.id, "team_1", msgspec.json.encode(newer).decode())
+    await store.setup.change(lambda current, _: SetupChange(rows=[row], audit=SET_UP))
+    with pytest.raises(InvalidRequest, match="cannot read this key"):
+        await keys.rotate(store, ADA, key.id, "team_1")
+    with pytest.raises(InvalidRequest, match="cannot read this key"):
+        await keys.set_restrictions(store, ADA, key.id, "team_1", None, restrictions_revision(PERMITS_NOTHING))
+    assert [key.state for key in await keys.list_keys(store, "team_1", {})] == ["works"]
+    await keys.revoke(store, ADA, key.id, "team_1")
+    assert [key.state for key in await keys.list_keys(store, "team_1", {})] == ["revoked"]

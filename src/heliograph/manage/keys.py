@@ -137,6 +137,7 @@ async def rotate(
         old, actor_key = _get_key(setup, team, id_), _actor_key(setup, actor, now)
         if state_of(old, now) in ("revoked", "expired"):
             raise InvalidRequest("This key no longer works and can't be rotated. Create a new one.")
+        _check_readable(old)
         name = next_name(old.name, {key.name for key in keys_of(setup, old.team)})
         new = replace(
             _with_token(old, token, encrypt),
@@ -169,8 +170,7 @@ async def set_restrictions(
         key = _get_key(setup, team, id_)
         if state_of(key, store.clock.now()) in ("revoked", "expired"):
             raise InvalidRequest("This key no longer works. Create a new one.")
-        if not key.scopes:
-            raise InvalidRequest("This version of the service cannot read this key. Create a new one.")
+        _check_readable(key)
         if key.restrictions == restrictions:
             return SetupChange()
         if revision != key_restrictions.restrictions_revision(key.restrictions):
@@ -240,6 +240,12 @@ def to_record(summary: KeySummary) -> KeyRecord:
 
 def keys_of(setup: Setup, team: str | None) -> list[Key]:
     return [caller.key for caller in setup.callers.values() if team in (None, caller.team.record.id)]
+
+
+def _check_readable(key: Key) -> None:
+    """Refuse to change a key that cannot be read: the change would lose what it says."""
+    if not key.scopes:
+        raise InvalidRequest("This version of the service cannot read this key. Create a new one.")
 
 
 def _check_key_quota(setup: Setup, actor: Actor, team: str, now: int, *, is_rotation: bool = False) -> None:
