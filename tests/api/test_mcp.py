@@ -64,6 +64,12 @@ def refuse(service: Service, key: str, tool: str, **arguments: Any) -> Any:
     return result["structuredContent"]
 
 
+def logged(service: Service, columns: str) -> list[Any]:
+    """The entries of the request log."""
+    with closing(sqlite3.connect(service.database.removeprefix("sqlite:///"))) as connection:
+        return connection.execute(f"SELECT {columns} FROM request_log").fetchall()
+
+
 # -- who may use it ------------------------------------------------------------------------------------------------
 
 
@@ -265,6 +271,9 @@ def test_batch_counts_each_request_against_the_rate_limit(service: Service, tmp_
     assert {error["code"] for error in refused} == {-32000}
     assert {error["data"]["code"] for error in refused} == {"rate_limit_exceeded"}
     assert answer.headers["ratelimit-remaining"] == "0"
+    ids = {error["data"]["request_id"] for error in refused}
+    assert len(ids) == len(refused)
+    assert until(lambda: {id_ for id_, code in logged(service, "id, code") if code == "rate_limit_exceeded"} >= ids)
 
 
 def test_batch_logs_each_call_with_an_id_of_its_own(service: Service, agent: str) -> None:
@@ -272,12 +281,7 @@ def test_batch_logs_each_call_with_an_id_of_its_own(service: Service, agent: str
     ids = [item["result"]["structuredContent"]["request_id"] for item in answer.json]
     assert len(set(ids)) == 3
 
-    def logged() -> set[str]:
-        with closing(sqlite3.connect(service.database.removeprefix("sqlite:///"))) as connection:
-            rows = connection.execute("SELECT id, message FROM request_log").fetchall()
-        return {id_ for id_, message in rows if "@batch.test" in message}
-
-    assert until(lambda: logged() == set(ids))
+    assert until(lambda: {id_ for id_, text in logged(service, "id, message") if "@batch.test" in text} == set(ids))
 
 
 # -- tools ---------------------------------------------------------------------------------------------------------
@@ -328,14 +332,13 @@ def test_the_request_log_has_the_routes_of_the_tools(service: Service, agent: st
     call(service, agent, "send_email", **EMAIL)
     refuse(service, agent, "send_email", **EMAIL | {"to": "log@example.com"})
 
-    def logged() -> list[Any]:
+    def refused() -> list[Any]:
         """What it has of the refused call; of others, it keeps some per second only."""
-        with closing(sqlite3.connect(service.database.removeprefix("sqlite:///"))) as connection:
-            rows = connection.execute("SELECT route, status, code, message FROM request_log").fetchall()
+        rows = logged(service, "route, status, code, message")
         assert [row for row in rows if row[0] == "POST /mcp" and row[1] < 400] == []
         return [row[:3] for row in rows if "log@example.com" in row[3]]
 
-    assert until(logged) == [("POST /v1/emails", 403, "recipient_not_permitted")]
+    assert until(refused) == [("POST /v1/emails", 403, "recipient_not_permitted")]
 
 
 def test_an_error_is_explained(service: Service, agent: str) -> None:

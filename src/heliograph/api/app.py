@@ -193,13 +193,23 @@ class Api:
             await self._simulate_timeout(request)
         return response
 
-    async def _readmit(self, call: ApiCall) -> ApiCall:
-        """Count one more request of the same body, with the key's current settings; raise a Refusal as for a first."""
+    async def _readmit(self, call: ApiCall, request_id: str) -> ApiCall:
+        """Count one more request of the same body, with the key's current settings; log and raise its Refusal."""
         route, request = call.route, call.request
-        caller = await self._admission.readmit(call.caller, route.scopes or (), request.address)
-        if route.check_key is not None:
-            route.check_key(caller.key)
+        try:
+            if self.context.state.draining:
+                raise ServiceUnavailable(retry_after=1)
+            caller = await self._admission.readmit(call.caller, route.scopes or (), request.address)
+            if route.check_key is not None:
+                route.check_key(caller.key)
+        except Refusal as refusal:
+            self._record_refusal(refusal, request_id, call.caller, route)
+            raise
         return replace(call, caller_or_none=caller)
+
+    def _record_refusal(self, refusal: Refusal, request_id: str, caller: Caller, route: Route) -> None:
+        metrics.refusals[refusal.code].inc()
+        self._admission.log_request(request_id, caller, route.name, status_of(type(refusal)), refusal=refusal)
 
     async def _call_inner(self, outer: ApiCall, inner: RouteCall, request_id: str) -> Response:
         """Run a route for the caller of `outer`, with its scope, idempotency and log entry; raise its Refusal.
@@ -226,8 +236,7 @@ class Api:
             raise
         except Exception as error:
             fault = _to_refusal(error, request)
-            metrics.refusals[fault.code].inc()
-            self._admission.log_request(request.id, caller, route.name, status_of(type(fault)), refusal=fault)
+            self._record_refusal(fault, request.id, caller, route)
             raise fault from None
         finally:
             outer.request.response_reservation = request.response_reservation

@@ -37,8 +37,8 @@ INSTRUCTIONS = (
 
 # Runs a route for the caller of the first argument; the text is the request id for the log.
 CallRoute = Callable[[Call, RouteCall, str], Awaitable[Response]]
-# Counts a further request of the same body; returns its call, with the key's current settings.
-Readmit = Callable[[Call], Awaitable[Call]]
+# Counts a further request of the same body; returns its call, with the key's current settings. The text is as above.
+Readmit = Callable[[Call, str], Awaitable[Call]]
 
 
 class JsonRpcError(Exception):
@@ -103,8 +103,9 @@ class Mcp:
                 responses.append(_encode_error(message["id"], error))
                 continue
             try:
-                if not request_id:
-                    request_id, call = call.context.clock.new_id("req_"), await self._readmit(call)
+                if not request_id:  # not the first one
+                    request_id = call.context.clock.new_id("req_")
+                    call = await self._readmit(call, request_id)
                 responses.append(await self._response_to(call, message, request_id))
             except Refusal as refusal:
                 content = _refusal_content(refusal, request_id, call.context.base_url)
