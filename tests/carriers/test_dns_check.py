@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -185,9 +186,11 @@ async def test_authoritative_servers_are_queried_instead_of_the_cache() -> None:
         verdicts = await check_authorities(RECORDS, port)
     assert all(verdict.ok for verdict in verdicts.values()), verdicts
     assert {type for _, type in system.queries} == {"NS", "A", "AAAA"}
-    assert len(system.queries) == len(set(system.queries))  # the zone is found once for all records
+    per_query = Counter(system.queries)
+    assert max(per_query.values()) <= 2  # the servers are found once for all records, and once for the DKIM records
     assert first.recursion == {False}
-    assert (len(first.queries), len(second.queries)) == (len(RECORDS), 0)
+    dkim_records = sum(record.purpose == "dkim" for record in RECORDS)  # asked of every server
+    assert (len(first.queries), len(second.queries)) == (len(RECORDS) + dkim_records, dkim_records)
 
 
 @pytest.mark.parametrize(
@@ -370,3 +373,28 @@ async def test_key_is_published_when_every_server_answers_it(second: Peer, ttl: 
 async def test_key_is_published_when_the_configured_resolver_answers_it() -> None:
     async with serving(Peer(PUBLISHED)) as port:
         assert await dns_check.published_ttl([ZONE_KEY], ("127.0.0.1", port)) == 60
+
+
+CNAME_KEY = Record(type="CNAME", name="hg1._domainkey.acme.test", value="hg1.d1.heliograph.test", purpose="dkim")
+HAS_ALIAS: Zone = {("hg1._domainkey.acme.test.", "CNAME"): ["hg1.d1.heliograph.test."]}
+
+
+@pytest.mark.parametrize(
+    ("second", "is_ok"),
+    [(Peer(HAS_ALIAS), True), (Peer({}), False), (Peer(HAS_ALIAS, rcode=2), True), (Peer(HAS_ALIAS, silent=9), True)],
+)
+async def test_dkim_record_is_correct_when_every_server_that_answers_has_it(second: Peer, is_ok: bool) -> None:
+    async with serving(Peer(TWO_SERVERS), Peer(HAS_ALIAS), second) as port:
+        servers = AuthoritativeServers(system_at(port), port=port, allowed_networks=LOOPBACK)
+        ((_, verdict),) = await check_records_at(servers, [CNAME_KEY])
+        assert verdict.ok == is_ok
+        assert is_ok or ("not at all name servers" in verdict.fix and not verdict.answered)
+
+
+async def test_key_is_published_when_more_than_six_servers_answer_it() -> None:
+    hosts = [f"ns{number}.acme.test." for number in range(1, 8)]
+    zone: Zone = {("acme.test.", "NS"): hosts} | {(host, "A"): ["127.0.0.2"] for host in hosts[:6]}
+    zone[hosts[6], "A"] = ["127.0.0.3"]
+    async with serving(Peer(zone), Peer(PUBLISHED), Peer({})) as port:
+        servers = AuthoritativeServers(system_at(port), port=port, allowed_networks=LOOPBACK)
+        assert await dns_check.published_ttl([ZONE_KEY], servers=servers) is None

@@ -37,7 +37,8 @@ from heliograph.runtime.resolver import DnsTimeout, NameNotFound, Resolver, find
 TOTAL_TIMEOUT_S = 15.0  # timeout for all records of a domain
 RESOLVER_TIMEOUT_S = 5.0  # timeout for one query to the system's resolver, including retries
 SERVER_TIMEOUT_S = 2.5  # timeout for one query to one server by UDP, and for its repetition by TCP
-NAME_SERVERS_MAX = 6  # maximum number of a zone's name servers whose addresses are looked up
+NAME_SERVERS_MAX = 6  # maximum number of a zone's name servers that are tried until one answers
+ALL_NAME_SERVERS_MAX = 16  # the same where every name server is asked
 ADDRESSES_PER_FAMILY_MAX = 3  # maximum number of servers queried per zone and IP version, in sequence
 CNAMES_MAX = 8  # maximum length of a CNAME chain
 
@@ -52,6 +53,10 @@ class DnsSource(Protocol):
     """A source of DNS responses: the authoritative servers, or one resolver."""
 
     async def query(self, name: dns.name.Name, rdtype: str) -> dns.message.QueryMessage: ...
+
+    async def query_all(
+        self, name: dns.name.Name, rdtype: str, *, skip_silent: bool = False
+    ) -> list[dns.message.QueryMessage]: ...
 
 
 async def check_records(
@@ -88,7 +93,7 @@ async def check_records_at(source: DnsSource, records: Sequence[Record]) -> list
 async def published_ttl(
     records: Sequence[Record],
     resolver: tuple[str, int] | None = None,
-    servers: "AuthoritativeServers | None" = None,
+    servers: DnsSource | None = None,
 ) -> int | None:
     """Return the highest TTL in seconds if every server of the zone answers all TXT records correctly, else None.
 
@@ -128,13 +133,33 @@ async def _check_record(source: DnsSource, record: Record) -> Verdict:
         values = await _query_values(source, record)
         if record.purpose == "dmarc" and not has_policy(values):
             values = await _parent_policy(source, record) or values
-        return check_record(record, values)
+        verdict = check_record(record, values)
+        asks_servers = not isinstance(source, ConfiguredResolver)
+        if verdict.ok and record.purpose == "dkim" and asks_servers and not await _is_at_all_servers(source, record):
+            return unanswered_verdict(
+                f"{record.type} {record.name} is not at all name servers of its zone yet. Wait until each has it."
+            )
+        return verdict
     except NoUsableResponse as error:
         return unanswered_verdict(f"{record.type} {record.name} could not be looked up: {error}")
     except DnsTimeout as error:
         return unanswered_verdict(f"{record.type} {record.name} could not be looked up ({error}).")
     except dns.exception.DNSException as error:  # the error text is omitted because it names our resolvers
         return unanswered_verdict(f"{record.type} {record.name} could not be looked up ({type(error).__name__}).")
+
+
+async def _is_at_all_servers(source: DnsSource, record: Record) -> bool:
+    """Return whether every name server of the zone that answers has the record, or an alias in its place.
+
+    Mail signed by a key that one of them lacks would fail at the receivers that ask this server.
+    """
+    name = dns.name.from_text(record.name)
+    for response in await source.query_all(name, record.type, skip_silent=True):
+        resolved = response.resolve_chaining()
+        values = [_rdata_text(rdata) for rdata in resolved.answer or ()]
+        if resolved.canonical_name == name and not check_record(record, values).ok:
+            return False
+    return True
 
 
 async def _parent_policy(source: DnsSource, record: Record) -> list[str]:
@@ -205,7 +230,9 @@ class ConfiguredResolver:
                 failures.append(str(error))
         raise NoUsableResponse(" ".join(dict.fromkeys(failures)))
 
-    async def query_all(self, name: dns.name.Name, rdtype: str) -> list[dns.message.QueryMessage]:
+    async def query_all(
+        self, name: dns.name.Name, rdtype: str, *, skip_silent: bool = False
+    ) -> list[dns.message.QueryMessage]:
         return [await self.query(name, rdtype)]
 
 
@@ -223,6 +250,7 @@ class AuthoritativeServers:
         self._port = port
         self._allowed_networks = allowed_networks
         self._lookups: dict[dns.name.Name, asyncio.Task[list[str]]] = {}
+        self._host_lookups: dict[dns.name.Name, asyncio.Task[dict[dns.name.Name, list[str]]]] = {}
 
     async def query(self, name: dns.name.Name, rdtype: str) -> dns.message.QueryMessage:
         request = dns.message.make_query(name, rdtype, flags=0, use_edns=True)  # no flags, so no recursion
@@ -238,8 +266,10 @@ class AuthoritativeServers:
             failures.append(f"{address} does not answer for this zone.")
         raise NoUsableResponse(" ".join(failures))
 
-    async def query_all(self, name: dns.name.Name, rdtype: str) -> list[dns.message.QueryMessage]:
-        """Return the response of every server; raise NoUsableResponse if any server gives none.
+    async def query_all(
+        self, name: dns.name.Name, rdtype: str, *, skip_silent: bool = False
+    ) -> list[dns.message.QueryMessage]:
+        """Return the response of every server; raise NoUsableResponse if any server gives none, or skip such servers.
 
         It suffices that one of a server's addresses responds: this machine may have no IPv6.
         """
@@ -253,17 +283,24 @@ class AuthoritativeServers:
                 result for result in results
                 if isinstance(result, dns.message.QueryMessage) and result.flags & dns.flags.AA
             ]  # fmt: skip
-            if not usable:
+            if not usable and not skip_silent:
                 raise NoUsableResponse(f"{host.to_text(omit_final_dot=True)} does not answer.")
             responses += usable
         return responses
 
-    async def _servers_by_host(self, name: dns.name.Name) -> dict[dns.name.Name, list[str]]:
+    def _servers_by_host(self, name: dns.name.Name) -> asyncio.Task[dict[dns.name.Name, list[str]]]:
+        """Return a shared lookup of all name servers of the name's zone."""
+        if name not in self._host_lookups:
+            self._host_lookups[name] = asyncio.create_task(self._find_servers_by_host(name))
+        return self._host_lookups[name]
+
+    async def _find_servers_by_host(self, name: dns.name.Name) -> dict[dns.name.Name, list[str]]:
         """Return the addresses of each name server of the closest enclosing zone."""
-        while not (hosts := await self._name_servers(name)):
-            if name == dns.name.root:
-                raise NoUsableResponse("the system's resolver knows no zone for it.")
-            name = name.parent()
+        hosts = (await self._name_servers(name))[:ALL_NAME_SERVERS_MAX]
+        if not hosts and name == dns.name.root:
+            raise NoUsableResponse("the system's resolver knows no zone for it.")
+        if not hosts:
+            return await self._servers_by_host(name.parent())
         resolved = await asyncio.gather(*map(self._addresses, hosts))
         return {
             host: [address for address in addresses if not is_denied(address, self._allowed_networks)]
@@ -278,7 +315,7 @@ class AuthoritativeServers:
 
     async def _find_servers(self, name: dns.name.Name) -> list[str]:
         """Return the addresses of the name servers of the closest enclosing zone."""
-        hosts = await self._name_servers(name)
+        hosts = (await self._name_servers(name))[:NAME_SERVERS_MAX]
         if not hosts and name == dns.name.root:
             raise NoUsableResponse("the system's resolver knows no zone for it.")
         if not hosts:
@@ -307,7 +344,7 @@ class AuthoritativeServers:
             return []
         if answer.rrset is None or answer.rrset.name != name:  # an alias: these servers are of another zone
             return []
-        return sorted(rdata.target for rdata in answer.rrset)[:NAME_SERVERS_MAX]
+        return sorted(rdata.target for rdata in answer.rrset)
 
     async def _addresses(self, host: dns.name.Name) -> list[str]:
         """Return the host's addresses. Failed lookups are ignored, because other hosts may have addresses."""
