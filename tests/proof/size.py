@@ -51,6 +51,9 @@ SIZES = {
     "restrictions calls": (240, 10_000),
     "restrictions kills": (2, 50),
     "restrictions clients": (16, 64),
+    "dkim domains": (2, 50),
+    "dkim days": (30, 90),
+    "dkim moves": (2, 4),
     "renders of templates": (4_000, 10_000_000),
 }
 
