@@ -60,12 +60,20 @@
   };
   for (const field of document.querySelectorAll("form[data-editor] .panel textarea")) surface(field);
 
-  // The Insert menu of a panel writes into the field that had the focus last.
+  // The Insert menu of a panel writes into the field that had the focus last. It stands above the fields, so those that
+  // are passed with Shift+Tab on the way to the menu do not count until something is typed there.
   for (const menu of document.querySelectorAll("[data-insert-menu]")) {
     const panel = menu.closest(".panel");
     let field = panel.querySelector("textarea");
     menu.hidden = false;
-    panel.addEventListener("focusin", ({ target }) => { if (target.matches("textarea, input")) field = target; });
+    let isPassing = false;
+    panel.addEventListener("keydown", ({ key, shiftKey }) => { isPassing = key === "Tab" && shiftKey; });
+    panel.addEventListener("pointerdown", () => { isPassing = false; });
+    for (const name of ["focusin", "input"]) {
+      panel.addEventListener(name, ({ target }) => {
+        if (target.matches("textarea, input") && !(isPassing && name === "focusin")) field = target;
+      });
+    }
     menu.addEventListener("click", ({ target }) => {
       const text = target.dataset.insert;
       if (!text) return;
