@@ -24,7 +24,7 @@ def test_bounces_pause_direct_sends_until_resumed(service: Service) -> None:
     refused = service.post(PATH, EMAIL)
     assert_refused(refused, 403, "direct_sends_paused")
     assert refused.json["error"]["type"] == "permission_error"
-    assert "of 200 emails 10.0 % bounced and 0.00 % got complaints" in refused.json["error"]["message"]
+    assert "of 200 emails 10.0% bounced and 0.00% got complaints" in refused.json["error"]["message"]
     assert_refused(service.post(f"{PATH}?dry_run=true", EMAIL), 403, "direct_sends_paused")
     assert service.post(PATH, WELCOME).status == 202
     assert service.post(PATH, without(EMAIL, "from"), key="SANDBOX").status == 202  # another team
@@ -35,6 +35,6 @@ def test_bounces_pause_direct_sends_until_resumed(service: Service) -> None:
 
     output = service.run("reputation", "team_acme").stdout
     assert output.startswith("team_acme  paused since 20")
-    assert output.endswith(": of 200 emails 10.0 % bounced and 0.00 % got complaints\n")
+    assert output.endswith(": of 200 emails 10.0% bounced and 0.00% got complaints\n")
     assert service.run("reputation", "resume", "team_acme").stdout == "direct sends of team_acme are resumed\n"
     until(lambda: service.post(PATH, EMAIL).status == 202)

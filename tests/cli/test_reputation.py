@@ -11,7 +11,7 @@ from heliograph.settings import Settings
 
 from .conftest import Run
 
-RATES = "of 1000 emails 10.0 % bounced and 0.20 % got complaints"
+RATES = "of 1000 emails 10.0% bounced and 0.20% got complaints"
 
 
 async def _judge(*counts: int) -> None:

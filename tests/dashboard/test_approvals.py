@@ -212,7 +212,7 @@ async def test_approval_shows_request_age_and_team_statistics(store: Store, page
     await deliver(store, clock, "sent")
     response = await pages.get(LIST, OPERATOR)
     assert re.search(r"Requested by Acme , 3 days ago", response.text), response.text
-    assert "of 1 emails 0.0 % bounced" in response.text
+    assert "of 1 emails 0.0% bounced" in response.text
     assert "Last 30 days:" in response.text and "There is no SMS price list" in response.text
     assert "1 segment with the example values, GSM-7" in response.text
     assert "Oldest requested 3 days ago" in (await pages.get("/dashboard/operator", OPERATOR)).text

@@ -127,7 +127,7 @@ def test_only_a_paused_reputation_refuses_direct_sends() -> None:
         check_direct_sends(fine)
     with pytest.raises(DirectSendsPaused) as refused:
         check_direct_sends(in_state("paused"))
-    for words in ("of 1000 emails 12.3 % bounced and 0.40 % got complaints", "operator", "template_id"):
+    for words in ("of 1000 emails 12.3% bounced and 0.40% got complaints", "operator", "template_id"):
         assert words in refused.value.message
 
 

@@ -206,6 +206,6 @@ async def test_reputation_decision_writes_an_audit_entry_of_the_service(teams: S
     await teams.reputations.update_all()
     await teams.reputations.update_all()  # finds nothing new
     assert [(item.actor, item.action, item.subject, item.detail) for item in await teams.audit.list_rows("team_1")] == [
-        ("service", "reputation.pause", "team_1", "of 1000 emails 15.0 % bounced and 0.00 % got complaints"),
-        ("service", "reputation.warn", "team_1", "of 1000 emails 5.0 % bounced and 0.00 % got complaints"),
+        ("service", "reputation.pause", "team_1", "of 1000 emails 15.0% bounced and 0.00% got complaints"),
+        ("service", "reputation.warn", "team_1", "of 1000 emails 5.0% bounced and 0.00% got complaints"),
     ]

@@ -260,7 +260,7 @@ V1 = [
               summary=f"Reschedule {noun}", body=RescheduleRequest, answer=record,
               refusals=(r.InvalidSchedule, *SCHEDULED_ERRORS), example={"scheduled_at": "2026-12-24T18:00:00Z"}),
         Route(method="POST", path=f"/v1/{path}/{{id}}/cancel", call=scheduled.cancel(channel), scopes=SEND,
-              summary=f"Cancel {noun} that is not sent yet", answer=record, refusals=SCHEDULED_ERRORS),
+              summary=f"Cancel a scheduled {noun.partition(' ')[2]}", answer=record, refusals=SCHEDULED_ERRORS),
     )),
 
     Route(method="GET", path="/v1/emails", call=reading.list_messages("email"), scopes=SEND,

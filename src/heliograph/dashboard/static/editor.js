@@ -61,7 +61,7 @@
         field.checked = false;
         if (field.type === "checkbox") continue;
         field.value = "";
-        if (/^(variable|example)/.test(field.name)) field.placeholder = field.name.startsWith("variable") ? "Add a variable" : "";
+        if (/^(variable|example)/.test(field.name)) field.placeholder = field.name.startsWith("variable") ? "Name" : "";
       }
       for (const number of row.querySelectorAll(".no")) number.textContent = at + 1;
       delete row.dataset.byItself;
@@ -79,7 +79,7 @@
         const row = [...rows.children].find((one) => !nameOf(one).value && !exampleOf(one).value);
         if (!row) break;
         nameOf(row).value = name;
-        exampleOf(row).placeholder = "Example value";
+        exampleOf(row).placeholder = "Example";
         row.dataset.byItself = exampleOf(row).value = guesses[name] ?? "";
         if (name in lists) row.querySelector("[name^='fields.']").value = lists[name];
         changed = true;

@@ -223,7 +223,8 @@ def _share_tile(
     if current_rate is not None and previous_rate is not None:
         points = current_rate - previous_rate
         change = _change_text(charts.format_percent(previous_rate), 0 if abs(points) < 0.05 else points, span)
-        is_better = (points > 0) == higher_is_better if abs(points) >= 0.05 else None
+        is_judged = abs(points) >= 0.05 and min(current.sent, previous.sent) >= MIN_SENDS
+        is_better = (points > 0) == higher_is_better if is_judged else None
     value = "–" if current_rate is None else charts.format_percent(current_rate)
     return Tile(name=title, value=value, link=link, change=change, is_better=is_better)
 

@@ -122,4 +122,4 @@ def describe_rates(counts: Counts | Reputation) -> str:
     if not counts.sends:
         return "no email was sent"
     bounced, complained = (100 * count / max(counts.sends, 1) for count in (counts.bounces, counts.complaints))
-    return f"of {counts.sends} emails {bounced:.1f} % bounced and {complained:.2f} % got complaints"
+    return f"of {counts.sends} emails {bounced:.1f}% bounced and {complained:.2f}% got complaints"
