@@ -69,12 +69,15 @@ def test_newcomer_makes_bilingual_template_without_failed_save(site: Site) -> No
     page.get_by_role("link", name="New template").click()
     page.get_by_role("link", name="Email").first.click()
     page.get_by_label("Name", exact=True).fill("Order shipped")
+    preview = page.frame_locator("iframe.shown-template:visible").first
     page.get_by_label("Subject").fill("Order {{order_id}} is on its way")
+    expect(preview.get_by_text("Order 4711 is on its way")).to_be_visible()
+    expect(preview.get_by_text("Not ready to save")).to_have_count(0)  # the text is still empty, and not wrong yet
+    expect(page.locator(".problems .error")).to_have_count(0)
     page.get_by_label("Plain text").fill("Hi {{name}},\n{{#if gift}}Your gift is wrapped.{{/if}}\n")
     page.get_by_label("Plain text").press("ControlOrMeta+End")
     page.get_by_text("Insert", exact=True).click()
     page.get_by_role("button", name="List").click()
-    preview = page.frame_locator("iframe.shown-template:visible").first
     expect(preview.get_by_text("Hi Grace Hopper")).to_be_visible()
     expect(preview.get_by_text("Your gift is wrapped.")).to_be_visible()
     expect(preview.get_by_text("Green tea")).to_be_visible()

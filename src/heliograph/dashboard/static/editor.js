@@ -90,8 +90,8 @@
 
     // -- the preview: the Preview button is pressed for a fresh frame that then takes the old one's place --
     const note = (body) => {  // what the linter says of the words in the frame, at the part that they are in
-      const which = isChanged() ? "li" : "li:not(.error)";  // what is still empty is not wrong yet
       for (const field of form.querySelectorAll(".panel :is(input, textarea)")) {
+        const which = field.value.trim() ? "li" : "li:not(.error)";  // what is still empty is not wrong yet
         const found = [...body.querySelectorAll(`.problems ${which}[data-field="${CSS.escape(field.name)}"]`)];
         let list = form.querySelector(`[data-problems="${CSS.escape(field.name)}"]`);
         if (!list && found.length) {

@@ -272,7 +272,9 @@ def _preview_args(
     )
     guesses = {name: guess_value(name) for name in edited.added_variables}
     template = replace(template, examples=guesses | template.examples)
-    return template, {} if errors_shown else edited.errors, request.form.get("shown") or None
+    # While one types, a field that is still empty is not wrong yet.
+    errors = {field: text for field, text in edited.errors.items() if request.form.get(field, field).strip()}
+    return template, {} if errors_shown else errors, request.form.get("shown") or None
 
 
 def _new_template(request: PageRequest, channel: Channel | None = None) -> Template:
