@@ -3,6 +3,10 @@
 import re
 from typing import Any
 
+import pytest
+
+from heliograph.dashboard.views.overview import _share_tile
+from heliograph.storage.stats import StateCounts
 from tests.dashboard.conftest import Shoot, Site, sync_api
 from tests.service import until
 
@@ -120,3 +124,10 @@ def test_overview_fits_phone_in_dark_mode(site: Site, shoot: Shoot) -> None:
     page = site.open("phone@acme.test", "--operator", path="/dashboard/teams/team_acme?span=month", **small)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     shoot(page, "overview-phone-dark")
+
+
+@pytest.mark.parametrize(("previous_sent", "is_better"), [(21, None), (300, False)])
+def test_change_of_a_rate_is_judged_only_with_enough_messages(previous_sent: int, is_better: bool | None) -> None:
+    current, previous = StateCounts(sent=300, delivered=270), StateCounts(sent=previous_sent, delivered=previous_sent)
+    tile = _share_tile("Delivered", "delivered", current, previous, "", "24 hours", higher_is_better=True)
+    assert (tile.change, tile.is_better) == ("▼ 100% in previous 24 hours", is_better)
