@@ -60,7 +60,7 @@ class Admission:
     def _find_signer(self, team: str, headers: Mapping[str, str], body: bytes) -> Caller:
         setup, now = self._context.store.setup.current, self._context.clock.now()
         for key in setup.teams[team].hook_keys if team in setup.teams else ():
-            with suppress(ValueError):  # skip a key that cannot be decrypted: the master secret was changed
+            with suppress(ValueError):  # skip a key that cannot be decrypted because the master secret changed
                 if keys.is_valid(key, now) and is_signed([self._secret(key)], headers, body, now // SECOND_MS):
                     return setup.callers[key.id]
         raise InvalidApiKey("The signature does not match a hook's key of this team that works.")
@@ -91,7 +91,7 @@ class Admission:
 
     @staticmethod
     def check_scope(caller: Caller, scopes: tuple[str, ...]) -> None:
-        """Refuse a key that has none of these scopes."""
+        """Raise a Refusal if the key has none of these scopes."""
         key = caller.key
         if set(scopes).isdisjoint(key.scopes):
             raise InsufficientScope(
@@ -107,7 +107,7 @@ class Admission:
     ) -> tuple[Caller, RateDecision]:
         """Authenticate and admit a request; return its caller and rate-limit decision.
 
-        Before a refusal is raised, the setup is refreshed and the request is decided again.
+        If the request would be refused, the setup is reloaded; if it changed, the request is checked again.
         """
         setup_before = self._context.store.setup.current
         try:
@@ -130,7 +130,10 @@ class Admission:
         return decision
 
     async def readmit(self, caller: Caller, scopes: tuple[str, ...], address: str) -> Caller:
-        """Admit a further request of an admitted caller; return the caller with the key's current settings."""
+        """Check and rate-limit another request of an authenticated caller.
+
+        Return the caller with the key's current settings.
+        """
         current = self._context.store.setup.current.callers.get(caller.key.id)
         if current is None or not keys.is_valid(current.key, self._context.clock.now()):
             raise InvalidApiKey()
@@ -139,16 +142,20 @@ class Admission:
         return current
 
     async def refreshed(self, refusal: Refusal, token: bytes, setup_before: Setup) -> bool:
-        """Return whether the setup changed since `setup_before`: then a refused request must be decided again."""
+        """Return whether a newer setup was loaded since `setup_before`.
+
+        The refused request must then be checked again.
+        """
         setup = self._context.store.setup
-        if isinstance(refusal, InvalidApiKey):  # no newer setup helps if the key is malformed or already known
+        # A newer setup changes nothing if the key is malformed, or was known before
+        if isinstance(refusal, InvalidApiKey):
             public = keys.parse_token(token.decode("ascii", "replace").strip())
             if public is None or public in setup_before.callers:
                 return False
         return isinstance(refusal, SETUP_DEPENDENT_REFUSALS) and await setup.refresh_if_newer(setup_before)
 
     def newest_caller(self, caller: Caller) -> Caller:
-        """Return the caller with this API key and the team's current settings."""
+        """Return the API key's caller from the current setup; `caller` itself if the key was deleted."""
         return self._context.store.setup.current.callers.get(caller.key.id, caller)
 
     def peek(self, caller: Caller) -> RateDecision:
@@ -173,7 +180,7 @@ class Admission:
         refusal: Refusal | None = None,
         client: str = "",
     ) -> None:
-        """Log a request of a team: every refusal, and the successful requests that `should_log` has selected.
+        """Write a request to its team's log: every refusal, and the successful requests selected by `should_log`.
 
         Requests with a platform key belong to no team and are not logged.
         """

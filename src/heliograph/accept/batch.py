@@ -64,7 +64,7 @@ async def send_batch(
     id_, setup = context.clock.new_id(PREFIXES["batch"]), context.store.setup
     setup_before = setup.current
     prepared = await _prepare_all(context, caller, id_, sends, prepare, strict=strict)
-    # A refusal of a strict batch is the whole response; its caller refreshes the setup and decides again.
+    # If a strict batch is refused, the caller of this function reloads the setup and tries again.
     if (
         not strict
         and any(isinstance(result, SETUP_DEPENDENT_REFUSALS) for result in prepared)
@@ -105,6 +105,6 @@ async def _prepare_all(
             prepared.append(replace(acceptance, batch=id_))
         except Refusal as refusal:
             prepared.append(refusal)
-            if strict:  # an earlier send may still be refused by the store
+            if strict:  # an earlier send may still be refused by the store, which checks sends in order
                 break
     return prepared

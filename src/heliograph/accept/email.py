@@ -194,7 +194,7 @@ class EmailPreview(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HeaderRecipients(msgspec.Struct, frozen=True, kw_only=True):
-    """Header values of a mail that differ from its recipients, as foreign APIs and resends need them.
+    """Values of a mail's headers that differ from its recipients and template, set by foreign APIs and resends.
 
     To and Cc may contain display names, and addresses that do not receive this message.
     """
@@ -202,7 +202,7 @@ class HeaderRecipients(msgspec.Struct, frozen=True, kw_only=True):
     to: list[str]
     cc: list[str]
     subject: str | None = None  # replaces the template's subject
-    sender: str | None = None  # From header exactly as in the request, with its display name
+    sender: str | None = None  # From header exactly as in the request, including the display name
     named: list[str] = []  # To and Cc addresses with a display name, as RFC 5322 name-addrs
     drop_suppressed: bool = False  # drop suppressed To and Cc recipients, as is done for Bcc
     alternatives: tuple[int, ...] = ()  # indexes of attachments that are alternatives to the text
@@ -220,7 +220,7 @@ class EmailDraft(msgspec.Struct, frozen=True, kw_only=True):
     reply_domain: str = ""  # domain that receives the replies; empty if replies are not received here
     added: ExtraFields = ExtraFields()
     timing: Timing = Timing()
-    variables: dict[str, Any] | None = None  # as sent by the caller
+    variables: dict[str, Any] | None = None  # as in the request, before defaults and formatting
 
 
 async def send_email(
@@ -375,7 +375,7 @@ def _render_content(
     platform: Platform,
     unsubscribe_url: str,
 ) -> tuple[Template | None, Layout | None, Rendered]:
-    """Return the template and layout, if any, and the rendered content."""
+    """Render the content; return the template and layout (None without), and the content."""
     if request.template_id is None:
         html, text = request.html, request.text
         size = octets(html) + octets(text)
@@ -404,7 +404,7 @@ def _render_content(
 def _make_unsubscribe_url(
     context: Context, caller: Caller, request: EmailRequest, recipients: Recipients, category: str
 ) -> str:
-    """Check the category, which allows one recipient only, and return the recipient's unsubscribe URL."""
+    """Check the category, which allows only one recipient, and return the recipient's unsubscribe URL."""
     team = caller.team
     check_category(category, team.record.categories)
     if len(recipients.distinct) > 1:
@@ -420,7 +420,7 @@ def _make_unsubscribe_url(
 
 
 def _find_reply_domain(setup: Setup, team: Team, request: EmailRequest) -> str:
-    """Return a verified wildcard inbound domain of the team for replies; one of the sender's domain is preferred."""
+    """Return the verified wildcard inbound domain of the team for replies; a domain of the sender is preferred."""
     if request.reply_to:
         raise InvalidRequest("replies sets the Reply-To: remove reply_to, or replies.", param="replies")
     domains = sorted(inbound.removeprefix("*@") for inbound in team.inbound if inbound.startswith("*@"))
@@ -494,9 +494,9 @@ def email_acceptance(
     header_recipients: HeaderRecipients | None = None,
     id_: str = "",
 ) -> Acceptance:
-    """Build the acceptance of an email.
+    """Build the acceptance of an email: what to store, and the checks of the transaction.
 
-    A thread must pass `id_`, because ids are generated on the event loop only.
+    In a thread, pass `id_`: ids can be generated only on the event loop.
     """
     team, now, id_ = caller.team, context.clock.team_now(caller.team.record.ref), id_ or context.clock.new_id("eml_")
     template, approval_expires_at = draft.template, None
@@ -551,7 +551,7 @@ def email_acceptance(
 
 
 class PendingEmail(msgspec.Struct, frozen=True, kw_only=True):
-    """An email that awaits the store's decision on suppressions, quota and credit."""
+    """An email whose suppressions, quota and credit are checked in the accept transaction."""
 
     id: str
     created_at: int
@@ -610,7 +610,8 @@ def _encode_content(
 ) -> tuple[bytes, SharedText | None]:
     """Encode the content to store.
 
-    With `may_share`, a body above SHARED_CONTENT_MIN is returned separately, so that equal bodies are stored once.
+    If `may_share` is set and the body is larger than SHARED_CONTENT_MIN, the body is returned separately, so that equal
+    bodies are stored only once.
     """
     recipients, content = draft.recipients, draft.content
     mail = EmailContent(
@@ -640,7 +641,7 @@ def _encode_content(
 
 
 def _price(team: Team, template: Template | None, recipients: Recipients, state: AcceptState, now: int) -> int:
-    """Count billable recipients against the monthly quota and return the price, 0 within the quota (contract 7)."""
+    """Count billable recipients against the monthly quota; return the price of those above the quota (contract 7)."""
     if team.sandbox:
         return 0
     billable = 0

@@ -1,4 +1,4 @@
-"""`Idempotency-Key`: one message per key; retries receive the first response (spec 4.1.3, contract 9)."""
+"""`Idempotency-Key`: sends a message once per key, and replays its response to retries (spec 4.1.3, contract 9)."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -36,9 +36,9 @@ async def _fingerprint(keyed_request: KeyedRequest) -> str:
 async def run_idempotent(
     context: Context, key_id: str, idempotency_key: IdempotencyKey, run: Callable[[], Awaitable[SendResult[R]]]
 ) -> SendResult[R]:
-    """Replay the stored response, or call `run`, whose accept transaction stores the key.
+    """Call `run`, whose transaction stores the key with the response; or return the key's stored response.
 
-    Concurrent requests are detected here within this process, and in the transaction between processes.
+    Concurrent requests with the same key are detected here within one process, and by the transaction across processes.
     """
     running_key = (key_id, idempotency_key.hash)
     running_fingerprint = context.running_requests.get(running_key)

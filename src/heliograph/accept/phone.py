@@ -1,4 +1,4 @@
-"""Shared by SMS and WhatsApp sends: render a template for one phone and hold its price (spec 4.2, 4.3)."""
+"""Common parts of SMS and WhatsApp sends: checks, rendering of the template, and the price (spec 4.2, 4.3)."""
 
 from collections.abc import Callable
 from typing import Annotated, Any, Generic, TypeVar
@@ -56,7 +56,7 @@ from heliograph.templates.policy.values import (
 )
 
 C = TypeVar("C", bound=SmsContent | WhatsappContent)
-StoreCheck = Callable[[AcceptState, int], None]  # (state from the store, now); raises a Refusal
+StoreCheck = Callable[[AcceptState, int], None]  # (state from the store, now) → None; raises a Refusal
 
 
 TEMPLATE_DOC = describe("`tpl_` id of an approved template of this channel.", needed=True)
@@ -102,7 +102,7 @@ class PhoneDraft(msgspec.Struct, frozen=True, kw_only=True):
     template: Template
     variables: dict[str, str]
     body: str
-    sent_variables: dict[str, Any] | None = None  # as sent by the caller
+    sent_variables: dict[str, Any] | None = None  # as in the request, before defaults and formatting
     added: ExtraFields = ExtraFields()
     timing: Timing = Timing()
 
@@ -115,9 +115,9 @@ def draft_phone_message(
     free_text: FreeText | None = None,
     origin: dict[str, str] | None = None,
 ) -> PhoneDraft:
-    """Run the checks of contract 2 up to the rendered body.
+    """Run the checks of contract 2, up to rendering the body.
 
-    `origin`: fields of the foreign API that only its own responses show.
+    `origin`: fields that only the foreign API that was called returns again.
     """
     restricted_key = caller.key if caller.key.restrictions is not None else None
     if restricted_key is not None:
@@ -204,9 +204,10 @@ def available_carriers(
 
 
 def check_destination(context: Context, caller: Caller, channel: Channel, draft: PhoneDraft) -> StoreCheck:
-    """Check that the team may send to the phone, and return the checks that the transaction must run.
+    """Check that the team may send to the phone; return the check to run in the accept transaction.
 
-    Those are, in order: opt-outs, the sandbox's daily quota, and whether a carrier is available.
+    That check refuses, in this order: opted-out recipients, sandbox sends above the daily quota, sends without a
+    carrier.
     """
     if caller.key.restrictions is not None:
         check_phone(caller.key, draft.to)
@@ -255,7 +256,7 @@ def phone_acceptance(
     marketing_recipient: str | None = None,
     check: StoreCheck,
 ) -> Acceptance:
-    """Build the acceptance of a message; `check` runs the channel's last checks before the price is held."""
+    """Build the acceptance of a message. `check` is run in the accept transaction, before the price is held."""
     team, id_ = caller.team, context.clock.new_id(PREFIXES[channel])
     now = context.clock.team_now(team.record.ref)
     restricted_key, approval_expires_at = caller.key if caller.key.restrictions is not None else None, None
@@ -303,7 +304,7 @@ def phone_acceptance(
 
 
 class PhoneChannel(msgspec.Struct, Generic[C], frozen=True):
-    """Send, prepare and dry-run operations of a phone channel, built on the channel's `build_acceptance` function."""
+    """Send, prepare and dry-run operations of SMS or WhatsApp; `build_acceptance` is what differs between the two."""
 
     channel: Channel
     build_acceptance: Callable[[Context, Caller, PhoneDraft, IdempotencyKey | None], tuple[Acceptance, C]]
@@ -318,10 +319,9 @@ class PhoneChannel(msgspec.Struct, Generic[C], frozen=True):
         free_text: FreeText | None = None,
         origin: dict[str, str] | None = None,
     ) -> SendResult[PhoneRecord]:
-        """Accept a message.
+        """Accept a message. `callback_url`: receives the message's events.
 
-        `callback_url`: receives the events of this message. `free_text`: used instead of a template if the message is
-        captured.
+        `free_text`: text that replaces the template, for captured messages.
         """
         item = await self.prepare(context, caller, request, idempotency_key, free_text, origin)
         return await context.store.messages.accept(replace(item, callback=callback_url) if callback_url else item)

@@ -16,11 +16,11 @@ class RateDecision(msgspec.Struct, frozen=True):
     allowed: bool
     headers: Headers
     wait_s: int = 0
-    needs_sync: bool = False  # undecided: sync the counts between processes first, then call `take` again
+    needs_sync: bool = False  # undecided: await `sync`, then call `take` again
 
 
 UNLIMITED = RateDecision(True, [])
-UNSYNCED_DIVISOR = 10  # all processes together allow at most 1/10 of a burst between two syncs
+UNSYNCED_DIVISOR = 10  # between two syncs, all processes together allow at most 1/10 of a burst
 
 
 async def _no_sync() -> None:
@@ -30,8 +30,8 @@ async def _no_sync() -> None:
 class RateLimits:
     """The token buckets of this process, reduced by the requests that other processes allowed.
 
-    Each process allows a small share of a burst without a sync, and syncs every quarter of a second. To allow more,
-    `sync` must be awaited first. The shared limit is therefore exact within a tenth, whatever the number of processes.
+    Each process may allow a small share of a burst without a sync, and syncs every quarter of a second. Above this
+    share, `sync` must be awaited first. Together, all processes exceed the limit by at most a tenth.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class RateLimits:
         self.allowed_counts: Counter[str] = Counter()  # key → requests allowed by this process since it started
         # Key → the part of `allowed_counts` that was reported to other processes
         self._reported_counts: dict[str, int] = {}
-        # Number of other processes; 0 while the database is unavailable, when each process counts alone
+        # 0 also while the database is unavailable: each process then counts only its own requests
         self._other_processes = 0
         self.sync: Callable[[], Awaitable[None]] = _no_sync
         # (process, key) → last count reported by that process
@@ -77,11 +77,12 @@ class RateLimits:
         for usage in usages:
             previous = previous_counts.get((usage.process, usage.key), usage.count if is_first else 0)
             previous_counts[usage.process, usage.key] = usage.count
-            # A lower count means that the process restarted
+            # a lower count means that the process has restarted
             new_requests = usage.count - previous if usage.count >= previous else usage.count
             if new_requests and (rate := rate_of(usage.key)):
                 _, bucket_at = self._buckets.get(usage.key, (0.0, now))
-                # A bucket's time never moves back: the test clock of a team may be ahead of real time.
+                # The bucket's time must not move backwards: after a team used a test clock, it may be ahead of real
+                # time.
                 self._buckets[usage.key] = (
                     max(-2 * rate, self._current_tokens(usage.key, rate, now) - new_requests),
                     max(bucket_at, now),
@@ -99,7 +100,7 @@ class RateLimits:
             }
 
     def count_alone(self) -> None:
-        """Stop syncing and count only this process, because the database is unavailable."""
+        """Stop syncing and count only the requests of this process, because the database is unavailable."""
         self._other_processes = 0
 
     def _current_tokens(self, key: str, rate: int, now: int) -> float:

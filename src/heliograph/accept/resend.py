@@ -1,6 +1,6 @@
-"""Resends a failed message: the original content in a new message, to the recipients that were not reached.
+"""Resends a failed message: a new message with the original content, to the recipients that were not reached.
 
-Every check of a send runs again on the current setup: sender, template, allowed and suppressed recipients, credit.
+All checks of a send run again with the current setup: sender, template, allowed and suppressed recipients, credit.
 """
 
 from typing import Any
@@ -45,12 +45,15 @@ class Undelivered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def can_resend(unreached: list[tuple[str, str]]) -> bool:
-    """Return whether a resend is possible: at least one unreached recipient is in To. Bcc must not move to To."""
+    """Return whether a resend is possible: at least one unreached recipient is in To.
+
+    Bcc recipients are not moved to To.
+    """
     return any(kind == "to" for _, kind in unreached)
 
 
 async def resend(context: Context, caller: Caller, undelivered: Undelivered) -> SendResult[Any]:
-    """Accept a copy as a new message; raises the same refusals as a send."""
+    """Accept a copy of the message as a new message; raises the same refusals as a send."""
     template = None
     if undelivered.template_id is not None:
         template = localize(
@@ -97,7 +100,7 @@ def _email_copy(
     )
     header_recipients = HeaderRecipients(
         to=content.to, cc=content.cc
-    )  # headers as first sent; Bcc recipients stay hidden
+    )  # headers of the original, without its Bcc recipients
     return email_acceptance(context, caller, draft, content.attachments, None, header_recipients, id_)
 
 

@@ -1,6 +1,6 @@
-"""Sends one-time codes inside the request: chooses channel, sender and text (contract 8 and 16).
+"""Sends one-time codes inside the request: chooses channel, carrier and text (contract 8 and 16).
 
-If a carrier accepted the code and another channel is left, `send_due_codes` uses that channel unless a receipt arrives.
+If the code's receipt does not arrive in time, `send_due_codes` sends the code again by the next channel.
 """
 
 import asyncio
@@ -35,14 +35,14 @@ from heliograph.templates.policy.values import Values, body_values, required_nam
 
 CARRIERS_TIMEOUT_S = 8.0  # timeout for all carriers of a channel together (contract 8)
 CARRIERS_MAX = 2
-CODES_PER_ROUND = 20  # codes sent per round by `send_due_codes`
+CODES_PER_ROUND = 20  # maximum codes per call of `send_due_codes`
 SENDER_LOCAL_PART = "no-reply"  # local part of the sender address of codes by email
 NO_CARRIER_MESSAGE = "No carrier serves this destination now."
 MAGIC_DISABLED_MESSAGE = (
     "This is a magic number or address, and this live team does not verify those. Use a real one, or ask the operator "
     "to set verify.magic for the team."
 )
-UNMATCHABLE_CODE = "no code matches"  # sent instead of a code; longer than any code that a user can submit
+UNMATCHABLE_CODE = "no code matches"  # for magic recipients that reject every code; no user can submit one this long
 
 CarriersByChannel = dict[Channel, list[CarrierRecord]]
 
@@ -61,7 +61,7 @@ class DispatchResult(msgspec.Struct, frozen=True, kw_only=True):
 
     channel: Channel  # the last channel used
     attempts: Sequence[CarrierAttempt]
-    error: str | None  # None if sent or possibly sent; the code must then be valid
+    error: str | None  # None if sent or possibly sent: in both cases the user may enter the code
     next_channel_at: int | None  # time to use the next channel, unless a receipt arrives first
 
     def to_finish(self, id_: str, team: int, key_id: str, at: int, owner: str, response: bytes = b"") -> Finish:
@@ -90,7 +90,7 @@ class DispatchResult(msgspec.Struct, frozen=True, kw_only=True):
 async def send_code(
     context: Context, caller: Caller, id_: str, to: CodeRecipient, carriers: CarriersByChannel, expires_at: int
 ) -> DispatchResult:
-    """Send the code by the first channel whose carriers do not refuse the message."""
+    """Send the code by the first channel that has a carrier which does not refuse the message."""
     code, remaining, attempts, error = (
         get_code(context, id_, to.normalized),
         list(carriers),
@@ -99,7 +99,7 @@ async def send_code(
     )
     while remaining:
         channel = remaining.pop(0)
-        # Each mail needs a new id: bounces refer to it, and a mail with a known id is dropped as a duplicate.
+        # A new id for each mail: bounces refer to the id, and carriers drop a mail whose id they know as a duplicate.
         message_id = context.clock.new_id(PREFIXES["email"]) if channel == "email" else id_
         build_message = partial(_build_message, context, caller, message_id, to, channel, code, expires_at)
         choose_carrier = context.failover.choose_in_order_from_setup(carriers[channel][:CARRIERS_MAX])
@@ -113,7 +113,7 @@ async def send_code(
         )
         if error is None:
             break
-    error = error and error.replace(code, "…")  # some carriers quote the refused message
+    error = error and error.replace(code, "…")  # the carrier's error text may quote the message, and so the code
     next_channel_at = (
         _next_channel_time(context.clock.team_now(caller.team.record.ref), attempts[-1]) if remaining else None
     )
@@ -121,7 +121,7 @@ async def send_code(
 
 
 async def send_due_codes(context: Context) -> None:
-    """Send codes by their next channel if the last one reported a failure or no receipt in time."""
+    """Send codes by their next channel if the last one failed, or its receipt did not arrive in time."""
     store, clock = context.store, context.clock
 
     async def send_next(due: DueCode) -> None:
@@ -129,7 +129,7 @@ async def send_due_codes(context: Context) -> None:
         sent = DispatchResult(channel=due.channel, attempts=(), error=None, next_channel_at=None)
         if caller and due.sandbox == CAPTURED:
             caller = replace(caller, captured=True)
-        # If the key was deleted or the code has expired, the status stays unchanged
+        # otherwise the key was deleted or the code has expired, and the status stays unchanged
         if caller and clock.team_now(due.team) < due.expires_at:
             channels = channels_still_to_try(due.channels, due.channel)[1:]
             to = CodeRecipient(given=due.to, normalized=due.phone, channels=channels, locale=stored_locale(due.added))
@@ -143,9 +143,9 @@ async def send_due_codes(context: Context) -> None:
 
 
 def is_magic_forbidden(caller: Caller, normalized: str) -> bool:
-    """Return whether verifying this magic recipient is forbidden.
+    """Return whether this magic recipient may not be verified.
 
-    The codes of magic recipients are public, so a live team verifies them only if an operator enabled that.
+    The codes of magic recipients are public, so a live team can verify them only if an operator enabled this.
     """
     return magic_recipients.is_magic(normalized) and not caller.team.sandbox and not caller.team.record.verify.magic
 
@@ -153,7 +153,7 @@ def is_magic_forbidden(caller: Caller, normalized: str) -> bool:
 def candidate_carriers(context: Context, caller: Caller, to: CodeRecipient) -> CarriersByChannel:
     """Return the candidate carriers of each channel.
 
-    For a sandbox team, all candidates are simulators if the first one is a simulator; otherwise all are real carriers.
+    A sandbox team never mixes simulators and real carriers: the kind of the first candidate decides.
     """
     reachable = {channel: _carriers_of_channel(context, caller, to.normalized, channel) for channel in to.channels}
     first = next((carrier for carriers in reachable.values() for carrier in carriers), None)
@@ -179,14 +179,17 @@ def is_simulator(carrier: CarrierRecord) -> bool:
 
 
 def get_code(context: Context, id_: str, normalized: str) -> str:
-    """Return the code. A code is derived from the id, because a resend repeats it and only its hash is stored."""
+    """Return the code of a verification.
+
+    The code is derived from the id, so that a resend can repeat it although only its hash is stored.
+    """
     if magic_recipients.rejects_every_code(normalized):
         return UNMATCHABLE_CODE
     return magic_recipients.magic_code(normalized) or derive_code(context.code_key, id_)
 
 
 def code_text(caller: Caller, platform: Platform, code: str, locale: str | None) -> str:
-    """Return the text of the SMS; the test inbox shows the same text."""
+    """Return the text of the SMS, also shown in the test inbox."""
     verify_settings, brand = caller.team.record.verify, default_brand_values(caller.team, platform)["name"]
     return verify_text(platform.verify_text, locale or verify_settings.language, brand, code, verify_settings.webotp)
 
@@ -197,7 +200,7 @@ def stored_locale(added: str) -> str | None:
 
 
 def supported_locale(context: Context, caller: Caller, channels: Sequence[Channel], locale: str | None) -> str | None:
-    """Return the best supported locale for these channels; None if none was requested (the team's default applies)."""
+    """Return the best supported locale for these channels; None (the team's default) if no locale was requested."""
     if locale is None:
         return None
     template = code_template(caller.team) if "whatsapp" in channels else None
@@ -248,7 +251,7 @@ def _build_message(
 
 
 def mail_sender(caller: Caller, platform: Platform) -> Platform:
-    """Return the sender of code mails: the team's own domain, or the platform for sandbox teams."""
+    """Return the settings with the sender of code mails: the team's domain, or the platform's for sandbox teams."""
     domain = None if caller.team.sandbox else resolve_brand_domain(caller.team, caller.key, None)
     if domain is None:
         return platform
@@ -256,7 +259,7 @@ def mail_sender(caller: Caller, platform: Platform) -> Platform:
 
 
 def _dispatch_error(attempts: Sequence[CarrierAttempt], no_attempt_error: str) -> str | None:
-    """Return why the code was not sent; None if sent or possibly sent, as the code must then be valid."""
+    """Return why the code was not sent; None if it was sent or possibly sent."""
     if not attempts:
         return no_attempt_error
     outcome = attempts[-1].outcome
@@ -268,9 +271,9 @@ def _dispatch_error(attempts: Sequence[CarrierAttempt], no_attempt_error: str) -
 
 
 def _next_channel_time(now: int, attempt: CarrierAttempt) -> int | None:
-    """Return when the next channel is due.
+    """Return when to send the code by the next channel; None if the carrier confirmed delivery.
 
-    A carrier that already reports a later failure (a simulator) sets that time; None if delivery is certain.
+    A simulator already says when it will report a failure: then the time of that report.
     """
     accepted = attempt.outcome if isinstance(attempt.outcome, Accepted) else Accepted()
     for after_ms, report in accepted.reports:

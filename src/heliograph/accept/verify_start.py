@@ -137,12 +137,15 @@ async def start_verification(
 async def resend_verification(
     context: Context, caller: Caller, id_: str, idempotency_key: IdempotencyKey | None
 ) -> SendResult[VerificationRecord]:
-    """Send the same code with the same expiry, by the last used channel and those after it, without a new charge."""
+    """Send the same code again by the last used channel or those after it.
+
+    Nothing is charged, and the expiry stays unchanged.
+    """
     if caller.key.restrictions is not None:
         check_channel(caller.key, "verify")
     verification = await find_verification(context, caller, id_)
     if verification.sandbox == CAPTURED:
-        caller = replace(caller, captured=True)  # a captured verification stays captured, whichever key resends it
+        caller = replace(caller, captured=True)  # stays captured, whichever key resends it
     channels = channels_still_to_try(verification.channels, verification.channel)
     to = CodeRecipient(
         given=verification.to,
@@ -193,7 +196,7 @@ def to_record(verification: VerificationRow) -> VerificationRecord:
 
 
 def code_message_text(context: Context, caller: Caller, id_: str, added: str) -> str:
-    """Return the text that a simulator delivered to a recipient of a sandbox team."""
+    """Return the text in which a simulator delivered the code to a recipient of a sandbox team."""
     code = derive_code(context.code_key, id_)
     return code_text(caller, context.store.setup.current.platform, code, stored_locale(added))
 
@@ -265,7 +268,7 @@ def _build_start(
     record, platform = caller.team.record, context.store.setup.current.platform
     now, salt = context.clock.team_now(record.ref), context.clock.random_bytes(16)
     candidates = [carrier for carriers_of_channel in carriers.values() for carrier in carriers_of_channel]
-    # Verifications that no carrier can send do not count against the daily quota
+    # a verification that no carrier can send does not count against the daily quota
     is_counted = caller.team.sandbox and bool(candidates) and routing.leaves_platform(candidates)
     is_mail = "email" in to.channels
     limits = replace(record.verify, countries=("*",)) if is_mail else record.verify
