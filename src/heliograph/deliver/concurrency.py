@@ -1,6 +1,6 @@
 """Limits concurrent sends per queue, so that claimed messages get a connection soon.
 
-Messages in the outbox can still be reordered, cancelled or claimed by another process; claimed messages cannot.
+Only messages that are not claimed yet can be reordered, cancelled, or sent by another process.
 """
 
 from collections import Counter
@@ -24,21 +24,22 @@ class ConcurrencyLimiter:
     """Adaptive concurrency limit of each queue: grows while connections are free, shrinks while sends queue."""
 
     def __init__(self, wake_lane: Callable[[str], object]) -> None:
-        """`wake_lane`: wakes a lane when one of its full queues has capacity again."""
+        """Create the limiter; `wake_lane` is called with a lane when one of its full queues has capacity again."""
         self._wake_lane = wake_lane
         self._limits = {
             queue: min(CONCURRENCY_START, SLOTS_BY_LANE[lane])
             for queue, (lane, _) in LANE_AND_PRIORITY_BY_QUEUE.items()
         }
-        # Number of consecutive sends without queueing that a queue needs before it may use a larger limit again
+        # queue → consecutive sends without waiting that are needed before it may use another queue's larger limit
         self._cautious_sends = dict.fromkeys(LANE_AND_PRIORITY_BY_QUEUE, 0)
         self._in_flight: Counter[str] = Counter()
         self._full_queues: set[str] = set()
 
     def free_slots(self, lane: str) -> dict[Priority, int]:
-        """Return how many messages of each priority may be claimed.
+        """Return how many more messages of each priority may be claimed.
 
-        A queue may use the larger limit of a less urgent queue of the same lane, unless its sends had to wait recently.
+        A queue may use the larger limit of a less urgent queue of the same lane, unless its own sends recently had to
+        wait.
         """
         free, shared_limit = {}, 0
         for priority in LEAST_URGENT_FIRST:
@@ -71,7 +72,7 @@ class ConcurrencyLimiter:
             self._wake_if_free(lane)
 
     def _wake_if_free(self, lane: str) -> None:
-        """Wake the lane if a full queue has capacity again, in its own limit or that of a less urgent queue."""
+        """Wake the lane if one of its full queues has capacity again."""
         free_queues = {
             QUEUE_BY_LANE_AND_PRIORITY[lane, priority] for priority, count in self.free_slots(lane).items() if count
         }

@@ -1,4 +1,4 @@
-"""Delivers one claimed message and records its outcome. Start reading the delivery code here."""
+"""Delivers a claimed message and records its outcome. The delivery code is best read from here."""
 
 import asyncio
 import math
@@ -45,10 +45,11 @@ from heliograph.storage.store import Store, StoreUnavailable
 from heliograph.templates.policy.meta_status import category_of, find_unavailable
 
 DATABASE_RETRY_S = 0.5
-# For this long after a heartbeat, no other worker can have taken our claims
+# for this long after a heartbeat, no other worker can have claimed our messages
 LEASE_CERTAIN_S = (LEASE_MS - HEARTBEAT_MS) / SECOND_MS
 UNREACHABLE_SPREAD_MS = 1000  # retries after an unreachable carrier are spread over this time
-UNATTEMPTED_SPREAD_MS = 30_000  # the same without an attempt; a probe needs only one message, and recovery releases all
+# The same without an attempt: one message probes a carrier, and recovery releases the rest
+UNATTEMPTED_SPREAD_MS = 30_000
 NO_CARRIER_TEXT = "no carrier serves this destination now"
 OUT_OF_REACH_TEXT = "no carrier for this destination is reachable now"
 SUSPENDED_TEXT = "the team was suspended before the message was sent"
@@ -61,7 +62,7 @@ log = structlog.get_logger()
 
 
 class LeaseLost(SendCancelled):
-    """Raised when another worker has claimed the message or its outcome is already recorded."""
+    """Raised when another worker has claimed the message, or its outcome is already recorded."""
 
     def __init__(self) -> None:
         super().__init__(Refused())
@@ -83,7 +84,7 @@ class Dispatch:
         self._clock = clock
         self.on_queued = on_queued
         self.suppression_recheck = SuppressionRecheck(store)
-        self.unrecorded_keys: set[int] = set()  # outbox keys of outcomes that the database could not record yet
+        self.unrecorded_keys: set[int] = set()  # outbox keys of messages whose outcome could not be stored yet
         self.renewed_at = math.inf  # event-loop time at which the last successful heartbeat began
         self.lost_keys: set[int] = set()  # outbox keys of claims that the last heartbeat did not renew
 
@@ -112,7 +113,10 @@ class Dispatch:
         return await self._record(claim, update)
 
     async def _store_simulated_reply(self, claim: Claim) -> None:
-        """Store the reply of a simulated phone before its report is recorded; a repeated reply is recognised."""
+        """Store the reply of a simulated phone, before the report that it belongs to is recorded.
+
+        Repeated replies are ignored.
+        """
         text = claim.reports[0].report.text
         while text and claim.channel != "email":
             carrier = routing.builtin_simulator(claim.channel).id
@@ -161,7 +165,7 @@ class Dispatch:
                 await asyncio.sleep(DATABASE_RETRY_S)
 
     def cancel_reason(self, claim: Claim, suppressed: bool) -> Refused | None:
-        """Return why the message must not be sent any more, or None if it may be sent (contract 16)."""
+        """Return why the message must not be sent any more (contract 16); None if it may be sent."""
         if claim.expires_at is not None and self._clock.team_now(claim.team) >= claim.expires_at:
             return Refused(detail=local_failure("expired", EXPIRED_TEXT))
         team = self._store.setup.current.teams_by_ref.get(claim.team)
@@ -181,7 +185,7 @@ class Dispatch:
         )
 
     async def _is_suppressed_now(self, claim: Claim) -> bool:
-        """Return whether the recipient is suppressed (also as an erased address) or, for a phone, opted out."""
+        """Return whether the recipient is suppressed, even if the address was erased, or has opted out (phones)."""
         store = self._store
         while True:
             try:
@@ -197,7 +201,7 @@ class Dispatch:
                 await asyncio.sleep(DATABASE_RETRY_S)
 
     def _unavailable_template(self, claim: Claim, team: Team | None) -> UpstreamTemplate | None:
-        """Return Meta's status of a scheduled message's template if Meta rejects the template now, else None."""
+        """Return Meta's status of a scheduled message's template if it cannot be sent now; None if it can."""
         if not (claim.channel == "whatsapp" and team and team.upstream):
             return None
         return find_unavailable(team, *_template_key(claim))
@@ -209,7 +213,10 @@ class Dispatch:
     def _deciding_attempt(
         self, claim: Claim, attempts: Sequence[CarrierAttempt]
     ) -> tuple[CarrierRecord | None, Outcome]:
-        """Return the deciding carrier, if any, and its outcome, with the answers of earlier carriers as `missed`."""
+        """Return the carrier and outcome of the attempt that decides; None as carrier if none was reachable.
+
+        The outcome's detail lists the earlier attempts as `missed`.
+        """
         if not attempts:
             return None, _no_carrier_outcome(
                 self._open_circuits(claim), self._clock.now(), self._clock.randbelow(UNATTEMPTED_SPREAD_MS)
@@ -228,13 +235,16 @@ class Dispatch:
         return last.carrier, outcome
 
     def _open_circuits(self, claim: Claim) -> dict[str, int]:
-        """Return the carriers of this route that must not be tried now, with the time when each may be retried."""
+        """Return the carriers of this route that must not be used now, with the time when each may be tried again."""
         carriers = self._store.setup.current.routes[claim.channel, claim.country]
         open_circuits = self._failover.open_circuits()
         return {carrier.id: open_circuits[carrier.id] for carrier in carriers if carrier.id in open_circuits}
 
     async def _record(self, claim: Claim, update: RecipientUpdate) -> bool:
-        """Record the outcome, retrying until stored or the claim is lost: a sent message must not be sent again."""
+        """Record the outcome.
+
+        Retries until it is stored or the claim is lost, because the message must not be sent again.
+        """
         try:
             while True:
                 try:
@@ -246,7 +256,7 @@ class Dispatch:
                     self.unrecorded_keys.add(claim.key)
                     await asyncio.sleep(DATABASE_RETRY_S)
         except Exception as error:
-            # The lease expires and the claim stays counted, so the message is quarantined instead of looping.
+            # the lease expires and the claim counts as a failed one: repeated failures quarantine the message
             log.error("outcome not recorded", message=claim.message_id, error=type(error).__name__)
             return False
         finally:
@@ -257,7 +267,7 @@ class Dispatch:
 
 
 class _ClaimHooks(SendHooks):
-    """Hooks of one claim: queue time, and a last check whether to send once the connection is open."""
+    """Hooks of a claim: records the time in the queue, and checks again before sending whether to send."""
 
     def __init__(self, dispatch: Dispatch, claim: Claim) -> None:
         self._dispatch = dispatch
@@ -304,7 +314,7 @@ def choose_carrier(claim: Claim, setup: Setup, excluded: Collection[str] = ()) -
 
 
 def _no_carrier_outcome(open_circuits: Mapping[str, int], now: int, spread_ms: int) -> Outcome:
-    """Defer a message that no carrier can take now, until the first circuit may be tried."""
+    """Return a deferral until the first carrier may be tried again."""
     if not open_circuits:
         return Deferred(detail=local_failure("no_carrier", NO_CARRIER_TEXT), held=True, retry_after_ms=WAIT_MAX_MS)
     wait_ms = _ms_until_retry(open_circuits, now) + spread_ms
@@ -312,7 +322,7 @@ def _no_carrier_outcome(open_circuits: Mapping[str, int], now: int, spread_ms: i
 
 
 def _ms_until_retry(open_circuits: Mapping[str, int], now: int) -> int:
-    """Return the ms until a carrier may be tried; FIRST_WAIT_MS if no retry time is known."""
+    """Return the ms until the first carrier may be tried; FIRST_WAIT_MS if unknown."""
     return min((retry_at - now for retry_at in open_circuits.values() if retry_at > now), default=FIRST_WAIT_MS)
 
 
@@ -344,9 +354,9 @@ def to_update(
     jitter: Callable[[], float],
     attempts: Sequence[CarrierAttempt] = (),
 ) -> RecipientUpdate:
-    """Return the effect of a carrier's answer on the recipient, the account and the outbox."""
+    """Return the update of recipient, account and outbox that follows from a carrier's outcome."""
     if isinstance(outcome, Refused) and outcome.absent and (wait_ms := absent_confirmation_wait(claim.absent_at, now)):
-        # A missing domain may be a DNS error
+        # the domain may only seem to be missing because of a DNS error
         outcome = Deferred(detail=outcome.detail, retry_after_ms=wait_ms, absent=True)
     if carrier and carrier.kind == "simulator":
         outcome = replace(outcome, detail=mark_simulated(outcome.detail))
@@ -415,10 +425,13 @@ def _retry_update(
 def _hold_update(
     claim: Claim, make_update: Callable[..., RecipientUpdate], outcome: Deferred, now: int
 ) -> RecipientUpdate:
-    """Defer for a reason on our side: not counted as an attempt, and sent before messages that came later."""
+    """Defer the message because of a problem on our side, without counting an attempt.
+
+    It is sent before newer messages.
+    """
     is_held = claim.held_at is not None
     first_at = claim.first_at if claim.attempt or is_held else now
-    # Without a retry time it keeps its position: it was claimed before the carrier had capacity.
+    # without a retry time it keeps its position in the queue
     retry_at = now + outcome.retry_after_ms if outcome.retry_after_ms else claim.due_at
     due_at = hold_until(claim.channel, first_at, now, retry_at)
     if due_at is None:

@@ -1,6 +1,6 @@
-"""Re-checks suppressions just before sending, with one query for all waiting recipients.
+"""Checks suppressions again just before sending, with one query for all emails about to be sent.
 
-A query per message would cost a sixth of the total cost of a mail when every message waits for a connection.
+If every email waits for a connection, a query for each would take a sixth of the cost of sending it.
 """
 
 import asyncio
@@ -16,18 +16,18 @@ DATABASE_RETRY_S = 0.5  # retry delay while the database is unavailable
 
 
 class SuppressionRecheck:
-    """Batched re-check of suppressions for the emails that this process is about to send."""
+    """Checks suppressions again for all emails that this process is about to send."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        # Outbox key → (claim still to be sent, time of its last known result)
+        # outbox key → (claim about to be sent, time when it was last checked)
         self._pending: dict[int, tuple[Claim, float]] = {}
         self._suppressed_keys: set[int] = set()
         self._queried_at = 0.0
         self._query_lock = asyncio.Lock()
 
     def add(self, claim: Claim) -> None:
-        self._suppressed_keys.discard(claim.key)  # stale result of a check from the previous attempt
+        self._suppressed_keys.discard(claim.key)  # result for an earlier attempt
         self._pending[claim.key] = (claim, asyncio.get_running_loop().time())
 
     def remove(self, claim: Claim) -> None:
@@ -35,17 +35,16 @@ class SuppressionRecheck:
         self._suppressed_keys.discard(claim.key)
 
     async def is_suppressed(self, claim: Claim) -> bool:
-        """Return whether the address was suppressed after the claim (the claim itself checked earlier suppressions).
+        """Return whether the address was suppressed after the claim; the claim itself excluded suppressed addresses.
 
-        The claim then leaves the batch, however long sending takes; a carrier that checks again causes a query of its
-        own.
+        The claim then leaves the common query; a second call for the same claim runs a query of its own.
         """
         if claim.key not in self._pending:
             while await self._query([claim]) is None:
                 pass
         elif self._is_stale(claim):
             async with self._query_lock:
-                while self._is_stale(claim):  # claims that arrived during a failed query are part of the next query
+                while self._is_stale(claim):  # a failed query may have been repeated with this claim in the meantime
                     self._queried_at = (
                         await self._query([claim for claim, _ in self._pending.values()]) or self._queried_at
                     )

@@ -1,4 +1,4 @@
-"""The claim loop: each lane fills its slots with due messages until stopped."""
+"""The claim loop: each lane claims due messages while it has free slots."""
 
 import asyncio
 from collections import Counter
@@ -20,16 +20,16 @@ from heliograph.runtime.clock import Clock
 from heliograph.storage.outbox import Claim
 from heliograph.storage.store import Store
 
-CLAIM_BATCH_MAX = 100  # rows per claim: half a queue, so that one batch is claimed while another is recorded
-EMPTY_PAUSE_S = 0.01  # pause after a claim that left nothing due, so that new messages are claimed together
+CLAIM_BATCH_MAX = 100  # maximum rows per claim: half a queue, so that a batch can be claimed while another is recorded
+EMPTY_PAUSE_S = 0.01  # pause after a claim that took all due messages, so that new ones are claimed together
 DATABASE_RETRY_S = 0.5  # retry delay while the database is unavailable
 CANDIDATE_POLL_S = 5.0  # delay before the first poll for poison-message candidates, and between polls
-# How long the lanes wait for a candidate in isolation, and initially a candidate for the lanes to drain
+# how long lanes pause for one candidate in isolation; also the first limit for the lanes' running sends to finish
 ISOLATION_WAIT_S = 15.0
-ISOLATION_WAIT_MAX_S = 600.0  # longer than any send takes
+ISOLATION_WAIT_MAX_S = 600.0  # maximum time for the lanes' running sends to finish; no send takes longer
 STOP_TIMEOUT_S = 30.0
 
-ISOLATED = "alone"  # key of isolated poison-message candidates in `_tasks`; not a lane
+ISOLATED = "alone"  # key of `_tasks` for poison-message candidates retried in isolation; not a lane
 DeliveryTasks = dict["asyncio.Task[bool]", Claim]
 
 log = structlog.get_logger()
@@ -44,7 +44,7 @@ class Worker:
         self._limiter = ConcurrencyLimiter(lambda lane: store.wakeups.by_kind[lane].set())
         self._dispatch = Dispatch(store, failover, clock, self._limiter.adapt)
         self._tasks: dict[str, DeliveryTasks] = {lane: {} for lane in (*SLOTS_BY_LANE, ISOLATED)}
-        self._polled_at = dict.fromkeys(SLOTS_BY_LANE, clock.now())  # lane → time of its last claim loop
+        self._polled_at = dict.fromkeys(SLOTS_BY_LANE, clock.now())  # lane → time at which it last tried to claim
         self._is_isolating = False  # lanes pause while poison-message candidates are retried in isolation
         self._stopping = asyncio.Event()
         self._stopped = asyncio.Event()
@@ -81,7 +81,7 @@ class Worker:
                 self._limiter.started(claim.queue)
                 self._start_delivery(claim, tasks)
             claimed = Counter([claim.priority for claim in claims])
-            # Priorities with possibly more due messages
+            # priorities that may have more due messages
             exhausted = [priority for priority, count in claimed.items() if count == free_slots[priority]]
             free_now = self._limiter.free_slots(lane)
             if len(claims) == CLAIM_BATCH_MAX or any(free_now[priority] for priority in exhausted):
@@ -91,7 +91,7 @@ class Worker:
             await self._store.wakeups.by_kind[lane].wait(self._store.wakeups.poll_s)
 
     def _may_claim(self) -> bool:
-        # A message whose outcome cannot be recorded must not be sent: claim nothing while an outcome is unrecorded.
+        # sending would risk duplicates while outcomes cannot be recorded
         return not (self._is_isolating or self._dispatch.unrecorded_keys or self._is_paused())
 
     def _is_paused(self) -> bool:
@@ -121,7 +121,7 @@ class Worker:
             self._limiter.finished(claim.queue)
 
     async def _retry_candidates(self) -> None:
-        """Retry in isolation the messages whose workers died, so that no other message is affected (P14).
+        """Retry the messages during which a worker died, each in isolation, so that others stay unaffected (P14).
 
         Starts only after this process has run for a while: in a crash loop, each crash would count against them (P22).
         """
@@ -131,7 +131,7 @@ class Worker:
                 nothing_to_do = self._is_paused() or not await self._store.outbox.count_poison_candidates()
                 if nothing_to_do or await self._drain_and_isolate(drain_timeout_s):
                     poll_s, drain_timeout_s = CANDIDATE_POLL_S, ISOLATION_WAIT_S
-                else:  # slow sends: the lanes run for as long as they paused, then pause longer
+                else:  # sends are slow: let the lanes run for as long as they paused, then pause them for longer
                     poll_s, drain_timeout_s = drain_timeout_s, min(2 * drain_timeout_s, ISOLATION_WAIT_MAX_S)
             except Exception as error:
                 log.warning("cannot check for poison-message candidates", error=type(error).__name__)
@@ -139,7 +139,7 @@ class Worker:
     async def _drain_and_isolate(self, drain_timeout_s: float) -> bool:
         """Retry poison-message candidates one by one while nothing else is sent.
 
-        Returns False if the deliveries in progress did not finish in time.
+        Returns False if running deliveries did not finish in time.
         """
         self._is_isolating = True
         try:
@@ -149,7 +149,7 @@ class Worker:
                 if not await self._wait_for_tasks(
                     [self._start_delivery(claim, self._tasks[ISOLATED]) for claim in claims], ISOLATION_WAIT_S
                 ):
-                    # The lanes resume; a shutdown does not count as a worker death
+                    # let the lanes resume; if the process is stopped now, that does not count as a worker death
                     await self._store.outbox.leave_isolation(claims)
                     break
             return True
@@ -184,7 +184,7 @@ class Worker:
     async def _wait_for_deliveries(self) -> None:
         unfinished = await wait_for_all(self._in_flight(), STOP_TIMEOUT_S)
         if unfinished:
-            # Keep their leases: whether they were sent is unknown, and the next start claims them again.
+            # keep their leases: whether they were sent is unknown, and the next start claims them again
             log.warning("stopped with sends in flight", count=len(unfinished))
 
     def _in_flight(self) -> list["asyncio.Task[bool]"]:

@@ -1,1 +1,1 @@
-"""Periodic background jobs, one module per job with logic. The job table is in `app.py`."""
+"""Periodic background jobs; `app.py` lists all of them."""

@@ -1,4 +1,4 @@
-"""Links unchained audit entries into the hash chain, and writes the chain's last link to the log."""
+"""Links new audit entries into the hash chain, and writes the chain's last link to the log."""
 
 import structlog
 
@@ -16,7 +16,10 @@ async def link_audit_entries(store: Store, clock: Clock) -> None:
 
 
 def chain_head_logger(store: Store) -> Job:
-    """Return a job that logs each new chain head once, so that a copy of the log reveals a rewritten chain."""
+    """Return a job that logs the last link of the chain whenever it changed.
+
+    A copy of the log reveals a rewritten chain.
+    """
     logged_link = ""
 
     async def log_head() -> None:

@@ -1,4 +1,4 @@
-"""Compares this machine's clock with the database's; nothing is claimed while they differ."""
+"""Compares this machine's clock with the database's clock; while they differ, no work is claimed."""
 
 import asyncio
 

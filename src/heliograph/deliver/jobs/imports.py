@@ -1,4 +1,4 @@
-"""Imports suppression lists batch by batch, alternating between imports, in any process."""
+"""Imports suppression lists in batches; open imports take turns, and any process may continue one."""
 
 from collections import Counter
 
@@ -8,7 +8,7 @@ from heliograph.runtime.async_wait import wait_event
 from heliograph.storage.store import Store, StoreUnavailable
 
 POLL_INTERVAL_S = 1.0  # polls for imports that other processes began or abandoned
-FAILURES_MAX = 3  # failed attempts per import before it is stopped; an unreachable database does not count
+FAILURES_MAX = 3  # an import stops after this many failed attempts; those with an unavailable database do not count
 
 log = structlog.get_logger()
 

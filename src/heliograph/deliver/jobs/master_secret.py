@@ -13,7 +13,7 @@ log = structlog.get_logger()
 def secret_refresher(store: Store, use_digest: Callable[[str | None, str | None], bool]) -> Job:
     """Return the job that follows a change of the master secret.
 
-    `use_digest` returns whether this process has the secret that the database uses.
+    `use_digest` switches to the secret with this digest, and returns False if this process does not have it.
     """
     has_secret = True
 

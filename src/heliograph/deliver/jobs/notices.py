@@ -1,4 +1,4 @@
-"""Sends notices to people by mail and chat: each notice once, and none about notices."""
+"""Sends notices to people by mail and chat."""
 
 import asyncio
 from collections.abc import Callable
@@ -48,7 +48,7 @@ class NoticeSender(msgspec.Struct, frozen=True, kw_only=True):
                 log.warning("notice not sent", place=notice.destination, state=outcome.state, reason=outcome.detail)
             await self.store.notices.record(notice, outcome)
 
-        # Failures are only logged: a notice about failed notices would repeat forever.
+        # only logged: a notice about a failed notice could fail again, without end
         for result in await asyncio.gather(*map(send, await self.store.notices.take_due()), return_exceptions=True):
             if isinstance(result, Exception):
                 log.warning("sending a notice failed", error=type(result).__name__)

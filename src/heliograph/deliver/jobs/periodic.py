@@ -1,4 +1,4 @@
-"""Runs background jobs periodically, also after a failed round. The job table is in `app.py`."""
+"""Runs background jobs periodically; a failed run does not end the loop."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -15,7 +15,7 @@ log = structlog.get_logger()
 def every(seconds: float, job: Job, *, run_at_exit: bool = False) -> Loop:
     """Return a loop that runs `job` periodically.
 
-    With `run_at_exit`, the first round is delayed and a last round runs on cancellation.
+    With `run_at_exit`, it first waits, and runs the job once more when cancelled.
     """
     return partial(_run_periodically_and_at_exit if run_at_exit else run_periodically, seconds, job)
 
@@ -37,10 +37,7 @@ async def _run_periodically_and_at_exit(interval_s: float, job: Job) -> None:
 
 
 async def run_and_log_failure(job: Job) -> None:
-    """Run `job` once and log any failure.
-
-    The next round tries again: a stopped job would leave dead claims forever.
-    """
+    """Run `job` once and log any failure, so that the job's loop continues."""
     try:
         await job()
     except Exception as error:

@@ -9,9 +9,9 @@ from heliograph.runtime.clock import Clock
 from heliograph.storage.requests import ProcessUsage
 from heliograph.storage.store import Store, StoreUnavailable
 
-SYNC_INTERVAL_S = 0.25  # sync interval while keys are far from their limits
+SYNC_INTERVAL_S = 0.25  # sync interval while no key is near its limit
 ANNOUNCE_INTERVAL_S = 2.0  # publish interval of a process without peers
-CLEANUP_INTERVAL_S = 60.0  # interval at which the counts of invalid keys are dropped
+CLEANUP_INTERVAL_S = 60.0  # interval at which counts of invalid keys are dropped
 
 
 class Rates(Protocol):

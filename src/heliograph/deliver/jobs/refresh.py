@@ -9,7 +9,7 @@ REFRESH_INTERVAL_S = 0.25  # longest time between two refreshes
 
 
 async def refresh_shared_state(store: Store) -> None:
-    """Refresh until cancelled; while the database is unavailable, the last known state applies."""
+    """Refresh until cancelled. While the database is unavailable, the last known state is used."""
     while True:
         await store.wakeups.by_kind[SETUP].wait(REFRESH_INTERVAL_S)
         with suppress(StoreUnavailable):

@@ -1,12 +1,12 @@
-"""Adds messages to the trigram search index, one block at a time with low load."""
+"""Adds messages to the trigram search index, one block at a time and with pauses."""
 
 import asyncio
 
 from heliograph.deliver.jobs.periodic import run_and_log_failure
 from heliograph.storage.store import Store
 
-POLL_INTERVAL_S = 5.0  # poll interval; a block takes minutes to fill, except at a peak
-PAUSE_FACTOR = 4  # pause after a block for this multiple of the time that it took
+POLL_INTERVAL_S = 5.0  # filling a block takes minutes, except at peak load
+PAUSE_FACTOR = 4  # pause after a block, as a multiple of the time that the block took
 
 
 async def build_search_index(store: Store) -> None:

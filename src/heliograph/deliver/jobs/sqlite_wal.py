@@ -1,4 +1,4 @@
-"""Warns if the SQLite WAL keeps growing where an external program should checkpoint it."""
+"""Warns if an external program should checkpoint the SQLite WAL, but the WAL keeps growing."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Advances teams' test clocks to their target time, from one due time to the next."""
+"""Advances teams' test clocks to their target time. Each step ends at the next due work."""
 
 import asyncio
 from typing import Never
