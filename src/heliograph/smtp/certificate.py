@@ -26,7 +26,7 @@ class Certificate:
         self.context = self._load_context()
 
     def _file_state(self) -> list[tuple[int, int, int]]:
-        """Return modification time, size and inode of both files; empty if a file is missing."""
+        """Return modification time, size and inode of both files, to detect changes; empty if a file is missing."""
         try:
             return [(stat.st_mtime_ns, stat.st_size, stat.st_ino) for stat in map(Path.stat, self._files)]
         except OSError:  # a file may be missing while it is replaced

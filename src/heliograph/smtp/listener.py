@@ -23,7 +23,7 @@ class SmtpServer:
         self._limits = limits
         self._make_session = make_session
         self._servers: list[asyncio.Server] = []
-        # Connection → session and the peer's network
+        # connection → (session, network of the client)
         self._sessions: dict[SmtpServerConnection, tuple[SmtpServerSession[Any], str]] = {}
 
     async def listen(self, listening_socket: socket.socket, backlog: int, *, implicit_tls: bool = False) -> None:

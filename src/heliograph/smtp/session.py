@@ -1,6 +1,6 @@
 """SMTP server session: greeting, TLS, envelopes, command order and limits (RFC 5321).
 
-A subclass for each server defines authentication, permitted recipients, and how mails are processed.
+Each server has a subclass with its authentication, its accepted recipients, and its processing of mails.
 """
 
 import asyncio
@@ -26,18 +26,18 @@ SHUTTING_DOWN = "421 4.3.2 Shutting down, try again"
 _PATH_AND_OPTIONS = re.compile(r"(?:<([^<>]*)>|([^\s<>]+))((?:[ \t]+[^\s]+)*)[ \t]*")
 _SENDER_ADDRESS = re.compile(r'(?:(?:[^\s@"]+|"[^"\\]*")@[^\s@]+)?')
 
-# Returns the context for the next handshake; None if there is no certificate
+# returns the context of the next handshake; None if there is no certificate
 GetTlsContext = Callable[[], ssl.SSLContext | None]
-Recipient = TypeVar("Recipient")  # a server's type for recipients
+Recipient = TypeVar("Recipient")  # type of recipients in the subclass
 
 
 class SmtpLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of an SMTP server."""
 
-    mail_size: int  # bytes of a mail
+    mail_size: int  # bytes per mail
     connections: int
-    per_network: int  # connections from one IPv4 address or IPv6 network
-    unauthenticated: int | None = None  # unauthenticated connections among `per_network`; None: no separate limit
+    per_network: int  # connections per IPv4 address or IPv6 network
+    unauthenticated: int | None = None  # those of `per_network` that may be unauthenticated; None for no separate limit
     commands: int = 1000  # commands without an accepted mail before the connection is closed
 
 
@@ -47,7 +47,7 @@ class SmtpServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     host_name: str  # host name in the greeting
     limits: SmtpLimits
     get_tls_context: GetTlsContext
-    too_large_reply: str  # reply to a mail above the size limit
+    too_large_reply: str  # reply to a mail above `mail_size`
 
 
 class Envelope(msgspec.Struct, Generic[Recipient], kw_only=True):
@@ -55,7 +55,7 @@ class Envelope(msgspec.Struct, Generic[Recipient], kw_only=True):
 
     sender: str
     allows_utf8: bool
-    announced_size: int  # announced with SIZE; 0 if not
+    announced_size: int  # size announced by the client (SIZE); 0 if missing
     recipients: list[Recipient] = []
 
 
@@ -78,15 +78,15 @@ class SmtpServerSession(Generic[Recipient]):
         return False
 
     def _command_timeout(self) -> float:
-        """Return the timeout in seconds for the next command."""
+        """Return how many seconds to wait for the next command."""
         return COMMAND_TIMEOUT_S
 
     def _extra_capabilities(self) -> list[str]:
-        """Return additional lines of the EHLO reply."""
+        """Return the server's own lines of the EHLO reply."""
         return []
 
     def _mail_rejection(self) -> str | None:
-        """Return the reply that forbids this client to send; None if sending is allowed."""
+        """Return the reply that rejects MAIL; None if this client may send."""
         return None
 
     def _add_recipient(self, envelope: Envelope[Recipient], address: str) -> str:
@@ -94,7 +94,7 @@ class SmtpServerSession(Generic[Recipient]):
         raise NotImplementedError
 
     async def _receive_mail(self, envelope: Envelope[Recipient]) -> None:
-        """Reply to DATA, read the mail and process it."""
+        """Reply to DATA, then read the mail and process it."""
         raise NotImplementedError
 
     # -- commands ------------------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ class SmtpServerSession(Generic[Recipient]):
                 await asyncio.sleep(0)
 
     def shut_down(self) -> None:
-        """End the session at shutdown; a mail in progress is finished first, otherwise the client must retry."""
+        """End the session at shutdown. A mail in progress is received first: the client would have to send it again."""
         self._is_draining = True
         if not self._is_receiving_mail:
             self._is_ended = True
@@ -274,7 +274,7 @@ def encode_reply(text: str) -> bytes:
 
 
 def _parse_path(prefix: str, argument: str) -> tuple[str, dict[str, str]] | None:
-    """Parse the argument of MAIL or RCPT after `prefix`: the address, and its options by name. None if invalid."""
+    """Parse the argument of MAIL or RCPT; return the address and the options by name, or None if it is invalid."""
     if argument[: len(prefix)].upper() != prefix or not (
         match := _PATH_AND_OPTIONS.fullmatch(argument[len(prefix) :].lstrip())
     ):

@@ -10,19 +10,19 @@ from heliograph.domain.limits import KIB
 
 log = structlog.get_logger()
 
-LINE_MAX = 12 * KIB + 2  # bytes of a line with its line end (RFC 4954, 4); commands are shorter
+LINE_MAX = 12 * KIB + 2  # maximum bytes of a line with its line end, for AUTH (RFC 4954, 4); commands are shorter
 READ_BUFFER_MAX = 64 * KIB  # buffered bytes above which reading from the socket is paused
-MAIL_BYTES_PER_S_MIN = 32 * KIB  # minimum bytes of a mail per second, in addition to MAIL_BASE_TIMEOUT_S
+MAIL_BYTES_PER_S_MIN = 32 * KIB  # minimum rate of a mail; MAIL_BASE_TIMEOUT_S is added to the resulting time
 MAIL_BASE_TIMEOUT_S = 60.0  # base timeout for receiving a mail
 WRITE_TIMEOUT_S = 60.0  # a client that does not read our replies for this long is disconnected
 HANDSHAKE_TIMEOUT_S = 20.0
-CLOSE_DELAY_S = 1.0  # time for a client to read the final reply before the connection is closed
+CLOSE_DELAY_S = 1.0  # time for the client to read the final reply
 INTERNAL_ERROR = b"421 4.3.0 Internal error, try again later"
 END_OF_MAIL = b"\r\n.\r\n"
 
 
 class ConnectionClosed(Exception):
-    """Raised if the client disconnected, does not read, or failed the TLS handshake; no reply is possible."""
+    """Raised if the client disconnected, does not read replies, or failed the TLS handshake."""
 
 
 class ReadTimeout(Exception):
@@ -30,11 +30,11 @@ class ReadTimeout(Exception):
 
 
 class InvalidLine(Exception):
-    """Raised for a line that is too long or has a bare CR or LF, which servers interpret differently (smuggling)."""
+    """Raised for a line that is too long or has a bare CR or LF, which allows SMTP smuggling."""
 
 
 class SmtpServerConnection(asyncio.Protocol):
-    """One client connection. Once connected, `run_session` runs the session in the connection's task."""
+    """A client connection. `run_session` runs the session in the connection's own task."""
 
     transport: asyncio.Transport
 
@@ -42,7 +42,7 @@ class SmtpServerConnection(asyncio.Protocol):
         self._run_session = run_session
         self._loop = asyncio.get_running_loop()
         self._unread = bytearray()
-        self._replies = bytearray()  # unwritten replies; those to pipelined commands are written together
+        self._replies = bytearray()  # replies not written yet; those to pipelined commands are written together
         self._data_waiter: asyncio.Future[None] | None = None
         self._drain_waiter: asyncio.Future[None] | None = None  # pending while the write buffer is full
         self._is_reading_paused = self._is_closed = False
@@ -139,7 +139,7 @@ class SmtpServerConnection(asyncio.Protocol):
 
         Raises ReadTimeout, InvalidLine or ConnectionClosed.
         """
-        deadline = self._loop.time() + timeout_s  # for the whole line: single bytes do not extend the deadline
+        deadline = self._loop.time() + timeout_s  # for the whole line: a byte at a time does not extend it
         while (end := self._unread.find(b"\n", 0, LINE_MAX)) < 0:
             if len(self._unread) >= LINE_MAX:
                 raise InvalidLine
@@ -156,7 +156,7 @@ class SmtpServerConnection(asyncio.Protocol):
         Raises ReadTimeout or ConnectionClosed. A caller that stops early must close the connection, because the rest of
         the mail would be read as commands.
         """
-        pending = b"\r\n"  # the line end of DATA may be the one before the dot (empty mail)
+        pending = b"\r\n"  # in an empty mail, the dot follows the line end of DATA
         skip, size, waited_s = len(pending), 0, 0.0
         while True:
             if not self._unread:
@@ -210,6 +210,6 @@ class SmtpServerConnection(asyncio.Protocol):
 
 
 def _safe_end(piece: bytes) -> int:
-    """Return the offset before a trailing line end that may begin the terminating dot line or a doubled dot."""
+    """Return how many bytes to yield: all before a line end that the next data may continue with a dot."""
     end = piece.find(b"\r", max(0, len(piece) - len(END_OF_MAIL) + 1))
     return len(piece) if end < 0 else end

@@ -1,4 +1,4 @@
-"""Accepts a mail submitted by SMTP: the checks of every API request, then the use case of `POST /v1/emails`."""
+"""Accepts mail submitted by SMTP: the checks of every API request, then the use case of `POST /v1/emails`."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -34,7 +34,8 @@ from heliograph.web.status import status_of
 
 log = structlog.get_logger()
 
-THREAD_PARSE_MIN = 32 * KIB  # mails above this size are parsed in a thread: a malicious one takes milliseconds per KiB
+# Larger mails are parsed in a thread, because a malicious one can take milliseconds per KiB
+THREAD_PARSE_MIN = 32 * KIB
 ROUTE = "SMTP"  # route name in metrics and the request log
 SEND_SCOPES = ("send",)
 ACCEPTED_STATUS = 202
@@ -48,9 +49,9 @@ class MailIntake:
         self._admission = admission
 
     async def find_caller(self, token: bytes) -> Caller:
-        """Return the current holder of the API key, which may be revoked while the connection is open.
+        """Return the caller of the API key; raises a Refusal if the key is invalid or was revoked since authentication.
 
-        Raises a Refusal if the key is invalid. The setup is reloaded before a key is rejected.
+        The setup is reloaded before a key is rejected.
         """
         setup = self._context.store.setup.current
         try:
@@ -61,12 +62,12 @@ class MailIntake:
             return self._admission.find(token)
 
     async def authorize(self, token: bytes, address: str) -> tuple[str, Caller]:
-        """Authorize and rate-limit a request before its mail is read; return the request id and the caller."""
+        """Authorize and rate-limit a mail before it is read; return the request id and the caller."""
         request_id = self._context.clock.new_id("req_")
         try:
             caller, _ = await self._admission.authenticate_and_admit(token, SEND_SCOPES, address, "email")
         except Refusal as refusal:
-            with suppress(InvalidApiKey):  # an unknown key has no team to log the refusal for
+            with suppress(InvalidApiKey):  # the team of an unknown key is unknown, so there is no log for the refusal
                 self._log_refusal(request_id, self._admission.find(token), refusal)
             raise
         return request_id, caller.with_capture()
@@ -80,9 +81,9 @@ class MailIntake:
         *,
         dedup_by_message_id: bool,
     ) -> str:
-        """Accept a mail and return the message id after the commit, or raise a Refusal.
+        """Accept a mail; return the message id after the commit, or raise a Refusal.
 
-        `read_mail` reads the mail. `dedup_by_message_id`: treat the Message-ID with the recipients as idempotency key.
+        `dedup_by_message_id`: the idempotency key is derived from the mail's Message-ID and its recipients.
         """
         refusal: Refusal
         setup = self._context.store.setup.current
@@ -125,13 +126,16 @@ class MailIntake:
     async def _send(
         self, caller: Caller, submitted: SubmittedMail, size: int, dedup_recipients: list[Address]
     ) -> SendResult[EmailRecord]:
-        """Send the mail, or replay the response to its key; `dedup_recipients`: recipients in the derived key."""
+        """Send the mail, or return the response stored for its key.
+
+        `dedup_recipients`: recipients included in the key.
+        """
         context, fields = self._context, submitted_fields(submitted)
         header_recipients = HeaderRecipients(to=submitted.to, cc=submitted.cc, alternatives=submitted.alternatives)
         request = to_request(fields, EmailRequest)
         key = idempotency.parse_key(submitted.idempotency_keys)
         if key is None and dedup_recipients and submitted.message_id:
-            # Relays submit a mail once per recipient, so the key includes the recipients: these are not duplicates.
+            # relays submit a mail once per recipient; with the recipients in the key, these are not duplicates
             key = " ".join([submitted.message_id, *sorted(address.normal for address in dedup_recipients)])
         keyed_request = None if key is None else KeyedRequest(key, ROUTE, fields, size)
         return await send_once(

@@ -13,8 +13,8 @@ SMTP_CODE_BY_STATUS = {
     500: "451 4.3.0",
     503: "451 4.3.0",
 }
-DEFAULT_SMTP_CODE = "554 5.6.0"  # errors in the mail itself
-# Exceptions, for refusals whose HTTP status does not determine the SMTP code.
+DEFAULT_SMTP_CODE = "554 5.6.0"  # the mail itself is invalid
+# refusals for which the HTTP status does not determine the SMTP code
 SMTP_CODE_BY_REFUSAL: dict[type[Refusal], str] = {
     **dict.fromkeys((r.AttachmentTooLarge, r.AttachmentsTooLarge, r.BodyTooLong), "552 5.3.4"),
     **dict.fromkeys(
@@ -24,7 +24,7 @@ SMTP_CODE_BY_REFUSAL: dict[type[Refusal], str] = {
         ),
         "550 5.7.1",
     ),
-    r.DirectSendsPaused: "450 4.7.1",  # the pause is temporary: the client may queue the mail
+    r.DirectSendsPaused: "450 4.7.1",  # temporary, so that the client may keep the mail in its queue
     r.IdempotencyRequestInProgress: "451 4.3.0",
     r.KeyLimitReached: "452 4.7.1",
 }

@@ -26,16 +26,16 @@ from heliograph.submission.intake import MailIntake
 from heliograph.submission.replies import reply_to
 from heliograph.web.budget import ByteBudget, Reservation
 
-# The size allows 25 MiB of attachments in base64, and texts. The limits per peer and for unauthenticated connections
-# prevent one network from using all connections.
+# The size suffices for 25 MiB of attachments in base64, and texts. With the limits for each network and for
+# unauthenticated connections, no network can use up all connections.
 LIMITS = SmtpLimits(mail_size=35 * MIB, connections=1024, per_network=512, unauthenticated=128)
-AUTH_TIMEOUT_S = 60.0  # timeout for authentication after connecting
-NEXT_MAIL_TIMEOUT_S = 600.0  # timeout for the next accepted mail, after authentication or the previous one
-AUTH_ATTEMPTS_MAX = 3  # attempts before the connection is closed
-BUDGETED_SIZE_MIN = 64 * KIB  # mails above this size count against the memory budget
-DEDUP_SUFFIX = "+message-id"  # suffix of the user name that enables deduplication by Message-ID
+AUTH_TIMEOUT_S = 60.0  # time to authenticate after connecting
+NEXT_MAIL_TIMEOUT_S = 600.0  # time until the next accepted mail, counted from authentication or the previous mail
+AUTH_ATTEMPTS_MAX = 3  # failed attempts before the connection is closed
+BUDGETED_SIZE_MIN = 64 * KIB  # larger mails count against the memory budget
+DEDUP_SUFFIX = "+message-id"  # user names that end with this deduplicate by Message-ID
 
-MECHANISMS = "PLAIN LOGIN"  # no CRAM-MD5, which requires the plaintext key; we store only its hash
+MECHANISMS = "PLAIN LOGIN"  # not CRAM-MD5, which needs the plaintext of the key: only its hash is stored
 NEED_STARTTLS = "530 5.7.0 Send STARTTLS first"
 NEED_AUTH = "530 5.7.0 Authenticate first, with an API key as the password"
 TOO_LARGE_TEXT = "The mail exceeds the SIZE limit. Send less, for example a link instead of an attachment."
@@ -57,7 +57,7 @@ class SubmissionSession(SmtpServerSession[Address]):
         self._token = b""  # the API key, once verified
         self._dedup_by_message_id = False
         self._failed_logins = 0
-        self._deadline = 0.0  # deadline in event loop time
+        self._deadline = 0.0  # in event loop time
 
     @property
     def is_authenticated(self) -> bool:
@@ -178,7 +178,7 @@ class SubmissionSession(SmtpServerSession[Address]):
                 self._budget.release(reservation)
 
     async def _read_mail(self, reservation: Reservation) -> bytearray:
-        """Read the mail to its end, even if it is refused, so that the client reads the reply."""
+        """Read the mail to its end, even if it is refused, because the client reads the reply only then."""
         mail = bytearray()
         refusal: Refusal | None = None
         async for piece in self._connection.read_mail():
@@ -192,7 +192,7 @@ class SubmissionSession(SmtpServerSession[Address]):
         return mail
 
     async def _reserve(self, size: int, reservation: Reservation) -> Refusal | None:
-        """Check the size limit and reserve memory for `size` bytes; return the refusal if either fails."""
+        """Check the size limit and reserve memory for `size` bytes; return the refusal, or None if both succeeded."""
         if size > self._settings.limits.mail_size:
             return PayloadTooLarge(TOO_LARGE_TEXT)
         if size > BUDGETED_SIZE_MIN:
@@ -217,7 +217,7 @@ def submission_server(
 
 
 def _decode_base64(text: str | bytes) -> bytes:
-    """Decode base64, where `=` means empty; raises AuthCancelled if invalid."""
+    """Decode base64; `=` is an empty value. Raises AuthCancelled if the text is invalid."""
     try:
         data = text.encode("utf-8", "replace") if isinstance(text, str) else text
         return b"" if data == b"=" else pybase64.b64decode(pad_base64(data), validate=True)
