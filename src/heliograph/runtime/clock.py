@@ -1,7 +1,7 @@
 """The only source of time and random numbers; all other modules receive a `Clock`.
 
-The time of day is derived from the monotonic clock, so a change of the wall clock has no effect until the clock shared
-by all processes agrees with it.
+The time of day is derived from the monotonic clock. It follows a change of the wall clock only when the wall clock
+agrees with the clock shared by all processes.
 """
 
 import os
@@ -16,12 +16,12 @@ from pathlib import Path
 from heliograph.domain.ids import BASE32_PAIRS, ulid_start
 from heliograph.domain.limits import SECOND_MS
 
-POOL_SIZE = 1024  # random numbers fetched per system call: one system call per id would cost more than creating the id
+POOL_SIZE = 1024  # random numbers per system call; with a call for each id, the calls would take longer than the rest
 
-STEP_BITS = 40  # of the 80 random bits of an id, the low bits that differ between ids of one millisecond
+STEP_BITS = 40  # an id has 80 random bits; of these, ids of the same millisecond differ in the lowest 40
 
 CLOCK_ERROR_MAX_MS = 5 * SECOND_MS  # a wall clock that differs from the shared clock by more than this is wrong
-ADJUST_MIN_MS = SECOND_MS  # smaller differences are ignored: they come from the delay between two readings
+ADJUST_MIN_MS = SECOND_MS  # smaller differences may come from the delay between two readings
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -32,17 +32,17 @@ class Clock:
         # The last id: its time, its text without the last 40 bits, and its last 40 bits.
         self._last_ms, self._last_prefix, self._last_suffix = 0, "", 0
         self._offset = self.wall_ms() - self.monotonic_ms()
-        self._was_right = False  # whether the wall clock has ever agreed with the shared clock
+        self._was_right = False  # True once the wall clock has agreed with the shared clock
         self._clock_error = 0
-        self.offsets: Mapping[int, int] = {}  # team → ms that its test clock is ahead (ADR 0041)
-        self.wall_ahead_ms = 0  # ms that the wall clock was ahead of the shared clock at the last comparison
+        self.offsets: Mapping[int, int] = {}  # team → ms by which its test clock is ahead (ADR 0041)
+        self.wall_ahead_ms = 0  # ms by which the wall clock was ahead of the shared clock at the last comparison
 
     def now(self) -> int:
         """Return milliseconds since 1970, UTC."""
         return time.monotonic_ns() // 1_000_000 + self._offset
 
     def team_now(self, team: int) -> int:
-        """Return the current time of a team: `now()` plus the lead of its test clock."""
+        """Return the current time of a team, by its test clock if it has one."""
         return time.monotonic_ns() // 1_000_000 + self._offset + self.offsets.get(team, 0)
 
     def wall_ms(self) -> int:
@@ -58,7 +58,7 @@ class Clock:
         return BOOT_ID.read_text().strip() if BOOT_ID.exists() else ""
 
     def compare(self, shared_ms: int, read_ms: int) -> None:
-        """Compare the wall clock with the shared clock, which read `shared_ms` at most `read_ms` ago."""
+        """Compare the wall clock with the shared clock, which was read as `shared_ms` at most `read_ms` ago."""
         wall = self.wall_ms()
         self.wall_ahead_ms = wall - shared_ms
         self._clock_error = (
@@ -72,7 +72,7 @@ class Clock:
             self._offset = shared_ms - self.monotonic_ms()
 
     def clock_error(self) -> int:
-        """Return by how many ms a wrong or just changed wall clock is ahead; 0 if the wall clock is right."""
+        """Return by how many ms a wrong or recently changed wall clock is ahead; 0 if the wall clock is right."""
         jump = self.wall_ms() - self.now()
         return self._clock_error or (jump if abs(jump) > CLOCK_ERROR_MAX_MS else 0)
 
@@ -82,7 +82,7 @@ class Clock:
             if len(self._pool) < 5:
                 self._pool = list(struct.unpack(f"{POOL_SIZE}I", os.urandom(4 * POOL_SIZE)))
             now_ms, pool, pairs = self.now(), self._pool, BASE32_PAIRS
-            suffix = self._last_suffix + 1 + pool.pop()  # a random step keeps ids ordered but unguessable
+            suffix = self._last_suffix + 1 + pool.pop()  # a random step keeps ids ordered but hard to guess
             if now_ms > self._last_ms or suffix >> STEP_BITS:
                 self._last_ms = max(now_ms, self._last_ms + 1)
                 self._last_prefix = ulid_start(self._last_ms, pool.pop() << 8 ^ pool.pop())

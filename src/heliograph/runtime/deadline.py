@@ -1,7 +1,8 @@
-"""`within(seconds)`: a cheaper `asyncio.timeout` for constant timeouts that many tasks use at once.
+"""`within(seconds)`: a cheaper `asyncio.timeout`, for constant timeouts that many tasks use at the same time.
 
-Blocks with the same timeout expire in the order in which they began, so one timer for the oldest block is enough; a
-timer per block costs 10 µs, and most never fire. Not thread-safe: use on the event loop only.
+`with` blocks that have the same timeout expire in the order in which they began, so one timer for the oldest block
+suffices. A timer for each block would cost 10 µs, and most timers never fire. Not thread-safe: use it on the event loop
+only.
 """
 
 import asyncio
@@ -10,12 +11,12 @@ from typing import Any
 
 
 class _Timeouts:
-    """All running blocks with the same timeout, oldest first."""
+    """All running `with` blocks that have the same timeout, oldest first."""
 
     def __init__(self, seconds: float, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self.seconds = seconds
-        self.deadline_by_block: dict[_Block, float] = {}  # block → deadline
+        self.deadline_by_block: dict[_Block, float] = {}
         self.timer: asyncio.TimerHandle | None = None
 
     def expire_due(self) -> None:
@@ -28,7 +29,8 @@ class _Timeouts:
             break
 
 
-_timeouts_by_seconds: dict[float, _Timeouts] = {}  # by timeout; there are few different values
+# timeout in seconds → its running blocks; there are few different timeouts
+_timeouts_by_seconds: dict[float, _Timeouts] = {}
 
 
 class _Block:

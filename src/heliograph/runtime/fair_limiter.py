@@ -1,27 +1,27 @@
-"""A concurrency limit whose free slots go to the waiting groups, such as teams, in turn (round robin)."""
+"""Limits concurrency. Free slots go to the waiting groups, such as teams, in turn (round robin)."""
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-WAITERS_MAX = 64  # per group
+WAITERS_MAX = 64  # maximum waiting callers per group
 WAIT_S = 20.0
 RETRY_AFTER_MAX = 30
 
 
 class QueueFull(Exception):
-    """Too many callers of this group wait for a slot, or this caller has waited too long."""
+    """Too many callers of this group are waiting for a slot, or this caller has waited too long."""
 
     def __init__(self, retry_after: int) -> None:
         super().__init__(f"too many changes wait; retry after {retry_after} s")
-        self.retry_after = retry_after  # whole seconds
+        self.retry_after = retry_after  # in whole seconds
 
 
 class FairLimiter:
     def __init__(self, slots: int, waiters_max: int = WAITERS_MAX, wait_s: float = WAIT_S) -> None:
         self._slots = self._free = slots
         self._waiters_max, self._wait_s = waiters_max, wait_s
-        # Groups in round-robin order, each with its waiters, oldest first.
+        # group → its waiting callers, oldest first; groups are in round-robin order
         self._waiters_by_group: dict[str, dict[asyncio.Future[None], None]] = {}
         self._average_held_s = 0.0  # moving average of how long a slot is held
 
@@ -38,7 +38,7 @@ class FairLimiter:
             self._release()
 
     async def _acquire(self, group: str) -> None:
-        if self._free:  # no caller is waiting: a released slot goes to a waiter at once
+        if self._free:  # no caller is waiting, because a released slot goes directly to a waiting caller
             self._free -= 1
             return
         if len(self._waiters_by_group.get(group, ())) >= self._waiters_max:

@@ -1,6 +1,6 @@
 """Runs the garbage collector periodically while the event loop is idle (ADR 0026).
 
-Without these runs, reference cycles would stay in memory: above all, every connection that asyncio has closed.
+Automatic collections are rare, so reference cycles would stay in memory for long, above all closed asyncio connections.
 """
 
 import asyncio
@@ -8,12 +8,12 @@ import ctypes
 import gc
 
 TICK_S = 0.25
-IDLE_LAG_S = 0.005  # the loop is busy if it wakes up later than this
-NEW_OBJECTS_MIN = 5000  # minimum number of new objects for a collection
-BUSY_TICKS = 240  # collect after this many ticks even if the loop is busy
-NEW_MAX = 30_000  # Python's own threshold; 500 concurrent requests create about as many objects
+IDLE_LAG_S = 0.005  # the loop counts as busy if it wakes up later than this
+NEW_OBJECTS_MIN = 5000  # minimum number of new objects for a collection while idle
+BUSY_TICKS = 240  # after this many ticks, collect even if the loop is busy
+NEW_MAX = 30_000  # threshold for young objects, which 500 concurrent requests do not reach
 NEVER_COLLECTED = 1_000_000
-M_MMAP_THRESHOLD, LARGE_BYTES = -3, 1 << 20  # option and value for mallopt(3)
+M_MMAP_THRESHOLD, LARGE_BYTES = -3, 1 << 20  # option of mallopt(3) and its value
 
 
 def return_large_blocks() -> None:
@@ -23,7 +23,7 @@ def return_large_blocks() -> None:
 
 
 def freeze_existing() -> None:
-    """Exclude all objects that exist now from later collections. Slow: call before serving requests."""
+    """Exclude all existing objects from later collections. Slow: call it before serving requests."""
     return_large_blocks()
     gc.collect()
     gc.freeze()

@@ -15,19 +15,19 @@ import structlog
 log = structlog.get_logger()
 
 BACKLOG = 2048
-ACCEPTS_MAX = 64  # connections accepted per loop iteration
+ACCEPTS_MAX = 64  # maximum connections accepted per event loop iteration
 SHARED_ACCEPTS_MAX = 2
-START_ITERATIONS = 4  # loop iterations from accepting a connection until its first bytes are read
+START_ITERATIONS = 4  # event loop iterations between accepting a connection and reading its first bytes
 LOG_INTERVAL_S = 60.0
 NO_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class Listener(socket.socket):
-    """Listening socket that limits how many connections asyncio accepts per loop iteration.
+    """Listening socket that limits how many connections asyncio accepts per event loop iteration.
 
-    asyncio calls `accept` once per backlog entry: 2,048 times while all other tasks wait. Without free descriptors,
-    asyncio pauses for a second, but only after all these calls, each of which logs a line and sets a timer that repeats
-    the same: 441,506 lines in ten seconds.
+    Without this limit, asyncio calls `accept` for each entry of the backlog (2,048), and all other tasks wait
+    meanwhile. If there are no free descriptors, each of these calls logs a line and sets a timer to try again a second
+    later, which resulted in 441,506 log lines in ten seconds.
     """
 
     accepts_max = ACCEPTS_MAX
@@ -66,7 +66,10 @@ def adopt_socket(descriptor: int) -> Listener:
 
 
 async def stop_accepting(server: asyncio.Server) -> None:
-    """Stop accepting; close the server once connections accepted just before have started, or asyncio drops them."""
+    """Stop accepting; close the server when the connections accepted last have started.
+
+    asyncio would drop connections that have not started yet.
+    """
     loop = asyncio.get_running_loop()
     for listener in server.sockets:
         loop.remove_reader(listener.fileno())
@@ -80,8 +83,8 @@ def throttle_loop_errors(
 ) -> None:
     """Install an exception handler that limits repeated log lines.
 
-    A lack of file descriptors is logged once a minute instead of once a second. An outage in a future
-    that no code awaits any more is not logged again: other code has logged the same outage.
+    A lack of file descriptors is logged once a minute instead of once a second. Outages (`is_outage`) in futures that
+    are no longer awaited are not logged, because they have been logged elsewhere.
     """
     logged_at = -LOG_INTERVAL_S
 

@@ -1,6 +1,6 @@
-"""Logging configuration: one line per event, UTC times, no values of local variables, no email or phone addresses.
+"""Configures logging: one line per event, UTC times, no local variables, no email addresses or phone numbers.
 
-Values bound to a task (structlog.contextvars), such as a request, message or event id, are in all lines of the task.
+Values bound to a task (structlog.contextvars), such as the id of a message, are in all lines that the task logs.
 """
 
 import logging
@@ -17,19 +17,19 @@ from heliograph.domain.operations.erasure import hide_addresses
 LogFormat = Literal["text", "json"]
 
 FOLD_INTERVAL_S = 10.0
-KINDS_MAX = 1000  # maximum number of different errors remembered
+KINDS_MAX = 1000  # maximum number of different errors remembered; then all are forgotten
 FOLDED_BY = ("event", "error", "work", "loop")
 
 
 class FoldErrors:
-    """Log processor that folds repeated errors.
+    """Log processor that limits repeated errors.
 
-    It logs the first, then one per ten seconds with the number of omitted lines as `more`.
+    It logs the first of equal errors, then at most one per ten seconds, with the number of omitted lines as `more`.
     """
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
-        # Time of the last logged line, number of lines omitted since
+        # (values of FOLDED_BY) → (time of the last logged line, number of lines omitted since)
         self._seen: dict[tuple[str, ...], tuple[float, int]] = {}
 
     def __call__(self, _: Any, __: str, event_dict: Any) -> Any:
@@ -47,7 +47,7 @@ class FoldErrors:
 
 
 class HideAddresses:
-    """Renderer that hides email addresses and phone numbers in the rendered line, because logs cannot be erased."""
+    """Renderer that hides email addresses and phone numbers in the line, because logs cannot be erased."""
 
     def __init__(self, render: Any) -> None:
         self._render = render
@@ -57,7 +57,7 @@ class HideAddresses:
 
     @staticmethod
     def hide_values(_: Any, __: str, event_dict: Any) -> Any:
-        """Hide addresses in the values before they are rendered as JSON, so that no JSON escape is damaged."""
+        """Hide addresses in the values before they are rendered as JSON: afterwards, JSON escapes could be damaged."""
         return _hide_in(event_dict)
 
 
@@ -68,13 +68,13 @@ class LibraryHandler(logging.Handler):
         log_method = structlog.get_logger().error if record.levelno >= logging.ERROR else structlog.get_logger().warning
         try:
             text = record.getMessage()
-        except Exception:  # the arguments do not match the format; logging must not raise in the library
+        except Exception:  # the arguments do not match the format: logging must not raise an error in the library
             text = str(record.msg)
         log_method("library log message", logger=record.name, text=text, exc_info=record.exc_info)
 
 
 def configure(now: Callable[[], float], process: int | None = None, log_format: LogFormat = "text") -> None:
-    """Configure logging. `now` returns monotonic seconds; `process` is the number of this process among several."""
+    """Configure logging. `now` returns monotonic seconds; `process` is this process's number if there are several."""
     as_json = log_format == "json"
     if as_json:
         logging.basicConfig(level=logging.WARNING, handlers=[LibraryHandler()], force=True)
@@ -97,7 +97,7 @@ def configure(now: Callable[[], float], process: int | None = None, log_format: 
             add_process,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            # A traceback with local variables would print tokens, bodies and codes.
+            # without local variables, which could be tokens, mail bodies or codes
             *(
                 [structlog.processors.format_exc_info, HideAddresses.hide_values, structlog.processors.JSONRenderer()]
                 if as_json
@@ -105,7 +105,8 @@ def configure(now: Callable[[], float], process: int | None = None, log_format: 
             ),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        # stderr is looked up per line because it may be replaced. Each line is one write: processes share stderr.
+        # stderr is looked up for each line, because it may be replaced. Each line is one write, as several processes
+        # share stderr.
         logger_factory=lambda: structlog.WriteLogger(sys.stderr),
         cache_logger_on_first_use=False,
     )

@@ -18,26 +18,25 @@ log = structlog.get_logger()
 
 TICK_S = 0.1
 CHECK_S = 0.05
-LOGGED_LAG_S = 0.25  # beyond this the log names what blocked the loop
-PERIOD_S = 60.0  # the metric is the longest lag of the current and the previous period of this length
+LOGGED_LAG_S = 0.25  # longer lags are logged with the code that blocked the loop
+PERIOD_S = 60.0  # the metric is the longest lag of the current period and the one before
 OUR_PATH = "/heliograph/"
 STUCK_EXIT_CODE = 70  # exit code EX_SOFTWARE
 STDERR_FD = 2
-BUSY_THREADS_MAX = 2  # ITIMER_PROF sums the CPU time of all threads; assume that up to this many compute at once
+BUSY_THREADS_MAX = 2  # maximum threads assumed to compute at once; ITIMER_PROF counts the CPU time of all threads
 
 
 class LoopWatch:
-    """Watchdog of the event loop. A thread inspects a late loop, and ends the process if the loop is stuck.
+    """Watchdog of the event loop: a thread logs what blocks a late loop, and ends the process if the loop is stuck.
 
-    If the blocking code also blocks all other threads, such as a regular expression that holds the GIL, the kernel ends
-    the process with a signal. This signal is based on CPU time, which does not pass while the process or the machine is
-    suspended.
+    If this thread is blocked too, such as by a regular expression that holds the GIL, the kernel ends the process with
+    a signal. The signal is sent after some CPU time, which does not pass while the process or machine is suspended.
 
-    The only cost per request is setting the task name to the route.
+    The only cost per request is that the task is named after the route.
     """
 
     def __init__(self, stuck_s: float = 0) -> None:
-        """End the process if the loop is stuck for `stuck_s` seconds; 0 means never."""
+        """Create the watchdog. The process ends if the loop is stuck for `stuck_s` seconds; 0: never."""
         self._stuck_s = stuck_s
         self._due = self._cpu_at_due_s = 0.0
         self._blocked_by: dict[str, str] | None = None
@@ -74,14 +73,14 @@ class LoopWatch:
         metrics.LOOP_LAG.set(self.lag())
         metrics.flush()
         if lag > LOGGED_LAG_S:
-            # CPU time of this thread during the lag; the rest was spent by other threads or by the machine.
+            # CPU time of the loop's thread during the lag; the rest was used by other threads or other processes
             cpu_s = round(_thread_cpu_s() - self._cpu_at_due_s, 3)
             blocked_by = self._blocked_by or {"by": "unknown"}
             log.warning("event loop blocked", seconds=round(lag, 3), computed=cpu_s, **blocked_by)
         self._blocked_by = None
 
     def _inspect(self, loop: asyncio.AbstractEventLoop, thread: int, stop: threading.Event) -> None:
-        # Checks during the same delay; none happen while the whole process is suspended
+        # number of checks during the current lag; none happen while the process is suspended
         last_due, checks = (self._due, 0)
         while not stop.wait(CHECK_S):
             lag = loop.time() - self._due
@@ -97,11 +96,11 @@ class LoopWatch:
         blocked_by = self._blocked_by or {"by": "unknown"}
         log.error("event loop stuck: ending the process", seconds=round(lag, 1), **blocked_by, stack="".join(stack))
         sys.stderr.flush()
-        os._exit(STUCK_EXIT_CODE)  # a clean shutdown is not possible; all acknowledged data is durable
+        os._exit(STUCK_EXIT_CODE)  # a clean shutdown is impossible; everything that was acknowledged is durable
 
 
 def _task_label(task: "asyncio.Task[object] | None") -> str:
-    """Return the route of a request or the function of a background job; "connections" if no task is running."""
+    """Return the route of a request, or the function of a background job; "connections" if no task is running."""
     if task is None:
         return "connections"
     name = task.get_name()
@@ -115,7 +114,7 @@ def _thread_cpu_s() -> float:
 
 
 def _code_location(frame: FrameType | None) -> str:
-    """Return file and line of the innermost frame in our own code, else of the innermost frame."""
+    """Return file and line of the innermost frame in our code; if there is none, of the innermost frame."""
     innermost = frame
     while frame is not None and OUR_PATH not in frame.f_code.co_filename:
         frame = frame.f_back

@@ -1,6 +1,7 @@
-"""Prometheus metrics of this process. Metrics from the database are queried at each scrape (api/health.py).
+"""Prometheus metrics of this process.
 
-Processes of one parent keep their metrics in shared files, so that each process can report for all (ADR 0027).
+Metrics of the database are queried at each scrape (api/health.py). Processes of the same parent write their metrics to
+shared files, so that each of them can report the metrics of all (ADR 0027).
 """
 
 import os
@@ -42,7 +43,7 @@ SHORT_BUCKETS_S = (
     5,
     7.5,
     10,
-)  # OpenTelemetry's default buckets
+)  # as OpenTelemetry's default buckets
 LONG_BUCKETS_S = (1, 2.5, 5, 10, 30, 60, 300, 1800, 3600, 4 * 3600, 24 * 3600)
 BRIEF_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 10)
 BATCH_BUCKETS = (1, 2, 5, 10, 20, 50, 100, 200, 512)
@@ -51,10 +52,11 @@ disable_created_metrics()  # type: ignore[no-untyped-call]  # they would double 
 
 
 class _BufferedCounter:
-    """Buffered counter, flushed to prometheus-client at each scrape and every tenth of a second.
+    """Counter whose increments are buffered until each scrape, and at most for a tenth of a second.
 
-    The library takes locks, and writes files if processes share them: 1 to 2 µs per count, 2 to 4 µs for a histogram.
-    Buffering takes 0.1 and 0.3 µs. Use on the event loop only, like all metrics of this module.
+    Then they are passed to prometheus-client. The library takes locks, and writes files if several processes share
+    them: 1 to 2 µs per count, 2 to 4 µs for a histogram. A buffered count takes 0.1 µs, a histogram 0.3 µs. Use on the
+    event loop only, like all metrics of this module.
     """
 
     __slots__ = ("_metric", "_pending")
@@ -90,8 +92,8 @@ class _BufferedHistogram:
     def flush(self) -> None:
         """Add the buffered observations to the library's histogram.
 
-        Uses private attributes, because the library has no public method to add several observations at once;
-        tests/test_metrics.py fails if these attributes are removed.
+        Uses private attributes, because the library has no public method that adds several observations at once;
+        tests/test_metrics.py detects their removal.
         """
         if not any(self._pending):
             return
@@ -112,7 +114,7 @@ _buffered_metrics: list[_Buffered] = []
 
 
 class _ByLabels(dict[Labels, _BufferedT], Generic[_BufferedT]):
-    """Label values, in the order of the label names → buffered metric, created on first access."""
+    """Label values, in the order of the label names → buffered metric, which is created on first access."""
 
     def __init__(self, make: Callable[..., _BufferedT]) -> None:
         self._make = make
@@ -135,7 +137,7 @@ def _histogram(name: str, help_text: str, *labels: str, bounds: Iterable[float])
 
 
 def _gauge(name: str, help_text: str, *labels: str, mode: Literal["liveall", "livesum", "livemax"]) -> Gauge:
-    """Return a gauge; the mode says how Prometheus combines the values of several processes."""
+    """Return a gauge. `mode`: how the library combines the values of several processes."""
     return Gauge(f"heliograph_{name}", help_text, labels, multiprocess_mode=mode)
 
 
@@ -245,7 +247,7 @@ WORKER_PROGRESS = _gauge(
 
 
 def flush() -> None:
-    """Flush buffered metrics to the library: before each scrape, and periodically for the other processes."""
+    """Pass buffered metrics to the library: before each scrape, and periodically for the other processes' scrapes."""
     for buffered in _buffered_metrics:
         buffered.flush()
     for name, count in open_transactions.items():
@@ -264,7 +266,7 @@ class ScrapeGauges:
         self._gauges[name].add_metric(list(labels.values()), value)
 
     def declare(self, name: str, help_text: str, *labels: str) -> Callable[..., None]:
-        """Return a function that adds a value with its labels. The gauge is listed even if no value is added."""
+        """Return a function that adds a value with its labels. The gauge is also listed if it has no values."""
         gauge = self._gauges[name] = GaugeMetricFamily(f"heliograph_{name}", help_text, labels=list(labels))
         return lambda value, *given: gauge.add_metric(list(given), value)
 
@@ -273,7 +275,7 @@ class ScrapeGauges:
 
 
 def render(gauges: ScrapeGauges) -> bytes:
-    """Return all flushed metrics and the scrape gauges in Prometheus text format. Slow; thread-safe."""
+    """Return all metrics and the scrape's gauges in Prometheus text format. Slow, but thread-safe."""
     registry = CollectorRegistry()
     for collector in (_AllProcesses() if SHARED_FOLDER_VARIABLE in os.environ else REGISTRY, gauges):
         registry.register(collector)
@@ -281,13 +283,13 @@ def render(gauges: ScrapeGauges) -> bytes:
 
 
 class _AllProcesses:
-    """Metrics of all processes of one parent. Metrics without values are listed by name, as for a single process."""
+    """Metrics of all processes with the same parent. Metrics without values are listed by name, as for one process."""
 
     def collect(self) -> Iterable[Metric]:
         by_name = {family.name: family for family in MultiProcessCollector(None).collect()}  # type: ignore[no-untyped-call]
         yield from by_name.values()
         for family in REGISTRY.collect():
-            # The library's own metrics are left out: they describe a single process.
+            # without the library's own metrics, which describe a single process
             if family.name.startswith("heliograph_") and family.name not in by_name:
                 yield Metric(family.name, family.documentation, family.type)
 
@@ -298,6 +300,6 @@ def share_in(folder: Path) -> None:
 
 
 def mark_ended(pid: int) -> None:
-    """Record in the parent that a child process ended: its counters stay, its gauges are removed."""
+    """Record in the parent that a child process ended: its counters are kept, its gauges removed."""
     if SHARED_FOLDER_VARIABLE in os.environ:
         mark_process_dead(pid)  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""Runs the service in several processes that share the listening sockets of one parent (ADR 0027).
+"""Runs the service in several processes that share the listening sockets of their parent (ADR 0027).
 
 The parent starts, watches, replaces and stops the child processes. It opens no database and answers no requests.
 """
@@ -19,24 +19,24 @@ from heliograph.runtime.systemd import child_environment, feed_watchdog, notify
 
 log = structlog.get_logger()
 
-# Command that starts a child process. -P: never import modules from the current folder.
+# command of a child process; -P prevents imports from the current folder
 COMMAND = (sys.executable, "-P", "-m", "heliograph.cli.main")
 
-RESTART_DELAY_S = 0.5  # delay before a dead process is restarted; doubles each time a process dies early
+RESTART_DELAY_S = 0.5  # delay before a dead process is restarted; doubles with each early death
 RESTART_DELAY_MAX_S = 30.0
-STABLE_S = 60.0  # a process that lives longer than this did not die early
-# Negative if the process had not installed its signal handlers yet
+STABLE_S = 60.0  # a death after less than this is an early one
+# negative if the process was stopped before it had installed its signal handlers
 CLEAN_EXIT_CODES = (0, -signal.SIGTERM, -signal.SIGINT)
-DEATHS_MAX = 3  # the service stops when every process has died this often in a row before it was ready
+DEATHS_MAX = 3  # the service stops if every process has died this often in a row before it was ready
 
 
 class ChildStart(msgspec.Struct, frozen=True, kw_only=True):
     """Start parameters of a child process: its number and the file descriptors inherited from the parent."""
 
     number: int
-    control: int  # the child writes one line here when ready; closed when the parent dies
-    sockets: list[tuple[str, int]]  # purpose and file descriptor of each listening socket
-    greets: bool  # the first process; its ready line says whether an operator account exists
+    control: int  # pipe on which the child writes one line when ready; it is closed when the parent dies
+    sockets: list[tuple[str, int]]  # (purpose, file descriptor) of each listening socket
+    greets: bool  # whether this is the first process; its ready line says whether an operator account exists
 
 
 class Child:
@@ -44,8 +44,8 @@ class Child:
         self, process: asyncio.subprocess.Process, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         self._process = process
-        self._writer = writer  # stays open as long as the parent lives
-        # The ready line; empty if the process ended before it was ready.
+        self._writer = writer  # open as long as the parent lives
+        # the ready line; empty if the process ended before it was ready
         self.greeting = asyncio.create_task(reader.readline())
         self.ended = asyncio.create_task(self._wait_for_end())
 
@@ -61,7 +61,7 @@ class Child:
 
 
 class Parent:
-    """The parent process. `greet` is called with the first process's ready line once all processes are ready."""
+    """The parent process. When all children are ready, it calls `greet` with the ready line of the first one."""
 
     def __init__(
         self,
@@ -75,9 +75,9 @@ class Parent:
         self._greet = greet
         self._command = command
         self._children: dict[int, Child] = {}
-        self._running: set[Child] = set()  # including replacements that are starting and processes being replaced
+        self._running: set[Child] = set()  # also new replacements, and the processes that they replace
         self._ready_lines: dict[int, str] = {}  # process number → its first ready line
-        self._failures = dict.fromkeys(self._numbers, 0)  # consecutive deaths before the process was ready
+        self._failures = dict.fromkeys(self._numbers, 0)  # number of deaths in a row before the process was ready
         self._stopping = asyncio.Event()
         self._tasks = asyncio.TaskGroup()
         self._replacing = self._replace_again = False
@@ -101,7 +101,7 @@ class Parent:
         loop, delay_s = asyncio.get_running_loop(), RESTART_DELAY_S
         while not self._stopping.is_set():
             started_at = loop.time()
-            if number not in self._children or self._children[number].ended.done():  # not replaced meanwhile
+            if number not in self._children or self._children[number].ended.done():  # not replaced in the meantime
                 self._children[number] = await self._start(number)
             if greeting := await self._children[number].greeting:
                 self._failures[number] = 0
@@ -126,7 +126,7 @@ class Parent:
         if number in self._ready_lines:
             return
         self._ready_lines[number] = greeting
-        if number == 1:  # it has migrated the database, and its start shows that the settings are valid
+        if number == 1:  # the first process migrates the database; if it becomes ready, the settings are valid too
             for other_number in self._numbers[1:]:
                 self._tasks.create_task(self._keep_running(other_number))
         if len(self._ready_lines) == len(self._numbers):
@@ -155,7 +155,7 @@ class Parent:
         return child
 
     async def _wait_until_ended(self, number: int) -> int:
-        """Wait until process `number` ends without having been replaced; return its exit code."""
+        """Wait until process `number` ends for another reason than a replacement; return its exit code."""
         while True:
             child = self._children[number]
             code = await child.ended
@@ -166,12 +166,12 @@ class Parent:
         notify("STOPPING=1")
         self._stopping.set()
         for _, listener in self._sockets:
-            listener.close()  # the children close theirs too, so new connections are refused
+            listener.close()  # the children close the socket too, so that new connections are refused
         for child in self._running:
             child.stop(stop_signal)
 
     def _reload(self) -> None:
-        self._replace_again = True  # run again: processes already replaced may have read older settings
+        self._replace_again = True  # replace again: those replaced already may have read older settings
         if not self._replacing:
             self._replacing = True
             self._tasks.create_task(self._replace())
@@ -184,11 +184,14 @@ class Parent:
         self._replacing = False
 
     async def _replace_all(self) -> bool:
-        """Replace all processes one by one, each after its replacement is ready, so that they reload their settings."""
+        """Replace all processes one by one, so that they reload their settings.
+
+        Each stops when its replacement is ready.
+        """
         for number in self._numbers:
             old = self._children.get(number)
             if old is None or not await old.greeting or old.ended.done():
-                continue  # it will be restarted anyway
+                continue  # restarted anyway
             if self._stopping.is_set():
                 return False
             new = await self._start(number)
@@ -198,6 +201,6 @@ class Parent:
                     log.error("not replaced: the new process is not ready", process=number, code=code)
                 return False
             old, self._children[number] = self._children[number], new
-            old.stop(signal.SIGINT)  # stop at once: the other processes accept on the same sockets
+            old.stop(signal.SIGINT)  # stops accepting at once: the other processes accept on the same sockets
             await old.ended
         return True

@@ -1,6 +1,6 @@
-"""The DNS resolver of the service: queries the system's or a configured name server and caches answers for their TTL.
+"""DNS resolver: queries the system's or a configured name server, and caches answers for their TTL.
 
-It uses no threads: slow lookups must not exhaust a shared thread pool.
+It uses no threads: slow lookups would exhaust a shared thread pool.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ import dns.name
 import dns.resolver
 
 CACHE_MAX = 20_000  # maximum cached answers
-NEGATIVE_TTL_MAX_S = 300  # maximum seconds to cache that a name does not exist
+NEGATIVE_TTL_MAX_S = 300  # longest caching of an answer that a name does not exist
 
 _parse_name = lru_cache(CACHE_MAX)(dns.name.from_text)
 
@@ -24,7 +24,7 @@ QueryDns = Callable[[str, str], Awaitable[list[str]]]  # (name, record type) →
 
 
 class DnsTimeout(Exception):
-    """The DNS query failed or timed out. The message is the kind of failure, without the server's name."""
+    """The DNS query failed or timed out. The error's message is the kind of failure."""
 
 
 class NameNotFound(Exception):
@@ -32,9 +32,9 @@ class NameNotFound(Exception):
 
 
 class DnsCache(dns.resolver.LRUCache):
-    """Cache of answers for their TTL, of negative answers for at most five minutes.
+    """Caches answers for their TTL, and negative answers for at most five minutes.
 
-    Negative answers without an SOA record would never expire otherwise.
+    Negative answers without an SOA record would otherwise be cached forever.
     """
 
     def put(self, key: Any, value: dns.resolver.Answer) -> None:
@@ -44,23 +44,29 @@ class DnsCache(dns.resolver.LRUCache):
 
 
 async def find_addresses(host: str, port: int) -> list[str]:
-    """Return the host's addresses, IPv4 first: `localhost` is often ::1 too, where no server listens."""
+    """Return the host's addresses, IPv4 before IPv6.
+
+    `localhost` often has the address ::1 as well, on which often no server listens.
+    """
     found = await asyncio.get_running_loop().getaddrinfo(host.strip("[]"), port)
     return sorted({str(address[0]) for *_, address in found}, key=lambda address: (":" in address, address))
 
 
 class Resolver:
     def __init__(self, server: tuple[str, int] | None, lifetime_s: float) -> None:
-        """Query `server` (host, port), or the system's name servers if None.
+        """Create a resolver that queries `server` (host, port), or the system's name servers if None.
 
-        `lifetime_s`: limit of one query with all its retries.
+        `lifetime_s`: timeout of a query including its retries.
         """
         self._server = server
         self._lifetime_s = lifetime_s
         self._resolver: dns.asyncresolver.Resolver | None = None
 
     async def query(self, name: str | dns.name.Name, record_type: str) -> Any:
-        """Return an Answer, empty if the name has no record of this type. Raises NameNotFound or DnsTimeout."""
+        """Return an Answer, which is empty if the name has no record of this type.
+
+        Raises NameNotFound or DnsTimeout.
+        """
         try:
             resolver = self._resolver = self._resolver or await self._make_resolver()
             parsed_name = _parse_name(name) if isinstance(name, str) else name
@@ -85,7 +91,7 @@ class Resolver:
         resolver.cache = DnsCache(CACHE_MAX)
         resolver.lifetime = self._lifetime_s
         resolver.timeout = min(resolver.timeout, self._lifetime_s / 2)  # leaves time for a retry after a lost packet
-        # AD in a query requests AD in the answer (RFC 6840); UDP answers may have up to 1,232 bytes, the usual limit.
+        # AD in a query requests AD in the answer (RFC 6840). UDP answers of up to 1,232 bytes are the usual limit.
         resolver.flags = dns.flags.RD | dns.flags.AD
         resolver.use_edns(0, 0, 1232)
         return resolver

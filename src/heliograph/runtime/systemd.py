@@ -1,4 +1,4 @@
-"""Sends state notifications to systemd (Type=notify, sd_notify(3)); does nothing if systemd did not start us."""
+"""Notifies systemd of the state of the service (Type=notify, sd_notify(3)), if systemd started it."""
 
 import asyncio
 import os
@@ -15,7 +15,10 @@ def notify(state: str) -> None:
 
 
 async def feed_watchdog() -> None:
-    """Notify systemd's watchdog twice per watchdog period, until cancelled; systemd ends a process that stops."""
+    """Notify systemd's watchdog twice per watchdog period until cancelled.
+
+    Without notifications, systemd ends the process.
+    """
     limit_s = int(os.environ.get("WATCHDOG_USEC", 0)) / 1_000_000
     while limit_s:
         notify("WATCHDOG=1")
@@ -24,5 +27,5 @@ async def feed_watchdog() -> None:
 
 
 def child_environment() -> dict[str, str]:
-    """Return the environment for child processes, without systemd's variables: the parent sends their notifications."""
+    """Return the environment of child processes, without systemd's variables: only the parent notifies systemd."""
     return {name: value for name, value in os.environ.items() if name not in SYSTEMD_VARIABLES}

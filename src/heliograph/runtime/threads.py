@@ -1,6 +1,6 @@
-"""Thread pools by purpose, so that page and API reads never wait for sends, or the reverse.
+"""Thread pools by purpose, so that reads of pages and the API never wait for sends, or sends for reads.
 
-All other slow work runs in asyncio's default executor.
+Other slow work runs in asyncio's default executor.
 """
 
 import asyncio
@@ -19,17 +19,17 @@ T = TypeVar("T")
 
 
 class ThreadPool:
-    """Thread pool that starts threads on demand, up to `count`.
+    """Thread pool that starts up to `count` threads on demand, and returns results to the event loop.
 
-    A result returns to the event loop with one call. The standard library's executor takes twice the CPU time, because
-    it adds a future, locks and conditions for waiting from other threads, which is not needed here.
+    The standard library's executor takes twice the CPU time. It adds a future, locks and conditions, so that other
+    threads can wait for a result, which is not needed here.
     """
 
     def __init__(self, name: str, count: int) -> None:
         self._name, self._count = name, count
         self._queue: SimpleQueue[tuple[Any, ...] | None] = SimpleQueue()
         self._threads: list[Thread] = []
-        self._unfinished = 0  # submitted and not finished; used on the event loop only
+        self._unfinished = 0  # number of submitted calls that are not finished; used on the event loop only
         self._closed = False
 
     def submit(self, work: Callable[..., T], *args: Any) -> "asyncio.Future[T]":
@@ -55,7 +55,10 @@ class ThreadPool:
             thread.join()
 
     def _start_thread(self) -> None:
-        """Start another thread. If the system refuses, the existing threads do the work; without any, raise."""
+        """Start another thread.
+
+        If the system refuses it, the existing threads do the work; without any, the error is raised.
+        """
         thread = Thread(target=self._run_items, name=f"{self._name}_{len(self._threads)}", daemon=True)
         try:
             thread.start()
@@ -72,13 +75,14 @@ class ThreadPool:
             if not future.cancelled():
                 try:
                     result = work(*args)
-                except StopIteration as raised:  # cannot be set on a future
+                except StopIteration as raised:  # a future cannot hold a StopIteration
                     error = RuntimeError(repr(raised))
                 except BaseException as raised:
                     error = raised
             with suppress(RuntimeError):  # the loop is closed, so the result is not needed
                 loop.call_soon_threadsafe(self._set_outcome, future, result, error)
-            del item, future, work, args, result, error  # release references while waiting for the next item
+            # Release the references, which would otherwise live until the next item
+            del item, future, work, args, result, error
 
     def _set_outcome(self, future: "asyncio.Future[Any]", result: Any, error: BaseException | None) -> None:
         self._unfinished -= 1
@@ -94,7 +98,7 @@ class ThreadPool:
         return work(*args, **kwargs) if size <= PARSE_IN_THREAD_MIN else await self.run(work, *args, **kwargs)
 
 
-# Two threads each: more would only compete for the GIL.
+# two threads each, because more would only compete for the GIL
 READ_POOL = ThreadPool("looking", 2)  # API responses, pages, previews
 ACCEPT_POOL = ThreadPool("accepting", 2)  # preparing messages to accept
 BUILD_POOL = ThreadPool("building", 2)  # building MIME messages for SMTP

@@ -1,4 +1,4 @@
-"""The trusted root certificates of the system, loaded once."""
+"""The system's trusted root certificates, loaded once."""
 
 import ssl
 from functools import lru_cache

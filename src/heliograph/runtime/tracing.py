@@ -1,7 +1,7 @@
 """OpenTelemetry tracing (an extra): one trace covers a request, its delivery attempts and its webhooks.
 
-Without an exporter in the OTEL_* variables, OpenTelemetry is not imported; a caller's traceparent is still stored and
-passed on.
+OpenTelemetry is imported only if the OTEL_* variables name an exporter. The caller's traceparent is stored and passed
+on in any case.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from typing import Any, Literal, Self
 from heliograph.domain.network.trace_context import parse_traceparent
 
 EXPORTER_VARIABLES = ("OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
-OTLP_EXPORTER = "otlp_proto_http"  # the exporter for `otlp`: the only one in the extra
+OTLP_EXPORTER = "otlp_proto_http"  # exporter of the name `otlp`: the only one installed with the extra
 STOP_S = 5.0
 
 SpanKindName = Literal["SERVER", "PRODUCER", "CLIENT"]
@@ -29,7 +29,7 @@ class TracingError(Exception):
 
 
 class Span:
-    """A span, usable as a context manager; `traceparent` is passed to the operations that follow from it."""
+    """A span, usable as a context manager. `traceparent` is for the operations that it causes."""
 
     def __init__(self, traceparent: str | None, otel_span: Any = None) -> None:
         self.traceparent = traceparent
@@ -90,19 +90,20 @@ async def stop() -> None:
     global _tracer, _provider
     provider, _provider, _tracer = _provider, None, None
     if provider is not None:
-        # Shutdown must not hang if the exporter does
+        # an exporter that hangs must not block the shutdown
         shutdown_thread = threading.Thread(target=provider.shutdown, daemon=True)
         shutdown_thread.start()
         await asyncio.to_thread(shutdown_thread.join, STOP_S)
 
 
 def begin_request(traceparent: bytes | None) -> Span | None:
-    """Begin the span of a request, in the caller's trace if given, and store its traceparent for what it sends.
+    """Begin the span of a request, as a child of the caller's span if given.
 
-    Returns None if there is no span and no traceparent.
+    Returns None if tracing is off and the request has no traceparent. Stores the traceparent for the messages that the
+    request sends.
     """
     if traceparent is None and _tracer is None:
-        if _current_traceparent.get() is not None:  # left from the previous request on this connection
+        if _current_traceparent.get() is not None:  # set by the previous request of this connection
             _current_traceparent.set(None)
         return None
     caller_traceparent = parse_traceparent(traceparent.decode("latin-1")) if traceparent else None
@@ -117,7 +118,10 @@ def current_traceparent() -> str | None:
 
 
 def begin_span(name: str, parent: str | None, kind: SpanKindName, **attributes: str | int) -> Span:
-    """Begin a span of work caused by a sent message, such as a delivery attempt; `parent` is its traceparent."""
+    """Begin the span of work that a message caused, such as a delivery attempt.
+
+    `parent`: traceparent of the message.
+    """
     if _tracer is None:
         return Span(parent)
     new_span = _start_span(name, parent, kind)
@@ -141,5 +145,5 @@ def _start_span(name: str, parent: str | None, kind: SpanKindName) -> Span:
 
 
 def _dotted_name(name: str) -> str:
-    """Return an attribute name with dots: http_route → http.route. Two underscores become one: status__code."""
+    """Return an attribute's name with dots: http_route → http.route. A double underscore becomes one: status__code."""
     return name.replace("__", "\0").replace("_", ".").replace("\0", "_")
