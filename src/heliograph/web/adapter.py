@@ -1,4 +1,4 @@
-"""API adapters: each serves another service's API format (authentication, bodies, errors) under a path prefix."""
+"""API adapters: each serves another service's API format below a path prefix, with its authentication and errors."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,22 +14,23 @@ from heliograph.web.status import status_of
 
 
 class ApiAdapter(msgspec.Struct, frozen=True, kw_only=True):
-    """An API format with its routes."""
+    """The API format of a service, and the routes that serve it."""
 
-    prefix: str  # two segments, such as /compat/resend; all route paths begin with it
+    prefix: str  # begins every route's path; two segments, such as /compat/resend
     routes: tuple[Route, ...]
-    read_token: Callable[[Request], bytes]  # returns the API key as sent, or raises MissingApiKey
+    read_token: Callable[[Request], bytes]  # returns the API key from the request, or raises MissingApiKey
     check_media_type: Callable[[Request], None]  # called before the body is read
     parse_body: Callable[[bytes], Any]
-    error_response: Callable[[Refusal, Request, str], Response]  # arguments: refusal, request, our base URL
-    test_token: bytes = b""  # the other service's public test key: accepted only in the demo, as the sandbox key
-    has_signed_body: bool = False  # the body is signed with a hook secret of the team in the path
-    unsupported_reason: Callable[[str], str | None] = lambda path: None  # why a path is not supported
-    ignores_unknown_query: bool = True  # ignore unknown query parameters; our own API refuses them
+    # (refusal, request, base URL of this service) → response
+    error_response: Callable[[Refusal, Request, str], Response]
+    test_token: bytes = b""  # the other service's public test key; in the demo it is accepted as the sandbox team's key
+    has_signed_body: bool = False  # bodies are signed with a hook secret of the team in the path
+    unsupported_reason: Callable[[str], str | None] = lambda path: None  # path → why it is not supported
+    ignores_unknown_query: bool = True  # our own API refuses unknown query parameters
 
 
 def read_bearer_token(request: Request) -> bytes:
-    """Return the Bearer token of the Authorization header; raise MissingApiKey if there is none."""
+    """Return the Bearer token of the Authorization header; raise MissingApiKey if absent."""
     header = request.headers.get(b"authorization", b"")
     if header[:7].lower() != b"bearer ":
         raise MissingApiKey()
@@ -44,7 +45,7 @@ def _error_response(refusal: Refusal, request: Request, base_url: str) -> Respon
 
 
 def own_api(routes: list[Route]) -> ApiAdapter:
-    """Return the adapter of our own API, which serves all paths without another adapter's prefix."""
+    """Return the adapter of our own API, which serves all paths outside the other adapters' prefixes."""
     return ApiAdapter(
         prefix="",
         routes=tuple(routes),

@@ -1,4 +1,4 @@
-"""Strict JSON parsing (contract 1) and validation: bytes → value → typed request, with one clear error per step."""
+"""Parses JSON strictly (contract 1) and converts it to typed requests; each kind of error has its own message."""
 
 import json
 import re
@@ -17,18 +17,18 @@ from heliograph.web.incremental_json import STEP, parse_in_steps
 
 T = TypeVar("T")
 
-PARAM_MAX = 1000  # maximum characters of a field name in an error
-LARGE_BODY = 4 * MIB  # bodies above this size are always parsed in steps
+PARAM_MAX = 1000  # maximum characters of a field name in an error message
+LARGE_BODY = 4 * MIB  # larger bodies are always parsed in steps
 
 
 class NoFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The empty body of requests that have no fields."""
+    """The empty body of a request without fields."""
 
 
 def parse_json(raw: bytes, path: str = "") -> Any:
-    """Parse strict JSON and refuse null characters, except in fields whose own validation handles them.
+    """Parse strict JSON and refuse null characters, except in fields that are checked for them later.
 
-    `path` is the field that contains `raw`, for error messages.
+    `path`: the field that contains `raw`, for error messages.
     """
     value = parse_fast(raw)
     if b"\\" in raw and b"\\u0000" in raw:
@@ -37,12 +37,12 @@ def parse_json(raw: bytes, path: str = "") -> Any:
 
 
 def parse_fast(raw: bytes) -> Any:
-    """Parse JSON with msgspec if its result is known to be correct, else with the strict parser (ADR 0009)."""
+    """Parse JSON with msgspec; if its result may be wrong, parse with the slower strict parser (ADR 0009)."""
     if len(raw) > LARGE_BODY or (len(raw) > PARSE_IN_THREAD_MIN and _count_separators(raw) >= JSON_VALUES_MAX):
         return parse_in_steps(raw, parse_strict)
     try:
         value = msgspec.json.decode(raw)
-        # msgspec keeps the last of duplicate keys; the value then has fewer keys than the text has `":` sequences.
+        # msgspec accepts duplicate keys, keeping the last: the value then has fewer keys than the text has `":`
         if _count_keys((value,)) == _count_key_ends(raw):
             return value
     except (ValueError, RecursionError):
@@ -51,7 +51,7 @@ def parse_fast(raw: bytes) -> Any:
 
 
 def parse_strict(raw: bytes) -> Any:
-    """Parse JSON as strictly as the contract requires, with a specific error message; slower than msgspec."""
+    """Parse JSON as strictly as the contract requires, with a specific message for each error; slower than msgspec."""
     try:
         value = _decoder.decode(raw.decode("utf-8"))
         _count_keys((value,))
@@ -101,7 +101,7 @@ def _refuse_constant(name: str) -> NoReturn:
 
 def _parse_float(text: str) -> float:
     value = float(text)
-    if isinf(value):  # 1e400 would become Infinity, which the client did not write
+    if isinf(value):  # 1e400 would become Infinity
         raise ValueError("a number is too large")
     return value
 
@@ -125,12 +125,15 @@ def _count_keys(values: Iterable[Any], depth: int = 0) -> int:
 
 
 def _count_separators(raw: bytes) -> int:
-    """Return the number of `,`, `[` and `{` bytes; the JSON text has at most one more value than that."""
+    """Return the number of `,`, `[` and `{` bytes. The JSON text has at most one value more than these."""
     return sum(raw.count(separator) for separator in (b",", b"[", b"{"))
 
 
 def _count_key_ends(raw: bytes) -> int:
-    """Return the number of `":` sequences. Counts in steps that end at a quote, so that no sequence is split."""
+    """Return the number of `":` sequences.
+
+    Counts in steps so that other threads can run. Each step ends at a quote, so that it splits no sequence.
+    """
     count, position = 0, 0
     while (end := raw.find(b'"', position + STEP)) >= 0:
         count += len(_KEY_END.findall(raw, position, end))
@@ -165,7 +168,7 @@ def _refuse_nulls(value: Any, path: str) -> None:
 
 
 _KEY_END = re.compile(rb'"\s*+:')
-# Fields of a send request whose own validation forbids or removes control characters.
+# Fields of a send request that are checked for control characters later.
 _SELF_VALIDATED_FIELDS = re.compile(
     r"((messages)?\[\d+\]\.)?((subject|from|to|cc|bcc|reply_to|headers)\b|attachments\[\d+\]\.filename\Z)"
 )

@@ -1,8 +1,8 @@
-"""Memory budget for the large bodies of all requests. Large reads use a second budget of the same class.
+"""Memory budget for the large bodies of all requests. Large reads have a second budget of the same class.
 
-Bytes are reserved as they arrive, not as Content-Length announces them. Each team has a maximum share, part of the
-budget is reserved for bodies up to 1 MiB, and the oldest reservation can always finish. Other requests wait, and are
-refused after a timeout.
+Memory is reserved as bytes arrive, because Content-Length may announce more than is sent. A team can use a limited
+share, part of the budget is reserved for small bodies, and the oldest reservation may always grow, so that at least one
+request makes progress. Other requests wait, and are refused after a timeout.
 """
 
 import asyncio
@@ -13,11 +13,11 @@ import msgspec
 from heliograph.domain.limits import EMAIL_BODY_MAX, MIB
 from heliograph.domain.refusals import ServiceUnavailable
 
-TOTAL_BYTES = 96 * MIB  # a body is in memory up to three times while it is read, decoded and stored
+TOTAL_BYTES = 96 * MIB  # a body may be in memory three times at once: as read, decoded, and encoded for storage
 SMALL_BODY_MAX = MIB  # maximum size of a small body
 SMALL_BODY_RESERVE = 8 * MIB  # part of the budget reserved for small bodies
 WAIT_S = 30.0
-WAITING_MAX = 64  # maximum waiting requests per team, because the bytes they have received are in memory
+WAITING_MAX = 64  # maximum waiting requests per team, because they keep the bytes received so far in memory
 
 
 class Reservation(msgspec.Struct, eq=False):
@@ -26,7 +26,7 @@ class Reservation(msgspec.Struct, eq=False):
     team: str
     expected_size: int
     reserved: int = 0
-    waited_s: float = 0.0  # total waiting time over all parts of the body
+    waited_s: float = 0.0  # total waiting time, for all parts of the body
 
 
 class Usage:
@@ -34,13 +34,16 @@ class Usage:
 
     def __init__(self) -> None:
         self.reserved = 0
-        self.reservations: dict[Reservation, None] = {}  # oldest first
+        self.reservations: dict[Reservation, None] = {}  # reservations by age, oldest first
 
     def is_oldest(self, reservation: Reservation) -> bool:
         return next(iter(self.reservations), reservation) is reservation
 
     def usage_after(self, reservation: Reservation, size: int) -> int:
-        """Return the bytes in use once `reservation` has `size` more bytes and the oldest one has its full size."""
+        """Return the bytes in use after `reservation` grows by `size`.
+
+        The oldest reservation counts with its full size.
+        """
         oldest = next(iter(self.reservations), reservation)
         return self.reserved + size + (0 if oldest is reservation else max(0, oldest.expected_size - oldest.reserved))
 
@@ -56,7 +59,8 @@ class Usage:
 class ByteBudget:
     def __init__(self, total: int = TOTAL_BYTES, wait_s: float = WAIT_S) -> None:
         self._total = total
-        self.share = max(total // 2, min(total, EMAIL_BODY_MAX))  # maximum bytes per team, and therefore per body
+        # Maximum bytes reserved by one team, so also the largest body
+        self.share = max(total // 2, min(total, EMAIL_BODY_MAX))
         self._wait_s = wait_s
         self._total_usage = Usage()
         self._team_usage: defaultdict[str, Usage] = defaultdict(Usage)
@@ -91,7 +95,7 @@ class ByteBudget:
         self._wake_waiters()
 
     def shrink(self, reservation: Reservation, size: int) -> None:
-        """Shrink the reservation to at most `size` bytes."""
+        """Reduce the reservation to at most `size` bytes."""
         released = max(0, reservation.reserved - size)
         for usage in (self._team_usage[reservation.team], self._total_usage):
             usage.reserved -= released
@@ -100,7 +104,7 @@ class ByteBudget:
         self._wake_waiters()
 
     def _wake_waiters(self) -> None:
-        # Order: small bodies first, then the team with the fewest reserved bytes, then the longest wait.
+        # small bodies first, then the team with the fewest reserved bytes; equal ones in order of arrival
         for future, (waiter, size) in sorted(self._waiting.items(), key=lambda entry: self._rank(*entry[1])):
             if not future.done() and self._has_capacity(waiter, size):
                 self.reserve_now(waiter, size)

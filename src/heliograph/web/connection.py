@@ -1,6 +1,6 @@
-"""The HTTP/1.1 server protocol: reads requests and writes responses in order and within limits (ADR 0024).
+"""HTTP/1.1 server protocol: reads requests and writes responses in order and within limits (ADR 0024).
 
-httptools parses. This module adds deadlines for slow headers and bodies, a limit on header size, a connection limit,
+httptools parses. This module adds deadlines for slow headers and bodies, limits of header size and connections,
 pipelining, back-pressure in both directions, and a graceful shutdown that finishes requests in progress.
 """
 
@@ -26,14 +26,14 @@ from heliograph.web.request import ClientDisconnected, Headers, Request, Respons
 
 log = structlog.get_logger()
 
-HEADERS_S = 10.0  # deadline for complete headers, from the first byte or from connecting
-BODY_S = 5.0  # a body may lag behind the minimum rate by at most this
-KEEP_ALIVE_S = 75.0  # idle connections are closed after this; longer than most clients' pools keep them
-RESPONSE_READ_S = 60.0  # a client that reads nothing of its response for this long is disconnected
+HEADERS_S = 10.0  # deadline for complete headers, counted from connecting or from the first byte of a request
+BODY_S = 5.0  # time by which a body may lag behind MIN_BODY_RATE before the connection is closed
+KEEP_ALIVE_S = 75.0  # idle connections are closed after this; most clients close theirs earlier
+RESPONSE_READ_S = 60.0  # a client that reads none of its response for this long is disconnected
 MIN_BODY_RATE = 32 * KIB  # minimum rate of a request body, in bytes per second
 HEADERS_MAX = 64 * KIB
 PIECE = 16 * KIB  # received bytes are parsed in pieces of this size
-UNREAD_MAX = 64 * KIB  # unread body bytes at which the connection stops reading
+UNREAD_MAX = 64 * KIB  # number of unread body bytes at which reading is paused
 CONNECTIONS_MAX = 4096
 NOT_HTTP_MESSAGE = "Invalid HTTP request received."
 VERSIONS = ("1.1", "1.0")
@@ -48,7 +48,10 @@ CONTINUE_RESPONSE = STATUS_LINE[100] + b"\r\n"
 
 
 class Connection(asyncio.BufferedProtocol):
-    """One client connection. It answers one request at a time; while pipelined requests wait, it stops reading."""
+    """A client connection.
+
+    Requests are answered one after the other; while pipelined requests wait, reading is paused.
+    """
 
     _transport: asyncio.Transport
 
@@ -65,15 +68,16 @@ class Connection(asyncio.BufferedProtocol):
         self._reading_since: float | None = self._loop.time()
         self._in_headers = True
         self._message_count = 0
-        self._header_bytes = 0  # received bytes that belong only to headers or trailers
+        self._header_bytes = 0  # bytes received since the last body byte, so part of headers or trailers
         self._body_bytes = 0
-        self._swept_bytes = 0  # value of _body_bytes at the last sweep
-        self._lag_s = 0.0  # seconds behind the minimum rate; not negative, so a fast start earns no credit
+        self._swept_bytes = 0  # _body_bytes at the last sweep
+        self._lag_s = 0.0  # seconds behind the minimum rate; never negative, so that a fast start earns no credit
         self._read_paused = False
-        # No more input is parsed: the last request has arrived, or the input was not valid HTTP
+        # no more input is parsed, because the last request has arrived or the input was invalid
         self._input_ended = False
-        self._discarding_body = False  # the last response was sent before its request body ended; the rest is discarded
-        self._pending_error = ""  # error message about invalid input, to be sent after the pending responses
+        # The response was sent before the end of the request body; the rest of the body is discarded
+        self._discarding_body = False
+        self._pending_error = ""  # error message about invalid input, sent after the pending responses
         # State of the request being answered:
         self._answering: Request | None = None
         self._task: asyncio.Task[None] | None = None
@@ -93,11 +97,11 @@ class Connection(asyncio.BufferedProtocol):
         self._address = peer[0] if peer else ""
         self._connections.add(self)
         if len(self._connections) > self._connections.limit:
-            # Answer first, then close: closing at once would reset the connection.
+            # answer before closing: closing at once would reset the connection
             self._handler = self._connections.dispatcher.reject_overload
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._parser = None  # breaks the reference cycle with the parser
+        self._parser = None  # break the reference cycle with the parser
         for request in (self._reading, self._answering, *self._pipelined):
             if request is not None:
                 request.hang_up()
@@ -121,7 +125,7 @@ class Connection(asyncio.BufferedProtocol):
         """Parse one piece of the received bytes."""
         if self._input_ended:
             return
-        starts_request = self._reading_since is None or not self._message_count  # a request begins with this piece
+        starts_request = self._reading_since is None or not self._message_count  # these bytes begin a request
         message_count, body_bytes = self._message_count + starts_request, self._body_bytes
         try:
             self._parser.feed_data(data)
@@ -158,7 +162,7 @@ class Connection(asyncio.BufferedProtocol):
     def on_headers_complete(self) -> None:
         parser, headers = self._parser, self._headers
         method = parser.get_method()
-        # Fewer received bytes than this cannot exceed the limit, so most requests skip this sum.
+        # With fewer received bytes the limit cannot be exceeded, so most requests skip this sum.
         if self._header_bytes > HEADERS_MAX - 2 * PIECE:
             request_line_size = len(b"%s %s HTTP/1.1\r\n" % (method, self._url))
             if request_line_size + sum(len(b"%s: %s\r\n" % header) for header in headers) + 2 > HEADERS_MAX:
@@ -170,7 +174,7 @@ class Connection(asyncio.BufferedProtocol):
         version = parser.get_http_version()
         if version not in VERSIONS:
             raise ValueError(NOT_HTTP_MESSAGE)
-        self._headers = []  # trailers must not be added to the request's headers
+        self._headers = []  # trailers must not be added to these
         self._reading = request = Request(
             method.decode("ascii"),
             unquote(path) if "%" in path else path,
@@ -196,7 +200,7 @@ class Connection(asyncio.BufferedProtocol):
     def on_body(self, body: bytes) -> None:
         self._header_bytes = 0
         self._body_bytes += len(body)
-        # The rest of a body is discarded if the response was sent before the body arrived.
+        # The response was sent before the end of the request body, whose rest is discarded.
         if self._reading and self._reading.feed(body) > UNREAD_MAX:
             self._pause_reading()
 
@@ -252,7 +256,10 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.close()
 
     def sweep(self, now: float) -> None:
-        """Close the connection if it is too slow or idle. Called every SWEEP_S: a timer per response costs too much."""
+        """Close the connection if it is too slow or idle.
+
+        Called for all connections every SWEEP_S, because timers for each of them would cost more.
+        """
         if (unread := self._transport.get_write_buffer_size()) != self._unread:
             self._unread, self._unread_since = unread, now
         if self.is_too_slow(now) or (unread and now - self._unread_since > RESPONSE_READ_S):
@@ -261,7 +268,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.close()
 
     def is_too_slow(self, now: float) -> bool:
-        """Return whether the client is below the minimum rate. Time in which reading was paused does not count."""
+        """Return whether the client sends slower than allowed. Time in which reading was paused does not count."""
         if self._reading_since is None or self._read_paused:
             return False
         if self._in_headers:
@@ -301,7 +308,7 @@ class Connection(asyncio.BufferedProtocol):
         self._finish_answer()
 
     async def _wait_until_sent(self, request: Request) -> None:
-        """Wait until the client has received a large response or timed out, then release its memory reservation."""
+        """Wait until the client has read a large response or timed out, then release the reserved memory."""
         try:
             if self._write_paused:
                 unsent = self._transport.get_write_buffer_size()
@@ -318,7 +325,7 @@ class Connection(asyncio.BufferedProtocol):
     def _close_after(self, request: Request) -> None:
         """Close the connection after the response.
 
-        While the request body is still arriving, only the write side is closed: closing the socket would reset the
+        While the request body still arrives, only the write side is closed: closing the socket would reset the
         connection, and most clients would lose the response.
         """
         is_within_limit = self._handler is self._connections.dispatcher
@@ -329,7 +336,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.close()
 
     def _write(self, request: Request, response: Response, *, close: bool) -> None:
-        """Write head and body of the response together: one system call, one packet."""
+        """Write head and body of the response with one system call."""
         try:
             head = _encode_head(response, close=close)
         except ValueError:
@@ -369,7 +376,7 @@ class Connection(asyncio.BufferedProtocol):
             self._start_answer(self._pipelined.popleft())
         elif self._pending_error:
             self._send_refusal(self._pending_error)
-        elif self._connections.draining and not self._discarding_body:  # draining began after the response had started
+        elif self._connections.draining and not self._discarding_body:  # draining began while the response was sent
             self._transport.close()
         else:
             self._idle_since = self._loop.time()
@@ -381,7 +388,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         future, self._write_paused = self._write_paused, None
-        if future and not future.done():  # already done if the waiting response was cancelled
+        if future and not future.done():  # done if the waiting response was cancelled
             future.set_result(None)
 
     # -- stopping ------------------------------------------------------------------------------------------
@@ -415,7 +422,7 @@ def _encode_head(response: Response, *, close: bool, chunked: bool | None = None
 
 
 class Connections:
-    """All connections of a process, including closed ones whose request is still in progress."""
+    """All connections of a process, also closed ones with a request still in progress."""
 
     def __init__(self, dispatcher: Dispatcher, limit: int = CONNECTIONS_MAX) -> None:
         self.dispatcher = dispatcher
@@ -449,7 +456,10 @@ class Connections:
                 connection.sweep(now)
 
     async def drain_after_last_request(self, seconds: float) -> None:
-        """Stop accepting connections; for `seconds`, open ones may send a last request and close after its response."""
+        """Stop accepting connections.
+
+        Open ones may send a last request within `seconds`, and are closed after its response.
+        """
         self.draining = True
         await stop_accepting(self._server)
         await self._wait_all_closed(seconds)

@@ -1,4 +1,4 @@
-"""Dispatches each request to the API or the dashboard, and determines the client address behind trusted proxies."""
+"""Dispatches requests to the API or the dashboard, and determines the client's address behind trusted proxies."""
 
 import copy
 from collections.abc import Awaitable, Callable, Sequence
@@ -16,7 +16,7 @@ RequestHandler = Callable[[Request], Awaitable[Response]]
 
 
 class ApiHandler(Protocol):
-    """The API application, which also creates the error responses to requests that reach no route."""
+    """The API. It also creates the error responses for requests that reach no route."""
 
     def __call__(self, request: Request) -> Awaitable[Response]: ...
 
@@ -31,9 +31,9 @@ class SetupSource(Protocol):
 
 
 class Dispatcher:
-    """Dispatcher of requests to the dashboard or the API.
+    """Dispatches requests to the dashboard or the API.
 
-    Behind trusted proxies, the client address is the one that connected to the first trusted proxy.
+    Behind trusted proxies, the client's address is the last one in X-Forwarded-For that is not a trusted proxy.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Dispatcher:
         self._setup = setup
         self._pages = pages
         self._trusted = [ip_network(text) for text in trusted_proxies]
-        self._paths: tuple[str, ...] | None = None  # paths that are served; None for all
+        self._paths: tuple[str, ...] | None = None  # the only paths served; None: all
 
     def restricted_to(self, paths: tuple[str, ...]) -> Self:
         """Return a copy of this dispatcher that serves only `paths`."""
@@ -61,7 +61,7 @@ class Dispatcher:
         if self._trusted and request.address:
             client = client_address(request.address, request.values(FORWARDED_FOR), self._trusted)
             if client != request.address:
-                # Remove the trusted header, so that a header that remains is known to be untrusted.
+                # Remove the header that was used, so that later code treats any such header as untrusted.
                 request.address = client
                 request.raw_headers = [header for header in request.raw_headers if header[0] != FORWARDED_FOR]
                 del request.headers[FORWARDED_FOR]

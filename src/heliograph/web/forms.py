@@ -9,7 +9,7 @@ from heliograph.domain.limits import KIB
 from heliograph.domain.refusals import InvalidRequest, UnsupportedMediaType
 
 FIELDS_MAX = 4000  # the platform's settings have four fields for each price
-FORM_IN_THREAD = 16 * KIB  # larger forms are parsed in a thread: each percent-encoded byte takes a separate step
+FORM_IN_THREAD = 16 * KIB  # larger forms are parsed in a thread, because percent-encoded bytes are slow to parse
 TYPE_MAX = 200  # maximum characters of a content type, including its boundary
 PARTS_MAX = 100
 PART_HEADERS_MAX = 8
@@ -65,7 +65,7 @@ def _multipart(content_type: str, body: bytes) -> Form:
 
 
 class _Parts:
-    """Collects the parts that the multipart parser reports."""
+    """Collects form fields and files; its methods are callbacks of the multipart parser."""
 
     def __init__(self) -> None:
         self.fields: dict[str, str] = {}

@@ -26,7 +26,7 @@ def create_environment(package: str) -> Environment:
 
 
 def colour_values(code: str) -> Markup:
-    """Return code as HTML with each value in a `<span>`, which the style sheet colours."""
+    """Return the code as HTML, with each value in a `<span>` that the style sheet colours."""
     parts, end = list[Markup](), 0
     for match in TOKEN.finditer(code):
         if not match[1]:

@@ -1,4 +1,4 @@
-"""SVG icons of the dashboard: strokes on a 24 by 24 grid, in the colour of the surrounding text."""
+"""SVG icons of the dashboard: outlines on a 24 by 24 grid, in the colour of the surrounding text."""
 
 from markupsafe import Markup
 
@@ -69,7 +69,7 @@ SHAPE_BY_NAME = {
 
 
 SHEET_URL = "/dashboard/static/icons.svg"  # URL of the SVG file with all icons, which browsers cache
-# Icons always accompany text, so screen readers skip them.
+# icons always stand beside text, so screen readers skip them
 ICON_BY_NAME = {
     name: Markup(f'<svg class="icon" aria-hidden="true"><use href="{SHEET_URL}#{name}"/></svg>')
     for name in SHAPE_BY_NAME

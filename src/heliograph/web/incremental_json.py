@@ -1,7 +1,7 @@
-"""Incremental strict JSON parser for large bodies.
+"""Strict JSON parser for large bodies, which parses in steps.
 
-A decoder holds the GIL until it has decoded its whole input, even in a thread, and blocks all other requests.
-Parsing in steps lets other threads run in between.
+Even in a thread, a JSON decoder holds the GIL until it has decoded its whole input, and blocks all other requests.
+Between steps, other threads can run.
 """
 
 import re
@@ -17,7 +17,8 @@ STEP = 64 * 1024  # bytes decoded at once
 
 _SPACE = re.compile(rb"[ \t\n\r]*+")
 _SCALAR = re.compile(rb'[^ \t\n\r"\[\]{},:]{1,65536}+')  # a number or a literal
-_STRING_CONTENT = re.compile(rb'[^"\\]*+(?:\\(?:u[0-9a-fA-F]{4}|[^u])[^"\\]*+)*+', re.DOTALL)  # with complete escapes
+# Ends with a complete escape sequence
+_STRING_CONTENT = re.compile(rb'[^"\\]*+(?:\\(?:u[0-9a-fA-F]{4}|[^u])[^"\\]*+)*+', re.DOTALL)
 _LOW_SURROGATE = re.compile(rb"\\u[dD][c-fC-F][0-9a-fA-F]{2}")  # the second half of a surrogate pair
 _decode: Callable[[bytes], str] = msgspec.json.Decoder(str).decode
 _CONTINUATION_BYTES = range(0x80, 0xC0)  # UTF-8 continuation bytes
@@ -37,16 +38,16 @@ def string_end(raw: bytes, start: int) -> int:
 
 
 def _split_point(raw: bytes, position: int) -> int:
-    """Return where the string content at `position` can be split.
+    """Return where the string content at `position` can be split: at its closing quote, or about STEP bytes later.
 
-    That is at its closing quote, or between two characters at most about STEP bytes later. Returns `position` if the
-    content ends there or is invalid.
+    Never splits a character or an escape sequence. Returns `position` if the content ends there or is invalid.
     """
     limit = min(position + STEP, len(raw))
     while limit < len(raw) and raw[limit] in _CONTINUATION_BYTES and limit > position + STEP - 3:
         limit -= 1
     quote = raw.find(b'"', position, limit)
-    if raw.find(b"\\", position, limit if quote < 0 else quote) < 0:  # much faster than the regular expression
+    # No escapes: much faster than the regular expression
+    if raw.find(b"\\", position, limit if quote < 0 else quote) < 0:
         return limit if quote < 0 else quote
     match = _STRING_CONTENT.match(raw, position, limit)
     end = match.end() if match else position
@@ -103,7 +104,7 @@ class _Parser:
         return value
 
     def _is_at_end(self, mark: bytes, *, is_first: bool) -> bool:
-        """Return whether the object or list ends here; skip the end mark or the comma before the next value."""
+        """Return whether the object or list ends here. Skips the end mark, or the comma before the next value."""
         byte = self._next_byte()
         if byte == mark or not is_first:
             self._position += 1
@@ -123,7 +124,7 @@ class _Parser:
         return "".join(parts)
 
     def _decode_part(self, text: bytes) -> str:
-        """Decode part of a string with msgspec; on an error, the strict parser raises the specific message."""
+        """Decode part of a string with msgspec. If it is invalid, the strict parser raises the specific error."""
         try:
             return _decode(text)
         except ValueError:

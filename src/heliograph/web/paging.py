@@ -20,7 +20,7 @@ LIMIT = QueryParam(
 )
 
 
-# The `limit` of lists that are returned completely by default.
+# `limit` of lists that are complete by default
 OPTIONAL_LIMIT = QueryParam(
     "limit", "Maximum number of items. Default: all.", {"type": "integer", "minimum": 1, "maximum": PAGE_MAX}
 )
@@ -60,7 +60,7 @@ def read_after(query: dict[str, str], kind: str) -> str | None:
 def read_id(query: dict[str, str], name: str, kind: str) -> str | None:
     """Return an id from the query; None if absent.
 
-    The id need not exist, but an invalid one is refused, because comparing with it would match nothing or everything.
+    The id need not exist. An invalid one is refused, because comparing with it would match no record or all records.
     """
     id_ = query.get(name)
     if id_ is not None and re.fullmatch(id_pattern(kind), id_) is None:

@@ -1,4 +1,4 @@
-"""One HTTP request (headers, query, body read within limits) and its response."""
+"""An HTTP request (headers, query, body read within limits) and its response."""
 
 import asyncio
 import re
@@ -14,7 +14,7 @@ from heliograph.web.budget import ByteBudget, Reservation
 Headers = list[tuple[bytes, bytes]]
 
 _Q_VALUE = re.compile(rb"[01](?:\.[0-9]{0,3})?")
-BUDGETED_MIN = 64 * 1024  # bodies above this size count against the byte budget
+BUDGETED_MIN = 64 * 1024  # larger bodies count against the memory budget
 
 
 class ClientDisconnected(Exception):
@@ -24,10 +24,10 @@ class ClientDisconnected(Exception):
 class Response(msgspec.Struct, frozen=True):
     status: int
     body: bytes
-    headers: Headers = []  # without content-type, content-length and transfer-encoding
+    headers: Headers = []  # other than content-type, content-length and transfer-encoding
     content_type: bytes = b"application/json"
-    chunks: AsyncGenerator[bytes, None] | None = None  # streamed instead of `body`, until the client disconnects
-    record_id: str = ""  # id of the created or returned record, for the request log
+    chunks: AsyncGenerator[bytes, None] | None = None  # streamed instead of `body`; closed if the client disconnects
+    record_id: str = ""  # id of the record created or returned, for the request log
 
 
 def name_task(route: str) -> None:
@@ -47,7 +47,7 @@ def accept_quality(accept: bytes, media_type: bytes) -> float:
 
 
 class Request:
-    """A request whose body may still be arriving. Only the connection calls `feed`, `end` and `hang_up`."""
+    """A request whose body may still be arriving. `feed`, `end` and `hang_up` are for the connection only."""
 
     __slots__ = (
         "_body",
@@ -82,7 +82,7 @@ class Request:
         address: str = "",
         version: str = "1.1",
         keep_alive: bool = True,
-        need_more: Callable[[], None] = lambda: None,  # called when the reader of the body needs more bytes
+        need_more: Callable[[], None] = lambda: None,  # called when more bytes of the body are needed
     ) -> None:
         self.id = ""
         self.caller: Caller | None = None  # set after authentication
@@ -95,10 +95,11 @@ class Request:
         self.keep_alive = keep_alive
         self.raw_headers = headers
         self.headers = dict(headers)
-        self.body_reservation: Reservation | None = None  # reservation of the body in the byte budget
-        # Reservation of the response, until it is written
+        self.body_reservation: Reservation | None = None  # memory reserved for the body
+        # Memory reserved for the response, until it is written
         self.response_reservation: tuple[ByteBudget, Reservation] | None = None
-        self._body: bytes | bytearray = b""  # not a list: many small parts would need more memory than their content
+        # Not a list of parts: many small parts would need more memory than their content
+        self._body: bytes | bytearray = b""
         self._consumed = 0  # bytes of _body already read
         self._ended = self._gone = False
         self._need_more = need_more
@@ -140,7 +141,7 @@ class Request:
         return [value for key, value in self.raw_headers if key == name] if name in self.headers else []
 
     def decoded_headers(self) -> dict[str, str]:
-        """Return all headers as text; of a repeated header, the last value."""
+        """Return all headers as text, with the last value of each repeated header."""
         return {name.decode("latin-1"): value.decode("latin-1") for name, value in self.headers.items()}
 
     def query(self, known: tuple[str, ...]) -> dict[str, str]:
@@ -162,7 +163,7 @@ class Request:
         return params
 
     def unchecked_query(self) -> dict[str, str]:
-        """Return all query parameters without validation. Null characters are removed: PostgreSQL cannot store them."""
+        """Return all query parameters, unvalidated but without null characters, which PostgreSQL cannot store."""
         pairs = parse_qsl(self.query_string.decode("latin-1"), keep_blank_values=True)
         return {name: value.replace("\0", "") for name, value in pairs}
 
@@ -178,7 +179,7 @@ class Request:
             raise UnsupportedMediaType(f"The body has a Content-Encoding. {UnsupportedMediaType.fix}")
 
     async def read_body(self, limit: int, budget: ByteBudget, team: str) -> bytes:
-        """Return the complete body, reserving its bytes in the team's share of the budget.
+        """Return the complete body, whose bytes are reserved in the team's share of the budget.
 
         A body larger than `limit` is refused as soon as its size is known.
         """
@@ -202,7 +203,7 @@ class Request:
         return bytes(body)
 
     def shrink_reservation(self, size: int) -> None:
-        """Shrink the response's reservation to the `size` bytes that are not sent yet."""
+        """Reduce the response's reservation to the `size` bytes that are still to be sent."""
         if self.response_reservation:
             budget, reservation = self.response_reservation
             budget.shrink(reservation, size)

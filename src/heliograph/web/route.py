@@ -1,4 +1,4 @@
-"""Route definitions: the record that the router, the request checks, the OpenAPI document and the docs page share."""
+"""Definition of a route, as used by the router, the request checks, the OpenAPI document and the docs page."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, Generic, TypeVar

@@ -1,7 +1,7 @@
 """Finds the route of a request.
 
-A path without parameters takes one dict lookup; a path with `{name}` parameters takes one for each combination of
-parameter positions.
+A path without parameters takes one dict lookup. A path with `{name}` parameters takes one for each set of positions at
+which routes of this length have parameters.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ class RouteLike(Protocol):
 
 
 R = TypeVar("R", bound=RouteLike)
-# Segments ("" for a parameter) → parameter names, routes by method
+# segments (empty for a parameter) → (parameter names, method → route)
 _Paths = dict[tuple[str, ...], tuple[tuple[str, ...], dict[str, R]]]
 
 
@@ -30,14 +30,14 @@ def _parameter_flags(route: RouteLike) -> list[bool]:
 class Router(Generic[R]):
     def __init__(self, routes: Iterable[R]) -> None:
         self._exact: dict[str, dict[str, R]] = {}
-        # Number of segments → positions of parameters → paths
+        # number of segments → positions of the parameters → routes
         self._with_params: dict[int, dict[tuple[int, ...], _Paths[R]]] = {}
-        for route in sorted(routes, key=_parameter_flags):  # literal segments match before parameters
+        for route in sorted(routes, key=_parameter_flags):  # literal segments are matched before parameters
             methods = (
                 self._methods_with_params(route.path) if "{" in route.path else self._exact.setdefault(route.path, {})
             )
             methods[route.method] = route
-            if route.method == "GET":  # the connection omits the body
+            if route.method == "GET":  # for this method, the connection omits the body
                 methods.setdefault("HEAD", route)
 
     def _methods_with_params(self, path: str) -> dict[str, R]:
@@ -60,7 +60,7 @@ class Router(Generic[R]):
         return route, params
 
     def _match(self, raw_path: bytes) -> tuple[dict[str, R], dict[str, str]]:
-        # Decode after splitting: an email address in the path may contain an encoded slash.
+        # decode after splitting, because an email address in the path may contain an encoded slash
         try:
             segments = raw_path.decode("ascii").split("/")
             if b"%" in raw_path:

@@ -1,4 +1,4 @@
-"""Code examples of a request for curl, Python and Node; the API key is read from HELIOGRAPH_KEY."""
+"""Code examples for a request with curl, Python and Node; they read the API key from HELIOGRAPH_KEY."""
 
 import json
 import shlex
@@ -7,10 +7,10 @@ from textwrap import indent
 from typing import Any
 
 LANGUAGES = {"curl": "curl", "python": "Python", "node": "Node"}
-# `python` uses heliograph-client where it has a method for the request; `urllib` needs nothing installed.
+# `python` uses heliograph-client if it has a method for the request; `urllib` needs only the standard library
 DOCS_LANGUAGES = {"curl": "curl", "python": "Python", "urllib": "urllib", "node": "Node"}
 JSON_TYPE = "application/json"
-# Resources of heliograph-client, and the names of their methods where they are not the last part of the path.
+# resources of heliograph-client; below them, methods whose name is not the last segment of the path
 CLIENT_RESOURCES = frozenset(
     "emails sms whatsapp batches verify templates layouts inbox test_clock received suppressions opt_outs unsubscribes "
     "domains keys webhooks events approvals audit".split()
@@ -30,7 +30,7 @@ def snippet(language: str, method: str, url: str, body: Any = None, *, with_key:
 
 
 def client_snippet(method: str, url: str, body: Any = None) -> str:
-    """Return Python code that sends the request with heliograph-client; empty if the client has no method for it."""
+    """Return Python code that uses heliograph-client; empty if the client has no method for the request."""
     base, _, path = url.partition("/v1/")
     first, *rest = path.split("/")
     resource = first.replace("-", "_")
@@ -94,7 +94,7 @@ def _curl(method: str, url: str, body: Any, with_key: bool, headers: dict[str, s
 
 
 def _urllib(method: str, url: str, body: Any, with_key: bool, headers: dict[str, str]) -> str:
-    """Return Python code that uses only the standard library, so that nothing has to be installed."""
+    """Return Python code that needs only the standard library."""
     lines = ["import json", *(["import os"] if with_key else []), "import urllib.request", "", "headers = {"]
     if with_key:
         lines.append('    "Authorization": "Bearer " + os.environ["HELIOGRAPH_KEY"],')
@@ -114,7 +114,7 @@ def _urllib(method: str, url: str, body: Any, with_key: bool, headers: dict[str,
 
 
 def _python_literal(value: Any) -> str:
-    """Return a JSON value as a Python literal: as JSON, but with True, False and None."""
+    """Return a JSON value as a Python literal, with True, False and None."""
     if value is None or isinstance(value, bool):
         return repr(value)
     text = json.dumps(value, ensure_ascii=False, indent=4)

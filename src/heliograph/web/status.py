@@ -63,7 +63,7 @@ STATUS_BY_REFUSAL: dict[type[Refusal], int] = {
     r.InternalError: 500,
     r.ServiceUnavailable: 503,
 }
-DEFAULT_STATUS = 400  # errors in the request itself
+DEFAULT_STATUS = 400  # the request itself is invalid
 
 
 def status_of(refusal: type[Refusal]) -> int:
