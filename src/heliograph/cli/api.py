@@ -15,8 +15,8 @@ import msgspec
 from heliograph.cli.service_client import ServiceClient, error_text, with_service
 
 METHODS = ("GET", "POST", "PATCH", "PUT", "DELETE")
-FIELD = re.compile(r"([^\[\]=]+)((?:\[[^\[\]=]+\])*(?:\[\])?)=(.*)", re.S)  # name, [keys], value
-# The first of these fields that the last item has is used as `after`
+FIELD = re.compile(r"([^\[\]=]+)((?:\[[^\[\]=]+\])*(?:\[\])?)=(.*)", re.S)  # name, [key]…, value
+# `after` is the first of these fields that a page's last item has
 CURSOR_FIELDS = ("event_id", "id", "email", "address", "code", "cause", "version")
 PAGE = 100
 CLIENT_ERROR_EXIT_CODE, OTHER_EXIT_CODE = 4, 5
@@ -129,7 +129,7 @@ def _get_all(service: ServiceClient, path: str, query: dict[str, Any]) -> bytes:
 
 
 def _call(service: ServiceClient, method: str, path: str, body: bytes | None) -> bytes:
-    """Return the body of the response; print an error response and exit with the code of its status."""
+    """Return the body of the response. For an error response, print it and exit with the code of its status."""
     try:
         return service.call(method, path, body)
     except HTTPError as error:

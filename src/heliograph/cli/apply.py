@@ -61,7 +61,7 @@ def apply(settings: Settings, file: BinaryIO, as_json: bool, only_plan: bool) ->
     plan, notes = with_store(settings, f"Applying {file.name}", run_file, checks_secret=True)
     for note in notes:
         click.echo(f"note: {note}", err=True)
-    keys, webhooks = ([], []) if only_plan else (plan.keys, plan.webhooks)  # secrets of a plan are discarded
+    keys, webhooks = ([], []) if only_plan else (plan.keys, plan.webhooks)  # a plan is discarded, with its secrets
     environment_values = values_from_environment(source, os.environ)
     keys = [replace(key, token=None) if key.token in environment_values else key for key in keys]
     webhooks = [replace(hook, secret=None) if hook.secret in environment_values else hook for hook in webhooks]
@@ -112,9 +112,9 @@ def _secret_functions(store: Store, settings: Settings) -> dict[str, Any]:
 
 
 async def _notes(settings: Settings, file: SetupFile) -> list[str]:
-    """Return a note for each webhook URL that is currently not allowed.
+    """Return a note for each webhook URL that is not allowed now.
 
-    The webhooks are saved anyway; every delivery attempt checks the URL again.
+    Such webhooks are saved anyway, because each delivery attempt checks the URL again.
     """
     refused = make_refusal_check(settings)
     urls = {

@@ -1,4 +1,4 @@
-"""`heliograph approval`: lists, approves and refuses what awaits an operator's decision."""
+"""`heliograph approval`: lists, approves and refuses requests that need an operator's decision."""
 
 import click
 import msgspec

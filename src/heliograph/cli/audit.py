@@ -1,4 +1,4 @@
-"""`heliograph audit`: exports the audit log, prints the head of its hash chain, and checks a head recorded earlier."""
+"""`heliograph audit`: exports the audit log, prints the newest link of its hash chain, and checks a recorded link."""
 
 import sys
 from datetime import UTC, datetime

@@ -17,7 +17,7 @@ from heliograph.storage.store import Store
 
 
 class LastHour(msgspec.Struct, frozen=True, kw_only=True):
-    """Send attempts of the last hour by result; `deferred` also counts attempts with unreachable carriers."""
+    """Send attempts of the last hour by result. `deferred` includes attempts on unreachable carriers."""
 
     accepted: int
     refused: int

@@ -29,13 +29,13 @@ from heliograph.storage.database_copy import (
 )
 from heliograph.storage.engine.local_files import LocalFiles
 
-REPORT_MS = 1000  # interval of the progress on a terminal
+REPORT_MS = 1000  # interval between progress messages on a terminal
 STOP_POLL_S = 0.2
-LIVE_PASSES = 2  # the second copies what changed during the first, which takes much longer
+LIVE_PASSES = 2  # the second pass copies what changed during the first, which takes much longer
 
 
 class Progress:
-    """Prints how many rows are done and how long the rest will take, if stderr is a terminal."""
+    """Prints the number of rows done and the estimated remaining time, if stderr is a terminal."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -113,17 +113,20 @@ def copy(settings: Settings, source: str, target: str, live: bool) -> None:
 
 
 async def _copy(source_settings: Settings, target_settings: Settings, live: bool) -> None:
-    """Copy and compare, and pause delivery in both databases."""
+    """Copy and compare the databases, then pause delivery in both."""
     await _prepare_target(target_settings)
     clock = Clock()
     async with _opened(source_settings) as source, _opened(target_settings) as target:
         await _copy_database(source, target, source_settings.data, clock, live)
-    async with open_store(source_settings) as store:  # or its queue would be delivered a second time
+    async with open_store(source_settings) as store:  # otherwise both databases would deliver the same queue
         await set_paused(store, COMMAND_LINE, True, f"copied to another database at {timestamp(clock.now())}")
 
 
 async def _prepare_target(settings: Settings) -> None:
-    """Create the schema in a new database; accept this version's schema and an unfinished copy, refuse all others."""
+    """Create the schema in a new database.
+
+    A database with an unfinished copy, or with this version's schema, is accepted; others are refused.
+    """
     path = sqlite_path(settings)
     if path is None or path.exists():
         async with _opened(settings) as target:
@@ -147,7 +150,8 @@ async def _copy_database(source: CopyConnection, target: CopyConnection, data: P
             stopped_at = await _wait_until_stopped(source, data, clock)
         await database_copy.lock()
         rows = await database_copy.count(tables)
-        progress.start(rows if live else 2 * rows)  # each row is read from both databases, those of a live copy before
+        # Each row is read twice: to copy and to compare; a live copy counts only the first
+        progress.start(rows if live else 2 * rows)
         written = await database_copy.synchronize(tables)
         await database_copy.copy_files(files, clock.now())
         different = await database_copy.find_differences(tables)
@@ -173,18 +177,18 @@ async def _copy_live(
         progress.start(await database_copy.count(tables))
         began = clock.monotonic_ms()
         written = await database_copy.synchronize(tables)
-        with suppress(CopyError):  # a file that was deleted meanwhile
+        with suppress(CopyError):  # the file was deleted in the meantime
             await database_copy.copy_files(files, clock.now())
         progress.clear()
         pass_s = (clock.monotonic_ms() - began) / SECOND_MS
         click.echo(f"Pass {number} while the service runs: {written:,} rows copied in {pass_s:.1f} s")
     progress.start(await database_copy.count(tables))
-    await database_copy.find_differences(tables)  # the result counts after the last pass
+    await database_copy.find_differences(tables)  # result ignored: only the comparison after the last pass counts
     progress.clear()
 
 
 async def _wait_until_stopped(source: CopyConnection, data: Path, clock: Clock) -> int:
-    """Ask to stop the service and wait until it has ended; return the time of its end on the monotonic clock."""
+    """Ask to stop the service and wait until it has ended; return the monotonic time of the end."""
     if has_running_process(data) or await source.is_in_use():
         click.echo("Stop the service now. The rest is copied when it has ended.")
         while has_running_process(data) or await source.is_in_use():

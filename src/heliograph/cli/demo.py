@@ -32,7 +32,7 @@ DEMO_FOLDER = Path("heliograph-demo")
 BOUNCE_ADDRESS, SUBMISSION_ADDRESS = ("127.0.0.1", 8725), ("127.0.0.1", 8587)
 LOOPBACK = ("127.0.0.0/8", "::1/128")
 DEMO_EMAIL = "demo@heliograph.test"
-ACCOUNT = "AC" + 32 * "0"  # any value in the format of a Twilio account SID
+ACCOUNT = "AC" + 32 * "0"  # any value that looks like a Twilio account SID
 TEAMS = ("team_demo", "team_demo_sandbox")
 
 
@@ -86,7 +86,7 @@ def demo(settings: Settings, examples: bool) -> None:
 
 @contextmanager
 def suggesting_make() -> Iterator[None]:
-    """If make started the demo and its port is in use, add a command that works with make."""
+    """If the demo was started by make and its port is in use, add a command for make to the error."""
     try:
         yield
     except click.ClickException as error:
@@ -97,7 +97,7 @@ def suggesting_make() -> Iterator[None]:
 
 
 def with_example_templates(file: SetupFile) -> SetupFile:
-    """Add the email templates of examples/templates to the live team, with example values for previews and tests."""
+    """Return the setup file with the templates of examples/templates, each with example values, in the live team."""
     [shop] = parse_setup_file(_read_packed("shop.toml").replace("_shop", "_demo"), {}, name="shop.toml").teams
     values = msgspec.json.decode(_read_packed("shop.json").replace("_shop", "_demo"))
     email_templates = [template | {"examples": _examples(values[template["id"]])} for template in shop["templates"]]
@@ -117,7 +117,7 @@ def _read_packed(name: str) -> str:
 
 
 def in_demo_folder(settings: Settings) -> Settings:
-    """Replace default data and database paths by the demo's folder, to keep its data apart from a real service."""
+    """Return settings that keep data and database in the demo's folder, unless they are configured."""
     defaults = Settings()
     data = DEMO_FOLDER if settings.data == defaults.data else settings.data
     demo_database = f"sqlite:///{data / 'heliograph.db'}"
@@ -126,9 +126,9 @@ def in_demo_folder(settings: Settings) -> Settings:
 
 
 def with_mail_listeners(settings: Settings) -> Settings:
-    """Enable the bounce listener and SMTP submission unless configured otherwise.
+    """Return settings with the bounce listener and SMTP submission, unless they are configured.
 
-    Bounces need their port to be free; submission falls back to any free port.
+    If their default port is taken, there is no bounce listener, and submission uses any free port.
     """
     if "bounce_listen" not in settings.sources and _is_free(*BOUNCE_ADDRESS):
         settings = msgspec.structs.replace(settings, bounce_listen=BOUNCE_ADDRESS)
@@ -139,19 +139,19 @@ def with_mail_listeners(settings: Settings) -> Settings:
 
 
 def with_loopback(settings: Settings) -> Settings:
-    """Allow webhooks to loopback addresses unless configured otherwise; demo receivers run locally."""
+    """Return settings that allow webhooks to loopback addresses, unless configured: a demo's receivers are local."""
     if "webhook_allow_private" in settings.sources:
         return settings
     return msgspec.structs.replace(settings, webhook_allow_private=LOOPBACK)
 
 
 def with_mcp(settings: Settings) -> Settings:
-    """Serve the MCP endpoint unless configured otherwise."""
+    """Return settings with the MCP endpoint, unless it is configured."""
     return settings if "mcp" in settings.sources else msgspec.structs.replace(settings, mcp=True)
 
 
 def _is_free(host: str, port: int) -> bool:
-    """Return whether a port is free; a second demo then runs without a bounce listener instead of failing."""
+    """Return whether the port is free; it may be taken by another demo."""
     try:
         socket.create_server((host, port)).close()
     except OSError:
@@ -169,7 +169,7 @@ SMS, WHATSAPP = (
 
 
 def welcome(base: str, dashboard: str, live: str, sandbox: str) -> list[str]:
-    """Return the start-up text, which fits on one screen: addresses, keys, and a request for each channel."""
+    """Return the text printed at the start: addresses, keys, and a request per channel. It fits on one screen."""
     requests = {
         "email": curl(base, live, "/v1/emails", DIRECT),
         "sms": curl(base, live, "/v1/sms", SMS),
@@ -203,7 +203,7 @@ def examples_command(settings: Settings) -> str:
 
 
 def example_requests(base: str, live: str, sandbox: str) -> dict[str, str]:
-    """Return example requests to a running demo by title; some depend on the requests before them."""
+    """Return title → example request to a running demo. Some requests depend on those before them."""
     template = EMAIL | {
         "from": "hello@demo.test",
         "template_id": "tpl_demo_welcome",
@@ -241,9 +241,9 @@ def example_requests(base: str, live: str, sandbox: str) -> dict[str, str]:
 
 
 def client_credentials(base: str, token: str, smtp_addresses: Sequence[str]) -> list[str]:
-    """Return the lines with URLs and credentials for clients of other services' APIs and for SMTP.
+    """Return lines with the URLs and credentials for SMTP and for clients of other services' APIs.
 
-    Messages that these clients send are captured in the sandbox team's test inbox.
+    Messages sent by these clients are captured in the sandbox team's test inbox.
     """
     compat = f"{base}/compat"
     return [
@@ -258,7 +258,10 @@ def client_credentials(base: str, token: str, smtp_addresses: Sequence[str]) -> 
 
 
 def agent_line(base: str, token: str) -> str:
-    """Return the address of the MCP endpoint, and a key that sends only to simulated recipients, at most 100 a day."""
+    """Return a line with the address of the MCP endpoint and a key for it.
+
+    The key can send only to simulated recipients, at most 100 messages a day.
+    """
     return f"MCP {base}{PATH} {token}"
 
 

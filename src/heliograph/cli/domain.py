@@ -45,7 +45,8 @@ def add(settings: Settings, name: str, team: str, brand: str | None, as_json: bo
     async def add_domain(domains: Domains) -> list[Record]:
         created = await domains.add(COMMAND_LINE, team, name, brand or "")
         if brand:
-            await domains.set_brand(COMMAND_LINE, created, brand, by_operator=True)  # also if the domain existed
+            # Sets the brand of an existing domain as well
+            await domains.set_brand(COMMAND_LINE, created, brand, by_operator=True)
         return await domains.required_records(created.id)
 
     print_records(_with_domains(settings, f"Adding {name}", add_domain), as_json)
@@ -210,7 +211,7 @@ def check_json(result: DomainCheckResult) -> dict[str, object]:
 
 
 def print_records(records: list[Record], as_json: bool) -> None:
-    """Print DNS records as text, or as JSON in the format of contract 14."""
+    """Print DNS records as text, or as JSON like the API (contract 14)."""
     lines = [f"{record.purpose:12}{record.type:5}{record.name}\n{'':17}{record.value}" for record in records]
     print_result(as_json, {"records": records}, "\n".join(lines))
 

@@ -12,7 +12,7 @@ from heliograph.storage.engine.sqlite import vacuum as vacuum_file
 from heliograph.storage.erase import ErasureBlocked
 from heliograph.storage.store import Store
 
-PROGRESS_EVERY = 100_000  # rows between two progress lines
+PROGRESS_EVERY = 100_000  # rows between two lines of progress
 
 
 @click.command(context_settings={"ignore_unknown_options": True})

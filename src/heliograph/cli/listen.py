@@ -18,16 +18,16 @@ from heliograph.webhooks.policy.webhook import SECRET_PREFIX, secret_size
 from heliograph.webhooks.policy.webhook_url import parse_target
 
 POLL_S = 1.0
-RETRY_MAX_S = 30.0  # maximum retry delay while the service is unreachable
-FORWARD_TIMEOUT_S = 15.0  # request timeout, the same as for webhooks
+RETRY_MAX_S = 30.0  # maximum delay between retries while the service is unreachable
+FORWARD_TIMEOUT_S = 15.0  # as for webhooks
 PAGE = 100
 
-wait = threading.Event().wait  # takes seconds
+wait = threading.Event().wait  # waits for a number of seconds
 
 
 class FeedPage(msgspec.Struct, frozen=True):
     has_more: bool
-    data: list[msgspec.Raw]  # event bodies, unparsed, so that they are forwarded byte for byte
+    data: list[msgspec.Raw]  # unparsed event bodies, forwarded byte for byte
 
 
 class FeedEvent(msgspec.Struct, frozen=True):
@@ -37,7 +37,7 @@ class FeedEvent(msgspec.Struct, frozen=True):
 
 
 class ServiceUnreachable(Exception):
-    """The service is temporarily unreachable; the message is the reason."""
+    """Raised if the service is temporarily unreachable; the message is the reason."""
 
 
 @click.command()
@@ -81,10 +81,10 @@ class Feed:
     def __init__(self, service: ServiceClient, after: str | None) -> None:
         self._url = f"{service.url}/v1/events"
         self._headers = {"Authorization": f"Bearer {service.token}"}
-        self._after = after  # event id; "" starts at the oldest event, None after the newest
+        self._after = after  # event id; "" starts with the oldest event, None with the next one
 
     def events(self) -> Iterator[tuple[FeedEvent, bytes]]:
-        """Yield each event with its raw body; block while there are none or the service is unreachable."""
+        """Yield each event with its raw body. Blocks while there are none or the service is unreachable."""
         delay_s = 0.0
         while True:
             try:
@@ -124,7 +124,7 @@ class Feed:
 
 
 def _forward(target: str, secret: str, event: FeedEvent, body: bytes, clock: Clock) -> str:
-    """Forward a signed event to `target`; return the response status or error, and the duration, as text."""
+    """Forward a signed event; return a line with the response status or error, and the duration."""
     started_ms = clock.now()
     signature_headers = signature.signature_headers([secret], event.id, started_ms // SECOND_MS, body)
     request = Request(

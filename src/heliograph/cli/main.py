@@ -1,4 +1,4 @@
-"""The entry point: lists the commands and turns every error into a one-line message and an exit code."""
+"""Entry point: lists the commands, and turns every error into a one-line message and an exit code."""
 
 import os
 import sys
@@ -13,9 +13,9 @@ from click.exceptions import NoArgsIsHelpError
 from heliograph import __version__
 
 INTERRUPTED_EXIT_CODE = 130
-OWNER_ONLY_UMASK = 0o077  # umask: only the owner can read files made here (database, WAL, attachments, backup)
+OWNER_ONLY_UMASK = 0o077  # only the owner can read created files (database, WAL, attachments, backup)
 
-# Command → its line in the help. Its module is imported when called, because importing all takes a second.
+# command → its line in the help. Each command is imported only when called, because importing all takes a second.
 COMMANDS = {
     "api": "Send a request to the API of a running service.",
     "apply": "Apply a setup file.",
@@ -46,7 +46,7 @@ COMMANDS = {
     "template": "Lint templates in files.",
     "user": "Manage dashboard users and sign-in links.",
 }
-MODULE_BY_COMMAND = {"import": "import_", "resume": "pause"}  # commands whose module has another name
+MODULE_BY_COMMAND = {"import": "import_", "resume": "pause"}  # commands whose module has a different name
 
 
 def load_command(name: str) -> click.Command:

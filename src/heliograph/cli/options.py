@@ -1,4 +1,4 @@
-"""Helpers shared by the commands: settings from flags, environment or file, store access, progress, error messages."""
+"""Shared by the commands: settings from flags, environment or file, access to the store, progress, error messages."""
 
 import asyncio
 import functools
@@ -38,7 +38,7 @@ Command = Callable[..., None]
 SERVE_FLAGS = {name: setting.flag for name, setting in SETTINGS.items() if setting.flag}
 BASIC_FLAGS = ("listen", "database", "data", "public_url")
 STORE_FLAGS = ("database", "data")
-SERVICE_FILE = Path("/etc/heliograph/heliograph.toml")  # where docs/deploy.md puts the settings of a service
+SERVICE_FILE = Path("/etc/heliograph/heliograph.toml")  # settings of a service installed as in docs/deploy.md
 TEAM_OPTION = click.option("--team", metavar="TEAM", help="Only this team.")
 JSON_OPTION = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
@@ -53,14 +53,16 @@ class DefaultShowGroup(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         has_command = {*self.commands, *ctx.help_option_names}.issuperset(args[:1]) and args
-        is_complete = has_command or ctx.resilient_parsing  # shell completion parses unfinished names of commands
+        # Shell completion also parses the unfinished name of a command
+        is_complete = has_command or ctx.resilient_parsing
         return super().parse_args(ctx, args if is_complete else [self.default_command, *args])
 
 
 def with_settings(*flags: str, **defaults: str) -> Callable[[Command], Command]:
-    """Return a decorator that adds `flags` and --config to a command and passes it the resulting Settings.
+    """Return a decorator that adds `flags` and --config to a command, and passes the resulting Settings to the command.
 
-    Flags override the environment, which overrides the file. `defaults`: help text of defaults that differ.
+    Flags take precedence over the environment, and the environment over the file. `defaults`: help texts of defaults
+    that differ for this command.
     """
 
     def decorate(command: Command) -> Command:
@@ -93,7 +95,7 @@ def with_settings(*flags: str, **defaults: str) -> Callable[[Command], Command]:
 def _check_database_url(settings: Settings) -> Settings:
     try:
         for url in host_urls(settings.database):
-            urlsplit(url).port  # noqa: B018  reading it is the check
+            urlsplit(url).port  # noqa: B018  raises ValueError if invalid
     except ValueError as error:
         raise BadSetting(f"database {without_password(settings.database)}: {error}") from None
     return settings
@@ -116,9 +118,9 @@ def with_store(
     checks_secret: bool = False,
     allows_second_database: bool = False,
 ) -> T:
-    """Open and migrate the store, run `action` on it and return its result.
+    """Open and migrate the store, and return the result of `action` on it.
 
-    `checks_secret`: check the master secret first. `allows_second_database`: skip the check whether a service runs with
+    `checks_secret`: first check the master secret. `allows_second_database`: do not check whether a service uses
     another database.
     """
 
@@ -135,7 +137,7 @@ def with_store(
 
 
 async def refuse_second_database(settings: Settings) -> None:
-    """Raise if the command would create a database although a service here uses another one."""
+    """Raise an error if the command would create a database while a service of this machine uses another one."""
     is_configured = "database" in settings.sources or not SERVICE_FILE.exists()
     if (is_configured and not read_database_numbers(settings.data)) or not await _is_new(settings):
         return
@@ -164,7 +166,7 @@ def read_setup(settings: Settings) -> Setup:
 
 @contextmanager
 def progress(text: str) -> Iterator[None]:
-    """Show `text` on a terminal while the block runs."""
+    """Show `text` while the block runs, if stderr is a terminal."""
     is_terminal = sys.stderr.isatty()
     click.echo(f"{text} …" if is_terminal else "", nl=False, err=True)
     try:
@@ -175,7 +177,7 @@ def progress(text: str) -> Iterator[None]:
 
 @contextmanager
 def readable_errors(settings: Settings) -> Iterator[None]:
-    """Turn database and file errors into a one-line ClickException with the reason and a fix."""
+    """Turn database and file errors into a ClickException with one line: the reason and a fix."""
     try:
         yield
     except (*DATABASE_ERRORS, OSError) as error:

@@ -9,7 +9,7 @@ from heliograph.cli.options import JSON_OPTION, SERVE_FLAGS, with_settings
 from heliograph.runtime.resolver import Resolver
 from heliograph.settings import Settings
 
-# SMTP relays of mail providers, on ports that networks seldom block.
+# SMTP relays of mail providers, on ports that networks rarely block
 RELAYS = ("smtp.postmarkapp.com:2525", "email-smtp.eu-west-1.amazonaws.com:587", "smtp.mailgun.org:465")
 
 

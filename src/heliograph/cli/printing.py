@@ -8,7 +8,7 @@ import click
 import msgspec
 
 T = TypeVar("T")
-# Control characters, which could control the terminal
+# could control the terminal
 _CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
@@ -30,7 +30,7 @@ def print_list(
     empty_text: str = "",
     indented: bool = False,
 ) -> None:
-    """Print a list: one line per record, or as JSON in the API's list format."""
+    """Print a list with one line per record, or as JSON like a list of the API."""
     data = [fields(record) for record in records] if as_json else []
     text = "" if as_json else "\n".join(map(to_line, records)) or empty_text
     print_result(as_json, {"object": "list", "data": data}, text, indented=indented)

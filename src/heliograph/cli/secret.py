@@ -87,7 +87,7 @@ def rotate(settings: Settings, prepare: bool) -> None:
 
 def make_rotation(old: Secrets, new: Secrets) -> Rotation:
     def reencrypt(text: str, context: str) -> str | None:
-        """Return `text` re-encrypted; None (left unchanged) if already under the new secret or undecryptable."""
+        """Return `text` re-encrypted; None if already encrypted with the new secret, or if it cannot be decrypted."""
         old_key = new.cipher.key_index(text, context)
         return new.cipher.encrypt(new.cipher.decrypt(text, context), context) if old_key else None
 

@@ -70,7 +70,7 @@ def serve(settings: Settings, role: str, among: str | None) -> None:
 def run(
     settings: Settings, role: str, ready: server.ReadyCallback, place: ChildStart | None = None, *, test_token: str = ""
 ) -> None:
-    """Run the service in this process until stopped; `ready` is called with the bound addresses."""
+    """Run the service in this process until stopped. `ready` is called when all addresses are bound."""
     try:
         with readable_errors(settings):
             asyncio.run(server.serve(settings, role, ready, place, test_token=test_token))

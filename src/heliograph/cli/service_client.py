@@ -17,29 +17,29 @@ import msgspec
 from heliograph.domain.setup.keys import parse_token
 
 TIMEOUT_S = 30
-URL_VARIABLE, KEY_VARIABLE = "HELIOGRAPH_URL", "HELIOGRAPH_KEY"  # the same as for client libraries
+URL_VARIABLE, KEY_VARIABLE = "HELIOGRAPH_URL", "HELIOGRAPH_KEY"  # as in the client libraries
 LOCAL_URL = "http://127.0.0.1:8700"
-PROFILES = Path("heliograph") / "profiles.toml"  # in the user's configuration folder
+PROFILES = Path("heliograph") / "profiles.toml"  # below the user's configuration folder
 PROFILE_HELP = "Use url and key of the table [NAME] in ~/.config/heliograph/profiles.toml."
 
 
 class NoRedirect(HTTPRedirectHandler):
-    """Rejects redirects, which would send the API key to another host."""
+    """Refuses redirects, which could send the API key to another host."""
 
     def redirect_request(self, *_: Any) -> None:
         return None
 
 
-# Ignores proxy settings of the environment, because the service is the operator's own.
+# ignores proxy settings of the environment, because the service is the operator's own
 open_url = build_opener(ProxyHandler({}), NoRedirect()).open
 
 
 class ServiceClient(msgspec.Struct, frozen=True):
-    url: str  # without a final slash
+    url: str  # without a slash at the end
     token: str
 
     def call(self, method: str, path: str, body: bytes | None = None) -> bytes:
-        """Return the body of the response; raise HTTPError for any status but 2xx."""
+        """Return the body of a 2xx response; raise HTTPError for other statuses."""
         headers = {"Authorization": f"Bearer {self.token}"} | ({"Content-Type": "application/json"} if body else {})
         try:
             with open_url(Request(self.url + path, body, headers, method=method), timeout=TIMEOUT_S) as response:
@@ -53,9 +53,9 @@ class ServiceClient(msgspec.Struct, frozen=True):
 
 
 def with_service(command: Callable[..., None]) -> Callable[..., None]:
-    """Add --key, --url and --profile to a command and pass it the ServiceClient that they name.
+    """Add --key, --url and --profile to a command, and pass it the resulting ServiceClient.
 
-    A flag overrides the profile, which overrides the environment.
+    Flags take precedence over the profile, and the profile over the environment.
     """
 
     @functools.wraps(command)
@@ -104,7 +104,7 @@ def read_token(value: str) -> str:
 
 
 def error_text(response: HTTPError, body: bytes | None = None) -> str:
-    """Return the error of `response` in one line; `body` is its content, if it was read."""
+    """Return the response's error as one line. `body`: content of the response, if already read."""
     try:
         error = json.loads(response.read() if body is None else body)["error"]
         return f"{response.code} {error['code']}: {error['message']}"

@@ -156,7 +156,7 @@ class UserSummary(msgspec.Struct, frozen=True, kw_only=True):
     roles: dict[str, str]  # team → role
     invited: list[str]  # pending invitations, such as "operator" or "viewer of team_acme"
     password: bool
-    code: bool  # two-factor sign-in is enabled
+    code: bool  # whether sign-in has a second factor
     last_seen: str | None
 
 

@@ -1,4 +1,4 @@
-"""The types of checks and findings, and the printing of findings."""
+"""Types of checks and findings, and how findings are printed."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -29,15 +29,15 @@ ok, warn, fail = partial(Finding, "", "ok"), partial(Finding, "", "warn"), parti
 
 
 class Site(msgspec.Struct):
-    """The installation under check, with results that earlier checks store for later checks."""
+    """The checked installation. Checks also store results here that later checks need."""
 
     settings: Settings
     resolver: Resolver
-    probe: str = ""  # domain whose mail exchangers are contacted on `port`
+    probe: str = ""  # domain whose mail servers are contacted on `port`
     port: int = 25
     relays: Sequence[str] = ()
     diagnostics: Diagnostics | None = None  # None if the database cannot be read
-    postgres: dict[str, Any] | None = None  # PostgreSQL's settings, as queried
+    postgres: dict[str, Any] | None = None  # settings of PostgreSQL
     exchangers: Sequence[str] = ()  # MX hosts of `probe`
     source: str | None = None  # local IP address of outgoing mail connections
     addresses: Sequence[str] = ()  # IP addresses of our public host name
@@ -48,7 +48,7 @@ class SiteCheck(msgspec.Struct, frozen=True):
     command: Command | Literal["both"]
     question: str
     run: Callable[[Site], Iterable[Finding] | Coroutine[Any, Any, Iterable[Finding]]]
-    fix: str | None = None  # default fix for findings without their own
+    fix: str | None = None  # for findings that have no fix of their own
 
     def findings(self, site: Site) -> Iterable[Finding]:
         results = self.run(site)

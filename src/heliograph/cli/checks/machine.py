@@ -20,14 +20,14 @@ from heliograph.server import HTTP, CannotListen, bind, listen
 from heliograph.settings import Settings
 
 PROBE_S = 2
-DISK_LOW = 1 << 30  # bytes
+DISK_LOW = 1 << 30  # bytes free below which a warning is given
 DISK_EMPTY = 100 << 20
-OLDEST_YEAR = 2024  # a clock before this year was never set
+OLDEST_YEAR = 2024  # a clock before this year has never been set
 SYNCS = 50
-SYNCS_LOW = 100  # syncs per second; each batch of accepted messages waits for one sync
+SYNCS_LOW = 100  # syncs per second below which a warning is given; each batch of accepted messages waits for one sync
 IDLE_PROCESS_MB = 128  # memory of an idle process (docs/operations.md, memory)
 BODY_MEMORY_FACTOR = 3
-CLOCK_UNSYNCHRONIZED = 5  # return value of adjtimex(2): the clock is not synchronized
+CLOCK_UNSYNCHRONIZED = 5  # result of adjtimex(2) if the clock is not synchronized
 
 
 def check_folder(data: Path) -> Finding:
@@ -69,7 +69,7 @@ def check_sync_rate(folder: Path) -> Finding:
 
 
 def available_mb() -> int:
-    """Return the available memory in MB, or the control group's limit if that is lower."""
+    """Return the available memory in MB; at most the control group's limit."""
     mem_available = next(
         line for line in Path("/proc/meminfo").read_text().splitlines() if line.startswith("MemAvailable")
     )
@@ -122,7 +122,7 @@ def check_http_port(settings: Settings) -> Finding:
 
 
 def check_other_ports(site: Site) -> Iterator[Finding]:
-    """Check that every port except HTTP is free; a running service may already listen on the HTTP port."""
+    """Check that all ports are free, except HTTP, where a running service may listen already."""
     if site.settings.bounce_listen is None:
         fix = "set HELIOGRAPH_BOUNCE_LISTEN, for example to 0.0.0.0:25, to receive them"
         yield warn("bounces and complaints sent by mail are not received", fix)
@@ -138,7 +138,10 @@ def check_other_ports(site: Site) -> Iterator[Finding]:
 
 
 def get_instance_name(settings: Settings, path: str) -> str | None:
-    """GET `path` from the running service; return its instance name, empty if not sent, None if the request fails."""
+    """GET `path` from the running service; return its instance name.
+
+    The name is empty if the response has none, and None if the request failed.
+    """
     try:
         with open_url(f"http://{settings.listen}{path}", timeout=PROBE_S) as response:
             return str(response.headers.get("heliograph-instance", ""))

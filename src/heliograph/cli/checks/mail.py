@@ -1,4 +1,4 @@
-"""Checks of outgoing and incoming mail: carriers, name servers, port 25, our host name, and SMTP submission."""
+"""Checks of outgoing and incoming mail: carriers, name servers, port 25, host name, and SMTP submission."""
 
 import asyncio
 import ipaddress
@@ -24,8 +24,8 @@ from heliograph.storage.carrier_stats import RecentCarrierCounts
 
 PROBE_S = 5.0
 BLOCKLISTS = ("zen.spamhaus.org", "bl.spamcop.net")
-QUERY_REFUSED_PREFIX = "127.255.255."  # reply of a blocklist that refuses our name server
-EXCHANGERS_MAX = 2  # mail exchangers to try before port 25 counts as blocked
+QUERY_REFUSED_PREFIX = "127.255.255."  # a blocklist that refuses queries from our name server responds with this
+EXCHANGERS_MAX = 2  # after this many unreachable mail servers, port 25 counts as blocked
 
 
 # -- configuration -----------------------------------------------------------------------------------------
@@ -69,7 +69,7 @@ def check_callbacks(
 
 
 def check_platform_sender(setup: Setup) -> Iterator[Finding]:
-    """Check the DNS records of the platform's sender domain, if any enabled email carrier is not a simulator."""
+    """Check the DNS records of the platform's sender domain, unless all enabled email carriers are simulators."""
     address = parse_address(setup.platform.sender)
     sends_real_mail = any(
         carrier.channel == "email" and carrier.enabled and carrier.kind != "simulator" for carrier in setup.carriers
@@ -134,7 +134,7 @@ async def check_port_25(site: Site) -> list[Finding]:
 
 
 async def connect_to(site: Site, host: str, number: int) -> str | None:
-    """Connect to `host`; return the local IP address of the connection, or None if it fails."""
+    """Connect to `host`; return our local IP address, or None if the connection failed."""
     for address in await resolve_addresses(site, host):
         with suppress(OSError, TimeoutError):
             async with asyncio.timeout(PROBE_S):
@@ -159,7 +159,7 @@ async def query_records(site: Site, host: str, kind: str) -> list[str]:
 
 
 async def check_source_addresses(site: Site) -> list[Finding]:
-    """Check reverse DNS and blocklists for each source address of enabled carriers that deliver by MX."""
+    """Check reverse DNS and blocklists for the source addresses of enabled carriers that use MX hosts directly."""
     carriers = site.diagnostics.setup.carriers if site.diagnostics else ()
     findings = list[Finding]()
     for carrier in carriers:
@@ -197,7 +197,7 @@ async def _check_source_address(site: Site, address: str, helo: str | None) -> l
 
 
 def helo_name(settings: Settings) -> str | None:
-    """Return the host name that we send in EHLO; None if the public URL has no valid one."""
+    """Return the host name for EHLO; None if the public URL has none that is valid."""
     return normalize_domain(urlsplit(settings.public_url).hostname or "")
 
 

@@ -32,9 +32,9 @@ from heliograph.storage.engine.migrate import ForeignSchema
 from heliograph.storage.engine.postgres import Hosts, connect
 from heliograph.storage.engine.s3 import ObjectStore
 
-GROUP_AND_OTHERS = 0o077  # file mode bits that grant access to group and others
+GROUP_AND_OTHERS = 0o077  # mode bits that give the group or others access
 POSTGRES_MIN = 130000
-# One query for all PostgreSQL settings that are checked.
+# all checked PostgreSQL settings in one query
 POSTGRES_QUERY = """SELECT current_setting('server_version_num')::int AS version, current_setting('fsync') AS fsync,
     current_setting('full_page_writes') AS full_page_writes, current_setting('server_encoding') AS encoding,
     current_setting('max_connections')::int AS connections, pg_is_in_recovery() AS standby,
@@ -66,7 +66,7 @@ async def check_database(site: Site) -> list[Finding]:
 def check_audit_log(chain: ChainStatus) -> Finding:
     """Check the hash chain of the audit log.
 
-    The finding shows the last link: compared with a copy recorded elsewhere, it also reveals a recomputed chain.
+    The finding shows the chain's last link. A copy recorded elsewhere reveals whether the whole chain was recomputed.
     """
     if chain.broken and chain.broken.is_unlinked:
         fix = "check again in a minute: the service adds it to the chain and records this in an entry"
@@ -89,7 +89,7 @@ def check_wal(site: Site) -> Iterator[Finding]:
 def check_file_modes(site: Site) -> Iterator[Finding]:
     """Check that only the owner can read the data folder and the SQLite file, which hold messages in plain text.
 
-    The WAL has the same mode as the database file.
+    SQLite gives the WAL the same mode as the database file.
     """
     path = sqlite_path(site.settings)
     for target, mode in ((site.settings.data, "700"), *([(path, "600")] if path else [])):
@@ -99,7 +99,7 @@ def check_file_modes(site: Site) -> Iterator[Finding]:
 
 def check_secret(site: Site) -> Iterator[Finding]:
     finding, fault = _check_secret_file(site.settings), None
-    with suppress(OSError, ValueError):  # an unreadable secret file is reported by _secret
+    with suppress(OSError, ValueError):  # reported by _check_secret_file
         fault = secret_fault(make_secrets(site.settings), site.diagnostics.secret) if site.diagnostics else None
     if fault:
         yield fail(fault)
@@ -126,7 +126,7 @@ def _check_secret_file(settings: Settings) -> Finding:
 
 
 def check_encryption(site: Site) -> Iterator[Finding]:
-    with suppress(OSError, ValueError):  # an unreadable secret file is reported by _secret
+    with suppress(OSError, ValueError):  # reported by _check_secret_file
         secrets = make_secrets(site.settings)
         if (
             site.diagnostics
@@ -145,7 +145,7 @@ def check_encryption(site: Site) -> Iterator[Finding]:
 
 
 async def check_attachments(settings: Settings, probe: Callable[[ObjectStore], Awaitable[None]]) -> list[Finding]:
-    """Run `probe` on the object store, if attachments are kept in one."""
+    """Run `probe` on the object store, if attachments are stored in one."""
     try:
         if (objects := make_objects(settings)) is None:
             return []
@@ -161,7 +161,7 @@ async def list_objects(objects: ObjectStore) -> None:
 
 
 async def try_operations(objects: ObjectStore) -> None:
-    """Put, read, list and delete a test object: every operation that the service uses."""
+    """Put, read, list and delete a test object, to try every operation that the service uses."""
     name = Clock().new_id("preflight-")
     await objects.put(name, name.encode())
     try:
@@ -194,7 +194,7 @@ async def check_database_location(site: Site) -> list[Finding]:
 
 
 def check_postgres(settings: Settings, server: dict[str, Any]) -> Iterator[Finding]:
-    """Check PostgreSQL's version and settings; those that could lose accepted messages are failures."""
+    """Check PostgreSQL's version and settings. Those that could lose accepted messages count as failures."""
     needed, encoding = settings.processes * (settings.database_pool + 1), server["encoding"]
     faults: list[tuple[bool, Level, str, str]] = [
         (server["version"] < POSTGRES_MIN, "FAIL", "PostgreSQL is older than version 13", "upgrade it"),

@@ -1,4 +1,4 @@
-"""All checks in the order of the report: name, command that runs the check, question, function, and fix."""
+"""All checks, in the order of the report, each with name, commands, question, function and fix."""
 
 from collections.abc import Callable, Iterable, Iterator
 
