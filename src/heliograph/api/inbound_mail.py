@@ -6,7 +6,7 @@ from heliograph.api.call import Call
 from heliograph.domain.field_docs import Records
 from heliograph.domain.refusals import ReceivedNotFound
 from heliograph.inbound.policy.inbound_mail import ReceivedRecord, attachment_content
-from heliograph.inbound.store.inbound_mail import PAST_ANY_ID, InboundMailRow
+from heliograph.inbound.store.inbound_mail import AFTER_ANY_ID, InboundMailRow
 from heliograph.web.paging import ListPage, read_after, read_limit
 from heliograph.web.read_budget import run_large
 from heliograph.web.request import Response
@@ -20,7 +20,7 @@ class ReceivedList(ListPage, frozen=True, kw_only=True):
 async def list_all(call: Call) -> Response:
     """List inbound mail, newest first, in the format of its events."""
     query, store = call.query(), call.context.store
-    after = read_after(query, "received") or PAST_ANY_ID
+    after = read_after(query, "received") or AFTER_ANY_ID
     page = await store.inbound_mail.list_page(call.team, after, read_limit(query), call.reserve_memory)
     data = [msgspec.Raw(record.encode()) for record in page.records]
     return await large_json_response(page.octets, lambda: {"object": "list", "has_more": page.has_more, "data": data})

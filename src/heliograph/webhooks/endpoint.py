@@ -1,8 +1,7 @@
-"""Delivery to one endpoint leased by this process: events in order, at most ten in flight, every attempt recorded.
+"""Delivery to an endpoint leased by this process: in order, at most ten attempts in flight, each attempt recorded.
 
-Callbacks that a webhook signs, but that are sent to the callback URLs of individual messages, form a separate queue. It
-is served in the same way, with a concurrency limit per host, so that a host that hangs delays neither the webhook nor
-other hosts.
+Callbacks to the callback URLs of individual messages, which a webhook signs, are in a separate queue. It has a limit
+per host instead, so that a host that does not respond delays neither the webhook nor other hosts.
 """
 
 import asyncio
@@ -32,15 +31,16 @@ from heliograph.webhooks.policy.webhook import basic_auth_header
 from heliograph.webhooks.store import DeliveryAttempt, DueDelivery, EndpointLeaseLost, Lease
 
 WINDOW = 10  # maximum attempts in flight per endpoint (contract 10)
-UNRECORDED_MAX = 5 * WINDOW  # maximum attempts in flight or not recorded yet: a killed process may repeat this many
-SLOTS = 400  # maximum attempts in flight in this process; above it, each endpoint may have one
+# Maximum attempts in flight or not recorded yet, all of which may be repeated after a crash
+UNRECORDED_MAX = 5 * WINDOW
+SLOTS = 400  # maximum attempts in flight in this process; beyond it, an endpoint may only have one
 READ_MAX = 200  # maximum deliveries per query
-READ_CALLBACKS_MAX = 5 * READ_MAX  # maximum callbacks per query: more, because they may queue behind a host that hangs
-QUEUE_MAX_AGE_MS = SECOND_MS  # maximum age of a queued delivery before it is read again
+READ_CALLBACKS_MAX = 5 * READ_MAX  # more than READ_MAX, because many may wait for a host that does not respond
+QUEUE_MAX_AGE_MS = SECOND_MS  # deliveries queued for longer are read again, because their events may have been erased
 RECORD_DELAY_S = 0.005  # maximum wait after a finished attempt, so that several are recorded together
-IDLE_S = 30.0  # idle time after which the endpoint is released to other processes
+IDLE_S = 30.0  # after this time without deliveries, the endpoint is released
 STORE_RETRY_S = 0.5  # pause after the store was unavailable
-# Longer than an attempt takes; no attempt starts later than this before the end of the lease
+# longer than any attempt; the last one starts this long before the end of the lease
 ATTEMPT_MAX_MS = 20 * SECOND_MS
 
 
@@ -53,7 +53,8 @@ class WebhookSecrets(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _FinishedAttempt = tuple[DeliveryAttempt, Webhook]
-SecretsOf = Callable[[Webhook, int], WebhookSecrets]  # (webhook, now) → secrets; ValueError if they cannot be decrypted
+# (webhook, now) → secrets; raises ValueError if they cannot be decrypted
+SecretsOf = Callable[[Webhook, int], WebhookSecrets]
 
 log = structlog.get_logger()
 
@@ -72,16 +73,16 @@ class SharedState:
 
 
 class Endpoint:
-    """Delivers events to one webhook: a reader task, one sender task per attempt, and a recorder task."""
+    """Delivers events to one webhook: reads due deliveries, sends in one task per attempt, and records attempts."""
 
     def __init__(self, lease: Lease, lease_until: int, shared: SharedState) -> None:
         self.lease = lease
-        self.lease_until = lease_until  # end of the lease in monotonic ms; 0 after losing the lease or a 410 Gone
+        self.lease_until = lease_until  # monotonic ms; 0 once the lease is lost or the receiver responded 410 Gone
         self._shared = shared
-        # Whether this queue is for callback URLs of individual messages
+        # whether this is the queue for callback URLs of individual messages
         self._is_callback_queue = lease.webhook.endswith(CALLBACK_SUFFIX)
         self._wake = asyncio.Event()
-        self._stale = True  # the store may have more due deliveries than `_queued`
+        self._stale = True  # True if the store may have more due deliveries than `_queued`
         self._queued: list[DueDelivery] = []
         self._read_at = 0
         self._send_tasks: set[asyncio.Task[None]] = set()
@@ -93,12 +94,12 @@ class Endpoint:
         self._cached_secrets: tuple[Webhook, bool, WebhookSecrets] | None = None
 
     def wake(self) -> None:
-        """Wake the endpoint: there may be new deliveries or a shutdown."""
+        """Wake the endpoint: there may be new deliveries, or the process is stopping."""
         self._stale = True
         self._wake.set()
 
     async def serve(self) -> None:
-        """Deliver until idle, until the lease is lost, until the webhook is disabled, or until shutdown."""
+        """Deliver until idle for IDLE_S, the lease is lost, the webhook is disabled, or the process stops."""
         try:
             while self._find_open_webhook() and await self._run_once():
                 self._wake.clear()
@@ -106,11 +107,15 @@ class Endpoint:
             await wait_for_all([self._record_task] if self._record_task else [])
             await self._record_attempts()
         finally:
-            for task in filter(None, (*self._send_tasks, self._record_task)):  # running only after a cancellation
+            # Still running only if this task was cancelled
+            for task in filter(None, (*self._send_tasks, self._record_task)):
                 task.cancel()
 
     async def _run_once(self) -> bool:
-        """Start attempts, start recording finished ones, and wait for a wakeup. Return False if idle for `IDLE_S`."""
+        """Start attempts, start recording finished ones, and wait for a wakeup.
+
+        Returns False if the endpoint was idle for IDLE_S.
+        """
         try:
             await self._read_due()
             self._start_attempts()
@@ -124,7 +129,7 @@ class Endpoint:
             return True
 
     def _find_open_webhook(self) -> Webhook | None:
-        """Return the webhook if new attempts may start; else None."""
+        """Return the webhook if attempts may start; None if not."""
         hook = self._shared.store.setup.current.records.get(
             ("webhook", self.lease.webhook.removesuffix(CALLBACK_SUFFIX))
         )
@@ -149,15 +154,14 @@ class Endpoint:
         deliveries = await self._shared.store.deliveries.due(self.lease.webhook, limit)
         self._read_at = read_at
         self._stale |= limit in (len(deliveries.new), len(deliveries.again))
-        # Alternate new and repeated deliveries, so that neither retries nor a large replay delay new events, or vice
-        # versa.
+        # Alternate new and repeated deliveries, so that neither delays the other.
         pairs = zip_longest(deliveries.new, deliveries.again)
-        # Skip deliveries recorded during the read: the query may still have returned them as due.
+        # recorded during the read, so possibly read as still due
         excluded_keys = self._started.keys() | self._recorded_keys
         self._queued = [due for pair in pairs for due in pair if due and due.key not in excluded_keys]
 
     def _is_queue_stale(self) -> bool:
-        """Return whether queued deliveries must be read again, because their events may have been erased since."""
+        """Return whether the queued deliveries must be read again, because their events may have been erased."""
         return bool(self._queued) and self._shared.clock.monotonic_ms() - self._read_at > QUEUE_MAX_AGE_MS
 
     def _start_attempts(self) -> None:
@@ -173,7 +177,7 @@ class Endpoint:
 
     def _free_slots(self) -> int:
         started, shared = len(self._started), self._shared
-        # Start no attempt while an earlier one cannot be recorded: a new one could not be recorded either.
+        # While one attempt cannot be recorded, further ones could not be recorded either.
         if shared.unrecorded:
             return 0
         window = UNRECORDED_MAX if self._is_callback_queue else WINDOW
@@ -184,7 +188,7 @@ class Endpoint:
     # -- sending an attempt --------------------------------------------------------------------------------------
 
     async def _send(self, due: DueDelivery, hook: Webhook) -> None:
-        # Subjects of other events may be email addresses, which are not logged.
+        # other subjects may be email addresses, which must not be logged
         log_context = {"message": due.subject} if due.stored_event and due.stored_event.record else {}
         bind_contextvars(event_id=due.event_id, **log_context)
         clock = self._shared.clock
@@ -202,7 +206,7 @@ class Endpoint:
                 is_callback=self._is_callback_queue,
             )
             self._finished.append((attempt, hook))
-            # Start no more attempts before the webhook is disabled
+            # start no more attempts, although the webhook is not disabled yet
             if attempt.state != "delivered" and _is_gone(attempt):
                 self.lease_until = 0
                 self._wake.set()
@@ -212,7 +216,7 @@ class Endpoint:
             self._shared.in_flight -= 1
             if self._in_flight <= WINDOW // 2:
                 self._wake.set()
-            elif len(self._finished) == 1:  # first finished attempt: wait for more before recording
+            elif len(self._finished) == 1:  # the first to be recorded: wait for more
                 asyncio.get_running_loop().call_later(RECORD_DELAY_S, self._wake.set)
 
     async def _post(self, due: DueDelivery, hook: Webhook, now: int, team_now: int) -> PostResult:
@@ -228,7 +232,7 @@ class Endpoint:
             body = event_format.body(
                 with_explanation(due.stored_event), self._shared.store.setup.current.teams[hook.team]
             )
-            timestamp_s = now // SECOND_MS  # real time, not the test clock: receivers compare it with their own clock
+            timestamp_s = now // SECOND_MS  # not by the test clock: receivers compare it with their own clock
             signing = SignatureInput(
                 secrets=secrets.secrets,
                 private_key=secrets.key,
@@ -237,7 +241,7 @@ class Endpoint:
                 timestamp_s=timestamp_s,
                 body=body,
             )
-            # The endpoint's own login replaces an Authorization header of the format.
+            # replaces an Authorization header of the format
             headers = event_format.headers(signing) | (
                 basic_auth_header(secrets.login) if secrets.login and url == hook.url else {}
             )
@@ -249,7 +253,7 @@ class Endpoint:
                 span.set_attributes(http_response_status__code=result.status or 0)
                 return result
         except Exception as error:
-            # An internal error must not stop other deliveries, and this one is retried after the usual delay.
+            # an internal error affects only this delivery, which is retried after the usual delay
             log.error("event cannot be sent", webhook=hook.id, event_id=due.event_id, error=type(error).__name__)
             message = f"internal error while sending: {type(error).__name__}"
             return PostResult(reason="own_fault", error=message, duration_ms=0)
@@ -258,9 +262,9 @@ class Endpoint:
         return self._shared.clock.randbelow(2001) / 1000 - 1
 
     def _get_secrets(self, hook: Webhook, team_now: int) -> WebhookSecrets:
-        """Return the decrypted secrets.
+        """Return the decrypted secrets, which are cached until the webhook changes or its rotation ends.
 
-        They are cached until the webhook changes or its rotation ends: decrypting costs as much as signing.
+        Decrypting costs as much as signing.
         """
         rotating = team_now < hook.old_until
         if not self._cached_secrets or self._cached_secrets[0] is not hook or self._cached_secrets[1] != rotating:
@@ -270,10 +274,7 @@ class Endpoint:
     # -- recording attempts --------------------------------------------------------------------------------------
 
     async def _record_attempts(self) -> None:
-        """Record all finished attempts.
-
-        While the store is unavailable, recording is retried until the lease is lost.
-        """
+        """Record all finished attempts; retry while the store is unavailable and the lease is held."""
         pending, self._finished = self._finished, []
         batch, unrecorded = pending, self._shared.unrecorded
         reasons: list[tuple[Webhook, str]] = []
@@ -290,13 +291,13 @@ class Endpoint:
     async def _submit_attempts(
         self, attempts: list[_FinishedAttempt], reasons: list[tuple[Webhook, str]]
     ) -> list[_FinishedAttempt]:
-        """Submit attempts to the store; return those that must be submitted again.
+        """Submit attempts to the store; return those to submit again.
 
         Adds (webhook, reason) to `reasons` for each webhook to disable.
         """
         to_retry: list[_FinishedAttempt] = []
         record, team_now = self._shared.store.deliveries.record, self._shared.clock.team_now
-        # Await one after the other: attempts of one transaction finish together, and asyncio.gather adds a callback
+        # One after the other: attempts of a transaction finish together, and asyncio.gather would add a callback for
         # each.
         for future, attempt, hook in [(record(attempt), attempt, hook) for attempt, hook in attempts]:
             try:
@@ -369,7 +370,7 @@ def to_attempt(
     jitter: Callable[[], float],
     is_callback: bool = False,
 ) -> DeliveryAttempt:
-    """Return the attempt record with the delivery's next state and due time."""
+    """Return the record of an attempt, with the next state and due time of its delivery."""
     state, due_at = "delivered", now
     if classify_response(result.status) != "delivered":
         attempt_number, first_at = due.attempts - due.earlier_attempts + 1, due.first_at or started_at
@@ -395,10 +396,10 @@ def _is_gone(attempt: DeliveryAttempt) -> bool:
 
 
 def disable_reason(attempt: DeliveryAttempt, failing_since: int | None, now: int) -> str | None:
-    """Return why the webhook must be disabled after this attempt; None if it stays enabled."""
+    """Return why the webhook must be disabled after this attempt; None if it must not."""
     if _is_gone(attempt):
         return "the endpoint responded 410 Gone"
-    # Only a failed retry counts: a single failure after a long idle time is weak evidence.
+    # only a failed retry counts: a single failure after a long idle time is weak evidence
     if (
         failing_since is not None
         and attempt.due.attempts

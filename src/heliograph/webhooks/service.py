@@ -50,9 +50,9 @@ from heliograph.webhooks.policy.webhook_url import URL_MAX, split_login
 from heliograph.webhooks.store import NoSuchEvents, ReplaySelection, StoredAttempt, StoredDelivery
 
 SHOWN_IDS_MAX = 5  # maximum number of ids in an error message
-BIN_DESCRIPTION = "Webhook bin"  # description of a webhook bin
+BIN_DESCRIPTION = "Webhook bin"
 
-FindRefusal = Callable[[str], Awaitable[str | None]]  # URL → reason why webhooks may not connect to it; None if allowed
+FindRefusal = Callable[[str], Awaitable[str | None]]  # URL → why webhooks must not connect to it; None if allowed
 
 
 FORMAT = describe("Format of body, headers and signature: Heliograph's own or another service's.", enum=list(FORMATS))
@@ -66,7 +66,7 @@ URL = describe(
     "Where events are sent: http or https, without a fragment. `user:password@` before the host is sent as Basic "
     "authentication and never shown again.",
     maxLength=URL_MAX,
-    # The pattern is stricter than the check: non-ASCII host names and IP addresses that the operator allows also pass.
+    # stricter than the check, which also accepts non-ASCII host names and IP addresses that the operator allows
     pattern=rf"^[Hh][Tt][Tt][Pp][Ss]?://{DOMAIN_NAME}(:[1-9][0-9]{{0,3}})?(/[A-Za-z0-9._~!$&'()*+,;=:@/?-]*)?$",
 )
 
@@ -145,7 +145,7 @@ class Webhooks:
     async def create(
         self, actor: Actor, team: str, request: WebhookRequest, format_events: Sequence[str] = ()
     ) -> WebhookWithSecret:
-        """Create a webhook. `format_events`: the requested event names of the other service."""
+        """Create a webhook. `format_events`: event names of another service, if the request uses its API format."""
         events, description = validate_events(request.events), request.description or ""
         check_description(description)
         format_name = request.format or DEFAULT_FORMAT
@@ -180,12 +180,15 @@ class Webhooks:
         return WebhookWithSecret(webhook=hook, secret=secret)
 
     async def create_bin(self, actor: Actor, team: str, base_url: str) -> WebhookWithSecret:
-        """Create a webhook for all events that posts to this service's own bin, which reports what it received."""
+        """Create a webhook for all events that posts to a bin of this service, which reports on each request."""
         url = bin_address(base_url, team, self._clock.random_bytes(TOKEN_BYTES).hex())
         return await self.create(actor, team, WebhookRequest(url=url, events=["*"], description=BIN_DESCRIPTION))
 
     def secrets_of(self, hook: Webhook) -> list[str]:
-        """Return the decrypted current secret in a list; empty if it cannot be decrypted (master secret changed)."""
+        """Return the current secret, decrypted, in a list.
+
+        Empty if the master secret changed and it cannot be decrypted.
+        """
         with suppress(ValueError):
             return [self._vault.decrypt(hook.secret, f"webhook/{hook.id}").decode()]
         return []
@@ -193,7 +196,7 @@ class Webhooks:
     async def change(
         self, actor: Actor, team: str | None, id_: str, request: WebhookChange, format_events: Sequence[str] = ()
     ) -> Webhook:
-        """Change only the given fields. Enabling a webhook clears `disabled_reason`."""
+        """Change the fields in the request. Enabling a webhook clears `disabled_reason`."""
         fields: dict[str, Any] = {name: value for name, value in asdict(request).items() if value is not None}
         if request.events is not None:
             fields |= {"events": validate_events(request.events), "asked": tuple(format_events)}
@@ -215,16 +218,16 @@ class Webhooks:
         return await self._update(actor, team, id_, apply_fields)
 
     async def _prepare_key_pair(self, format_name: str) -> MakeKeyPair:
-        """Generate a key pair if the format uses one. Called before the transaction, to block no other writers."""
+        """Generate a key pair if the format uses one. Called outside the transaction, which must be short."""
         if not FORMATS[format_name].uses_key_pair:
             return self._make_pair
         pair = await asyncio.to_thread(self._make_pair)
         return lambda: pair
 
     async def _changed_url_fields(self, hook: Webhook, new_url: str) -> dict[str, Any]:
-        """Return the changed URL fields.
+        """Return the changed fields of the URL.
 
-        When the URL changes, the stored login is deleted, so that no other host receives it.
+        A new URL deletes the stored login, so that no other host receives it.
         """
         url, login = _split_login(new_url)
         if url != hook.url:
@@ -243,7 +246,7 @@ class Webhooks:
         await self._store.deliveries.delete_all(id_)
 
     async def rotate(self, actor: Actor, team: str | None, id_: str) -> WebhookWithSecret:
-        """Replace the secret. The previous secret also signs for 24 h; older secrets stop signing."""
+        """Replace the secret. For 24 h, requests are also signed with the previous secret."""
         previous = self.find(team, id_)
         secret, make_pair = self._make_secret(), await self._prepare_key_pair(previous.format)
         now = self._store.clock.team_now(self._team_ref(previous))
@@ -265,10 +268,7 @@ class Webhooks:
     async def replay(
         self, actor: Actor, team: str | None, id_: str, selection: ReplaySelection, param: str = "event_ids"
     ) -> int:
-        """Replay the listed events or those of a time range; return their count.
-
-        `param`: request field named in errors.
-        """
+        """Replay events by id or time range; return their number. `param`: name of the request field in errors."""
         hook = self._find_enabled(team, id_)
         entry = actor.audit_entry(
             self._clock.now(), "webhook.replay", hook.url, _describe_selection(selection), team=hook.team
@@ -284,7 +284,10 @@ class Webhooks:
             raise InvalidRequest(f"The team has no events {shown_ids}.", param=param) from None
 
     async def deliveries(self, team: str | None, id_: str, before: str | None, limit: int) -> list[DeliveryRecord]:
-        """Return deliveries, newest first, plus one beyond `limit` if there are more. `before`: an event id."""
+        """Return deliveries of events before the event `before`, newest first.
+
+        One more than `limit` if there are more.
+        """
         rows = await self._store.deliveries.list_page(self.find(team, id_).id, before, limit)
         return [_to_record(delivery) for delivery in rows]
 

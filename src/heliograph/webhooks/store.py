@@ -28,7 +28,7 @@ from heliograph.webhooks.policy.retry import NoResponseReason
 REPLAY_MAX = 100_000  # maximum events per replay
 BATCH_SIZE = 500  # rows per transaction
 
-PAST_ANY_ID = "~"  # sorts after every id: lists begin with the newest
+AFTER_ANY_ID = "~"  # sorts after every id; the first page starts here
 
 
 class NoSuchEvents(Exception):
@@ -40,55 +40,56 @@ class NoSuchEvents(Exception):
 
 
 class EndpointLeaseLost(Exception):
-    """The endpoint's lease was lost to another process; nothing was recorded."""
+    """Raised if another process took over the endpoint's lease; nothing was recorded."""
 
 
 class Lease(msgspec.Struct, frozen=True):
-    """Exclusive right of this process to send to an endpoint, while renewed."""
+    """Exclusive right of this process to send to an endpoint, until a renewal fails."""
 
     webhook: str
     epoch: int
 
 
 class DueDelivery(msgspec.Struct, frozen=True):
-    """A delivery of an event to a webhook that is due now."""
+    """A due delivery of an event to a webhook."""
 
     key: int
     team: int
     event_id: str
     subject: str
     attempts: int  # number of attempts so far
-    earlier_attempts: int  # number of attempts before the last replay, which do not count for the retry schedule
+    earlier_attempts: int  # attempts before the last replay; the retry schedule does not count them
     first_at: int | None  # time of the first attempt since the last replay
-    stored_event: StoredEvent | None = None  # None if the event is no longer stored
+    stored_event: StoredEvent | None = None  # None if the event was deleted
 
 
 class DueDeliveries(msgspec.Struct, frozen=True):
-    new: list[DueDelivery]  # in the order of their events
-    again: list[DueDelivery]  # retries and replays, in the order of their due times
+    new: list[DueDelivery]  # never attempted, in the order of their events
+    again: list[DueDelivery]  # retried or replayed, in the order of their due times
 
 
 class DeliveryAttempt(msgspec.Struct, frozen=True, kw_only=True):
-    """A delivery attempt and the resulting state of the delivery."""
+    """A delivery attempt, and the state of the delivery after it."""
 
     lease: Lease
     due: DueDelivery
     started_at: int
     status: int | None
     reason: NoResponseReason | None = None  # why there was no response
-    error: str | None  # the reason as a sentence for users
+    error: str | None  # `reason` as a sentence for users
     duration_ms: int
     answer: str
     state: str  # delivered, waiting, exhausted
     due_at: int  # time of the next attempt if `state` is waiting
-    is_callback: bool = False  # sent to a message's own callback URL, so the endpoint's failing state does not change
+    # Sent to the callback URL of a message, which does not affect whether the endpoint is failing
+    is_callback: bool = False
 
 
 class StoredAttempt(msgspec.Struct, frozen=True):
     number: int
     at: int
     status: int | None
-    reason: NoResponseReason | None  # also None for attempts recorded before this column existed
+    reason: NoResponseReason | None  # None if there was a response, or for attempts older than this column
     error: str | None
     duration_ms: int
     answer: str
@@ -106,7 +107,7 @@ class StoredDelivery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReplaySelection(msgspec.Struct, frozen=True, kw_only=True):
-    """Selection of events to replay: by id, or created between two times (both exclusive; None is unbounded)."""
+    """Selects events to replay: by id, or created between two times (both exclusive; None: unbounded)."""
 
     event_ids: Sequence[str] | None = None
     created_after: int | None = None
@@ -117,7 +118,7 @@ class ReplaySelection(msgspec.Struct, frozen=True, kw_only=True):
 class _ReplayRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A replay request.
 
-    An event of a type that the webhook does not subscribe to is included only if it was sent to the webhook before.
+    Event types that the webhook does not subscribe to are included only for events sent to the webhook before.
     """
 
     team: int
@@ -126,7 +127,8 @@ class _ReplayRequest(msgspec.Struct, frozen=True, kw_only=True):
     subscribes: Callable[[str], bool]
     entry: AuditEntry
     now: int
-    clock_offset: int  # offset of the team's test clock: an event's id may be this much older than its time
+    # Offset of the team's test clock; an event's id, which has real time, may be this much older than the event
+    clock_offset: int
 
 
 # -- endpoint leases -------------------------------------------------------------------------------------------
@@ -135,9 +137,9 @@ class _ReplayRequest(msgspec.Struct, frozen=True, kw_only=True):
 async def due_webhooks(
     tx: Tx, owner: str, now: int, webhook_times: list[tuple[str, int]], leases: Leases
 ) -> dict[str, bool]:
-    """Map each webhook with due deliveries to whether another process holds its lease.
+    """Return webhook → whether another process holds its lease, for all webhooks with due deliveries.
 
-    `webhook_times`: (webhook, current time) for webhooks of teams with a test clock.
+    `webhook_times`: (webhook, current time) of webhooks whose teams have a test clock.
     """
     rows = await tx.run("due_webhooks", owner=owner, now=now, moved=webhook_times)
     expired_before = await leases.expired_before(tx) if any(lease_until is not None for _, lease_until in rows) else 0
@@ -145,7 +147,7 @@ async def due_webhooks(
 
 
 async def claim(tx: Tx, owner: str, webhooks: Iterable[str], leases: Leases) -> list[Lease]:
-    """Claim the endpoints whose lease no other process holds."""
+    """Lease the endpoints that no other process holds."""
     expired_before, lease_until = await leases.expired_before(tx), await leases.deadline(tx)
     if leases.clock_error():
         return []
@@ -191,7 +193,7 @@ def _to_due(rows: Sequence[Any]) -> list[DueDelivery]:
 async def record(tx: Tx, attempts: Sequence[DeliveryAttempt], owner: str) -> list[int | None | Exception]:
     """Record attempts; return for each the time since which its endpoint has been failing.
 
-    None if the endpoint is healthy; EndpointLeaseLost if the lease was lost.
+    The result is None for a healthy endpoint, and EndpointLeaseLost if the lease was lost.
     """
     lease_keys = sorted({(attempt.lease.webhook, attempt.lease.epoch) for attempt in attempts})
     previously_failing_since = {
@@ -247,12 +249,12 @@ async def _write_attempts(tx: Tx, attempts: Sequence[DeliveryAttempt]) -> None:
 async def list_deliveries(
     tx: Tx, webhook: str, before: str | None, limit: int, *, failed_only: bool = False
 ) -> list[StoredDelivery]:
-    """Return deliveries, newest event first, plus one beyond `limit` if there are more.
+    """Return deliveries, newest event first; one more than `limit` if there are more.
 
-    Includes callbacks to message URLs that the webhook signs.
+    Includes callbacks to message URLs, which the webhook signs.
     """
     query = "list_failed" if failed_only else "list_deliveries"
-    page_params = {"before": before or PAST_ANY_ID, "limit": limit + 1}
+    page_params = {"before": before or AFTER_ANY_ID, "limit": limit + 1}
     all_rows = [
         row
         for queue_id in (webhook, webhook + CALLBACK_SUFFIX)
@@ -298,7 +300,7 @@ async def replay_range(tx: Tx, request: _ReplayRequest, after: str, done: int) -
         webhook=request.webhook,
         created_after=start,
         created_before=end,
-        # An id is generated when its event is stored, which may be after the event's time.
+        # An id has the time at which its event was stored, which may be later than the event's time.
         after=after or id_ + ulid(max(0, start - MINUTE_MS - request.clock_offset), 0),
         end=id_ + ulid(min(end, now) + DAY_MS, 0),
         limit=BATCH_SIZE,
@@ -308,13 +310,13 @@ async def replay_range(tx: Tx, request: _ReplayRequest, after: str, done: int) -
 
 
 async def _replay_rows(tx: Tx, request: _ReplayRequest, rows: Sequence[Any], done: int) -> int:
-    """Schedule the chosen rows for delivery. The audit entry is written with the first non-empty batch."""
+    """Schedule the matching events for delivery; the first batch with any also writes the audit entry."""
     chosen: list[tuple[str, str, int]] = []
     for _, event, type_, subject, state, attempt in sorted(tuple(row) for row in rows):
         failed = state == "exhausted" or (state == "waiting" and attempt > 0)
         is_subscribed = state is not None or (type_ != TEST and request.subscribes(type_))
         if failed if request.selection.failed_only else is_subscribed:
-            # Increasing due times preserve the order, also among events that were never sent.
+            # increasing due times keep the order of events
             chosen.append((event, subject, request.now + done + len(chosen)))
     if chosen:
         params = {"webhook": request.webhook, "team": request.team, "now": request.now}
@@ -345,7 +347,7 @@ async def _delete_rows(tx: Tx, rows: Sequence[Any]) -> bool:
 
 
 class DeliveryStore:
-    """Store of webhook deliveries for one process, which `owner` identifies in leases."""
+    """Store of webhook deliveries for one process; `owner` identifies the process in leases."""
 
     def __init__(self, database: Database, clock: Clock, owner: str, leases: Leases, setup: SetupStore) -> None:
         self._database = database
@@ -358,7 +360,10 @@ class DeliveryStore:
         )
 
     async def due_webhooks(self) -> dict[str, bool]:
-        """Map webhooks with due deliveries, including disabled ones, to whether another process holds their lease."""
+        """Return webhook → whether another process holds its lease, for all webhooks with due deliveries.
+
+        Includes disabled webhooks.
+        """
         now, setup = self._clock.now(), self._setup.current
         webhook_times = [
             (queue_id, now + clock_offset)
@@ -380,18 +385,21 @@ class DeliveryStore:
         await self._database.write(lambda tx: tx.run("release_endpoint", **params))
 
     async def due(self, webhook: str, limit: int) -> DueDeliveries:
-        """Return at most `limit` new and `limit` repeated due deliveries, with their events."""
+        """Return due deliveries with their events: at most `limit` new and `limit` repeated ones."""
         hook = self._setup.current.records.get(("webhook", webhook.removesuffix(CALLBACK_SUFFIX)))
         team = self._setup.current.teams.get(hook.team) if isinstance(hook, Webhook) else None
         now = self._clock.team_now(team.record.ref if team else 0)
         return await self._database.read(lambda tx: read_due(tx, webhook, limit, now))
 
     def record(self, attempt: DeliveryAttempt) -> Awaitable[int | None]:
-        """Record an attempt; return when the endpoint began to fail, or None. Raises EndpointLeaseLost."""
+        """Record an attempt; return the time since which the endpoint has been failing, or None.
+
+        Raises EndpointLeaseLost.
+        """
         return self._attempts.submit(attempt)
 
     async def disable(self, hook: Webhook, reason: str) -> bool:
-        """Disable a webhook. Return False if it was changed or disabled since it was read."""
+        """Disable a webhook; return False if it was changed or disabled after `hook` was read."""
         now, disabled = self._clock.now(), replace(hook, enabled=False, disabled_reason=reason)
 
         def disable_webhook(current: Setup, _: int) -> SetupChange:
@@ -405,20 +413,21 @@ class DeliveryStore:
                 (await setup.apply_change(tx, disable_webhook, now, self._setup.publisher, self._setup.current)).rows
             )
             if is_disabled:
-                await tx.run("forget_failures", webhook=hook.id)  # the failing period starts again after enabling
+                # After the webhook is enabled, failures count from the start
+                await tx.run("forget_failures", webhook=hook.id)
             return is_disabled
 
         return await self._setup.write_and_refresh(hook.team, write_change)
 
     async def failing_since(self, webhooks: Iterable[str]) -> dict[str, int]:
-        """Return, for each of these webhooks whose last attempts failed, the time since which they fail."""
+        """Return webhook → time since which it has been failing, for those of these webhooks that fail."""
         webhook_rows = [(id_,) for id_ in webhooks]
         return dict(await self._database.read(lambda tx: tx.run("failing_endpoints", webhooks=webhook_rows)))
 
     async def list_page(
         self, webhook: str, before: str | None, limit: int, *, failed_only: bool = False
     ) -> list[StoredDelivery]:
-        """Return deliveries before the event `before`, newest first, plus one beyond `limit` if there are more."""
+        """Return deliveries of events before `before`, newest first; one more than `limit` if there are more."""
         return await self._database.read(
             lambda tx: list_deliveries(tx, webhook, before, limit, failed_only=failed_only)
         )
@@ -426,9 +435,9 @@ class DeliveryStore:
     async def replay(
         self, team: int, webhook: str, selection: ReplaySelection, subscribes: Callable[[str], bool], entry: AuditEntry
     ) -> int:
-        """Send events again with the same ids and bodies; return their number. A time range stops after REPLAY_MAX.
+        """Send events again, with the same ids and bodies; return their number, at most REPLAY_MAX for a time range.
 
-        No audit entry is written if no event matches. Raises NoSuchEvents, without sending any event, for unknown ids.
+        The audit entry is written if any event matches. Unknown ids raise NoSuchEvents, and no event is sent.
         """
         now, ids = self._clock.team_now(team), selection.event_ids
         request = _ReplayRequest(
@@ -453,7 +462,7 @@ class DeliveryStore:
     async def publish_to_webhook(
         self, team: int, webhook: str, type_: str, subject: str, data: Any, entry: AuditEntry
     ) -> str:
-        """Publish an event to this webhook only; return the event id."""
+        """Publish an event for this webhook only; return the event id."""
         publisher = Publisher(self._clock.new_id, lambda *_: [webhook])
         event = Event(
             id=self._clock.new_id("evt_"),

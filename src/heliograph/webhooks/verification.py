@@ -1,4 +1,7 @@
-"""Verifies webhook requests: signed by Heliograph, and recent. For receivers; needs only the standard library."""
+"""Verifies that a webhook request was signed by Heliograph, recently.
+
+For receivers; needs only the standard library.
+"""
 
 import base64
 import hmac
@@ -27,7 +30,7 @@ def verify_webhook(
     """Return the event, or raise WebhookRefused. `body`: the raw request body, before any parsing.
 
     Checks the Standard Webhooks headers if present, else X-Service-Signature. One valid signature by one of the secrets
-    is enough. A malformed secret raises a plain ValueError. `now`: Unix seconds, for tests.
+    suffices. A malformed secret raises a plain ValueError. `now`: current Unix seconds, for tests.
     """
     secrets = {text: _decode_key(text) for text in ([secret] if isinstance(secret, str) else secret)}
     lower_headers = {name.lower(): value for name, value in headers.items()}
@@ -80,7 +83,10 @@ def _check_timestamp(text: str, name: str) -> str:
 
 
 def _decode_key(secret: str) -> bytes:
-    """Return the key bytes. An empty secret, such as an unset environment variable, is refused: anyone could sign."""
+    """Return the key's bytes.
+
+    An empty secret, such as from an unset environment variable, is refused: it would be public.
+    """
     try:
         key = base64.b64decode(secret.removeprefix(_PREFIX), validate=True)
     except ValueError:
@@ -95,7 +101,7 @@ def _sign(key: bytes, text: bytes) -> bytes:
 
 
 def _any_equal(signatures: Sequence[str], expected: Sequence[bytes]) -> bool:
-    """Compare all pairs, so that the duration does not reveal which pair matches."""
+    """Return whether any signature is an expected one. Compares all pairs, so that the duration reveals nothing."""
     pairs = [
         hmac.compare_digest(signature.encode("utf-8", "replace"), candidate)
         for signature in signatures

@@ -1,4 +1,4 @@
-"""Webhook delivery worker: leases endpoints with due deliveries, serves them, and releases the leases."""
+"""Webhook worker: leases endpoints with due deliveries, serves them, and releases the leases."""
 
 import asyncio
 
@@ -15,9 +15,9 @@ from heliograph.webhooks.client.http_post import WebhookHttpClient
 from heliograph.webhooks.endpoint import STORE_RETRY_S, Endpoint, SecretsOf, SharedState
 from heliograph.webhooks.store import Lease
 
-CLAIM_MAX = 50  # maximum endpoints claimed per poll, so that several processes share a burst
-PAUSE_S = 0.01  # pause after a poll with due deliveries, so that a burst of wakeups causes one poll
-STOP_S = 20.0  # maximum wait at shutdown: longer than an attempt, which takes at most 15 s
+CLAIM_MAX = 50  # maximum endpoints leased per poll, so that several processes share a burst
+PAUSE_S = 0.01  # pause after a poll that found deliveries, so that a burst of wakeups causes one poll
+STOP_S = 20.0  # longer than any attempt, which takes at most 15 s
 
 log = structlog.get_logger()
 
@@ -30,7 +30,7 @@ class WebhookWorker:
         self._clock = clock
         self._wakeup = store.wakeups.by_kind[WEBHOOKS]
         self._shared = SharedState(store, client, clock, secrets_of)
-        self._endpoints: dict[str, Endpoint] = {}  # by webhook id
+        self._endpoints: dict[str, Endpoint] = {}  # webhook id → endpoint
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopped = asyncio.Event()
         self._stopped.set()
@@ -58,7 +58,7 @@ class WebhookWorker:
             self._stopped.set()
 
     async def stop(self) -> None:
-        """Start no more attempts, wait until attempts in flight are recorded, and release the endpoints."""
+        """Start no more attempts, wait until those in flight are recorded, and release the endpoints."""
         self._shared.stopping.set()
         self._wakeup.set()
         for endpoint in self._endpoints.values():
@@ -66,7 +66,7 @@ class WebhookWorker:
         await self._stopped.wait()
 
     async def _poll(self) -> bool:
-        """Claim endpoints that have due deliveries and no owner. Return whether any delivery is due."""
+        """Lease endpoints with due deliveries that no process has leased. Returns whether any delivery is due."""
         polled_at = self._clock.monotonic_ms()
         due = await self._store.deliveries.due_webhooks()
         for webhook in due:
@@ -107,7 +107,7 @@ class WebhookWorker:
     async def _delete_orphaned(self, unknown: list[str]) -> None:
         """Delete deliveries that were written while their webhook was being deleted."""
         if unknown:
-            # The setup is refreshed after the deliveries were read, so it includes every newly created webhook.
+            # now contains all webhooks that existed when the deliveries were read
             await self._store.setup.refresh()
             for webhook in unknown:
                 if not self._find_webhook(webhook):
@@ -130,5 +130,5 @@ class WebhookWorker:
 
     async def _wait_for_endpoints(self) -> None:
         if unfinished := await wait_for_all(self._tasks, STOP_S):
-            # Their leases are not released: it is unknown whether the events arrived; the next owner sends them again.
+            # keep their leases: whether the events arrived is unknown, and the next owner sends them again
             log.warning("stopped with attempts in flight", count=len(unfinished))

@@ -11,7 +11,7 @@ from heliograph.domain.mail.file_links import RAW
 from heliograph.domain.mail.smtp_to_request import parse_mailboxes
 from heliograph.domain.refusals import InvalidRequest, ReceivedNotFound
 from heliograph.inbound.policy.inbound_mail import AttachmentRecord, ReceivedRecord
-from heliograph.inbound.store.inbound_mail import PAST_ANY_ID, InboundMailRow
+from heliograph.inbound.store.inbound_mail import AFTER_ANY_ID, InboundMailRow
 from heliograph.web.request import Response
 from heliograph.web.route import json_response, large_json_response
 
@@ -20,7 +20,7 @@ async def list_all(call: Call) -> Response:
     limit, after, before = cursor_params(call, "received")
     if before is not None:
         raise InvalidRequest("before: this list only supports after.", param="before")
-    page = await call.context.store.inbound_mail.list_page(call.team, after or PAST_ANY_ID, limit, call.reserve_memory)
+    page = await call.context.store.inbound_mail.list_page(call.team, after or AFTER_ANY_ID, limit, call.reserve_memory)
 
     def render() -> dict[str, Any]:
         records = [msgspec.json.decode(record, type=ReceivedRecord) for record in page.records]

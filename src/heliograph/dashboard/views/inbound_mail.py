@@ -15,7 +15,7 @@ from heliograph.dashboard.views.previews import (
     html_download,
 )
 from heliograph.inbound.policy.inbound_mail import ReceivedRecord, attachment_content
-from heliograph.inbound.store.inbound_mail import PAST_ANY_ID, InboundMailRow
+from heliograph.inbound.store.inbound_mail import AFTER_ANY_ID, InboundMailRow
 from heliograph.storage.events import NEWEST
 from heliograph.web.read_budget import run_large
 
@@ -49,7 +49,7 @@ async def show(request: PageRequest) -> PageResponse:
 
 async def _mail_page(request: PageRequest, before: str) -> tuple[Sequence[Any], str]:
     team, store = request.team.record.ref, request.store.inbound_mail
-    rows = await store.list_newest(team, before or PAST_ANY_ID, PAGE_SIZE + 1)
+    rows = await store.list_newest(team, before or AFTER_ANY_ID, PAGE_SIZE + 1)
     await request.reserve_memory(sum(row.octets for row in rows[:PAGE_SIZE]))
     records = await store.get_records(team, [row.id for row in rows[:PAGE_SIZE]])
     record_by_id = {mail.id: mail for mail in (msgspec.json.decode(record, type=InboundRow) for record in records)}

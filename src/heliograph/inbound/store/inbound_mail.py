@@ -16,7 +16,7 @@ from heliograph.storage.engine.database import Database, Tx
 from heliograph.storage.events import Event, Publisher
 
 AUTOMATIC_MAX = 10  # automatic mails per sender and hour that are published; more indicate a mail loop
-PAST_ANY_ID = "rcv_~"
+AFTER_ANY_ID = "rcv_~"
 PAGE_OCTETS_MAX = 8 * MIB  # maximum octets of the records in one response; at least one record is returned
 
 # published: with its event. held: stored without an event, because of a possible mail loop. known: stored before.

@@ -1,6 +1,6 @@
-"""HTTP client for one delivery attempt: a POST to a checked address within 15 s, and its response.
+"""HTTP client for webhooks: sends one POST to a checked address within 15 s, and returns the response.
 
-Written instead of using aiohttp (ADR 0022): it connects only to checked addresses, at a third of the CPU time.
+Unlike aiohttp, it connects only to addresses that passed the SSRF check, and takes a third of the CPU time (ADR 0022).
 """
 
 import asyncio
@@ -26,7 +26,8 @@ TOTAL_S = 15.0
 RESPONSE_BODY_MAX = 1024  # maximum bytes of a response body that are stored
 READ_MAX = 64 * 1024  # maximum bytes of a response with headers; a longer one closes the connection
 CERTIFICATE_EXPIRED = 10  # OpenSSL's X509_V_ERR_CERT_HAS_EXPIRED
-KEEP_ALIVE_S = 4.0  # below the usual 5 s of receivers, so that the client closes first
+# Most receivers close after 5 s; closing earlier avoids sending on a connection that is being closed
+KEEP_ALIVE_S = 4.0
 NEXT_ADDRESS_S = 0.25  # delay before the host's next address is tried in parallel (RFC 8305)
 
 _COMMON_HEADERS = "".join(
@@ -37,7 +38,7 @@ _COMMON_HEADERS = "".join(
 class PostResult(msgspec.Struct, frozen=True, kw_only=True):
     status: int | None = None  # None if there was no response
     reason: NoResponseReason | None = None  # why there was no response
-    error: str | None = None  # the reason as a sentence for users
+    error: str | None = None  # `reason` as a sentence for users
     duration_ms: int
     answer: bytes = b""  # the beginning of the response body
     retry_after_s: int | None = None
@@ -51,7 +52,7 @@ class WebhookHttpClient:
 
     def __init__(self, guard: SsrfGuard, roots: ssl.SSLContext | None = None, total_s: float = TOTAL_S) -> None:
         self._guard = guard
-        self._roots = roots  # None: the system's roots, loaded at the first HTTPS request
+        self._roots = roots  # None loads the system's roots at the first HTTPS request
         self._total_s = total_s
         self._idle: dict[tuple[str, str, int], list[_Connection]] = defaultdict(list)  # most recently used last
         self._sweeping: asyncio.TimerHandle | None = None
@@ -74,7 +75,7 @@ class WebhookHttpClient:
         except TimeoutError:
             if connection is None:
                 reason, error = "no_connection", f"no connection within {self._total_s:g} s"
-            # A response counts once its status arrived; a later failure only truncates its body.
+            # A received status counts, even if the rest of the response fails: then only the body is incomplete.
             elif not connection.status:
                 reason, error = "too_slow", f"no response within {self._total_s:g} s"
         duration_ms = round((time() - started) * 1000)
@@ -145,7 +146,7 @@ class WebhookHttpClient:
             self._sweeping = loop.call_later(KEEP_ALIVE_S / 2, self._sweep)
 
     def _sweep(self) -> None:
-        """Close idle connections. Runs every KEEP_ALIVE_S / 2, so that none stays idle longer than KEEP_ALIVE_S."""
+        """Close idle connections. Runs twice per KEEP_ALIVE_S, so that none stays idle for much longer."""
         loop = asyncio.get_running_loop()
         idle_before = loop.time() - KEEP_ALIVE_S / 2
         for origin, idle in list(self._idle.items()):
@@ -169,9 +170,9 @@ class _Connection(asyncio.Protocol):
         self._socket = sock
         self.idle_since = 0.0
         self._response: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._response.set_result(None)  # no request is pending
+        self._response.set_result(None)  # a result means that no request is pending
         self._parser = httptools.HttpResponseParser(self)
-        # Simple receivers make these mistakes. Accepting them is safe: a connection has one origin and one request at a
+        # Simple receivers make these mistakes, which are harmless: a connection has one origin and one request at a
         # time.
         self._parser.set_dangerous_leniencies(
             lenient_headers=True, lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True
@@ -181,7 +182,7 @@ class _Connection(asyncio.Protocol):
         self.transport = cast(asyncio.Transport, transport)
 
     def is_quiet(self) -> bool:
-        """Return whether no unsolicited bytes are waiting: they would be parsed as the next response."""
+        """Return whether no bytes were received since the last response: they would be parsed as the next response."""
         if self.transport.is_closing():
             return False
         try:
@@ -191,7 +192,7 @@ class _Connection(asyncio.Protocol):
             return isinstance(error, BlockingIOError)
 
     def send(self, request: bytes) -> "asyncio.Future[None]":
-        """Send a request; return a future that resolves with the complete response, or fails with PostFailed."""
+        """Send a request; return a future with the complete response, which may raise PostFailed."""
         self.status: int | None = None
         self.retry_after: str | None = None
         self.date: str | None = None
@@ -206,7 +207,7 @@ class _Connection(asyncio.Protocol):
         if self._response.done():  # unsolicited bytes
             self.transport.abort()
             return
-        accepted = octets[: READ_MAX - self._octets_received]  # not more than the limit, even if one read has more
+        accepted = octets[: READ_MAX - self._octets_received]  # at most READ_MAX in total, even if more arrives at once
         self._octets_received += len(octets)
         try:
             self._parser.feed_data(accepted)
@@ -221,14 +222,14 @@ class _Connection(asyncio.Protocol):
         del self._parser  # break the reference cycle with the parser
 
     def _complete(self, reason: NoResponseReason, message: str) -> None:
-        """Complete the pending request: successfully if the status arrived, else with PostFailed."""
+        """Complete the pending request: successfully if the status arrived, otherwise with PostFailed."""
         if self._response.done():
             return
         if self.status:
             self._response.set_result(None)
         else:
             self._response.set_exception(PostFailed(reason, message))
-            self._response.exception()  # mark as retrieved: nothing may await the future
+            self._response.exception()  # mark the exception as retrieved, in case the future is never awaited
 
     def on_message_begin(self) -> None:
         if self._response.done():  # a second response to the same request
@@ -243,7 +244,7 @@ class _Connection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
-        # 1xx responses are interim, except 101, after which the connection no longer speaks HTTP.
+        # 1xx responses are interim, except 101: then the connection no longer speaks HTTP
         if self.status is None and (status >= 200 or status == 101):
             self.status = status
 

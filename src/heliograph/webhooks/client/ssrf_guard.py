@@ -1,4 +1,4 @@
-"""SSRF check of webhook URLs (see reliability): resolves the host and rejects it if any of its addresses is denied."""
+"""SSRF check of webhook URLs: resolves the host and rejects it if any of its addresses is denied (reliability)."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache
@@ -13,13 +13,13 @@ from heliograph.webhooks.policy.retry import NoResponseReason
 from heliograph.webhooks.policy.webhook_url import Target, parse_target
 
 DNS_TIMEOUT_S = 5.0  # timeout of one DNS query including retries
-CACHED_MAX = 20_000  # cached verdicts
+CACHED_MAX = 20_000  # maximum cached decisions
 
 Resolve = Callable[[str], Awaitable[Sequence[str]]]  # host → all of its addresses
 
 
 class PostFailed(Exception):
-    """The request got no response. The message explains why and is shown to users."""
+    """Raised if a request got no response. The message explains why and is shown to users."""
 
     def __init__(self, reason: NoResponseReason, text: str) -> None:
         super().__init__(text)
@@ -27,11 +27,11 @@ class PostFailed(Exception):
 
 
 class TargetDenied(PostFailed):
-    """The target is not allowed. The message, which users see, contains no address of our network."""
+    """The target is not allowed. Users see the message, so it contains no address of our network."""
 
 
 class HostUnresolved(PostFailed):
-    """The host has no address, or DNS did not respond."""
+    """The host has no address, or the DNS server did not respond."""
 
 
 class CheckedUrl(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,9 +45,10 @@ class SsrfGuard:
     def __init__(
         self, allow_private: Sequence[str] = (), resolve: Resolve | None = None, own_base_url: str = ""
     ) -> None:
-        """Allow the operator's ranges `allow_private`. `resolve` defaults to DNS with the system's name servers.
+        """Create the guard. `allow_private`: private networks that the operator allows.
 
-        Webhook bins of the service at `own_base_url` are allowed even at a private address; its other paths are not.
+        `resolve`: by default, queries the system's name servers. Webhook bins of the service at `own_base_url` are
+        allowed even if its address is private; its other paths are not.
         """
         self._own_base_url = own_base_url
         allow = tuple(ip_network(text) for text in allow_private)
@@ -80,12 +81,13 @@ class AddressResolver:
         self._dns = Resolver(server, DNS_TIMEOUT_S)
 
     async def resolve(self, host: str) -> list[str]:
-        """Return addresses, IPv4 first. If the query for one family fails, the other family's answer is enough."""
+        """Return addresses, IPv4 first. If one address family cannot be queried, those of the other suffice."""
         if loopback := loopback_address(host):
             return [loopback]
         addresses: list[str] = []
         failure: DnsTimeout | None = None
-        for record_type in ("A", "AAAA"):  # sequential: usually both are cached, and two tasks would cost more
+        # One after the other: usually both are cached, and parallel tasks would cost more
+        for record_type in ("A", "AAAA"):
             try:
                 addresses += [record.address for record in await self._dns.query(host, record_type)]
             except NameNotFound:

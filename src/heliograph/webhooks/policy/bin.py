@@ -1,7 +1,7 @@
-"""Webhook bin: a URL of this service that receives a team's events and responds with a report about each request.
+"""Webhook bin: a URL of this service that receives a team's events, and responds with a report on each request.
 
-The report says whether the signature is valid. The bin stores nothing: its report is the response of a delivery
-attempt, and is stored, shown and deleted like any other response.
+The report says whether the signature is valid. The bin stores nothing: as the response of a delivery attempt, the
+report is already stored, shown and deleted.
 """
 
 import re
@@ -12,7 +12,7 @@ from heliograph.webhooks.policy.signature import is_signed
 
 PATH = "/bin/{team}/{token}"
 TOKEN_BYTES = 16
-SHOWN_MAX = 250  # characters of a header in the report: a stored response has at most 1 KB
+SHOWN_MAX = 250  # maximum characters of a header in the report, because only 1 KB of a response is stored
 _TEAM_AND_TOKEN = re.compile(r"[0-9A-Za-z_-]{1,64}/[0-9a-f]{32}")
 
 
@@ -21,13 +21,13 @@ def bin_url(base_url: str, team: str, token: str) -> str:
 
 
 def is_bin(base_url: str, url: str) -> bool:
-    """Return whether `url` is exactly a bin URL of the service at `base_url`, without a query."""
+    """Return whether `url` is exactly a bin URL (without a query) of the service at `base_url`."""
     prefix = base_url + PATH.partition("{")[0]
     return url.startswith(prefix) and _TEAM_AND_TOKEN.fullmatch(url.removeprefix(prefix)) is not None
 
 
 def receipt_report(secrets: Sequence[str], headers: Mapping[str, str], body: bytes, now_s: int) -> dict[str, Any]:
-    """Return the report of a received request. `headers`: request headers with lower-case names."""
+    """Return the report on a received request. `headers` have lower-case names."""
     signature = headers.get("webhook-signature", "")
     verdict = "valid" if is_signed(secrets, headers, body, now_s) else "not valid"
     return {

@@ -1,21 +1,21 @@
-"""Retry policy of webhook deliveries: meaning of a response, retry schedule, and when to stop (contract 10)."""
+"""Retry policy of webhook deliveries: responses, the retry schedule, and when to disable an endpoint (contract 10)."""
 
 from typing import Literal
 
 from heliograph.domain.ids import parse_date_header
 from heliograph.domain.limits import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 
-RETRY_DELAYS_MS = (  # ms to wait after the 1st, 2nd, … attempt: ten attempts in total
+RETRY_DELAYS_MS = (  # delay in ms after the 1st, 2nd, … attempt; ten attempts in total
     *(5 * SECOND_MS, 5 * MINUTE_MS, 30 * MINUTE_MS),
     *(2 * HOUR_MS, 5 * HOUR_MS, 10 * HOUR_MS, 14 * HOUR_MS, 20 * HOUR_MS, 24 * HOUR_MS),
 )
 JITTER = 0.2
-# Minimum time until permanent failure; the schedule is longer, so only Retry-After needs it
+# minimum time from the first attempt to permanent failure; only short Retry-After delays make it matter
 RETRY_PERIOD_MIN_MS = 60 * HOUR_MS
 RETRY_AFTER_MAX_MS = RETRY_DELAYS_MS[-1]
 FAILING_DAYS = 5
 
-# Why a request got no response.
+# why a request has no response
 NoResponseReason = Literal[
     "bad_url",
     "private_address",
@@ -28,17 +28,17 @@ NoResponseReason = Literal[
     "broke_off",
     "not_http",
     "not_kept",  # the event is no longer stored
-    "no_secret",  # no secret to sign the event with
+    "no_secret",  # there is no secret to sign the event with
     "own_fault",
 ]
 MAYBE_ARRIVED: tuple[NoResponseReason, ...] = ("too_slow", "broke_off", "not_http")
 
-# gone: the endpoint must be disabled.
+# `gone`: the endpoint must be disabled
 Verdict = Literal["delivered", "failed", "gone"]
 
 
 def classify_response(status: int | None) -> Verdict:
-    """Classify a response status; None means no response."""
+    """Classify a response by its status; None if there was no response."""
     if status is None:
         return "failed"
     if 200 <= status <= 299:
@@ -49,7 +49,7 @@ def classify_response(status: int | None) -> Verdict:
 def retry_after_s(status: int, retry_after: str | None, date: str | None) -> int | None:
     """Return the delay in seconds that the endpoint requests; None if it requests none.
 
-    A Retry-After date is relative to the response's Date header.
+    A date in Retry-After is compared with the response's Date header.
     """
     if status not in (429, 503) or not retry_after:
         return None
@@ -60,10 +60,10 @@ def retry_after_s(status: int, retry_after: str | None, date: str | None) -> int
 
 
 def next_attempt(attempt: int, first_at: int, now: int, jitter: float, retry_after_s: int | None = None) -> int | None:
-    """Return the time of the attempt after attempt number `attempt` (from 1); None when the delivery fails permanently.
+    """Return when to try again after attempt number `attempt` (from 1); None if the delivery has failed permanently.
 
-    Retry-After replaces a delay of the schedule, so ten attempts can take only minutes. The last delay is then repeated
-    until RETRY_PERIOD_MIN_MS has passed, and Retry-After can only lengthen it.
+    Retry-After replaces the delay of the schedule, so the ten attempts may take only minutes. Until
+    RETRY_PERIOD_MIN_MS, the last delay is then repeated, and Retry-After can only lengthen it.
     """
     if attempt < 1:
         raise ValueError(f"attempts count from 1, not {attempt}")

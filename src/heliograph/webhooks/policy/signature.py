@@ -1,6 +1,6 @@
-"""Headers that authenticate an event: X-Service-Signature and Standard Webhooks, from one secret.
+"""Headers that authenticate an event: X-Service-Signature and Standard Webhooks, with the same secret.
 
-Standard Webhooks evolved from Svix, whose libraries expect the same values in `svix-` headers.
+Svix's libraries expect the headers of Standard Webhooks under names that begin with `svix-`.
 """
 
 import hmac
@@ -13,15 +13,15 @@ from heliograph.domain.text import parse_int
 
 PREFIX = "whsec_"
 SHA256 = "sha256"
-TOLERANCE_S = 300  # maximum age of a request's timestamp, in both directions
-ENTROPY_MIN = 24  # bytes; the minimum of Standard Webhooks
+TOLERANCE_S = 300  # maximum difference between a request's timestamp and the receiver's clock
+ENTROPY_MIN = 24  # minimum bytes, as in Standard Webhooks
 
 
 class SignatureInput(msgspec.Struct, frozen=True, kw_only=True):
-    """The values that a format signs or puts into its signature headers."""
+    """The values that a format signs or adds to its signature headers."""
 
     secrets: Sequence[str]  # the current secret and, during a rotation, the previous one
-    event_id: str  # event id
+    event_id: str
     timestamp_s: int  # Unix seconds of this attempt
     body: bytes
     url: str = ""
@@ -35,7 +35,7 @@ def make_secret(entropy: bytes) -> str:
 
 
 def signature_headers(secrets: Sequence[str], event_id: str, timestamp_s: int, body: bytes) -> dict[str, str]:
-    """Return the signature headers, signed with every secret (two during a rotation).
+    """Return the signature headers with a signature by each secret; there are two during a rotation.
 
     `timestamp_s`: Unix seconds of this attempt.
     """
@@ -44,7 +44,7 @@ def signature_headers(secrets: Sequence[str], event_id: str, timestamp_s: int, b
 
 
 def service_header(signing: SignatureInput) -> dict[str, str]:
-    """Return the signature header that every webhook request carries (spec 6)."""
+    """Return the header that signs every webhook request (spec 6)."""
     signed_data = b"%d.%b" % (signing.timestamp_s, signing.body)
     parts = [f"t={signing.timestamp_s}"]
     for secret in signing.secrets:
@@ -53,7 +53,7 @@ def service_header(signing: SignatureInput) -> dict[str, str]:
 
 
 def standard_headers(signing: SignatureInput) -> dict[str, str]:
-    """Return the headers of Standard Webhooks, also under Svix's names."""
+    """Return the headers of Standard Webhooks, each also under Svix's name."""
     signed_data = b"%b.%d.%b" % (signing.event_id.encode(), signing.timestamp_s, signing.body)
     parts = []
     for secret in signing.secrets:
@@ -71,7 +71,7 @@ def standard_headers(signing: SignatureInput) -> dict[str, str]:
 
 
 def is_signed(secrets: Sequence[str], headers: Mapping[str, str], body: bytes, now_s: int) -> bool:
-    """Return whether a received request has a fresh Standard Webhooks signature made with one of `secrets`."""
+    """Return whether a received request has a valid, recent Standard Webhooks signature by one of `secrets`."""
     id_, signed_at_s = headers.get("webhook-id", ""), parse_int(headers.get("webhook-timestamp", ""), 11)
     if signed_at_s is None or abs(now_s - signed_at_s) > TOLERANCE_S:
         return False

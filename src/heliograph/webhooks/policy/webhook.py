@@ -1,4 +1,4 @@
-"""Validation of a webhook's fields, secret rotation, and the webhook record that the API shows."""
+"""Checks a webhook's fields, rotates its secret, and builds the webhook record of the API."""
 
 import hmac
 from collections.abc import Callable, Sequence
@@ -21,8 +21,8 @@ from heliograph.webhooks.policy.formats.formats import FORMATS
 WEBHOOKS_MAX = 50  # per team
 DESCRIPTION_MAX = 500  # characters
 SECRET_PREFIX = "whsec_"
-SECRET_BYTES = range(24, 65)  # allowed key length of a secret that the caller chooses, from Standard Webhooks
-ROTATION_MS = DAY_MS  # how long the previous secret also signs
+SECRET_BYTES = range(24, 65)  # bytes that a chosen secret may have, as in Standard Webhooks
+ROTATION_MS = DAY_MS  # how long requests are also signed with the previous secret
 
 EventName = Annotated[str, schema_limits(enum=list(SUBSCRIPTION_NAMES))]
 EventNames = Annotated[list[EventName], schema_limits(minItems=1)]
@@ -90,7 +90,7 @@ def encrypt_secret(vault: Vault, id_: str, secret: str) -> str:
 def new_key_pair(
     id_: str, format_name: str, previous: Webhook | None, make_pair: MakeKeyPair, vault: Vault
 ) -> dict[str, Any]:
-    """Return the fields of a new key pair; empty if the format signs without one or the webhook already has one."""
+    """Return the fields of a new key pair; empty if the format needs none or the webhook already has one."""
     if not FORMATS[format_name].uses_key_pair or (previous and previous.public_key):
         return {}
     private, public = make_pair()
@@ -108,9 +108,9 @@ def basic_auth_header(login: str) -> dict[str, str]:
 
 
 def rotate_secret(hook: Webhook, secret: str, now: int, vault: Vault) -> Webhook:
-    """Replace the signing secret; the previous secret also signs for 24 h.
+    """Replace the signing secret. For 24 h, requests are also signed with the previous secret.
 
-    No-op if the secret is unchanged. A previous secret that cannot be decrypted, after a change of the master secret,
+    No-op if the secret is unchanged. If the previous secret cannot be decrypted, because the master secret changed, it
     is dropped.
     """
     try:
@@ -128,7 +128,7 @@ def rotate_secret(hook: Webhook, secret: str, now: int, vault: Vault) -> Webhook
 
 
 def secret_size(secret: str) -> int | None:
-    """Return the number of key bytes of a secret; None unless it is whsec_ followed by strict base64."""
+    """Return the number of key bytes of a secret; None if it is not `whsec_` followed by strict base64."""
     text = secret.removeprefix(SECRET_PREFIX)
     try:
         key = pybase64.b64decode(text, validate=True)

@@ -1,7 +1,8 @@
-"""Strict parser of webhook URLs. domain/network/ssrf.py decides which addresses are allowed.
+"""Strict parser of webhook URLs; domain/network/ssrf.py decides which addresses are allowed.
 
-Accepted URLs mean the same to every later parser: no userinfo (a webhook stores its login separately), no fragment,
-no escapes in the host, and IP addresses only in canonical form, not as 2130706433, 0177.1 or 0x7f.1.
+All other parsers interpret an accepted URL in the same way: it has no userinfo (a webhook's login is stored
+separately), no fragment and no escapes in the host. IP addresses are in canonical form, unlike 2130706433, 0177.1 or
+0x7f.1.
 """
 
 import re
@@ -20,9 +21,10 @@ PORTS = {"http": 80, "https": 443}
 _URL = re.compile(r"(https?)://([^/?#\\]*)(/[^?#]*)?(\?[^#]*)?", re.ASCII | re.IGNORECASE)
 _AUTHORITY = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*)(?::(.*))?", re.DOTALL)
 _PATH = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})*")
-# A host whose last label matches is an IPv4 address to some parsers
+# some parsers read a host as an IPv4 address if its last label matches
 _NUMERIC_LABEL = re.compile(r"[0-9]+|0[xX][0-9A-Fa-f]*")
-_SINGLE_LABEL = re.compile("[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?")  # a host name in the operator's own network
+# Host name without a dot, in the operator's own network
+_SINGLE_LABEL = re.compile("[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 
 
 _LOGIN = re.compile(r"(https?://)([^/?#\\@]*)@(.*)", re.ASCII | re.IGNORECASE | re.DOTALL)
@@ -34,7 +36,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     host: str  # lower-case A-labels without a trailing dot, or an IP address without brackets
     port: int
     path_and_query: str
-    ip: str | None  # the host again if it is an IP address
+    ip: str | None  # the same as `host` if that is an IP address
     authority: str  # host and port as in a Host header
 
     @property
@@ -43,14 +45,14 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def split_login(url: str) -> tuple[str, str | None]:
-    """Split a URL into the URL without userinfo and `user:password`.
+    """Split a URL into the URL without userinfo, and `user:password`.
 
     The login is None if the URL has no userinfo, and empty if the userinfo is empty.
     """
     match = _LOGIN.fullmatch(url) if len(url) <= URL_MAX else None
     if not match:
         return url, None
-    if not _USERINFO.fullmatch(match[2]):  # the message does not quote the password
+    if not _USERINFO.fullmatch(match[2]):  # the message must not contain the password
         raise ValueError(
             "in user and password, encode everything except ASCII letters, digits and -._~!$&'()*+,;= as %XX"
         )
@@ -61,13 +63,13 @@ def split_login(url: str) -> tuple[str, str | None]:
     return match[1] + match[3], login
 
 
-@lru_cache(maxsize=4096)  # caches targets only: errors are not cached, so long invalid URLs use no memory
+@lru_cache(maxsize=4096)  # caches valid URLs only, so that long invalid ones use no memory
 def parse_target(url: str) -> Target:
-    """Parse a webhook URL. Raises ValueError with a message for the URL's author."""
+    """Parse a webhook URL. Raises ValueError with a message for the user who entered the URL."""
     if len(url) > URL_MAX:
         raise ValueError(f"the URL is longer than {URL_MAX} characters")
     match = _URL.fullmatch(url)
-    if not match:  # error texts do not quote the URL: it may contain a password
+    if not match:  # the message must not contain the URL, which may contain a password
         raise ValueError(
             "the URL has a fragment (#…): leave it out" if "#" in url else "expected http:// or https:// and a host"
         )
@@ -102,7 +104,7 @@ def _port(text: str | None, scheme: str) -> int:
 
 
 def parse_host(text: str) -> tuple[str, str | None]:
-    """Return the normalised host, and the IP address if the host is one."""
+    """Return the normalised host, and the same as IP address if the host is one, else None."""
     try:
         if text.startswith("["):
             ip = str(IPv6Address(text[1:-1].replace("%", "no zones")))

@@ -12,13 +12,14 @@ JSON = "application/json"
 
 
 class WebhookFormat(msgspec.Struct, frozen=True, kw_only=True):
-    types: Collection[str]  # supported event types; others are sent only as tests or after a format change
-    body: Callable[[StoredEvent, Team], bytes]  # deterministic: the same bytes for every attempt
-    sign: Callable[[SignatureInput], dict[str, str]]  # headers that this format adds to X-Service-Signature
+    # Event types that can be subscribed to; others are only sent as tests, or if queued before a format change
+    types: Collection[str]
+    body: Callable[[StoredEvent, Team], bytes]  # must return the same bytes for every attempt
+    sign: Callable[[SignatureInput], dict[str, str]]  # returns headers in addition to X-Service-Signature
     content_type: str = JSON
-    event_name: Callable[[str, str | None], str] = lambda type_, _: type_  # our type, failure reason → event name
-    unreported_reasons: Collection[str] = ()  # failure reasons that are not reported unless subscribed by event name
-    opt_in_types: Collection[str] = ()  # event types that are sent only if subscribed by name, not through `*`
+    event_name: Callable[[str, str | None], str] = lambda type_, _: type_  # (our type, failure reason) → event name
+    unreported_reasons: Collection[str] = ()  # failure reasons that are reported only if subscribed to by event name
+    opt_in_types: Collection[str] = ()  # event types that `*` does not include
     uses_key_pair: bool = False  # signs with a key pair
     supports_callbacks: bool = False  # messages may have their own callback URL
 

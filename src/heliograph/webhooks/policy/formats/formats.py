@@ -7,7 +7,7 @@ from heliograph.webhooks.policy.formats import postal, postmark, resend, twilio
 from heliograph.webhooks.policy.formats.format import WebhookFormat
 from heliograph.webhooks.policy.signature import standard_headers
 
-CANCELED: LocalReason = "canceled"  # other services do not report a canceled message as failed
+CANCELED: LocalReason = "canceled"  # other services do not report cancelled messages as failed
 
 FORMATS = {
     DEFAULT_FORMAT: WebhookFormat(types=EVENT_TYPES, body=event_body, sign=standard_headers),
@@ -43,7 +43,7 @@ FORMATS = {
 
 
 def is_subscribed(hook: Webhook, type_: str, reason: str | None = None) -> bool:
-    """Return whether the webhook subscribes to an event. `reason`: our failure reason, if the event is a failure."""
+    """Return whether the webhook subscribes to an event. `reason`: reason of a failure event."""
     event_format, matching_names = FORMATS[hook.format], {"*", type_, type_.partition(".")[0] + ".*"}
     if hook.asked:
         return event_format.event_name(type_, reason) in hook.asked
@@ -57,6 +57,6 @@ def is_subscribed(hook: Webhook, type_: str, reason: str | None = None) -> bool:
 
 
 def signs_callbacks(hook: Webhook, type_: str) -> bool:
-    """Return whether the webhook signs callbacks of this event type, even if it does not subscribe to the type."""
+    """Return whether the webhook signs callbacks of this event type, whether it subscribes to the type or not."""
     event_format = FORMATS[hook.format]
     return event_format.supports_callbacks and type_ in event_format.types

@@ -18,15 +18,15 @@ from heliograph.domain.setup.records import Team
 from heliograph.webhooks.policy.signature import SignatureInput
 
 BOUNCED = "MessageBounced"
-EVENT_BY_TYPE = {  # our type: Postal's event
+EVENT_BY_TYPE = {  # our event type → Postal's
     "email.delivered": "MessageSent",
     DELAYED: "MessageDelayed",
     "email.failed": "MessageDeliveryFailed",
     "email.bounced": BOUNCED,
 }
 STATUS_BY_EVENT = {"MessageSent": "Sent", "MessageDelayed": "SoftFail", "MessageDeliveryFailed": "HardFail"}
-TAG = "tag"  # our tag that holds Postal's single tag
-OUTPUT_MAX = 512  # characters of the remote server's reply
+TAG = "tag"  # name of the tag that holds Postal's single tag
+OUTPUT_MAX = 512  # maximum characters of the remote server's reply
 
 
 def body(event: StoredEvent, team: Team) -> bytes:
@@ -64,7 +64,7 @@ def message_id(id_: str, sender: str) -> str:
 
 
 def _bounce(event: StoredEvent, data: dict[str, Any]) -> dict[str, Any]:
-    """Return Postal's bounce message. The bounce mail itself is not stored; only its text is."""
+    """Return Postal's bounce message. Its subject is the bounce's text, because the bounce mail is not stored."""
     id_fields = {"id": event.id, "token": event.id, "direction": "incoming", "message_id": None, "tag": None}
     mail_fields = {"to": data["from"], "from": data["recipient"], "subject": _reply_fields(data)["output"]}
     return id_fields | mail_fields | {"timestamp": event.created_at / SECOND_MS, "spam_status": "NotChecked"}
@@ -82,7 +82,7 @@ def _reply_fields(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def sign(signing: SignatureInput) -> dict[str, str]:
-    """Sign the body as Postal does, with SHA-256, with SHA-1 for older receivers, and with the key id."""
+    """Sign the body as Postal does: with SHA-256, and with SHA-1 for older receivers; the key id is a header."""
     if not signing.private_key:  # previews in the dashboard have no key
         return dict.fromkeys(("X-Postal-Signature", "X-Postal-Signature-256", "X-Postal-Signature-KID"), "")
     key, key_id = _load_key(signing.private_key)
@@ -97,7 +97,7 @@ def sign(signing: SignatureInput) -> dict[str, str]:
 def _load_key(private_pem: str) -> tuple[RSAPrivateKey, str]:
     """Return the private key and its id, computed as Postal's JWK library does.
 
-    Skips validation: the key was encrypted by us.
+    Skips validation of the key, which this service has created.
     """
     key = load_pem_private_key(private_pem.encode(), None, unsafe_skip_rsa_key_validation=True)
     if not isinstance(key, RSAPrivateKey):

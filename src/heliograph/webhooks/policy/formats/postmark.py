@@ -13,7 +13,7 @@ from heliograph.domain.setup.records import Team
 from heliograph.webhooks.policy.signature import SignatureInput
 
 INBOUND = "email.received"
-RECORD_TYPE_BY_TYPE = {  # our type: Postmark's record type
+RECORD_TYPE_BY_TYPE = {  # our event type → Postmark's record type
     INBOUND: "Inbound",
     "email.delivered": "Delivery",
     "email.bounced": "Bounce",
@@ -22,7 +22,7 @@ RECORD_TYPE_BY_TYPE = {  # our type: Postmark's record type
     "suppression.created": "SubscriptionChange",
     "suppression.deleted": "SubscriptionChange",
 }
-# Type, TypeCode, Name and Description, from Postmark's list.
+# (Type, TypeCode, Name, Description), from Postmark's list
 HARD_BOUNCE = ("HardBounce", 1, "Hard bounce", "The server was unable to deliver your message (ex: unknown user).")
 SOFT_BOUNCE = ("SoftBounce", 4096, "Soft bounce", "The message was not delivered; the address may be good.")
 SPAM_COMPLAINT = ("SpamComplaint", 100001, "Spam complaint", "The subscriber explicitly marked this message as spam.")
@@ -34,16 +34,17 @@ SUPPRESSED_BOUNCE = (
 )
 SUPPRESSION_REASON_BY_REASON = {"bounce": HARD_BOUNCE[0], "complaint": SPAM_COMPLAINT[0], "manual": "ManualSuppression"}
 USER = "heliograph"
-TAG = "tag"  # our tag that holds Postmark's single tag
-EPOCH_S = 1_577_836_800  # start of 2020
-SECOND_COUNT, HASH_BITS = 1 << 31, 22  # together 53 bits, until 2088
+TAG = "tag"  # name of the tag that holds Postmark's single tag
+EPOCH_S = 1_577_836_800  # 2020-01-01
+# Seconds since EPOCH_S suffice until 2088; together with the hash, an id has 53 bits
+SECOND_COUNT, HASH_BITS = 1 << 31, 22
 _SUPPRESSED: LocalReason = "suppressed"
 
 
 def sign(signing: SignatureInput) -> dict[str, str]:
-    """Return Basic authentication headers: Postmark signs nothing.
+    """Return a Basic Authorization header, because Postmark does not sign.
 
-    Receivers check the password, as django-anymail does with WEBHOOK_SECRET.
+    Receivers such as django-anymail check its password (WEBHOOK_SECRET).
     """
     password = base64.b64encode(f"{USER}:{signing.secrets[0]}".encode()).decode()
     return {"Authorization": f"Basic {password}"}
@@ -76,7 +77,10 @@ def body(event: StoredEvent, team: Team) -> bytes:
 
 
 def _inbound_payload(data: dict[str, Any], occurred_at: str) -> dict[str, Any]:
-    """Return the payload of an inbound mail. Attachment content is only in GET /v1/received/:id/attachments/:id."""
+    """Return the payload of an inbound mail, without the attachments' content.
+
+    The content is only in GET /v1/received/:id/attachments/:id.
+    """
     to, recipient = [*map(_full_address, data["to"])], next(iter(data["recipients"]), "")
     headers = [{"Name": name, "Value": value} for name, value in data["headers"]]
     first_by_name = {name.lower(): value for name, value in reversed(data["headers"])}
@@ -106,7 +110,7 @@ def _inbound_payload(data: dict[str, Any], occurred_at: str) -> dict[str, Any]:
             {
                 "Name": attachment["filename"],
                 "Content": "",
-                "Data": "",  # read by clients if Content is empty, as in Postmark's test payloads
+                "Data": "",  # clients read it if Content is empty; Postmark's test payloads do the same
                 "ContentType": attachment["content_type"],
                 "ContentLength": attachment["size"],
                 "ContentID": attachment["content_id"] or "",
@@ -127,7 +131,7 @@ def _mailbox_hash(address: str) -> str:
 
 
 def bounce_record(event: StoredEvent, team: Team) -> dict[str, Any]:
-    """Return a bounce for the list of bounces. Unlike the webhook's body, it may show a Bcc recipient."""
+    """Return a bounce as in Postmark's list of bounces. Unlike the webhook's body, it may name a Bcc recipient."""
     data = event_data(event)
     common = {"RecordType": "Bounce", "ServerID": team.record.ref, "MessageStream": "outbound"}
     bounce = _bounce_fields(event, data | {"recipient": event.recipient}, timestamp(event.created_at))
@@ -174,7 +178,7 @@ def _bounce_fields(event: StoredEvent, data: dict[str, Any], occurred_at: str) -
 
 
 def bounce_number(id_: str) -> int:
-    """Return a numeric bounce id that fits in 53 bits and encodes the second of the event."""
+    """Return the numeric id of a bounce, with at most 53 bits; it contains the second of the event."""
     second = (ulid_ms(id_.partition("_")[2]) // 1000 - EPOCH_S) % SECOND_COUNT
     return second << HASH_BITS | int.from_bytes(hashlib.blake2b(id_.encode()).digest()) % (1 << HASH_BITS)
 

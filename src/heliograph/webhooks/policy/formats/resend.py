@@ -11,7 +11,7 @@ from heliograph.domain.sending.send_options import to_name_addr
 from heliograph.domain.setup.records import Team
 
 RECEIVED = "email.received"
-RESEND_TYPE_BY_TYPE = {  # our type: Resend's type
+RESEND_TYPE_BY_TYPE = {  # our event type → Resend's
     SCHEDULED: SCHEDULED,
     "email.sent": "email.sent",
     "email.delivered": "email.delivered",
@@ -26,9 +26,9 @@ RESEND_TYPE_BY_TYPE = {  # our type: Resend's type
     "suppression.deleted": "suppression.removed",
 }
 _SUPPRESSED: LocalReason = "suppressed"
-# Our failure reasons for which Resend has a separate event type.
+# failure reasons for which Resend has an event type
 RESEND_TYPE_BY_REASON: dict[LocalReason, str] = {"canceled": "email.canceled", _SUPPRESSED: "email.suppressed"}
-# anymail derives the reason from this text: "bounce message" means bounced, "suppressed sending" blocked.
+# anymail searches this text for the reason: "bounce message" means bounced, "suppressed sending" blocked
 _BOUNCED_TEXT = "The recipient's email provider sent a {}bounce message"
 _SUPPRESSED_TEXT = "Heliograph has suppressed sending to this address because it is on the team's suppression list."
 
@@ -64,7 +64,7 @@ def body(event: StoredEvent, team: Team) -> bytes:
 
 
 def _inbound_data(data: dict[str, Any], at: str) -> dict[str, Any]:
-    """Return the data of an inbound mail without its body; clients read the body with GET, as with Resend."""
+    """Return the data of an inbound mail without its body, which clients read with GET, as with Resend."""
     attachment_fields = ("id", "filename", "content_type", "content_id")
     return {
         "email_id": data["id"],
@@ -82,7 +82,7 @@ def _inbound_data(data: dict[str, Any], at: str) -> dict[str, Any]:
 def _email_data(data: dict[str, Any]) -> dict[str, Any]:
     """Return the data for one recipient.
 
-    Resend lists all To addresses, which hides which recipient the event is about.
+    Resend lists all To addresses, so that receivers cannot tell whom an event is about.
     """
     payload = {
         "email_id": data["id"],
@@ -98,7 +98,7 @@ def _email_data(data: dict[str, Any]) -> dict[str, Any]:
         is_permanent, text = is_hard_bounce("bounced", details), details.get("text", "")
         summary = _BOUNCED_TEXT.format("hard " if is_permanent else "")
         payload["bounce"] = {
-            "type": "Permanent" if is_permanent else "Transient",  # clients drop addresses whose bounce is permanent
+            "type": "Permanent" if is_permanent else "Transient",  # clients remove addresses with a permanent bounce
             "subType": "General",
             "message": f"{summary}: {text}" if text else f"{summary}.",
             "diagnosticCode": [f"smtp; {text}"] if text else [],

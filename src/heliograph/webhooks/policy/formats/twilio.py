@@ -1,4 +1,4 @@
-"""Message events as Twilio status callbacks: form-encoded and signed, including the URL, with HMAC-SHA1 (compat.md)."""
+"""Message events as Twilio's status callbacks: form-encoded, and signed with the URL by HMAC-SHA1 (compat.md)."""
 
 import base64
 import hmac
@@ -17,12 +17,12 @@ from heliograph.domain.setup.records import Team
 from heliograph.webhooks.policy.signature import SignatureInput
 
 CONTENT_TYPE = "application/x-www-form-urlencoded"
-ACCOUNT = "AccountSid"  # in the origin of a message sent through the Twilio API: its account
-SERVICE = "MessagingServiceSid"  # in the origin: the messaging service that the caller named
+ACCOUNT = "AccountSid"  # key in the origin of a message sent by the Twilio API: the account
+SERVICE = "MessagingServiceSid"  # key in the origin: the messaging service named in the request
 WHATSAPP = "whatsapp:"  # prefix of a phone number
 API_VERSION = "2010-04-01"
 TYPES = tuple(name for name in OURS if name.startswith(("sms.", "whatsapp.")))
-_SERVICE_ID = "MG"  # prefix of a Twilio messaging service id; the service chooses the sender
+_SERVICE_ID = "MG"  # id prefix of Twilio's messaging services, which choose the sender
 _CANCELED: LocalReason = "canceled"
 _ERROR_CODE_BY_REASON: dict[LocalReason, int] = {
     "expired": 30036,
@@ -30,11 +30,11 @@ _ERROR_CODE_BY_REASON: dict[LocalReason, int] = {
     "suppressed": 21610,
     "opted_out": 21610,
 }
-_UNKNOWN_ERROR_CODE = 30008  # Twilio's "unknown error"; the carrier's reply is in the message's error text
+_UNKNOWN_ERROR_CODE = 30008  # Twilio's "unknown error"; the carrier's reply is the error text of the message
 
 
 def to_status(status: str, reason: str | None, *, was_sent: bool) -> str:
-    """Return Twilio's status: a message that the carrier accepted but did not deliver is undelivered, not failed."""
+    """Return Twilio's status. A message that was sent but not delivered is "undelivered" instead of "failed"."""
     if status != "failed":
         return status
     return "canceled" if reason == _CANCELED else "undelivered" if was_sent else status
@@ -45,7 +45,7 @@ def error_code(reason: Any) -> int:
 
 
 def message_sender(id_: str, name: str | None, detail: Mapping[str, Any]) -> str | None:
-    """Return a message's sender: the number that the SMS carrier used, if `detail` has it. None for older records."""
+    """Return a message's sender: the number that the SMS carrier used, if `detail` names one, else `name`."""
     if id_.startswith(PREFIXES["whatsapp"]):
         return name and WHATSAPP + name
     used_sender = str(detail.get(SENDER) or "")
@@ -58,7 +58,7 @@ def body(event: StoredEvent, team: Team) -> bytes:
     fields = {ACCOUNT: origin.get(ACCOUNT, team.record.id), "ApiVersion": API_VERSION}
     if event.type.endswith(".received"):
         return urlencode(fields | _inbound_fields(data, prefix)).encode()
-    if event.record is None:  # a test, or an event queued before the format changed
+    if event.record is None:  # a test event, or queued before the webhook's format changed
         return urlencode(fields | {"EventType": event.type}).encode()
     reason = data.get("error", {}).get("reason")
     status = to_status(event.status or "", reason, was_sent=event.previous_status in ("sent", "delivered"))
@@ -94,7 +94,7 @@ def _inbound_fields(data: dict[str, Any], prefix: str) -> dict[str, str]:
 
 
 def sign(signing: SignatureInput) -> dict[str, str]:
-    """Sign with the newest secret only: Twilio's libraries check a single signature."""
+    """Sign with the newest secret only, because Twilio's libraries check only one signature."""
     fields = "".join(name + value for name, value in sorted(parse_qsl(signing.body.decode(), keep_blank_values=True)))
     digest = hmac.digest(signing.secrets[0].encode(), (signing.url + fields).encode(), "sha1")
     return {"X-Twilio-Signature": base64.b64encode(digest).decode()}
