@@ -1,4 +1,4 @@
-"""DMARC and TLS reports about sending domains: stores the reports that receivers mail to us, and reads results."""
+"""DMARC and TLS reports on sending domains: stores the reports that mail servers send us, and returns the results."""
 
 import asyncio
 import hashlib
@@ -34,7 +34,7 @@ from heliograph.storage.store import Store
 log = structlog.get_logger()
 
 DAY = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}")
-LOCAL_PARTS = ("dmarc", "tlsrpt")  # at the mail host
+LOCAL_PARTS = ("dmarc", "tlsrpt")  # local parts of the addresses that receive reports, at the mail host
 DIGEST_CHARS = 32
 STORED_REPLY = "250 2.0.0 Ok"
 TOO_LARGE_REPLY = "552 5.3.4 The report is too large"
@@ -48,7 +48,7 @@ class AggregateReportService:
     def __init__(self, store: Store, mail_host: Callable[[], str]) -> None:
         self._store = store
         self._mail_host = mail_host
-        self._one_at_a_time = asyncio.Semaphore()  # limits threads and memory
+        self._one_at_a_time = asyncio.Semaphore()  # one report at a time, to limit threads and memory
 
     def is_report_address(self, address: str) -> bool:
         local, _, host = address.lower().partition("@")
@@ -103,16 +103,16 @@ def _parse_day(name: str, text: str) -> int:
 
 
 class DmarcSources(msgspec.Struct, frozen=True):
-    """The sources of one domain's mail, as listed in a DMARC report."""
+    """The sources of a domain's mail in a DMARC report."""
 
     by_address: dict[str, DmarcSource]
 
 
 class DomainReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The part of a report that is about one of our domains."""
+    """The part of a report about one of our domains."""
 
     key: ReportKey
-    results: DmarcSources | dict[str, int]  # or the number of TLS sessions by result
+    results: DmarcSources | dict[str, int]  # for a TLS report: result → number of sessions
 
 
 def _read_domain_reports(file: IO[bytes], setup: Setup) -> list[DomainReport]:
@@ -133,10 +133,10 @@ def _read_domain_reports(file: IO[bytes], setup: Setup) -> list[DomainReport]:
 
 
 def _owned_domains(setup: Setup) -> dict[str, Domain]:
-    """Return the domains whose reports are stored, by name.
+    """Return name → domain, for all domains whose reports are stored.
 
-    A team's unverified domain is included only if an operator approved it: its reports could be about another sender's
-    mail.
+    A domain that is neither verified nor approved is excluded, because its reports could be about mail of its real
+    owner.
     """
     domains = [*setup.platform_domains.values(), *(d for team in setup.teams.values() for d in team.domains.values())]
     names = {domain.name for domain in domains if domain.verified or domain.approved}
@@ -144,16 +144,16 @@ def _owned_domains(setup: Setup) -> dict[str, Domain]:
 
 
 def _find_owned(name: str, owned: Mapping[str, Domain]) -> str | None:
-    """Return this name or its closest parent among `owned`; None if not found."""
+    """Return the name if it is in `owned`, otherwise its closest parent in `owned`; None if there is neither."""
     labels = name.split(".")
     parents = (".".join(labels[start:]) for start in range(len(labels) - 1))
     return next((parent for parent in parents if parent in owned), None)
 
 
 def _group_sources(report: DmarcReport, owned: Mapping[str, Domain]) -> dict[str, DmarcSources]:
-    """Return the report's sources by domain name.
+    """Return domain name → sources in the report.
 
-    The domain of the DMARC policy is included even if it has no sources.
+    The domain that published the DMARC policy is included even if it has no sources.
     """
     policy_domain = _find_owned(report.domain, owned)
     groups = {policy_domain: DmarcSources({})} if policy_domain else {}

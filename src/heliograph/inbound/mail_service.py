@@ -1,4 +1,4 @@
-"""Inbound mail of teams: stored, recorded and published before the sending server receives a success reply."""
+"""Inbound mail of teams. A mail is stored and its event published before the sending server gets a success reply."""
 
 from collections.abc import Callable, Sequence
 
@@ -34,8 +34,8 @@ class InboundMailService:
     ) -> None:
         """Store a mail once for each recipient team and publish its events.
 
-        Raises StorageLimitReached if a team's storage is full. When the sender retries, teams that already have the
-        mail are unaffected.
+        Raises StorageLimitReached if a team's storage is full. The sender then sends the mail again, which is ignored
+        for teams that already have it.
         """
         digest = await self._store.inbound_mail.store_raw(raw)
         for team, addresses in self._group_by_team(recipients):

@@ -1,8 +1,8 @@
-"""Entry point of all asynchronous reports: delivery receipts, statuses, bounces and complaints.
+"""Processes all reports that arrive after sending: delivery receipts, statuses, bounces and complaints.
 
 A report identifies its message by the carrier's message id, or by our message id and the recipient's position. A report
-that arrives before its delivery attempt is recorded is stored and applied later. Reports about the parts of a long SMS
-are combined into one status.
+may arrive before the delivery attempt is recorded; then it is stored and applied later. Reports about the parts of a
+long SMS are combined into one status.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -41,7 +41,7 @@ log = structlog.get_logger()
 async def store_carrier_reports(
     store: Store, carrier: str, reports: Sequence[CarrierReport], *, skip_known: bool = False
 ) -> None:
-    """Store a carrier's delivery reports. `skip_known`: ignore reports of which an identical one is already stored."""
+    """Store a carrier's delivery reports. `skip_known`: ignore a report if an identical one is already stored."""
     if reports:
         await store.reports.store_by_carrier(carrier, reports, skip_known=skip_known)
 
@@ -60,15 +60,18 @@ async def store_inbound_texts(
 
 
 async def store_recipient_report(store: Store, message_id: str, position: int, report: Report) -> None:
-    """Store a delivery report for one recipient of a message, identified by position.
+    """Store a delivery report for one recipient, identified by message and position.
 
-    Used for bounces to the signed envelope sender (VERP) of this recipient.
+    Used for bounces to the recipient's signed envelope sender (VERP).
     """
     await store.reports.store_by_recipient(message_id, position, report)
 
 
 async def count_complaint(store: Store, feedback_key: bytes, source: FeedbackSource) -> None:
-    """Count a complaint that identifies only a Feedback-ID, not a message; ignored if the team was deleted."""
+    """Count a complaint identified only by a Feedback-ID, which does not name a message.
+
+    Ignored if the team was deleted.
+    """
     for id_, team in store.setup.current.teams.items():
         if hash_team(feedback_key, id_) == source.team:
             await store.complaint_rates.count_unattributed(team.record.ref, source.name)
@@ -82,9 +85,9 @@ async def recipient_address(store: Store, message_id: str, position: int) -> str
 async def handle_callback(
     store: Store, carriers: Carriers, carrier_id: str, callback: Callback, body: Callable[[], Awaitable[bytes]]
 ) -> CallbackResult | None:
-    """Store the reports of a carrier's callback and return the response.
+    """Store the reports in a carrier's callback and return the response.
 
-    Returns None, with the body unread, if the carrier does not exist or accepts no callbacks.
+    Returns None, without reading the body, if the carrier does not exist or accepts no callbacks.
     """
     record = next((record for record in store.setup.current.carriers if record.id == carrier_id), None)
     handler = await carriers.get(record) if record else None
@@ -113,7 +116,7 @@ async def _parse_callback(
 ) -> CallbackResult | None:
     """Verify and parse a callback.
 
-    Responds with 503 if too many large callbacks are in progress, and 413 if this one is too large.
+    The response is 503 while too many large callbacks are processed, and 413 if this one is too large.
     """
     try:
         if not callback.is_large:
@@ -129,7 +132,7 @@ def _batches(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
 
 
 async def store_template_update(store: Store, carrier: str, update: UpstreamUpdate, now: int) -> None:
-    """Store Meta's update of a template for each team that uses the template; a repeated update has no effect."""
+    """Store Meta's update of a template in each team that uses the template; a repeated update changes nothing."""
     teams = [team for team in store.setup.current.teams.values() if templates_of_update(team, update)]
     if not teams:
         metrics.unclaimed_templates[carrier].inc()
@@ -174,7 +177,7 @@ def _status_data(template: Template, old: UpstreamTemplate | None, new: Upstream
 
 
 async def store_provider_events(store: Store, carrier: str, answer: CallbackResult) -> CallbackResult:
-    """Store a mail provider's events; return its response, or 503 (retry) if an event cannot be stored yet."""
+    """Store a mail provider's events and return its response; 503 (send again) if an event cannot be stored yet."""
     for index, batch in enumerate(_batches(answer.provider_reports)):
         replay_id = f"{answer.replay_id}/{index}" if answer.replay_id and index else answer.replay_id
         results = await store.reports.store_by_provider(carrier, batch, replay_id=replay_id)
@@ -186,5 +189,5 @@ async def store_provider_events(store: Store, carrier: str, answer: CallbackResu
 
 
 async def apply_early_reports(store: Store) -> None:
-    """Apply reports that arrived early and whose delivery attempt is now recorded."""
+    """Apply reports that arrived before their delivery attempt was recorded, if it is recorded now."""
     await store.reports.apply_early_reports()

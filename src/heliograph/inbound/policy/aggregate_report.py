@@ -1,7 +1,7 @@
-"""Reads DMARC aggregate reports (RFC 9990, RFC 7489) and TLS reports (RFC 8460) from untrusted senders.
+"""Parses DMARC aggregate reports (RFC 9990, RFC 7489) and TLS reports (RFC 8460) from untrusted senders.
 
-Parsing is linear in time and bounded in memory: run it in a thread. XML with a document type is refused, so no entities
-exist.
+Takes linear time and bounded memory; run it in a thread. XML with a document type is refused, so that it cannot define
+entities.
 """
 
 import ipaddress
@@ -19,15 +19,16 @@ from heliograph.domain.mail.address import normalize_domain
 from heliograph.domain.mail.verp import bounce_domain
 from heliograph.inbound.policy.report_files import ReportTooLarge, UnreadableReport
 
-ROWS_MAX = 100_000  # records of a DMARC report; 25 MiB have about 50,000
-SOURCES_MAX = 50_000  # distinct sources of a DMARC report
-ELEMENTS_MAX = 1_000_000  # XML elements: each costs about two microseconds of the GIL
+ROWS_MAX = 100_000  # maximum records of a DMARC report; 25 MiB have about 50,000
+SOURCES_MAX = 50_000  # maximum distinct sources of a DMARC report
+ELEMENTS_MAX = 1_000_000  # maximum XML elements; parsing one blocks the GIL for about two microseconds
 DEPTH_MAX = 20
-VALUES_MAX = 100_000  # JSON objects and arrays
-TEXT_MAX = 1000  # characters of a value
+VALUES_MAX = 100_000  # maximum JSON objects and arrays
+TEXT_MAX = 1000  # maximum characters of a value
 COUNT_MAX = 10**12
-PROLOG_STEP, PROLOG_MAX = 256, 64 * KIB  # octets: small steps, so that little is parsed after a document type begins
-CACHED_DOMAINS = 1000  # domains repeat in the rows of a report
+# Octets; the steps are small, so that a document type is refused before much of it is parsed
+PROLOG_STEP, PROLOG_MAX = 256, 64 * KIB
+CACHED_DOMAINS = 1000  # the same few domains repeat in the rows of a report
 DAY_MAX = 2_932_896  # 9999-12-31, in days since 1970
 
 # RFC 8460, 4.3
@@ -42,11 +43,11 @@ OTHER_FAILURE = "other"
 
 
 class DmarcSource(msgspec.Struct, kw_only=True):
-    """The mails from one source address with one From domain, as counted in one DMARC report."""
+    """The mails from one source address and From domain, as counted in a DMARC report."""
 
-    domain: str  # From domain, otherwise the domain of the policy
+    domain: str  # the From domain, or the policy's domain if missing
     address: str
-    known: bool  # SPF passed for our return path, so the address is one of our servers
+    known: bool  # True if SPF passed for our return path, so that the address is one of our servers
     total: int = 0
     aligned: int = 0  # mails that passed DMARC
     dkim: int = 0  # mails with aligned DKIM
@@ -56,7 +57,7 @@ class DmarcSource(msgspec.Struct, kw_only=True):
 class DmarcReport(msgspec.Struct, frozen=True, kw_only=True):
     submitter: str
     id: str
-    day: int  # days since 1970, of the beginning of the period
+    day: int  # first day of the report, in days since 1970
     domain: str  # domain that published the policy
     sources: list[DmarcSource]
 
@@ -67,7 +68,7 @@ class TlsPolicy(msgspec.Struct, frozen=True, kw_only=True):
     domain: str
     successful: int
     failed: int
-    failures: dict[str, int]  # failed sessions by result type
+    failures: dict[str, int]  # result type → number of failed sessions
 
 
 class TlsReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,10 +79,7 @@ class TlsReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_report(pieces: Iterator[bytes]) -> DmarcReport | TlsReport:
-    """Parse the report in a file.
-
-    Raises ReportTooLarge if it exceeds the size limit, UnreadableReport if it is invalid.
-    """
+    """Parse the report in a file. Raises ReportTooLarge or UnreadableReport if it is invalid."""
     first = next(pieces, b"")
     whole = chain((first,), pieces)
     is_json = first.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")
@@ -92,9 +90,9 @@ def parse_report(pieces: Iterator[bytes]) -> DmarcReport | TlsReport:
 
 
 class _DmarcReader:
-    """Handlers of the XML parser.
+    """Callbacks of the XML parser.
 
-    Stores only the values at REPORT_PATHS and ROW_PATHS, and counts each record when its element ends.
+    They store the values at REPORT_PATHS and ROW_PATHS, and add each record to `counted` when its element ends.
     """
 
     REPORT_PATHS = frozenset(
@@ -121,12 +119,12 @@ class _DmarcReader:
 
     def __init__(self) -> None:
         self.path: list[str] = []
-        self.is_complete = False  # the report has ended; anything after it is ignored
+        self.is_complete = False  # the report's element has ended; the rest is ignored
         self.elements = self.rows = 0
         self.values: dict[tuple[str, ...], str] = {}
         self._row: dict[tuple[str, ...], str] = {}
         self._text = ""
-        self._spf_passes: list[str] = []  # domains that passed SPF in this record
+        self._spf_passes: list[str] = []  # domains in this record whose SPF passed
         self.counted: dict[tuple[str, str, bool], DmarcSource] = {}
 
     def refuse_doctype(self, *_: object) -> None:
@@ -207,7 +205,7 @@ def _parse_dmarc(pieces: Iterator[bytes]) -> DmarcReport:
     try:
         for piece in pieces:
             if reader.is_complete:
-                continue  # read to the end, where the archive's checksum is
+                continue  # the archive's checksum at the end must be read
             position = 0
             while not reader.elements and position < len(piece):
                 parser.Parse(piece[position : position + PROLOG_STEP], False)
@@ -217,7 +215,7 @@ def _parse_dmarc(pieces: Iterator[bytes]) -> DmarcReport:
             parser.Parse(piece[position:], False)
         if not reader.is_complete:
             parser.Parse(b"", True)
-    except (expat.ExpatError, ValueError, LookupError) as error:  # ValueError, LookupError: unknown encoding
+    except (expat.ExpatError, ValueError, LookupError) as error:  # ValueError and LookupError: unknown encoding
         raise UnreadableReport(f"the XML is damaged: {str(error)[:100]}") from None
     domain = _to_domain(reader.values.get(("policy_published", "domain"), ""))
     for source in reader.counted.values():
@@ -237,7 +235,7 @@ def _is_below(domain: str, parent: str) -> bool:
 
 
 def _is_return_path_of(domain: str, passed: str) -> bool:
-    """Return whether `passed` is the return-path domain of the From domain `domain` or of one of its parents."""
+    """Return whether `passed` is our return-path domain for the From domain, or for one of its parents."""
     parent = passed.removeprefix(bounce_domain(""))
     return parent != passed and _is_below(domain, parent)
 
@@ -278,7 +276,7 @@ _Count = Annotated[int, msgspec.Meta(ge=0, le=COUNT_MAX)]
 
 
 class _Json(msgspec.Struct, frozen=True, rename="kebab"):
-    """An object in a TLS report; the report's field names have hyphens."""
+    """An object of a TLS report, whose field names have hyphens."""
 
 
 class _DateRange(_Json, frozen=True):

@@ -1,4 +1,4 @@
-"""Parser of spam complaints: feedback reports (ARF, RFC 5965) and Microsoft JMRP mail, which has no report part."""
+"""Parses spam complaints: feedback reports (ARF, RFC 5965), and Microsoft's JMRP mails, which have no report part."""
 
 import re
 
@@ -7,7 +7,7 @@ import msgspec
 from heliograph.inbound.policy.bounce_text import notice_text
 from heliograph.inbound.policy.mail_parts import Fields, ReceivedMail, read_fields
 
-NOT_SPAM = "not-spam"  # the recipient withdraws a complaint
+NOT_SPAM = "not-spam"  # the recipient withdrew a complaint
 
 _FEEDBACK_TYPE_FIELD = re.compile(r"^feedback-type[ \t]*:", re.IGNORECASE | re.MULTILINE)
 _JMRP_SUBJECT = re.compile(r"complaint about (?:a )?message", re.IGNORECASE)
@@ -16,7 +16,7 @@ _JMRP_RECIPIENT_FIELD = "x-hmxmroriginalrecipient"
 
 class Feedback(msgspec.Struct, frozen=True, kw_only=True):
     type: str  # abuse, fraud, virus, other, not-spam, auth-failure (RFC 6591), …
-    recipients: tuple[str, ...] = ()  # all addresses under which the report lists the complaining recipient
+    recipients: tuple[str, ...] = ()  # all addresses that the report lists for the complaining recipient
     sender: str | None = None  # envelope sender of the reported mail
 
 

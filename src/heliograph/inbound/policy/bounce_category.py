@@ -1,4 +1,4 @@
-"""Maps a failed mail to one of four categories for statistics. Suppressions are decided by bounce_classifier.py."""
+"""Sorts failures into four categories for statistics. bounce_classifier.py decides about suppressions."""
 
 import re
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from heliograph.domain.events import is_hard_bounce
 Category = Literal["recipient", "policy", "infrastructure", "content"]
 
 TEXT_MAX = 500  # maximum characters of the carrier's text that are examined
-# Subject of an enhanced code (RFC 3463) → category; 7 is security and policy.
+# subject (second number) of an enhanced status code (RFC 3463) → category; 7 is security and policy
 _CATEGORY_BY_SUBJECT: dict[str, Category] = {
     "1": "recipient",
     "2": "recipient",
@@ -35,13 +35,13 @@ _CATEGORY_BY_PHRASE: tuple[tuple[re.Pattern[str], Category], ...] = (
 def category_of(status: str, detail: Mapping[str, Any]) -> Category:
     """Return the category of a failure. `status`: bounced, failed or complained; `detail`: the carrier's reply."""
     if status == "complained" or is_hard_bounce(status, detail):
-        return "recipient"  # the address is bad, or its owner does not want the mail
+        return "recipient"  # the address is invalid, or its owner does not want the mail
     text = str(detail.get("text") or "")[:TEXT_MAX].lower()
     _, _, code = str(detail.get("enhanced") or "").partition(".")
     category_by_code = _CATEGORY_BY_CODE.get(code) or _CATEGORY_BY_SUBJECT.get(code.partition(".")[0])
     if category_by_code and category_by_code != "policy":
         return category_by_code
     category_by_text = next((category for pattern, category in _CATEGORY_BY_PHRASE if pattern.search(text)), None)
-    if category_by_code:  # policy codes are also used by spam filters
+    if category_by_code:  # spam filters use policy codes too
         return "content" if category_by_text == "content" else category_by_code
     return category_by_text or "infrastructure"

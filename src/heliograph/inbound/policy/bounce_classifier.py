@@ -1,8 +1,8 @@
-"""Bounce classification: decides whether the address itself or something else caused a rejection.
+"""Classifies bounces: decides whether the address itself or something else caused a rejection.
 
-Used for SMTP replies and for bounce reports. Text takes precedence over codes (contract 6). An address is suppressed
-only if the address itself is bad: phrases for other causes are matched first, and a code decides only if the text
-gives no reason. The rules match phrases, not particular servers, because most mail systems use the same few phrases.
+Used for SMTP replies and for bounce mails. Text takes precedence over codes (contract 6). An address must be suppressed
+only if it is invalid itself. Therefore phrases for other causes are matched first, and a code decides only if the text
+gives no reason. The phrases are not specific to servers, because most mail systems use the same ones.
 """
 
 import re
@@ -12,9 +12,9 @@ import msgspec
 
 TEXT_MAX = 8000  # maximum characters of a text that are examined
 
-# Enhanced status codes that prove a bad address without any text (reliability.md, SMTP retries).
+# Enhanced status codes that mean an invalid address even without a text (reliability.md, SMTP retries).
 ADDRESS_CODES = frozenset({"5.1.1", "5.1.2", "5.1.3", "5.1.6", "5.1.10", "5.1.351", "5.2.1"})
-# Enhanced status codes that give no reason: servers use them for a bare 550 or a missing route.
+# Enhanced status codes without a reason: servers send them for a plain 550 or a missing route.
 VAGUE_CODES = frozenset({"5.0.0", "5.1.0", "5.2.0", "5.3.0", "5.4.4", "5.5.0"})
 
 URL = re.compile(r"\b(?:https?|ldap|mailto):\S{1,500}|\bwww\.\S{1,500}", re.IGNORECASE)
@@ -23,7 +23,7 @@ _HOST = re.compile(r"(?<![\w.-])(?:[a-z0-9][a-z0-9-]{0,62}\.){1,8}[a-z]{2,24}(?!
 _BLOCKLIST_HOST = re.compile(
     r"spamhaus|spamcop|\bsorbs|barracuda|abuseat|dnsbl|ipcheck\.|\brbl|uribl|surbl|groups\.google", re.IGNORECASE
 )
-_WRAPPER_PREFIX = re.compile(r"unknown address error (?=[45]\d\d\b)")  # IronPort's prefix of the remote server's reply
+_WRAPPER_PREFIX = re.compile(r"unknown address error (?=[45]\d\d\b)")  # IronPort's prefix to the remote server's reply
 _FOLDED_CHARS: dict[int, str] = {
     code: unicodedata.normalize("NFD", chr(code))[0] for code in (*range(0xC0, 0x250), *range(0x370, 0x400))
 }
@@ -33,9 +33,10 @@ _FOLDED_CHARS |= str.maketrans({"ß": "ss", "ø": "o", "ł": "l", "ı": "i", "\u
 
 class Reason(msgspec.Struct, frozen=True, kw_only=True):
     name: str
-    address_fault: bool = False  # the address itself is bad
+    address_fault: bool = False  # the address itself is invalid
     permanent: bool = True
-    weak: bool = False  # common phrases: any other reason wins, and over an address fault also a code
+    # A vague phrase: other reasons take precedence, and codes too if it says that the address is invalid
+    weak: bool = False
 
 
 def _reason(
@@ -44,8 +45,8 @@ def _reason(
     return re.compile("|".join(phrases)), Reason(name=name, address_fault=address_fault, permanent=permanent, weak=weak)
 
 
-# Phrases are matched in lower case, without accents, on one line; `@` replaces an address, `~` a host or link.
-_WORD = r"(?:[^\s:;!?]{0,40}[^\s.,:;!?] )"  # one further word of the same sentence
+# Phrases are matched against `normalize`d text, where `@` replaces an address, and `~` a host or link.
+_WORD = r"(?:[^\s:;!?]{0,40}[^\s.,:;!?] )"  # another word of the same sentence
 _RECIPIENT_NOUN = (
     r"\b(?:users?|user ?names?|recipients?|rcpt|mail ?box(?:es)?|(?:email |e-mail |mail )?accounts?|address(?:es|ee)?"
     r"|alias|person|customer|subscriber)"
@@ -65,7 +66,7 @@ _SIZE_NOUN = (
     r"|boyut\w{0,2})"
 )
 _EXCEEDS = r"(?:exced|depas|superi?[ao]|uberschr|overschr|przekr|prekroc|overskrid|ylit|meghalad|\basi[yl])"
-# Block lists and unwanted mail in other languages.
+# block lists and unwanted mail, in other languages
 BLOCKLIST_PHRASES = (
     r"sperrliste|liste noire|blacklist|list[ae]s? (?:negra|nera|neagra|de bloque)|(?:zwarte|blokkeer) ?lijst"
     r"|\bczarn\w{1,3} lis[ct]|\bcern\w{1,3} listin|(?:ч[её]рн|чорн)\w{2,3} спис|kara liste|svartlist|sortlist"
@@ -76,7 +77,7 @@ SPAM_PHRASES = (
     r"|roskapost|keretlen|nedorit|スパム|迷惑メール|垃圾(?:[邮郵]件|信息)|스팸"
 )
 
-# The first match wins. Reasons that reject one message come before reasons that suppress an address.
+# The first match wins. Reasons to reject a message come before reasons that suppress the address.
 _REASONS = [
     _reason("disabled", r"\b(?:due to|for|because of|por) (?:\w{1,20} )?inac?tivi", address_fault=True),
     _reason(
@@ -268,7 +269,7 @@ _REASONS = [
         r"recip\w{0,10}notfound|bad ?rcpt ?to|invalid-recipient|recipient not ok|archived recipient",
         r"destinataire archive",
         rf"user {_WORD}?not (?:here|local)|not (?:found|known) (?:here|at this)|unavailable or access denied",
-        # Microsoft 365, if its tenant has no such address (directory-based edge blocking)
+        # Microsoft 365 if the tenant has no such address (directory-based edge blocking)
         r"\b5\.4\.1\b.{0,90}recipient address rejected: access denied",
         r"(?:宛先|送信先|あて先|受信者|アドレス|ユーザ|アカウント).{0,30}(?:存在し|見つか|不明|ありません)|宛先不明",
         r"(?:用户|收件人|地址|邮箱|帐号|账号|帳號|信箱).{0,12}(?:不存在|未知|未找到|无效|無效|找不到)",
@@ -363,7 +364,7 @@ _REASONS = [
         r"domain.{0,20}(?:existiert nicht|n.existe pas|no existe|не существует)",
         address_fault=True,
     ),
-    # Phrases that outweigh a code, but not the phrases above.
+    # phrases that take precedence over a code, but not over the phrases above
     _reason(
         "refused",
         rf"access (?:was |is )?denied|not {_WORD}?(?:allowed|permitted)|forbidden|\bdenied\b|disallow",
@@ -406,7 +407,7 @@ _REASONS = [
         permanent=False,
         weak=True,
     ),
-    # Phrases that mention the address without a reason, or a domain that may be the sender's.
+    # phrases about the address without a reason, or about a domain, which may be the sender's
     _reason("unknown_host", rf"(?:invalid|illegal|bad) {_WORD}?{_HOST_NOUN}\b", address_fault=True, weak=True),
     _reason(
         "address_rejected",
@@ -419,7 +420,7 @@ _REASONS = [
 
 
 def find_reason(*texts: str) -> Reason | None:
-    """Return the reason of the first text that contains a known phrase; None if no text does."""
+    """Return the reason in the first text that has a known phrase; None if none has."""
     for text in texts:
         normalized = normalize(text)
         for pattern, reason in _REASONS:
@@ -429,7 +430,10 @@ def find_reason(*texts: str) -> Reason | None:
 
 
 def blames_address(reason: Reason | None, *codes: str | None) -> bool:
-    """Return whether a permanent rejection means that the address itself is invalid. `codes`: enhanced status codes."""
+    """Return whether the address itself is invalid, according to a permanent rejection.
+
+    `codes`: enhanced status codes.
+    """
     if reason and not (reason.weak and reason.address_fault):
         return reason.address_fault
     specific_codes = [code for code in codes if code and code not in VAGUE_CODES]
@@ -437,9 +441,10 @@ def blames_address(reason: Reason | None, *codes: str | None) -> bool:
 
 
 def is_domain_absent(reason: Reason | None, *codes: str | None) -> bool:
-    """Return whether the rejection says that the domain does not exist. Such a report must be repeated to count.
+    """Return whether the recipient's domain does not exist, according to the rejection.
 
-    5.1.10 means that the domain exists and accepts no mail (RFC 7505), or that Microsoft knows no such recipient.
+    One such report is not enough to fail a message. 5.1.10 means that the domain exists but accepts no mail (RFC 7505),
+    or that Microsoft does not know the recipient.
     """
     by_text = reason is not None and reason.name == "unknown_host"
     is_conclusive = reason is not None and not reason.weak

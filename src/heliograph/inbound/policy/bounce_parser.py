@@ -1,6 +1,6 @@
-"""Parser of returned mail: bounces, delays, receipts, complaints and auto-replies.
+"""Parses returned mail: bounces, delays, receipts, complaints and auto-replies.
 
-No input raises an exception. Parsing has no side effects; `to_report` converts the result to a delivery report.
+Invalid mail raises no exception. `to_report` converts the result to a delivery report.
 """
 
 import re
@@ -37,7 +37,7 @@ Kind = Literal["bounce", "delay", "delivered", "complaint", "auto_reply", "unkno
 
 TEXT_MAX = 500  # maximum characters of the remote server's text that are stored
 
-# Feedback types of a recipient's complaint; other types (auth-failure, dmarc) are about the sender.
+# feedback types of complaints by a recipient; others (auth-failure, dmarc) are about the sender
 COMPLAINT_TYPES = frozenset(
     {"abuse", "complaint", "fraud", "virus", "opt-out", "opt-out-list", "miscategorized", "other"}
 )
@@ -72,15 +72,15 @@ _AUTO_REPLY_FIELDS = (
 class BounceReport(msgspec.Struct, frozen=True, kw_only=True):
     kind: Kind
     permanent: bool | None = None
-    status: str | None = None  # enhanced status code as written in the mail
-    code: str | None = None  # SMTP reply code; for a complaint: its feedback type
+    status: str | None = None  # enhanced status code, unchanged from the mail
+    code: str | None = None  # SMTP reply code; for a complaint, its feedback type
     recipient: str | None = None
     text: str = ""
     action: str | None = None  # action field of RFC 3464
-    reason: str | None = None  # reason from bounce_classifier.py, if the text has one
-    bad_address: bool = False  # the address itself is the cause
-    absent: bool = False  # the cause is that its domain does not exist
-    forwarded: bool = False  # the report is about another address, to which ours forwards
+    reason: str | None = None  # name of the reason in bounce_classifier.py; None if the text has none
+    bad_address: bool = False  # the address itself is invalid
+    absent: bool = False  # the address is invalid because its domain does not exist
+    forwarded: bool = False  # about an address to which our recipient forwards mail
 
 
 def parse_bounce(mail: ReceivedMail, our_recipient: str | None) -> BounceReport:
@@ -99,13 +99,13 @@ def parse_bounce(mail: ReceivedMail, our_recipient: str | None) -> BounceReport:
 
 
 def reported_sender(mail: ReceivedMail) -> str | None:
-    """Return the envelope sender of the mail that the report is about; None if not included."""
+    """Return the envelope sender of the original mail that a report encloses; None if missing."""
     feedback = read_feedback(mail)
     return (feedback.sender if feedback else None) or _original_address(mail, "return-path")
 
 
 def signed_message_id(mail: ReceivedMail, keys_of: Callable[[str], Sequence[SigningKey]]) -> str | None:
-    """Return the id of the message enclosed in a complaint; None unless our DKIM signature of its header is valid."""
+    """Return the id of the message enclosed in a complaint; None if its header has no valid DKIM signature of ours."""
     enclosed = mail.enclosed()
     match = _OUR_MESSAGE_ID.fullmatch(enclosed.fields.get("message-id", "")) if enclosed else None
     if enclosed is None or match is None or read_feedback(mail) is None:
@@ -114,7 +114,7 @@ def signed_message_id(mail: ReceivedMail, keys_of: Callable[[str], Sequence[Sign
 
 
 def complaint_address(mail: ReceivedMail) -> str | None:
-    """Return the CFBL-Address of the message enclosed in a complaint; None if the message has no such field."""
+    """Return the CFBL-Address of the message enclosed in a complaint; None if missing."""
     enclosed = mail.enclosed()
     if enclosed is None or read_feedback(mail) is None:
         return None
@@ -122,7 +122,7 @@ def complaint_address(mail: ReceivedMail) -> str | None:
 
 
 def feedback_id(mail: ReceivedMail) -> str | None:
-    """Return the Feedback-ID of the message enclosed in a complaint; None if the message has no such field."""
+    """Return the Feedback-ID of the message enclosed in a complaint; None if missing."""
     enclosed = mail.enclosed()
     if enclosed is None or not to_report(parse_bounce(mail, None)):
         return None
@@ -130,13 +130,16 @@ def feedback_id(mail: ReceivedMail) -> str | None:
 
 
 def complaint_recipients(mail: ReceivedMail) -> list[str] | None:
-    """Return all addresses of the complaining recipient that a complaint lists; None if the mail is not a complaint."""
+    """Return all addresses that a complaint lists for the complaining recipient.
+
+    None if the mail is not a complaint.
+    """
     feedback = read_feedback(mail)
     return list(feedback.recipients) if feedback else None
 
 
 def to_report(bounce: BounceReport) -> Report | None:
-    """Convert a returned mail to a delivery report; None if it does not change the recipient's status."""
+    """Convert a returned mail to a delivery report; None if the recipient's status stays unchanged."""
     detail = {
         name: value
         for name, value in (("code", bounce.code), ("enhanced", bounce.status), ("text", bounce.text))
@@ -154,7 +157,7 @@ def to_report(bounce: BounceReport) -> Report | None:
             return Report(status="failed", detail={"reason": FORWARDING_FAILED, **detail})
         if bounce.permanent and bounce.bad_address:
             return Report(status="bounced", detail=detail, suppress="bounce", absent=bounce.absent)
-        # Also after a temporary error: the server that returns a mail has stopped retrying (contract 6).
+        # also after a temporary error, because a server that returns a mail has stopped retrying (contract 6)
         return Report(status="failed", detail=detail)
     return None
 
@@ -187,7 +190,7 @@ def _parse_status(mail: ReceivedMail, group: RecipientGroup, our_recipient: str 
         codes = bounce_text.read_codes(notice)
     status = _more_specific_status(group.status, codes.enhanced)
     kind = _report_kind(group, status, notice)
-    # The diagnostic may hold only the first line of a reply that the notice quotes in full.
+    # the diagnostic field may contain only the first line of the reply, which the notice quotes in full
     texts = (diagnostic, bounce_text.read_codes(notice).excerpt)
     reason = find_reason(*(texts if _ANY_WORD.search(diagnostic) else (codes.excerpt, notice)))
     return BounceReport(
@@ -199,8 +202,8 @@ def _parse_status(mail: ReceivedMail, group: RecipientGroup, our_recipient: str 
         text=_one_line(group.diagnostic or codes.excerpt or notice),
         action=group.action,
         reason=reason.name if reason else None,
-        # Some servers report every rejected recipient as 5.1.1 although the reply said 5.7.1: both codes must mean a
-        # bad address.
+        # Some servers report 5.1.1 for every rejection, even if the reply said 5.7.1: both must mean an invalid
+        # address.
         bad_address=blames_address(reason, status, codes.enhanced)
         and not bounce_text.is_sender_rejected(f"{diagnostic}\n{notice}"),
         absent=is_domain_absent(reason, status, codes.enhanced),
@@ -209,7 +212,10 @@ def _parse_status(mail: ReceivedMail, group: RecipientGroup, our_recipient: str 
 
 
 def _more_specific_status(field_status: str | None, reply_status: str | None) -> str | None:
-    """Return the reply's enhanced code if the status field's code has the same class and no detail; else the latter."""
+    """Return the status field's code, or the reply's if the field's code is missing or vague.
+
+    A vague code is replaced only by one of the same class.
+    """
     if field_status is None:
         return reply_status
     return (
@@ -241,7 +247,7 @@ def _is_permanent(status: str | None, codes: bounce_text.Codes, reason: Reason |
 
 
 def _parse_notice(mail: ReceivedMail, our_recipient: str | None) -> BounceReport | None:
-    """Parse a bounce or delay notice without a structured report; None if the mail is neither."""
+    """Parse a bounce or delay notice that has no structured report; None if the mail is neither."""
     notice = bounce_text.notice_text(mail.text())
     subject = mail.fields.get("subject", "")
     failed = mail.fields.get("x-failed-recipients", "")
@@ -321,7 +327,7 @@ def _is_auto(mail: ReceivedMail) -> bool:
 
 
 def _reported_address(mail: ReceivedMail, notice: str) -> str | None:
-    """Return the failed address: the first address in a notice's text that is not the notice's recipient or sender."""
+    """Return the failed address: the first one in the notice's text that is neither its recipient nor its sender."""
     failed_recipient = ADDRESS.search(mail.fields.get("x-failed-recipients", ""))
     if failed_recipient:
         return failed_recipient[0]
@@ -332,10 +338,7 @@ def _reported_address(mail: ReceivedMail, notice: str) -> str | None:
 
 
 def _unrelated_addresses(mail: ReceivedMail) -> set[str]:
-    """Return the addresses in a report that are not the failed recipient.
-
-    These are the report's own recipient and sender, and the sender of the original mail.
-    """
+    """Return the addresses in a report that did not fail: its recipient and sender, and the original mail's sender."""
     report_fields = [mail.fields.get(name, "") for name in ("to", "from", "return-path", "delivered-to")]
     original_fields = [
         _original_address(mail, name) or "" for name in ("from", "return-path", "sender", "reply-to", "message-id")
@@ -344,9 +347,9 @@ def _unrelated_addresses(mail: ReceivedMail) -> set[str]:
 
 
 def _original_recipients(mail: ReceivedMail) -> list[str]:
-    """Return the To and Cc addresses of the returned original mail.
+    """Return the To and Cc addresses of the original mail.
 
-    Empty if the original was sent by us: its failed recipient may be a Bcc recipient, which the header does not list.
+    Empty if we sent the original: the failed recipient may be in Bcc, which the header does not list.
     """
     part = mail.enclosed()
     fields = part.fields if part else bounce_text.original_fields(mail.text())
@@ -357,7 +360,7 @@ def _original_recipients(mail: ReceivedMail) -> list[str]:
 
 
 def _original_address(mail: ReceivedMail, name: str) -> str | None:
-    """Return the address or id in the header field `name` of the enclosed original mail; None if not found."""
+    """Return the address or id in the header field `name` of the enclosed original mail; None if missing."""
     part = mail.enclosed()
     match = ADDRESS.search(part.fields.get(name, "")) if part else None
     return match[0] if match else None

@@ -1,6 +1,7 @@
 """Decides whether a bounce is about our recipient, or about an address to which our recipient forwards mail.
 
-A bounce about another address does not affect our recipient (contract 6), unless it says that our recipient is unknown.
+A bounce about another address has no effect on our recipient (contract 6), unless it says that our recipient is
+unknown.
 """
 
 import re
@@ -9,21 +10,22 @@ from collections.abc import Iterable
 from heliograph.domain.mail.address import normalize_domain
 from heliograph.inbound.policy.bounce_classifier import ADDRESS, find_reason
 
-# Provider domains in which each tenant has a subdomain, such as contoso.onmicrosoft.com.
+# providers' domains with a subdomain for each customer, such as contoso.onmicrosoft.com
 _TENANT_DOMAINS = (".onmicrosoft.com", ".onmicrosoft.us", ".onmicrosoft.de", ".onmschina.cn", ".test-google-a.com")
-_SECOND_LEVELS = frozenset(("ac", "co", "com", "edu", "gov", "net", "org"))  # second-level domains: contoso.co.uk
-_TENANT_NAME_MIN = 3  # minimum length of a name for a substring match
+# Labels that are part of a public suffix, as in contoso.co.uk
+_SECOND_LEVELS = frozenset(("ac", "co", "com", "edu", "gov", "net", "org"))
+_TENANT_NAME_MIN = 3  # minimum length of a name that is matched as part of another
 _PRIVATE_DOMAINS = (".local", ".lan", ".internal", ".intern", ".localdomain", ".corp", ".home.arpa", ".localhost")
 _EQUIVALENT_DOMAINS = ({"gmail.com", "googlemail.com"},)
 
-# `(generated from <a@b>)`, `(expanded from: <a@b>)`: how the mail was forwarded, not the failed address.
+# `(generated from <a@b>)`, `(expanded from: <a@b>)`: the address before forwarding, which did not fail
 _FORWARDING_NOTE = re.compile(
     r"\(?(?:ultimately )?(?:generated|expanded|forwarded|redirected|resent|alias(?:ed)?|originally)"
     r" (?:from|for|by|of|to)\b[^()\n]{0,400}\)?",
     re.IGNORECASE,
 )
 _LEADING_ADDRESS = re.compile(rf"[#0-9. \[(<\"']{{0,20}}({ADDRESS.pattern})")
-# RFC 5321's source route before an address, as LMTP servers still write it
+# source route before an address (RFC 5321), still used by LMTP servers
 _SOURCE_ROUTE = re.compile(r"@[^:\s]{1,255}:")
 _HEX_ESCAPE = re.compile(r"\\x\{([0-9A-Fa-f]{2,6})\}|\+([0-9A-F]{2})")
 
@@ -38,7 +40,7 @@ def is_same_mailbox(reported: str, our_recipient: str) -> bool:
 
 
 def is_same_domain(reported: str, our_recipient: str) -> bool:
-    """Return whether both addresses have the same domain. Complaint forwarders often hide the local part (RFC 6590)."""
+    """Return whether both addresses have the same domain. Forwarded complaints often hide the local part (RFC 6590)."""
     return _domains_match(_split_address(reported)[2], _split_address(our_recipient)[2])
 
 
@@ -54,9 +56,9 @@ def _domains_match(reported_domain: str, our_domain: str) -> bool:
 
 
 def _is_tenant_named_like(tenant_domain: str, domain: str) -> bool:
-    """Return whether the tenant domain (`contoso.onmicrosoft.com`) has the name of our recipient's domain.
+    """Return whether a customer's domain at a provider (contoso.onmicrosoft.com) is named like our recipient's domain.
 
-    Otherwise the mail was forwarded to another customer of the provider.
+    If not, the mail was forwarded to another customer of the provider.
     """
     tenant, label = tenant_domain.partition(".")[0].replace("-", ""), _registered_label(domain).replace("-", "")
     return tenant == label or (
@@ -99,9 +101,9 @@ def recipient_part(
 ) -> str | None:
     """Return the part of a notice about our recipient; None if the notice is only about other addresses.
 
-    `unrelated_addresses`: addresses in the notice that did not fail, such as senders. A postmaster address is ignored
-    too, unless it is in `original_recipients`. A line with an address starts the part about that address, which extends
-    to the next such line.
+    The part about an address begins at a line with the address, and ends before the next line with an address.
+    Addresses in `unrelated_addresses` did not fail, such as senders. Contact addresses such as postmaster are ignored
+    unless they are in `original_recipients`.
     """
     unrelated, addressed = (
         {address.lower() for address in unrelated_addresses},
@@ -127,7 +129,7 @@ def recipient_part(
 
 
 def says_recipient_is_bad(text: str, our_recipient: str) -> bool:
-    """Return whether a line of the text names only our recipient and says that this address is invalid."""
+    """Return whether a line of the text contains no address but our recipient's, and says that it is invalid."""
     for line in text.split("\n"):
         addresses = _find_addresses(_FORWARDING_NOTE.sub("", line))
         reason = (
@@ -141,7 +143,7 @@ def says_recipient_is_bad(text: str, our_recipient: str) -> bool:
 
 
 def names_other_recipient(reply: str, our_recipient: str) -> bool:
-    """Return whether an SMTP reply begins with an address other than our recipient: `<b@c.example>: user unknown`."""
+    """Return whether an SMTP reply begins with another address than our recipient's: `<b@c.example>: user unknown`."""
     match = _LEADING_ADDRESS.match(reply)
     return bool(match and not is_same_mailbox(match[1], our_recipient))
 

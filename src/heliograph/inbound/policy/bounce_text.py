@@ -1,4 +1,4 @@
-"""Parses the text of bounce notices: reply codes, and whether the failure is final."""
+"""Parses the text of bounce notices: finds reply codes, and whether the failure is final."""
 
 import re
 
@@ -7,9 +7,9 @@ import msgspec
 from heliograph.inbound.policy.bounce_classifier import ADDRESS, TEXT_MAX, URL
 from heliograph.inbound.policy.mail_parts import Fields, read_fields
 
-EXCERPT_MAX = 400  # maximum characters of the text around a reply code
+EXCERPT_MAX = 400  # maximum characters around a reply code
 
-# Start of the copied original in a notice without MIME: a separator line, or its first header fields. The prefix is
+# Beginning of the original's copy in a notice without MIME: a separator line, or its first header fields. The prefix is
 # possessive, because backtracking would read each line of dashes and arrows eighty times.
 _ORIGINAL_START = re.compile(
     r"""^[\s\-=_*|>+]{0,80}+(?:
@@ -27,7 +27,7 @@ _ORIGINAL_START = re.compile(
     re.IGNORECASE | re.MULTILINE | re.VERBOSE,
 )
 
-# A notice quotes the subject of our mail, which may contain any text.
+# the subject of our mail, quoted in a notice; it may contain any text
 _QUOTED_SUBJECT = re.compile(
     r"^.{0,40}\b(?:subject|betreff|objet|asunto|oggetto|assunto|件名|тема)[ \t]{0,3}[:：].*$",
     re.IGNORECASE | re.MULTILINE,
@@ -50,7 +50,7 @@ class Codes(msgspec.Struct, frozen=True, kw_only=True):
     excerpt: str = ""  # text around the codes
 
 
-_WORD = r"(?:[^\s:;!?]{0,40}[^\s.,:;!?] )"  # one further word of the same sentence
+_WORD = r"(?:[^\s:;!?]{0,40}[^\s.,:;!?] )"  # another word of the same sentence
 
 _FINAL = re.compile(
     rf"permanent(?:ly)?[ -]{_WORD}?(?:error|fail|fatal|problem|undeliver|reject)|failed permanently|\(failure\)"
@@ -76,7 +76,7 @@ _GAVE_UP = re.compile(
     r"not going to try again|giving up|given up|will be deleted from|(?:mail|message) has been (?:returned|removed)",
     re.IGNORECASE,
 )
-# The server rejected the sender or HELO, before it received the recipient.
+# the server rejected the sender or HELO, before the recipient was sent
 _SENDER_REJECTED = re.compile(
     r">>> ?mail from|after (?:mail from|helo|ehlo)|in reply to (?:mail from|helo|ehlo)|\[mail_from\]"
     r"|but (?:sender|my name) was rejected",
@@ -106,14 +106,14 @@ _RETURN_NOTICE = re.compile(
 
 
 def notice_text(text: str) -> str:
-    """Return the text of the notice, without the copy of the original mail that follows it."""
+    """Return the text of the notice, without the copy of the original mail after it."""
     match = _ORIGINAL_START.search(text)
     notice = text[: match.start()] if match else text
     return _QUOTED_SUBJECT.sub("", notice if notice.strip() else text)[:TEXT_MAX]
 
 
 def original_fields(text: str) -> Fields:
-    """Return the header fields of the copy of the original mail that follows the notice."""
+    """Return the header fields in the copy of the original mail after the notice."""
     match = _ORIGINAL_START.search(text)
     return read_fields(text[match.start() :][:TEXT_MAX]) if match else {}
 
@@ -121,7 +121,7 @@ def original_fields(text: str) -> Fields:
 def read_codes(text: str) -> Codes:
     """Return the most specific SMTP reply code and enhanced code.
 
-    Prefers codes that are next to each other; otherwise each is found separately.
+    Prefers two codes next to each other; otherwise each is found on its own.
     """
     masked = _ADDRESS_OR_URL.sub(lambda match: "@" * len(match[0]), text)
     pairs = list(_CODE_PAIR.finditer(masked))
@@ -133,7 +133,7 @@ def read_codes(text: str) -> Codes:
     code = _LONE_CODE.search(masked)
     if code:
         return Codes(code=code[1], enhanced=best[1] if best else None, excerpt=_excerpt(text, code))
-    # An enhanced code alone often ends the sentence: `no mailbox here by that name. (#5.1.1)`.
+    # often at the end of the sentence: `no mailbox here by that name. (#5.1.1)`
     return Codes(enhanced=best[1], excerpt=_excerpt(text, best, EXCERPT_MAX // 2)) if best else Codes()
 
 
@@ -160,9 +160,9 @@ def says_undelivered(text: str) -> bool:
 
 
 def _excerpt(text: str, match: re.Match[str], chars_before: int = 0) -> str:
-    """Return the paragraph with the matched status code as one line, up to the first line about another recipient.
+    """Return the paragraph around a status code as one line, without lines about other recipients after the code.
 
-    `chars_before`: include up to this many characters before the code.
+    `chars_before`: maximum characters included before the code.
     """
     start = max(match.start() - chars_before, 0)
     start = max(text.rfind("\n\n", start, match.start()), start)

@@ -1,4 +1,4 @@
-"""Verification of DKIM signatures of inbound mail (RFC 6376, RFC 8463) with the signers' keys in DNS."""
+"""Verifies DKIM signatures of inbound mail (RFC 6376, RFC 8463) with the keys in the signers' DNS."""
 
 import base64
 import hashlib
@@ -34,12 +34,12 @@ _WHITESPACE = re.compile(r"[ \t\r\n]+")
 class DkimSignature(msgspec.Struct, frozen=True):
     """A DKIM-Signature header field."""
 
-    field: bytes  # raw field without its line end
+    field: bytes  # unchanged, without the line end
     tags: dict[str, str]
 
     @property
     def key_name(self) -> str:
-        """Return the DNS name of the signature's key; empty if the signature is invalid."""
+        """Return the DNS name of the key; empty if the signature is invalid."""
         domain = normalize_domain(self.tags.get("d", ""))
         has_required_tags = all(self.tags.get(name) for name in REQUIRED_TAGS) and self.tags["v"] == "1"
         is_usable = has_required_tags and domain and self.tags["a"] in ALGORITHMS
@@ -55,9 +55,9 @@ def parse_signatures(head: bytes) -> list[DkimSignature]:
 
 
 def verify_signatures(raw: bytes, keys: Mapping[str, list[str] | None], now_s: int) -> dict[str, Verdict]:
-    """Return the verdict of each signing domain.
+    """Return signing domain → verdict. Slow for large mails: call it in a thread.
 
-    `keys`: DKIM key records by DNS name; None if DNS did not respond. Slow for large mails: call it in a thread.
+    `keys`: DNS name → DKIM key records, or None if DNS did not respond.
     """
     head, body_start = _split_head(raw)
     verdicts: dict[str, Verdict] = {}
@@ -78,7 +78,7 @@ def _verify_signature(
     signature: DkimSignature, head: bytes, key_records: list[str], body_hash: BodyHasher, now_s: int
 ) -> Verdict:
     tags = signature.tags
-    # An l= tag would allow text to be appended
+    # with an l= tag, text could be appended to the mail
     if not signature.key_name or "from" not in _signed_names(tags) or "l" in tags:
         return "permerror"
     expires_s = parse_int(tags.get("x", ""), 12)
@@ -120,9 +120,9 @@ def _parse_key(record: str, algorithm: str) -> rsa.RSAPublicKey | Ed25519PublicK
 
 
 def _signed_data(signature: DkimSignature, head: bytes, canonicalization: str) -> bytes:
-    """Return the bytes that the signature covers.
+    """Return the signed bytes: the listed header fields, and the signature field without the value of its `b=` tag.
 
-    These are the listed header fields, repeated ones from the bottom up, and the signature field without its `b=`.
+    Repeated header fields are used from the last to the first.
     """
     unused_fields: dict[str, list[bytes]] = {}
     for field in _split_fields(head):

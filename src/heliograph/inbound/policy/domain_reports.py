@@ -1,4 +1,4 @@
-"""Results that receivers report for a sending domain in a period, and whether p=reject is safe for the domain."""
+"""What receivers report about a sending domain in a period, and whether the DMARC policy p=reject is safe for it."""
 
 from collections.abc import Iterable
 from datetime import date, timedelta
@@ -12,11 +12,11 @@ from heliograph.inbound.policy.aggregate_report import DmarcSource
 
 EPOCH = date(1970, 1, 1)
 DEFAULT_DAYS = 30
-# p=reject is safe up to these shares of mail that fail DMARC: from known sources (temporary DNS errors of receivers),
-# and from unknown sources (forged mail).
+# Maximum shares of mail that fails DMARC at which p=reject is safe: from known sources, where DNS errors of receivers
+# are the cause, and from unknown sources, which forge the sender.
 KNOWN_FAILED_MAX, UNKNOWN_FAILED_MAX = 0.001, 0.01
-NAMED_MAX = 3  # sources named in a reason
-SUCCESSFUL, FAILED = "successful", "failed"  # stored types of TLS results beside the types of failures
+NAMED_MAX = 3  # maximum sources named in a reason
+SUCCESSFUL, FAILED = "successful", "failed"  # TLS results that are stored in addition to the types of failures
 
 
 class ReportSource(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,7 +86,7 @@ def source_addresses(carriers: Iterable[CarrierRecord]) -> set[str]:
 def dmarc_results(total: int, aligned: int, sources: Iterable[DmarcSource], own_addresses: set[str]) -> DmarcResults:
     """Return a domain's DMARC results in a period.
 
-    `sources`: those with the most mails; `total` and `aligned` count all mails.
+    `sources`: those with the most mails; `total` and `aligned` are numbers of mails from all sources.
     """
     shown = [
         ReportSource(
@@ -139,10 +139,7 @@ def _names(sources: list[ReportSource]) -> str:
 
 
 def tls_results(sessions: dict[str, int]) -> TlsResults:
-    """Return a domain's TLS results in a period.
-
-    `sessions`: stored result type → number of sessions, highest number first.
-    """
+    """Return a domain's TLS results in a period. `sessions`: stored result type → number, highest number first."""
     return TlsResults(
         successful=sessions.get(SUCCESSFUL, 0),
         failed=sessions.get(FAILED, 0),

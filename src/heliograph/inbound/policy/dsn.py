@@ -1,4 +1,4 @@
-"""Parser of delivery status notifications (RFC 3464): one group of fields per recipient."""
+"""Parses delivery status notifications (RFC 3464), which have a group of fields for each recipient."""
 
 import re
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ _EMBEDDED_STATUS_HEADER = re.compile(
     r"^\s{0,8}content-type:\s{0,8}message/delivery-status.*$", re.IGNORECASE | re.MULTILINE
 )
 
-# The five actions of RFC 3464, and prefixes of variants that some servers write.
+# the five actions of RFC 3464, and beginnings of the variants that some servers write
 _ACTION_BY_PREFIX = {
     "fail": "failed",
     "expire": "failed",
@@ -37,8 +37,8 @@ class RecipientGroup(msgspec.Struct, frozen=True, kw_only=True):
     action: str | None = None
     status: str | None = None
     diagnostic: str = ""
-    final_recipient: str | None = None  # final recipient
-    original_recipient: str | None = None  # original recipient, as the sender wrote it
+    final_recipient: str | None = None
+    original_recipient: str | None = None  # as written by the sender
 
     @property
     def recipient(self) -> str | None:
@@ -54,7 +54,10 @@ def parse_status_groups(mail: ReceivedMail) -> list[RecipientGroup]:
 
 
 def choose_group(groups: Sequence[RecipientGroup], our_recipient: str | None) -> RecipientGroup | None:
-    """Return the group about our recipient, else one without an address, else any; among these, failed ones first."""
+    """Return the group about our recipient; if there is none, one without an address; otherwise any.
+
+    Among equals, failed ones are preferred.
+    """
     return min(
         groups, key=lambda group: (_relevance_rank(group, our_recipient), group.action != "failed"), default=None
     )
@@ -69,7 +72,7 @@ def _relevance_rank(group: RecipientGroup, our_recipient: str | None) -> int:
 
 
 def _parse_groups_in_text(mail: ReceivedMail) -> list[RecipientGroup]:
-    """Parse recipient groups from the mail's text, for reports with broken or missing MIME."""
+    """Parse the groups from the mail's text, for reports with broken or missing MIME."""
     text = mail.text()
     match = _EMBEDDED_STATUS_HEADER.search(text)
     groups = _parse_groups(text[match.end() :] if match else notice_text(text))
@@ -87,7 +90,7 @@ def _parse_groups(text: str) -> list[RecipientGroup]:
             and not any(name in blocks[-1] for name in _STATUS_FIELDS)
             and not any(name in fields for name in _RECIPIENT_FIELDS)
         )
-        if is_continuation:  # a blank line between a recipient and its fields
+        if is_continuation:  # a blank line between the address and its fields
             blocks[-1] |= fields
         else:
             blocks.append(fields)

@@ -1,6 +1,6 @@
-"""Parses inbound mail into the record that the API and the `email.received` event show (contract 17).
+"""Parses inbound mail into the record of the API and of the event `email.received` (contract 17).
 
-No input raises an exception. Content beyond the limits is omitted from the record and remains in the raw mail.
+Invalid mail raises no exception. Content beyond the limits is omitted from the record, and remains in the raw mail.
 """
 
 import re
@@ -36,13 +36,13 @@ from heliograph.domain.mail.smtp_to_request import (
 )
 
 EVENT_TYPE = "email.received"
-HOPS_MAX = 50  # maximum servers that a mail may have passed; more is a loop (RFC 5321, 6.3)
+HOPS_MAX = 50  # maximum servers that a mail may have passed; more mean a loop (RFC 5321, 6.3)
 EVENT_TEXT_MAX = 64 * KIB  # maximum octets of each text in an event
 EVENT_RECORD_MAX = 240 * KIB  # maximum octets of the record in an event; an event has at most 256 KiB
-HEADERS_MAX = 32 * KIB  # octets
+HEADERS_MAX = 32 * KIB  # maximum octets of all headers in the record
 HEADER_VALUE_MAX = 2 * KIB  # maximum characters of a header value; the rest is cut
 ADDRESSES_MAX = 100  # maximum addresses in To, and in Cc
-FILENAME_MAX = 200  # characters
+FILENAME_MAX = 200  # maximum characters
 
 Verdict = Literal["pass", "fail", "none", "temperror", "permerror"]
 VERDICTS = list(get_args(Verdict))
@@ -70,7 +70,7 @@ class AttachmentRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Authentication(msgspec.Struct, frozen=True, kw_only=True):
-    """Results of the sender authentication, checked when the mail was received."""
+    """Results of the sender authentication when the mail was received."""
 
     spf: Annotated[
         Verdict,
@@ -148,21 +148,21 @@ class ReceivedRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FullTexts(msgspec.Struct, frozen=True):
-    """Full values of fields that an event may have truncated."""
+    """Complete values of fields that were truncated in the event."""
 
     text: str | None
     html: str | None
     reply_text: str | None
     headers: list[tuple[str, str]]
     truncated: bool
-    attachments: list[AttachmentRecord] | None = None  # None if unchanged from the event
+    attachments: list[AttachmentRecord] | None = None  # None if the event has all attachments
 
 
 # -- reading ---------------------------------------------------------------------------------------------------------
 
 
 def parse_mail(raw: bytes, *, sender: str, recipients: Collection[str]) -> ParsedMail:
-    """Parse a mail. `sender`: envelope sender, empty for a bounce; `recipients`: the teams' envelope recipients."""
+    """Parse a mail. `sender`: envelope sender, empty for a bounce; `recipients`: envelope recipients of teams."""
     mail, fields, parts = _parse_parts(raw)
     head = first_values(fields)
     bodies, attachment_parts = _split_bodies(mail, parts)
@@ -203,7 +203,7 @@ def attachment_content(raw: bytes, id_: str) -> bytes | None:
 
 
 def is_automatic(head: Mapping[str, str], sender: str, recipients: Collection[str]) -> bool:
-    """Return whether a mail is automatic by its RFC 3834 headers or subject, or has passed this server before."""
+    """Return whether a program sent the mail (judged by header and subject), or it has passed this server before."""
     submitted = head.get("auto-submitted", "no").partition(";")[0].strip().lower()
     author = next(iter(_parse_addresses(head.get("from", ""))), "").lower()
     delivered = {address.lower() for address in _parse_addresses(head.get("delivered-to", ""))}
@@ -227,7 +227,7 @@ def _parse_parts(raw: bytes) -> tuple[bytes, Fields, LeafParts]:
 
 
 def _split_bodies(mail: bytes, parts: Sequence[LeafPart]) -> tuple[dict[str, str], list[LeafPart]]:
-    """Return the text body and the HTML body, by content type, and all other parts."""
+    """Return the text body, the HTML body, and all other parts."""
     bodies: dict[str, str] = {}
     attachment_parts: list[LeafPart] = []
     for part in parts:
@@ -238,7 +238,7 @@ def _split_bodies(mail: bytes, parts: Sequence[LeafPart]) -> tuple[dict[str, str
             or (part.type in bodies and part.type == "text/plain")
         ):
             attachment_parts.append(part)
-        else:  # some mail clients continue the text after an attachment
+        else:  # text after an attachment, which some mail clients write
             bodies[part.type] = bodies.get(part.type, "") + _decode_text(mail, part)
     return bodies, attachment_parts
 
@@ -257,7 +257,7 @@ def _decode_text(mail: bytes, part: LeafPart) -> str:
 
 def _decode_content(mail: bytes, part: LeafPart) -> bytes:
     body = mail[part.start : part.end]
-    with suppress(ValueError):  # invalid transfer encoding: keep the content undecoded
+    with suppress(ValueError):  # if the transfer encoding is invalid, keep the content undecoded
         return decode_transfer_encoding(body, part.get_field("content-transfer-encoding"))
     return body
 
@@ -335,7 +335,7 @@ def to_record(
 
 
 def to_event_record(record: ReceivedRecord) -> ReceivedRecord:
-    """Return the record as its event shows it: each text is cut at 64 KiB, and further if the JSON is too large."""
+    """Return the record for the event: each text is cut to 64 KiB, or more if the JSON is too large."""
     limit, event_record = EVENT_TEXT_MAX, _truncate_texts(record, EVENT_TEXT_MAX)
     while limit and len(msgspec.json.encode(event_record)) > EVENT_RECORD_MAX:
         limit //= 2
@@ -358,7 +358,7 @@ def full_texts(record: ReceivedRecord) -> FullTexts:
 
 
 def with_full_texts(event_record: ReceivedRecord, texts: FullTexts) -> ReceivedRecord:
-    """Return the event's record with the values that the event truncated: texts, headers and attachments."""
+    """Return the event's record with the complete texts, headers and attachments."""
     fields = asdict(texts)
     return replace(
         event_record,

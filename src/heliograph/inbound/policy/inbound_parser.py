@@ -1,7 +1,4 @@
-"""Parses inbound mail for teams and extracts the reply text, also from HTML-only mail.
-
-Slow for large mail: run it in a thread.
-"""
+"""Parses inbound mail for teams and extracts the text of a reply. Slow for large mail: run it in a thread."""
 
 from collections.abc import Collection, Sequence
 from typing import Protocol
@@ -14,7 +11,7 @@ from heliograph.inbound.policy.reply_text import reply_html, reply_text
 
 
 class TeamMailbox(Protocol):
-    """Interface that accepts inbound mail for teams; implemented by mail_service.py."""
+    """Accepts inbound mail for teams; implemented in mail_service.py."""
 
     def find_team_id(self, address: str) -> str | None: ...
 

@@ -32,7 +32,7 @@ def find_owner(number: str, setup: Setup) -> Team | None:
 
 
 def inbound_text_data(id_: str, text: IncomingText, carrier: str) -> InboundTextData:
-    """Return the `data` object of the event that publishes an inbound text."""
+    """Return the `data` object of an inbound text's event."""
     return InboundTextData(
         id=id_,
         from_=text.sender,
@@ -53,10 +53,10 @@ def build_auto_reply(
     now: int,
     age_ms: int,
 ) -> tuple[Acceptance, Decision]:
-    """Build the free automatic reply to a text, with the number that received the text as its sender.
+    """Build the free automatic reply to a text; its sender is the number that received the text.
 
-    `now`: the team's time; `age_ms`: time since the text was sent. On WhatsApp the reply expires with the conversation
-    window.
+    `now`: the team's time; `age_ms`: time since the text was sent. On WhatsApp, the reply expires when free replies are
+    no longer allowed.
     """
     status = "queued" if platform.paused else "sending"
     record = {

@@ -1,7 +1,8 @@
-"""Splits a mail from an untrusted sender into a flat list of decoded parts. No input raises or exhausts memory.
+"""Splits a mail from an untrusted sender into a flat list of decoded parts.
 
-An enclosed message (the returned original) is one part with its own fields and is not parsed, so that the text of our
-own mail is not mistaken for the remote server's. An attached `multipart/report` is parsed, because we never send one.
+Invalid mail raises no exception, and memory is bounded. An enclosed message (the returned original) is one part that is
+not parsed, so that our own text is not mistaken for the remote server's. An attached `multipart/report` is parsed,
+because it cannot be ours.
 """
 
 import re
@@ -20,24 +21,24 @@ from heliograph.domain.mail.mime_tree import (
     parse_leaves,
 )
 
-READ_MAX = 1024 * 1024  # maximum octets that are read; the rest is ignored
+READ_MAX = 1024 * 1024  # maximum octets read; the rest is ignored
 DEPTH_MAX = 10
 PARTS_MAX = 100
-TEXT_MAX = 64 * 1024  # maximum octets of one part's text, and maximum characters of all texts
+TEXT_MAX = 64 * 1024  # maximum octets of a part's text, and maximum characters of all texts together
 LIMITS = MimeLimits(parts=PARTS_MAX, depth=DEPTH_MAX, header=64 * 1024, fields=200, value=4096)
 
 ENCLOSED = ("message/rfc822", "message/global", "text/rfc822-headers", "message/global-headers")
 
-Fields = dict[str, str]  # lower-case name → first value
+Fields = dict[str, str]  # lower-case name → value of the first such field
 
 _HTML_TAG = re.compile(r"<[^<>]{1,500}>")
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
     type: str
-    fields: Fields  # for an enclosed message: its own fields
+    fields: Fields  # an enclosed message has its own fields here
     text: str
-    head: bytes = b""  # for an enclosed message: its header block, with bare line feeds
+    head: bytes = b""  # header of an enclosed message, with LF line ends
 
 
 class ReceivedMail(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,7 +49,7 @@ class ReceivedMail(msgspec.Struct, frozen=True, kw_only=True):
         return next((part for part in self.parts if part.type in ENCLOSED), None)
 
     def text(self) -> str:
-        """Return the text that a person reads first: everything before the returned original."""
+        """Return the text that a person reads first: all text before the returned original."""
         plain_texts, html_texts = [], []
         for part in self.parts:
             if part.type in ENCLOSED:
@@ -76,7 +77,7 @@ def _parse_parts(raw: bytes, depth: int, parts: list[Part]) -> Fields:
     for leaf in parse_leaves(mail, first_values(fields), body, LIMITS):
         content = _decode_content(mail[leaf.start : leaf.end], leaf)
         if leaf.type == "message/rfc822" and depth < DEPTH_MAX and _is_report(content):
-            _parse_parts(content.lstrip(b"\n"), depth + 2, parts)  # an attached report has parts itself
+            _parse_parts(content.lstrip(b"\n"), depth + 2, parts)  # an attached report consists of parts itself
         elif len(parts) < PARTS_MAX:
             parts.append(_to_part(leaf, content))
     return _decode_fields(first_values(fields))
@@ -110,5 +111,5 @@ def _decode_fields(fields: Fields) -> Fields:
 def _decode_content(body: bytes, leaf: LeafPart) -> bytes:
     try:
         return decode_transfer_encoding(body, leaf.get_field("content-transfer-encoding"))
-    except ValueError:  # invalid transfer encoding: keep the content undecoded
+    except ValueError:  # if the transfer encoding is invalid, keep the content undecoded
         return body

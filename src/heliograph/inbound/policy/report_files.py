@@ -1,6 +1,6 @@
-"""Finds and unpacks the report files in a mail from an untrusted sender, within a fixed amount of memory.
+"""Finds and unpacks the report files in a mail from an untrusted sender, with bounded memory.
 
-A file is plain, gzip or zip. Archives are unpacked while they are read, so that a decompression bomb is refused after
+A file is plain, gzip or zip. Archives are unpacked step by step, so that a decompression bomb is refused after
 UNPACKED_MAX bytes.
 """
 
@@ -18,13 +18,13 @@ from heliograph.domain.mail.mime_tree import (
     parse_leaves,
 )
 
-UNPACKED_MAX = 25 * MIB  # all files of a mail, inclusive
-FILES_MAX = 10  # report files per mail
+UNPACKED_MAX = 25 * MIB  # maximum bytes of a mail's files together
+FILES_MAX = 10  # maximum report files per mail
 CHUNK_SIZE = MIB
 
 _GZIP, _ZIP = b"\x1f\x8b", b"PK\x03\x04"
-_GZIP_WINDOW, _ZIP_WINDOW = 31, -15  # zlib: with a gzip header, and without any header
-_ZIP_ENTRIES_MAX = 10  # maximum entries, such as directories, before the report
+_GZIP_WINDOW, _ZIP_WINDOW = 31, -15  # window sizes for zlib that mean: with a gzip header, without any header
+_ZIP_ENTRIES_MAX = 10  # maximum entries before the report, such as directories
 _ZIP_HEADER_SIZE = 30
 _ZIP_ENCRYPTED, _ZIP_HAS_DESCRIPTOR = 1, 8  # flags
 _ZIP_STORED, _ZIP_DEFLATED = 0, 8  # compression methods
@@ -33,11 +33,11 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class ReportTooLarge(Exception):
-    """The report in a mail exceeds the size limit."""
+    """The report in a mail is larger than UNPACKED_MAX."""
 
 
 class UnreadableReport(Exception):
-    """The mail contains no valid report; the exception's text says why."""
+    """The mail contains no valid report; the message says why."""
 
 
 def find_report_files(raw: bytes) -> list[bytes]:
@@ -62,8 +62,8 @@ def find_report_files(raw: bytes) -> list[bytes]:
 def unpack(files: list[bytes]) -> Iterator[Iterator[bytes]]:
     """Yield the content of each file in pieces of at most CHUNK_SIZE.
 
-    Reading a piece raises ReportTooLarge once all files together are larger than UNPACKED_MAX, and UnreadableReport if
-    a file is damaged.
+    Reading a piece raises ReportTooLarge if the files together exceed UNPACKED_MAX, and UnreadableReport if a file is
+    damaged.
     """
     unpacked = 0
 
@@ -123,7 +123,7 @@ def _inflate(stream: "zlib._Decompress", packed: bytes) -> Iterator[bytes]:
 def _unzip(content: bytes) -> Iterator[bytes]:
     """Yield the content of the archive's first file.
 
-    The file is found by its local header, because reading the directory could exhaust memory.
+    The file is found by its local header, because reading the archive's directory could exhaust memory.
     """
     position = 0
     for _ in range(_ZIP_ENTRIES_MAX):
@@ -146,7 +146,10 @@ def _unzip(content: bytes) -> Iterator[bytes]:
 
 
 def _unzip_file(content: bytes, start: int, method: int, sizes: tuple[int, int] | None) -> Iterator[bytes]:
-    """Yield a file's content and verify its checksum. `sizes`: (checksum, packed size) if the header contains them."""
+    """Yield a file's content and verify its checksum.
+
+    `sizes`: (checksum, packed size); None if they follow the content.
+    """
     checksum = 0
     if method == _ZIP_DEFLATED:
         stream = zlib.decompressobj(_ZIP_WINDOW)
@@ -158,7 +161,7 @@ def _unzip_file(content: bytes, start: int, method: int, sizes: tuple[int, int] 
     for piece in pieces:
         checksum = zlib.crc32(piece, checksum)
         yield piece
-    if sizes is None:  # a data descriptor follows, with or without a signature
+    if sizes is None:  # a data descriptor follows, which may begin with a signature
         descriptor = stream.unused_data.removeprefix(b"PK\x07\x08")
         expected = int.from_bytes(descriptor[:4], "little")
     else:

@@ -1,4 +1,4 @@
-"""Parser of Amazon SES notifications that SNS sends by mail: a bounce, complaint or delivery as JSON in the text."""
+"""Parses notifications of Amazon SES that SNS sends by mail: a bounce, complaint or delivery as JSON in the text."""
 
 import re
 
@@ -43,12 +43,12 @@ class _Envelope(msgspec.Struct, frozen=True):
 
 
 def read_notification(text: str) -> list[RecipientGroup] | Feedback | None:
-    """Parse the SES notification in a mail's text; None if the text is not an SES notification."""
+    """Parse the SES notification in a mail's text; None if there is none."""
     start, end = text.find("{"), text.rfind("}")
     if start < 0 or "notificationType" not in text:
         return None
     try:
-        payload = text[start : end + 1].replace("!\n ", "")  # some relays fold lines over 998 octets in this way
+        payload = text[start : end + 1].replace("!\n ", "")  # some relays fold lines over 998 octets like this
         payload = msgspec.json.decode(payload, type=_Envelope).message or payload
         notification = msgspec.json.decode(payload, type=_Notification)
     except (msgspec.MsgspecError, RecursionError):

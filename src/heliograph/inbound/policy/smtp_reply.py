@@ -9,21 +9,21 @@ import msgspec
 
 from heliograph.inbound.policy.bounce_classifier import blames_address, find_reason, is_domain_absent, normalize
 
-# The last command sent; `body` is the mail itself, `final` the dot after it.
+# the last command sent; `body` is the mail, and `final` the dot after it
 Verb = Literal["connect", "ehlo", "starttls", "auth", "rset", "mail", "rcpt", "data", "body", "final"]
-# `absent`: bounced because the domain does not exist.
+# `absent`: bounced because the domain does not exist
 Verdict = Literal["accepted", "bounced", "absent", "failed", "deferred"]
 
 TEXT_MAX = 500  # maximum characters of a reply in the timeline
-CLASSIFIED_MAX = 1200  # maximum characters that are classified, which takes at most 10 ms
+CLASSIFIED_MAX = 1200  # maximum characters classified, which takes at most 10 ms
 
-# An error before MAIL is about the host, as in Postfix and Exim: another host or a later attempt may succeed.
+# Before MAIL, an error is about the host, as in Postfix and Exim: another host or a later attempt may succeed.
 _HOST_VERBS = frozenset[Verb]({"connect", "ehlo", "starttls", "auth", "rset"})
 RECIPIENT_VERBS = frozenset[Verb]({"rcpt", "data", "body", "final"})
 
-# Google: unusual rate from this IP address or network; Microsoft: too many messages or connections.
+# Google: unusual rate from this IP address or network. Microsoft: too many messages or connections.
 RATE_CODES = ("4.7.28", "4.7.29", "4.7.508", "4.7.500")
-# Phrases about rate in temporary replies that also say something else, such as that mail is unsolicited
+# Phrases about the rate in temporary replies that also name another reason, such as unsolicited mail.
 _RATE_PHRASE = re.compile(
     r"\btoo (?:many|fast|quick)|\b(?:unusual|unexpected|excessive) (?:rate|volume)|\bat a rate\b"
     r"|\brate ?limit exceeded|\bslow down|\bper (?:minute|hour|day)\b"
@@ -47,29 +47,29 @@ class Reply(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """Return the reply on one line; an enhanced code that is repeated on every line appears once."""
+        """Return the reply on one line. An enhanced code repeated on each line appears once."""
         enhanced = self.enhanced or ""
         texts = [line.removeprefix(enhanced).strip() if n else line for n, line in enumerate(self.lines)]
         return " ".join([str(self.code), *filter(None, texts)])[:TEXT_MAX]
 
 
 def read_reply(lines: Sequence[bytes]) -> Reply | None:
-    """Parse an SMTP reply, using its last line's code; None if a line is invalid.
+    """Parse an SMTP reply; the code is that of its last line. None if a line is invalid.
 
-    Unprintable characters are replaced.
+    Replaces unprintable characters.
     """
     texts = tuple([text for line in lines if (text := _decode_line(line)) is not None])
     return Reply(int(lines[-1][:3]), texts) if texts and len(texts) == len(lines) else None
 
 
-@lru_cache(maxsize=256)  # a server gives the same reply to nearly every mail
+@lru_cache(maxsize=256)  # a server sends the same reply for nearly every mail
 def _decode_line(line: bytes) -> str | None:
     match = _REPLY_LINE.fullmatch(line)
     return _UNPRINTABLE.sub("?", (match[2] or b"").decode("utf-8", "replace")).strip() if match else None
 
 
 def classify_reply(reply: Reply, verb: Verb) -> Verdict:
-    """Return the effect of a reply to the command `verb` on the message."""
+    """Return what the reply to the command `verb` means for the message."""
     success_class = 3 if verb == "data" else 2
     match reply.code // 100:
         case reply_class if reply_class == success_class and verb != "body":
@@ -84,12 +84,12 @@ def classify_reply(reply: Reply, verb: Verb) -> Verdict:
 
 
 def pauses_host(detail: Mapping[str, Any]) -> bool:
-    """Return whether the code is 421, with which a server closes the connection for all messages (RFC 5321, 3.8)."""
+    """Return whether the code is 421, by which a server closes the connection for all messages (RFC 5321, 3.8)."""
     return detail.get("code") == "421"
 
 
 def is_rate_refusal(detail: Mapping[str, Any]) -> bool:
-    """Return whether the reply is a temporary refusal because of the rate of messages or connections."""
+    """Return whether the reply is a temporary refusal because of too many messages or connections."""
     if not str(detail.get("code") or "").startswith("4"):
         return False
     text = str(detail.get("text") or "")[:CLASSIFIED_MAX]
@@ -100,6 +100,6 @@ def is_rate_refusal(detail: Mapping[str, Any]) -> bool:
 
 
 def read_size(parameter: str) -> int:
-    """Return the maximum message size in octets that a server announces (RFC 1870); 0 if it announces no limit."""
+    """Return the server's maximum message size in octets (RFC 1870); 0 if it has none."""
     match = _SIZE.match(parameter)
     return int(match[0]) if match else 0

@@ -1,4 +1,4 @@
-"""Sender authentication of inbound mail by SPF, DKIM and DMARC (RFC 9989); DNS queries take at most five seconds."""
+"""Authenticates the sender of inbound mail by SPF, DKIM and DMARC (RFC 9989); DNS queries take at most five seconds."""
 
 import asyncio
 from collections.abc import Awaitable, Sequence
@@ -14,22 +14,22 @@ from heliograph.inbound.policy.inbound_mail import Authentication, Verdict
 from heliograph.inbound.server.spf import SmtpOrigin, check_spf
 from heliograph.runtime.resolver import DnsTimeout, QueryDns
 
-DNS_TIMEOUT_S = 5.0  # time limit of the DNS lookups (contract 17)
+DNS_TIMEOUT_S = 5.0  # timeout of all DNS queries together (contract 17)
 _VERDICT_ORDER: tuple[Verdict, ...] = ("pass", "temperror", "fail", "permerror")
-LABELS_MAX = 8  # labels, from the end of a name, that the DMARC tree walk queries
+LABELS_MAX = 8  # the DMARC tree walk queries only the last labels of a name, at most this many
 
 T = TypeVar("T")
-KeyRecords = dict[str, list[str] | None]  # TXT records by name; None if DNS did not respond
+KeyRecords = dict[str, list[str] | None]  # name → TXT records, or None if DNS did not respond
 
 
 class SenderLookups(msgspec.Struct, frozen=True, kw_only=True):
     """DNS results from which a mail's SPF, DKIM and DMARC verdicts are derived."""
 
     origin: SmtpOrigin
-    author_domain: str  # domain of the From address; empty if there is none or several
+    author_domain: str  # domain of the From address; empty if there are no or several addresses
     spf: Verdict
     key_records: KeyRecords
-    dmarc_records: dict[str, str] | None  # DMARC records by name; None if DNS did not respond
+    dmarc_records: dict[str, str] | None  # name → DMARC record; None if DNS did not respond
 
     def authenticate(self, raw: bytes, now_s: int) -> Authentication:
         """Return the SPF, DKIM and DMARC results. Slow for large mails: call it in a thread."""
@@ -46,7 +46,7 @@ class SenderLookups(msgspec.Struct, frozen=True, kw_only=True):
             return "temperror"
         if not self.dmarc_records:
             return "none"
-        org_domain = min(self.dmarc_records, key=len)  # the organisational domain
+        org_domain = min(self.dmarc_records, key=len)  # the organizational domain
         tags = _parse_tags(self.dmarc_records[max(self.dmarc_records, key=len)])
         aligned = [
             *((domain, tags.get("aspf", "r")) for domain in spf_domains),
@@ -60,7 +60,7 @@ class SenderLookups(msgspec.Struct, frozen=True, kw_only=True):
 async def lookup_sender(
     origin: SmtpOrigin, head: bytes, query_dns: QueryDns, timeout_s: float = DNS_TIMEOUT_S
 ) -> SenderLookups:
-    """Query the DNS records needed to authenticate a mail's sender. `head`: the mail's header."""
+    """Run the DNS queries that are needed to authenticate a mail's sender. `head`: the mail's header."""
     signatures, author_domain = parse_signatures(head), find_author_domain(head)
     spf, key_records, dmarc_records = await asyncio.gather(
         _with_timeout(check_spf(origin, query_dns), timeout_s),
@@ -77,9 +77,9 @@ async def lookup_sender(
 
 
 def find_author_domain(head: bytes) -> str:
-    """Return the domain of the only address in the From fields; empty if they have no or several addresses.
+    """Return the domain of the address in the From fields; empty if there are no or several addresses.
 
-    Header lines may end in LF.
+    Header lines may end with LF alone.
     """
     mail = normalize_line_ends(head)
     values = [value for name, value in parse_header(mail, 1, len(mail), LENIENT_LIMITS)[0] if name.lower() == "from"]
@@ -92,7 +92,7 @@ def _is_aligned(domain: str, author_domain: str, org_domain: str, mode: str) -> 
 
 
 async def _find_dmarc_records(author_domain: str, query_dns: QueryDns) -> dict[str, str]:
-    """Return the DMARC records of the author's domain and its parents, except the top-level domain."""
+    """Return the DMARC records of the author's domain and its parents below the top-level domain."""
     labels = author_domain.split(".")[-LABELS_MAX:]
     names = (
         dict.fromkeys([author_domain, *(".".join(labels[i:]) for i in range(len(labels) - 1))]) if author_domain else {}

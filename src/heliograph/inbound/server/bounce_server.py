@@ -1,6 +1,7 @@
 """SMTP server for inbound mail: bounces to signed envelope senders, complaints, DMARC and TLS reports, mail to teams.
 
-Any client may connect, so connections (in total and per peer), recipients, replies, time and octets are limited.
+Any client may connect, so there are limits on connections (in total and per network), recipients, replies, time and
+octets.
 """
 
 import asyncio
@@ -66,29 +67,29 @@ UNNAMED_COMPLAINT = Report(
     detail={"text": "One of the recipients complained. The report does not say which, so nobody is suppressed."},
 )
 
-RecipientKey = tuple[str, int]  # message id and recipient position
+RecipientKey = tuple[str, int]  # (message id, position of the recipient)
 StoreReport = Callable[[str, int, Report], Awaitable[None]]
 AddressLookup = Callable[[str, int], Awaitable[str | None]]
 
 
 class InboundSmtpLimits(SmtpLimits, frozen=True, kw_only=True):
-    mail_size: int = 50 * MIB  # size of a bounce; only its beginning is read
+    mail_size: int = 50 * MIB  # maximum octets of a bounce, of which only the beginning is read
     connections: int = 100
     per_network: int = 20
     recipients: int = 100  # per mail; more are deferred (RFC 5321, 4.5.3.1.10)
     session_s: float = 600
-    received: int = 30 * MIB  # size of a mail to a team (contract 17)
-    report: int = 40 * MIB  # maximum size of a mail with a DMARC or TLS report: 25 MiB in base64, and more
-    waiting: int = 300 * MIB  # maximum octets of all mails being received at the same time
-    per_address: int = 120  # mails per minute to one address
-    per_team: int = 600  # mails per minute to one team
+    received: int = 30 * MIB  # per mail; others are rejected temporarily (RFC 5321, 4.5.3.1.10)
+    report: int = 40 * MIB  # maximum octets of a mail with a DMARC or TLS report, which may have 25 MiB, in base64
+    waiting: int = 300 * MIB  # maximum octets of all mails in progress
+    per_address: int = 120  # maximum mails per minute to an address
+    per_team: int = 600  # maximum mails per minute to a team
 
 
 LIMITS = InboundSmtpLimits()
 
 
 class ReportMailbox(Protocol):
-    """Interface that receives DMARC and TLS reports; implemented by aggregate_report_service.py."""
+    """Receives DMARC and TLS reports; implemented in aggregate_report_service.py."""
 
     def is_report_address(self, address: str) -> bool: ...
 
@@ -96,7 +97,7 @@ class ReportMailbox(Protocol):
 
 
 class InboundMailHandler:
-    """State and callbacks shared by all sessions: accepted recipients, limits, and processing of received mail."""
+    """Shared by all sessions: which recipients are accepted, limits, and processing of received mails."""
 
     def __init__(
         self,
@@ -105,18 +106,19 @@ class InboundMailHandler:
         address_of: AddressLookup,
         store_report: StoreReport,
         keys_of: Callable[[str], Sequence[SigningKey]],
-        is_our_domain: Callable[[str], bool],  # whether a domain belongs to a team or the platform
-        unsubscribe: Callable[[str], Awaitable[None]],  # unsubscribes the recipient of a message
-        count_complaint: Callable[[FeedbackSource], Awaitable[None]],  # counts a complaint without a recipient
+        is_our_domain: Callable[[str], bool],  # domain → whether it belongs to a team or the platform
+        unsubscribe: Callable[[str], Awaitable[None]],  # unsubscribes the recipient of the message with this id
+        count_complaint: Callable[[FeedbackSource], Awaitable[None]],  # counts a complaint whose recipient is unknown
         limits: InboundSmtpLimits = LIMITS,
         mailbox: TeamMailbox | None = None,
         folder: Path | None = None,
         query_dns: QueryDns | None = None,
         report_mailbox: ReportMailbox | None = None,
     ) -> None:
-        """Create the shared state.
+        """Create the handler.
 
-        `folder`: where large mails are buffered; `query_dns`: DNS lookup for sender authentication, None to skip it.
+        `folder`: where large mails are stored temporarily. `query_dns`: DNS lookup for sender authentication; None to
+        skip it.
         """
         self._query_dns = query_dns
         self._envelope_key = envelope_key
@@ -133,7 +135,7 @@ class InboundMailHandler:
         self._counted_minute, self._counts = 0, Counter[str]()
         self.limits = limits
         self.folder = folder
-        self.spooled_octets = 0  # octets of mails being received
+        self.spooled_octets = 0  # of all mails in progress
 
     def rejection_reply(self, address: str) -> str | None:
         """Return the SMTP reply that rejects a recipient; None if accepted."""
@@ -147,11 +149,11 @@ class InboundMailHandler:
         return None if is_ours else UNKNOWN_ADDRESS_REPLY
 
     def _unsubscribed_message(self, address: str) -> str | None:
-        """Return the id of the message that an unsubscribe address identifies; None for other addresses."""
+        """Return the message id in an unsubscribe address; None for other addresses."""
         return verp.parse_unsubscribe_address(self._envelope_key, address)
 
     def _is_contact(self, address: str) -> bool:
-        """Return whether an address is abuse or postmaster, at one of our domains or without a domain (RFC 5321)."""
+        """Return whether the address is abuse or postmaster, at a domain of ours or without a domain (RFC 5321)."""
         local, _, domain = address.lower().partition("@")
         return local in CONTACT_LOCAL_PARTS and (not domain or self._is_our_domain(normalize_domain(domain) or domain))
 
@@ -165,7 +167,7 @@ class InboundMailHandler:
             return await self._report_mailbox.receive(file)
         team_addresses = [address for address in envelope.recipients if self._find_team_id(address)]
         lookups = await self._lookup_sender(origin, file) if team_addresses else None
-        async with self._one_at_a_time:  # process one mail at a time, to limit threads and memory
+        async with self._one_at_a_time:  # one mail at a time, to limit threads and memory
             raw = await asyncio.to_thread(_read_all, file)
             if (
                 refusal := await self._deliver_to_teams(lookups, envelope, raw, team_addresses)
@@ -206,10 +208,7 @@ class InboundMailHandler:
         return None
 
     async def _lookup_sender(self, origin: SmtpOrigin, file: IO[bytes]) -> SenderLookups | None:
-        """Return the DNS results about the mail's sender.
-
-        Runs outside the semaphore, because DNS may take seconds.
-        """
+        """Query DNS about the mail's sender. Other mails are processed meanwhile, because DNS may take seconds."""
         if self._query_dns is None:
             return None
         file.seek(0)
@@ -228,7 +227,7 @@ class InboundMailHandler:
     async def _process_bounce(self, recipients: Sequence[str], raw: bytes) -> None:
         mail = await self._run_in_thread(read_mail, raw)
         for recipient_key in await self._find_recipients(recipients, mail):
-            # None if the message was deleted
+            # the message was deleted
             if (our_recipient := await self._address_of(*recipient_key)) is None:
                 continue
             bounce: BounceReport = await self._run_in_thread(parse_bounce, mail, our_recipient)
@@ -239,8 +238,8 @@ class InboundMailHandler:
     async def _find_recipients(self, recipients: Sequence[str], mail: ReceivedMail) -> list[RecipientKey]:
         """Return the recipients that a returned mail is about.
 
-        A complaint to the abuse address is trusted only if the message that it encloses has a signed address or was
-        signed by us.
+        A complaint to the abuse address is trusted only if it encloses one of our messages, proven by a signed address
+        or our DKIM signature.
         """
         recipient_keys = [self._verify_signed_address(address) for address in recipients]
         if None in recipient_keys:
@@ -254,7 +253,7 @@ class InboundMailHandler:
         ]
 
     async def _find_enclosed_message(self, mail: ReceivedMail) -> RecipientKey | None:
-        """Identify the enclosed message by its envelope sender, its CFBL-Address or our DKIM signature."""
+        """Return the enclosed message, found by its signed envelope sender, its CFBL-Address or our DKIM signature."""
         for find_address in (reported_sender, complaint_address):
             address: str | None = await self._run_in_thread(find_address, mail)
             if address and (recipient_key := self._verify_signed_address(address.strip("<> "))):
@@ -265,15 +264,16 @@ class InboundMailHandler:
         return id_, verp.ANY_RECIPIENT
 
     async def _count_by_feedback_id(self, mail: ReceivedMail) -> None:
-        """Count a complaint that names only the source of the enclosed message. No recipient is suppressed."""
+        """Count a complaint by the Feedback-ID of the enclosed message. No recipient is suppressed."""
         text: str | None = await self._run_in_thread(feedback_id, mail)
         if text and (source := parse_feedback_id(self._envelope_key, text)):
             await self._count_complaint(source)
 
     async def _find_complainant(self, id_: str, mail: ReceivedMail) -> RecipientKey | None:
-        """Identify the recipient who complained, by the addresses in the report; None if the mail is not a complaint.
+        """Return the recipient who complained, by the addresses in the report; None if the mail is not a complaint.
 
-        If the message has several recipients and the report names none of them, only the complaint itself is recorded.
+        If a message has several recipients and the report names none of them, the complaint is recorded without a
+        recipient.
         """
         reported_addresses: list[str] | None = await self._run_in_thread(complaint_recipients, mail)
         if reported_addresses is None:
@@ -290,20 +290,20 @@ class InboundMailHandler:
         return None
 
     async def _run_in_thread(self, function: Callable[..., Any], *args: object) -> Any:
-        """Run a function in a thread, because parsing a hostile message of 1 MiB takes up to half a second.
+        """Run a function in a thread: parsing a malicious mail of 1 MiB takes up to half a second.
 
-        Only one call runs at a time, because the thread pool is shared.
+        One call at a time, because other code uses the thread pool too.
         """
         async with self._one_at_a_time:
             return await asyncio.to_thread(function, *args)
 
     def _verify_signed_address(self, address: str) -> RecipientKey | None:
-        """Return the message and recipient encoded in a signed envelope sender (VERP); None if it is not valid."""
+        """Return the message and recipient in a signed envelope sender (VERP); None if it is invalid."""
         return verp.parse_return_path(self._envelope_key, address, self._now())
 
 
 class InboundSmtpSession(SmtpServerSession[str]):
-    """SMTP session that receives mail; aborted after `session_s` seconds."""
+    """SMTP session that receives mail. It is aborted after `session_s` seconds."""
 
     def __init__(
         self, settings: SmtpServerSettings, handler: InboundMailHandler, connection: SmtpServerConnection
@@ -338,7 +338,7 @@ class InboundSmtpSession(SmtpServerSession[str]):
         self._reply(START_MAIL_INPUT)
         read_limit = handler.read_limit(envelope)
         with Spool(handler, read_limit) as spool:
-            # Read to the end even if the mail is too large: the next SMTP command follows only then.
+            # a mail that is too large must be read too, because the next command follows it
             async for piece in self._connection.read_mail():
                 spool.write(piece)
             is_too_large = spool.size > (limits.mail_size if read_limit == READ_MAX else read_limit)
@@ -350,20 +350,20 @@ class InboundSmtpSession(SmtpServerSession[str]):
             if spool.error:
                 raise spool.error
             return await self._handler.process(spool.file, envelope, origin)
-        except Exception as error:  # for example, the database is down
+        except Exception as error:  # such as an unavailable database
             log.error("inbound mail not recorded", error=type(error).__name__)
             return TRY_AGAIN_REPLY
 
 
 class Spool:
-    """Buffer for a mail while it is received: in memory, or in a file once the mail is large."""
+    """Buffer of a mail that is being received: in memory, or in a file if the mail is large."""
 
     def __init__(self, handler: InboundMailHandler, limit: int) -> None:
         self._handler = handler
         self._limit = limit
         self._spooled = 0
-        self.size = 0  # octets received, including those not kept
-        self.error: OSError | None = None  # for example, the disk is full
+        self.size = 0  # octets received, including those beyond the limit
+        self.error: OSError | None = None  # such as a full disk
         self.file: IO[bytes] = tempfile.SpooledTemporaryFile(READ_MAX, dir=str(handler.folder or "") or None)
 
     def write(self, piece: bytes) -> None:
@@ -393,7 +393,7 @@ def _read_all(file: IO[bytes]) -> bytes:
 
 
 def create_inbound_server(name: str, tls: GetTlsContext, handler: InboundMailHandler) -> SmtpServer:
-    """Create the SMTP server for inbound mail. `name`: host name in the server's greeting."""
+    """Create the SMTP server for inbound mail. `name`: its host name in the greeting."""
     settings = SmtpServerSettings(
         host_name=name, limits=handler.limits, get_tls_context=tls, too_large_reply=TOO_LARGE_REPLY
     )

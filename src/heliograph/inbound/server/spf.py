@@ -1,4 +1,4 @@
-"""Checks the sending server by SPF (RFC 7208), with the RFC's limits on the DNS queries that a sender can cause."""
+"""Checks the sending server by SPF (RFC 7208), within the RFC's limits on DNS queries caused by a sender."""
 
 import re
 from ipaddress import IPv6Address, ip_address, ip_network
@@ -9,7 +9,7 @@ from heliograph.inbound.policy.inbound_mail import Verdict
 from heliograph.runtime.resolver import DnsTimeout, QueryDns
 
 LOOKUPS_MAX = 10
-VOID_LOOKUPS_MAX = 2  # maximum DNS queries without a result (RFC 7208, 4.6.4)
+VOID_LOOKUPS_MAX = 2  # maximum DNS queries with an empty answer (RFC 7208, 4.6.4)
 MX_HOSTS_MAX = 10
 TERMS_MAX = 100
 NAME_MAX = 253
@@ -27,7 +27,7 @@ class InvalidSpfRecord(Exception):
 
 
 class SmtpOrigin(msgspec.Struct, frozen=True, kw_only=True):
-    """Origin of a mail in SMTP: client address, HELO name and envelope sender."""
+    """Origin of a mail: the client's IP address, its HELO name, and the envelope sender."""
 
     peer: str
     helo: str
@@ -79,7 +79,10 @@ class _SpfCheck:
         return await self._check_referenced(self._expand_macros(redirect, domain))
 
     async def _check_referenced(self, domain: str) -> Verdict:
-        """Check the SPF record of an included or redirected domain; raise InvalidSpfRecord if it has no record."""
+        """Check the SPF record of an included domain or of a redirect.
+
+        Raise InvalidSpfRecord if the domain has none.
+        """
         if not await self._records(domain):
             raise InvalidSpfRecord
         return await self.check(domain)
@@ -88,7 +91,7 @@ class _SpfCheck:
         return [text for text in await self._query_dns(domain, "TXT") if text.lower().split(" ")[0] == "v=spf1"]
 
     async def _match_term(self, term: str, domain: str) -> str:
-        """Return the qualifier (+ - ~ ?) of an SPF term if the term matches the sender; else empty."""
+        """Return the qualifier (+ - ~ ?) of an SPF term if it matches the sender; empty if it does not."""
         if match := _IP_MECHANISM.fullmatch(term):
             network = ip_network(match[2], strict=False)
             return (match[1] or "+") if network.version == self._ip.version and self._ip in network else ""

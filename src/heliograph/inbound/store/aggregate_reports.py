@@ -1,4 +1,4 @@
-"""Store of DMARC and TLS reports about sending domains, per domain, day and source."""
+"""Store of DMARC and TLS reports on sending domains, by domain, day and source."""
 
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -11,17 +11,17 @@ from heliograph.inbound.policy.aggregate_report import DmarcSource
 from heliograph.runtime.clock import Clock
 from heliograph.storage.engine.database import Database, Tx
 
-BATCH = 500  # rows per transaction: SQLite has one writer, which other transactions must not wait long for
+BATCH = 500  # rows per transaction; small, because other writers must wait on SQLite
 SOURCES_SHOWN_MAX = 1000
 
 
 class ReportKey(msgspec.Struct, frozen=True, kw_only=True):
-    """Identifies the part of a DMARC or TLS report about one domain."""
+    """Identifies the part of a DMARC or TLS report about one of our domains."""
 
-    domain: str  # dom_ id
-    team: int  # 0 for the platform
+    domain: str  # id of the domain (dom_…)
+    team: int  # 0 if the domain belongs to the platform
     day: int  # days since 1970
-    digest: str  # identical for the same report
+    digest: str  # hash of the report's content, to recognise repeats
 
 
 class DmarcTotals(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,7 +38,7 @@ class AggregateReportStore:
         self._clock = clock
 
     async def add_dmarc(self, key: ReportKey, sources: Iterable[DmarcSource]) -> bool:
-        """Store a DMARC report; return False if it was already stored. `sources`: one per source address."""
+        """Store a DMARC report; return False if it is already stored. `sources`: one per source address."""
         now = self._clock.now()
         return await self._add(
             key,
@@ -55,7 +55,7 @@ class AggregateReportStore:
         )
 
     async def add_tls(self, key: ReportKey, sessions: dict[str, int]) -> bool:
-        """Store a TLS report; return False if it was already stored. `sessions`: result → number of sessions."""
+        """Store a TLS report; return False if it is already stored. `sessions`: result → number of sessions."""
         now = self._clock.now()
         rows = ((key.domain, key.day, type_, key.digest, key.team, count, now) for type_, count in sessions.items())
         return await self._add(key, now, "insert_tls_results", "results", rows)
@@ -63,7 +63,7 @@ class AggregateReportStore:
     async def _add(self, key: ReportKey, now: int, query: str, row_table: str, rows: Iterable[tuple[Any, ...]]) -> bool:
         """Insert a report's rows in batches, then mark the report as stored.
 
-        An interrupted insertion is completed when the same report is received again.
+        After an interruption, the rest is inserted when the same report is received again.
         """
         domain, digest = key.domain, key.digest
         if await self._database.read(lambda tx: tx.run("find_aggregate_report", domain=domain, digest=digest)):
@@ -76,10 +76,7 @@ class AggregateReportStore:
         return True
 
     async def dmarc_totals(self, domain: str, first_day: int, last_day: int) -> DmarcTotals:
-        """Return the numbers of mails reported for a domain from the first to the last day.
-
-        `domain`: its id (dom_…).
-        """
+        """Return the numbers of mails reported for a domain (id) from the first to the last day."""
         days: dict[str, Any] = {"domain": domain, "first": first_day, "last": last_day}
 
         async def read(tx: Tx) -> tuple[Sequence[Any], Sequence[Any]]:

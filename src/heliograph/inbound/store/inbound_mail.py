@@ -1,4 +1,4 @@
-"""Store of inbound mail of teams: each mail is stored once, with its event in the same transaction."""
+"""Store of the teams' inbound mail. A mail and its event are stored in the same transaction."""
 
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -15,11 +15,11 @@ from heliograph.storage.contents import ReserveMemory
 from heliograph.storage.engine.database import Database, Tx
 from heliograph.storage.events import Event, Publisher
 
-AUTOMATIC_MAX = 10  # automatic mails per sender and hour that are published; more indicate a mail loop
+AUTOMATIC_MAX = 10  # maximum automatic mails per sender and hour that are published; more suggest a mail loop
 AFTER_ANY_ID = "rcv_~"
-PAGE_OCTETS_MAX = 8 * MIB  # maximum octets of the records in one response; at least one record is returned
+PAGE_OCTETS_MAX = 8 * MIB  # maximum octets of the records on a page, which has at least one record
 
-# published: with its event. held: stored without an event, because of a possible mail loop. known: stored before.
+# published: with its event. held: without an event, because of a possible mail loop. known: already stored.
 StoreResult = Literal["published", "held", "known"]
 
 
@@ -31,7 +31,7 @@ class NewInboundMail(msgspec.Struct, frozen=True, kw_only=True):
     automatic: bool
     record: str
     body: str | None
-    daily_octets_max: int  # the team's storage quota per day; 0 if unlimited
+    daily_octets_max: int  # the team's limit of stored octets per day; 0 if unlimited
 
 
 class InboundMailRow(msgspec.Struct, frozen=True):
@@ -41,8 +41,8 @@ class InboundMailRow(msgspec.Struct, frozen=True):
     automatic: int
     held: int
     created_at: int
-    octets: int  # size of the record when read
-    raw: str | None  # name of the stored raw mail; None if deleted by retention
+    octets: int  # octets of the record in memory
+    raw: str | None  # name of the stored raw mail; None if it was deleted by retention
 
 
 class InboundMailPage(msgspec.Struct, frozen=True):
@@ -61,7 +61,7 @@ class InboundMailStore:
         self._publisher = publisher
 
     async def store_raw(self, raw: bytes) -> str:
-        """Store the raw mail durably, before its record is inserted; return the name under which it is stored."""
+        """Store the raw mail durably, before its record; return the name under which it is stored."""
         return await self._attachments.put(raw)
 
     async def insert(self, new_mail: NewInboundMail, digest: str) -> StoreResult:
@@ -74,7 +74,7 @@ class InboundMailStore:
         return [InboundMailRow(*row) for row in rows]
 
     async def list_page(self, team: int, before: str, limit: int, reserve_memory: ReserveMemory) -> InboundMailPage:
-        """Return the records of a team's mails as published in their events, newest first, up to PAGE_OCTETS_MAX."""
+        """Return a page of a team's mails, newest first and as in their events, with at most PAGE_OCTETS_MAX."""
         rows = await self.list_newest(team, before, limit + 1)
         ids: list[str] = []
         octets = 0
@@ -87,7 +87,7 @@ class InboundMailStore:
         return InboundMailPage(await self.get_records(team, ids), octets, len(rows) > len(ids))
 
     async def get_records(self, team: int, ids: Sequence[str]) -> list[str]:
-        """Return the records of mails in the order of `ids`."""
+        """Return the records with these ids, in the same order."""
         id_rows = [(id_,) for id_ in ids]
         record_by_id = dict(await self._database.read(lambda tx: tx.run("received_records", team=team, ids=id_rows)))
         return [record_by_id[id_] for id_ in ids if id_ in record_by_id]
@@ -102,7 +102,7 @@ class InboundMailStore:
         return _to_record(*rows[0]) if rows else None
 
     async def get_raw(self, row: InboundMailRow, reserve_memory: ReserveMemory) -> bytes | None:
-        """Return the raw mail of a record; None if it is no longer stored."""
+        """Return the raw mail of a record; None if it was deleted."""
         if row.raw is None:
             return None
         await reserve_memory(row.size)

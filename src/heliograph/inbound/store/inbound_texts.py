@@ -29,21 +29,20 @@ from heliograph.storage.engine.database import Database, Tx
 from heliograph.storage.events import Event
 from heliograph.storage.setup import SetupStore
 
-RETENTION_MS = (
-    30 * DAY_MS
-)  # how long repeats are detected and replies are assigned to the last team that messaged the phone
-INCOMPLETE_MAX = 100  # incomplete texts reported per transaction
+# How long repeats are detected, and an inbound text belongs to the team that last messaged the phone
+RETENTION_MS = 30 * DAY_MS
+INCOMPLETE_MAX = 100  # maximum incomplete texts published per transaction
 
 
 _PARTS_DECODER = msgspec.json.Decoder(dict[int, StoredPart])
 
 
 class TextSource(msgspec.Struct, frozen=True, kw_only=True):
-    """Carrier and channel through which texts arrived."""
+    """The carrier and channel by which texts arrived."""
 
     carrier: str
     channel: PhoneChannel
-    team: int | None = None  # set by the simulator, which knows the team
+    team: int | None = None  # known only if the sender is a simulator
 
 
 class InboundTextStore:
@@ -56,14 +55,14 @@ class InboundTextStore:
         self._name_of = name_of
 
     async def store(self, source: TextSource, texts: Sequence[IncomingText | TextPart]) -> None:
-        """Store all texts in one transaction; on failure the carrier sends them again.
+        """Store all texts in one transaction; if it fails, the carrier sends them again.
 
-        Parts of a long text are stored until the other parts have arrived.
+        Parts of a long text are stored until all have arrived.
         """
         await self._database.write(lambda tx: self._store(tx, source, texts))
 
     async def report_incomplete(self) -> None:
-        """Publish long texts of which some parts did not arrive in time, marked as incomplete."""
+        """Publish long texts of which parts have not arrived in time, marked as incomplete."""
         before, count = self._clock.now() - PARTS_WAIT_MS, INCOMPLETE_MAX
         if await self._database.read(lambda tx: tx.run("any_incomplete_text", before=before)):
             while count == INCOMPLETE_MAX:
@@ -84,13 +83,13 @@ class InboundTextStore:
         return len(rows)
 
     async def _join_parts(self, tx: Tx, carrier: str, parts: Sequence[TextPart], now: int) -> list[IncomingText]:
-        """Store parts of long texts; return the texts of which all parts have now arrived."""
+        """Store parts of long texts; return the texts that are complete now."""
         groups: dict[str, list[TextPart]] = {}
         for part in parts:
             groups.setdefault(split_text_id(carrier, part), []).append(part)
         rows = [
             (id_, carrier, group[0].sender, group[0].to, group[0].reference, group[0].total, now)
-            for id_, group in sorted(groups.items())  # every process locks rows in the same order
+            for id_, group in sorted(groups.items())  # sorted: every process must lock rows in the same order
         ]
         reports: list[IncomingText] = []
         updates = []
@@ -135,7 +134,7 @@ class InboundTextStore:
             team_now, keyword = self._clock.team_now(team.record.ref), parse_keyword(text.text, team.record.opt_out)
             if id_ in new_ids:
                 await self._publish(tx, source, team, text, team_now)
-            if keyword:  # also for apparent repeats: a person may send STOP, START and STOP again
+            if keyword:  # even if the text seems to be a repeat, because a person may send STOP, START and STOP again
                 await self._apply_keyword(tx, source, team, text, keyword, team_now)
             if keyword and id_ in new_ids:
                 await self._send_auto_reply(tx, source, team, text, keyword, team_now)

@@ -30,7 +30,7 @@ class OptOut(msgspec.Struct, frozen=True):
 
 
 class OptOutCursor(msgspec.Struct, frozen=True, order=True):
-    """Position in the opt-out list at which the next page starts."""
+    """Position in the list of opt-outs at which a page starts."""
 
     created_at: int
     phone: str
@@ -41,11 +41,11 @@ FIRST_PAGE = OptOutCursor(NEWEST, "", "")
 
 
 class NeverOptedOut(Exception):
-    """The phone has no opt-out, and no stored event shows that it ever had one."""
+    """The phone has no opt-out, and no stored event shows that it had one."""
 
 
 async def add_opt_outs(tx: Tx, rows: Sequence[tuple[Any, ...]], publisher: Publisher) -> int:
-    """Insert rows of (team, phone, channel, reason, time); return the number of new opt-outs."""
+    """Insert rows of (team, phone, channel, reason, time); return how many are new opt-outs."""
     if not rows:
         return 0
     distinct = {row[:3]: row for row in rows}
@@ -59,10 +59,7 @@ async def add_opt_outs(tx: Tx, rows: Sequence[tuple[Any, ...]], publisher: Publi
 async def remove_opt_outs(
     tx: Tx, team: int, names: Sequence[str], channels: Sequence[str], now: int, publisher: Publisher
 ) -> int:
-    """Remove a phone's opt-outs; return the number of channels that had one.
-
-    `names`: spellings under which it is stored.
-    """
+    """Remove a phone's opt-outs; return from how many channels. `names`: forms in which the phone may be stored."""
     channel_rows = [(channel,) for channel in channels]
     deleted = [
         row for name in names for row in await tx.run("delete_opt_outs", team=team, phone=name, channels=channel_rows)
@@ -104,17 +101,20 @@ class OptOutStore:
         return await self._database.read(read_opt_outs)
 
     async def list_page(self, team: int, after: OptOutCursor, limit: int) -> list[OptOut]:
-        """Return one page of opt-outs, plus one more than `limit` if another page follows."""
+        """Return a page of opt-outs, and one more than `limit` if another page follows."""
         cursor_params = {"at": after.created_at, "phone": after.phone, "channel": after.channel, "limit": limit + 1}
         rows = await self._database.read(lambda tx: tx.run("list_opt_outs", team=team, **cursor_params))
         return [OptOut(*row) for row in rows]
 
     async def find_cursor(self, team: int, phone: str, channel: str) -> OptOutCursor:
-        """Return the cursor of a phone's opt-out, even if it was removed. Without a channel: of its oldest opt-out."""
+        """Return the position of a phone's opt-out, even if it was removed.
+
+        Without a channel, of its oldest opt-out.
+        """
         return await self._database.read(lambda tx: _find_cursor(tx, team, phone, channel))
 
     async def add(self, team: int, phone: str, channel: str, entry: AuditEntry) -> bool:
-        """Add a phone's opt-out; return False if it already exists. The audit entry is written only for a new one."""
+        """Add an opt-out of a phone; return False if it exists. Only a new one writes the audit entry."""
         row, publisher = (team, phone, channel, "manual", self._clock.team_now(team)), self._publisher
 
         async def insert(tx: Tx) -> bool:

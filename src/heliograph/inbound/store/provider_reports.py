@@ -1,4 +1,4 @@
-"""Assigns mail providers' events to recipients: by the ids that the provider returns, else by address."""
+"""Finds the recipients of mail providers' events: by ids that the provider repeats, otherwise by address."""
 
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -13,15 +13,15 @@ from heliograph.storage.engine.database import Tx
 from heliograph.storage.events import Publisher
 from heliograph.storage.outcomes import RecipientRow, RecipientUpdate
 
-# taken: recorded, or stored until its delivery attempt is recorded. known: a duplicate. nobody: no message of ours
-# matches. later: cannot be stored yet, the provider must send it again.
+# taken: recorded, or stored until the delivery attempt is recorded. known: a duplicate. nobody: no message matches.
+# later: cannot be stored yet, so the provider must send it again.
 ReportResult = Literal["taken", "known", "nobody", "later"]
 
 
 async def store_provider_reports(
     tx: Tx, carrier: str, reports: Sequence[ProviderReport], *, replay_id: str, at: int, publisher: Publisher
 ) -> list[ReportResult]:
-    """Store a provider's reports; return one result for each. `replay_id`: the same when a callback is repeated."""
+    """Store a provider's reports; return the result of each. `replay_id`: the same for repeats of a callback."""
     callback_key = {"carrier": carrier, "id": replay_id}
     if replay_id and not await tx.run("insert_callback_seen", **callback_key, created_at=at):
         return ["known"] * len(reports)
@@ -88,7 +88,7 @@ async def _find_recipients(tx: Tx, carrier: str, reports: Sequence[ProviderRepor
 def _choose_recipient(
     recipients: Sequence[RecipientRow], address: str | None, carrier_match: tuple[int, int] | None
 ) -> RecipientRow | None:
-    """Return the recipient that an event is about: by address, else by the carrier's id, else the only one."""
+    """Return the recipient of an event: by address, otherwise by the carrier's id, otherwise the only recipient."""
     if address:
         parsed = parse_address(address.strip())
         normalized = (parsed.normal if parsed else address.strip()).lower()
@@ -101,7 +101,7 @@ def _choose_recipient(
 
 
 async def _lock_and_read_events(tx: Tx, keys: set[int]) -> set[tuple[Any, ...]]:
-    """Lock the messages and return the events in their timelines as rows."""
+    """Lock the messages, and return the events of their timelines."""
     if not keys:
         return set()
     messages = [(key,) for key in sorted(keys)]
@@ -114,7 +114,7 @@ async def _store_early_report(
 ) -> ReportResult:
     """Store a report until its delivery attempt is recorded.
 
-    Only one early report is stored per recipient; the provider must send a second, different one again later.
+    Only one is stored per recipient. If a second one differs, the provider must send it again later.
     """
     report = msgspec.json.encode(provider_report.report).decode()
     row = {"message": recipient.message, "position": recipient.position, "report": report}
@@ -126,9 +126,9 @@ async def _store_early_report(
 
 
 async def _store_unassigned_report(tx: Tx, carrier: str, report: ProviderReport, at: int) -> ReportResult:
-    """Assign a report to a verification code sent by mail.
+    """Record a report about a verification code sent by mail.
 
-    A report that is identified only by the carrier's id is stored instead, until its message is known.
+    A report that only has the carrier's id is stored instead, until its message is known.
     """
     reports = [CarrierReport(id_, report.report) for id_ in report.carrier_ids]
     if reports and await outcomes.record_code_receipts(tx, carrier, reports, at):
