@@ -16,6 +16,7 @@ from clients.parts_for_python import generated
 from clients.types_for_typescript import TARGET, typescript
 
 from heliograph import __version__
+from heliograph.api.guides import GUIDES
 from heliograph.api.routes import V1
 from heliograph.cli.checks.store import POSTGRES_MIN
 from heliograph.cli.options import SERVE_FLAGS
@@ -84,6 +85,45 @@ def test_docs_links_resolve(page: Path) -> None:
         if not file.exists() or (anchor and anchor not in anchors(file)):
             broken.append(link)
     assert broken == []
+
+
+# -- the users' pages --------------------------------------------------------------------------------------
+
+USERS_PAGES = sorted((ROOT / "docs").glob("*.md"))
+REFERENCE_PAGES = {"errors", *GUIDES["Reference"]}  # looked up, not read
+GUIDE_WORDS_MAX = 30_000
+READER = re.compile(
+    r"\bfor (those who|everybody|teams that|products that|(the )?(developers|operators|owners|makers)\b)", re.I
+)
+
+
+def prose(page: Path) -> str:
+    """A page's text without comments and code."""
+    return re.sub(r"<!--.*?-->|^```.*?^```", "", page.read_text("utf-8"), flags=re.M | re.S)
+
+
+def test_guides_are_short_enough_to_be_read() -> None:
+    words = {page.stem: len(prose(page).split()) for page in USERS_PAGES if page.stem not in REFERENCE_PAGES}
+    assert sum(words.values()) <= GUIDE_WORDS_MAX, words
+
+
+@pytest.mark.parametrize("page", USERS_PAGES, ids=lambda page: page.name)
+def test_a_users_page_says_for_whom_it_is(page: Path) -> None:
+    first_paragraph = prose(page).split("\n\n")[1]
+    assert READER.search(first_paragraph), first_paragraph
+
+
+def test_docs_index_lists_every_guide_in_its_group() -> None:
+    index = read("docs/README.md").partition("## For makers")[0]
+    listed: dict[str, set[str]] = {}
+    for row in table(index):
+        if heading := re.fullmatch(r"\*\*(\w+)\*\*", row[0]):
+            listed[heading[1]] = set()
+        else:
+            listed[[*listed][-1]] |= set(re.findall(r"\]\(([\w-]+)\.md\)", row[0]))
+    listed["Reference"].discard("errors")  # served as a page of its own
+    assert listed == {group: {*names} for group, names in GUIDES.items()}
+    assert [*listed] == [*GUIDES]
 
 
 @functools.cache
@@ -378,7 +418,7 @@ def test_every_magic_address_is_documented(page: str, heading: str) -> None:
 
 
 def test_log_lines_of_the_operators_page_exist() -> None:
-    page = read("docs/operations.md")
+    page = read("docs/monitoring.md")
     lines = page[page.index("| line |") :].partition("\n\n")[0]
     named = [name for row in table(lines) for name in re.findall("`(.+?)`", row[0])]
     code = "".join(path.read_text("utf-8") for path in (ROOT / "src").rglob("*.py"))

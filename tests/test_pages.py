@@ -15,7 +15,7 @@ from tests.confined.machine import Machine
 from tests.proof.size import FULL
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("deploy.md", "operations.md")
+PAGES = ("deploy.md", "operations.md", "monitoring.md", "cli.md")
 SECONDS = 900
 
 # What cannot be run here, by the first word that needs it. The page's source says so too, above the block.

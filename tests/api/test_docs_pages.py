@@ -257,6 +257,11 @@ def test_an_unknown_page_returns_404_with_navigation(path: str) -> None:
     assert response.status == 404 and b"Page not found" in response.body
 
 
+def test_a_moved_guide_redirects_to_its_new_page() -> None:
+    response = get_page("/docs/guides/dashboard")
+    assert (response.status, response.headers) == (301, [(b"location", b"/docs/guides/accounts")])
+
+
 def test_search_pages_are_served() -> None:
     assert b"post_emails" in get_page("/docs", b"q=send+an+email").body
     assert b"invalid_email" in get_page("/docs/errors", b"q=invalid_email").body

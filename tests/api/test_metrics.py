@@ -254,7 +254,7 @@ def test_promtool_reports_no_problems(metric_values: dict[str, float], shared_se
 
 
 def test_every_metric_is_documented(metric_names: set[str]) -> None:
-    page = (ROOT / "docs" / "operations.md").read_text()
+    page = (ROOT / "docs" / "monitoring.md").read_text()
     documented = set(re.findall(r"`(heliograph_\w+)", page))
     assert metric_names == documented
 

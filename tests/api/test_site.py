@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from heliograph.api.guides import GUIDE_NAMES
+from heliograph.api.guides import GUIDE_NAMES, MOVED_GUIDES
 from heliograph.api.openapi import operation_id
 from heliograph.api.routes import V1
 from heliograph.api.site import relative_url, write_site
@@ -41,6 +41,12 @@ def test_site_has_every_page(site: Path) -> None:
     expected |= {f"guides/{name}.html" for name in GUIDE_NAMES} | {f"api/{operation_id(route)}.html" for route in V1}
     expected |= {f"errors/{refusal.code}.html" for refusal in all_refusals()}
     assert expected - {path.relative_to(site).as_posix() for path in site.rglob("*")} == set()
+
+
+def test_moved_guides_lead_to_their_new_pages(site: Path) -> None:
+    for old, new in MOVED_GUIDES.items():
+        assert old not in GUIDE_NAMES and new in GUIDE_NAMES
+        assert f'url={new}.html"' in (site / "guides" / f"{old}.html").read_text("utf-8")
 
 
 def test_every_link_of_the_site_leads_to_a_file_in_it(site: Path) -> None:

@@ -81,7 +81,7 @@ def test_shell_completion_completes_commands(words: str, completed: str) -> None
 
 
 def test_shell_completion_prints_the_script_that_the_documentation_names() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "operations.md").read_text("utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "cli.md").read_text("utf-8")
     for shell in ("bash", "zsh", "fish"):
         assert f"_HELIOGRAPH_COMPLETE={shell}_source heliograph" in page
         environment = os.environ | {"_HELIOGRAPH_COMPLETE": f"{shell}_source"}

@@ -1,4 +1,4 @@
-"""Dashboard pages contain none of the phrases that docs/glossary.md lists as wrong."""
+"""Dashboard pages contain none of the phrases that docs/internals/glossary.md lists as wrong."""
 
 import ast
 import re
@@ -20,7 +20,8 @@ INTERNAL = ("display_name.approve", "undefined", "NoneType")
 
 def read_wrong_phrases() -> list[str]:
     """Return the phrases in the last column of the glossary's tables."""
-    cells = [row[2] for heading in ("Things", "Actions") for row in table(section("docs/glossary.md", heading))]
+    page = "docs/internals/glossary.md"
+    cells = [row[2] for heading in ("Things", "Actions") for row in table(section(page, heading))]
     return sorted({word for cell in cells for word in re.findall(r'"([^"]+)"', cell)} | set(INTERNAL))
 
 
@@ -80,4 +81,4 @@ def test_checker_finds_wrong_phrases_in_visible_text() -> None:
     ]
     assert [*label_strings('x = "Take out"\ny = "team"')] == ["Take out"]
     assert len(read_wrong_phrases()) > 20 and "Money" in read_wrong_phrases()
-    assert read("docs/glossary.md")
+    assert read("docs/internals/glossary.md")

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import msgspec
 
 from heliograph.api.call import Call
+from heliograph.api.guides import MOVED_GUIDES
 from heliograph.api.openapi import openapi_document
 from heliograph.api.pages import Docs
 from heliograph.domain.field_docs import Records, describe
@@ -95,6 +96,8 @@ def document_routes(routes: list[Route]) -> list[Route]:
         key = base_url, path
         if key not in page_cache:
             html = await READ_POOL.run(site.page, path)
+            if html is None and (moved := MOVED_GUIDES.get(path.removeprefix("/docs/guides/"))):
+                return Response(301, b"", [(b"location", f"/docs/guides/{moved}".encode())])
             if html is None:
                 return _html_response(site.missing(), 404)
             page_cache[key] = _html_response(html)

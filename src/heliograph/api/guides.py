@@ -18,40 +18,56 @@ FOLDER = PACKED_FOLDER if PACKED_FOLDER.exists() else Path(__file__).parents[3] 
 GUIDES: dict[str, dict[str, str]] = {
     "Start": {
         "start": "From the first message on each channel to the first real email.",
-        "dashboard": "Users, roles and pages.",
-        "test-recipients": "Addresses and numbers with a simulated result: delivered, bounced, failed.",
-        "test-clock": "Advance a sandbox team's clock to test retries, schedules and expiry in seconds.",
-        "glossary": "Terms used in the product and the docs.",
+        "accounts": "Who may do what, how people sign in, and what waits for approval.",
         "comparison": "What other services do that this one does not, and the other way round.",
     },
     "Send": {
         "templates": "Variables, lists, conditions, formats, languages and layouts.",
         "verify": "One-time codes: texts, senders and fraud protection.",
-        "unsubscribe": "Categories of emails, one-click unsubscribe links and the list.",
-        "webhooks": "Receive events, verify signatures, replay missed events.",
-        "states": "What each message status means, and how statuses change.",
-        "idempotency": "Retry requests without sending twice.",
-        "pagination": "Read long lists page by page.",
-        "rate-limits": "Request limits per key, and what to do when you reach one.",
-        "moving": "A checklist for moving from another service.",
-        "compat": "Use code written for Resend, Twilio, Postmark or Postal: calls, errors and webhooks.",
         "smtp": "Send from software that only supports SMTP.",
+        "domains": "DNS records of sending domains and how they are checked.",
+        "unsubscribe": "Categories of emails, one-click unsubscribe links and the list.",
+        "idempotency": "Retry requests without sending twice.",
+        "rate-limits": "Request limits per key, and what to do when you reach one.",
+        "pagination": "Read long lists page by page.",
         "restricted-keys": "Keys for agents, no-code tools and contractors: restrictions, limits and approval.",
         "mcp": "Let an agent send and look up messages within the limits of its key.",
-        "domains": "DNS records of sending domains and how they are checked.",
+    },
+    "Receive": {
+        "webhooks": "Receive events, verify signatures, replay missed events.",
+    },
+    "Test": {
+        "test-recipients": "Addresses and numbers with a simulated result: delivered, bounced, failed.",
+        "test-clock": "Advance a sandbox team's clock to test retries, schedules and expiry in seconds.",
+    },
+    "Clients": {
+        "clients": "The packages for Python and TypeScript.",
     },
     "Operate": {
         "deploy": "Install on one machine, in containers or on Kubernetes.",
-        "configuration": "Settings and the setup file.",
-        "carriers": "Connect SMS and WhatsApp carriers.",
+        "carriers": "Connect SMS and WhatsApp carriers, and mail providers.",
+        "providers": "Limits per mailbox provider, source addresses and warm-up for direct delivery.",
+        "operations": "Start, back up, erase, and what to do when something happens.",
+        "high-availability": "Several machines, and a database that fails over.",
         "platforms": "Create and manage your customers' teams, and show them some of the dashboard.",
-        "operations": "Start, back up, monitor and upgrade.",
         "upgrading": "What is promised, how to upgrade, and notes for each version.",
         "threats": "Threat model: what the service protects against and what is up to you.",
         "known-issues": "Known limitations and bugs.",
     },
+    "Move": {
+        "moving": "A checklist for moving from another service.",
+    },
+    "Reference": {
+        "configuration": "Settings and the setup file.",
+        "states": "What each message status means, and how statuses change.",
+        "compat": "What works of the APIs of Resend, Twilio, Postmark and Postal: calls, errors and webhooks.",
+        "monitoring": "Metrics, log lines, traces and alerts.",
+        "cli": "The API from a shell, JSON output and shell completion.",
+    },
 }
 GUIDE_NAMES = [name for group in GUIDES.values() for name in group]
+# Guides of earlier versions → the guide that has their content now.
+MOVED_GUIDES = {"dashboard": "accounts", "glossary": "start"}
 COMMENT = re.compile(r"<!--.*?-->\n?", re.S)
 URL_BY_LINK = {"internals/contract.md#contract-13": "/docs/guides/test-recipients", "errors.md": "/docs/errors"}
 

@@ -313,7 +313,7 @@ def errors_markdown() -> str:
     lines = [
         "# Error codes",
         "",
-        "Generated from the code. To update it: `python -m heliograph.api.pages > docs/errors.md`.",
+        "For developers: every error code. Generated: `python -m heliograph.api.pages > docs/errors.md`.",
         "",
         "| status | code | type | meaning | fix |",
         "|---|---|---|---|---|",

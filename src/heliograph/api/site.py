@@ -11,6 +11,7 @@ from os.path import relpath
 from pathlib import Path
 
 import heliograph
+from heliograph.api.guides import MOVED_GUIDES
 from heliograph.api.openapi import openapi_document
 from heliograph.api.pages import Docs
 from heliograph.api.routes import V1
@@ -20,6 +21,7 @@ BASE_URL = "https://your-heliograph"  # the address of the reader's own service,
 ASSETS = Path(heliograph.__file__).parent / "dashboard" / "static"
 ASSET_NAMES = ("style.css", "page.js", "icon.svg", "inter.woff2", "inter-OFL.txt")
 SEARCH_SCRIPT = Path(__file__).parent / "static" / "search.js"
+REDIRECT = '<!doctype html><meta http-equiv="refresh" content="0; url={0}"><a href="{0}">This page has moved</a>\n'
 LINK = re.compile(r'\b(href|src|action)="(/[^"]*)"')
 
 
@@ -30,6 +32,8 @@ def write_site(folder: Path) -> None:
     pages["search.html"] = docs.static_search_page()
     for file, html in pages.items():
         _write(folder / file, relative_links(html, file))
+    for old, new in MOVED_GUIDES.items():
+        _write(folder / "guides" / f"{old}.html", REDIRECT.format(f"{new}.html"))
     (folder / "static").mkdir()
     for name in ASSET_NAMES:
         shutil.copyfile(ASSETS / name, folder / file_of(f"/dashboard/static/{name}"))
