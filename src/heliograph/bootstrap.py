@@ -40,6 +40,7 @@ from heliograph.storage.engine.migration_plan import MigrationStep, plan_postgre
 from heliograph.storage.engine.postgres import PostgresDatabase
 from heliograph.storage.engine.s3 import ObjectStore, S3Bucket
 from heliograph.storage.engine.sqlite import SqliteDatabase
+from heliograph.storage.engine.standby import RESPONSE_S, ReplicatedPostgres
 from heliograph.storage.master_secret import KnownSecret
 from heliograph.storage.store import Store, make_store
 
@@ -114,8 +115,24 @@ def make_database(settings: Settings) -> Database:
     path = sqlite_path(settings)
     if path is not None:
         return SqliteDatabase(path, checkpoint=settings.checkpoint == "own")
+    primary = make_primary(settings)
+    return ReplicatedPostgres(primary, make_standby(settings)) if settings.database_read else primary
+
+
+def make_primary(settings: Settings) -> PostgresDatabase:
     return PostgresDatabase(
         settings.database, settings.database_pool, settings.database_timeout_s, settings.database_connect_s
+    )
+
+
+def make_standby(settings: Settings) -> PostgresDatabase:
+    """Return the database of `database_read`, which is read-only."""
+    return PostgresDatabase(
+        settings.database_read,
+        settings.database_pool,
+        settings.database_timeout_s,
+        min(settings.database_connect_s, RESPONSE_S),
+        session_attrs="standby",
     )
 
 

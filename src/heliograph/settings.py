@@ -50,6 +50,12 @@ def _database(value: str) -> str:
     raise ValueError("expected sqlite:///path/to/file.db or postgresql://user@host,host/name")
 
 
+def _standby(value: str) -> str:
+    if value.startswith(("postgresql://", "postgres://")):
+        return value
+    raise ValueError("expected postgresql://user@standby/name")
+
+
 def _bucket(value: str) -> str:
     parts = urlsplit(value)
     if value and (parts.scheme != "s3" or not parts.netloc or parts.netloc != parts.hostname or parts.query):
@@ -240,6 +246,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     processes: Annotated[int, _whole_number(1, PROCESSES_MAX, _PROCESSES)] = 1
     # Delay after SIGTERM in which proxies see that the process is not ready.
     stop_delay_ms: Annotated[int, _whole_number(0, 3_600_000)] = 5_000
+    # postgresql:// URL of a streaming standby for lists, search, statistics and exports; none if empty
+    database_read: Annotated[str, _empty_as(_standby, "")] = ""
     # PostgreSQL connections per process, besides the one for LISTEN.
     database_pool: Annotated[int, _whole_number(2, 1000)] = 8
     # Timeout of a PostgreSQL statement, or for a free connection
@@ -309,6 +317,8 @@ def read_settings(
             shown_value = "" if name in SECRET_NAMES or "@" in value else f"={value!r}"
             raise BadSetting(f"{source.name}{shown_value}: {error}") from None
     settings = Settings(**fields)
+    if settings.database_read and settings.database.startswith("sqlite:"):
+        raise BadSetting("database_read needs PostgreSQL: it is a standby of the database")
     if bool(settings.s3_access_key) != bool(settings.s3_secret_key):
         raise BadSetting("s3_access_key and s3_secret_key belong together: set both, or neither")
     if (settings.submission_cert is None) != (settings.submission_key is None):

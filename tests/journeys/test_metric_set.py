@@ -42,6 +42,7 @@ METRICS: dict[str, set[str]] = {
     "heliograph_db_transaction_seconds": {"name"},
     "heliograph_db_pool_in_use": {"name"},
     "heliograph_db_busy_total": {"name"},
+    "heliograph_standby_reads_total": {"result"},
     "heliograph_event_loop_lag_seconds": set(),
     "heliograph_worker_progress_timestamp_seconds": set(),
     "heliograph_ledger_difference": set(),

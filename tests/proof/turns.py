@@ -75,6 +75,8 @@ class Memory:
         await Turn()
         return self.transact(story, "ROLLBACK")
 
+    read_standby = read
+
     async def probe(self) -> None: ...
 
     async def listen(self) -> None: ...

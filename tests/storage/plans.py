@@ -360,6 +360,8 @@ INDEXES = {
     "purge_complaint_rates": "complaint_rate_by_day complaint_rate_pkey",
     "channel": "",
     "notify": "",
+    "log_position": "",
+    "standby_position": "",
     "insert_portions": "",
     "insert_import": "",
     "open_imports": "suppression_import_open",

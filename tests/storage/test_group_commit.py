@@ -37,6 +37,8 @@ class Gate:
 
     read = write
 
+    read_standby = read
+
     async def probe(self) -> None: ...
 
     async def listen(self) -> None: ...

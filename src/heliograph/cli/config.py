@@ -41,4 +41,4 @@ def _format_row(row: SettingRow) -> str:
 def _display_value(name: str, value: str) -> str | None:
     if name in SECRET_NAMES and value:
         return HIDDEN
-    return without_password(value) if name == "database" else value or None
+    return without_password(value) if name in ("database", "database_read") else value or None

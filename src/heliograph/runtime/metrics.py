@@ -230,6 +230,11 @@ db_transaction_s = _histogram(
     bounds=BRIEF_BUCKETS_S,
 )
 db_busy = _counter("db_busy_total", "Transactions that waited for a lock or were retried after a conflict.", "name")
+standby_reads = _counter(
+    "standby_reads_total",
+    "Reads meant for the standby: answered by it, or by the primary because it was behind or unavailable.",
+    "result",
+)
 open_transactions = {"read": 0, "write": 0}  # running transactions by kind, including those that wait for a connection
 _POOL_IN_USE = _gauge("db_pool_in_use", "Transactions that use or wait for a connection.", "name", mode="livesum")
 LEDGER_DIFFERENCE = _gauge(

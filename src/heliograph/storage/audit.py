@@ -153,7 +153,7 @@ class Audit:
 
         `team`: only this team's entries; None for those of the whole instance.
         """
-        return await self._database.read(lambda tx: _list_rows(tx, team, AuditFilter(), before, 0, limit + 1))
+        return await self._database.read_standby(lambda tx: _list_rows(tx, team, AuditFilter(), before, 0, limit + 1))
 
     async def exists(self, key: int) -> bool:
         return bool(await self._database.read(lambda tx: tx.run("find_audit", keys=[(key,)])))
@@ -180,13 +180,13 @@ class Audit:
     async def list_actions(self, team: str | None) -> frozenset[str]:
         """Return the actions of the newest entries of a team or, with None, of the whole instance."""
         name, scope = ("audit_filter_actions", {"team": team}) if team else ("whole_audit_filter_actions", {})
-        rows = await self._database.read(lambda tx: tx.run(name, **scope, most=FILTERED_MAX))
+        rows = await self._database.read_standby(lambda tx: tx.run(name, **scope, most=FILTERED_MAX))
         return frozenset(action for (action,) in rows)
 
     async def list_page(
         self, team: str | None, audit_filter: AuditFilter, before: int = NEWEST, limit: int = 50
     ) -> AuditPage:
-        return await self._database.read(lambda tx: _list_page(tx, team, audit_filter, before, limit))
+        return await self._database.read_standby(lambda tx: _list_page(tx, team, audit_filter, before, limit))
 
 
 async def _list_rows(

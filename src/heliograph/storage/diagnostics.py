@@ -6,6 +6,7 @@ from heliograph.domain.setup.snapshot import Setup
 from heliograph.storage.audit import ChainStatus, verify
 from heliograph.storage.carrier_stats import RecentCarrierCounts, read_last_callbacks, read_recent_counts
 from heliograph.storage.engine.database import Database
+from heliograph.storage.engine.standby import log_position, standby_position
 from heliograph.storage.master_secret import KnownSecret, read_encrypted_texts, read_known_secret
 from heliograph.storage.setup import read_setup
 
@@ -39,3 +40,14 @@ async def read_diagnostics(database: Database, now: int) -> Diagnostics:
         )
     finally:
         await database.close()
+
+
+async def read_standby_lag(primary: Database, standby: Database) -> int | None:
+    """Return how many bytes of WAL the standby has yet to replay; None if it is not a standby of this primary."""
+    try:
+        position, system = await primary.read(log_position)
+        replayed, standby_system = await standby.read(standby_position)
+        return None if replayed is None or standby_system != system else max(0, position - replayed)
+    finally:
+        await standby.close()
+        await primary.close()

@@ -96,7 +96,9 @@ async def scan_table(
     """Yield batches of rows that contain the address, ordered by row key."""
     params = table.filters | {"needles": target.variants.search_terms()}
     after, scanned = table.start, 0
-    while rows := await database.read(partial(read_batch, query=f"look_{table.name}", after=after, params=params)):
+    while rows := await database.read_standby(
+        partial(read_batch, query=f"look_{table.name}", after=after, params=params)
+    ):
         after, scanned = rows[-1][0], scanned + BATCH
         text_columns = slice(1, 1 + len(table.text_columns))
         if matching := [row for row in rows if any(map(target.variants.occurs_in, row[text_columns]))]:
@@ -110,7 +112,7 @@ async def scan_messages(
     """Yield batches of ids of messages that may contain the address."""
     params: dict[str, Any] = {"team": target.ref, "address": target.address, "needles": target.variants.search_terms()}
     after, scanned = "", 0
-    while rows := await database.read(partial(read_batch, query="look_messages", after=after, params=params)):
+    while rows := await database.read_standby(partial(read_batch, query="look_messages", after=after, params=params)):
         after, scanned = rows[-1][0], scanned + BATCH
         if ids := [(row[0],) for row in rows if row[1]]:
             yield ids

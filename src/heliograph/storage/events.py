@@ -97,8 +97,8 @@ class Events:
         """Return published events after the event `after` (empty: from the beginning), oldest first.
 
         Up to `limit` + 1 events are returned; the extra event shows that there are more. Transactions may commit in a
-        different order than their keys, so the feed ends before the keys of open transactions. Raises UnknownEvent if
-        `after` does not exist.
+        different order than their keys, so the feed ends before the keys of open transactions: their locks are visible
+        only on the primary. Raises UnknownEvent if `after` does not exist.
         """
 
         async def read_feed(tx: Tx) -> list[StoredEvent]:
@@ -137,12 +137,12 @@ class Events:
             ((scanned, last_id),) = await tx.run("span_of_events", **scan)
             return EventPage(events, last_id if scanned == SCAN_MAX else None)
 
-        return await self._database.read(read_page)
+        return await self._database.read_standby(read_page)
 
     async def list_types(self, team: int) -> frozenset[str]:
         """Return the types of a team's newest events."""
         query = {"team": team, "before": NEWEST, "most": FILTERED_MAX}
-        rows = await self._database.read(lambda tx: tx.run("event_filter_types", **query))
+        rows = await self._database.read_standby(lambda tx: tx.run("event_filter_types", **query))
         return frozenset(type_ for (type_,) in rows)
 
     async def find(self, team: int, id_: str) -> StoredEvent | None:

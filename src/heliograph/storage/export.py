@@ -66,7 +66,7 @@ class Exports:
         }
         async for ids in scan_messages(self._database, target, on_progress):
             for (id_,) in ids:
-                if message := await self._database.read(partial(_export_message, target=target, id_=id_)):
+                if message := await self._database.read_standby(partial(_export_message, target=target, id_=id_)):
                     sections["messages"].append(message)
         exported_events = {event["id"] for message in sections["messages"] for event in message["timeline"]}
         async for rows in scan_table(self._database, target, events_table(target), on_progress):
@@ -80,13 +80,15 @@ class Exports:
             )
         for row in await self._read_all("look_marketing", filters):
             sections["marketing"].append(_export_fields(target.variants, {"created_at": row[0]}))
-        for row in await self._database.read(lambda tx: tx.run("find_suppression", **filters)):
+        for row in await self._database.read_standby(lambda tx: tx.run("find_suppression", **filters)):
             sections["suppressions"].append(
                 _export_fields(target.variants, dict(zip(SUPPRESSION_FIELDS, row, strict=True)))
             )
-        for row in await self._database.read(lambda tx: tx.run("find_opt_outs", team=target.ref, phone=target.address)):
+        for row in await self._database.read_standby(
+            lambda tx: tx.run("find_opt_outs", team=target.ref, phone=target.address)
+        ):
             sections["opt_outs"].append(_export_fields(target.variants, dict(zip(OPT_OUT_FIELDS, row, strict=True))))
-        for row in await self._database.read(lambda tx: tx.run("find_unsubscribes", **filters)):
+        for row in await self._database.read_standby(lambda tx: tx.run("find_unsubscribes", **filters)):
             sections["unsubscribes"].append(
                 _export_fields(target.variants, dict(zip(UNSUBSCRIBE_FIELDS, row, strict=True)))
             )
@@ -99,7 +101,7 @@ class Exports:
         """Return all rows of the paginated query, without their keys."""
         rows: list[Any] = []
         after = 0
-        while batch := await self._database.read(partial(read_batch, query=query, after=after, params=params)):
+        while batch := await self._database.read_standby(partial(read_batch, query=query, after=after, params=params)):
             after = batch[-1][0]
             rows += [row[1:] for row in batch]
         return rows

@@ -110,7 +110,7 @@ class Inbox:
         params["carriers"] = [(id_,) for id_ in carriers]
         prefixes = [PREFIXES[channel] for channel in channels]
         queries, clock_offset = ("inbox_messages", "inbox_messages_end"), self._clock.offsets.get(team, 0)
-        return await self._database.read(
+        return await self._database.read_standby(
             lambda tx: _list_page(tx, queries, InboxRow, team, prefixes, search, params, clock_offset)
         )
 
@@ -118,7 +118,7 @@ class Inbox:
         params = {"text": search.text, "address": search.address, "now": self._clock.team_now(team)}
         prefixes, queries = [PREFIXES["verification"]], ("inbox_codes", "inbox_codes_end")
         clock_offset = self._clock.offsets.get(team, 0)
-        return await self._database.read(
+        return await self._database.read_standby(
             lambda tx: _list_page(tx, queries, CodeRow, team, prefixes, search, params, clock_offset)
         )
 

@@ -78,7 +78,7 @@ class Ledger:
         return {row[0]: account_from_row(row) for row in rows}
 
     async def list_page(self, team: int, cursor: Cursor | None, limit: int) -> LedgerPage:
-        return await self._database.read(lambda tx: _list_page(tx, team, cursor, limit))
+        return await self._database.read_standby(lambda tx: _list_page(tx, team, cursor, limit))
 
     async def difference(self, team: int) -> int:
         """Return the absolute difference between a team's account and the sum of its ledger entries.
@@ -104,7 +104,7 @@ class Ledger:
 
     async def get_spend(self, team: int, since: str) -> Spend:
         """Return a team's charges from the month `since` on: the stored sums plus entries not yet in the sums."""
-        return await self._database.read(lambda tx: _spend(tx, team, since))
+        return await self._database.read_standby(lambda tx: _spend(tx, team, since))
 
     async def adjust_credit(self, team: int, amount: int, note: str | None, entry: AuditEntry) -> Account:
         """Add `amount` to the credit; a negative amount is deducted. Raises ValueError if it exceeds the credit."""

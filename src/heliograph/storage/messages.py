@@ -111,7 +111,7 @@ class Messages:
 
     async def search(self, team: int, search: Search) -> SearchPage[MessageListRow]:
         adjusted = message_search.with_team_clock(self._clock, team, search)
-        return await self._database.read(lambda tx: message_search.search_messages(tx, team, adjusted))
+        return await self._database.read_standby(lambda tx: message_search.search_messages(tx, team, adjusted))
 
     async def find_rows(self, team: int, ids: Iterable[str]) -> dict[str, MessageListRow]:
         """Return the team's existing messages among these ids, by id."""
@@ -125,16 +125,16 @@ class Messages:
         A search by substring, key or sender domain counts index candidates, which may include false matches.
         """
         adjusted = message_search.with_team_clock(self._clock, team, search)
-        return await self._database.read(lambda tx: message_search.count_messages(tx, team, adjusted, limit))
+        return await self._database.read_standby(lambda tx: message_search.count_messages(tx, team, adjusted, limit))
 
     async def states(self, team: int, search: Search, limit: int = COUNT_MAX) -> dict[str, int]:
         """Return state → number of messages of a tag or template, up to `limit` per channel."""
         adjusted = message_search.with_team_clock(self._clock, team, search)
-        return await self._database.read(lambda tx: message_search.count_by_state(tx, team, adjusted, limit))
+        return await self._database.read_standby(lambda tx: message_search.count_by_state(tx, team, adjusted, limit))
 
     async def outcomes(self, messages: Iterable[int]) -> dict[int, dict[str, int]]:
         """Return message key → recipient state → number of recipients."""
-        return await self._database.read(lambda tx: message_search.count_recipients_by_state(tx, messages))
+        return await self._database.read_standby(lambda tx: message_search.count_recipients_by_state(tx, messages))
 
     async def get_row(self, team: int, id_: str, reserve_memory: ReserveMemory) -> MessageRow | None:
         row = await self._database.read(lambda tx: message_search.read_row(tx, team, id_, SMALL_BYTES))

@@ -247,7 +247,7 @@ class Requests:
     ) -> list[LoggedRequest]:
         """Return log entries, newest first: up to `limit`, and one more if another page follows."""
         effective_filter = request_filter or RequestFilter()
-        return await self._database.read(
+        return await self._database.read_standby(
             partial(_list_page, team=team, request_filter=effective_filter, before=before, limit=limit)
         )
 
@@ -261,7 +261,7 @@ class Requests:
                 for row in await tx.run("request_filter_values", team=team, refused=refused, most=FILTERED_MAX)
             ]
 
-        rows = await self._database.read(read_values)
+        rows = await self._database.read_standby(read_values)
         return RequestFilterValues(
             routes=frozenset(route for route, _ in rows), codes=frozenset(code for _, code in rows if code)
         )
@@ -274,7 +274,7 @@ class Requests:
             params = {"team": team, "key": key, "since": since, "most": limit}
             return [row for refused in (0, 1) for row in await tx.run("vendor_calls_of_key", refused=refused, **params)]
 
-        rows = await self._database.read(read_calls)
+        rows = await self._database.read_standby(read_calls)
         return sorted((VendorCalls(*row) for row in rows), key=lambda call: call.id, reverse=True)
 
     async def find(self, team: int, id_: str) -> LoggedRequest | None:

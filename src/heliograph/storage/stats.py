@@ -99,28 +99,30 @@ class Stats:
                 failing=dict(await tx.run("failing_endpoints", webhooks=hooks)),
             )
 
-        return await self._database.read(read_overview)
+        return await self._database.read_standby(read_overview)
 
     async def usage(self, team: int, since: int, until: int) -> dict[str, StateCounts]:
         """Return channel → a team's counts from `since` to before `until`."""
-        rows = await self._database.read(lambda tx: tx.run("usage_figures", team=team, since=since, until=until))
+        rows = await self._database.read_standby(
+            lambda tx: tx.run("usage_figures", team=team, since=since, until=until)
+        )
         return {channel: StateCounts(*counts) for channel, *counts in rows}
 
     async def instance_totals(self, since: int) -> dict[int, TeamTotals]:
         """Return team → its totals, for every team that has sent since `since`."""
-        rows = await self._database.read(lambda tx: tx.run("instance_figures", since=since))
+        rows = await self._database.read_standby(lambda tx: tx.run("instance_figures", since=since))
         return {team: TeamTotals(*counts) for team, *counts in rows}
 
     async def team_totals(self, teams: Iterable[int], since: int) -> dict[int, TeamTotals]:
         """Return team → its totals, for those of `teams` that have sent since `since`."""
         team_rows = [(team,) for team in teams]
-        rows = await self._database.read(lambda tx: tx.run("figures_of_teams", teams=team_rows, since=since))
+        rows = await self._database.read_standby(lambda tx: tx.run("figures_of_teams", teams=team_rows, since=since))
         return {team: TeamTotals(*counts) for team, *counts in rows}
 
     async def sent_by_hour(self, teams: Iterable[int], since: int) -> dict[int, dict[int, int]]:
         """Return team → start of the hour → number of messages sent."""
         team_rows = [(team,) for team in teams]
-        rows = await self._database.read(lambda tx: tx.run("sent_by_hour", teams=team_rows, since=since))
+        rows = await self._database.read_standby(lambda tx: tx.run("sent_by_hour", teams=team_rows, since=since))
         sent_by_team: dict[int, dict[int, int]] = {}
         for team, hour, sent in rows:
             sent_by_team.setdefault(team, {})[hour] = sent

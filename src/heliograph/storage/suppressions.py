@@ -123,7 +123,7 @@ class Suppressions:
             params = {"at": cursor.created_at, "before": cursor.address, "limit": limit + 1}
             return [Suppression(*row) for row in await tx.run("list_suppressions", team=team, **params)]
 
-        return await self._database.read(read_page)
+        return await self._database.read_standby(read_page)
 
     async def search(
         self, team: int, text: str = "", before: PageCursor = FIRST_PAGE, limit: int = 50
@@ -143,7 +143,7 @@ class Suppressions:
             has_more = bool(end_rows) and end_rows[0][2] == SCAN_MAX
             return SuppressionPage(found_rows, PageCursor(end_rows[0][0], end_rows[0][1]) if has_more else None)
 
-        return await self._database.read(read_page)
+        return await self._database.read_standby(read_page)
 
     async def add(self, suppression: NewSuppression, entry: AuditEntry) -> bool:
         """Suppress an address. Returns False, without an audit entry, if the address was suppressed already."""

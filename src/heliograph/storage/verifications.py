@@ -617,4 +617,4 @@ class Verifications:
 
     async def search(self, team: int, search: Search) -> SearchPage[VerificationRow]:
         now, search = self._clock.team_now(team), message_search.with_team_clock(self._clock, team, search)
-        return await self._database.read(lambda tx: message_search.search_verifications(tx, team, search, now))
+        return await self._database.read_standby(lambda tx: message_search.search_verifications(tx, team, search, now))

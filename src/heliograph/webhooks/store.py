@@ -428,7 +428,7 @@ class DeliveryStore:
         self, webhook: str, before: str | None, limit: int, *, failed_only: bool = False
     ) -> list[StoredDelivery]:
         """Return deliveries of events before `before`, newest first; one more than `limit` if there are more."""
-        return await self._database.read(
+        return await self._database.read_standby(
             lambda tx: list_deliveries(tx, webhook, before, limit, failed_only=failed_only)
         )
 

@@ -12,7 +12,9 @@ import apsw
 
 from heliograph.bootstrap import (
     make_objects,
+    make_primary,
     make_secrets,
+    make_standby,
     read_diagnostics_of,
     schema_version,
     secret_fault,
@@ -27,6 +29,7 @@ from heliograph.data_folder import NO_KNOWN_SECRET
 from heliograph.runtime.clock import CLOCK_ERROR_MAX_MS, Clock
 from heliograph.settings import BadSetting, Settings
 from heliograph.storage.audit import ChainStatus
+from heliograph.storage.diagnostics import read_standby_lag
 from heliograph.storage.engine.database import StoreUnavailable, error_text
 from heliograph.storage.engine.migrate import ForeignSchema
 from heliograph.storage.engine.postgres import Hosts, connect
@@ -61,6 +64,21 @@ async def check_database(site: Site) -> list[Finding]:
     except (*DATABASE_ERRORS, OSError) as error:
         return [fail(f"{name}: {error_text(error)}")]
     return [ok(f"{name} is readable and writable, schema {schema.current}")]
+
+
+async def check_standby(site: Site) -> list[Finding]:
+    """Check that `database_read`, if set, is a standby of the database, and how far it is behind."""
+    settings = site.settings
+    if not settings.database_read:
+        return []
+    name = without_password(settings.database_read)
+    try:
+        lag = await read_standby_lag(make_primary(settings), make_standby(settings))
+    except (*DATABASE_ERRORS, OSError) as error:
+        return [warn(f"{name}: {error_text(error)}")]
+    if lag is None:
+        return [warn(f"{name} is not a standby of {without_password(settings.database)}")]
+    return [ok(f"{name} is a standby, {lag / 1e6:.1f} MB behind")]
 
 
 def check_audit_log(chain: ChainStatus) -> Finding:

@@ -20,6 +20,8 @@ def with_diagnostics(check: Callable[[Diagnostics], Iterable[Finding]]) -> Calla
 CHECKS = (
     SiteCheck("database", "doctor", "Is it readable and writable, with the right schema?", store.check_database,
               "start the database, correct the URL, or grant this user write access"),
+    SiteCheck("standby", "doctor", "Is it a standby of the database?", store.check_standby,
+              "correct HELIOGRAPH_DATABASE_READ, or repair replication; reads use the primary meanwhile"),
     SiteCheck("audit log", "doctor", "Is the hash chain unbroken?",
               with_diagnostics(lambda diagnostics: [store.check_audit_log(diagnostics.audit)]),
               "compare it with a backup; see operations.md"),

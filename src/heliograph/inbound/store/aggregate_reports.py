@@ -85,7 +85,7 @@ class AggregateReportStore:
                 await tx.run("dmarc_sources", limit=SOURCES_SHOWN_MAX, **days),
             )
 
-        (total, aligned), rows = await self._database.read(read)
+        (total, aligned), rows = await self._database.read_standby(read)
         return DmarcTotals(
             total=total,
             aligned=aligned,
@@ -101,7 +101,7 @@ class AggregateReportStore:
     async def tls_sessions(self, domain: str, first_day: int, last_day: int) -> dict[str, int]:
         """Return TLS result → number of sessions, highest number first."""
         days: dict[str, Any] = {"domain": domain, "first": first_day, "last": last_day}
-        return dict(await self._database.read(lambda tx: tx.run("tls_results", **days)))
+        return dict(await self._database.read_standby(lambda tx: tx.run("tls_results", **days)))
 
     async def delete(self, domain: str) -> None:
         """Delete all reports about a domain, in batches."""

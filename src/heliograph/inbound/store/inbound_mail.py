@@ -70,7 +70,9 @@ class InboundMailStore:
         return await self._database.write(lambda tx: _insert(tx, new_mail, digest, now, self._publisher))
 
     async def list_newest(self, team: int, before: str, limit: int) -> list[InboundMailRow]:
-        rows = await self._database.read(lambda tx: tx.run("list_received", team=team, before=before, limit=limit))
+        rows = await self._database.read_standby(
+            lambda tx: tx.run("list_received", team=team, before=before, limit=limit)
+        )
         return [InboundMailRow(*row) for row in rows]
 
     async def list_page(self, team: int, before: str, limit: int, reserve_memory: ReserveMemory) -> InboundMailPage:
@@ -89,7 +91,9 @@ class InboundMailStore:
     async def get_records(self, team: int, ids: Sequence[str]) -> list[str]:
         """Return the records with these ids, in the same order."""
         id_rows = [(id_,) for id_ in ids]
-        record_by_id = dict(await self._database.read(lambda tx: tx.run("received_records", team=team, ids=id_rows)))
+        record_by_id = dict(
+            await self._database.read_standby(lambda tx: tx.run("received_records", team=team, ids=id_rows))
+        )
         return [record_by_id[id_] for id_ in ids if id_ in record_by_id]
 
     async def find_row(self, team: int, id_: str) -> InboundMailRow | None:

@@ -103,7 +103,7 @@ class OptOutStore:
     async def list_page(self, team: int, after: OptOutCursor, limit: int) -> list[OptOut]:
         """Return a page of opt-outs, and one more than `limit` if another page follows."""
         cursor_params = {"at": after.created_at, "phone": after.phone, "channel": after.channel, "limit": limit + 1}
-        rows = await self._database.read(lambda tx: tx.run("list_opt_outs", team=team, **cursor_params))
+        rows = await self._database.read_standby(lambda tx: tx.run("list_opt_outs", team=team, **cursor_params))
         return [OptOut(*row) for row in rows]
 
     async def find_cursor(self, team: int, phone: str, channel: str) -> OptOutCursor:

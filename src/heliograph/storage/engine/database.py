@@ -87,6 +87,13 @@ class Database(Protocol):
     async def read(self, function: TxFunction[T]) -> T:
         """Run a transaction function on one consistent snapshot; its writes are rolled back."""
 
+    async def read_standby(self, function: TxFunction[T]) -> T:
+        """Run a read-only transaction function on a standby that has everything committed so far.
+
+        Runs like `read` if there is no such standby. For lists, search, statistics and exports, not for queries of
+        locks: those are visible only on the primary.
+        """
+
     async def probe(self) -> None:
         """Commit a row, to check that the database can be written to. Raises StoreUnavailable if it cannot."""
 

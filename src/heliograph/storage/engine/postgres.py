@@ -111,14 +111,15 @@ def host_urls(url: str) -> list[str]:
 class Hosts:
     """The hosts of a database URL; the host that last accepted a connection is tried first.
 
-    If the URL names several hosts, only a writable one is used, unless the URL sets `target_session_attrs`.
+    If the URL names several hosts, only those with `session_attrs` are used, by default a writable one, unless the URL
+    sets `target_session_attrs`.
     """
 
-    def __init__(self, url: str, connect_s: float | None = None) -> None:
+    def __init__(self, url: str, connect_s: float | None = None, session_attrs: str = "read-write") -> None:
         self.connect_s = connect_s or CONNECT_S
         self._urls = host_urls(url)
         is_explicit = len(self._urls) == 1 or "target_session_attrs" in parse_qs(urlsplit(url).query)
-        self._session_attrs = {} if is_explicit else {"target_session_attrs": "read-write"}
+        self._session_attrs = {} if is_explicit else {"target_session_attrs": session_attrs}
 
     async def connect(self, **options: Any) -> Any:
         """Connect to the first host that accepts.
@@ -236,9 +237,15 @@ def _decode_rows(json_rows: str | None) -> list[Any]:
 
 class PostgresDatabase:
     def __init__(
-        self, url: str, pool_max: int = POOL_MAX, command_s: float = COMMAND_S, connect_s: float | None = None
+        self,
+        url: str,
+        pool_max: int = POOL_MAX,
+        command_s: float = COMMAND_S,
+        connect_s: float | None = None,
+        *,
+        session_attrs: str = "read-write",
     ) -> None:
-        self._hosts = Hosts(url, connect_s)
+        self._hosts = Hosts(url, connect_s, session_attrs)
         self._pool_max, self._command_s = pool_max, command_s
         self._queries = load_queries("postgres")
         self._pool: asyncpg.Pool[Any] | None = None
@@ -270,6 +277,9 @@ class PostgresDatabase:
                 self._reads.release()
         finally:
             metrics.open_transactions["read"] -= 1
+
+    async def read_standby(self, function: TxFunction[T]) -> T:
+        return await self.read(function)
 
     async def probe(self) -> None:
         """Commit a row, on a new connection if the previous probe failed.

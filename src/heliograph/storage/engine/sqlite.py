@@ -124,6 +124,9 @@ class SqliteDatabase:
     def read(self, function: TxFunction[T]) -> Coroutine[Any, Any, T]:
         return self._run_in_thread("read", function)
 
+    def read_standby(self, function: TxFunction[T]) -> Coroutine[Any, Any, T]:
+        return self.read(function)
+
     async def probe(self) -> None:
         await self.write(lambda tx: tx.run("probe"))
 
