@@ -1,4 +1,4 @@
-"""Alerts for teams and operators, most severe first, each with a link to the page that fixes the problem."""
+"""Alerts for teams and operators, most severe first; each links to the page where the problem is fixed."""
 
 from collections.abc import Iterable, Iterator
 
@@ -16,7 +16,8 @@ from heliograph.texts.dashboard_links import OPERATOR as HERE
 from heliograph.texts.dashboard_links import operator_page as place_of
 from heliograph.texts.dashboard_links import path_in_team
 
-SEVERITIES = ("suspended", "paused", "unverified", "low", "simulated")  # status labels on every page, worst first
+# States of alerts that are on every page, most severe first
+SEVERITIES = ("suspended", "paused", "unverified", "low", "simulated")
 
 
 class Alert(msgspec.Struct, frozen=True):
@@ -25,16 +26,16 @@ class Alert(msgspec.Struct, frozen=True):
     status: str  # status label of the badge
     title: str
     link_text: str  # text of the link
-    link: str  # path relative to the team's pages, or absolute
-    on_every_page: bool = False  # True to show the alert on every page, not only on the overview
-    explanation: str = ""  # explanation appended to `title` where space allows
+    link: str  # relative to the team's pages, or absolute
+    on_every_page: bool = False  # False: only on the overview
+    explanation: str = ""  # appended to `title` where there is space
 
     @property
     def text(self) -> str:
         return f"{self.title}: {self.explanation}" if self.explanation else self.title
 
 
-# `role` is the reader's instance role. Alerts link to the page that fixes the problem if the role allows fixing it,
+# `role` is the reader's instance role. An alert links to the page where the problem is fixed if the role may fix it,
 # otherwise to a page that shows the problem.
 
 
@@ -73,7 +74,7 @@ def channel_alerts(setup: Setup, role: str) -> Iterator[Alert]:
 
 
 def page_alerts(setup: Setup, team: Team | None, account: Account | None, now: int, role: str) -> list[Alert]:
-    """Return the alerts for every page of `team`; without a team, those for every operator page."""
+    """Return the alerts on every page of `team`; without a team, those on every operator page."""
     result = [*instance_alerts(setup, (), role)]
     if team and account:
         result += [*channel_alerts(setup, role), *team_alerts(team, None, account, {}, now, role)]
@@ -88,7 +89,7 @@ def team_alerts(
     now: int,
     role: str,
 ) -> Iterator[Alert]:
-    """Yield the alerts of a team. `failing_webhooks`: webhooks whose most recent delivery attempts failed."""
+    """Yield the alerts of a team. `failing_webhooks`: webhook id → time since which it has been failing."""
     if team.record.suspended:
         link_by_role = {
             OPERATOR: ("Resume team", f"{HERE}/teams/{team.record.id}"),

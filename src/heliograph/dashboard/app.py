@@ -1,4 +1,4 @@
-"""Request pipeline of the dashboard: session, role check, form and CSRF token, view, HTML response."""
+"""Handles page requests of the dashboard: session, role check, form and CSRF token, view, HTML response."""
 
 import asyncio
 import hmac
@@ -80,9 +80,7 @@ class Dashboard:
         bind_contextvars(request_id=request.id)
         setup = self._store.setup.current
         try:
-            if NOTICE_COOKIE in parse_cookies(
-                request
-            ):  # the page shows a change just made, possibly by another process
+            if NOTICE_COOKIE in parse_cookies(request):  # the page shows a change that another process may have made
                 await self._store.setup.refresh_if_newer(setup)
             page_response, page_request = await self._handle(request)
             is_missing = isinstance(page_response, Page) and page_response.status == 404 and request.method == "GET"
@@ -96,7 +94,7 @@ class Dashboard:
             response = await self._to_response(
                 await self._add_alerts(page_response, page_request), page_request, decisions
             )
-        except Exception:  # a template fails on its values
+        except Exception:  # a template failed on its values
             log.exception("page failed", request_id=request.id, address=request.address)
             response = await self._to_response(_internal_error_page(request), page_request)
         retry_headers: Headers = [(b"retry-after", b"2")] if response.status == 503 else []
@@ -141,12 +139,12 @@ class Dashboard:
             return _internal_error_page(request), page_request
 
     def _find_route(self, method: str, path: str, raw_path: bytes) -> tuple[PageRoute, dict[str, str]]:
-        """Return the route of a request; a portal's pages have the routes of the dashboard's pages."""
+        """Return the route of a request. A portal's pages have the same routes as the dashboard's."""
         raw = dashboard_path(raw_path.decode("latin-1")).encode("latin-1")
         return self._router.find(method, path if raw == raw_path else dashboard_path(path), raw)
 
     def _nearest_parent_page(self, request: Request) -> str:
-        """Return the nearest parent path that has a GET page, for a form URL that is opened with GET."""
+        """Return the nearest parent path that has a GET page, for a GET of a form's URL."""
         path = request.raw_path.decode("ascii")
         while path := path.rpartition("/")[0]:
             with suppress(NotFound, MethodNotAllowed):
@@ -155,7 +153,7 @@ class Dashboard:
         return HOME
 
     async def _make_page_request(self, request: Request, params: dict[str, str]) -> PageRequest:
-        """Build the page request with session, roles and team; the body is not read yet."""
+        """Build the page request with session, roles and team, before the body is read."""
         portal = await self._find_portal(request) if _is_portal_team_url(request) else None
         signed_in = _portal_session(portal) if portal else await self._find_session(request)
         roles = {portal.team: "owner"} if portal else {}
@@ -174,7 +172,7 @@ class Dashboard:
         )
 
     async def _page_request_for_unknown_path(self, request: Request) -> PageRequest | None:
-        """Build the page request for an unknown path, so that the 404 page keeps its (team) navigation."""
+        """Build the page request of an unknown path, so that its 404 page has the user's navigation."""
         path = dashboard_path(request.path)
         team = path.removeprefix(TEAM_PREFIX).partition("/")[0] if path.startswith(TEAM_PREFIX) else ""
         try:
@@ -183,7 +181,7 @@ class Dashboard:
             return None
 
     async def _read_form(self, route: PageRoute, page_request: PageRequest) -> PageRequest:
-        """Read the form, after the role check. Unexpected content types are rejected before reading."""
+        """Read the form after the role check. Unexpected content types are rejected before."""
         content_type = page_request.http.headers.get(b"content-type", b"").decode("latin-1")
         check_content_type(content_type, route.accepts_files)
         body = await page_request.http.read_body(route.form_max, self._body_budget, page_request.params.get("team", ""))
@@ -192,7 +190,7 @@ class Dashboard:
         return replace(page_request, form=form, files=files)
 
     async def _check_form(self, route: PageRoute, page_request: PageRequest) -> PageResponse | None:
-        """Return the page to show instead of executing the form: it has expired, or asks for confirmation."""
+        """Return the page to show instead of executing the form: its session expired, or the user must confirm."""
         if not self._has_valid_origin(page_request):
             if route.expired_view and page_request.signed_in:
                 return await route.expired_view(page_request)
@@ -210,7 +208,10 @@ class Dashboard:
         return await portals.find_session(self._store, token) if token else None
 
     async def _redirect_to_portal(self, page_request: PageRequest) -> PageResponse | None:
-        """Redirect a visitor with an open portal to this page of it; 404 if it is not permitted, None without one."""
+        """Redirect a visitor who has an open portal to the same page in the portal.
+
+        Returns a 404 page if the portal does not permit the page, and None without a portal.
+        """
         portal = await self._find_portal(page_request.http)
         if portal is None:
             return None
@@ -231,13 +232,13 @@ class Dashboard:
             return Redirect(f"/dashboard/sign-in?next={quote(page_request.http.path)}")
         if page_request.signed_in.observer:
             return _error_page(403, "You are a read-only operator and can't change anything here.")
-        # the same response whether or not the team exists
+        # the same response, whether the team exists or not
         if "team" in page_request.params and page_request.params["team"] not in page_request.roles:
             return _error_page(404, NOT_FOUND)
         return _error_page(403, "Your role doesn't allow this. Ask an owner of the team.")
 
     def _has_valid_origin(self, page_request: PageRequest) -> bool:
-        """Return whether the form came from our pages: by CSRF token, or without a session by the Origin header."""
+        """Return whether our page sent the form: checked by CSRF token, or without a session by the Origin header."""
         if page_request.signed_in is not None:
             return hmac.compare_digest(page_request.form.get("csrf", "").encode(), page_request.signed_in.csrf.encode())
         origin = page_request.http.headers.get(b"origin")
@@ -245,7 +246,7 @@ class Dashboard:
         return origin is None or urlsplit(origin.decode("latin-1")).netloc == host
 
     async def _add_alerts(self, page_response: PageResponse, page_request: PageRequest | None) -> PageResponse:
-        """Add the alerts for every page of the team, or of the operator, to the page."""
+        """Add the alerts that are on every page of the team, or on every operator page."""
         if (
             not isinstance(page_response, Page)
             or page_request is None
@@ -276,7 +277,7 @@ class Dashboard:
     async def _take_unseen_decisions(
         self, page_response: PageResponse, page_request: PageRequest | None
     ) -> list[StoredDecision]:
-        """Return approval decisions not yet shown to the user; empty unless a browser loads a page."""
+        """Return decisions on approvals that the user has not seen yet; empty unless a browser loads a page."""
         if (
             not isinstance(page_response, Page)
             or page_request is None
@@ -285,7 +286,7 @@ class Dashboard:
             or page_request.http.method != "GET"
         ):
             return []
-        headers = page_request.http.headers  # on plain http, browsers send only Accept
+        headers = page_request.http.headers  # over plain HTTP, browsers send only Accept
         if headers.get(b"sec-fetch-dest", b"document") != b"document":
             return []
         if not accept_quality(headers.get(b"accept", b"text/html"), b"text/html"):
@@ -339,14 +340,17 @@ class Dashboard:
         raise AssertionError(page_response)
 
     def _current_time(self, page_request: PageRequest) -> int:
-        """Return the current time; for a team's pages, the time of the team's clock."""
+        """Return the current time; on a team's pages, the time of the team's clock."""
         clock, team = self._tools.context.clock, page_request.team_or_none
         return clock.team_now(team.record.ref) if team else clock.now()
 
     async def _render_page(
         self, size: int, template: str, values: dict[str, Any], reader_time: ReaderTime | None
     ) -> bytes:
-        """Render the page. Small pages render one at a time and yield to the event loop; large ones use a thread."""
+        """Render the page: small pages one at a time on the event loop, which other tasks use in between.
+
+        Large ones in a thread.
+        """
         if size > PARSE_IN_THREAD_MIN:
             return await READ_POOL.run(render, template, values, reader_time)
         async with self._render_lock:
@@ -355,7 +359,7 @@ class Dashboard:
             return page
 
     def _cookie_header(self, cookie: str, page_request: PageRequest | None) -> bytes:
-        """Return the Set-Cookie value. In a frame of another site, browsers send only partitioned cookies."""
+        """Return the Set-Cookie value. In frames on other sites, browsers only send partitioned cookies."""
         attributes = "SameSite=Lax; Secure" if self._is_https else "SameSite=Lax"
         if self._is_https and page_request and _is_portal_url(page_request.http) and self._portal_origins:
             attributes = "SameSite=None; Secure; Partitioned"
@@ -366,7 +370,7 @@ class Dashboard:
         return self._store.setup.current.platform.portal_origins
 
     def _allow_frames(self, headers: Headers) -> Headers:
-        """Return the headers of a portal's page, which pages of `portal_origins` may show in a frame."""
+        """Return a portal page's headers, which allow frames on pages of `portal_origins`."""
         if not self._portal_origins:
             return headers
         policy = CSP + " ".join(self._portal_origins).encode()
@@ -375,7 +379,7 @@ class Dashboard:
 
 
 def _is_portal_url(request: Request) -> bool:
-    """Return whether the request is to a portal, or to a link to one: the dashboard's session does not apply there."""
+    """Return whether the URL is a portal's or a link to a portal: there, the dashboard's session is ignored."""
     return request.raw_path.startswith(f"{PORTAL}/".encode())
 
 
@@ -388,7 +392,7 @@ def _portal_session(portal: Portal) -> SignedInSession:
 
 
 def _check_portal(route: PageRoute, page_request: PageRequest) -> PageResponse | None:
-    """Return the page to show instead, if the route is not one of the portal's pages."""
+    """Return an error page if the route is not one of the portal's pages; None if it is."""
     portal = page_request.portal
     if not _is_portal_team_url(page_request.http):
         return None
@@ -402,7 +406,7 @@ def _check_portal(route: PageRoute, page_request: PageRequest) -> PageResponse |
 
 
 def _is_blocked_by_suspension(route: PageRoute, page_request: PageRequest) -> bool:
-    """Return whether to reject the form because the team is suspended. Operator forms stay allowed."""
+    """Return whether the form is rejected because the team is suspended. Forms of operators are not."""
     if route.method != "POST" or route.required_role == "operator" or route.allowed_when_suspended:
         return False
     return page_request.team_or_none is not None and page_request.team_or_none.record.suspended
@@ -415,7 +419,7 @@ def _error_page(status: int, text: str) -> Page:
 
 
 def _confirmation_page(page_request: PageRequest) -> Page:
-    """Return the page that asks for confirmation without JavaScript; its button submits the form again."""
+    """Return the page that asks for confirmation in browsers without JavaScript; its button sends the form again."""
     fields = {name: value for name, value in page_request.form.items() if name not in ("ask", "label", "csrf")}
     question, label = page_request.form["ask"], page_request.form.get("label", "Continue")
     return Page("confirm.html", {"question": question, "label": label, "fields": fields})
@@ -434,7 +438,7 @@ def _internal_error_page(request: Request) -> Page:
 
 
 def content_disposition(filename: str) -> Headers:
-    """Return the Content-Disposition header to save the response as `filename`; no header if the name is empty."""
+    """Return the header that saves the response as `filename`; no header if the name is empty."""
     if not filename:
         return []
     encoded = quote(filename, safe="")  # browsers percent-decode only the extended form, `filename*` (RFC 6266)

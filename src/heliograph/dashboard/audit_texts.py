@@ -11,11 +11,11 @@ from heliograph.texts import dashboard_links
 
 
 def _texts(**verbs: str) -> dict[str, str]:
-    """Return the texts by verb; a keyword spelled like a Python keyword has a trailing underscore."""
+    """Return verb → text. A verb that is a Python keyword is passed with an underscore at its end."""
     return verbs
 
 
-# Area → (display name, verb → text of the action).
+# area → (display name, verb → text of the action)
 AREAS: dict[str, tuple[str, dict[str, str]]] = {
     "key": (
         "API keys",
@@ -237,7 +237,7 @@ AREAS: dict[str, tuple[str, dict[str, str]]] = {
 
 
 def action_text(action: str) -> str:
-    """Return the text of an audit action; an unknown action is spelled out from its name."""
+    """Return the text of an audit action; for an unknown action, its name in words."""
     area, _, verb = action.partition(".")
     _, texts = AREAS.get(area, ("", {}))
     fallback = action.replace(".", ": ").replace("_", " ")
@@ -245,15 +245,15 @@ def action_text(action: str) -> str:
 
 
 class Subject(NamedTuple):
-    """Subject of an audit entry: the object that was changed."""
+    """The object that an audit entry says was changed."""
 
     text: str
-    url: str = ""  # empty if there is no page or the reader may not open it
+    url: str = ""  # empty if there is no page or the reader must not open it
     detail: str = ""
 
 
 def find_subject(entry: AuditRow, setup: Setup, is_operator: bool) -> Subject:
-    """Return the subject of an audit entry, with a link to its page if the reader may open it."""
+    """Return the subject of an audit entry, with a link to its page if the reader may open the page."""
     area = entry.action.partition(".")[0]
     team = setup.teams.get(entry.team or "")
     detail = entry.detail
@@ -287,7 +287,7 @@ def _operator_page(area: str, is_operator: bool) -> str:
 
 
 def _find_object_id(team: Team, entry: AuditRow) -> str:
-    """Return the id of the webhook or domain that an audit entry names by URL or domain name; empty if not found."""
+    """Return the id of the webhook or domain that an audit entry refers to by URL or name; empty if not found."""
     if entry.action.startswith("webhook."):
         return next((hook.id for hook in team.webhooks if hook.url == entry.subject), "")
     domain = team.domains.get(entry.subject) if entry.action.startswith("domain.") else None
@@ -295,7 +295,7 @@ def _find_object_id(team: Team, entry: AuditRow) -> str:
 
 
 def actor_name(entry: AuditRow, setup: Setup) -> str:
-    """Return the display name of the actor of an audit entry."""
+    """Return the display name of the person or program that made the change."""
     if entry.email:
         return entry.name or entry.email
     kind, _, id_ = entry.actor_name.partition(" ")

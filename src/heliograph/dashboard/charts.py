@@ -1,7 +1,7 @@
-"""Renders time series as SVG bar, step and line charts without JavaScript, each with a data table. Pure functions.
+"""Renders time series as SVG bar, step and line charts without JavaScript, each with a data table.
 
-Values show on hover and focus. Widths are in percent and heights in pixels, so that a chart fits its container and
-its text keeps its size.
+Values are shown on hover and focus. Widths are in percent and heights in pixels, so that a chart fits its container
+while its text keeps its size.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -15,13 +15,14 @@ from markupsafe import Markup
 from heliograph.dashboard.render import format_number
 from heliograph.domain.limits import HOUR_MS, MINUTE_MS
 
-HEIGHT, TOP_Y, BOTTOM_Y = 160, 26, 138  # total height; y of the highest and of the lowest point of bars, in pixels
-ChartShape = Literal["bars", "steps", "line"]  # steps are bars without gaps; a line chart has one series
+# In pixels: the chart's height, and the y positions of the highest and the lowest value
+HEIGHT, TOP_Y, BOTTOM_Y = 160, 26, 138
+ChartShape = Literal["bars", "steps", "line"]  # steps are bars without gaps; a line chart has only one series
 TOO_FEW = "too few messages to judge"
-# candidate lower ends of a line chart's scale; the first that is not above the lowest value is used
+# possible lower ends of a line chart's scale; the first that is not above the lowest value is used
 SCALE_BASES = (90.0, 50.0, 0.0)
 
-# Span → (unit of a bar, format of its label, format of its name, number of bars between two labels).
+# span → (unit of a bar, format of its label, format of its name, number of bars per label)
 BUCKETS_BY_SPAN: dict[str, tuple[str, str, str, int]] = {
     "day": ("hour", "%H:%M", "%-d %b, %H:%M", 6),
     "month": ("day", "%-d %b", "%-d %b", 6),
@@ -30,28 +31,28 @@ BUCKETS_BY_SPAN: dict[str, tuple[str, str, str, int]] = {
 
 
 class Bucket(msgspec.Struct, frozen=True, kw_only=True):
-    """Time range of one bar, in ms."""
+    """The time range of a bar, in ms."""
 
     start: int
     end: int
-    label: str  # text under the bar; empty for no label
+    label: str  # text below the bar; empty for none
     name: str
 
 
 class Series(msgspec.Struct, frozen=True):
-    """Values of one line or bar colour of a chart."""
+    """The values of one line, or of the bars of one colour."""
 
     name: str
     css_class: str  # CSS class that sets the colour
-    values: Sequence[float | None]  # one value per bucket; None if there is no data
+    values: Sequence[float | None]  # one per bucket; None without data
 
 
 class Chart(msgspec.Struct, frozen=True, kw_only=True):
-    """A rendered chart with its data table."""
+    """A rendered chart and its data table."""
 
     title: str
     svg: Markup
-    is_sparse: bool  # whether there is data, but no bucket has enough to be drawn
+    is_sparse: bool  # True if there is data, but no bucket has enough of it to be drawn
     columns: list[tuple[str, str]]  # (name, CSS class) of each series
     rows: list[tuple[str, list[str]]]  # (bucket name, formatted values), newest first
 
@@ -68,9 +69,10 @@ class Scale(NamedTuple):
 
 
 def buckets(span: str, now: int, zone: tzinfo = UTC) -> list[Bucket]:
-    """Return buckets for the last 24 hours, 30 days or 12 months in the reader's time zone; the last is incomplete.
+    """Return the buckets of the last 24 hours, 30 days or 12 months in the reader's time zone.
 
-    Hours are UTC hours, as in the stored statistics: in a zone with a half-hour offset they start at half past.
+    The last one is incomplete. Hours are hours in UTC, as in the stored statistics: in a zone with a half-hour offset
+    they begin at half past.
     """
     unit, label, name, label_interval = BUCKETS_BY_SPAN[span]
     if unit == "hour":
@@ -80,9 +82,7 @@ def buckets(span: str, now: int, zone: tzinfo = UTC) -> list[Bucket]:
         today = datetime.fromtimestamp(now // 1000, zone).replace(hour=0, minute=0, second=0)
         months = [today.year * 12 + today.month - 1 + offset for offset in range(-11, 2)]
         starts = (
-            [
-                today + timedelta(days=offset) for offset in range(-29, 2)
-            ]  # local calendar days: a day may have 23 or 25 hours
+            [today + timedelta(days=offset) for offset in range(-29, 2)]  # in the reader's zone: of 23 to 25 hours
             if unit == "day"
             else [datetime(month // 12, month % 12 + 1, 1, tzinfo=zone) for month in months]
         )
@@ -98,7 +98,7 @@ def buckets(span: str, now: int, zone: tzinfo = UTC) -> list[Bucket]:
 
 
 def last_hour_buckets(now: int, zone: tzinfo = UTC) -> list[Bucket]:
-    """Return one bucket per minute for the last 60 minutes in the reader's time zone; the last is incomplete."""
+    """Return a bucket for each of the last 60 minutes in the reader's time zone; the last one is incomplete."""
     first = now - now % MINUTE_MS - 59 * MINUTE_MS
     names = [
         datetime.fromtimestamp((first + minute * MINUTE_MS) // 1000, zone).strftime("%H:%M") for minute in range(60)
@@ -124,7 +124,7 @@ def format_count(value: float) -> str:
 
 
 def scale_top(highest_value: float, minimum: float) -> float:
-    """Return the first of 1, 2, 4, 10, 20, 40 …, starting at `minimum`, that is >= `highest_value`."""
+    """Return the first of 1, 2, 4, 10, 20, 40 … from `minimum` that is not below `highest_value`."""
     top = minimum
     while top < highest_value:
         top *= 2.5 if f"{top:e}".startswith("4") else 2
@@ -143,16 +143,13 @@ def draw_chart(
     shape: ChartShape = "bars",
     sparse: Collection[int] = (),
 ) -> Chart:
-    """Draw a chart with one bar (or point) per bucket; several series are stacked.
+    """Draw a chart with a bar or point per bucket; several series are stacked.
 
-    `format_value` formats a value. `top_min` is the minimum upper end of the scale. `limit` draws a threshold line.
-    `bucket_url` returns the link of a bar. `sparse` has the indexes of buckets with too little data: their values are
-    not drawn.
+    `top_min`: minimum upper end of the scale. `limit`: value at which a threshold line is drawn. `bucket_url` returns
+    the link of a bar. `sparse`: indexes of buckets with too little data, whose values are not drawn.
     """
     all_columns = list(zip(*(item.values for item in series), strict=True))
-    columns = [
-        (None,) * len(series) if index in sparse else column for index, column in enumerate(all_columns)
-    ]  # as drawn
+    columns = [(None,) * len(series) if index in sparse else column for index, column in enumerate(all_columns)]
     too_few = {
         index for index, column in enumerate(all_columns) if index in sparse and any(v is not None for v in column)
     }
@@ -197,7 +194,7 @@ def draw_chart(
 
 
 def draw_sparkline(values: Sequence[int]) -> Markup:
-    """Draw a sparkline without labels, to be shown beside the figure that it illustrates."""
+    """Draw a small chart without labels, to be shown beside a figure."""
     top, last = max(*values, 1), len(values) - 1
     points = " ".join(f"{96 * index / last:.0f},{22 - 20 * value / top:.1f}" for index, value in enumerate(values))
     return Markup('<svg class="spark" viewBox="0 0 96 24" aria-hidden="true"><polyline points="{}"/></svg>').format(
@@ -221,7 +218,7 @@ def _scale_base(columns: Iterable[Sequence[float | None]]) -> float:
 
 
 def _draw_lines(css_class: str, values: Sequence[float | None], scale: Scale) -> Iterable[Markup]:
-    """Draw lines between adjacent values, and a dot for a value without neighbours."""
+    """Draw lines between adjacent values, and dots for values without neighbours."""
     points = [
         ("" if value is None else f"{100 * (index + 0.5) / len(values):.2f}%", scale.y_of(value or 0))
         for index, value in enumerate(values)
@@ -239,7 +236,7 @@ def _draw_lines(css_class: str, values: Sequence[float | None], scale: Scale) ->
 def _bar_segments(
     series: Sequence[Series], column: Sequence[float | None], top: float
 ) -> Iterable[tuple[str, float, float]]:
-    """Yield (CSS class, top y, height) of each segment of a bar, from the bottom up."""
+    """Yield (CSS class, top y, height) of the segments of a bar, from bottom to top."""
     y = float(BOTTOM_Y)
     for item, value in zip(series, column, strict=True):
         if value:
@@ -271,7 +268,7 @@ def _draw_bar(
     rects = Markup("").join(rect.format(*segment_values) for segment_values in segments)
     text = f"{bucket.name}: {caption}"
     tag = Markup("a") if url else Markup("g")
-    # A link is named by its content; an image needs an aria-label.
+    # a link's name is its content, but an image needs an aria-label
     attributes = (
         Markup('href="{}"').format(url) if url else Markup('tabindex="0" role="img" aria-label="{}"').format(text)
     )

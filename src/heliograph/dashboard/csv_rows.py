@@ -1,4 +1,4 @@
-"""Writes CSV rows with protection against formula injection in spreadsheets."""
+"""Writes CSV rows that spreadsheets do not evaluate as formulas (formula injection)."""
 
 import csv
 import io
@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 
 _PLAIN_NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")
-# Spreadsheets evaluate cells that begin with these signs, also after invisible characters and in full-width form. A
-# spreadsheet with another separator treats our quotes as text, so a cell may begin after any of these separators.
+# Spreadsheets evaluate cells that begin with these signs, also after invisible characters and in full-width form. With
+# another separator, a spreadsheet treats our quotes as text, so a cell may begin after any of these separators.
 _INVISIBLE_CHARACTERS = (
     r"\"\x00-\x08\x0b\x0c\x0e-\x20\x7f-\xa0\xad\u034f\u115f\u1160\u1680\u180e"
     r"\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\u3164\ufeff\uffa0"
@@ -20,7 +20,7 @@ _FORMULA_START = re.compile(
 
 
 def encode_csv(rows: Iterable[Sequence[str]]) -> bytes:
-    """Encode rows as CSV; cells that a spreadsheet would evaluate as formulas get an apostrophe."""
+    """Encode rows as CSV, with an apostrophe before cells that a spreadsheet would evaluate as formulas."""
     text = io.StringIO()
     csv.writer(text, quoting=csv.QUOTE_ALL).writerows([_escape_formula(cell) for cell in row] for row in rows)
     return text.getvalue().encode()

@@ -1,4 +1,4 @@
-"""Sends account links (invitation, password reset) by mail; a link that can't be mailed is shown to its creator."""
+"""Mails the links for invitations and password resets; a link that cannot be mailed is shown to its creator."""
 
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ from heliograph.manage.people import LinkTerms
 from heliograph.texts.dashboard_links import sign_in_link_page
 
 LINK_MAILED = "We sent the link to {}."
-NAME_MAX = 60  # maximum length of the team's name in a mail, in characters
+NAME_MAX = 60  # maximum characters of the team's name in a mail
 
 
 def _invitation_mail(brand: str, team: str, link: str) -> SystemMail:
@@ -43,34 +43,34 @@ MAIL_BY_PURPOSE = {"invite": _invitation_mail, "reset": _reset_mail}
 
 
 def link_terms(request: PageRequest) -> LinkTerms:
-    """Return the terms of a link that this user creates now."""
+    """Return the terms of a link that this user creates."""
     return LinkTerms(
         by_operator=request.has_role("operator"), by_mail=not platform_mail.has_only_simulators(request.setup, "email")
     )
 
 
 class ShownLink(NamedTuple):
-    """A link that its creator must pass on."""
+    """A link that its creator must pass on to the user."""
 
     url: str
     purpose: str
     person: Person
-    failure: str = ""  # why the link was not mailed; empty if mail is simulated
+    failure: str = ""  # why the mail failed; empty if mail is simulated
 
 
 async def mail_or_show(
     request: PageRequest, person: Person, token: str, purpose: str, terms: LinkTerms
 ) -> ShownLink | None:
-    """Mail the link and return None, or return the link to show if mail is simulated or an invitation was not mailed.
+    """Mail the link and return None; return the link if mail is simulated, or an invitation could not be mailed.
 
-    A link that was not mailed is invalidated. An invitation is replaced by a link that doesn't verify the address; of a
+    A link is invalidated if its mail failed. An invitation gets a new link, which does not verify the address; for a
     password reset, the refusal is raised.
     """
     url = request.context.base_url + sign_in_link_page(token)
     if not terms.by_mail:
         return ShownLink(url, purpose, person)
     team = request.team_or_none.record if request.team_or_none else None
-    # The recipient may not know the team: remove addresses that the team put into its name.
+    # the recipient may not know the team, so addresses in its name are removed
     name = remove_linkable_words(team.name)[:NAME_MAX] if team else ""
     mail = MAIL_BY_PURPOSE[purpose](request.setup.platform.brand, name, url)
     try:

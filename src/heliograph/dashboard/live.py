@@ -22,32 +22,33 @@ STREAM_LIFETIME_S = 600.0  # maximum lifetime of a stream; the page then opens t
 ACCESS_CHECK_INTERVAL_S = 5.0  # interval of checks whether the user may still read the page
 POLL_INTERVAL_S = 2.0  # default interval of checks for changes
 NOTIFY_INTERVAL_MAX_S = 5.0  # maximum interval between notifications under constant change
-NOTIFY_SPACING_S = 0.25  # minimum interval between notifications of any two pages
+NOTIFY_SPACING_S = 0.25  # delay of the notification of a final state, because events of webhooks follow shortly after
 FINAL_DELAY_S = 1.5  # delay of the last notification: webhook events follow the final state shortly after
-SHUTDOWN_CHECK_S = 1.0  # a shutdown of the service is noticed within this time
+SHUTDOWN_CHECK_S = 1.0  # maximum time until a stream notices the shutdown
 
 STREAM_START = b"retry: 5000\n\n"
 CHANGED_EVENT = b"event: changed\ndata: .\n\n"
-RECONNECT_EVENT = b"event: done\ndata: again\n\n"  # the client reconnects shortly
+RECONNECT_EVENT = b"event: done\ndata: again\n\n"  # the client reconnects soon
 ENDED_EVENT = b"event: done\ndata: over\n\n"
-REJECTED_EVENT = b"event: done\ndata: full\n\n"  # the client retries much later; until then the page does not refresh
+# The client tries again much later, and does not refresh the page until then
+REJECTED_EVENT = b"event: done\ndata: full\n\n"
 
 Key = tuple[str, ...]
 
 
 class PageVersion(msgspec.Struct, frozen=True):
-    """Version tokens of the parts of a page; each changes with its content."""
+    """Version tokens of the parts of a page. A part's token changes with its content."""
 
     tokens: dict[str, str]
-    is_final: bool = False  # the content is final
+    is_final: bool = False  # the content will not change any more
 
 
 class Subscription(msgspec.Struct, frozen=True, kw_only=True):
-    """Subscription of a page to changes; subscriptions with the same key share one query."""
+    """Subscription of a page to changes. Subscriptions with the same key share a query."""
 
     key: Key
-    read_version: Callable[[], Awaitable[PageVersion | None]]  # returns None if the subject was deleted
-    parts: tuple[str, ...]  # keys of the version tokens that the page shows
+    read_version: Callable[[], Awaitable[PageVersion | None]]  # returns None if the page's subject was deleted
+    parts: tuple[str, ...]  # keys of the tokens on which the page depends
     interval_s: float = POLL_INTERVAL_S
 
     def version(self, page_version: PageVersion) -> str:
@@ -55,7 +56,7 @@ class Subscription(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Subscriber(msgspec.Struct, frozen=True, kw_only=True):
-    """Subscriber of a page: user, team, and checks that end the stream."""
+    """The user and team for which a stream is open, and the checks that end it."""
 
     key: Key
     may_read: Callable[[], Awaitable[bool]]
@@ -65,7 +66,7 @@ class Subscriber(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Live:
-    """Open live streams of a process."""
+    """The open streams of a process."""
 
     def __init__(self) -> None:
         self._open_streams: Counter[Key] = Counter()
@@ -137,12 +138,12 @@ class Live:
                     self._cached_reads.pop(key, None)
 
     async def _read_cached(self, key: Key, read: Callable[[], Awaitable[Any]], max_age_s: float) -> Any:
-        """Return the result of `read`, shared with concurrent callers and cached for `max_age_s` seconds."""
+        """Return the result of `read`, which concurrent callers share and which is cached for `max_age_s` seconds."""
         started_at, result = self._cached_reads.get(key, (0.0, None))
         if result is None or _now() - started_at >= max_age_s:
             result = asyncio.ensure_future(read())
             self._cached_reads[key] = (_now(), result)
-        return await asyncio.shield(result)  # the first caller may be cancelled before the result arrives
+        return await asyncio.shield(result)  # other callers also wait for the result if the first is cancelled
 
     def _reserve_notification_slot(self) -> float:
         now = _now()

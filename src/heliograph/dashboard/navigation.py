@@ -1,4 +1,4 @@
-"""Navigation of the dashboard: the pages that the menu and the search link to, and the role each requires."""
+"""Pages to which the menu and the search of the dashboard link, and the role that each requires."""
 
 from collections.abc import Iterator
 from typing import Literal
@@ -7,20 +7,20 @@ import msgspec
 
 from heliograph.texts.dashboard_links import ACCOUNT, ACCOUNT_NOTICES, HOME, OPERATOR
 
-# Role required for a page. Each role includes the previous one; an operator counts as owner of every team. A read-only
-# operator may open every operator page, but submit no forms.
+# The role that a page requires. Each role includes those before it; an operator is owner of every team. A read-only
+# operator may open all operator pages, but not submit forms.
 RequiredRole = Literal["anyone", "person", "viewer", "developer", "owner", "operator"]
 
 
 class NavItem(msgspec.Struct, frozen=True):
-    """A page that the menu or the search links to."""
+    """A page to which the menu or the search links."""
 
     name: str
-    path: str  # relative to the team's pages, unless it begins with /dashboard
+    path: str  # relative to the team's pages, except below /dashboard
     icon: str
-    keywords: str = ""  # additional search keywords; empty to exclude the page from the search
+    keywords: str = ""  # further words for the search; empty to exclude the page from the search
     required_role: RequiredRole = "viewer"
-    also_under: str = ""  # path prefix under which the menu also highlights this item
+    also_under: str = ""  # path prefix of further pages on which the menu highlights this item
 
     def url(self, team_path: str) -> str:
         return self.path if self.path.startswith(HOME) else team_path + self.path
@@ -35,7 +35,7 @@ class NavItem(msgspec.Struct, frozen=True):
         )
 
 
-# Menu items by group heading; the first group has no heading.
+# group heading → menu items; the first group has no heading
 MENU: dict[str, tuple[NavItem, ...]] = {
     "": (
         NavItem("Overview", "", "home", "home dashboard figures charts"),
@@ -77,7 +77,7 @@ OPERATOR_MENU: tuple[NavItem, ...] = (
     NavItem("Platform keys", f"{OPERATOR}/keys", "key", "operator token teams api", "operator"),
     NavItem("Audit log", f"{OPERATOR}/audit", "audit", required_role="operator"),
 )
-# Pages found by the search that are not in the menu.
+# pages in the search, but not in the menu
 SEARCH_ONLY_PAGES: tuple[NavItem, ...] = (
     NavItem("Layouts", "/layouts", "template", "header footer frame of emails"),
     NavItem("Chat notices", "/notices", "settings", "slack mattermost discord alerts"),
@@ -86,7 +86,7 @@ SEARCH_ONLY_PAGES: tuple[NavItem, ...] = (
     NavItem("All teams", HOME, "team", "switch team", "person"),
     NavItem("Instance audit log", f"{OPERATOR}/audit", "audit", "operator changes history who", "operator"),
 )
-# Pages with forms, found only by users who may submit them.
+# pages with forms, shown by the search only to users who may submit them
 FORM_PAGES: tuple[NavItem, ...] = (
     NavItem("Create API key", "/keys/new", "key", "new token secret", "developer"),
     NavItem("Create template", "/templates/new", "template", "new content", "developer"),

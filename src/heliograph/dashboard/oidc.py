@@ -1,9 +1,8 @@
 """OpenID Connect client for sign-in with an identity provider: authorization code flow with PKCE.
 
-An ID token is accepted if it comes from the provider's endpoints, is signed with one of the provider's keys by an
-asymmetric algorithm, and is issued for this client and this sign-in.
-
-The JWT library is imported lazily: only services with a provider have it installed.
+An ID token is accepted if it comes from the provider's endpoint, has an asymmetric signature by one of the provider's
+keys, and was issued for this client and this sign-in. The JWT library is imported only when needed, because only
+services with a provider have it.
 """
 
 import base64
@@ -23,27 +22,27 @@ if TYPE_CHECKING:
     from joserfc.jwk import Key, KeySet
 
 DISCOVERY_PATH = "/.well-known/openid-configuration"
-CACHE_MS = HOUR_MS  # cache lifetime of discovery document and keys
+CACHE_MS = HOUR_MS  # how long the discovery document and the keys are cached
 RETRY_DELAY_MS = 5 * SECOND_MS  # delay before an unavailable provider is called again
 LEEWAY_S = 60  # allowed difference between the provider's clock and ours
 TOKEN_AGE_MAX_S = 600  # maximum age of an ID token
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519", "EdDSA")
-SUBJECT_MAX = 255  # characters, limit of the OpenID Connect standard
+SUBJECT_MAX = 255  # maximum characters (OpenID Connect)
 GROUPS_MAX = 1000
 FEWER_GROUPS_ADVICE = "configure the provider to send only the groups of this client"
 
 T = TypeVar("T")
 
-# (method, URL, headers, body) → (status, body); raises ProviderUnavailable if there is no response.
+# (method, URL, headers, body) → (status, body); raises ProviderUnavailable without a response
 SendRequest = Callable[[str, str, Mapping[str, str], bytes], Awaitable[tuple[int, bytes]]]
 
 
 class ProviderUnavailable(Exception):
-    """The provider is unavailable or its response is invalid; retry later."""
+    """The provider is unavailable or sent an invalid response. A retry may succeed."""
 
 
 class InvalidProviderResponse(Exception):
-    """The provider's response is not valid for this sign-in. The text is for the log."""
+    """The provider's response is not valid for this sign-in. The text is for the log only."""
 
 
 class ProviderOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,12 +53,12 @@ class ProviderOptions(msgspec.Struct, frozen=True, kw_only=True):
     scopes: str = "openid email profile"
     groups_claim: str = "groups"
     roles: tuple[GroupRole, ...] = ()
-    email_trusted: bool = False  # trust an email address if the `email_verified` claim is missing
-    callback: str  # redirect URI of the sign-in
+    email_trusted: bool = False  # whether an address without the claim `email_verified` is trusted
+    callback: str  # redirect URI
 
 
 class Discovery(msgspec.Struct, frozen=True, kw_only=True):
-    """Fields of the provider's discovery document that are used here."""
+    """The fields of the provider's discovery document that are used here."""
 
     issuer: str
     authorization_endpoint: str
@@ -81,7 +80,7 @@ class ProviderUser(msgspec.Struct, frozen=True):
 
     identity: Identity
     groups: tuple[str, ...]
-    authenticated_at: int = 0  # when the user last authenticated at the provider (`auth_time`); 0 if not reported
+    authenticated_at: int = 0  # `auth_time` claim: when the user last authenticated at the provider; 0 if missing
 
 
 class Provider:
@@ -98,7 +97,7 @@ class Provider:
     async def authorization_url(self, state: str, nonce: str, verifier: str, *, reauthenticate: bool = False) -> str:
         """Return the authorization URL.
 
-        `reauthenticate` makes the provider ask a signed-in user to authenticate again.
+        With `reauthenticate`, the provider asks a signed-in user to authenticate again.
         """
         discovery = await self._discover()
         params = {
@@ -120,9 +119,9 @@ class Provider:
         return _add_query(discovery.end_session_endpoint, params) if discovery.end_session_endpoint else None
 
     async def authenticate(self, query: Mapping[str, str], nonce: str, verifier: str) -> ProviderUser:
-        """Redeem the authorization code and return the authenticated user. The caller must check `state`."""
+        """Redeem the authorization code and return the authenticated user. The caller must have checked `state`."""
         discovery = await self._discover()
-        issuer = query.get("iss")  # RFC 9207: issuer of the response
+        issuer = query.get("iss")  # issuer of the response (RFC 9207)
         if issuer not in (None, discovery.issuer) or (
             issuer is None and discovery.authorization_response_iss_parameter_supported
         ):
@@ -137,7 +136,7 @@ class Provider:
         ):
             userinfo = await self._fetch_userinfo(discovery, tokens.access_token, claims["sub"])
             if "email" not in claims:
-                claims.pop("email_verified", None)  # applies only to the address of the same document
+                claims.pop("email_verified", None)  # it only applies to the address in the same document
             claims = userinfo | claims
         claim_sources = claims.get("_claim_names")
         if isinstance(claim_sources, dict) and self.options.groups_claim in claim_sources.keys() - claims.keys():
@@ -188,7 +187,7 @@ class Provider:
         return _decode_response(status, body, Tokens)
 
     async def _fetch_userinfo(self, discovery: Discovery, access_token: str, subject: str) -> dict[str, Any]:
-        """Return the claims of the userinfo endpoint, for claims that the ID token lacks."""
+        """Return the claims of the userinfo endpoint, which may include claims that the ID token lacks."""
         headers = {"Authorization": f"Bearer {access_token}", "Accept": "application/json"}
         status, body = await self._send_request("GET", discovery.userinfo_endpoint, headers, b"")
         claims = _decode_response(status, body, dict[str, Any])
@@ -233,7 +232,7 @@ class Provider:
         return claims
 
     async def _decode_token(self, discovery: Discovery, token: str) -> dict[str, Any]:
-        """Verify the token with the cached keys; if that fails, with newly fetched keys (key rotation)."""
+        """Verify the token with the cached keys; if that fails, with newly fetched keys, because keys are rotated."""
         from joserfc import jwt
         from joserfc.errors import JoseError
 
@@ -274,7 +273,7 @@ def encode_base64url(octets: bytes) -> str:
 
 
 def _parse_key_set(jwks: Mapping[str, Any]) -> "KeySet":
-    """Return the set of public signing keys; other and unsupported keys are ignored."""
+    """Return the public signing keys; others and unsupported ones are ignored."""
     from joserfc.errors import JoseError
     from joserfc.jwk import ECKey, JWKRegistry, KeySet, OKPKey, RSAKey
 
@@ -306,7 +305,8 @@ def _decode_response(status: int, body: bytes, response_type: type[T]) -> T:
         raise ProviderUnavailable(f"the provider responded with status {status}")
     try:
         return msgspec.json.decode(body, type=response_type)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # including a response truncated for its length
+    # Also if the response was cut because of its length
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise ProviderUnavailable("the provider's response cannot be decoded") from None
 
 

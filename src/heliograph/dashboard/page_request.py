@@ -1,4 +1,4 @@
-"""A dashboard page request (user, team, form) and the responses that a view can return."""
+"""A page request (user, team, form), and the responses that a view may return."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from datetime import UTC, tzinfo
@@ -39,14 +39,14 @@ class PageTools(msgspec.Struct, frozen=True, kw_only=True):
     management: Management
     encrypt: Callable[[bytes, str], str]
     decrypt: Callable[[str, str], bytes]
-    # (message id, content, callback that reserves memory) → the MIME message, unsigned
+    # (message id, content, callback that reserves memory) → MIME message without signatures
     render_eml: Callable[[str, str, Callable[[int], Awaitable[None]]], Awaitable[bytes]]
     live: Live = msgspec.field(default_factory=Live)
     read_budget: ReadBudget = msgspec.field(default_factory=ReadBudget)
-    api_routes: tuple[str, ...] = ()  # API routes that need a key, named as in the request log
+    api_routes: tuple[str, ...] = ()  # routes of the API that need a key, named as in the request log
     provider: Provider | None = None  # identity provider for sign-in
     password_sign_in: bool = True  # whether password sign-in is enabled
-    smtp_listeners: tuple[str, ...] = ()  # SMTP submission listeners: port and encryption
+    smtp_listeners: tuple[str, ...] = ()  # port and encryption of each SMTP submission listener
 
 
 class PageRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,13 +56,13 @@ class PageRequest(msgspec.Struct, frozen=True, kw_only=True):
     http: Request  # the HTTP request
     params: dict[str, str]
     query: dict[str, str]
-    form: dict[str, str] = {}  # fields of a POST; the last value of a repeated field
+    form: dict[str, str] = {}  # fields of a POST, with the last value of a repeated field
     files: dict[str, bytes] = {}  # files of a multipart POST
     client_ip: str  # IP address of the client
-    signed_in: SignedInSession | None  # None if nobody is signed in
-    roles: dict[str, str]  # team → role of this user
-    team_or_none: Team | None  # team named in the path
-    portal: Portal | None = None  # the open portal, on the pages of a portal
+    signed_in: SignedInSession | None  # None if the user is not signed in
+    roles: dict[str, str]  # team → the user's role
+    team_or_none: Team | None  # team in the path
+    portal: Portal | None = None  # the open portal, if the page is one of a portal
 
     @property
     def context(self) -> Context:
@@ -78,7 +78,7 @@ class PageRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_clock_moving(self) -> bool:
-        """Return whether the team's test clock is moving forward at the moment."""
+        """Return whether the team's test clock is moving at the moment."""
         return any(team.record.ref == self.team.record.ref for team in self.setup.advancing_teams)
 
     @property
@@ -89,13 +89,13 @@ class PageRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def team(self) -> Team:
-        """Return the team named in the path; only for team pages."""
+        """Return the team in the path; only for team pages."""
         assert self.team_or_none is not None, "this page has no team"
         return self.team_or_none
 
     @property
     def caller(self) -> Caller:
-        """Return the team as an API caller, so that pages can send without an API key."""
+        """Return the team as caller of the API's use cases, so that pages can send without an API key."""
         key = Key(id="dashboard", team=self.team.record.id, name="Dashboard", hash="")
         return Caller(team=self.team, key=key)
 
@@ -105,7 +105,7 @@ class PageRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def time_zone(self) -> tzinfo:
-        """Return the reader's time zone from the cookie set by the page script; UTC without the cookie."""
+        """Return the reader's time zone from the cookie that page.js sets; UTC without the cookie."""
         return zone_of(self.cookies.get(TIME_ZONE_COOKIE, ""))
 
     @property
@@ -117,29 +117,29 @@ class PageRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def pending_approvals(self) -> int:
-        """Return the number of items waiting for an operator's approval."""
+        """Return the number of requests that wait for an operator's approval."""
         return len(pending_approval_ids(self.setup))
 
     @property
     def simulated_channel_names(self) -> list[str]:
-        """Return the display names of simulated channels, whose messages never leave this instance."""
+        """Return the display names of the simulated channels, whose messages never leave this instance."""
         return [CHANNEL_NAMES[channel] for channel in simulated_channels(self.setup.carriers)]
 
     @property
     def team_path(self) -> str:
-        """Return the path prefix of this team's pages; in a portal, the same below `/dashboard/portal`."""
+        """Return the path prefix of the team's pages; in a portal, the prefix below `/dashboard/portal`."""
         if self.portal:
             return portal_path(f"{dashboard_links.TEAMS}/{self.portal.team}")
         assert self.team_or_none is not None, "this page has no team"
         return f"{dashboard_links.TEAMS}/{self.team_or_none.record.id}"
 
     def can_open(self, path: str) -> bool:
-        """Return whether this page of the team may be opened: in a portal, only the permitted pages."""
+        """Return whether this page of the team may be opened: in a portal, only permitted pages may be."""
         return self.portal is None or permits_page(self.portal, path)
 
     @property
     def home(self) -> str:
-        """Return the path of the first page: all teams, or the first page of the portal."""
+        """Return the path of the first page: the list of teams, or the first page of the portal."""
         return first_page(self.portal) if self.portal else dashboard_links.HOME
 
     @property
@@ -147,11 +147,11 @@ class PageRequest(msgspec.Struct, frozen=True, kw_only=True):
         return portal_menu(self.portal) if self.portal else []
 
     async def reserve_memory(self, octets: int) -> None:
-        """Wait until `octets` bytes may be read within the memory budget."""
+        """Wait until the memory budget has `octets` bytes for a read, and reserve them."""
         await self.tools.read_budget.reserve(self.http, self.params.get("team", ""), octets)
 
     def has_role(self, role: RequiredRole) -> bool:
-        """Return whether this user has the required role, so that forms of such pages are allowed."""
+        """Return whether the user has the required role, and may submit the forms of its pages."""
         return is_role_allowed(role, self.signed_in, self.roles, self.team_or_none)
 
     def can_view(self, role: RequiredRole) -> bool:
@@ -165,7 +165,7 @@ class PageRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_read_only(self) -> bool:
-        """Return whether the user sees this page only as a read-only operator, so that the page offers no forms."""
+        """Return whether the user may open this page only as read-only operator; the page then has no forms."""
         if self.instance_role != READ_ONLY:
             return False
         team = self.team_or_none
@@ -206,16 +206,16 @@ def is_view_allowed(
 
 
 class Page(msgspec.Struct, frozen=True):
-    """A template with its values. `errors` in the values maps a field to its error message."""
+    """A template and its values. The value `errors` maps a form field to its error message."""
 
     template: str
     values: dict[str, Any] = {}
     status: int = 200
-    size: int = 0  # approximate bytes of content, set where it can be large
+    size: int = 0  # approximate bytes of content; 0 if small
 
 
 class Redirect(msgspec.Struct, frozen=True):
-    """A 303 redirect; `notice` is shown once on the next page."""
+    """A 303 redirect. `notice` is shown once on the next page."""
 
     location: str
     notice: str = ""
@@ -227,7 +227,7 @@ class Download(msgspec.Struct, frozen=True):
 
     body: bytes
     content_type: str
-    filename: str = ""  # empty to show the file instead of saving it
+    filename: str = ""  # empty: shown by the browser instead of saved
     headers: Headers = []
     cookies: tuple[str, ...] = ()
 
@@ -237,18 +237,19 @@ class Stream(msgspec.Struct, frozen=True):
 
     chunks: AsyncGenerator[bytes, None]
     content_type: str = "text/event-stream"
-    filename: str = ""  # empty to show the content instead of saving it
+    filename: str = ""  # empty: shown by the browser instead of saved
 
 
 PageResponse = Page | Redirect | Download | Stream
 View = Callable[[PageRequest], Awaitable[PageResponse]]
 
 
-_pending_ids_cache: list[tuple[Setup, list[str]]] = []  # cache for the newest setup: every operator page needs the list
+# Cached for the newest setup, because every operator page needs it
+_pending_ids_cache: list[tuple[Setup, list[str]]] = []
 
 
 def pending_approval_ids(setup: Setup) -> list[str]:
-    """Return a key for each item that waits for an operator's approval."""
+    """Return a key for each request that waits for an operator's approval."""
     if not _pending_ids_cache or _pending_ids_cache[0][0] is not setup:
         ids = [f"{item.kind} {item.id} {item.text}" for item in pending_senders(setup)]
         ids += [f"template {item.template.id} {item.revision}" for item in list_pending(setup)]
@@ -276,7 +277,7 @@ def parse_cookies(request: Request) -> dict[str, str]:
 
 
 def session_cookie(token: str) -> str:
-    """Return the session cookie for a Redirect; an empty token deletes the cookie."""
+    """Return the Set-Cookie value of a session for a Redirect; an empty token deletes the cookie."""
     return f"{SESSION_COOKIE}={token}" if token else f"{SESSION_COOKIE}=; Max-Age=0"
 
 
@@ -287,4 +288,4 @@ def field_errors(refusal: Refusal) -> dict[str, str]:
 
 
 class PageNotFound(Exception):
-    """The object does not exist or this user may not see it: 404."""
+    """The object does not exist, or this user must not see it: 404."""

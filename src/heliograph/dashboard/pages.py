@@ -1,4 +1,4 @@
-"""Route table of the dashboard: path, view and required role of every page."""
+"""All routes of the dashboard: path, view and required role of each page."""
 
 import msgspec
 
@@ -60,23 +60,24 @@ from heliograph.domain.limits import BODY_MAX, MIB
 from heliograph.texts.dashboard_links import OPERATOR, portal_link_page, team_page
 
 TEAM_PATH = team_page("{team}")
-TEMPLATE_FORM_MAX = MIB  # bytes; the HTML of a mail, percent-encoded
-IMPORT_FORM_MAX = 12 * MIB  # bytes; a suppression list
+TEMPLATE_FORM_MAX = MIB  # bytes; for the percent-encoded HTML of a mail
+IMPORT_FORM_MAX = 12 * MIB  # bytes; for a suppression list
 
 
 class PageRoute(msgspec.Struct, frozen=True):
-    """A route: method, path, view and the role that it requires."""
+    """A route of the dashboard."""
 
     method: str
     path: str
     view: View
     required_role: RequiredRole
-    # also allowed for a suspended team: viewing, removing and cleaning up, but nothing that prepares a send
+    # also for suspended teams: pages, and forms that remove something, but not those that prepare a send
     allowed_when_suspended: bool = False
-    form_max: int = BODY_MAX  # maximum size of the form in bytes
+    form_max: int = BODY_MAX  # maximum bytes of the form
     accepts_files: bool = False  # whether the form may contain files
-    expired_view: View | None = None  # shows a form sent with an expired session again, with the typed values
-    is_form: bool = False  # a GET page that is only a form, so only for users who may submit it
+    # Shows a form again, with the typed values, if it was sent with an expired session
+    expired_view: View | None = None
+    is_form: bool = False  # a GET page that consists of a form, so it is only for users who may submit the form
 
 
 PAGES: list[PageRoute] = [

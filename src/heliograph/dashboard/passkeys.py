@@ -1,9 +1,7 @@
 """WebAuthn passkeys: creates registration and sign-in options, and verifies the browser's responses.
 
-The device verifies its owner (fingerprint, face or PIN), so a passkey counts as both factors.
-
-The library is imported lazily: the import takes 250 ms, and most processes never need it. Without the extra
-heliograph[passkeys] there are no passkeys.
+The device verifies its owner (fingerprint, face or PIN), so a passkey counts as two factors. The library is part of the
+extra heliograph[passkeys], and imported only when needed, because the import takes 250 ms.
 """
 
 import ipaddress
@@ -17,7 +15,7 @@ import msgspec
 from heliograph.domain.limits import MINUTE_MS
 from heliograph.storage.passkeys import Passkey
 
-CHALLENGE_LIFETIME_MS = 5 * MINUTE_MS  # lifetime of a challenge
+CHALLENGE_LIFETIME_MS = 5 * MINUTE_MS  # how long a challenge is valid
 DEFAULT_PORTS = {"https": 443, "http": 80}
 
 
@@ -25,25 +23,25 @@ PASSKEYS_AVAILABLE = find_spec("webauthn") is not None
 
 
 class InvalidAssertion(Exception):
-    """The response is not a valid signature of this passkey for this challenge. The text is for the log."""
+    """The passkey's signature is not valid for this challenge. The text is for the log only."""
 
 
 class RelyingParty(msgspec.Struct, frozen=True):
-    """WebAuthn relying party: host name and origin."""
+    """The WebAuthn relying party: host name and origin of this service."""
 
     id: str
     origin: str
 
 
 class Credential(msgspec.Struct, frozen=True):
-    """The fields of a browser's response that identify the passkey and its owner."""
+    """The fields of a browser's response that identify passkey and owner."""
 
     id: str
     response: dict[str, Any] = {}
 
 
 class NewCredential(msgspec.Struct, frozen=True):
-    """A registered passkey; id and public key are base64url-encoded."""
+    """A registered passkey. Id and public key are encoded as base64url."""
 
     id: str
     public_key: str
@@ -51,7 +49,7 @@ class NewCredential(msgspec.Struct, frozen=True):
 
 
 def relying_party(url: str) -> RelyingParty | None:
-    """Return the relying party of the public URL; None if passkeys are unsupported there (no TLS or no host name)."""
+    """Return the relying party of the public URL; None if the URL has no TLS or no host name, which passkeys need."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     is_local = host == "localhost" or host.endswith(".localhost")
@@ -97,7 +95,7 @@ def registration_options(
 
 
 def sign_in_options(party: RelyingParty, challenge: bytes) -> str:
-    """Return the sign-in options for any user's passkey, as JSON."""
+    """Return the options for sign-in with a passkey of any user, as JSON."""
     import webauthn
     from webauthn.helpers.structs import UserVerificationRequirement
 
@@ -124,14 +122,14 @@ def verify_registration(party: RelyingParty, challenge: bytes, response: str) ->
             expected_origin=party.origin,
             require_user_verification=True,
         )
-    except Exception as error:  # the CBOR, COSE and certificate parsers raise various errors for untrusted input
+    except Exception as error:  # the library's parsers raise various errors for untrusted input
         raise InvalidAssertion(_error_text(error)) from None
     credential_id = bytes_to_base64url(verified.credential_id)
     return NewCredential(credential_id, bytes_to_base64url(verified.credential_public_key), verified.sign_count)
 
 
 def parse_credential_id(response: str) -> str:
-    """Return the id of the passkey that the response claims to be from."""
+    """Return the passkey's id as claimed by the response, before it is verified."""
     try:
         credential_id = msgspec.json.decode(response, type=Credential).id
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -145,7 +143,7 @@ def parse_credential_id(response: str) -> str:
 def verify_sign_in(party: RelyingParty, challenge: bytes, response: str, passkey: Passkey) -> int:
     """Verify a sign-in response and return the new signature counter.
 
-    The store compares the counter again, because of concurrent sign-ins.
+    The store checks again that the counter grew, because sign-ins may be concurrent.
     """
     import webauthn
     from webauthn.helpers import base64url_to_bytes

@@ -1,4 +1,4 @@
-"""Password hashing with argon2id in dedicated threads, and limits for wrong passwords."""
+"""Password hashing by argon2id in threads of its own, and the limits of wrong passwords."""
 
 from collections.abc import Callable
 from functools import cache
@@ -11,8 +11,8 @@ from heliograph.runtime.threads import ThreadPool
 
 LENGTH_MIN = 10
 LENGTH_MAX = 200
-ATTEMPTS_MAX = 10  # wrong passwords or codes per account in 15 minutes, from unknown clients
-QUEUE_MAX = 16  # pending checks for unknown clients; one or two seconds of work
+ATTEMPTS_MAX = 10  # wrong passwords or codes per account and 15 minutes, from unknown clients
+QUEUE_MAX = 16  # maximum waiting checks of unknown clients, which take one or two seconds together
 
 T = TypeVar("T")
 
@@ -20,11 +20,11 @@ _hasher = PasswordHasher()
 
 
 class Busy(Exception):
-    """Too many passwords are waiting to be checked."""
+    """Too many password checks are waiting."""
 
 
 class PasswordQueue:
-    """Checks passwords one at a time in one thread, so that password hashing uses at most one core."""
+    """Checks passwords one after the other in one thread, so that hashing uses at most one core."""
 
     def __init__(self, max_waiting: int) -> None:
         self._thread = ThreadPool("passwords", 1)
@@ -42,13 +42,16 @@ class PasswordQueue:
 
 
 _unknown_clients = PasswordQueue(QUEUE_MAX)
-# users with a session, a link or a known browser or network: never delayed by unknown clients
+# for users with a session, a link, or a known browser or network: unknown clients never delay them
 _known_clients = PasswordQueue(1000)
 
 
 @cache
 def _dummy_hash() -> str:
-    """Return the hash of a password that no account has; cached, and computed on first use to keep startup fast."""
+    """Return the hash of a password that no account has.
+
+    It is computed at the first use, because hashing would delay the start.
+    """
     return _hasher.hash("nobody has this password")
 
 
@@ -57,9 +60,9 @@ async def hash_password(password: str) -> str:
 
 
 async def verify_password(hashed: str | None, password: str, *, is_known_client: bool = True) -> bool:
-    """Return whether the password is correct; takes equally long without an account.
+    """Return whether the password is correct; without an account, the check takes as long.
 
-    Raises Busy if too many checks for unknown clients are pending.
+    Raises Busy if too many checks of unknown clients are waiting.
     """
     return await (_known_clients if is_known_client else _unknown_clients).run(_verify, hashed, password)
 

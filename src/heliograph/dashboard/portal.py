@@ -1,14 +1,14 @@
-"""Paths of portals: the pages of a team that each permits, at URLs of their own.
+"""Paths of portals, which have URLs of their own for the team's pages that they permit.
 
-A portal's pages have other URLs than the dashboard's, so that the two sessions of a browser never mix: requests below
-`/dashboard/portal/` ignore the session of the dashboard, and all others ignore the session of the portal.
+A browser may have a session of the dashboard and one of a portal. Requests below `/dashboard/portal/` ignore the
+dashboard's session, and all other requests ignore the portal's session.
 """
 
 from heliograph.dashboard.navigation import MENU, NavItem
 from heliograph.domain.accounts.portal import Portal, PortalPage
 from heliograph.texts.dashboard_links import HOME, PORTAL, TEAMS
 
-# Page of a portal → path below the team's pages. The page includes all pages below that path.
+# page of a portal → path below the team's pages; pages below this path belong to it
 PATH_BY_PAGE: dict[PortalPage, str] = {
     "webhooks": "/webhooks",
     "events": "/events",
@@ -19,18 +19,18 @@ PORTAL_TEAMS = f"{PORTAL}{TEAMS.removeprefix(HOME)}/"
 
 
 def portal_path(path: str) -> str:
-    """Return the path in a portal of a dashboard page."""
+    """Return the path of a dashboard page in a portal."""
     return PORTAL + path.removeprefix(HOME)
 
 
 def dashboard_path(path: str) -> str:
-    """Return the dashboard's path of a portal's page; other paths are returned unchanged."""
+    """Return the dashboard's path for a page of a portal; other paths are returned unchanged."""
     return HOME + path.removeprefix(PORTAL) if path.startswith(PORTAL_TEAMS) else path
 
 
 def permits_page(portal: Portal, path: str) -> bool:
-    """Return whether the portal permits the page at `path`, which is relative to the team's pages."""
-    if path.endswith("/restrictions"):  # only people and operators may change what a key may do
+    """Return whether the portal permits the page. `path` is relative to the team's pages."""
+    if path.endswith("/restrictions"):  # only people and operators may change restrictions
         return False
     permitted = [PATH_BY_PAGE[page] for page in portal.pages]
     return any(f"{path}/".startswith(f"{prefix}/") for prefix in permitted)

@@ -1,4 +1,4 @@
-"""View model of a message page: each recipient's status and reason, and whether to resend. Pure functions."""
+"""Content of a message's page: status of each recipient with its reason, and whether to resend. Pure functions."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -15,17 +15,17 @@ from heliograph.storage.search.message_search import MessageDetails, RecipientDe
 from heliograph.storage.suppressions import SuppressionStatus
 from heliograph.texts.explain import CAUSES, SIDE_LABELS, Explanation, deciding_detail, explain
 
-# Fields of an event's detail that the page shows elsewhere.
+# fields of an event's detail that the page shows elsewhere
 DETAILS_SHOWN_ELSEWHERE = {
     *("host", "address", "carrier", "code", "enhanced", "text", "said", "duration_ms", "reason", "state", "err"),
     *(SIMULATED, NEXT_AT, EXPIRED),
 }
 
-SuppressionByAddress = Mapping[str, SuppressionStatus]  # keyed by normalized address
+SuppressionByAddress = Mapping[str, SuppressionStatus]  # normalized address → status
 
 
 class EventText(msgspec.Struct, frozen=True, kw_only=True):
-    """Text of one event: the reply of a remote server, or our own."""
+    """Text of an event: the reply of a remote server, or ours."""
 
     text: str
     source: str  # host or carrier that was contacted
@@ -34,12 +34,12 @@ class EventText(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BlockedBy(msgspec.Struct, frozen=True, kw_only=True):
-    """A carrier that is unreachable, so that messages wait for it."""
+    """An unreachable carrier for which messages wait."""
 
     id: str
     name: str  # display name of the carrier
     since: int
-    waiting_count: int  # number of the team's waiting messages, including this one
+    waiting_count: int  # number of the team's messages that wait for it, including this one
 
 
 class RecipientPageView(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,11 +47,11 @@ class RecipientPageView(msgspec.Struct, frozen=True, kw_only=True):
 
     recipient: RecipientDetails
     explanation: Explanation
-    reply: EventText | None  # text of the deciding event
-    at: int  # time of the deciding event
+    reply: EventText | None  # text of the event that decided the status
+    at: int  # time of the event that decided the status
     next_at: int | None  # time of the next attempt
     simulated: bool
-    suppression: SuppressionStatus | None  # current entry on the suppression list
+    suppression: SuppressionStatus | None  # if the address is on the suppression list now
     blocked_by: BlockedBy | None
     steps: list[dict[str, Any]]
 
@@ -120,7 +120,7 @@ def normalized_addresses(message: MessageDetails) -> list[str]:
 
 
 def event_text(detail: Mapping[str, Any]) -> EventText:
-    """Return the reply text with its status code; `err` and `state` come from a delivery receipt."""
+    """Return the text of a reply with its code. `err` and `state` are fields of a delivery receipt."""
     text = str(detail.get("said") or detail.get("text") or "")
     codes = [str(detail[name]) for name in ("code", "enhanced", "state") if detail.get(name) is not None]
     reply = " ".join([*(code for code in codes if code not in text), text])
@@ -135,7 +135,7 @@ def event_text(detail: Mapping[str, Any]) -> EventText:
 
 
 def _timeline_steps(message: MessageDetails, events: Sequence[TimelineEvent]) -> list[dict[str, Any]]:
-    """Return the timeline steps. If one reply caused several states, only the last step shows its text."""
+    """Return the steps of the timeline. If one reply caused several steps, only the last one shows its text."""
     steps = [_timeline_step(message, event) for event in events]
     for step, next_step in pairwise(steps):
         step["repeats"] = (step["reply"], step["at"]) == (next_step["reply"], next_step["at"])
@@ -171,11 +171,12 @@ def _detail_text(value: Any) -> str:
 
 
 class ResendAdvice(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether the message can be sent again, and whether resending would help."""
+    """Whether a message can be resent, and whether this would help."""
 
     is_possible: bool = False
     may_succeed: bool = False
-    suppressed_addresses: tuple[str, ...] = ()  # addresses on the suppression list: a send would be refused
+    # Addresses on the suppression list, because of which a send would be refused
+    suppressed_addresses: tuple[str, ...] = ()
     reason: str = ""  # why resending would not help
 
 

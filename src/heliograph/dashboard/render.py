@@ -1,4 +1,4 @@
-"""Renders Jinja templates to HTML, and the filters that all pages share. All values are escaped."""
+"""Renders templates to HTML with Jinja, which escapes all values; defines the filters for all pages."""
 
 from collections.abc import Iterable
 from contextvars import ContextVar
@@ -25,9 +25,9 @@ WEEK_MS = 7 * 86_400_000
 
 
 class ReaderTime(msgspec.Struct, frozen=True):
-    """Reader of a page: current time and time zone, by which the page formats times."""
+    """The reader's current time and time zone, for the format of times on a page."""
 
-    now: int = 0  # 0 if unknown; times are then shown as absolute
+    now: int = 0  # 0 if unknown: times are then absolute
     zone: tzinfo = UTC
 
 
@@ -72,7 +72,8 @@ def render(template: str, values: dict[str, Any], reader_time: ReaderTime | None
         return page_template.environment.concat(page_template.root_render_func(context)).encode()
     finally:
         _READER_TIME.reset(reset_token)
-        # Macros and context form a reference cycle: free the page's data now, not at the next garbage collection.
+        # Macros and context form a reference cycle, so free the page's data now instead of at the next garbage
+        # collection.
         context.parent.clear()
         context.vars.clear()
 
@@ -81,9 +82,9 @@ def render(template: str, values: dict[str, Any], reader_time: ReaderTime | None
 
 
 def format_relative_time(at: int | str | None) -> Markup:
-    """Return a time relative to now; the exact time in the reader's zone is the tooltip and the screen reader text.
+    """Return a time relative to now, with the exact time in the reader's zone as tooltip and for screen readers.
 
-    `at` is in ms or ISO 8601.
+    `at`: ms, or ISO 8601.
     """
     if at is None:
         return Markup('<span class="quiet">never</span>')
@@ -97,7 +98,7 @@ def format_relative_time(at: int | str | None) -> Markup:
 
 
 def format_exact_time(at: int | str | None) -> Markup:
-    """Return the exact time in the reader's zone, for lists in which seconds matter."""
+    """Return the exact time in the reader's zone, for lists where seconds matter."""
     if at is None:
         return Markup('<span class="quiet">never</span>')
     ms = _to_ms(at)
@@ -107,7 +108,7 @@ def format_exact_time(at: int | str | None) -> Markup:
 
 
 def group_by_day(items: Iterable[Any], reader_time: ReaderTime | None = None) -> list[tuple[date, str, list[Any]]]:
-    """Group lines, sorted by `created_at`, by day in the reader's zone: (date, heading, lines)."""
+    """Group items, which are sorted by `created_at`, by day in the reader's zone: (date, heading, items)."""
     reader_time = reader_time or _READER_TIME.get()
     today = _to_local_time(reader_time.now, reader_time.zone).date()
 
@@ -126,7 +127,7 @@ def _day_heading(day: date, today: date) -> str:
 
 
 def format_ago(ms: int, reader_time: ReaderTime) -> str:
-    """Return a relative time within a week, otherwise a date; page.js must use the same wording."""
+    """Return a relative time for the last week, otherwise a date. page.js must use the same words."""
     distance = abs(reader_time.now - ms)
     if distance >= WEEK_MS:
         day, today = (_to_local_time(time_ms, reader_time.zone) for time_ms in (ms, reader_time.now))
@@ -148,7 +149,7 @@ def _format_exact(ms: int, zone: tzinfo) -> str:
 
 
 def _to_local_time(ms: int, zone: tzinfo) -> datetime:
-    """Convert `ms` to a local time; in UTC if the year is out of range in the zone, as on the last day of 9999."""
+    """Convert `ms` to local time; to UTC if the local year is out of range, as on the last day of 9999."""
     try:
         return datetime.fromtimestamp(ms / 1000, zone)
     except (ValueError, OverflowError):
@@ -178,7 +179,7 @@ def format_currency(micros: int, currency: str = "") -> str:
 
 
 def names_with_verb(names: list[str]) -> str:
-    """Join names and add the verb: ['Email', 'SMS'] becomes 'Email and SMS are'."""
+    """Join names and add a verb: ['Email', 'SMS'] becomes 'Email and SMS are'."""
     *first_names, last_name = names
     return f"{', '.join(first_names)} and {last_name} are" if first_names else f"{last_name} is"
 
@@ -213,7 +214,7 @@ def format_count(count: int, singular: str, plural_form: str = "") -> str:
 
 
 def format_duration(ms: int) -> str:
-    """Format a duration in the largest unit of which it has at least two; seconds have one decimal."""
+    """Format a duration in the largest unit that occurs at least twice; seconds have one decimal."""
     if ms < 1000:
         return f"{max(ms, 0)} ms"
     if ms < 120_000:

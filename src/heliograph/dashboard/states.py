@@ -1,4 +1,4 @@
-"""Label, colour and icon of every state that pages show, for example of a message, a sender or a team."""
+"""Label, colour and icon of all states on pages, such as those of messages, senders and teams."""
 
 import msgspec
 
@@ -40,7 +40,7 @@ LABEL_BY_STATE: dict[str, StateLabel] = {
 
 
 def state_label(state: str) -> StateLabel:
-    """Return the label, colour and icon of a state; an unknown state is shown by its capitalized name."""
+    """Return the label, colour and icon of a state; for an unknown state, its name with a capital."""
     return LABEL_BY_STATE.get(state) or StateLabel(
         state.replace("_", " ")[:1].upper() + state.replace("_", " ")[1:], "", "dot"
     )

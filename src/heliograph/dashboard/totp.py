@@ -8,7 +8,7 @@ import segno
 
 SECRET_BYTES = 20
 TIME_STEP_MS = 30_000
-DRIFT_STEPS = 1  # allowed clock error of the phone, in steps
+DRIFT_STEPS = 1  # time steps by which the phone's clock may differ
 RECOVERY_CODE_COUNT = 10
 RECOVERY_CODE_BYTES = 10
 
@@ -22,7 +22,7 @@ def code_at(secret: bytes, step: int) -> str:
 
 
 def find_time_step(secret: bytes, code: str, now: int) -> int | None:
-    """Return the time step that this code belongs to; None if the code is wrong."""
+    """Return the time step of this code; None if the code is wrong."""
     typed, current = code.encode(), now // TIME_STEP_MS
     steps = range(current - DRIFT_STEPS, current + DRIFT_STEPS + 1)
     return next((step for step in steps if hmac.compare_digest(code_at(secret, step).encode(), typed)), None)

@@ -13,7 +13,7 @@ from heliograph.manage import people
 from heliograph.runtime.threads import READ_POOL
 from heliograph.texts.dashboard_links import ACCOUNT
 
-# Substring of the User-Agent → name of the browser. Browsers include each other's names: the first match counts.
+# part of the User-Agent → name of the browser; the first match counts, because browsers contain other names
 BROWSER_BY_TOKEN = (
     *(("Edg", "Edge"), ("OPR/", "Opera"), ("Firefox/", "Firefox"), ("HeadlessChrome", "Chrome"), ("Chrome/", "Chrome")),
     *(("CriOS/", "Chrome"), ("Safari/", "Safari"), ("curl/", "curl")),
@@ -76,7 +76,7 @@ async def show(request: PageRequest, errors: dict[str, str] | None = None) -> Pa
 
 
 def describe_browser(user_agent: str) -> str:
-    """Return browser and system of a User-Agent; an unknown User-Agent is returned unchanged."""
+    """Return browser and system of a User-Agent; an unknown User-Agent unchanged."""
     browser = next((name for token, name in BROWSER_BY_TOKEN if token in user_agent), "")
     system = next((name for token, name in SYSTEM_BY_TOKEN if token in user_agent), "")
     return f"{browser} on {system}" if browser and system else browser or user_agent
@@ -93,7 +93,7 @@ async def load_user(request: PageRequest) -> Person:
 
 
 async def show_totp(request: PageRequest) -> PageResponse:
-    """Show a new TOTP secret; it is kept only in the form until a code confirms it."""
+    """Show a new TOTP secret, which is only in the form until a code confirms it."""
     person = await load_user(request)
     if person.totp or must_reauthenticate(request, person):
         return Redirect(ACCOUNT)
@@ -101,7 +101,7 @@ async def show_totp(request: PageRequest) -> PageResponse:
 
 
 async def confirm_totp(request: PageRequest) -> PageResponse:
-    """Enable TOTP after checking a code and the password, so that an unattended session cannot lock its user out."""
+    """Enable TOTP after checking a code and the password: in an open session, others could lock the user out."""
     person, encrypted_secret = await load_user(request), request.form.get("sealed", "")
     if person.totp or must_reauthenticate(request, person):
         return Redirect(ACCOUNT)

@@ -46,18 +46,18 @@ KIND_LABELS = {
     "sender_id": "SMS sender ID",
     "team": "Team name",
 }
-EXCERPT_CHARS = 400  # characters shown of a template's text
+EXCERPT_CHARS = 400  # maximum characters shown of a template's text
 PAGE_SIZE = 50  # decisions per page
-LAYOUT_EXCERPT_CHARS = 4000  # characters shown of a layout, which no other page shows
+LAYOUT_EXCERPT_CHARS = 4000  # maximum characters shown of a layout, which is on no other page
 ULID_PATTERN = re.compile("[0-9A-HJKMNP-TV-Z]{26}")
-LOOKUPS_MAX = 100  # maximum number of requesters whose addresses are looked up, and of teams whose statistics are
+LOOKUPS_MAX = 100  # maximum number of requesters whose addresses are shown, and of teams whose statistics are
 RATES_WINDOW_MS = 30 * DAY_MS
 DECIDED_PATH = f"{APPROVALS_PATH}?tab=decided"
 CHANGED_MEANWHILE = "This request was changed or decided in the meantime."
 
 
 async def decide(request: PageRequest) -> PageResponse:
-    """Approve or refuse the sender that the operator saw; no decision is made if the sender was changed since."""
+    """Approve or refuse the sender that the operator saw; without effect if it was changed since."""
     kind, id_, text = (request.form.get(name, "") for name in ("kind", "id", "text"))
     item = PendingSender(kind=kind, team=request.team.record.id, id=id_, text=text)
     approve, reason = request.form.get("approve") == "yes", request.form.get("reason", "")
@@ -108,7 +108,7 @@ def _decision_notice(text: str, approve: bool) -> str:
 
 
 async def reopen(request: PageRequest) -> PageResponse:
-    """Undo a decision, so that its subject is pending again."""
+    """Undo a decision, so that its subject waits for approval again."""
     form = request.form
     decision = RecordedDecision(
         team=request.team.record.id,
@@ -129,7 +129,7 @@ async def show(request: PageRequest) -> PageResponse:
 
 
 async def _decided_page(request: PageRequest) -> Page:
-    """List decisions, newest first; the latest decision about a subject can be undone if it is reversible."""
+    """List decisions, newest first. The latest one about a subject can be undone if it is reversible."""
     before = parse_int(request.query.get("before", ""), 18)
     audit_page = await request.store.audit.list_page(
         None, AuditFilter(decisions=True), NEWEST if before is None else before, PAGE_SIZE
@@ -160,7 +160,7 @@ async def _decided_page(request: PageRequest) -> Page:
 
 
 async def live(request: PageRequest) -> PageResponse:
-    """Stream changes of the number of pending items, for the navigation; with `of=list`, of the items."""
+    """Stream changes of the number of pending requests (for the navigation), or of the requests (`of=list`)."""
 
     async def read() -> PageVersion:
         return PageVersion({"count": str(request.pending_approvals), "list": _pending_hash(request)})
@@ -233,28 +233,31 @@ async def _page(request: PageRequest, failed_id: str = "", errors: dict[str, str
 
 
 def requested_at(item: PendingSender) -> int | None:
-    """Return the time of the request, which a generated id contains.
+    """Return the time of the request, which is part of a generated id.
 
-    None if unknown: the request changes an approved record, or the id was chosen in a setup file.
+    None for a change of an approved record, and for an id chosen in a setup file.
     """
     id_body = item.id.partition("_")[2]
     return ulid_ms(id_body) if not item.is_change and ULID_PATTERN.fullmatch(id_body) else None
 
 
 def _list_prices(request: PageRequest, offer: Template) -> dict[str, int]:
-    """Return the instance's prices for the template's channel and currency: by country, and `*` for all others."""
+    """Return the instance's prices by country for the template's channel and currency.
+
+    `*` means all other countries.
+    """
     currency = request.setup.teams[offer.team].record.currency
     return request.setup.platform.prices.get(offer.channel, {}).get(currency, {})
 
 
 def _priced_countries(offer: Template, list_prices: dict[str, int]) -> list[tuple[str, str]]:
-    """Return (code, name) of the countries priced in the template or the price list, sorted by name."""
+    """Return (code, name) of the countries with a price in the template or price list, by name."""
     codes = (offer.prices.keys() | list_prices.keys()) - {"*"}
     return sorted(((code, country_name(code)) for code in codes), key=lambda country: country[1])
 
 
 def _example_segments(request: PageRequest, offer: Template) -> tuple[Segments, int] | None:
-    """Return the SMS segments of the template with its example values, and the number of billed segments."""
+    """Return the SMS segments of the template with its example values, and how many of them are billed."""
     if offer.channel != "sms":
         return None
     team = request.setup.teams[offer.team]

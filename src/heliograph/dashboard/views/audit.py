@@ -12,8 +12,8 @@ from heliograph.domain.text import parse_int
 from heliograph.storage.audit import LATEST_TIME, NEWEST, AuditFilter, AuditRow
 
 PAGE_SIZE = 50
-PEOPLE_MAX = 200  # maximum number of people in the filter
-EXPORT_BATCH = 1000  # lines read per batch of an export
+PEOPLE_MAX = 200  # maximum people in the filter
+EXPORT_BATCH = 1000  # entries read at once by an export
 COLUMNS = ("time", "person", "team", "action", "subject", "detail", "address")
 OTHER_ACTORS = (("command line", "Command line"), ("service", "Heliograph"))
 FILTERS = ("by", "action", "from", "until")
@@ -54,7 +54,7 @@ async def show(request: PageRequest) -> PageResponse:
 
 
 def _grouped_actions(occurred: Iterable[str], selected: str) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Return the options of the filter by area: the actions that occurred, and the selected one."""
+    """Return the filter's options by area: actions that occurred, and the selected one."""
     actions = sorted({*occurred, selected} - {""}, key=action_text)
     groups: dict[str, list[tuple[str, str]]] = {}
     for area, verb in (action.partition(".")[::2] for action in actions):
@@ -66,7 +66,7 @@ def _grouped_actions(occurred: Iterable[str], selected: str) -> list[tuple[str, 
 
 
 async def _list_people(request: PageRequest) -> list[tuple[str, str]]:
-    """Return the people for the filter. A person not listed can be selected by clicking one of their entries."""
+    """Return the people in the filter. Others can be selected by a click on one of their entries."""
     if team := _team_id(request):
         return [(person.id, person.name or person.email) for person in await request.store.people.list_members(team)]
     return [
@@ -76,7 +76,7 @@ async def _list_people(request: PageRequest) -> list[tuple[str, str]]:
 
 async def export(request: PageRequest) -> PageResponse:
     audit_filter, errors = parse_filter(request)
-    if errors:  # show the errors on the page; an unfiltered export would be misleading
+    if errors:  # an export without the invalid filter would be misleading
         return Redirect(f"{request.http.path.removesuffix('.csv')}?{urlencode(_filter_params(request))}")
     return Stream(
         _export_rows(request, audit_filter), "text/csv; charset=utf-8", f"audit-{_team_id(request) or 'instance'}.csv"
@@ -130,7 +130,7 @@ def parse_day(text: str, zone: tzinfo, *, offset_days: int) -> int | None:
 
 
 def _filter_params(request: PageRequest) -> dict[str, str]:
-    """Return the query parameters that links to other pages keep."""
+    """Return the query parameters of the filter, for links to other pages of the list."""
     return {name: value for name in FILTERS if (value := request.query.get(name, ""))}
 
 

@@ -17,7 +17,7 @@ from heliograph.storage.ledger import Cursor, LedgerEntry
 
 PAGE_SIZE = 50
 MONTHS_SHOWN = 12
-EXPORT_BATCH = 1000  # lines read per batch of an export
+EXPORT_BATCH = 1000  # entries read at once by an export
 COLUMNS = ("time", "kind", "amount", "credit_change", "credit", "currency", "subject")
 
 
@@ -62,7 +62,7 @@ def _month_name(month: str) -> str:
 
 
 async def _list_messages(request: PageRequest, entries: list[LedgerEntry]) -> dict[str, dict[str, Any]]:
-    """Return the message list row of each message in the ledger entries, by message id."""
+    """Return message id → row of the message list, for the messages in the ledger entries."""
     kinds = tuple(PREFIXES[channel] for channel in ("email", "sms", "whatsapp"))
     ids = dict.fromkeys(entry.subject for entry in entries if entry.subject and entry.subject.startswith(kinds))
     messages = await request.store.messages.find_rows(request.team.record.ref, ids)
@@ -70,7 +70,7 @@ async def _list_messages(request: PageRequest, entries: list[LedgerEntry]) -> di
 
 
 def _merge_charges(entries: list[LedgerEntry]) -> list[LedgerEntry]:
-    """Merge a message's charge into the entry of its hold, which changed the credit; the export lists both entries."""
+    """Add a message's charge to the entry of its hold, which changed the credit. The export has both entries."""
     held_subjects = {entry.subject for entry in entries if entry.kind == "hold"}
     charged_subjects = {entry.subject for entry in entries if entry.kind == "capture"}
     return [
@@ -83,7 +83,7 @@ def _merge_charges(entries: list[LedgerEntry]) -> list[LedgerEntry]:
 
 
 async def redirect_old_url(request: PageRequest) -> PageResponse:
-    """Redirect from the page's former URL, which users may have bookmarked."""
+    """Redirect from the former URL, which users may have bookmarked."""
     return Redirect(f"{request.team_path}/billing")
 
 
@@ -109,7 +109,7 @@ def _csv_row(entry: LedgerEntry, currency: str) -> tuple[str, ...]:
 
 
 def _parse_cursor(text: str) -> Cursor | None:
-    """Parse a cursor `key.credit`; None, for the newest entry, if invalid."""
+    """Parse a cursor `key.credit`; None (newest entry) if it is invalid."""
     key_text, _, balance_text = text.partition(".")
     key, balance = parse_int(key_text, 18), parse_int(balance_text, 18)
     return None if key is None or balance is None else Cursor(key, balance)

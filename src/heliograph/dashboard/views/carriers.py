@@ -26,12 +26,12 @@ CARRIERS_PATH = operator_page("carrier")
 
 
 class TestResult(msgspec.Struct, frozen=True, kw_only=True):
-    """Result of a carrier test; `status` is the state of its badge."""
+    """Result of a carrier's test. `status`: state of the badge."""
 
     address: str
     status: str
     text: str
-    is_remote_reply: bool  # True if `text` is the peer's reply, False if it is our own observation
+    is_remote_reply: bool  # False: `text` is our own observation
     fix: str
     duration_ms: int | None
 
@@ -81,7 +81,7 @@ def _circuit_fix(carrier: CarrierRecord, circuit: Circuit | None) -> str:
 
 
 def _format_share(count: int, total: int) -> str:
-    """Return a count with its share of `total`; a dash without a total."""
+    """Return the count with its share of `total`; a dash if `total` is 0."""
     share = f" ({charts.format_percent(100 * count / total)})" if count else ""
     return f"{format_number(count)}{share}" if total else "–"
 
@@ -202,7 +202,7 @@ async def _run_test(request: PageRequest, carrier: CarrierRecord) -> TestResult:
 
 
 async def choose(request: PageRequest) -> PageResponse:
-    """Show the choice of carrier kinds; with `kind`, show its form."""
+    """Show the kinds of carriers; with `kind`, the form of this kind."""
     if kind := carrier_form.parse_kind(request.query.get("kind", "")):
         return _form(request, kind)
     channel_filter = request.query.get("channel", "")
@@ -231,7 +231,7 @@ async def create(request: PageRequest) -> PageResponse:
         carrier = carriers.draft_carrier(request.setup, encrypt, live_carriers, kind, id_, request.form)
         if request.form.get("then") == "test":
             test_result = await _run_test(request, carrier)
-            if test_result.status != "ok":  # do not save the carrier: a disabled carrier would hold up mail
+            if test_result.status != "ok":  # not saved, because messages would wait for a disabled carrier
                 return _form(request, kind, test_result=test_result)
         carrier = await carriers.create(request.store, request.actor, carrier)
     except InvalidRequest as refusal:
@@ -261,7 +261,7 @@ def _form(
     kind: CarrierKind,
     carrier: CarrierRecord | None = None,
     errors: dict[str, str] | None = None,
-    test_result: TestResult | None = None,  # a failed test
+    test_result: TestResult | None = None,  # None without a failed test
 ) -> Page:
     is_submitted = request.http.method == "POST"
     inputs = carrier_form.form_inputs(kind)

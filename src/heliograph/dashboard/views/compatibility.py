@@ -1,4 +1,4 @@
-"""Calls that a key makes through the API of another service: which work, which differ, and what to change."""
+"""Calls by a team's keys to another service's API: which work, which differ, and what to change."""
 
 from typing import Literal
 
@@ -9,7 +9,7 @@ from heliograph.manage.keys import keys_of
 from heliograph.storage.requests import VendorCalls
 from heliograph.texts.vendor_calls import DIFFERENCES
 
-CALLS_MAX = 200  # combinations of route, client and result, accepted and refused each
+CALLS_MAX = 200  # maximum combinations of route, client and result, for accepted and for refused calls
 SERVICE_NAMES = {
     "resend": "Resend",
     "postmark": "Postmark",
@@ -17,14 +17,14 @@ SERVICE_NAMES = {
     "postal": "Postal",
     "supabase": "Supabase",
 }
-CLIENTS_MAX = 3  # clients listed per call
+CLIENTS_MAX = 3  # maximum clients shown per call
 
 Outcome = Literal["refused", "differs", "works"]
 ORDER: tuple[Outcome, ...] = ("refused", "differs", "works")
 
 
 class CallRow(msgspec.Struct, frozen=True, kw_only=True):
-    """All logged calls of one route."""
+    """All logged calls to a route."""
 
     service: str
     name: str  # method and path below the service's prefix
@@ -56,7 +56,7 @@ async def show(request: PageRequest) -> Page:
 
 
 def summarize_calls(calls: list[VendorCalls]) -> list[CallRow]:
-    """Return one row per route, refused ones first; `calls` are sorted newest first."""
+    """Return one row per route, refused ones first. `calls` are sorted, newest first."""
     calls_by_route: dict[str, list[VendorCalls]] = {}
     for call in calls:
         calls_by_route.setdefault(call.route, []).append(call)

@@ -1,4 +1,4 @@
-"""Complaints by provider, team and template, with the thresholds of mailbox providers."""
+"""Complaints by provider, team and template, compared with the limits of mailbox providers."""
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable
@@ -12,7 +12,7 @@ from heliograph.domain.setup.snapshot import Setup
 from heliograph.storage.complaint_rates import ComplaintRate
 
 DAYS = 30
-# Complaints per 1,000 emails: what Google and Yahoo ask senders to stay below, and what they reject mail for.
+# complaints per 1,000 emails below which Google and Yahoo ask senders to stay, and above which they reject mail
 WARNING_PER_MILLE, LIMIT_PER_MILLE = 1, 3
 FULL_SCALE_PER_MILLE = 5
 ROWS_MAX = 100
@@ -20,7 +20,7 @@ ROWS_MAX = 100
 
 class RateRow(msgspec.Struct, frozen=True, kw_only=True):
     name: str
-    team: str = ""  # name of the team, in the table of templates
+    team: str = ""  # name of the team; only in the table of templates
     link: str = ""
     sends: int
     complaints: int
@@ -60,7 +60,7 @@ def _total(
     key_of: Callable[[ComplaintRate], Hashable],
     fields_of: Callable[[ComplaintRate], dict[str, str]],
 ) -> list[RateRow]:
-    """Return the totals by key: most complaints per email first."""
+    """Return the totals by key, most complaints per email first."""
     groups = defaultdict[Hashable, list[ComplaintRate]](list)
     for rate in rates:
         groups[key_of(rate)].append(rate)

@@ -1,4 +1,4 @@
-"""What receivers report about one sending domain: DMARC and TLS results of a period."""
+"""DMARC and TLS results that receivers reported for a sending domain in a period."""
 
 from heliograph.dashboard.page_request import Page, PageRequest, PageResponse
 from heliograph.dashboard.views.sender_domain import domain_url, find_own_domain

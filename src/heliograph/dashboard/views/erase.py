@@ -9,10 +9,10 @@ from heliograph.domain.refusals import InvalidRequest
 from heliograph.manage import erase as erasing
 from heliograph.storage.erase import ErasureBlocked
 
-WAIT_S = 10.0  # time the page waits; a long erasure continues in the background
+WAIT_S = 10.0  # how long the page waits; a longer erasure continues in the background
 
 log = structlog.get_logger()
-_running_tasks: set["asyncio.Task[int]"] = set()  # strong references: the event loop keeps only weak ones
+_running_tasks: set["asyncio.Task[int]"] = set()  # strong references, because the event loop only has weak ones
 
 
 async def show(request: PageRequest) -> PageResponse:
@@ -20,7 +20,10 @@ async def show(request: PageRequest) -> PageResponse:
 
 
 async def erase(request: PageRequest) -> PageResponse:
-    """Erase an address. A POST, so that no URL log contains the address. Without `sure`, ask for confirmation."""
+    """Erase an address; asks for confirmation unless `sure` is set.
+
+    A POST, so that the address is not in a URL, which logs contain.
+    """
     address = request.form.get("address", "").strip()
     try:
         erasing.read_erasable(address)
@@ -39,7 +42,7 @@ async def erase(request: PageRequest) -> PageResponse:
         message_count = task.result()
     except ErasureBlocked as error:
         return _page(address, f"{error} Try again later.")
-    except InvalidRequest as refusal:  # the team would lose its last owner
+    except InvalidRequest as refusal:  # the team would have no owner
         return _page(address, refusal.message)
     return Redirect(list_url, f"Address erased. Messages affected: {message_count}.")
 
@@ -52,5 +55,5 @@ def _on_finished(task: "asyncio.Task[int]") -> None:
     _running_tasks.discard(task)
     error = None if task.cancelled() else task.exception()
     if error and not isinstance(error, ErasureBlocked | InvalidRequest):
-        # no error text: it may contain the address
+        # without the error's text, which may contain the address
         log.error("address erasure incomplete", error=type(error).__name__)

@@ -57,7 +57,7 @@ async def show_event(request: PageRequest) -> PageResponse:
 
 
 def _grouped_types(occurred: Iterable[str], selected: str) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Return the options of the filter by object: the event types that occurred, and the selected one."""
+    """Return the filter's options by object: event types that occurred, and the selected one."""
     names = {*occurred, selected} - {"", "*"}
     groups: dict[str, list[tuple[str, str]]] = {}
     for name in (name for name in SUBSCRIPTION_NAMES if name in names):
@@ -70,7 +70,7 @@ def _grouped_types(occurred: Iterable[str], selected: str) -> list[tuple[str, li
 
 
 def group_by_recipient(events: Iterable[StoredEvent]) -> list[list[StoredEvent]]:
-    """Group events by message and recipient; groups and events are sorted newest first."""
+    """Group events by message and recipient; groups and their events are sorted, newest first."""
     groups: dict[tuple[str, str | None], list[StoredEvent]] = {}
     for event in events:
         groups.setdefault((str(event_data(event).get("id") or event.id), event.recipient), []).append(event)
@@ -86,7 +86,7 @@ def type_text(type_: str) -> str:
 
 
 def event_subject(event: StoredEvent) -> str:
-    """Return the recipient or subject of an event; a Bcc recipient is hidden, as in webhooks."""
+    """Return the recipient or subject of an event; Bcc recipients are hidden, as in webhooks."""
     if event.kind == "bcc":
         return "blind copy"
     data = event_data(event)

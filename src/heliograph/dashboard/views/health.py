@@ -1,4 +1,4 @@
-"""Start page of operators: delivery health, pending work, and the teams, those with problems first."""
+"""Operators' start page: delivery health, pending work, and the teams, of which those with problems come first."""
 
 from collections.abc import Mapping
 
@@ -25,9 +25,9 @@ from heliograph.templates.policy.template_approvals import list_pending
 
 OPERATOR_PATH = "/dashboard/operator"
 PAGE_SIZE = 50
-LONG_WAIT_MS = 5 * MINUTE_MS  # a longer wait counts as a problem
+LONG_WAIT_MS = 5 * MINUTE_MS  # a longer wait is a problem
 HOURS_SHOWN = 24
-TEAM_PROBLEMS = (  # problems of a team, most severe first: (state of the badge, text)
+TEAM_PROBLEMS = (  # (state of the badge, text) of a team's problems, most severe first
     ("paused", "Direct emails paused"),
     ("low", "No credit"),
     ("warn", "Many complaints"),
@@ -39,29 +39,29 @@ TEAM_PROBLEMS = (  # problems of a team, most severe first: (state of the badge,
 
 
 class HealthTile(msgspec.Struct, frozen=True, kw_only=True):
-    """A status figure at the top of the page."""
+    """A figure about the status, at the top of the page."""
 
     name: str
     value: str
     link: str
     detail: str = ""
-    since: int | None = None  # time shown after `detail`
-    kind: str = ""  # wait, bad; empty if healthy
+    since: int | None = None  # shown after `detail`
+    kind: str = ""  # wait or bad; empty if healthy
 
 
 class TeamHealth(msgspec.Struct, frozen=True, kw_only=True):
-    """A team as a row of the list, with its problems."""
+    """A team in the list, with its problems."""
 
     team: Team
     account: Account | None
     stats: TeamTotals
-    problems: list[tuple[str, str]]  # subset of TEAM_PROBLEMS, in the same order
+    problems: list[tuple[str, str]]  # those of TEAM_PROBLEMS that apply, in the same order
 
 
 async def show(request: PageRequest) -> Page:
     store, now = request.store, request.context.clock.now()
     search_text = request.query.get("q", "").strip()
-    pages_before = max(0, (parse_int(request.query.get("page", ""), 6) or 1) - 1)  # number of pages to skip
+    pages_before = max(0, (parse_int(request.query.get("page", ""), 6) or 1) - 1)
     live_url = await live.stream_url(request, f"{queues.QUEUES_PATH}/live", queues.queues_subscription(request))
     since = now - now % HOUR_MS - (HOURS_SHOWN - 1) * HOUR_MS
     stats = await store.stats.instance_totals(since)
@@ -161,7 +161,7 @@ def _carriers_tile(request: PageRequest) -> HealthTile:
 
 
 def _closed_channels_text(setup: Setup) -> str:
-    """Return what happens to messages of channels whose carriers are all disabled."""
+    """Return what happens to messages of channels without an enabled carrier."""
     closed = disabled_channels(setup.carriers)
     refused_names = [CHANNEL_NAMES[channel] for channel in closed if channel != "email"]
     sentences = ["Emails are queued."] if "email" in closed else []

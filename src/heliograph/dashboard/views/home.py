@@ -9,7 +9,7 @@ from heliograph.domain.limits import DAY_MS
 from heliograph.texts.dashboard_links import HOME, team_page
 from heliograph.web import icons
 
-TEAMS_WITH_STATS_MAX = 100  # maximum number of teams with statistics
+TEAMS_WITH_STATS_MAX = 100  # maximum teams for which statistics are shown
 CONTENT_TYPES = {
     "css": "text/css; charset=utf-8",
     "js": "text/javascript; charset=utf-8",
@@ -24,7 +24,7 @@ async def redirect_to_dashboard(request: PageRequest) -> PageResponse:
 
 
 async def start(request: PageRequest) -> PageResponse:
-    """Redirect to the user's only team, or show a choice of teams and invitations."""
+    """Redirect to the user's only team; otherwise show the teams and invitations."""
     teams = [team for id_, team in request.setup.teams.items() if request.can_view("operator") or id_ in request.roles]
     invitations = [
         (team, request.setup.teams[team].record.name if team else "", role)

@@ -1,4 +1,4 @@
-"""Inbound messages of a team: mail with attachments, SMS and WhatsApp. HTML is sandboxed as in the test inbox."""
+"""Inbound messages of a team: mail with attachments, SMS and WhatsApp. HTML is sandboxed, as in the test inbox."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -26,7 +26,7 @@ VIEW_LABELS = {"reply": "Reply", "html": "HTML", "text": "Text", "headers": "Hea
 
 
 class InboundRow(msgspec.Struct, frozen=True, kw_only=True):
-    """Row of the list of inbound mail: only the fields that the row shows."""
+    """A mail in the list, with the fields that the list shows."""
 
     id: str
     from_: str = msgspec.field(name="from")
@@ -58,7 +58,7 @@ async def _mail_page(request: PageRequest, before: str) -> tuple[Sequence[Any], 
 
 
 async def _text_page(request: PageRequest, before: str) -> tuple[Sequence[Any], str]:
-    """Return a page of inbound SMS and WhatsApp messages, stored as events, and the cursor of the next page."""
+    """Return a page of inbound SMS and WhatsApp messages, which are stored as events, and the next page's cursor."""
     page = await request.store.events.newest(request.team.record.ref, TEXT_EVENT_TYPES, before or NEWEST, PAGE_SIZE)
     return [(event, msgspec.json.decode(event.detail or "{}")) for event in page.events], page.before or ""
 

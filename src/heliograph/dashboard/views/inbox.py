@@ -1,4 +1,4 @@
-"""Test inbox: messages that simulators delivered, as recipients would see them. No other page shows codes."""
+"""Test inbox: messages delivered by simulators, as their recipients would see them. Only this page shows codes."""
 
 import base64
 from email import message_from_bytes
@@ -40,16 +40,16 @@ VIEW_LABELS = {
     "links": "Links",
     "check": "HTML check",
 }
-SOURCE_MAX = 200 * KIB  # bytes of a mail's source that the page shows; the download is complete
+SOURCE_MAX = 200 * KIB  # maximum bytes of a mail's source on the page; the download is complete
 
 Content = EmailContent | SmsContent | WhatsappContent
 
 
 class CodeView(msgspec.Struct, frozen=True, kw_only=True):
-    """A verification code as a row of the inbox."""
+    """A verification code in the inbox."""
 
     verification: CodeRow
-    code: str | None = None  # fixed code of a magic number; None for other numbers, or if no code is valid
+    code: str | None = None  # the fixed code of a magic number; None for other numbers, or if no code is valid any more
     text: str = ""
     segments: Any = None
 
@@ -98,7 +98,7 @@ def list_simulators(request: PageRequest) -> list[str]:
 
 
 def _code_view(request: PageRequest, verification: CodeRow) -> CodeView:
-    """Return the code for display. Its text is available to developers until the verification ends."""
+    """Return a code for the inbox. Developers can open its text until the verification ends."""
     if verification.magic:
         return CodeView(verification=verification, code=magic_code(verification.phone))
     if verification.status != "pending" or not request.has_role("developer"):
@@ -134,7 +134,7 @@ async def show_message(request: PageRequest) -> PageResponse:
 
 
 def _inspect_mail(request: PageRequest, item: InboxItem, content: EmailContent) -> dict[str, Any]:
-    """Return the page's values for a mail: views, code, links, HTML findings, files. Slow for a large mail."""
+    """Return the page's values of a mail: views, code, links, HTML problems, files. Slow for a large mail."""
     links = [check_link(url) for url in find_links(content.html, content.text)]
     views = {
         name: label
@@ -152,7 +152,7 @@ def _inspect_mail(request: PageRequest, item: InboxItem, content: EmailContent) 
         "findings": find_unsupported_features(content.html) if content.html else [],
         "features": len(FEATURES),
         "clients": ALL_CLIENTS,
-        # `item.size` already includes small attachments, as in the list.
+        # includes small attachments already, as in the list
         "size": format_size(item.size + sum(file.size for file in content.attachments if file.blob)),
         "files": file_rows(content.attachments),
     }

@@ -1,7 +1,7 @@
-"""Lets a signed-in user accept or decline an offered role.
+"""Lets a signed-in user accept or decline an offered role, if the account is verified.
 
-Only a verified account can answer here. An unverified account may be controlled by the creator of its first link: its
-user needs the link of the inviting team, and a new password to accept.
+An unverified account may be controlled by the creator of its first link. Its user must open the link of the inviting
+team, and set a new password to accept.
 """
 
 from heliograph.dashboard.page_request import PageNotFound, PageRequest, PageResponse, Redirect
@@ -24,7 +24,10 @@ async def answer(request: PageRequest) -> PageResponse:
 
 
 async def pending_invitations(request: PageRequest) -> dict[str, str]:
-    """Return the invitations that the user can answer without a link: team → role. An empty team means the instance."""
+    """Return team → offered role, for invitations that can be answered without a link.
+
+    The empty team is the instance.
+    """
     person = await request.store.people.get(request.user.person)
     invitations = await request.store.people.list_invitations(person.id) if person and person.proven else {}
     return {team: role for team, role in invitations.items() if not team or team in request.setup.teams}

@@ -17,9 +17,9 @@ from heliograph.templates.policy.values import passthrough_error
 
 SCOPES: tuple[Scope, ...] = ("send", "manage")
 KIND_OPTIONS = [("", "A program (authenticates with a token)"), ("hook", "Supabase auth hooks (signed with a secret)")]
-NOTHING = "none"  # in a list field of the form: an empty list, which permits nothing
+NOTHING = "none"  # value of a list field that means an empty list, which permits nothing
 
-# Restrictions on the form, in order: field, label, hint.
+# (field, label, hint) of the restrictions in the form
 LIST_FIELDS = (
     ("channels", "Channels", "email, sms, whatsapp, verify"),
     ("senders", "Senders", "Addresses or *@domain, for emails."),
@@ -58,7 +58,7 @@ async def create(request: PageRequest) -> PageResponse:
 
 
 def _read_restrictions(form: dict[str, str]) -> KeyRestrictions | None:
-    """Read the restrictions of the form; an empty field does not restrict."""
+    """Return the restrictions in the form. An empty field restricts nothing."""
     fields: dict[str, Any] = {
         name: [] if entries == [NOTHING] else entries
         for name, *_ in LIST_FIELDS
@@ -78,7 +78,7 @@ def _restriction_errors(refusal: InvalidRequest) -> dict[str, str]:
 
 
 def _restriction_form(restrictions: KeyRestrictions | None) -> dict[str, str]:
-    """Return the form's values of these restrictions."""
+    """Return the form's values for these restrictions."""
     record = key_restrictions.to_record(restrictions)
     values = {} if record is None else {name: value for name, value in asdict(record).items() if value is not None}
     return {
@@ -106,7 +106,7 @@ async def set_restrictions(request: PageRequest) -> PageResponse:
 
 
 async def rotate(request: PageRequest) -> PageResponse:
-    """Create a new key with the same permissions; the old key stays valid for a day."""
+    """Create a new key with the same permissions; the old one is valid for another day."""
     id_ = request.params["key"]
     try:
         created = await keys.rotate(request.store, request.actor, id_, request.team.record.id, request.tools.encrypt)
@@ -163,7 +163,7 @@ def _restrictions_page(key: Key, form: dict[str, str], revision: str, errors: di
 
 
 def _conflict_page(key: Key, form: dict[str, str], message: str) -> Page:
-    """Show what the user typed and the current restrictions. The next save overwrites those."""
+    """Show the typed and the current restrictions. The next save overwrites the current ones."""
     current, labels = _restriction_form(key.restrictions), [*LIST_FIELDS, *LIMIT_FIELDS, ("approval", "Approval", "")]
     described = "; ".join(f"{label}: {current[name]}" for name, label, _ in labels if name in current) or "none"
     error = f"{message} Now: {described}. Save again to overwrite their changes."
@@ -178,7 +178,7 @@ def _find_key(request: PageRequest) -> Key:
 
 
 async def _restriction_values(request: PageRequest, key: Key) -> dict[str, Any]:
-    """Return what a restricted key may send and what is left of its limits."""
+    """Return what a restricted key may send, and how much of its limits is left."""
     if key.restrictions is None:
         return {"lists": [], "limits": []}
     account = await request.store.ledger.get_account(request.team.record.ref)

@@ -69,7 +69,7 @@ async def show(request: PageRequest) -> PageResponse:
 
 
 async def show_version(request: PageRequest) -> PageResponse:
-    """Show a version and its differences from the previous one."""
+    """Show a version and how it differs from the one before."""
     layout, version = _find_layout(request), parse_number(request.params["version"])
     shown_version, previous = [
         await request.store.versions.find_layout(layout.id, version_number) for version_number in (version, version - 1)
@@ -100,7 +100,7 @@ async def save(request: PageRequest) -> PageResponse:
 
 
 async def expired(request: PageRequest) -> PageResponse:
-    """Show a form sent with an expired session again, without saving it."""
+    """Show a form that was sent with an expired session again, without saving it."""
     base = (
         draft_or_current(request.setup, _find_layout(request)) if "layout" in request.params else _new_layout(request)
     )
@@ -109,7 +109,7 @@ async def expired(request: PageRequest) -> PageResponse:
 
 
 async def publish(request: PageRequest) -> PageResponse:
-    """Publish the draft that the user saw."""
+    """Publish the draft, if it is still the one that the user saw."""
     layout = _find_layout(request)
     is_changed = await layouts.publish(
         *_team_args(request), layout.id, by_operator=request.has_role("operator"), revision=request.form.get("mark")
@@ -133,7 +133,7 @@ async def preview(request: PageRequest) -> PageResponse:
 
 
 async def preview_typed(request: PageRequest) -> PageResponse:
-    """Return the preview document of the unsaved layout in the editor, for the iframe."""
+    """Return the preview document of the editor's content, which is not saved, for the iframe."""
     existing = request.team.layouts.get(request.form.get("id", ""))
     layout, _ = await _read_layout(
         draft_or_current(request.setup, existing) if existing else _new_layout(request), request.form
@@ -162,10 +162,7 @@ async def _preview_document(request: PageRequest, layout: Layout) -> bytes:
 
 
 async def _save(request: PageRequest, base: Layout, base_revision: str | None) -> PageResponse:
-    """Save the layout.
-
-    `base_revision` is the content hash of the version that the user edited; None for a new layout.
-    """
+    """Save the layout. `base_revision`: content hash of the version that the user edited; None for a new layout."""
     _, errors = await _read_layout(base, request.form)
     if base_revision is not None and base_revision != revision_of(base):
         errors["form"] = "Someone changed this layout while you were editing. Save again to overwrite their changes."
@@ -195,7 +192,7 @@ async def _editor(
 ) -> Page:
     (layout, _), existing = await _read_layout(base, form), request.team.layouts.get(base.id)
     problems = await run_large(SCAN_COST_FACTOR * total_length(layout), find_layout_problems, layout)
-    # otherwise the iframe requests the saved layout
+    # otherwise the iframe shows the saved layout
     document = await _preview_document(request, layout) if request.form or not existing else b""
     values: dict[str, Any] = {
         "base": base,

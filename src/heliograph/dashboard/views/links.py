@@ -25,7 +25,7 @@ async def show(request: PageRequest) -> PageResponse:
 
 
 async def follow(request: PageRequest) -> PageResponse:
-    """Use the link: sign in (demo), create the first operator, or accept or decline an invitation.
+    """Use the link: sign in (demo), create the first operator, accept or decline an invitation, or reset the password.
 
     Most links require a new password.
     """
@@ -69,7 +69,7 @@ async def _accept(request: PageRequest, link: Link, person: Person) -> PageRespo
 
 
 async def _create_first_operator(request: PageRequest, link: Link) -> PageResponse:
-    """Create the first operator account, and the first team if its name is given."""
+    """Create the first operator's account, and the first team if a name is given."""
     password = request.form.get("password", "")
     problem, new_person = (
         find_password_problem(password),
@@ -115,9 +115,9 @@ async def _find_link(request: PageRequest) -> tuple[Link, Person | None]:
 
 
 def _is_disabled(request: PageRequest, link: Link) -> bool:
-    """Return whether the link is disabled because password sign-in is off.
+    """Return whether the link cannot be used because password sign-in is disabled.
 
-    Links made on the command line stay valid: they allow sign-in without the identity provider.
+    Links created on the command line can: they allow sign-in without the identity provider.
     """
     return not request.tools.password_sign_in and bool(link.maker)
 
@@ -131,7 +131,7 @@ def _is_signed_in(request: PageRequest, person: Person) -> bool:
 
 
 def _link_actor(request: PageRequest, person: str = "") -> Actor:
-    """Return the actor for a user who followed a link and is not signed in yet."""
+    """Return the actor for the audit log: the link's user, who is not signed in yet."""
     return Actor(kind="person", id=person, address=request.client_ip)
 
 

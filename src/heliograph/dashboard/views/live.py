@@ -1,4 +1,4 @@
-"""Live streams of pages: the data that each page subscribes to, and the check that the user may still read it."""
+"""Live streams of pages: the data to which each page subscribes, and the check that the user may still read it."""
 
 from collections.abc import Awaitable, Callable
 from urllib.parse import urlencode
@@ -18,7 +18,7 @@ from heliograph.manage import portals
 
 ReadTokens = Callable[[], Awaitable[dict[str, str]]]
 
-# Team page → the version tokens of the team that the page depends on.
+# team page → version tokens on which it depends
 TOKENS_BY_TEAM_PAGE = {
     "overview": ("accepted", "events", "account", "setup"),
     "messages": ("accepted", "events", "account", "setup"),
@@ -49,7 +49,7 @@ def _team_subscription(request: PageRequest, page: str) -> Subscription:
 def make_subscription(
     request: PageRequest, kind: str, id_: str, read_tokens: ReadTokens, parts: tuple[str, ...]
 ) -> Subscription:
-    """Return a subscription to the version tokens that `read_tokens` returns, and to setup changes."""
+    """Return a subscription to the version tokens from `read_tokens`, and to setup changes."""
 
     async def read() -> PageVersion:
         store = request.store
@@ -60,9 +60,9 @@ def make_subscription(
 
 
 async def stream_url(request: PageRequest, path: str, subscription: Subscription, **query: str) -> str:
-    """Return the URL of the live stream, with the page's current version. Call before reading the page's data.
+    """Return the URL of the live stream, which contains the page's current version.
 
-    Empty for the response to a form: its URL cannot be fetched again with GET.
+    Call it before reading the page's data. Empty in a response to a form, whose URL cannot be loaded again by GET.
     """
     if request.http.method != "GET":
         return ""
@@ -82,7 +82,7 @@ def open_stream(request: PageRequest, subscription: Subscription) -> PageRespons
 
 
 async def _may_still_read(request: PageRequest) -> bool:
-    """Return whether the user is still signed in with a role that may read the page."""
+    """Return whether the user is still signed in, with a role that may read the page."""
     if request.portal:
         return await portals.find_session(request.store, request.cookies.get(PORTAL_COOKIE, "")) is not None
     person_id = request.user.person

@@ -21,7 +21,7 @@ async def invite(request: PageRequest) -> PageResponse:
 
 
 async def make_link(request: PageRequest) -> PageResponse:
-    """Create a new invitation link, or a password reset link for a member who has accepted."""
+    """Create a new invitation link; for a member who has accepted, a password reset link."""
     member, team, terms = await _find_member(request), request.team.record.id, link_terms(request)
     person = await request.store.people.get(member.id)
     if person is None:

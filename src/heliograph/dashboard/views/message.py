@@ -30,7 +30,7 @@ from heliograph.texts.explain import CARRIER_NAMES, SIMULATED_TEXT, retry_window
 from heliograph.web.read_budget import run_large
 from heliograph.webhooks.policy.bin import is_bin
 
-LIVE_S = 1.0  # interval of checks for changes of a message
+LIVE_S = 1.0  # interval at which a message is checked for changes
 CONTENT_TYPES = {"email": EmailContent, "sms": SmsContent, "whatsapp": WhatsappContent}
 KINDS_BY_SEVERITY = ("bad", "wait", "info", "good")
 
@@ -74,7 +74,7 @@ async def _page(request: PageRequest, message: MessageDetails, error: str = "") 
     )
     values = {
         "facts": row,
-        "is_flash_neutral": True,  # whether the message arrived is said by its state
+        "is_flash_neutral": True,  # the state already says whether the message arrived
         "record": record,
         "content": content,
         "name": CHANNEL_NAMES[row.channel],
@@ -154,7 +154,7 @@ async def preview(request: PageRequest) -> PageResponse:
 
 
 async def source(request: PageRequest) -> PageResponse:
-    """Return the MIME source of the mail; only the DKIM signature is missing, which is added at each send."""
+    """Return the mail's MIME source, without the DKIM signature that is added when it is sent."""
     email = await _find_email(request)
     mail = await request.tools.render_eml(email.id, email.content, request.reserve_memory)
     if "download" in request.query:

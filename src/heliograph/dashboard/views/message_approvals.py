@@ -1,4 +1,4 @@
-"""Messages of a team that wait for approval: its owners and operators release or reject each one."""
+"""Messages of a team that wait for approval. Owners and operators release or reject them."""
 
 from collections.abc import Awaitable, Callable
 

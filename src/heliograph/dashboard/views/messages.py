@@ -1,4 +1,4 @@
-"""Message list of all channels: search and filters, all of them in the URL, and export."""
+"""List of messages of all channels: search and filters, which are all in the URL, and export."""
 
 import re
 from collections.abc import AsyncGenerator
@@ -35,7 +35,7 @@ from heliograph.storage.search.message_search import (
 PAGE_SIZE = 50
 EXPORT_BATCH = 1000
 STATUSES = tuple(dict.fromkeys(state for states in STATES_BY_CHANNEL.values() for state in states))
-# Filters that are collapsed by default
+# filters hidden until the user opens them
 COLLAPSED_FILTERS = ("template", "tag", "domain", "key", "from", "until", "sort")
 COLUMNS = ("id", "channel", "status", "recipients", "to", "from", "subject", "template_id", "created_at")
 _ID_START = re.compile(r"(eml|sms|wam)_[0-9A-Za-z]{1,26}")
@@ -110,7 +110,7 @@ def search_text(request: PageRequest) -> str:
 
 
 def filter_params(request: PageRequest) -> dict[str, str]:
-    """Return the query parameters that links to other pages keep."""
+    """Return the query parameters of search and filters, for links to other pages of the list."""
     return {name: value for name, value in request.query.items() if name != "before" and value}
 
 
@@ -137,7 +137,7 @@ def parse_search(request: PageRequest) -> tuple[Search, dict[str, str]]:
 
 
 def text_criteria(text: str) -> dict[str, Any]:
-    """Return the search criteria for a text: the prefix of an id, or a substring."""
+    """Return the search criteria for a text: the beginning of an id, otherwise words to search for."""
     if _ID_START.fullmatch(text):
         return {"id_start": text[:4] + text[4:].upper()}
     return {"needle": parse_query(text)}
@@ -153,12 +153,12 @@ def _id_param(request: PageRequest, name: str) -> str | None:
 
 
 def may_be_id(text: str) -> bool:
-    """Return whether the text could be an id; otherwise no database query is needed."""
+    """Return whether the text can be an id; otherwise no query is needed."""
     return text.isascii() and text.replace("_", "").isalnum()
 
 
 async def find_object_page(request: PageRequest, text: str) -> str | None:
-    """Return the page of the message or verification with this id; None if not found."""
+    """Return the URL of the message or verification with this id; None if not found."""
     team = request.team.record.ref
     if not may_be_id(text):
         return None
@@ -172,7 +172,7 @@ async def find_object_page(request: PageRequest, text: str) -> str | None:
 
 
 def parse_filter(request: PageRequest, statuses: tuple[str, ...]) -> tuple[Search, dict[str, str]]:
-    """Parse the filters shared by messages and verifications; return the search and the errors by field."""
+    """Parse the filters that messages and verifications share; return the search, and field → error."""
     errors: dict[str, str] = {}
     times: dict[str, int] = {}
     for name in ("from", "until"):
@@ -195,9 +195,9 @@ def parse_filter(request: PageRequest, statuses: tuple[str, ...]) -> tuple[Searc
 
 
 def parse_time(text: str, zone: tzinfo, is_end: bool) -> int | None:
-    """Parse a day in the reader's zone or a time with or without a zone, in ms; None if invalid.
+    """Return the time of a day in the reader's zone, or of a time with or without zone, in ms; None if invalid.
 
-    The end of a day is the start of the next day.
+    `is_end`: for a day, the start of the next day.
     """
     try:
         if len(text) == 10:
@@ -210,7 +210,7 @@ def parse_time(text: str, zone: tzinfo, is_end: bool) -> int | None:
 
 
 def time_field(text: str, zone: tzinfo) -> tuple[str, str]:
-    """Return the type and value of the input field for a time filter: a day, or a time in the reader's zone."""
+    """Return type (day or time) and value of a time filter's input, in the reader's zone."""
     if len(text) in (0, 10):
         return "date", text
     try:
@@ -221,7 +221,7 @@ def time_field(text: str, zone: tzinfo) -> tuple[str, str]:
 
 
 def _normalize_address(text: str) -> str | None:
-    """Return the normalized form of a complete email address or phone number; None if `text` is neither."""
+    """Return the normalized address or phone number; None if `text` is not a complete one."""
     if address := parse_address(text):
         return address.normal
     try:
@@ -245,7 +245,7 @@ def paging_values(request: PageRequest, results: SearchPage[Row]) -> dict[str, A
 
 
 async def build_rows(request: PageRequest, messages: Any) -> list[dict[str, Any]]:
-    """Return the display values of each row, with outcome counts for messages to several recipients."""
+    """Return the display values of each row; for several recipients, with the number of recipients per outcome."""
     rows = [build_row(request, row) for row in messages]
     multi_recipient_keys = [row["key"] for row in rows if row["others"] > 0]
     outcomes = await request.store.messages.outcomes(multi_recipient_keys) if multi_recipient_keys else {}
@@ -261,7 +261,7 @@ async def build_rows(request: PageRequest, messages: Any) -> list[dict[str, Any]
 
 
 async def _count_text(request: PageRequest, criteria: Search, results: SearchPage[MessageListRow]) -> str:
-    """Return the number of matches as text; empty if the page shows all matches or an index cannot count them."""
+    """Return the number of matches as text; empty if the page shows all, or no index can count them."""
     is_partial_match = criteria.needle or criteria.key_id or criteria.domain or criteria.oldest_first
     if results.after is None:
         return "" if criteria.before else _messages_text(len(results.rows))
@@ -274,7 +274,7 @@ async def _count_text(request: PageRequest, criteria: Search, results: SearchPag
 
 
 async def _count_by_state(request: PageRequest, criteria: Search) -> list[tuple[str, str]]:
-    """Return the number of messages per state, if the only filter is one template or one tag."""
+    """Return state → number of messages, if the only filter is a template or a tag."""
     other_filters = (
         criteria.status,
         criteria.failure,

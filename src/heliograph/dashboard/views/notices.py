@@ -53,7 +53,7 @@ async def save_choices(request: PageRequest) -> PageResponse:
 
 
 def _role_by_team(request: PageRequest) -> dict[str, str]:
-    """Return the user's role per team; for operators, the instance comes first."""
+    """Return team → the user's role; for operators, the instance comes first."""
     teams = {team: role for team, role in request.roles.items() if team in request.setup.teams}
     return ({INSTANCE_TEAM: "operator"} if request.user.operator else {}) | teams
 

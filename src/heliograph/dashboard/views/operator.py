@@ -29,7 +29,7 @@ PLAN_FIELDS = (
     "passthrough",
     "pool",
 )
-TABS = ("credit", "plan")  # tabs besides the summary
+TABS = ("credit", "plan")  # tabs in addition to the summary
 RATES_WINDOW_MS = 30 * DAY_MS
 NUMBER_FIELDS = ("email_quota", "rate_limit", "marketing_per_day", "octets_per_day", "domains_max")
 
@@ -62,7 +62,7 @@ async def set_plan(request: PageRequest) -> PageResponse:
         plan = _convert_numbers(values) | checkbox_values
         if not values["octets_per_day"]:
             plan["octets_per_day"] = None
-        if not values["pool"]:  # not shown without pools
+        if not values["pool"]:  # the field is only shown if there are pools
             del plan["pool"]
         await teams.set_plan(request.store, request.actor, request.team.record.id, plan)
     except InvalidRequest as refusal:
@@ -119,7 +119,7 @@ async def show_team(
     errors: dict[str, str] | None = None,
     tab: str = "",
 ) -> Page:
-    """Show a tab of the team's page; with errors, the tab whose form was submitted."""
+    """Show a tab of the team's page; with errors, the one whose form was submitted."""
     record = request.team.record
     account = await request.store.ledger.get_account(record.ref)
     counts = (await request.store.reputations.read_counts()).get(record.ref, Counts())
@@ -150,14 +150,14 @@ async def show_team(
 
 
 def _unrated_reason(sends: int) -> str:
-    """Return why the reputation is not rated yet; empty if it is rated."""
+    """Return why the reputation has no rating yet; empty if it has one."""
     if not sends:
         return "No emails yet."
     return "" if sends >= MIN_SENDS else f"Too few emails to rate ({sends} of {MIN_SENDS})."
 
 
 def _convert_numbers(values: dict[str, str]) -> dict[str, Any]:
-    """Convert numeric fields to numbers; an invalid number stays text, so that validation reports it."""
+    """Convert numeric fields. An invalid number remains text, so that validation reports it."""
     numbers = {name: parse_int(values[name], 15) for name in NUMBER_FIELDS if name in values}
     return values | {name: number for name, number in numbers.items() if number is not None}
 

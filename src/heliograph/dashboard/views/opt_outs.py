@@ -39,7 +39,7 @@ async def confirm_remove(request: PageRequest) -> PageResponse:
     phone, channel = request.query.get("phone", ""), request.query.get("channel", "")
     try:
         (opt_out,) = await opt_outs.find(request.store, request.team.record, phone, channel)
-    except Refusal:  # page reloaded after the removal, or opened without its parameters
+    except Refusal:  # the page was reloaded after the removal, or opened without parameters
         return Redirect(_list_url(request), "This number is not on the list.")
     return Page("opt_out_remove.html", {"opt_out": opt_out})
 

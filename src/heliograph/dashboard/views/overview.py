@@ -27,16 +27,16 @@ from heliograph.storage.stats import QUEUE_COUNT_MAX, StateCounts
 
 CHANNEL_LABELS: dict[str, str] = {"email": "Email", "sms": "SMS", "whatsapp": "WhatsApp"}
 SPAN_LABELS = {"day": "24 hours", "month": "30 days", "year": "12 months"}
-RATE_MIN_MESSAGES = 20  # a rate of fewer messages per bar is not meaningful
+RATE_MIN_MESSAGES = 20  # minimum messages per bar for a meaningful rate
 MAGIC_RECIPIENT = "delivered@simulator.test"
-TABLE_STATES = ("delivered", "read", "bounced", "complained", "failed")  # columns of the table after `sent`
-# Statistics of emails only: (title, state, name of the rate in the reputation check).
+TABLE_STATES = ("delivered", "read", "bounced", "complained", "failed")  # columns of the table, after `sent`
+# (title, state, name of the rate in the reputation check), for emails only
 EMAIL_RATES: tuple[tuple[str, str, Literal["bounces", "complaints"]], ...] = (
     ("Bounce rate", "bounced", "bounces"),
     ("Complaint rate", "complained", "complaints"),
 )
 
-CountsByChannel = dict[str, list[StateCounts]]  # channel → counts, one for each bucket
+CountsByChannel = dict[str, list[StateCounts]]  # channel → counts per bucket
 
 
 async def send_test(request: PageRequest) -> PageResponse:
@@ -64,7 +64,10 @@ def _refusal_text(refusal: Refusal) -> str:
 
 
 def _sender_address(team: Team) -> str | None:
-    """Return a sender address at the first approved domain; None without one, or in the sandbox (platform sender)."""
+    """Return an address at the team's first approved domain.
+
+    None (the platform's sender) without such a domain, and in the sandbox.
+    """
     domains = [] if team.sandbox else team.approved_domains
     return f"hello@{domains[0].name}" if domains else None
 
@@ -140,13 +143,16 @@ async def show(request: PageRequest, to: str = MAGIC_RECIPIENT, error: str = "")
 
 
 def _period_start(time_buckets: Sequence[Bucket]) -> int:
-    """Return the start of the preceding period of equal length; `start` for a year: older statistics are not kept."""
+    """Return the start of the preceding period of equal length.
+
+    For a year, `start`, as older statistics are deleted.
+    """
     start, end = time_buckets[0].start, time_buckets[-1].end
     return start if end - start > 60 * DAY_MS else start - (end - start)
 
 
 def _messages_url(base: str, start: int, end: int, **filters: str) -> str:
-    """Return the URL of the message list filtered by time range and `filters`, such as state and channel."""
+    """Return the URL of the messages in a time range; `filters` may contain state and channel."""
     params = {"from": _minute_timestamp(start), "until": _minute_timestamp(end)} | {
         name: value for name, value in filters.items() if value
     }
@@ -158,13 +164,13 @@ def _minute_timestamp(ms: int) -> str:
 
 
 class Tile(msgspec.Struct, frozen=True, kw_only=True):
-    """A figure with its rating by the product's thresholds and its change from the preceding period."""
+    """A figure with a rating and its change from the preceding period."""
 
     name: str
     value: str
     link: str
-    change: str = ""  # change from the preceding period
-    is_better: bool | None = None  # whether the change is an improvement; None if it is neutral
+    change: str = ""  # compared with the preceding period
+    is_better: bool | None = None  # whether the change is good; None if neither
     state: str = ""  # state of the badge
     rating_text: str = ""
 
@@ -251,9 +257,9 @@ def _change_text(previous: str, difference: float, span: str) -> str:
 
 
 def percent_of(count: int, total: int) -> float | None:
-    """Return `count` of `total` in percent; None if `total` is 0.
+    """Return `count` of `total` in percent, at most 100; None if `total` is 0.
 
-    At most 100: outcomes may belong to sends of an earlier hour.
+    The count can be higher, because an outcome may belong to a message sent in an earlier hour.
     """
     return min(100.0, 100 * count / total) if total else None
 
@@ -270,7 +276,7 @@ def _fold_into_buckets(
 ) -> CountsByChannel:
     """Sum counts per channel and bucket.
 
-    A count belongs to the bucket that contains the middle of its interval: daylight saving time may shift the start by
+    A count belongs to the bucket with the middle of its interval, because daylight saving time may shift the start by
     an hour.
     """
     starts = [time.start for time in time_buckets]
@@ -299,7 +305,7 @@ def _sent_chart(base: str, counts_by_channel: CountsByChannel, time_buckets: Seq
 def _rate_charts(
     base: str, counts_by_channel: CountsByChannel, time_buckets: Sequence[Bucket], channel: str
 ) -> list[Chart]:
-    """Return the charts of rates; bounce and complaint rates only if emails are shown."""
+    """Return the charts of rates, with bounces and complaints only if emails are shown."""
     rate_specs: list[tuple[str, str, list[str], float, float | None]] = [
         ("Delivery rate", "delivered", list(counts_by_channel), 100.0, None)
     ]

@@ -1,7 +1,7 @@
 """Adds and removes passkeys, and signs users in with a passkey.
 
-A script fetches the WebAuthn options and submits the browser's response with the form. Until then the challenge is
-kept in an encrypted cookie, bound to this session; it can be used once.
+A script requests the WebAuthn options, and submits the browser's response with the form. Until then, an encrypted
+cookie holds the challenge, which is bound to this session and can be used once.
 """
 
 import msgspec
@@ -126,7 +126,7 @@ def _relying_party(request: PageRequest) -> RelyingParty:
 
 
 def _encryption_context(request: PageRequest) -> str:
-    """Return the encryption context of a challenge: the session that it is bound to."""
+    """Return the context for encrypting a challenge: the session to which it is bound."""
     return f"passkey/{request.signed_in.session if request.signed_in else ''}"
 
 

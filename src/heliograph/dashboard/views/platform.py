@@ -17,16 +17,16 @@ NUMBER_FIELDS = ("sandbox_per_day", "log_requests_per_second")
 TEXT_FIELDS = (*NUMBER_FIELDS, "portal_origins")
 PLATFORM_PATH = operator_page("platform")
 PRICED_CHANNELS = (("sms", "SMS"), ("whatsapp", "WhatsApp"))
-NEW_ROWS = 2  # empty rows of the price list
+NEW_ROWS = 2  # number of empty rows in the price list
 ROWS_MAX = 2000
 
 
 class PriceRow(msgspec.Struct, frozen=True):
-    """A row of the price list as shown and typed."""
+    """A row of the price list, as in the form."""
 
     channel: str = "sms"
     currency: str = ""
-    country: str = ""  # empty: all other countries
+    country: str = ""  # empty means all other countries
     amount: str = ""
     is_new: bool = False
     is_removed: bool = False
@@ -73,7 +73,7 @@ def _stored_prices(record: Platform) -> list[PriceRow]:
 
 
 def _typed_prices(form: dict[str, str]) -> list[PriceRow]:
-    """Return the rows of a submitted price list; empty if the form has none."""
+    """Return the rows of the price list in a form; empty if the form has no list."""
     rows = []
     for number in range(ROWS_MAX):
         prefix = f"price.{number}."
@@ -88,7 +88,7 @@ def _typed_prices(form: dict[str, str]) -> list[PriceRow]:
 
 
 def _price_list(rows: list[PriceRow]) -> tuple[dict[str, Any], str]:
-    """Return the prices in the setup file's structure, and the error if two rows are for the same messages."""
+    """Return the prices as in a setup file; and the error if two rows have the same channel, currency and country."""
     prices: dict[str, Any] = {}
     for row in rows:
         countries = prices.setdefault(row.channel, {}).setdefault(row.currency, {})

@@ -1,4 +1,4 @@
-"""Platform keys, for operators: creation, list with last use, revocation. They manage teams and belong to none."""
+"""Platform keys, for operators: creation, list with last use, revocation. They manage teams, and belong to none."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""One-time links to portals. GET does not consume a link, so mail scanners and previews cannot invalidate it."""
+"""One-time links to portals. A GET does not use up a link, so that mail scanners and previews cannot invalidate it."""
 
 from heliograph.dashboard.page_request import PORTAL_COOKIE, Page, PageNotFound, PageRequest, PageResponse, Redirect
 from heliograph.dashboard.portal import first_page

@@ -13,7 +13,7 @@ from heliograph.web.request import Headers
 HTML_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; sandbox; frame-ancestors 'self'"
 HTML_POLICY_WITH_IMAGES = HTML_POLICY.replace("img-src data:", "img-src data: https: http:")
 FILE_POLICY = "default-src 'none'; img-src 'self'; style-src 'unsafe-inline'; sandbox"
-# Types that browsers show without executing any content. All other types are downloaded.
+# types that browsers show without running any content; all others are downloaded
 SAFE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "text/plain"})
 
 
@@ -22,7 +22,7 @@ FileT = TypeVar("FileT", File, AttachmentRecord)
 
 
 def html_download(html: str, *, allow_remote_images: bool) -> Download:
-    """Return untrusted HTML for a sandboxed iframe of our pages; `allow_remote_images` allows remote images."""
+    """Return untrusted HTML for a sandboxed iframe; `allow_remote_images` lets it load remote images."""
     policy = HTML_POLICY_WITH_IMAGES if allow_remote_images else HTML_POLICY
     return Download(html.encode("utf-8", "replace"), "text/html; charset=utf-8", headers=_isolation_headers(policy))
 
@@ -52,7 +52,7 @@ def format_size(size: int) -> str:
 
 
 def file_download(request: PageRequest, file: AttachedFile, body: bytes) -> Download:
-    """Return a file to be shown if its type is safe, otherwise to be downloaded; never as an HTML page."""
+    """Return a file that is shown if its type is safe, otherwise downloaded; never as an HTML page."""
     headers = _isolation_headers(FILE_POLICY)
     if file.content_type not in SAFE_TYPES or "save" in request.query:
         return Download(body, "application/octet-stream", file.filename or "attachment", headers=headers)

@@ -1,6 +1,6 @@
-"""Sign-in with the identity provider, also for re-authentication of a signed-in user.
+"""Sign-in with the identity provider, and re-authentication of signed-in users.
 
-The state that binds the provider's response to this browser is kept in an encrypted cookie; it can be used once.
+An encrypted cookie binds the provider's response to this browser; it can be used once.
 """
 
 import hmac
@@ -33,8 +33,8 @@ from heliograph.manage import people
 from heliograph.texts.dashboard_links import ACCOUNT
 
 AUTHORIZATION_COOKIE = "heliograph_provider"
-AUTHORIZATION_LIFETIME_MS = 10 * MINUTE_MS  # time a user may spend at the provider
-# session lifetime regardless of activity: access and groups are then checked again at the provider
+AUTHORIZATION_LIFETIME_MS = 10 * MINUTE_MS  # how long a user may take at the provider
+# maximum session lifetime: afterwards, the provider checks access and groups again
 SESSION_LIFETIME_MS = 12 * HOUR_MS
 PROVIDER_UNAVAILABLE = "{} is not responding. Try again in a moment."
 PROVIDER_REFUSED = "{} denied the sign-in."
@@ -53,14 +53,14 @@ log = structlog.get_logger()
 
 
 class AuthorizationRequest(msgspec.Struct, frozen=True):
-    """Pending authorization request of a browser, stored in the cookie."""
+    """A browser's pending authorization request, stored in the cookie."""
 
     state: str
     nonce: str
     verifier: str
     next: str
     until: int
-    session: str = ""  # session of a signed-in user who re-authenticates; otherwise empty
+    session: str = ""  # session of the user who re-authenticates; empty for a sign-in
 
 
 async def begin(request: PageRequest) -> PageResponse:
@@ -118,7 +118,7 @@ async def handle_callback(request: PageRequest) -> PageResponse:
 async def _confirm_reauthentication(
     request: PageRequest, provider: Provider, provider_user: ProviderUser, authorization: AuthorizationRequest
 ) -> PageResponse:
-    """Confirm re-authentication by `auth_time`: a user could remove `prompt=login` from the URL."""
+    """Confirm re-authentication by `auth_time`, because users could remove `prompt=login` from the URL."""
     identities = await request.store.people.list_identities(request.user.person)
     if (provider_user.identity.issuer, provider_user.identity.subject) not in [
         (identity.issuer, identity.subject) for identity in identities
@@ -153,7 +153,7 @@ async def _sign_in_user(
 
 
 async def sign_out(request: PageRequest) -> PageResponse:
-    """Also sign out at the provider, if the user asks: otherwise the next user of the browser could sign in again."""
+    """Sign out, also at the provider if the user asks: otherwise the browser's next user could sign in again."""
     provider = _require_provider(request)
     try:
         logout_url = await provider.logout_url(f"{request.context.base_url}/dashboard/sign-in")
@@ -187,7 +187,7 @@ async def _unavailable_page(request: PageRequest, provider: Provider, error: Pro
 
 
 async def _error_page(request: PageRequest, problem: str, status: int = 403) -> Page:
-    """Show the error on the page that the user came from: the account, or the sign-in page."""
+    """Show the error on the page from which the user came: the account or the sign-in page."""
     if request.signed_in:
         return msgspec.structs.replace(await account.show(request, {"reauth": problem}), status=status)
     return sign_in_page(request, problem=problem, status=status)

@@ -1,4 +1,4 @@
-"""Queues of the instance: waiting messages, dead letters, and pausing of all delivery."""
+"""Queues of the instance: waiting messages, dead letters, and pausing all delivery."""
 
 import msgspec
 
@@ -127,7 +127,7 @@ async def delete_all(request: PageRequest) -> PageResponse:
 
 
 def _confirmed_until(request: PageRequest) -> int | None:
-    """Return the time at which the page counted the dead letters; None if the confirmation box is not ticked."""
+    """Return the time at which the page counted the dead letters; None if the user did not select the box."""
     return parse_int(request.form.get("until", ""), 15) if request.form.get("sure") == "yes" else None
 
 

@@ -1,4 +1,4 @@
-"""Re-authentication before sensitive changes, so that an open session cannot be used to take over the account."""
+"""Re-authentication before sensitive changes, so that nobody can take over an account at an open session."""
 
 from heliograph.dashboard.page_request import PageRequest
 from heliograph.dashboard.passwords import verify_password
@@ -14,7 +14,7 @@ REAUTH_REQUIRED = "Confirm it's you first."
 
 
 async def reauthentication_error(request: PageRequest, person: Person, password: str) -> str:
-    """Return why the user could not be re-authenticated; empty on success."""
+    """Return why the user cannot be re-authenticated; empty on success."""
     if not person.password:
         return REAUTH_REQUIRED if must_reauthenticate(request, person) else ""
     attempt = await begin_attempt(request, person.email, person)
@@ -29,7 +29,7 @@ async def reauthentication_error(request: PageRequest, person: Person, password:
 def must_reauthenticate(request: PageRequest, person: Person) -> bool:
     """Return whether the user must re-authenticate at the provider, because the account has no password.
 
-    False without a provider, for example for the demo account.
+    False if there is no provider, as for the demo's account.
     """
     return request.tools.provider is not None and not person.password and not _is_reauthenticated(request)
 
@@ -43,7 +43,7 @@ def _is_reauthenticated(request: PageRequest) -> bool:
 
 
 def reauth_cookie(request: PageRequest) -> str:
-    """Return the cookie for a Redirect that marks this session as re-authenticated from now on."""
+    """Return the cookie that marks this session as re-authenticated."""
     expires_at = request.context.clock.now() + REAUTH_LIFETIME_MS
     token = request.tools.encrypt(str(expires_at).encode(), _encryption_context(request))
     return f"{REAUTH_COOKIE}={token}; Max-Age={REAUTH_LIFETIME_MS // SECOND_MS}"

@@ -1,4 +1,4 @@
-"""Request log: all API calls with the team's keys; for rejected calls, the meaning of the error and its fix."""
+"""Request log: all API calls with the team's keys; for refused calls, meaning and fix of the error."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -21,7 +21,7 @@ from heliograph.web.errors import error_list
 
 PAGE_SIZE = 50
 EXPLANATION_BY_CODE = {refusal.code: {"meaning": refusal.meaning(), "fix": refusal.fix} for refusal in all_refusals()}
-# Refusals by the restrictions of a key.
+# refusals because of a key's restrictions
 RESTRICTION_REFUSALS = (
     *(ChannelNotPermitted, SenderNotPermitted, RecipientNotPermitted, TemplateNotPermitted, KeyLimitReached),
 )
@@ -30,7 +30,7 @@ STATUS_BY_ERROR_CODE = {error["code"]: error["status"] for error in error_list()
 STATUS_CLASS_OPTIONS = (("", "Any status"), ("2", "Succeeded (2xx)"), ("4", "Refused (4xx)"), ("5", "Failed (5xx)"))
 DURATION_BY_SPAN = {"hour": HOUR_MS, "day": DAY_MS}
 TIME_OPTIONS = (("", "Last 7 days"), ("day", "Last 24 hours"), ("hour", "Last hour"))
-# Prefix of an id → path of the page that shows the object which a request created or read.
+# prefix of an id → path of the page about the object that a request created or read
 PAGE_BY_ID_PREFIX = {
     **dict.fromkeys(("eml", "sms", "wam"), "messages"),
     "vrf": "verifications",
@@ -44,7 +44,7 @@ FILTERS = ("class", "code", "key", "route", "time")
 async def show(request: PageRequest) -> PageResponse:
     request_id = request.query.get("id", "").strip()
     store, team = request.store.requests, request.team.record.ref
-    # flush this process; entries of other processes may lag by a second
+    # write this process's entries now; those of other processes may be a second late
     await request.context.state.request_log.write(store)
     if request_id and await store.find(team, request_id):
         return Redirect(f"{_log_url(request)}/{request_id}")
@@ -95,7 +95,7 @@ async def show_logged_request(request: PageRequest) -> PageResponse:
     explanation = EXPLANATION_BY_CODE.get(logged.code)
     values: dict[str, Any] = {
         "logged": logged,
-        # the fix is shown separately
+        # without the fix, which is shown separately
         "answer": logged.message.removesuffix(explanation["fix"]).strip() if explanation else "",
         "place": _object_page(request, logged),
         "explained": explanation,
@@ -111,12 +111,12 @@ async def live(request: PageRequest) -> PageResponse:
 
 
 async def log_stream_url(request: PageRequest) -> str:
-    """Return the URL of the live stream for a page that shows the newest requests."""
+    """Return the live stream's URL, for a page with the newest requests."""
     return await stream_url(request, f"{_log_url(request)}/live", _log_subscription(request))
 
 
 async def list_newest_requests(request: PageRequest, count: int) -> list[tuple[LoggedRequest, str]]:
-    """Return the newest requests, each with the page of the object that it created or read."""
+    """Return the newest requests, each with the URL of the object that it created or read."""
     store = request.store.requests
     await request.context.state.request_log.write(store)
     return [
@@ -147,7 +147,7 @@ def _parse_filters(filters: dict[str, str], now: int) -> RequestFilter:
 
 
 def _grouped(names: Iterable[str], group_of: Callable[[str], str], selected: str) -> list[tuple[str, list[str]]]:
-    """Return the options of a filter by group: those that occur, and the selected one."""
+    """Return a filter's options by group: those that occur, and the selected one."""
     groups: dict[str, list[str]] = {}
     for name in sorted({*names, selected} - {""}):
         groups.setdefault(group_of(name), []).append(name)
@@ -155,14 +155,14 @@ def _grouped(names: Iterable[str], group_of: Callable[[str], str], selected: str
 
 
 def _route_group(route: str) -> str:
-    """Return the resource of a route, or the service whose API it belongs to."""
+    """Return the route's resource, or the service to whose API the route belongs."""
     _, _, path = route.partition(" ")
     first, _, rest = path.strip("/").partition("/")
     return (rest.partition("/")[0] if first in ("v1", "compat") else first).replace("-", " ").capitalize() or "Other"
 
 
 def _name_by_key(request: PageRequest) -> dict[str, str]:
-    """Return the public id and name of each API key of the team."""
+    """Return public id → name of the team's API keys."""
     team_keys = (
         caller.key for caller in request.setup.callers.values() if caller.team.record.id == request.team.record.id
     )
@@ -170,6 +170,6 @@ def _name_by_key(request: PageRequest) -> dict[str, str]:
 
 
 def _object_page(request: PageRequest, logged: LoggedRequest) -> str:
-    """Return the page of the object that the request created or read; empty if it has no page."""
+    """Return the URL of the object that the request created or read; empty if it has no page."""
     page_path = PAGE_BY_ID_PREFIX.get(logged.subject.partition("_")[0])
     return f"{request.team_path}/{page_path}/{logged.subject}" if page_path and logged.subject else ""

@@ -1,6 +1,6 @@
-"""Search over all objects of a team, or over the teams, people and carriers of the instance.
+"""Search over all objects of a team; for operators, over the instance's teams, people and carriers.
 
-Objects that the user may not open are not searched.
+Objects that the user must not open are not searched.
 """
 
 from collections.abc import Iterable
@@ -31,7 +31,7 @@ from heliograph.manage.keys import keys_of
 from heliograph.storage.search.message_search import Search
 from heliograph.texts.dashboard_links import OPERATOR, operator_page, team_page
 
-HITS_MAX = 5  # maximum number of hits per kind
+HITS_MAX = 5  # maximum hits per kind
 
 
 class Hit(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,12 +50,12 @@ class HitGroup(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     hits: list[Hit]
-    more_url: str = ""  # link to all hits of this kind
+    more_url: str = ""  # URL of all hits of this kind
     more_text: str = ""
 
 
 async def show(request: PageRequest) -> PageResponse:
-    # a script requests only the hits while the user types
+    # while the user types, a script only requests the hits
     text, is_partial = search_text(request)[:QUERY_MAX], "part" in request.query
     if text and not is_partial and (object_page := await find_object_page(request, text)):
         return Redirect(object_page)
@@ -159,7 +159,7 @@ async def _search_groups(request: PageRequest, text: str) -> list[HitGroup]:
 
 
 def _matches(needle: str, *texts: str) -> bool:
-    """Return whether each word of `needle` occurs in one of the texts."""
+    """Return a function that returns whether each word of `needle` occurs in any of its texts."""
     haystack = normalize(" ".join(texts))
     return all(word in haystack for word in needle.split())
 
@@ -175,7 +175,7 @@ def _action_hits(request: PageRequest, needle: str) -> list[Hit]:
 
 
 def _nav_hits(request: PageRequest, needle: str, items: Iterable[NavItem]) -> list[Hit]:
-    """Return matching pages; matches in the name come before matches in the keywords."""
+    """Return matching pages, those with a match in the name first."""
     team_path = request.team_path if request.team_or_none else ""
     ranked_hits = [
         (not _matches(needle, item.name), Hit(name=item.name, url=item.url(team_path), icon=item.icon))

@@ -1,4 +1,4 @@
-"""One sending domain: adding, required DNS records and their check results, DKIM keys and brand."""
+"""A sending domain: adding it, its DNS records and their check results, DKIM keys and brand."""
 
 from collections.abc import Mapping
 
@@ -47,19 +47,19 @@ PLATFORM_DOMAIN_URL = operator_page("domain")
 
 
 class RecordRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A DNS record as a row of the table."""
+    """A DNS record in the table."""
 
     record: Record
     name: str  # relative to the zone
-    priority: str  # priority of an MX record
+    priority: str  # of an MX record
     value: str
-    quoted_value: str  # value as quoted strings; empty if one string is enough
+    quoted_value: str  # the value as several quoted strings; empty if one is enough
     string_count: int
     last_check: StoredVerdict | None
 
     @property
     def state(self) -> tuple[str, str]:
-        """Return the state and its label on this page."""
+        """Return the record's state, and its label on this page."""
         if self.last_check is None:
             return "checking", "Not checked yet"
         verdict = self.last_check.verdict
@@ -73,7 +73,7 @@ class RecordRow(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def fix(self) -> str:
-        """Return how to fix a wrong record; the table shows the expected value above."""
+        """Return how to fix a wrong record, whose expected value is above it in the table."""
         if self.last_check is None or (self.last_check.verdict.answered and not self.last_check.verdict.found):
             return ""
         fix = self.last_check.verdict.fix
@@ -157,7 +157,7 @@ async def rotate(request: PageRequest) -> PageResponse:
 
 
 async def set_dkim(request: PageRequest) -> PageResponse:
-    """Move the domain's keys to CNAME records or back to TXT records."""
+    """Publish the domain's keys by CNAME records, or again by TXT records."""
     domain, method = find_domain(request), _dkim_method(request)
     try:
         await _domains(request).add(request.actor, request.team.record.id, domain.name, method=method)
@@ -198,7 +198,7 @@ async def remove(request: PageRequest) -> PageResponse:
 
 
 async def set_mail_host(request: PageRequest) -> PageResponse:
-    """Set the public host name that the DNS records of all domains refer to."""
+    """Set the host name to which the DNS records of all domains refer."""
     host = request.form.get("mail_host", "").strip().lower().removesuffix(".")
     return_path = request.form.get("back", "")
     return_url = (
@@ -221,9 +221,9 @@ def _domains(request: PageRequest) -> Domains:
 
 
 async def find_own_domain(request: PageRequest) -> Domain:
-    """Return the team's domain; on the operator's page, the domain of the platform's sender.
+    """Return the team's domain; on an operator page, the domain of the platform's sender.
 
-    If a team has verified the platform's domain, its domain is returned.
+    If a team has verified the platform's domain, the team's domain is returned.
     """
     if request.team_or_none:
         return find_domain(request)
@@ -244,7 +244,7 @@ def _domain_subscription(request: PageRequest, domain: Domain) -> Subscription:
 
 
 def _selected_zone(request: PageRequest, domain: Domain, check_results: DomainStatus) -> str:
-    """Return the DNS zone that the user selected, otherwise the detected zone."""
+    """Return the DNS zone that the user selected, otherwise the detected one."""
     zone_param = request.query.get("zone", "")
     return zone_param if zone_param in candidate_zones(domain.name) else check_results.zone
 
@@ -269,7 +269,7 @@ def _record_rows(check_results: DomainStatus, zone: str) -> list[RecordRow]:
 
 
 def _no_answer_reason(rows: list[RecordRow]) -> str:
-    """Return why no record could be looked up; empty if a lookup was answered or a record was not checked yet."""
+    """Return why all DNS lookups failed; empty if one was answered, or a record was not checked yet."""
     verdicts = [row.last_check.verdict for row in rows if row.last_check]
     if not verdicts or len(verdicts) < len(rows) or any(verdict.answered for verdict in verdicts):
         return ""
@@ -277,7 +277,7 @@ def _no_answer_reason(rows: list[RecordRow]) -> str:
 
 
 def _check_interval(check_results: DomainStatus) -> str:
-    """Return the current interval of DNS checks as text; empty if no frequent checks are scheduled."""
+    """Return the current interval of DNS checks as text; empty if there are no frequent checks."""
     if not check_results.is_checked_often or not check_results.next_check_at or not check_results.checked_at:
         return ""
     interval_ms = check_results.next_check_at - check_results.checked_at

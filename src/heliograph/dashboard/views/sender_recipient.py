@@ -1,8 +1,8 @@
-"""Verified recipients of a sandbox team: each confirms by a code that they want the team's messages.
+"""Verified recipients of a sandbox team. Each enters a code to confirm that they want the team's messages.
 
-A mail with a code is sent within the request and not stored, so that the team cannot read the code among its messages.
-A phone is verified like POST /v1/verify, with all its limits. If a channel is simulated, no message reaches the
-recipient, so the page shows the code.
+The mail with a code is sent within the request and not stored, so that the team cannot read the code. A phone is
+verified as by POST /v1/verify, with the same limits. If the channel is simulated, the recipient gets no message, so the
+page shows the code.
 """
 
 from urllib.parse import urlencode
@@ -94,7 +94,7 @@ def _parse_address(request: PageRequest, fields: dict[str, str]) -> str:
 
 
 def _verifying_caller(request: PageRequest, phone: str) -> Caller:
-    """Return the team as a caller that may verify this phone, regardless of its plan."""
+    """Return the team as caller that may verify this phone, whatever the team's plan."""
     team = request.team
     record = replace(team.record, features=("verify",))
     return replace(request.caller, team=replace(team, record=record, recipients=frozenset({phone})))
@@ -110,7 +110,7 @@ async def _send_sms(request: PageRequest, phone: str) -> dict[str, str]:
 
 
 async def _is_verified(request: PageRequest, id_: str, phone: str) -> bool:
-    """Return whether the code is correct. Raises PageNotFound if the verification is not for this phone."""
+    """Return whether the code is correct. Raises PageNotFound if the verification is of another phone."""
     verification = await request.context.store.verifications.get(request.team.record.ref, id_)
     if verification is None or verification.phone != phone:
         raise PageNotFound
@@ -121,7 +121,7 @@ async def _is_verified(request: PageRequest, id_: str, phone: str) -> bool:
 # -- email address ------------------------------------------------------------------------------------------
 
 
-NAME_MAX = 60  # maximum length of the team's name in the mail, in characters
+NAME_MAX = 60  # maximum characters of the team's name in the mail
 
 
 async def _send_mail(request: PageRequest, address: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Senders of a team: domains, display names and SMS sender ids; and verified recipients of a sandbox team."""
+"""A team's senders: domains, display names and SMS sender ids; and a sandbox team's verified recipients."""
 
 from typing import Any
 
@@ -101,7 +101,7 @@ async def decide(request: PageRequest) -> PageResponse:
 
 
 def _form_record(request: PageRequest) -> RecordId:
-    """Return kind and id of the record that the form is about."""
+    """Return kind and id of the record in the form."""
     return request.form.get("kind", ""), request.form.get("id", "")
 
 

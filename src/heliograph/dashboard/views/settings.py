@@ -1,4 +1,4 @@
-"""Settings of a team: name, threshold for low-credit notices, retention, sandbox and live mode."""
+"""A team's settings: name, threshold of low-credit notices, retention, sandbox and live mode."""
 
 import asyncio
 import re
@@ -14,7 +14,7 @@ from heliograph.storage.retention import DELIVERIES_KEPT_MS
 
 DELIVERIES_KEPT_DAYS = DELIVERIES_KEPT_MS // DAY_MS
 HOUR_S = 3600
-SETTLE_S = 3.0  # wait at most this long for the test clock to arrive
+SETTLE_S = 3.0  # longest wait for the test clock to arrive
 POLL_S = 0.05
 RETENTION_FIELDS = ("keep_content_days", "keep_messages_days")
 
@@ -44,7 +44,7 @@ async def save_retention(request: PageRequest) -> PageResponse:
 
 
 def _to_number(text: str) -> int | str:
-    """Return the whole number; any other text unchanged, for the error message of its field."""
+    """Return a whole number; other text unchanged, for the error message of its field."""
     return int(text) if re.fullmatch("[0-9]{1,9}", text) else text
 
 
@@ -69,7 +69,7 @@ async def set_test_clock(request: PageRequest) -> PageResponse:
 
 
 async def advance(request: PageRequest) -> PageResponse:
-    """Advance the team's test clock, and wait for a moment until work that becomes due is processed."""
+    """Advance the team's test clock, and briefly wait until the work that becomes due is done."""
     hours = request.form.get("hours", "").strip()
     try:
         seconds = int(hours) * HOUR_S if re.fullmatch("[0-9]{1,5}", hours) else 0
@@ -85,7 +85,7 @@ async def advance(request: PageRequest) -> PageResponse:
 
 
 def _page_to_return_to(request: PageRequest) -> str:
-    """Return the page of this team from which the form was sent; otherwise the settings."""
+    """Return the team's page from which the form was sent; otherwise the settings."""
     path = request.form.get("back", "")
     is_own = path == request.team_path or path.startswith(f"{request.team_path}/")
     return path if is_own and path.isprintable() else f"{request.team_path}/settings"

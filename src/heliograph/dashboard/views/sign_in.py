@@ -1,4 +1,4 @@
-"""Sign-in with password and optional second factor, and sign-out; also the steps shared by all sign-in methods."""
+"""Sign-in with a password and an optional second factor, sign-out, and what all sign-in methods share."""
 
 from urllib.parse import urlencode
 
@@ -16,9 +16,11 @@ from heliograph.domain.mail.address import parse_address
 from heliograph.domain.network.client_address import client_network
 from heliograph.encryption import DecryptionError
 
-NETWORK_ATTEMPTS_MAX = 100  # wrong attempts per network, for any account: a whole office may share an address
-KNOWN_CLIENT_ATTEMPTS_MAX = 20  # wrong attempts per account from a browser or network that it was signed in from before
-DEVICE_COOKIE = "heliograph_device"  # cookie that identifies a known browser
+# Wrong attempts per network, for all accounts together, because an office may share one address
+NETWORK_ATTEMPTS_MAX = 100
+# Wrong attempts per account, from a browser or network from which the user signed in before
+KNOWN_CLIENT_ATTEMPTS_MAX = 20
+DEVICE_COOKIE = "heliograph_device"  # identifies a browser from which the user signed in before
 DEVICE_LIFETIME_S = 180 * 24 * 3600
 BUSY = "Too many people are signing in right now. Try again in a moment."
 WRONG_PASSWORD = "Wrong email address or password."
@@ -69,10 +71,10 @@ async def sign_in(request: PageRequest) -> PageResponse:
 
 
 async def _check_second_factor(request: PageRequest) -> PageResponse:
-    """Check the second factor, using a ticket that identifies the user whose password was correct.
+    """Check the second factor. A ticket identifies the user, whose password was correct.
 
-    A ticket is valid for one attempt and is revoked when the password changes. A wrong code returns a new ticket with
-    the remaining lifetime.
+    A ticket allows one attempt, and is invalid after a change of the password. After a wrong code, the user gets a new
+    ticket with the remaining lifetime.
     """
     ticket = await request.store.people.use_link(request.form["ticket"], "ticket")
     person = await request.store.people.get(ticket.person) if ticket else None
@@ -89,7 +91,7 @@ async def _check_second_factor(request: PageRequest) -> PageResponse:
 def sign_in_page(
     request: PageRequest, email: str = "", error: str = "", *, ticket: str = "", problem: str = "", status: int = 200
 ) -> Page:
-    """Show the sign-in form. `error` is the error of the typed values, `problem` that of another sign-in method."""
+    """Show the sign-in form. `error` is about the typed values, `problem` about another sign-in method."""
     provider, next_page = request.tools.provider, request.query.get("next", "")
     values = {
         "email": email,
@@ -112,17 +114,17 @@ def sign_in_page(
 
 
 class SignInAttempt(msgspec.Struct, frozen=True):
-    """A counted sign-in attempt; not allowed if `limiter_keys` is empty."""
+    """A counted sign-in attempt, which is not allowed if `limiter_keys` is empty."""
 
-    limiter_keys: tuple[str, ...]  # limiter keys under which the attempt is counted; empty if no attempt is allowed now
-    limit_error: str = ""  # error shown instead of the reason: must not reveal which clients are known
+    limiter_keys: tuple[str, ...]  # keys by which the attempt was counted; empty if no attempt is allowed now
+    limit_error: str = ""  # shown instead of other errors, so that it does not reveal which clients are known
     is_known_client: bool = False
 
 
 async def begin_attempt(request: PageRequest, email: str, person: Person | None) -> SignInAttempt:
-    """Count a sign-in attempt against the limits of the account and of the network.
+    """Count a sign-in attempt against the limits of the account and the network.
 
-    If a limit is reached, a browser or network from which the user signed in before has a separate limit, so that an
+    If a limit is reached, a browser or network from which the user signed in before has another limit, so that an
     attacker elsewhere cannot lock the user out.
     """
     network, now = client_network(request.client_ip), request.context.clock.now()
@@ -142,13 +144,13 @@ async def begin_attempt(request: PageRequest, email: str, person: Person | None)
 
 
 def _client_identifiers(request: PageRequest, device: str = "") -> list[str]:
-    """Return the identifiers by which a known client is recognised, most reliable first: device, then network."""
+    """Return what identifies the client, most reliable first: device, then network."""
     device = device or request.cookies.get(DEVICE_COOKIE, "")
     return [*([f"device {device}"] if device else []), f"network {client_network(request.client_ip)}"]
 
 
 async def code_error(request: PageRequest, person: Person, typed_code: str) -> str:
-    """Return why the TOTP or recovery code is rejected; empty if it is valid, in which case it is used up."""
+    """Return why the TOTP or recovery code is rejected; empty if it is valid. A valid code cannot be used again."""
     attempt = await begin_attempt(request, person.email, person)
     if not attempt.limiter_keys:
         return attempt.limit_error
@@ -178,9 +180,10 @@ async def start_session(
     lifetime_ms: int | None = None,
     consumed_token: str = "",
 ) -> PageResponse:
-    """Sign the user in. `audit_detail` is the text for the audit log; empty if the action just done has its own entry.
+    """Sign the user in.
 
-    See `sessions.sign_in` for the other parameters.
+    `audit_detail`: text for the audit log; empty if the action has an entry of its own. See `sessions.sign_in` for the
+    other parameters.
     """
     user_agent = request.http.headers.get(b"user-agent", b"").decode("latin-1")
     device = request.cookies.get(DEVICE_COOKIE, "")

@@ -1,4 +1,4 @@
-"""Quick start: a sample request for each channel in three languages, with the team's own ids."""
+"""Quick start: an example request for each channel in three languages, with the team's own ids."""
 
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,16 +15,16 @@ from heliograph.templates.policy.values import required_names
 from heliograph.web import snippets
 from heliograph.web.snippets import LANGUAGES
 
-EMAIL, PHONE = f"delivered@{SIMULATOR_DOMAIN}", "+15005550006"  # handled by the simulator, even for live teams
+EMAIL, PHONE = f"delivered@{SIMULATOR_DOMAIN}", "+15005550006"  # simulated recipients, for live teams too
 PATHS: dict[Channel, str] = {"email": "/v1/emails", "sms": "/v1/sms", "whatsapp": "/v1/whatsapp"}
 KEYS_SHOWN = 3
-REQUESTS_SHOWN = 5  # number of recent requests shown live
+REQUESTS_SHOWN = 5  # number of recent requests shown
 
 
 class Example(msgspec.Struct, frozen=True, kw_only=True):
     """A sample API request."""
 
-    id: str  # id used in the URL
+    id: str  # id in the URL
     title: str
     hint: str = ""
     path: str
@@ -61,7 +61,7 @@ async def show(request: PageRequest) -> PageResponse:
 
 
 async def docs_values(request: PageRequest) -> PageResponse:
-    """Return the values that the script of /docs inserts into examples: the team's sender and key names."""
+    """Return the values that the script of /docs inserts in examples: the team's sender, and the names of its keys."""
     keys = [f"{key.name} (hk_{key.id}_…)" for key in keys_of(request.setup, request.team.record.id) if not key.revoked]
     result = {
         "team": request.team.record.name,
@@ -73,7 +73,7 @@ async def docs_values(request: PageRequest) -> PageResponse:
 
 
 def build_examples(request: PageRequest) -> list[Example]:
-    """Return sample requests that this team can send now."""
+    """Return example requests that this team can send."""
     sender = sender_address(request)
     result = []
     if sender:
@@ -119,7 +119,7 @@ def sender_address(request: PageRequest) -> str | None:
 
 
 def find_template(request: PageRequest, channel: str) -> Template | None:
-    """Return an approved template, preferably not marketing (limited per day) and with variables; None if not found."""
+    """Return an approved template, preferably with variables and not marketing (limited per day); None if not found."""
     candidates = [
         template
         for template in request.team.templates.values()
@@ -131,5 +131,5 @@ def find_template(request: PageRequest, channel: str) -> Template | None:
 
 
 def code_snippet(language: str, url: str, body: dict[str, Any]) -> str:
-    """Return code that runs without installing anything. `language`: a key of LANGUAGES."""
+    """Return code that needs only standard software. `language`: a key of LANGUAGES."""
     return snippets.snippet("urllib" if language == "python" else language, "POST", url, body)

@@ -154,7 +154,7 @@ async def show(request: PageRequest) -> PageResponse:
 
 
 def normalize_search(text: str) -> str:
-    """Normalize a part of an address for the search, because the list stores normalized addresses."""
+    """Return a normalized part of an address, because the list has normalized addresses."""
     address = parse_address(text)
     return address.normal if address else text.lower()
 

@@ -1,4 +1,4 @@
-"""State changes of a template: publish, restore, archive, approve, refuse."""
+"""Changes of a template's state: publish, restore, archive, approve, refuse."""
 
 from typing import Any
 
@@ -12,14 +12,14 @@ from heliograph.templates.policy.template_approvals import find_draft
 
 
 async def publish(request: PageRequest) -> PageResponse:
-    """Publish the draft that the user saw."""
+    """Publish the draft, if it is still the one that the user saw."""
     revision, terms = request.form.get("mark", ""), _publish_terms(request)
     is_changed = await templates.publish(request.store, request.actor, *_template_args(request), revision, **terms)
     return saved_redirect(request, request.params["template"], is_changed)
 
 
 async def restore(request: PageRequest) -> PageResponse:
-    """Publish the content of an old version as the newest version."""
+    """Publish the content of an old version as a new version."""
     version, terms = parse_number(request.form.get("version", "")), _publish_terms(request)
     is_changed = await templates.restore(request.store, request.actor, *_template_args(request), version, **terms)
     return saved_redirect(request, request.params["template"], is_changed)
@@ -45,7 +45,7 @@ async def discard(request: PageRequest) -> PageResponse:
 
 
 async def approve(request: PageRequest) -> PageResponse:
-    """Approve an SMS or WhatsApp template at the form's prices; email templates need no price."""
+    """Approve an SMS or WhatsApp template at the form's prices, or an email template, which needs no price."""
     form = request.form
     revision, prices, is_free_template = form.get("mark", ""), price_fields(form), is_free(form)
     try:
@@ -68,7 +68,7 @@ async def refuse(request: PageRequest) -> PageResponse:
 
 
 def saved_redirect(request: PageRequest, id_: str, is_changed: bool) -> Redirect:
-    """Redirect to the template with a notice whether the change is published or submitted for approval."""
+    """Redirect to the template. A notice says whether the change is published or waits for approval."""
     notice = f"Published. Version {request.setup.teams[request.team.record.id].templates[id_].version} is in use."
     if find_draft(request.setup, id_):
         notice = "Submitted. It takes effect once an operator approves it."

@@ -1,10 +1,10 @@
-"""Chips: names of variables without example values, highlighted in a preview in place of the values."""
+"""Chips: in a preview, highlighted names of variables that have no example value."""
 
 import re
 
 from heliograph.templates.policy.markup import parse_tags
 
-# Private-use characters around a variable's name: as plain text, and percent-encoded in a URL.
+# private-use characters around a variable's name, plain and percent-encoded in a URL
 _MARKED_NAME = re.compile("\ue000([a-z0-9_.]{1,64})\ue001")
 _PERCENT_ENCODED_NAME = re.compile("%EE%80%80([a-z0-9_.]{1,64})%EE%80%81")
 _CHIP_STYLE = "background:#eef0ff;color:#4338ca;border-radius:4px;padding:0 4px;font-family:monospace"
@@ -15,12 +15,12 @@ def mark_name(name: str) -> str:
 
 
 def split_names(text: str) -> list[str]:
-    """Split a text into plain text and variable names, alternating."""
+    """Split a text into plain texts and variable names, which alternate."""
     return _MARKED_NAME.split(text)
 
 
 def draw_chips(html: str) -> str:
-    """Replace marked names in the text of the HTML by chips; inside tags, only remove the marks."""
+    """Replace marked names by chips in the HTML's text; inside tags, only remove the marks."""
     html = _PERCENT_ENCODED_NAME.sub(r"\1", html)
     remaining_tags = iter(parse_tags(html, len(html)))
     tag = next(remaining_tags, None)

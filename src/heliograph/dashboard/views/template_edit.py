@@ -1,4 +1,4 @@
-"""Template editor: typed content is kept on every error, conflict or expired session."""
+"""Template editor. The typed content is kept after errors, conflicts and an expired session."""
 
 from typing import Any
 
@@ -40,12 +40,12 @@ from heliograph.templates.service import draft_or_current, get
 from heliograph.templates.service import save as save_template
 from heliograph.web.read_budget import run_large
 
-WARNINGS_MAX = 10  # maximum number of warnings shown per field
+WARNINGS_MAX = 10  # maximum warnings shown per field
 SESSION_EXPIRED = "This page had expired, so nothing was saved. Your text is still here. Save again."
 
 
 async def new(request: PageRequest) -> PageResponse:
-    """Show the editor with an empty template or a copy; without a channel, show the choice of channels."""
+    """Show the editor with an empty template or a copy; without a channel, ask for the channel."""
     if source := request.query.get("from"):
         template = draft_or_current(request.setup, get(request.setup, request.team.record.id, source))
         form = form_values(template) | {"name": f"Copy of {template.name}"}
@@ -75,7 +75,7 @@ async def save(request: PageRequest) -> PageResponse:
 
 
 async def expired(request: PageRequest) -> PageResponse:
-    """Show a form sent with an expired session again, without saving it."""
+    """Show a form that was sent with an expired session again, without saving it."""
     try:
         base = _find_editable(request) if "template" in request.params else _new_template(request)
     except Refusal as refusal:
@@ -85,7 +85,7 @@ async def expired(request: PageRequest) -> PageResponse:
 
 
 async def _as_new_template(request: PageRequest, refusal: Refusal) -> Page:
-    """Show the typed content as a new template if the edited template was archived or removed meanwhile."""
+    """Show the typed content as a new template, because the edited one was archived or removed meanwhile."""
     error = f"{refusal.message} Your text is still here. Save it as a new template."
     return await _editor(
         request, _new_template(request), request.form, form_variables(request.form), errors={"form": error}
@@ -93,7 +93,7 @@ async def _as_new_template(request: PageRequest, refusal: Refusal) -> Page:
 
 
 async def preview(request: PageRequest) -> PageResponse:
-    """Return the preview document of the unsaved template in the editor, for the iframe."""
+    """Return the preview document of the editor's content, which is not saved, for the iframe."""
     template = request.team.templates.get(request.form.get("id", ""))
     base = draft_or_current(request.setup, template) if template else _new_template(request)
     return await preview_frame(
@@ -105,10 +105,7 @@ async def preview(request: PageRequest) -> PageResponse:
 
 
 async def _save(request: PageRequest, base: Template, base_revision: str | None) -> PageResponse:
-    """Save the template.
-
-    `base_revision` is the content hash of the version that the user edited; None for a new template.
-    """
+    """Save the template. `base_revision`: content hash of the version that the user edited; None for a new template."""
     edited, variables = await _read_template(request, base, request.form), form_variables(request.form)
     if request.form.get("do") == "locale":
         return await _add_locale(request, base, variables)
@@ -117,7 +114,7 @@ async def _save(request: PageRequest, base: Template, base_revision: str | None)
         trial = await try_on_recent_sends(request, edited.template) if is_live else None
         return await _editor(request, base, request.form, variables, trial=trial)
     errors, is_publishing = edited.errors, request.form.get("do") != "draft"
-    # before publishing, show new variables, which every send must then supply; a draft is saved with them
+    # before publishing, show new variables, which sends must then have; a draft is saved at once
     if not errors and edited.added_variables and is_publishing:
         variables += [
             replace(variable, example=guess_value(variable.name))
@@ -149,7 +146,7 @@ async def _save(request: PageRequest, base: Template, base_revision: str | None)
 
 
 async def _add_locale(request: PageRequest, base: Template, variables: list[VariableRow]) -> Page:
-    """Show the form with an added language; nothing is saved."""
+    """Show the form with another language, without saving it."""
     try:
         return await _editor(request, base, add_locale(request.form, base.channel), variables)
     except InvalidRequest as refusal:
@@ -167,7 +164,7 @@ def _draft_redirect(request: PageRequest, id_: str, added_names: list[str]) -> R
 
 
 async def _conflict_page(request: PageRequest, template: Template, variables: list[VariableRow]) -> Page:
-    """Show a save conflict: the other user's version and the differences. The next save overwrites that version."""
+    """Show the other user's version and how it differs. The next save overwrites it."""
     base = _find_editable(request)
     other_edit = await find_last_edit(request, base.id)
     differences = await find_differences(base, template)
@@ -187,7 +184,7 @@ async def _editor(
     differences: list[Difference] | None = None,
     trial: TrialReport | None = None,
 ) -> Page:
-    """Show the editor with the contents of `form` and `variables`.
+    """Show the editor with the values of `form` and `variables`.
 
     `other_edit` and `differences` describe a save conflict.
     """
@@ -195,7 +192,7 @@ async def _editor(
     draft = find_draft(request.setup, base.id)
     is_submitted = bool(request.form)
     preview_html, edited_template = b"", base
-    if is_submitted or live_template is None:  # otherwise the iframe requests the saved template
+    if is_submitted or live_template is None:  # otherwise the iframe shows the saved template
         edited = await _read_template(request, base, form)
         edited_template = edited.template
         preview_html = await preview_document(request, *_preview_args(request, edited, errors_shown=True))
@@ -227,14 +224,14 @@ async def _editor(
         "other_edit": other_edit,
         "differences": differences or [],
         "trial": trial,
-        "typed": is_submitted or "from" in request.query,  # the content is not saved yet
+        "typed": is_submitted or "from" in request.query,  # the content differs from the saved template
         "preview_html": preview_html.decode(),
     }
     return Page("template_edit.html", values, 400 if errors else 200, _form_size(form) + len(preview_html))
 
 
 def _tab(form: dict[str, str], errors: dict[str, str]) -> str:
-    """Return the language tab to show: the first with an error, otherwise the previously shown tab."""
+    """Return the language tab to show: the first one with an error, otherwise the previous one."""
     tags_with_errors = [
         tag for tag in list_locales(form) if any(field.startswith(f"locales.{tag}") for field in errors)
     ]
@@ -242,7 +239,7 @@ def _tab(form: dict[str, str], errors: dict[str, str]) -> str:
 
 
 def _by_field(problems: list[TemplateProblem]) -> dict[str, list[TemplateProblem]]:
-    """Return the warnings by field; errors are shown when they prevent saving."""
+    """Return field → warnings. Errors are only shown when they prevent saving."""
     warnings_by_field: dict[str, list[TemplateProblem]] = {}
     for problem in problems:
         field_warnings = warnings_by_field.setdefault(problem.field, [])
@@ -263,16 +260,16 @@ def _form_size(form: dict[str, str]) -> int:
 def _preview_args(
     request: PageRequest, edited: EditResult, *, errors_shown: bool
 ) -> tuple[Template, dict[str, str], str | None]:
-    """Return template, errors and language for a preview. `errors_shown`: the page already shows the errors.
+    """Return template, errors and language of a preview. `errors_shown`: the page already shows the errors.
 
-    New variables have the examples that the script would enter, so that the preview is the same without script.
+    New variables have the same examples that the script would insert, so the preview is the same without the script.
     """
     template = (
         edited.template if request.has_role("operator") else with_suggested_prices(request.setup, edited.template)
     )
     guesses = {name: guess_value(name) for name in edited.added_variables}
     template = replace(template, examples=guesses | template.examples)
-    # While one types, a field that is still empty is not wrong yet.
+    # while the user types, an empty field is not an error yet
     errors = {field: text for field, text in edited.errors.items() if request.form.get(field, field).strip()}
     return template, {} if errors_shown else errors, request.form.get("shown") or None
 

@@ -1,4 +1,4 @@
-"""Conversion between the fields of the editor's form and a template."""
+"""Converts between the fields of the editor's form and a template."""
 
 import re
 from typing import Any
@@ -16,7 +16,7 @@ PARTS: dict[Channel, tuple[str, ...]] = {
     "sms": ("body",),
     "whatsapp": ("body", "category", "language", "upstream_name"),
 }
-# Channel → the parts of a template that are translated.
+# channel → parts of a template that are translated
 TRANSLATED: dict[Channel, tuple[str, ...]] = PARTS | {
     "email": ("subject", "html", "text"),
     "whatsapp": ("body", "language", "upstream_name"),
@@ -25,17 +25,17 @@ _WHOLE_NUMBER = re.compile("[0-9]{1,9}")
 
 
 class VariableRow(msgspec.Struct, frozen=True):
-    """A declared variable as a row of the form."""
+    """A declared variable in the form."""
 
     name: str
     optional: bool = False
     example: str = ""
     length: str = ""  # maximum length in characters
-    fields: str = ""  # field names of a list's items
+    fields: str = ""  # names of the fields of a list's items
     max_items: str = ""  # maximum number of items of a list
 
     def declaration(self) -> dict[str, Any]:
-        """Return the variable's declaration as in a setup file; an invalid number stays text, for validation."""
+        """Return the declaration as in a setup file. An invalid number remains text, for validation."""
         fields = self.fields.replace(",", " ").split()
         table: dict[str, Any] = {"name": self.name, **({"list": fields} if fields else {})}
         numbers = {"max_length": self.length, **({"max": self.max_items} if fields else {})}
@@ -64,7 +64,7 @@ def list_locales(form: dict[str, str]) -> list[str]:
 
 
 def add_locale(form: dict[str, str], channel: Channel) -> dict[str, str]:
-    """Return the form with the requested language added, as a copy of the default language."""
+    """Return the form with the requested language, which begins as a copy of the default language."""
     tag = read_locale(form.get("add_locale", "").strip())
     copied_parts = {f"locales.{tag}.{part}": form.get(part, "") for part in TRANSLATED[channel]}
     return {**copied_parts, **form, "add_locale": "", "shown": tag or ""}
@@ -82,7 +82,7 @@ def _variable_row(template: Template, name: str) -> VariableRow:
 
 
 def form_variables(form: dict[str, str]) -> list[VariableRow]:
-    """Return the variables in the form, in their order."""
+    """Return the variables in the form, in order."""
     rows = [
         VariableRow(
             form.get(f"variable.{number}", "").strip().removeprefix("customer."),
@@ -90,17 +90,17 @@ def form_variables(form: dict[str, str]) -> list[VariableRow]:
             form.get(f"example.{number}", ""),
             *(form.get(f"{field}.{number}", "").strip() for field in ("length", "fields", "most")),
         )
-        for number in range(VARIABLES_MAX + 1)  # one more than allowed, so that validation rejects it
+        for number in range(VARIABLES_MAX + 1)  # one more than allowed, so that validation refuses it
     ]
     return [row for row in rows if row.name]
 
 
 def template_fields(form: dict[str, str], channel: Channel, *, with_prices: bool) -> dict[str, Any]:
-    """Return the template's fields as in a setup file; None for an empty part."""
+    """Return the template's fields as in a setup file; an empty part is None."""
     variables = form_variables(form)
-    # `_normalize_newlines` converts the CR LF line ends that browsers submit to LF.
+    # browsers submit CR LF line ends
     fields: dict[str, Any] = {part: _normalize_newlines(form, part) or None for part in PARTS[channel]}
-    if tags := list_locales(form):  # a language with only empty parts is removed
+    if tags := list_locales(form):  # removes languages whose parts are all empty
         parts_by_tag = {tag: _translated_parts(form, tag, channel) for tag in tags}
         fields["locales"] = {tag: parts for tag, parts in parts_by_tag.items() if parts}
     fields |= {"layout": form["layout"] or None} if "layout" in form else {}

@@ -1,4 +1,4 @@
-"""Preview of a template with example values: content, price, and a curl command."""
+"""Preview of a template with example values: content, price, and a command to send it."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ from heliograph.web.read_budget import run_large
 from heliograph.web.request import Headers
 
 # The iframe allows our own font and icons and a mail's own styles, but no scripts and no remote content; only our pages
-# may embed it. The mail itself is in a nested frame whose policy also excludes our own files.
+# may embed it. The mail is in a nested frame whose policy also forbids our own files.
 HEADERS: Headers = [
     (
         b"content-security-policy",
@@ -47,7 +47,7 @@ HEADERS: Headers = [
 ]
 RECIPIENTS: dict[Channel, str] = {"email": start.EMAIL, "sms": start.PHONE, "whatsapp": start.PHONE}
 PROBLEMS_SHOWN_MAX = 30
-CHARACTERS_LISTED_MAX = 5  # maximum number of characters outside the GSM alphabet that are listed
+CHARACTERS_LISTED_MAX = 5  # maximum number of characters listed that are not in the GSM alphabet
 
 
 async def preview_frame(
@@ -119,7 +119,7 @@ def preview_values(
 
 
 def _encoding_values(text: str, team: Team) -> dict[str, Any]:
-    """Return the characters outside the GSM alphabet, and the number of segments after replacing them."""
+    """Return the characters that are not in the GSM alphabet, and the number of segments after replacing them."""
     replaced = count_segments(replace_typography(text))
     characters = non_gsm_characters(text)
     return {
@@ -131,13 +131,13 @@ def _encoding_values(text: str, team: Team) -> dict[str, Any]:
 
 
 def _segment_capacity(segments: Segments, count: int, team: Team) -> int:
-    """Return the capacity of `count` segments, in units of the encoding."""
+    """Return how much fits in `count` segments, in units of the encoding."""
     units_per_segment = MULTIPART_UNITS if team.record.segmenting == "udh" and count > 1 else SINGLE_PART_UNITS
     return units_per_segment[segments.encoding] * count
 
 
 def _unknown_brand_fields(template: Template) -> list[str]:
-    """Return the brand fields that the template uses but that do not exist; they are rendered empty."""
+    """Return brand fields in the template that do not exist, and are rendered empty."""
     texts = [text for part in PARTS if (text := getattr(template, part))]
     field_names = {
         placeholder[2] for text in texts for placeholder in PLACEHOLDER.finditer(text) if placeholder[1] == "brand"
@@ -146,7 +146,7 @@ def _unknown_brand_fields(template: Template) -> list[str]:
 
 
 def curl_command(request: PageRequest, template: Template, locale: str) -> str:
-    """Return the command that sends the template; `locale`: the chosen language, empty for the default."""
+    """Return the curl command that sends the template. `locale`: chosen language; empty for the default."""
     body: dict[str, Any] = {"to": RECIPIENTS[template.channel], "template_id": template.id}
     if template.locales:
         body["locale"] = locale or template.locale

@@ -1,4 +1,4 @@
-"""Lookup of the template in the path, its versions and its last author."""
+"""Finds the template in the path, its versions and its last editor."""
 
 import msgspec
 
@@ -10,15 +10,15 @@ from heliograph.templates.service import get
 
 
 class LastEdit(msgspec.Struct, frozen=True):
-    """Last author and save time of a template or its draft, and the time of the live version; None if unknown."""
+    """Who saved a template or its draft last and when, and when the live version was published; None if unknown."""
 
     author: str
     saved_at: int | None
-    published_at: int | None  # when the newest version was published
+    published_at: int | None
 
 
 def find_template(request: PageRequest) -> Template:
-    """Return the template named in the path."""
+    """Return the template in the path."""
     return get(request.setup, request.team.record.id, request.params["template"])
 
 

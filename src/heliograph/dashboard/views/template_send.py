@@ -16,7 +16,7 @@ from heliograph.templates.policy.template_approvals import find_draft
 from heliograph.templates.policy.template_edit import sandbox_with_draft
 from heliograph.templates.policy.values import required_names
 
-FORM_FIELDS = ("to", "from")  # errors of other fields are shown above the form
+FORM_FIELDS = ("to", "from")  # errors of all other fields are shown above the form
 
 
 async def send(request: PageRequest) -> PageResponse:
@@ -45,7 +45,7 @@ async def send(request: PageRequest) -> PageResponse:
 
 
 async def _send(request: PageRequest, caller: Caller, template: Template, from_: str | None) -> str:
-    """Send through the same code as the API; return the message id."""
+    """Send as the API does; return the message id."""
     typed_values = {name: request.form.get(f"value.{name}", "") for name in required_names(template)}
     filled = ((name, text) for name, text in typed_values.items() if text or name not in template.optional)
     variables = {name: parse_form_value(template, name, text) for name, text in filled}

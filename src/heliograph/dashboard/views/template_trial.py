@@ -1,4 +1,7 @@
-"""Tries a template's draft on its recent sends: renders the draft with their variables. Nothing is stored or sent."""
+"""Renders a template's draft with the variables of its recent sends, to show what would change.
+
+Stores and sends nothing.
+"""
 
 import asyncio
 from typing import Any
@@ -18,26 +21,29 @@ from heliograph.templates.policy.values import required_names
 from heliograph.web.read_budget import run_large
 
 SENDS_MAX = 50
-OCTETS_MAX = 4 * MIB  # of message contents
+OCTETS_MAX = 4 * MIB  # maximum octets of the messages' contents
 TIME_MAX_S = 4.0
 ORDER = ("fails", "grows", "changes", "same")
 
 
 class TrialRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A message that was sent, and what the draft does with its variables."""
+    """A sent message, and how the draft renders with its variables."""
 
-    message: dict[str, Any]  # as in the message list
+    message: dict[str, Any]  # row of the message list
     trial: Trial
 
 
 class TrialReport(msgspec.Struct, frozen=True, kw_only=True):
-    rows: list[TrialRow]  # without those that stay the same; failures first
-    counts: dict[str, int]  # by result
-    skipped: int  # sends whose variables are not kept any more, or not reached in time
+    rows: list[TrialRow]  # failures first, without messages that stay the same
+    counts: dict[str, int]  # result → number of messages
+    skipped: int  # number of messages whose variables are not stored, or that were not reached in time
 
 
 async def try_on_recent_sends(request: PageRequest, draft: Template) -> TrialReport:
-    """Return what the draft would change in the last sends of its template. Bounded in number, size and time."""
+    """Return what the draft would change in recent sends of its template.
+
+    Their number, size and the time are limited.
+    """
     team, live = request.team.record.ref, request.team.templates[draft.id]
     search = Search(limit=SENDS_MAX, template_id=draft.id, channel=draft.channel)
     rows = list((await request.store.messages.search(team, search)).rows)
@@ -65,7 +71,7 @@ async def try_on_recent_sends(request: PageRequest, draft: Template) -> TrialRep
 
 
 def _try_on(request: PageRequest, draft: Template, live: Template, message: MessageRow) -> Trial | None:
-    """Return the draft's trial with this message's variables; None if they were not kept."""
+    """Return how the draft renders with this message's variables; None if they are not stored."""
     content = msgspec.json.decode(message.content or "", type=CONTENT_TYPE_BY_CHANNEL[message.channel])
     if isinstance(content, WhatsappContent):
         is_same_list = len(live.variables) == len(content.parameters)

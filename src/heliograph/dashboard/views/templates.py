@@ -17,7 +17,7 @@ from heliograph.templates.policy.values import BRAND_NAME
 from heliograph.templates.service import draft_or_current
 from heliograph.templates.store import PAGE_SIZE
 
-TEMPLATES_PER_PAGE = 100  # templates per page of the list
+TEMPLATES_PER_PAGE = 100
 
 
 async def index(request: PageRequest) -> PageResponse:
@@ -32,7 +32,7 @@ async def index(request: PageRequest) -> PageResponse:
         and _has_status(request, template, status)
         and _matches_search(template, search_text)
     ]
-    # position after the last template of the previous page, which may no longer exist
+    # after the last template of the previous page, which may have been deleted
     name, _, id_ = after.rpartition("/")
     matching = [template for template in matching if _sort_key(template) > (name, id_)]
     drafts = {
@@ -60,7 +60,7 @@ def _sort_key(template: Template) -> tuple[str, str]:
 
 
 def _has_status(request: PageRequest, template: Template, status: str) -> bool:
-    """Return whether the template has this status; a live template with unpublished changes also counts as a draft."""
+    """Return whether the template has this status. A live template with unpublished changes is a draft as well."""
     is_changing = status == "draft" and ("template_draft", template.id) in request.setup.records
     return is_changing or status in ("", template.status)
 
@@ -70,7 +70,7 @@ def _matches_search(template: Template, search_text: str) -> bool:
 
 
 async def show_template(request: PageRequest, errors: dict[str, str] | None = None) -> Page:
-    """Show a template; `errors` are those of a rejected approval."""
+    """Show a template. `errors`: why its approval was rejected."""
     template = find_template(request)
     draft = approvals.find_draft(request.setup, template.id)
     values = _shared_values(request, template, draft, errors) | {
@@ -94,7 +94,7 @@ async def show_template(request: PageRequest, errors: dict[str, str] | None = No
 
 
 async def show_test(request: PageRequest, errors: dict[str, str] | None = None) -> Page:
-    """Show the form of a test send; `errors` are those of a rejected one."""
+    """Show the form of a test send. `errors`: why it was rejected."""
     template = find_template(request)
     draft = approvals.find_draft(request.setup, template.id)
     template_rows = template_variables(template)
@@ -132,12 +132,15 @@ def _shared_values(
 
 
 def _list_languages(template: Template) -> list[tuple[str, str]]:
-    """Return (locale, label) of each language, the default first with an empty locale; empty if it is the only one."""
+    """Return (locale, label) of each language; the default comes first, with an empty locale.
+
+    Empty if there is only one.
+    """
     return [("", template.locale), *((tag, tag) for tag in sorted(template.locales))] if template.locales else []
 
 
 def _shown_locale(request: PageRequest, template: Template) -> str:
-    """Return the language that the reader chose for the preview; empty for the template's default."""
+    """Return the language that the reader chose for the preview; empty for the default."""
     chosen = request.query.get("locale", "") or request.form.get("locale", "")
     return chosen if chosen in draft_or_current(request.setup, template).locales else ""
 
@@ -152,7 +155,7 @@ async def show_versions(request: PageRequest) -> PageResponse:
 
 
 async def show_version(request: PageRequest) -> PageResponse:
-    """Show a version and its differences from the previous one."""
+    """Show a version and how it differs from the one before."""
     template = find_template(request)
     version = parse_number(request.params["version"])
     shown_version, previous = [
@@ -182,6 +185,6 @@ async def preview(request: PageRequest) -> PageResponse:
 
 
 async def find_differences(old: Template | None, new: Template) -> list[Difference]:
-    """Return the differences between two templates, computed in a thread because long texts are slow."""
+    """Return the differences between two templates. Runs in a thread, because long texts are slow."""
     empty_template = Template(id=new.id, team=new.team, channel=new.channel, name="")
     return await READ_POOL.run(compare, old or empty_template, new)

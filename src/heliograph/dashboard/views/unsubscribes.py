@@ -41,7 +41,7 @@ async def confirm_remove(request: PageRequest) -> PageResponse:
     address, category = request.query.get("address", ""), request.query.get("category", "")
     try:
         (entry,) = await unsubscribes.find(request.store, request.team.record, address, category)
-    except Refusal:  # page reloaded after the removal, or opened without its parameters
+    except Refusal:  # the page was reloaded after the removal, or opened without parameters
         return Redirect(_list_url(request), "This address is not on the list.")
     return Page("unsubscribe_remove.html", {"unsubscribe": entry})
 

@@ -1,4 +1,4 @@
-"""Verifications with their outcome; their codes are never shown."""
+"""Verifications and their results; the codes are never shown."""
 
 import msgspec
 

@@ -1,4 +1,4 @@
-"""Webhooks: endpoints and their health, secrets (shown once), deliveries with their responses, and replays."""
+"""Webhooks: endpoints with their state, secrets (shown once), deliveries with their responses, and replays."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -28,8 +28,8 @@ from heliograph.webhooks.policy.webhook_url import parse_target, split_login
 from heliograph.webhooks.service import WebhookChange, WebhookRequest, Webhooks
 from heliograph.webhooks.store import REPLAY_MAX, ReplaySelection, StoredDelivery
 
-PAGE_SIZE = 25  # deliveries per page
-# suffixes of the names of headers whose values are hidden
+PAGE_SIZE = 25
+# ends of names of headers whose values are hidden
 HIDDEN_HEADER_SUFFIXES = ("signature", "signature-256", "signature-kid", "authorization")
 FIELDS = ("url", "events", "description", "format")
 GROUP_NAMES = {
@@ -48,7 +48,7 @@ EXAMPLE_URL = "http://localhost:3000/hook"
 
 
 class WebhookRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A webhook as a row of the list."""
+    """A webhook in the list."""
 
     record: Webhook
     failing_since: int | None
@@ -77,7 +77,7 @@ async def create(request: PageRequest) -> PageResponse:
 
 
 async def create_bin(request: PageRequest) -> PageResponse:
-    """Create a webhook bin and send a test event to it, whose arrival the page shows."""
+    """Create a webhook bin and send it a test event, whose arrival the page shows."""
     try:
         created = await _webhook_service(request).create_bin(
             request.actor, request.team.record.id, request.context.base_url
@@ -197,7 +197,7 @@ async def _find_delivery(request: PageRequest, webhook: Webhook, event_id: str) 
 
 
 def _headers(webhook: Webhook, delivery: StoredDelivery, body: bytes) -> dict[str, str]:
-    """Return the headers of the last attempt; signatures are hidden because they are not stored."""
+    """Return the headers of the last attempt; signatures are hidden, because they are not stored."""
     time_ms = delivery.attempts[-1].at if delivery.attempts else delivery.created_at
     signing = SignatureInput(
         secrets=[""], url=webhook.url, event_id=delivery.event, timestamp_s=time_ms // SECOND_MS, body=body
@@ -222,7 +222,7 @@ def _form_fields(request: PageRequest) -> dict[str, Any]:
 
 
 def _selected_events(form: Mapping[str, str]) -> list[str]:
-    """Return the selected event types: all, whole groups, or single types of the other groups."""
+    """Return the selected event types: `*`, whole groups, and single types of other groups."""
     if form.get("all"):
         return ["*"]
     chosen = list[str]()
@@ -263,7 +263,7 @@ def _form_errors(refusal: InvalidRequest) -> dict[str, str]:
 def _form(
     request: PageRequest, webhook: Webhook | None, form: Mapping[str, str], errors: Mapping[str, str] = {}
 ) -> Page:
-    """Show the form of a webhook; without `webhook`, of a new one."""
+    """Show the form of a webhook; if `webhook` is None, of a new one."""
     url = form.get("url", "")
     values = {
         "hook": webhook,
@@ -272,7 +272,7 @@ def _form(
         "groups": {
             group: (GROUP_NAMES.get(group, group), types)
             for group, types in TYPES_BY_GROUP.items()
-            # test events are always delivered
+            # always delivered
             if group != "webhook" or any(name.startswith("webhook.") for name in form)
         },
         "formats": FORMAT_NAMES,
@@ -283,7 +283,7 @@ def _form(
 
 
 def is_local(url: str) -> bool:
-    """Return whether the URL leads to the user's own machine or a private network."""
+    """Return whether the URL is on the user's own machine or in a private network."""
     try:
         target = parse_target(split_login(url)[0])
         return target.host.endswith("localhost") or (target.ip is not None and is_denied(ip_address(target.ip)))
@@ -297,7 +297,7 @@ def _listen_command(request: PageRequest, url: str) -> str:
 
 
 def _to_utc_timestamp(text: str) -> str:
-    """Convert the value of a datetime-local field to a UTC timestamp: 2026-11-15T09:30, with or without seconds."""
+    """Return the UTC timestamp for a datetime-local value: 2026-11-15T09:30, with or without seconds."""
     return f"{text}:00Z" if text.count(":") == 1 else f"{text}Z"
 
 
