@@ -39,7 +39,7 @@ from heliograph.carriers.sms.smpp.carrier import Smpp
 from heliograph.carriers.sms.twilio import Twilio
 from heliograph.carriers.whatsapp.cloud_api import CloudApi
 from heliograph.carriers.whatsapp.simulator import WhatsappSimulator
-from heliograph.compat.adapters import SURFACES
+from heliograph.compat.adapters import ADAPTERS
 from heliograph.dashboard.app import Dashboard
 from heliograph.dashboard.oidc import Provider, ProviderOptions, ProviderUnavailable
 from heliograph.dashboard.page_request import PageTools
@@ -325,7 +325,7 @@ def make_dispatcher(
     web: CarrierHttp,
 ) -> Dispatcher:
     """Create the API and the dashboard, which share one byte budget with SMTP submission."""
-    compat_routes = [route for adapter in SURFACES for route in adapter.routes]
+    compat_routes = [route for adapter in ADAPTERS for route in adapter.routes]
     tools = PageTools(
         context=context,
         management=management,
@@ -338,7 +338,7 @@ def make_dispatcher(
         password_sign_in=settings.password_sign_in,
         smtp_listeners=tuple(address.rpartition(":")[2] for address in settings.submission()),
     )
-    api = Api(context, management, admission, budget, SURFACES, tools.read_budget)
+    api = Api(context, management, admission, budget, ADAPTERS, tools.read_budget)
     return Dispatcher(api, Dashboard(tools, budget), settings.trusted_proxies, context.store.setup)
 
 
@@ -373,7 +373,7 @@ def make_provider(settings: Settings, clock: Clock, web: CarrierHttp) -> Provide
 def served_calls(service: str) -> list[tuple[str, str]]:
     """Return (method, path) of every call of the foreign API `service` that Heliograph serves."""
     prefix = f"/compat/{service}"
-    routes = [route for adapter in SURFACES if adapter.prefix == prefix for route in adapter.routes]
+    routes = [route for adapter in ADAPTERS if adapter.prefix == prefix for route in adapter.routes]
     return [(route.method, route.path.removeprefix(prefix)) for route in routes]
 
 

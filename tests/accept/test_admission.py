@@ -11,7 +11,7 @@ from standardwebhooks import Webhook as Signer
 from heliograph.accept.admission import Admission
 from heliograph.accept.rate import RateLimits
 from heliograph.api.app import Api
-from heliograph.compat.adapters import SURFACES
+from heliograph.compat.adapters import ADAPTERS
 from heliograph.domain.audit.actor import COMMAND_LINE
 from heliograph.domain.refusals import InsufficientScope, InvalidRequest, Refusal
 from heliograph.domain.setup.records import TeamRecord
@@ -46,7 +46,7 @@ class Protocols:
         self.context = replace(context, decrypt=SEALER.decrypt, metrics_token=METRICS)
         self.management = replace(make_management(self.context), encrypt=SEALER.encrypt)
         self.door = Admission(self.context, RateLimits())
-        self._api = Api(self.context, self.management, self.door, ByteBudget(), SURFACES)
+        self._api = Api(self.context, self.management, self.door, ByteBudget(), ADAPTERS)
 
     async def get(self, path: str, address: str = "127.0.0.1", **headers: str) -> Response:
         return await self._api(asked("GET", path, headers, address=address))

@@ -12,7 +12,7 @@ from heliograph.accept.rate import RateLimits
 from heliograph.api.app import Api
 from heliograph.carrier_failover import CarrierFailover
 from heliograph.carriers.contract import Carrier, Carriers, OutboundMessage
-from heliograph.compat.adapters import SURFACES
+from heliograph.compat.adapters import ADAPTERS
 from heliograph.dashboard.app import Dashboard
 from heliograph.dashboard.page_request import SESSION_COOKIE, PageTools
 from heliograph.dashboard.totp import TIME_STEP_MS, code_at
@@ -87,7 +87,7 @@ class Instance:
             decrypt=sealer.decrypt,
             render_eml=no_eml,
         )
-        self._api = Api(context, management, Admission(context, RateLimits()), budget, SURFACES)
+        self._api = Api(context, management, Admission(context, RateLimits()), budget, ADAPTERS)
         self.start()
 
     def start(self, **tools: Any) -> None:

@@ -9,7 +9,7 @@ from heliograph.accept.admission import Admission
 from heliograph.accept.rate import RateLimits
 from heliograph.api.app import Api
 from heliograph.api.routes import ROUTES
-from heliograph.compat.adapters import SURFACES
+from heliograph.compat.adapters import ADAPTERS
 from heliograph.domain.refusals import InvalidRequest
 from heliograph.domain.setup.keys import make_token, parse_token, token_hash
 from heliograph.domain.setup.records import Key, TeamRecord
@@ -33,7 +33,7 @@ KEYED = {"authorization": f"Bearer {TOKEN}", "x-postmark-server-token": TOKEN, "
 BASIC = {"authorization": "Basic " + b64encode(f"AC1:{TOKEN}".encode()).decode()}
 
 # A hook is known by what signed it, not by a key that every request shows.
-FOREIGN = [route for surface in SURFACES if not surface.has_signed_body for route in surface.routes]
+FOREIGN = [route for adapter in ADAPTERS if not adapter.has_signed_body for route in adapter.routes]
 ALL_ROUTES = [*ROUTES, *FOREIGN]
 LIMITS = {b"ratelimit-limit", b"ratelimit-remaining", b"ratelimit-reset"}
 CURSORS = {"/v1/inbox": {"before"}}  # where `after` means newer
@@ -45,7 +45,7 @@ async def api(store: Store, clock: TestClock) -> Api:
     key = Key(id=PUBLIC, team="team_a", name="k", hash=token_hash(TOKEN), scopes=("send", "manage"))
     await write_records(store, ("team", "team_a", team, "team_a"), ("key", PUBLIC, key, "team_a"))
     context = make_context(store, clock)
-    return Api(context, make_management(context), Admission(context, RateLimits()), ByteBudget(), SURFACES)
+    return Api(context, make_management(context), Admission(context, RateLimits()), ByteBudget(), ADAPTERS)
 
 
 async def send_request(api: Api, method: str, path: str, body: bytes = b"{}") -> Response:

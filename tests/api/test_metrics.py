@@ -17,7 +17,7 @@ import pytest
 from heliograph.accept.context import Context, HostMetrics
 from heliograph.api import health
 from heliograph.api.routes import ROUTES
-from heliograph.compat.adapters import SURFACES
+from heliograph.compat.adapters import ADAPTERS
 from heliograph.domain.delivery.circuit import open_circuit
 from heliograph.domain.delivery.lanes import SLOTS_BY_LANE
 from heliograph.domain.refusals import NotFound, ServiceUnavailable
@@ -223,7 +223,7 @@ def test_route_labels_are_bounded_by_our_routes(metric_values: dict[str, float],
         shared_service.ask("GET", path)
         shared_service.ask("PROPFIND", path)
     routes_shown = {re.findall('route="(.*?)"', name)[0] for name in figures(shared_service) if "route=" in name}
-    assert routes_shown <= {route.path for route in ROUTES} | {surface.prefix for surface in SURFACES} | {"none"}
+    assert routes_shown <= {route.path for route in ROUTES} | {adapter.prefix for adapter in ADAPTERS} | {"none"}
     assert "/compat/resend" in routes_shown
 
 

@@ -10,7 +10,7 @@ import pytest
 from heliograph.accept.admission import Admission
 from heliograph.accept.rate import RateLimits
 from heliograph.api.app import TOO_MANY_CHANGES, Api
-from heliograph.compat.adapters import SURFACES
+from heliograph.compat.adapters import ADAPTERS
 from heliograph.domain.limits import SECOND_MS
 from heliograph.domain.refusals import SETUP_DEPENDENT_REFUSALS, InvalidApiKey
 from heliograph.domain.setup.keys import make_token, parse_token, token_hash
@@ -105,7 +105,7 @@ async def other_api(store: Store, other: Store, clock: TestClock) -> Api:
 
 def api_of(store: Store, clock: TestClock) -> Api:
     context = msgspec.structs.replace(make_context(store, clock), decrypt=lambda text, _: text.encode())
-    return Api(context, make_management(context), Admission(context, RateLimits()), ByteBudget(), SURFACES)
+    return Api(context, make_management(context), Admission(context, RateLimits()), ByteBudget(), ADAPTERS)
 
 
 async def send_request(api: Api, token: str, method: str, path: str, body: Any = None) -> tuple[int, Any]:

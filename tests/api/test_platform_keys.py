@@ -10,7 +10,7 @@ from heliograph.accept.admission import Admission
 from heliograph.accept.rate import RateDecision, RateLimits
 from heliograph.api.app import Api
 from heliograph.api.routes import ROUTES
-from heliograph.compat.adapters import SURFACES
+from heliograph.compat.adapters import ADAPTERS
 from heliograph.domain.audit.actor import COMMAND_LINE
 from heliograph.domain.refusals import InsufficientScope, InvalidApiKey, InvalidRequest, RateLimitExceeded
 from heliograph.domain.setup.key_restrictions import Action
@@ -31,7 +31,7 @@ from tests.make_request import asked
 from tests.service import Service, until
 from tests.storage.test_idempotency import make_context, make_management
 
-KEYED = [route for routes in (ROUTES, *(s.routes for s in SURFACES)) for route in routes if route.scopes is not None]
+KEYED = [route for routes in (ROUTES, *(s.routes for s in ADAPTERS)) for route in routes if route.scopes is not None]
 OPEN_TO_PLATFORM_KEYS = {route.name for route in ROUTES if "operate" in (route.scopes or ())}
 FIELDS = {"object", "id", "at", "by", "email", "team", "action", "subject", "detail", "address"}
 
@@ -67,7 +67,7 @@ async def test_platform_key_on_every_route_is_refused_by_scope(store: Store, clo
     created = await make_platform_key(store)
     context = make_context(store, clock)
     door = Door(context, RateLimits())
-    api = Api(context, make_management(context), door, ByteBudget(), SURFACES)
+    api = Api(context, make_management(context), door, ByteBudget(), ADAPTERS)
     opened = set()
     for route in KEYED:
         before, body = door.refused, b"" if route.method == "GET" else b"{}"

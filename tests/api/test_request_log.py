@@ -9,7 +9,7 @@ import pytest
 from heliograph.accept.admission import Admission
 from heliograph.accept.rate import RateLimits
 from heliograph.api.app import Api
-from heliograph.compat.adapters import SURFACES
+from heliograph.compat.adapters import ADAPTERS
 from heliograph.domain.audit.actor import COMMAND_LINE
 from heliograph.domain.setup.keys import make_token, parse_token
 from heliograph.domain.setup.records import Domain, Key, TeamRecord
@@ -39,7 +39,7 @@ class Calls:
             make_management(self._context),
             Admission(self._context, RateLimits()),
             ByteBudget(),
-            SURFACES,
+            ADAPTERS,
         )
 
     async def __call__(self, method: str, path: str, body: bytes = b"", **headers: str) -> int:

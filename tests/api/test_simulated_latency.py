@@ -6,7 +6,7 @@ import pytest
 from heliograph.accept.admission import Admission
 from heliograph.accept.rate import RateLimits
 from heliograph.api import app
-from heliograph.compat.adapters import SURFACES
+from heliograph.compat.adapters import ADAPTERS
 from heliograph.domain.sending.fault_injection import HEADER, InjectedFault, parse_fault
 from heliograph.domain.setup.records import TeamRecord
 from heliograph.storage.store import Store
@@ -26,7 +26,7 @@ async def test_simulated_latency_reserves_no_body_memory(
     record = TeamRecord(ref=2, id="team_s", name="S", mode="sandbox", rate_limit=0)
     await write_records(store, ("team", "team_s", record, "team_s"), key(SANDBOX, "team_s"))
     budget, context, held_bytes = ByteBudget(), make_context(store, clock), list[int]()
-    api = app.Api(context, make_management(context), Admission(context, RateLimits()), budget, SURFACES)
+    api = app.Api(context, make_management(context), Admission(context, RateLimits()), budget, ADAPTERS)
 
     def read(header: str) -> InjectedFault:
         held_bytes.append(budget._total_usage.reserved)

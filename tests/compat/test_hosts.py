@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from heliograph.compat.adapters import SURFACES
+from heliograph.compat.adapters import ADAPTERS
 from heliograph.domain.setup.records import CompatService
 from tests.service import TOKENS, Service, until
 
@@ -30,7 +30,7 @@ def hosting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 def test_every_service_can_have_a_host() -> None:
     assert {f"/compat/{name}" for name in HOSTS.values()} == {
-        surface.prefix for surface in SURFACES if surface.prefix.startswith("/compat/")
+        adapter.prefix for adapter in ADAPTERS if adapter.prefix.startswith("/compat/")
     }
 
 

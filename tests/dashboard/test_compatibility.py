@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from heliograph.compat.adapters import SURFACES
+from heliograph.compat.adapters import ADAPTERS
 from heliograph.domain.operations.request_log import client_name, unknown_path
 from heliograph.domain.setup.records import Key, TeamRecord
 from heliograph.storage.requests import LoggedRequest
@@ -69,7 +69,7 @@ async def test_compatibility_page_needs_a_developer_and_a_key_of_the_team(pages:
 
 
 def test_differences_name_existing_routes() -> None:
-    routes = {route.name for adapter in SURFACES for route in adapter.routes}
+    routes = {route.name for adapter in ADAPTERS for route in adapter.routes}
     assert DIFFERENCES.keys() - routes == set()
 
 

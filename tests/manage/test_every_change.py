@@ -11,7 +11,7 @@ import pytest
 
 from heliograph.api.routes import ROUTES
 from heliograph.cli.main import COMMANDS, load_command
-from heliograph.compat.adapters import SURFACES
+from heliograph.compat.adapters import ADAPTERS
 from heliograph.dashboard.pages import PAGES
 from heliograph.domain.audit.audit_chain import ERASE_ACTION
 from heliograph.manage.people import make_first_link
@@ -148,7 +148,7 @@ def test_every_changing_page_is_in_the_table() -> None:
 
 
 def test_every_changing_route_is_in_the_table() -> None:
-    routes = [*ROUTES, *(route for surface in SURFACES for route in surface.routes)]
+    routes = [*ROUTES, *(route for adapter in ADAPTERS for route in adapter.routes)]
     _check_table("route", {f"{route.method} {route.path}" for route in routes if route.method != "GET"})
 
 

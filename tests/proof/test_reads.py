@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 import pytest
 
 from heliograph.api.routes import ROUTES
-from heliograph.compat.adapters import SURFACES
+from heliograph.compat.adapters import ADAPTERS
 from heliograph.dashboard.pages import PAGES
 from heliograph.domain.limits import PARSE_IN_THREAD_MIN
 from tests.api.sends import settled
@@ -69,7 +69,7 @@ class Reader:
     def reads(self) -> Iterator[Read]:
         key = (("Authorization", f"Bearer {self._token}"), ("X-Postmark-Server-Token", self._token))
         typed = ("Content-Type", "application/json")
-        for route in [*ROUTES, *(route for surface in SURFACES for route in surface.routes)]:
+        for route in [*ROUTES, *(route for adapter in ADAPTERS for route in adapter.routes)]:
             if route.method == "GET" and route.path not in ("/metrics", "/readyz"):
                 yield from (Read("GET", path, None, key) for path in self._filled(route.path))
         variables = {"variables": {"name": "<" + "y" * 4_000}}

@@ -98,9 +98,7 @@ def _email_copy(
         unsubscribe_url=content.unsubscribe_url,
         added=undelivered.added,
     )
-    header_recipients = HeaderRecipients(
-        to=content.to, cc=content.cc
-    )  # headers of the original, without its Bcc recipients
+    header_recipients = HeaderRecipients(to=content.to, cc=content.cc)  # the original's Bcc recipients stay hidden
     return email_acceptance(context, caller, draft, content.attachments, None, header_recipients, id_)
 
 

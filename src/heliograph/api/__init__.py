@@ -1,4 +1,4 @@
-"""The HTTP API: parses requests, calls use cases, serialises responses.
+"""The HTTP API: parses requests, calls use cases, encodes responses.
 
-No web framework is used, because its routing alone would halve the throughput.
+Without a web framework, whose routing alone would halve the throughput.
 """

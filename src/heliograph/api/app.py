@@ -38,13 +38,13 @@ from heliograph.web.router import Router
 from heliograph.web.status import status_of
 
 SIMULATE_HEADER = HEADER.lower().encode()
-SILENCE_S = 60.0  # duration of a simulated timeout, longer than clients wait
-POLL_S = 0.1  # interval of checks whether the client is still connected
+SIMULATED_TIMEOUT_S = 60.0  # duration of a simulated timeout, longer than clients wait
+POLL_S = 0.1  # interval at which the connection of the client is checked
 
 log = structlog.get_logger()
 
 API_PREFIX, VENDOR_PREFIX = "/v1/", "/compat/"
-UNCACHED_PREFIXES = ("/v1", "/compat/", "/mcp")  # responses that proxies must not cache
+UNCACHED_PREFIXES = ("/v1", "/compat/", "/mcp")  # paths whose responses proxies must not cache
 NO_STORE_HEADER = (b"cache-control", b"no-store")
 ACTIVE_MAX = 512  # concurrent requests; further requests get 503 with Retry-After (P12)
 TOO_MANY_CHANGES = "Too many setup changes are queued. Retry after the number of seconds in Retry-After."
@@ -85,7 +85,7 @@ class Api:
         try:
             route, params = self._router.find(request.method, request.path, request.raw_path)
             name, needs_key, labels = route.name, route.scopes is not None, (route.path, route.method)
-            # One metric series per method for all routes of a compatible API, because these have many routes.
+            # Routes of a compatibility API share one metric series per method, because there are many.
             metric_labels = labels if adapter is self._own_api else (adapter.prefix, route.method)
             name_task(name)
             if needs_key:
@@ -96,18 +96,18 @@ class Api:
             raise
         except Exception as error:
             response = self._error_response(_to_refusal(error, request), adapter, request, name)
-            # Without rate-limit headers, authentication did not succeed: create no metric series for the client.
+            # No rate-limit headers: the key is unknown, and an unknown client must not create metric series.
             if needs_key and len(extra_headers) == 2 and isinstance(error, Refusal):
                 needs_key, metric_labels = False, ("none", "other")
         finally:
             if request.body_reservation:
                 self._budget.release(request.body_reservation)
-        if not needs_key or labels[0] == MCP_PATH:  # unknown route, one without a key, or a batch took more tokens
+        if not needs_key or labels[0] == MCP_PATH:  # the route is unknown or needs no key, or a batch took more tokens
             del extra_headers[2:]
             self._add_rate_limit_headers(adapter, request, extra_headers)
         if span:
             _end_trace(span, request, response, *labels)
-        # One series for all 4xx responses of a route; refusals_total counts them by error code.
+        # A route's 4xx responses share one series; refusals_total counts them by error code.
         status = "4xx" if 400 <= response.status < 500 else response.status
         metrics.http_duration_s[*metric_labels, status].observe(loop_time() - started_at)
         return Response(response.status, response.body, extra_headers + response.headers, response.content_type)
@@ -145,7 +145,7 @@ class Api:
     ) -> Response:
         """Check the request, then call the endpoint.
 
-        Checked are key, team, scope, rate limit, media type, size, JSON and unexpected query parameters.
+        The checks are: key, team, scope, rate limit, media type, size, JSON, and unknown query parameters.
         """
         setup_before, api_key, raw = self.context.store.setup.current, b"", None
         if route.needs_fresh_setup:
@@ -178,7 +178,7 @@ class Api:
         except Refusal as refusal:
             if not await self._admission.refreshed(refusal, api_key, setup_before):
                 raise
-            # Look the key up again: it may have been revoked too.
+            # The key may have been revoked too, so it is looked up again.
             caller = self._admission.newest_caller(caller) if adapter.has_signed_body else self._admission.find(api_key)
             response = await route.call(
                 replace(call, caller_or_none=caller.with_capture() if adapter.prefix else caller)
@@ -194,7 +194,7 @@ class Api:
         return response
 
     async def _readmit(self, call: ApiCall, request_id: str) -> ApiCall:
-        """Count one more request of the same body, with the key's current settings; log and raise its Refusal."""
+        """Admit another request of the same body, with the key's current settings. A refusal is logged and raised."""
         route, request = call.route, call.request
         try:
             if self.context.state.draining:
@@ -212,9 +212,9 @@ class Api:
         self._admission.log_request(request_id, caller, route.name, status_of(type(refusal)), refusal=refusal)
 
     async def _call_inner(self, outer: ApiCall, inner: RouteCall, request_id: str) -> Response:
-        """Run a route for the caller of `outer`, with its scope, idempotency and log entry; raise its Refusal.
+        """Run a route as `outer`'s caller, with the route's scope, idempotency and log entry.
 
-        Two calls of one body need different request ids.
+        Raises the route's Refusal. Each call for the same body needs another request id.
         """
         route, caller, setup_before = inner.route, outer.caller, self.context.store.setup.current
         request = Request(route.method, inner.path, inner.headers, query_string=inner.query_string)
@@ -267,14 +267,14 @@ class Api:
         return caller, await self._admission.wait_for_sync(decision, caller, route.scopes or (), request.address), raw
 
     async def _wait_simulated(self, header: bytes) -> InjectedFault:
-        """Parse `X-Heliograph-Simulate` and sleep for its latency, before the body is read into memory."""
+        """Return the fault requested by `X-Heliograph-Simulate`, after waiting for its latency."""
         fault = parse_fault(header.decode("latin-1"))
         await asyncio.sleep(fault.latency_ms / SECOND_MS)
         return fault
 
     async def _simulate_timeout(self, request: Request) -> None:
-        """Simulate a timeout: send nothing until the client disconnects, the service drains or SILENCE_S has passed."""
-        deadline = asyncio.get_running_loop().time() + SILENCE_S
+        """Send nothing until the client disconnects, the service drains or SIMULATED_TIMEOUT_S has passed."""
+        deadline = asyncio.get_running_loop().time() + SIMULATED_TIMEOUT_S
         while not (request.gone or self.context.state.draining) and asyncio.get_running_loop().time() < deadline:
             await asyncio.sleep(POLL_S)
         raise ClientDisconnected if request.gone else ServiceUnavailable(retry_after=1)
@@ -284,9 +284,9 @@ class Api:
     ) -> tuple[Any, int]:
         """Return the parsed request body and its size.
 
-        A POST without fields may have no body or an empty object.
+        The body of a POST without fields may be missing or an empty object.
         """
-        if route.check_key is not None:  # before the body is read into memory
+        if route.check_key is not None:  # refuses before the body is read into memory
             route.check_key(caller.key)
         if route.body is None and not request.has_body:
             return {}, 0
@@ -307,7 +307,7 @@ class Api:
         return self.context.test_token or key if key and key == adapter.test_token else key
 
     def _add_rate_limit_headers(self, adapter: ApiAdapter, request: Request, headers: Headers) -> None:
-        """Add the key's current rate-limit headers to `headers` without taking tokens."""
+        """Add the key's current rate-limit headers, without taking tokens."""
         with suppress(Refusal):
             caller = request.caller or self._admission.find(self._api_key(adapter, request))
             headers += self._admission.peek(caller).headers
@@ -325,7 +325,7 @@ class Api:
             unknown = unknown_path(request.path) if adapter.prefix else "(no such route)"
             route_name = f"{request.method} {unknown}" if route == "none" else route
             client = client_name(request.headers.get(b"user-agent", b"")) if adapter.prefix else ""
-            # An adapter may respond to an error with status 200, as the calling service expects.
+            # the adapter may turn an error into status 200, as clients of its API expect
             status = response.status if response.status >= 400 else status_of(type(refusal))
             self._admission.log_request(request.id, caller, route_name, status, refusal=refusal, client=client)
         return response
@@ -341,14 +341,14 @@ class Api:
 
 
 def _raise_simulated(fault: InjectedFault) -> InjectedFault:
-    """Raise the simulated refusal if there is one, else return `fault`."""
+    """Raise the simulated refusal of `fault`, if any; return `fault`."""
     if fault.refusal:
         raise simulated_refusal(fault.refusal)
     return fault
 
 
 def _to_refusal(error: Exception, request: Request) -> Refusal:
-    """Convert an exception to the refusal sent to the client; log it unless it already is a refusal."""
+    """Convert an exception to the refusal that the client receives. Exceptions that are not refusals are logged."""
     if isinstance(error, Refusal):
         return error
     if isinstance(error, TooManyChanges):

@@ -1,4 +1,4 @@
-"""Messages that wait for approval over HTTP, for platform keys."""
+"""Messages that need a person's approval, for platform keys."""
 
 from typing import Annotated, get_args
 

@@ -19,7 +19,7 @@ from heliograph.web.route import json_response, send_response
 
 
 class BatchEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The result of one message of the batch."""
+    """The result of one message of a batch."""
 
     id: Annotated[str | None, describe("Public id of the message; absent if it was refused.", maybe=True)] = None
     error: Annotated[
@@ -34,7 +34,7 @@ class BatchResponse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def batch_endpoint(prepare: Prepare, request_type: type[Any]) -> Callable[[Call], Awaitable[Response]]:
-    """Return the endpoint that accepts a batch of sends; `request_type` is the struct of one send."""
+    """Return an endpoint that accepts a batch of sends. `request_type`: type of each send."""
 
     async def endpoint(call: Call) -> Response:
         async def send(idempotency_key: IdempotencyKey | None) -> SendResult[SendResults]:

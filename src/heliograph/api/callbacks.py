@@ -1,4 +1,4 @@
-"""/carriers/<id>/callback: receives carrier callbacks; the carrier implementation authenticates them."""
+"""/carriers/<id>/callback: receives callbacks of carriers, which the carrier's implementation authenticates."""
 
 from heliograph.api.call import Call
 from heliograph.carriers.contract import Callback
@@ -14,7 +14,7 @@ from heliograph.domain.refusals import (
 from heliograph.inbound.report_service import handle_callback
 from heliograph.web.request import Response
 
-CALLBACK_MAX = MIB  # Meta batches many statuses into one request
+CALLBACK_MAX = MIB  # Meta sends many statuses in one request
 
 REFUSAL_BY_STATUS: dict[int, type[Refusal]] = {
     401: InvalidSignature,
@@ -25,9 +25,9 @@ REFUSAL_BY_STATUS: dict[int, type[Refusal]] = {
 
 
 async def callback(call: Call) -> Response:
-    """Process a carrier's callback; return 404 both for an unknown carrier and for a carrier without a secret.
+    """Process a carrier's callback; return 404 if the carrier is unknown or has no secret.
 
-    Carriers evaluate only the status of an error; its body is for developers who test the URL.
+    Carriers only evaluate the status of an error. The body is for developers who test the URL.
     """
     context, request = call.context, call.request
 

@@ -1,4 +1,4 @@
-"""The documents that describe the API, generated from the routes: error list, OpenAPI, docs pages."""
+"""Documents about the API, generated from its routes: error list, OpenAPI, docs pages."""
 
 from functools import cache
 from typing import Annotated, Any
@@ -58,7 +58,7 @@ async def list_errors(call: Call) -> Response:
 
 
 def _list_page(call: Call, items: dict[str, Any]) -> Response:
-    """Return the values of `items` as a list, paginated by their keys; without the parameter `limit`, return all."""
+    """Return a page of `items` by their keys; all items if there is no `limit` parameter."""
     query, names = call.query(), list(items)
     after = query.get("after")
     if after is not None and after not in items:
@@ -68,9 +68,9 @@ def _list_page(call: Call, items: dict[str, Any]) -> Response:
 
 
 def document_routes(routes: list[Route]) -> list[Route]:
-    """Return the routes of the OpenAPI document and the docs pages that describe `routes`.
+    """Return routes for the OpenAPI document and the docs pages, which describe `routes`.
 
-    Each document is built at its first request and cached, except search results.
+    Each document is built at its first request and cached, except for search results.
     """
 
     @cache

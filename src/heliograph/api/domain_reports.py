@@ -1,4 +1,4 @@
-"""What receivers report about a sending domain, for keys with `manage`: DMARC and TLS results."""
+"""DMARC and TLS results that receivers report on a sending domain, for keys with `manage`."""
 
 from heliograph.api.call import Call
 from heliograph.inbound.aggregate_report_service import read_domain_reports

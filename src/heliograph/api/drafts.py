@@ -1,6 +1,6 @@
-"""Endpoints shared by templates and layouts, for keys with `manage`: edit, submit, archive, and list versions.
+"""Endpoints that templates and layouts share, for keys with `manage`: edit, submit, archive, and list versions.
 
-`template_drafts.py` and `layouts.py` supply the parts that differ.
+`template_drafts.py` and `layouts.py` define what differs.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -28,7 +28,7 @@ from heliograph.web.route import QueryParam, large_json_response
 
 R = TypeVar("R", Template, Layout)
 
-PAGE_BYTES_MAX = 4 * MIB  # a page ends after this many bytes of content
+PAGE_BYTES_MAX = 4 * MIB  # after this many bytes of content, no further record is added to a page
 VERSIONS_AFTER = QueryParam("after", "The last version of the previous page.", {"type": "integer", "minimum": 1})
 
 
@@ -82,18 +82,19 @@ class DraftUseCases(Protocol[R]):
 
 
 class DraftEndpoints(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
-    """The endpoints of one kind of record; the fields supply what differs between templates and layouts."""
+    """The endpoints for templates or for layouts; the fields define what differs between the two."""
 
     kind: Literal["template", "layout"]
     use_cases: DraftUseCases[R]
-    create_request: type[msgspec.Struct]  # request body of POST; `change_request` is that of PATCH
+    create_request: type[msgspec.Struct]  # body of POST; `change_request` is the body of PATCH
     change_request: type[msgspec.Struct]
-    view: type[msgspec.Struct]  # response; `version_view` is that of a version
+    view: type[msgspec.Struct]  # response with a record; `version_view` is the response with a version
     version_view: type[msgspec.Struct]
-    removable: Collection[str]  # fields that null removes
+    removable: Collection[str]  # fields that a null in the request removes
     records_of: Callable[[Team], Mapping[str, R]]
-    make_base: Callable[[str, str, str], R]  # (id, team, name) → empty record to which the request is applied
-    save: Callable[[Call, R, dict[str, Any], bool], Awaitable[bool]]  # (call, base, fields, is_new)
+    make_base: Callable[[str, str, str], R]  # (id, team, name) → empty record, to which the request is applied
+    # (call, base, fields, is_new) → whether the record changed
+    save: Callable[[Call, R, dict[str, Any], bool], Awaitable[bool]]
     find_version: Callable[[VersionReader, str, int], Awaitable[R | None]]
     size_of: Callable[[R], int]
     content_fields: Callable[[R], dict[str, Any]]
@@ -133,7 +134,7 @@ class DraftEndpoints(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
         return await self._respond(call, self._find_record(call))
 
     async def archive(self, call: Call) -> Response:
-        """Archive a record. A record that was never approved is deleted; the response is its last state."""
+        """Archive a record, or delete it if it was never approved; return its last state."""
         record = self._find_record(call)
         await self.use_cases.archive(call.context.store, call.actor, record.team, record.id)
         return await self._respond(call, replace(record, status="archived"))
@@ -156,7 +157,7 @@ class DraftEndpoints(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
         return await _list_response(call, octets, len(rows) > len(views), lambda: views)
 
     def _request_fields(self, call: Call) -> dict[str, Any]:
-        """Return the request's fields, without those that are null unless null removes them."""
+        """Return the request's fields. A null field is included only if null removes the field."""
         assert isinstance(call.json, dict)
         return {name: value for name, value in call.json.items() if value is not None or name in self.removable}
 

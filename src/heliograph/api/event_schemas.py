@@ -1,4 +1,4 @@
-"""JSON Schemas of all event types, made from the structs that the events are encoded from (contract 10)."""
+"""JSON Schemas of all event types, generated from the structs that events are encoded from (contract 10)."""
 
 from functools import cache
 from typing import Annotated, Any
@@ -55,7 +55,7 @@ from heliograph.web.request import Response
 from heliograph.web.route import json_response
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-SOMETIMES = schema_limits(maybe=True)
+MAYBE_ABSENT = schema_limits(maybe=True)
 EXAMPLE_APPROVAL = "apr_01JCQ8Z6V3M2N7T0K4H9R5B1XA"
 
 Explanation = Annotated[ExplanationRecord, describe("What happened, and what to do about it.", maybe=True)]
@@ -65,11 +65,11 @@ CarrierReply = Annotated[
 
 
 class VersionFields(msgspec.Struct, frozen=True, kw_only=True):
-    """Template and layout version and language of a message; absent without a template."""
+    """Version of template and layout, and language; absent if the message has no template."""
 
-    template_version: Annotated[int, VERSION_DOC, SOMETIMES]
-    layout_version: Annotated[int, LAYOUT_VERSION_DOC, SOMETIMES]
-    locale: Annotated[str, LANGUAGE_DOC, SOMETIMES]
+    template_version: Annotated[int, VERSION_DOC, MAYBE_ABSENT]
+    layout_version: Annotated[int, LAYOUT_VERSION_DOC, MAYBE_ABSENT]
+    locale: Annotated[str, LANGUAGE_DOC, MAYBE_ABSENT]
 
 
 class ComplaintFields(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,16 +98,16 @@ class DelayFields(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HeldEmailFields(msgspec.Struct, frozen=True, kw_only=True):
-    """Fields of a held email; absent on the other channels."""
+    """Fields of an email's `held` event that other channels do not have."""
 
     to_addresses: Annotated[list[str], describe("The whole To list.", maybe=True)]
-    cc: Annotated[Cc, SOMETIMES]
-    bcc: Annotated[Bcc, SOMETIMES]
-    reply_to: Annotated[ReplyTo, SOMETIMES]
+    cc: Annotated[Cc, MAYBE_ABSENT]
+    bcc: Annotated[Bcc, MAYBE_ABSENT]
+    reply_to: Annotated[ReplyTo, MAYBE_ABSENT]
     from_: Annotated[str, describe("The sender's bare address.", maybe=True)] = msgspec.field(name="from")
-    subject: Annotated[Subject, SOMETIMES]
-    recipient_count: Annotated[RecipientCount, SOMETIMES]
-    attachments_count: Annotated[AttachmentsCount, SOMETIMES]
+    subject: Annotated[Subject, MAYBE_ABSENT]
+    recipient_count: Annotated[RecipientCount, MAYBE_ABSENT]
+    attachments_count: Annotated[AttachmentsCount, MAYBE_ABSENT]
     reply_to_addresses: ReplyToView
     headers: HeadersView
 
@@ -136,7 +136,7 @@ MESSAGE = {
 FIELDS_BY_STATE = {"bounced": (BounceFields,), "complained": (ComplaintFields,), "failed": (FailureFields,)}
 VERIFICATION = (VerificationEventData, VerificationOptions)
 
-# Event type → structs whose fields make up its `data`.
+# event type → structs that together have the fields of its `data`
 STRUCTS_BY_TYPE: dict[str, tuple[Any, ...]] = {
     **{
         f"{channel}.{state}": (*MESSAGE[channel], *FIELDS_BY_STATE.get(state, ()))
@@ -168,7 +168,7 @@ STRUCTS_BY_TYPE: dict[str, tuple[Any, ...]] = {
 
 @cache
 def event_components() -> dict[str, Schema]:
-    """Return the OpenAPI components of all events: for each type the event, its `data`, and the structs in both."""
+    """Return the OpenAPI components of all events: the event, its `data`, and the structs in both."""
     structs = {struct for name in EVENT_TYPES for struct in STRUCTS_BY_TYPE[name]}
     components = make_schemas({PublishedEvent, *structs}, is_response=True)
     envelope = components.pop(PublishedEvent.__name__)
@@ -191,13 +191,13 @@ def event_components() -> dict[str, Schema]:
 
 
 def event_schema_name(type_: str) -> str:
-    """Return the name of an event's component, such as EmailBouncedEvent."""
+    """Return the component's name for an event type, such as EmailBouncedEvent."""
     return f"{_camel_case(type_)}Event"
 
 
 @cache
 def event_schema() -> Schema:
-    """Return the schema of all events: `oneOf` over `$defs`, keyed by event type, each without references."""
+    """Return the schema of all events: `oneOf` over `$defs`, keyed by event type and without references."""
     components = event_components()
     return {
         "$schema": DIALECT,

@@ -1,4 +1,4 @@
-"""The event feed for polling: all published events of the team, oldest first by default, in the format of webhooks."""
+"""The event feed: the team's published events in the format of webhooks, oldest first by default."""
 
 from typing import Annotated, Any
 

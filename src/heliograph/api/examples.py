@@ -1,7 +1,7 @@
 """Examples of requests and responses, generated from the routes and the OpenAPI document.
 
-Requests run unchanged against `heliograph demo`. A field of a response has the example documented with the field
-(`domain/field_docs.py`), else a value that its schema allows.
+The requests can be sent to `heliograph demo` as they are written. In a response, a field has its documented example
+(`domain/field_docs.py`), otherwise a value that its schema allows.
 """
 
 from typing import Any
@@ -30,7 +30,7 @@ def request_examples(route: Route, base_url: str, operation: Schema) -> dict[str
 
 
 def response_example(route: Route, struct: Any, schemas: dict[str, Schema]) -> Any:
-    """Return an example response; `struct` is that of the route's response or of its dry run."""
+    """Return an example response. `struct`: type of the response or of its dry run."""
     resource = resource_of(route)
     values = {"id": PREFIXES[ID_KIND_BY_RESOURCE[resource]] + EXAMPLE_ULID} if resource in ID_KIND_BY_RESOURCE else {}
     phones: dict[str, Any] = {}
@@ -42,7 +42,10 @@ def response_example(route: Route, struct: Any, schemas: dict[str, Schema]) -> A
 
 
 def _object(name: str, schemas: dict[str, Schema], values: dict[str, Any], phones: dict[str, Any]) -> dict[str, Any]:
-    """Build an example object. `phones` override the examples of fields, which override `values`."""
+    """Return an example object.
+
+    A field's example is replaced by `phones`, and `values` are used where there is neither.
+    """
     return {
         field: _value(field, schema, schemas, values, phones) for field, schema in schemas[name]["properties"].items()
     }
@@ -70,7 +73,7 @@ EMPTY_BY_TYPE: dict[str, Any] = {"string": "", "integer": 0, "number": 0, "boole
 
 
 def _nested_schema_name(schema: Schema, schemas: dict[str, Schema]) -> str | None:
-    """Return the schema name of a field's object, or of its list items; None if they are not objects."""
+    """Return the schema name of an object field, or of a list's items; None if they are not objects."""
     for branch in schema.get("anyOf", [schema]):
         name = str(branch.get("items", branch).get("$ref", "")).rpartition("/")[2]
         if "properties" in schemas.get(name, {}):

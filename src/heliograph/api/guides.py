@@ -11,8 +11,8 @@ from markupsafe import Markup, escape
 
 from heliograph.web.html import colour_values
 
-PACKED_FOLDER = Path(__file__).parent / "guides"  # location of docs/ in the wheel (pyproject.toml)
-FOLDER = PACKED_FOLDER if PACKED_FOLDER.exists() else Path(__file__).parents[3] / "docs"
+PACKAGED_FOLDER = Path(__file__).parent / "guides"  # docs/ in the wheel (pyproject.toml)
+FOLDER = PACKAGED_FOLDER if PACKAGED_FOLDER.exists() else Path(__file__).parents[3] / "docs"
 
 # Group → guide (file name without .md) → description in lists.
 GUIDES: dict[str, dict[str, str]] = {
@@ -84,7 +84,7 @@ class Guide(msgspec.Struct, frozen=True, kw_only=True):
     about: str
     html: Markup
     headings: list[Heading]
-    text: str  # searched by Docs.search
+    text: str  # text in which Docs.search searches
 
 
 @cache
@@ -97,10 +97,7 @@ def read_guide(name: str) -> Guide:
 
 
 def to_html(markdown: str) -> tuple[Markup, list[Heading]]:
-    """Render CommonMark with tables; return HTML and headings.
-
-    HTML in the source is escaped, comments are dropped.
-    """
+    """Render CommonMark with tables; return the HTML and its headings. Escapes HTML, and removes comments."""
     from markdown_it import MarkdownIt  # imported here because it is slow to load and only docs pages need it
 
     parser = MarkdownIt("commonmark", {"html": False}).enable("table")
@@ -123,12 +120,12 @@ def to_html(markdown: str) -> tuple[Markup, list[Heading]]:
 
 
 def anchor(heading: str) -> str:
-    """Return the anchor that GitHub generates for a heading, so that links work here and on GitHub."""
+    """Return a heading's anchor, the same as on GitHub, so that links work in both places."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
 def guide_url(target: str) -> str | None:
-    """Map a link target of docs/ to its URL in this service; None if the page is not served."""
+    """Return this service's URL for a link in docs/; None if the page is not served."""
     if target in URL_BY_LINK:
         return URL_BY_LINK[target]
     file, hash_, fragment = target.partition("#")
@@ -139,7 +136,7 @@ def guide_url(target: str) -> str | None:
 
 
 def _rewrite_links(tokens: list[Any]) -> list[Any]:
-    """Rewrite links to /docs URLs; replace links to pages that are not served by their text."""
+    """Replace link targets by URLs of /docs, and links to pages that are not served by their text."""
     result, is_unserved = [], False
     for token in tokens:
         if token.type == "link_open":
@@ -154,7 +151,7 @@ def _rewrite_links(tokens: list[Any]) -> list[Any]:
 
 
 def soft_wrap(text: str) -> Markup:
-    """Escape code and allow line breaks only after separators, so that words are not split."""
+    """Escape code, and allow line breaks only after separators, so that words are not split."""
     return Markup(re.sub(r"([_./]|\[\])(?=\w)", r"\1<wbr>", str(escape(text))))
 
 

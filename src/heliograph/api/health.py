@@ -37,16 +37,16 @@ HEALTHY_BODY = msgspec.json.encode(Health())
 
 
 async def healthz(call: Call) -> Response:
-    """Return 200 with the instance name, by which local commands recognize another instance's service."""
+    """Return 200 with the instance name, by which local commands detect the service of another instance."""
     owner = call.context.store.owner.partition("/")[0]
     return Response(200, HEALTHY_BODY, [(INSTANCE_HEADER, public_instance_name(owner).encode())])
 
 
 async def readyz(call: Call) -> Response:
-    """Return whether this process is ready.
+    """Return whether this process is ready: 200, or 503.
 
-    The status is 503 before and during shutdown, if the database does not commit within a second,
-    or if this is a worker that claims nothing because its clock is wrong.
+    It is not ready during startup and shutdown, if the database does not commit within a second, or if it is a worker
+    that claims no messages because its clock is wrong.
     """
     await _check_ready(call.context)
     return json_response(Health())
@@ -61,9 +61,9 @@ async def _check_ready(context: Context) -> None:
 
 
 async def metrics(call: Call) -> Response:
-    """Return the metrics to authorised clients; 404 to others.
+    """Return the metrics to authorised clients, and 404 to others.
 
-    Authorised are clients on loopback, in the operator's IP ranges or with the token.
+    Authorised clients are on loopback, in the operator's IP ranges, or have the token.
     """
     if not _may_read_metrics(call):
         raise NotFound()
@@ -81,7 +81,7 @@ async def _render_metrics(context: Context) -> bytes:
 
 
 async def _collect_gauges(context: Context) -> ScrapeGauges:
-    """Return gauges measured now from the database and the machine. A failed query omits only its own gauges."""
+    """Return gauges measured now, from the database and the machine. A failed query only omits its own gauges."""
     families, store = ScrapeGauges(), context.store
     now, carriers = context.clock.now(), store.setup.current.carriers
     ready, queues, backlog, last_callbacks, rates = await asyncio.gather(
@@ -108,14 +108,18 @@ async def _collect_gauges(context: Context) -> ScrapeGauges:
 
 
 def _add_queue_gauges(families: ScrapeGauges, context: Context, queues: Sequence[LaneDepth]) -> None:
-    """Add queue gauges. `queues` is empty if the database is unavailable: no value is reported, as 0 would mislead."""
+    """Add gauges of the queues.
+
+    If the database is unavailable, `queues` is empty, and no value is reported: 0 would be misleading.
+    """
     depth = families.declare("outbox_depth", "Recipients that are queued or being sent.", "lane")
     oldest = families.declare("outbox_oldest_seconds", "Age of the oldest queued recipient.", "lane")
     held = families.declare("held_messages", "Recipients that cannot be sent until an operator acts.", "reason")
     for lane in queues:
         depth(lane.waiting, lane.lane)
         since = context.clock.now() if lane.since is None else lane.since
-        oldest(max(0, context.clock.now() - since) / SECOND_MS, lane.lane)  # negative if scheduled for later
+        # The time is in the future if all messages are scheduled for later
+        oldest(max(0, context.clock.now() - since) / SECOND_MS, lane.lane)
     for reason, count in (_held_by_reason(context, queues) if queues else {}).items():
         held(count, reason)
     for carrier in context.store.setup.current.carriers:
@@ -164,7 +168,7 @@ def _add_host_gauges(families: ScrapeGauges, context: Context) -> None:
 
 
 def _held_by_reason(context: Context, queues: Sequence[LaneDepth]) -> dict[str, int]:
-    """Count waiting recipients by reason: delivery is paused, or all carriers of their channel have open circuits.
+    """Return reason → number of waiting recipients: delivery is paused, or all circuits of their lane are open.
 
     A circuit also counts as open between two probes.
     """
@@ -183,6 +187,6 @@ def _may_read_metrics(call: Call) -> bool:
     expected = f"Bearer {context.metrics_token}".encode()
     if context.metrics_token and hmac.compare_digest(headers.get(b"authorization", b""), expected):
         return True
-    # Behind an untrusted proxy, every client appears to have the proxy's address.
+    # behind an untrusted proxy, every client has the proxy's address
     through_proxy = any(name in headers for name in FORWARDED_HEADERS)
     return not through_proxy and is_loopback_or_in(call.request.address, context.metrics_allow)

@@ -1,4 +1,4 @@
-"""The test inbox of a sandbox team: lists messages that simulators delivered, and waits for new ones."""
+"""The test inbox of a sandbox team: lists messages delivered by simulators, and waits for new ones."""
 
 import asyncio
 import re
@@ -29,9 +29,10 @@ from heliograph.web.request import Response
 from heliograph.web.route import QueryParam, json_response, large_json_response
 
 WAIT_MAX = 30  # seconds
-WAITS_PER_KEY_MAX, WAITS_MAX = 10, 100  # concurrent waits per process; each also counts toward `app.ACTIVE_MAX`
+# Concurrent waiting requests in this process; they also count against `app.ACTIVE_MAX`
+WAITS_PER_KEY_MAX, WAITS_MAX = 10, 100
 QUERY_GAP_S = 0.05  # minimum time between two queries of a waiting request
-OCTETS_MAX = 8 * MIB  # content in one response, which has at least one message
+OCTETS_MAX = 8 * MIB  # maximum octets of content in a response, which has at least one message
 KINDS = (*CHANNELS, "verification")
 
 QUERY = (
@@ -145,7 +146,7 @@ def _parse_search(query: dict[str, str]) -> InboxSearch:
             raise InvalidRequest(
                 "after must be an id of the inbox, or a time such as 2026-11-15T09:30:00Z.", param="after"
             )
-        since = max(0, since)  # ids encode no earlier time
+        since = max(0, since)  # ids have no negative times
     if before and not _is_id(before):
         raise InvalidRequest("before must be the last id of the previous page.", param="before")
     return InboxSearch(address=parse_to(query, None), after=after, since=since, before=before)
@@ -159,7 +160,7 @@ def _is_id(text: str) -> bool:
 
 
 async def _search_inbox(call: Call, kinds: Sequence[str], search: InboxSearch) -> InboxList:
-    """Return matching messages and codes of `kinds`, newest first, as many as fit into one response."""
+    """Return matching messages and codes of `kinds`, newest first, as many as fit in a response."""
     store, rows = call.context.store, list[InboxRow | CodeRow]()
     carriers, has_more = simulator_ids(store.setup.current.carriers), False
     if channels := [channel for channel in CHANNELS if channel in kinds]:
@@ -190,9 +191,9 @@ def _limit_size(rows: list[InboxRow | CodeRow]) -> list[InboxRow | CodeRow]:
 
 
 async def _wait_for_match(call: Call, kinds: Sequence[str], search: InboxSearch, wait_s: float) -> InboxList:
-    """Wait up to `wait_s` for a match; query on each delivery wakeup and at poll intervals.
+    """Wait up to `wait_s` for a match, with a query after each wakeup and each poll interval.
 
-    No database connection or memory reservation is held while waiting.
+    No database connection and no memory is reserved while waiting.
     """
     context, time = call.context, asyncio.get_running_loop().time
     hints, waits, key = context.store.wakeups, context.state.inbox_waits, call.caller.key.id
@@ -251,7 +252,7 @@ def _message_view(id_: str, channel: Channel, to: list[str], created_at: int, co
 def _code_view(call: Call, row: CodeRow) -> InboxView:
     """Return the inbox entry of a verification.
 
-    It shows the code while pending, if the team allows its keys to read codes (contract 8).
+    It contains the code while the verification is pending, if the team allows its keys to read codes (contract 8).
     """
     readable = call.caller.team.record.verify.inbox
     pending = readable and row.status == "pending" and not row.magic

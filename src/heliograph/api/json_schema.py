@@ -1,6 +1,6 @@
-"""JSON Schemas of the API's structs: their fields' types with the annotations of `domain/field_docs.py`.
+"""JSON Schemas of the API's structs, from their types and the annotations of `domain/field_docs.py`.
 
-Schemas without a struct are written out here.
+Contains handwritten schemas where there is no struct.
 """
 
 from collections.abc import Collection
@@ -14,17 +14,10 @@ from heliograph.domain.ids import id_pattern
 from heliograph.domain.mail.attachments import ALLOWED_TYPES
 
 NULL: Schema = {"type": "null"}
-NO_NULL = r"^[^\u0000]*$"  # strings of a request must not contain U+0000
+NO_NULL = r"^[^\u0000]*$"  # pattern of strings without null characters
 
-ANNOTATION_KEYS = (
-    "anyOf",
-    "default",
-    "description",
-    "example",
-    "fixed",
-    "needed",
-    "maybe",
-)  # keys of a field other than limits
+# Keys of a field's schema that are not limits
+ANNOTATION_KEYS = ("anyOf", "default", "description", "example", "fixed", "needed", "maybe")
 
 EVENT_ID: Schema = {
     "description": "Id of an event to replay.",
@@ -34,7 +27,7 @@ EVENT_ID: Schema = {
 
 
 def _request_alternative(title: str, required: dict[str, Schema], **optional: Schema) -> Schema:
-    """Return the schema of one alternative of a request body."""
+    """Return the schema of one allowed form of a request body."""
     return {
         "title": title,
         "type": "object",
@@ -44,7 +37,7 @@ def _request_alternative(title: str, required: dict[str, Schema], **optional: Sc
     }
 
 
-WRITTEN_SCHEMAS: dict[str, Schema] = {
+HANDWRITTEN_SCHEMAS: dict[str, Schema] = {
     "Attachment": {
         "type": "object",
         "required": ["filename", "content"],
@@ -107,10 +100,12 @@ WRITTEN_SCHEMAS: dict[str, Schema] = {
 
 
 def make_schemas(types: Collection[Any], *, is_response: bool) -> dict[str, Schema]:
-    """Return the schemas of the structs and of all structs in their fields, by name."""
+    """Return name → schema, for these structs and all structs in their fields."""
     _, components = msgspec.json.schema_components(types, ref_template=f"{SCHEMA_REF_PREFIX}{{name}}")
     return {
-        name: _refine_schema(schema, is_response) for name, schema in components.items() if name not in WRITTEN_SCHEMAS
+        name: _refine_schema(schema, is_response)
+        for name, schema in components.items()
+        if name not in HANDWRITTEN_SCHEMAS
     }
 
 
@@ -119,7 +114,7 @@ def schema_ref(name: str) -> Schema:
 
 
 def with_defs(schema: Schema, components: dict[str, Schema]) -> Schema:
-    """Return the schema with `$defs` of all components that it refers to, so that it stands alone."""
+    """Return the schema, complete with `$defs` of all components to which it refers."""
     defs: dict[str, Schema] = {}
 
     def localize(part: Any) -> Any:
@@ -130,8 +125,8 @@ def with_defs(schema: Schema, components: dict[str, Schema]) -> Schema:
         if ref := part.get("$ref"):
             name = ref.removeprefix(SCHEMA_REF_PREFIX)
             if name not in defs:
-                defs[name] = {}  # it may refer to itself
-                defs[name] = localize((components | WRITTEN_SCHEMAS)[name])
+                defs[name] = {}  # entered first, because it may refer to itself
+                defs[name] = localize((components | HANDWRITTEN_SCHEMAS)[name])
             part = part | {"$ref": f"#/$defs/{name}"}
         return {name: value if name == "$ref" else localize(value) for name, value in part.items()}
 
@@ -140,7 +135,7 @@ def with_defs(schema: Schema, components: dict[str, Schema]) -> Schema:
 
 
 def inline_refs(schema: Any, components: dict[str, Schema]) -> Any:
-    """Return the schema with each reference replaced by its component; components must not be recursive."""
+    """Return the schema with references replaced by their components, which must not be recursive."""
     if isinstance(schema, list):
         return [inline_refs(item, components) for item in schema]
     if not isinstance(schema, dict):
@@ -153,14 +148,14 @@ def inline_refs(schema: Any, components: dict[str, Schema]) -> Any:
 def _refine_schema(schema: Schema, is_response: bool) -> Schema:
     properties = {name: _refine_property(base, is_response) for name, base in schema["properties"].items()}
     explicitly_required = [name for name, base in schema["properties"].items() if base.get("needed")]
-    # A response has all fields except those that only some records have (`maybe`).
+    # a response has all fields, except those that only some records have (`maybe`)
     always_present = [name for name, base in schema["properties"].items() if not base.get("maybe")]
     required = always_present if is_response else [*schema["required"], *explicitly_required]
     return {**schema, "properties": properties, "required": required}
 
 
 def _refine_property(base: Schema, is_response: bool) -> Schema:
-    """Return the schema of a field, with its limits in each non-null alternative."""
+    """Return the schema of a field, with its limits in each alternative but null."""
     limits = {key: value for key, value in base.items() if key not in ANNOTATION_KEYS}
     if base.get("fixed"):
         limits["const"] = base["default"]

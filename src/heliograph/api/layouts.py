@@ -1,4 +1,4 @@
-"""Request and response formats of layouts; drafts.py has the endpoints."""
+"""Request and response formats of layouts; their endpoints are in drafts.py."""
 
 from typing import Annotated, Any
 

@@ -1,6 +1,6 @@
 """POST /mcp: the Model Context Protocol over streamable HTTP, without sessions and with JSON responses.
 
-A tool call runs a route of the API in this process, with the caller's key and all checks of that route.
+A tool call runs a route of this API with the caller's key, including all checks of the route.
 """
 
 from collections.abc import Awaitable, Callable
@@ -22,22 +22,23 @@ from heliograph.web.route import Route
 from heliograph.web.status import status_of
 
 PATH = "/mcp"
-# Protocol versions with streamable HTTP that begin with `initialize`.
+# protocol versions that have streamable HTTP, and begin with `initialize`
 PROTOCOL_VERSIONS = ("2025-03-26", "2025-06-18", "2025-11-25")
 VERSION_HEADER = "MCP-Protocol-Version"
 INITIALIZE = "initialize"
-BATCH_VERSION = PROTOCOL_VERSIONS[0]  # the only version with batches; without the header, clients use this version
-BATCH_MAX = 50  # messages in a batch
-INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS = -32600, -32601, -32602  # JSON-RPC 2.0
-NOT_ADMITTED = -32000  # the first of the codes that JSON-RPC leaves to servers: a further request of a batch is refused
+BATCH_VERSION = PROTOCOL_VERSIONS[0]  # the only version with batches; assumed if the header is missing
+BATCH_MAX = 50  # maximum messages in a batch
+INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS = -32600, -32601, -32602  # error codes of JSON-RPC 2.0
+# A further request of a batch was refused; JSON-RPC reserves this code and those below for servers
+NOT_ADMITTED = -32000
 INSTRUCTIONS = (
     "Sends email, SMS and WhatsApp messages within the limits of this API key. A refused call has `code`, `message` "
     "and `fix`; explain_error explains a code. Do not repeat a refused call unless `should_retry` is true."
 )
 
-# Runs a route for the caller of the first argument; the text is the request id for the log.
+# (call, route, request id for the log) → response of the route, run for the same caller
 CallRoute = Callable[[Call, RouteCall, str], Awaitable[Response]]
-# Counts a further request of the same body; returns its call, with the key's current settings. The text is as above.
+# (call, request id for the log) → the call for a further request of the body, with the key's current settings
 Readmit = Callable[[Call, str], Awaitable[Call]]
 
 
@@ -52,7 +53,7 @@ class JsonRpcError(Exception):
 
 
 class Mcp:
-    """The MCP endpoint. `call_route` runs a route of the API; it and `readmit` raise refusals."""
+    """The MCP endpoint. `call_route` runs a route of the API. `call_route` and `readmit` raise refusals."""
 
     def __init__(self, call_route: CallRoute, readmit: Readmit, tools: dict[str, Tool]) -> None:
         self._call_route = call_route
@@ -83,7 +84,7 @@ class Mcp:
         return Response(200, await self._response_to(call, message, call.request.id))
 
     async def _respond_to_batch(self, call: Call, messages: list[Any], version: str) -> Response:
-        """Respond to the requests of a batch, one after the other; each counts as a request of its own."""
+        """Respond to the requests of a batch in order; each counts as a request."""
         if version != BATCH_VERSION:
             raise InvalidRequest(f"Protocol version {version} has no batches. Send one JSON-RPC message per request.")
         if not 1 <= len(messages) <= BATCH_MAX:
@@ -103,7 +104,7 @@ class Mcp:
                 responses.append(_encode_error(message["id"], error))
                 continue
             try:
-                if not request_id:  # not the first one
+                if not request_id:  # not the first request
                     request_id = call.context.clock.new_id("req_")
                     call = await self._readmit(call, request_id)
                 responses.append(await self._response_to(call, message, request_id))
@@ -114,7 +115,7 @@ class Mcp:
         return Response(200, b"[" + b",".join(responses) + b"]") if responses else Response(202, b"")
 
     async def _response_to(self, call: Call, message: dict[str, Any], request_id: str) -> bytes:
-        """Return the JSON-RPC response to a request."""
+        """Return the encoded JSON-RPC response to a request."""
         id_, params = message["id"], message.get("params")
         try:
             if not isinstance(params, dict | None):
@@ -126,7 +127,7 @@ class Mcp:
         return await run_large(size, _encode_result, id_, result)
 
     async def _result(self, call: Call, method: str, params: dict[str, Any], request_id: str) -> Any:
-        """Return the result of a request; bytes are the response body of a tool."""
+        """Return the result of a request; of a tool call, the encoded response of its route."""
         match method:
             case "initialize":
                 return _initialize_result(params.get("protocolVersion"))
@@ -156,14 +157,14 @@ class Mcp:
 
 
 def check_key(key: Key) -> None:
-    """Refuse keys without a restriction that limits what an agent can do."""
+    """Refuse keys that are not restricted: an agent needs limits."""
     limits = key.restrictions
     if limits is None or (limits.recipients, limits.templates, limits.per_day, limits.approval) == (None,) * 4:
         raise RestrictedKeyRequired()
 
 
 def _check_headers(request: Request) -> str:
-    """Return the protocol version of the request."""
+    """Check the request's headers; return its protocol version."""
     accept = b",".join(request.values(b"accept")).lower()
     if accept and not any(media_type in accept for media_type in (JSON, b"application/*", b"*/*")):
         raise InvalidRequest("Responses are JSON. Send 'Accept: application/json, text/event-stream'.", param="Accept")
@@ -177,12 +178,12 @@ def _check_headers(request: Request) -> str:
 
 
 def _is_request(message: dict[str, Any]) -> bool:
-    """Return whether a message needs a response: it is neither a notification nor a response itself."""
+    """Return whether a message needs a response, unlike notifications and responses."""
     return "method" in message and "id" in message
 
 
 def _check_message(message: Any) -> dict[str, Any]:
-    """Return the message; refuse everything that is not one JSON-RPC 2.0 request, notification or response."""
+    """Return the message if it is a valid JSON-RPC 2.0 request, notification or response; else raise a refusal."""
     if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
         raise InvalidRequest('Send a JSON-RPC message: an object with "jsonrpc": "2.0".', param="jsonrpc")
     if "method" in message and not isinstance(message["method"], str):
@@ -196,7 +197,7 @@ def _check_message(message: Any) -> dict[str, Any]:
 
 
 def _initialize_result(requested: Any) -> dict[str, Any]:
-    """Return the server's side of the handshake. An unknown version is answered with the newest known one."""
+    """Return the server's part of the handshake. To an unknown version it responds with the newest known one."""
     return {
         "protocolVersion": requested if requested in PROTOCOL_VERSIONS else PROTOCOL_VERSIONS[-1],
         "capabilities": {"tools": {"listChanged": False}},
@@ -206,14 +207,14 @@ def _initialize_result(requested: Any) -> dict[str, Any]:
 
 
 def _tool_error(refusal: Refusal, request_id: str, base_url: str) -> dict[str, Any]:
-    """Return a refusal as the result of a tool."""
+    """Return a refusal as a tool's result."""
     content = _refusal_content(refusal, request_id, base_url)
     text = msgspec.json.encode(content).decode()
     return {"content": [{"type": "text", "text": text}], "structuredContent": content, "isError": True}
 
 
 def _refusal_content(refusal: Refusal, request_id: str, base_url: str) -> dict[str, Any]:
-    """Return the error's fields and how to fix it."""
+    """Return the fields of the error, and how to fix it."""
     return {
         **msgspec.structs.asdict(to_error(refusal, request_id, base_url)),
         "fix": refusal.fix,
@@ -223,7 +224,7 @@ def _refusal_content(refusal: Refusal, request_id: str, base_url: str) -> dict[s
 
 
 def _encode_result(id_: Any, result: Any) -> bytes:
-    if isinstance(result, bytes):  # also as text, as the protocol requires: some clients read text only
+    if isinstance(result, bytes):  # also as text: the protocol requires it, and some clients read only text
         content = [{"type": "text", "text": result.decode()}]
         result = {"content": content, "structuredContent": msgspec.Raw(result), "isError": False}
     return msgspec.json.encode({"jsonrpc": "2.0", "id": id_, "result": result})

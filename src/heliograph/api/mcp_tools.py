@@ -1,4 +1,4 @@
-"""The tools of the MCP endpoint (contract 20): each calls one API route and uses its field names."""
+"""The tools of the MCP endpoint (contract 20). Each calls a route of the API, and has the route's field names."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -41,7 +41,7 @@ LIST_PATHS = {"email": "/v1/emails", "sms": "/v1/sms", "whatsapp": "/v1/whatsapp
 
 
 class RouteCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A call of a route of the API."""
+    """A call to a route of the API."""
 
     route: Route
     params: dict[str, str] = {}
@@ -71,11 +71,11 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     description: str
     input_schema: Schema
-    to_call: Callable[[dict[str, Any]], RouteCall]  # raises a Refusal for invalid arguments
+    to_call: Callable[[dict[str, Any]], RouteCall]  # arguments → call; raises a Refusal if they are invalid
     sends: bool = False
 
     def definition(self) -> dict[str, Any]:
-        """Return the tool as listed by tools/list."""
+        """Return the tool's entry in tools/list."""
         return {
             "name": self.name,
             "title": self.title,
@@ -86,7 +86,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def make_tools(routes: Iterable[Route]) -> dict[str, Tool]:
-    """Return the tools by name. `routes`: all routes of the API."""
+    """Return name → tool. `routes`: all routes of the API."""
     by_name = {route.name: route for route in routes}
     tools = (
         _send_tool(
@@ -180,7 +180,7 @@ def _find_messages(routes: dict[str, Route]) -> Tool:
         "description": "Channel of the messages.",
     }
     properties = {"channel": channel} | _query_properties(routes["email"])
-    for name in ("status", "after"):  # their values depend on the channel
+    for name in ("status", "after"):  # the allowed values depend on the channel
         properties[name] = {"type": "string", "description": properties[name]["description"]}
     return Tool(
         name="find_messages",
@@ -271,7 +271,7 @@ def _object_schema(properties: dict[str, Schema], required: Iterable[str] = ()) 
 
 
 def _body_schema(route: Route, additions: dict[str, Schema], required: Iterable[str] = ()) -> Schema:
-    """Return the schema of a route's request body, extended by arguments of the tool."""
+    """Return the schema of a route's request body, with additional arguments of the tool."""
     components = make_schemas({route.body}, is_response=False)
     body = components[route.body.__name__]
     schema = _object_schema(body["properties"] | additions, [*required, *body["required"]])

@@ -1,7 +1,6 @@
-"""The OpenAPI 3.1 document, generated from the routes, their structs and the refusals.
+"""The OpenAPI 3.1 document, generated from the routes, their structs and their refusals.
 
-Descriptions and limits of fields are annotations of the structs (`domain/field_docs.py`); schemas without a struct
-are written out here.
+Descriptions and limits of fields are annotations of the structs (`domain/field_docs.py`).
 """
 
 from collections.abc import Iterator
@@ -9,7 +8,7 @@ from typing import Any
 
 from heliograph import __version__
 from heliograph.api.event_schemas import event_components, event_schema_name
-from heliograph.api.json_schema import WRITTEN_SCHEMAS, make_schemas, schema_ref
+from heliograph.api.json_schema import HANDWRITTEN_SCHEMAS, make_schemas, schema_ref
 from heliograph.domain import refusals as r
 from heliograph.domain.events import EVENT_TYPES
 from heliograph.domain.field_docs import EMAIL, EXAMPLE_ULID, Schema
@@ -20,10 +19,10 @@ from heliograph.web.errors import Error, Problem
 from heliograph.web.route import Route
 from heliograph.web.status import status_of
 
-SHARED_CODES_MAX = 3  # error codes of a response that operations share; longer lists are rarely the same
-OCTET_STREAM = "application/octet-stream"  # responses without a response struct
+SHARED_CODES_MAX = 3  # error responses with more codes are not shared, because other routes rarely have the same codes
+OCTET_STREAM = "application/octet-stream"  # content type of responses without a struct
 
-# First path segment after /v1/ → kind of its ids.
+# first path segment after /v1/ → kind of its ids
 ID_KIND_BY_RESOURCE = {
     "emails": "email",
     "sms": "sms",
@@ -89,11 +88,8 @@ TAG_BY_RESOURCE = {
     "healthz": "Health",
     "readyz": "Health",
 }
-EXAMPLE_ID_BY_KIND = {
-    "template": "tpl_demo_welcome",
-    "layout": "lay_letter",
-    "domain": "dom_demo",
-}  # example ids of kinds whose ids an operator may choose
+# Kinds whose ids an operator may choose
+EXAMPLE_ID_BY_KIND = {"template": "tpl_demo_welcome", "layout": "lay_letter", "domain": "dom_demo"}
 
 RESPONSE_HEADERS: dict[str, Schema] = {
     "X-Request-Id": {"description": "The request's id.", "required": True, "schema": {"type": "string"}},
@@ -129,7 +125,7 @@ KEY_ERRORS = (
     r.TeamSuspended,
     r.InsufficientScope,
     r.RateLimitExceeded,
-    r.InvalidRequest,  # at least for an unknown query parameter
+    r.InvalidRequest,  # at least because of an unknown query parameter
     r.ServiceUnavailable,
 )
 BODY_ERRORS = (r.UnsupportedMediaType, r.PayloadTooLarge, r.InvalidJson)
@@ -168,7 +164,7 @@ def openapi_document(routes: list[Route], base_url: str) -> dict[str, Any]:
 
 
 def operation_id(route: Route) -> str:
-    """Return a name like `post_emails` or `get_emails_id`, unique because method and path are."""
+    """Return a unique name from method and path, such as `post_emails` or `get_emails_id`."""
     name = route.path.removeprefix("/v1/").strip("/").translate({ord("/"): "_", ord("{"): None, ord("}"): None})
     return f"{route.method.lower()}_{name}"
 
@@ -179,7 +175,7 @@ def tag(route: Route) -> str:
 
 
 def refusals_of(route: Route) -> dict[int, list[type[r.Refusal]]]:
-    """Return all refusals that the route can respond with, by status."""
+    """Return status → refusals, for all refusals with which the route may respond."""
     possible = [*(KEY_ERRORS if route.scopes is not None else ()), *(BODY_ERRORS if route.body else ())]
     if "{" in route.path:
         possible.append(r.NotFound)
@@ -198,7 +194,7 @@ def _operation(route: Route, routes: list[Route]) -> Schema:
         "operationId": operation_id(route),
         "summary": route.summary,
         "tags": [tag(route)],
-        "security": [{"bearer": [scope]} for scope in route.scopes or ()],  # any one of the scopes is sufficient
+        "security": [{"bearer": [scope]} for scope in route.scopes or ()],  # one of the scopes suffices
         "parameters": _parameters(route),
         "responses": _responses(route, routes),
     }
@@ -279,7 +275,7 @@ def _shared_errors(route: Route) -> Iterator[tuple[str, Schema]]:
 
 
 def _shared_name(route: Route, status: int, refusals: list[type[r.Refusal]]) -> str | None:
-    """Return the name under which operations share an error response; None if each describes its own."""
+    """Return the name of an error response that routes share; None if the route describes its own."""
     if route.scopes is None or len(refusals) > SHARED_CODES_MAX:
         return None
     return "-".join([str(status), *(refusal.code for refusal in refusals)])
@@ -315,7 +311,7 @@ def _response(route: Route, status: int, description: str, content: dict[str, Sc
 
 
 def _links(route: Route, routes: list[Route]) -> Schema:
-    """Return OpenAPI links from the record that a POST creates to the routes that take its id."""
+    """Return OpenAPI links from a created record to the routes that take its id."""
     if route.method != "POST" or "{" in route.path:
         return {}
     links = {}
@@ -337,4 +333,4 @@ def _schemas(routes: list[Route]) -> dict[str, Schema]:
     } - {None}
     response_types |= {Error, Problem}
     schemas = make_schemas(response_types, is_response=True) | make_schemas(request_types, is_response=False)
-    return dict(sorted((event_components() | schemas | WRITTEN_SCHEMAS).items()))
+    return dict(sorted((event_components() | schemas | HANDWRITTEN_SCHEMAS).items()))

@@ -72,7 +72,7 @@ async def create(call: Call) -> Response:
 
 
 async def read(call: Call) -> Response:
-    """Return the opt-out of the given channel, or without a channel the list of the phone's opt-outs."""
+    """Return the phone's opt-out from the given channel; without a channel, the list of its opt-outs."""
     phone, channel = call.params["phone"], call.query().get("channel")
     rows = await opt_outs.find(call.context.store, call.caller.team.record, phone, channel)
     records = [to_record(row) for row in rows]

@@ -1,4 +1,4 @@
-"""The docs as HTML pages, and the error list as Markdown. Pages need no scripts and no external resources.
+"""The docs as HTML pages, and the error list as Markdown. Pages need no scripts and nothing from other hosts.
 
 `python -m heliograph.api.pages > docs/errors.md` writes the Markdown.
 """
@@ -23,25 +23,25 @@ from heliograph.web.route import Route
 from heliograph.web.snippets import DOCS_LANGUAGES
 
 RESULTS_MAX = 50  # maximum results of a search
-# Body fields listed directly after the required ones, in this order; all others are listed as optional.
+# fields of a body listed after the required ones, in this order; the others are listed as optional
 IMPORTANT_FIELDS = ("from", "subject", "html", "text", "body", "template_id", "variables")
-REQUEST_TABLES = ("Body", "Optional", "Query parameters", "Headers")  # titles of tables that describe requests
-RANK_BY_KIND = {"API": 0, "Field": 1}  # order of search results by kind; other kinds follow
+REQUEST_TABLES = ("Body", "Optional", "Query parameters", "Headers")  # titles of the tables about requests
+RANK_BY_KIND = {"API": 0, "Field": 1}  # search results of these kinds come first, in this order
 NULL: Schema = {"type": "null"}
 
 
 class FieldRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A table row that describes a field or parameter."""
+    """A row about a field or parameter in a table."""
 
     name: str
     type: str
     needed: bool = False
     meaning: str  # first sentence of the description
-    more: str = ""  # remaining sentences
+    more: str = ""  # the other sentences
 
     @property
     def root(self) -> str:
-        """The top-level body field that is, or contains, this field."""
+        """Return the top-level body field that is, or contains, this field."""
         return re.split(r"[.\[]", self.name)[0]
 
 
@@ -55,10 +55,10 @@ class DocsHit(msgspec.Struct, frozen=True):
 
 
 class Docs:
-    """All pages of /docs for one base URL. An entry of the side list is (text, URL, prefix)."""
+    """All pages of /docs for a base URL. An entry of the side list is (text, URL, prefix)."""
 
     def __init__(self, routes: list[Route], document: dict[str, Any], *, is_static: bool = False) -> None:
-        """`is_static`: the pages are files without a service, so they do not link to its dashboard."""
+        """Create the pages. With `is_static` they are files without a service, so they do not link to its dashboard."""
         self._is_static = is_static
         self._routes = {operation_id(route): route for route in routes}
         self._document = document
@@ -98,7 +98,7 @@ class Docs:
         return self._page("search.html", f"Search: {query}", "", q=query, found=self.search(query))
 
     def static_search_page(self) -> str:
-        """Return a page that searches in the browser (`api/static/search.js`)."""
+        """Return the search page for static hosts; the browser searches (`api/static/search.js`)."""
         return self._page("site_search.html", "Search", "")
 
     def endpoint(self, id_: str) -> str | None:
@@ -156,7 +156,7 @@ class Docs:
         return self._page("guide.html", guide.title, f"/docs/guides/{name}", guide=guide)
 
     def llms_txt(self) -> str:
-        """Return the index of the docs for language models, in the format of llmstxt.org."""
+        """Return the index of the docs for language models, as defined by llmstxt.org."""
         base = f"{self._base_url}/docs"
         lines = ["# Heliograph", "", "> Transactional email, SMS, WhatsApp and one-time codes that a team runs itself."]
         for group, names in GUIDES.items():
@@ -176,10 +176,10 @@ class Docs:
         return self._page("missing.html", "Page not found", "")
 
     def search(self, query: str) -> list[DocsHit]:
-        """Return the pages and fields that contain all words.
+        """Return the pages and fields that contain all words, best matches first.
 
-        Order: exact title first, then words in title or description, then in the text; within each, endpoints,
-        fields, then guides and errors.
+        Order: exact title, all words in title or description, others; within each group endpoints, fields, guides and
+        errors.
         """
         terms, exact = query.lower().split(), query.lower().strip()
 
@@ -274,7 +274,7 @@ class Docs:
         ]
 
     def _fields(self, schema: Schema, prefix: str) -> list[tuple[str, Schema, bool]]:
-        """Return (name, schema, required) of the fields of all alternatives, each followed by its nested fields."""
+        """Return (name, schema, required) for the fields of all alternatives, each followed by its nested fields."""
         fields = []
         alternatives = schema.get("oneOf", [schema])
         for name, inner in {
@@ -289,7 +289,7 @@ class Docs:
         return fields
 
     def searchable(self) -> Iterator[tuple[DocsHit, str]]:
-        """Yield every possible search result with additional text to search."""
+        """Yield each possible search result, with further text in which to search."""
         for id_, route in self._routes.items():
             fields = [row.name for struct in (route.body, route.answer) for row in self._rows(struct)]
             yield DocsHit("API", route.summary, route.name, f"/docs/api/{id_}"), " ".join(fields)
@@ -350,7 +350,7 @@ def _error_codes(route: Route) -> set[str]:
 
 
 def _errors_of(route: Route, *, shared: bool) -> Iterator[tuple[int, str, str]]:
-    """Yield status, code and meaning of the route's errors: those common to all routes (`shared`), or the others."""
+    """Yield (status, code, meaning) for the route's errors: those of all routes (`shared`), or the others."""
     for status, refusals in refusals_of(route).items():
         for refusal in refusals:
             if (refusal in (*KEY_ERRORS, *COMMON_ERRORS)) == shared:
@@ -381,7 +381,7 @@ def _type_text(schema: Schema, *, null: bool = True) -> str:
 
 
 def _limit_sentences(schema: Schema) -> Iterator[str]:
-    """Yield the limits of a field as sentences."""
+    """Yield a sentence about each limit of a field."""
     for variant in schema.get("anyOf", [schema]):
         items = variant.get("items", {})
         if "maxLength" in variant:
@@ -404,14 +404,14 @@ def _limit_sentences(schema: Schema) -> Iterator[str]:
 
 
 def _split_by_importance(rows: list[FieldRow]) -> tuple[list[FieldRow], list[FieldRow]]:
-    """Split rows into required and important ones, in display order, and optional ones."""
+    """Return required and important rows in display order, and the optional rows."""
     order = [*(row.name for row in rows if row.needed and row.name == row.root), *IMPORTANT_FIELDS]
     important = sorted((row for row in rows if row.root in order), key=lambda row: order.index(row.root))
     return important, [row for row in rows if row.root not in order]
 
 
 def _split_description(*parts: str) -> dict[str, str]:
-    """Join sentences and split the result after the first one; skip sentences whose number already occurs."""
+    """Join sentences, omitting limits that are already mentioned; return the first sentence and the rest."""
     description = ""
     for part in parts:
         number = re.search(r"\d+(?=\W|$)", part.removeprefix("ISO 8601"))

@@ -1,4 +1,4 @@
-"""Read endpoints: messages with recipients and timeline, verifications, lists, and the caller's own team."""
+"""Endpoints that read: messages with recipients and timeline, verifications, lists, and the caller's team."""
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Annotated, Any, Literal, get_args
@@ -114,7 +114,7 @@ class RecipientView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EventView(msgspec.Struct, frozen=True, kw_only=True):
-    """A timeline entry; `sequence` is null for entries that were not published as events."""
+    """A timeline entry; `sequence` is null if the entry was not published as an event."""
 
     id: Annotated[Id, with_example("evt_01JCQ8Z6V3M2N7T0K4H9R5B1XA")]
     type: Annotated[str, describe("What happened, for example `email.delivered`.", example="email.delivered")]
@@ -154,7 +154,7 @@ EventViews = Annotated[list[EventView], describe("The timeline.")]
 
 
 class EmailSummary(EmailRecord, frozen=True, kw_only=True):
-    """A list item, with the optional fields that the caller set."""
+    """An item of the list of emails, including the optional fields of the request."""
 
     reply_to_addresses: ReplyToView = msgspec.field(default_factory=list)
     headers: HeadersView = msgspec.field(default_factory=dict)
@@ -166,7 +166,7 @@ class EmailSummary(EmailRecord, frozen=True, kw_only=True):
 
 
 class PhoneSummary(PhoneRecord, frozen=True, kw_only=True):
-    """A list item, with the optional fields that the caller set."""
+    """An item of the list of SMS or WhatsApp messages, including the optional fields of the request."""
 
     tags: TagsView = msgspec.field(default_factory=dict)
     metadata: MetadataView = msgspec.field(default_factory=dict)
@@ -203,7 +203,7 @@ class PhoneList(ListPage, frozen=True, kw_only=True):
 
 
 class VerificationView(VerificationRecord, frozen=True, kw_only=True, omit_defaults=True):
-    """A verification with the optional fields that the caller set."""
+    """A verification with the optional fields of the request."""
 
     tags: TagsView = msgspec.field(default_factory=dict)
     metadata: MetadataView = msgspec.field(default_factory=dict)
@@ -282,7 +282,7 @@ class PlatformMe(msgspec.Struct, frozen=True, kw_only=True):
     ]
 
 
-# Defaults of optional send fields that stored records omit.
+# optional fields of a send that stored records omit, with their defaults
 _COMMON_DEFAULTS: dict[str, Any] = {
     "tags": {},
     "metadata": {},
@@ -311,7 +311,7 @@ def read_message(channel: Channel) -> Callable[[Call], Awaitable[Response]]:
             if view.simulated:
                 simulated.add(event.recipient)
             if event.type != "ignored":
-                last_events[event.recipient] = event  # the last event wins
+                last_events[event.recipient] = event  # the last one is kept
         recipients = [
             _recipient_view(channel, recipient, last_events.get(recipient.given), simulated)
             for recipient in message.recipients
@@ -402,10 +402,14 @@ def _list_response(result: SearchPage[Any], records: list[Any]) -> Response:
 
 
 def parse_to(query: dict[str, str], channel: Channel | None) -> str | None:
-    """Return query parameter `to`, normalized; None if absent. `channel` None allows an address or a phone number."""
+    """Return the query parameter `to`, normalized; None if absent.
+
+    `channel`: None allows any address or phone number.
+    """
     if "to" not in query:
         return None
-    to = query["to"].replace(" ", "+")  # an unencoded plus; addresses and phone numbers have no spaces
+    # A plus that was not percent-encoded; addresses and phone numbers contain no space
+    to = query["to"].replace(" ", "+")
     address = parse_address(to) if channel in ("email", None) else None
     if address is None and (channel == "email" or not is_phone(to)):
         expected = {"email": "an email address", None: "an email address or a phone"}.get(channel, "a phone number")
@@ -414,7 +418,7 @@ def parse_to(query: dict[str, str], channel: Channel | None) -> str | None:
 
 
 def _parse_search(call: Call, channel: Channel | None, states: tuple[str, ...]) -> Search:
-    """Parse the query parameters of a message list, or of a verification list if `channel` is None."""
+    """Parse the query of a list of messages, or of verifications if `channel` is None."""
     query = call.query()
     status = query.get("status")
     if status is not None and status not in states:
@@ -475,7 +479,7 @@ def _held(detail_json: str) -> HeldView | None:
 
 
 def _message_held(recipients: Sequence[RecipientView]) -> HeldView | None:
-    """Return the hold that ends first, if all unfinished recipients are held."""
+    """Return the hold that ends first, if all unfinished recipients are held; None otherwise."""
     unfinished = [recipient.held for recipient in recipients if recipient.status in UNFINISHED_STATES]
     holds = [held for held in unfinished if held]
     return min(holds, key=lambda held: held.until) if holds and len(holds) == len(unfinished) else None

@@ -1,4 +1,4 @@
-"""The table of all routes of the API."""
+"""All routes of the API."""
 
 from typing import Any
 
@@ -175,7 +175,7 @@ VERIFY_ERRORS = (
 )
 
 SENDING_EXAMPLE = {"status": "sending"}
-# The example names no sender, which only a sandbox team can leave out.
+# names no sender, which only a sandbox team can leave out
 SANDBOX_EXAMPLE = SENDING_EXAMPLE | {"from": Platform().sender, "sandbox": True}
 
 
@@ -183,8 +183,8 @@ def _batch_example(prefix: str) -> dict[str, Any]:
     return {"id": f"bat_{EXAMPLE_ULID}", "data": [{"id": prefix + EXAMPLE_ULID}]}
 
 
-# The examples run unchanged on `heliograph demo`: emails with the key of any sandbox team, because they name no
-# sender, the others with the demo's live key. Recipients are magic test addresses: nothing leaves the machine.
+# The examples run unchanged on `heliograph demo`: emails with any sandbox team's key, as they name no sender; others
+# with the demo's live key. Recipients are magic test addresses, so nothing leaves the machine.
 # fmt: off
 V1 = [
     Route(method="POST", path="/v1/emails", action="email",

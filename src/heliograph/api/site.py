@@ -1,6 +1,6 @@
-"""The docs as a folder for any static host: the pages of /docs, with relative links and a search without a server.
+"""The docs as static files for any host: the pages of /docs with relative links and a search in the browser.
 
-`make site` runs this module with the folder's name. The pages load nothing from other hosts.
+`make site` runs this module with the name of the folder. The pages load nothing from other hosts.
 """
 
 import json
@@ -17,7 +17,7 @@ from heliograph.api.pages import Docs
 from heliograph.api.routes import V1
 from heliograph.web.icons import SHEET_URL, render_sheet
 
-BASE_URL = "https://your-heliograph"  # the address of the reader's own service, in examples
+BASE_URL = "https://your-heliograph"  # in examples, the address of the reader's service
 ASSETS = Path(heliograph.__file__).parent / "dashboard" / "static"
 ASSET_NAMES = ("style.css", "page.js", "icon.svg", "inter.woff2", "inter-OFL.txt")
 SEARCH_SCRIPT = Path(__file__).parent / "static" / "search.js"
@@ -50,7 +50,7 @@ def write_site(folder: Path) -> None:
 
 
 def file_of(path: str) -> str:
-    """Return the file of the site for a path of the service: /docs/guides/start → guides/start.html."""
+    """Return the file for a path of the service: /docs/guides/start → guides/start.html."""
     if path.startswith("/dashboard/static/"):
         return path.removeprefix("/dashboard/")
     if path.startswith("/docs"):
@@ -59,7 +59,7 @@ def file_of(path: str) -> str:
 
 
 def relative_url(url: str, file: str) -> str:
-    """Return `url` of the service as seen from a file of the site."""
+    """Return a URL of the service relative to a file of the site."""
     path, mark, rest = re.fullmatch(r"([^?#]*)([?#]?)(.*)", url, re.S).groups()  # type: ignore[union-attr]
     target = "search.html" if mark == "?" else file_of(path)
     return relpath(target, Path(file).parent) + mark + rest
@@ -67,7 +67,7 @@ def relative_url(url: str, file: str) -> str:
 
 def relative_links(html: str, file: str) -> str:
     def rewrite(match: re.Match[str]) -> str:
-        url = f"{match[2]}?" if match[1] == "action" else match[2]  # forms search
+        url = f"{match[2]}?" if match[1] == "action" else match[2]  # the form of the search
         return f'{match[1]}="{relative_url(url, file).removesuffix("?")}"'
 
     return LINK.sub(rewrite, html)

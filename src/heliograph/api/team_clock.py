@@ -18,7 +18,7 @@ from heliograph.web.route import json_response
 
 SETTLE_S = 30.0
 POLL_S = 0.01
-PROPAGATION_S = 0.3  # time until sibling processes have the new time too
+PROPAGATION_S = 0.3  # time until other processes have the new time
 
 
 class AdvanceRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

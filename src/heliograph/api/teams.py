@@ -76,7 +76,7 @@ class OptOutFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class TeamFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A team's own fields, named as in the setup file."""
+    """The fields of a team, named as in the setup file."""
 
     name: Annotated[str | None, describe("Name, which recipients see. Default: the id.", example="Acme")] = None
     mode: Annotated[str | None, describe("`sandbox` (default) or `live`.", enum=["sandbox", "live"])] = None
@@ -227,7 +227,7 @@ class CreditView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CreditBooking(CreditView, frozen=True, kw_only=True):
-    """A credit booking; `credit` and `held` are the balances after it."""
+    """A change of credit; `credit` and `held` are the balances after it."""
 
     amount: Annotated[str, describe("The amount that was booked.", example="25.0000", **MONEY)]
     reference: Annotated[str, describe("Your reference.", example="invoice 1042")]
@@ -300,7 +300,7 @@ class PortalLinkRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_team(call: Call) -> Team:
-    """Return the team named in the path; TeamNotFound if there is none."""
+    """Return the team in the path; raises TeamNotFound."""
     team = call.context.store.setup.current.teams.get(call.params["id"])
     if team is None:
         raise TeamNotFound(f"There is no team {quoted(call.params['id'])}. {TeamNotFound.fix}", param="id")
@@ -308,7 +308,7 @@ def find_team(call: Call) -> Team:
 
 
 def find_active_team(call: Call) -> Team:
-    """Return the team named in the path; TeamSuspended if it is suspended."""
+    """Return the team in the path; raises TeamNotFound or TeamSuspended."""
     team = find_team(call)
     if team.record.suspended:
         raise TeamSuspended

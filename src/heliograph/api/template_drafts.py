@@ -1,4 +1,4 @@
-"""Request and response formats of templates; drafts.py has the endpoints."""
+"""Request and response formats of templates; their endpoints are in drafts.py."""
 
 from typing import Annotated, Any, get_args
 

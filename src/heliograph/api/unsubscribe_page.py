@@ -1,6 +1,6 @@
-"""/unsubscribe/<token>: the page that a recipient reaches from an email, and one-click unsubscription (RFC 8058).
+"""/unsubscribe/<token>: the page linked from emails, and one-click unsubscription (RFC 8058).
 
-A GET changes nothing, because mail clients and scanners follow links. A POST unsubscribes whatever its body says.
+A GET changes nothing, because mail clients and scanners follow links. A POST unsubscribes, whatever its body contains.
 """
 
 from contextlib import suppress
@@ -55,7 +55,7 @@ def _render(call: Call, link: UnsubscribeLink, *, is_done: bool) -> Response:
 
 
 def _texts(locale: str) -> tuple[str, UnsubscribeTexts]:
-    """Return the texts of the best language for a locale, with that language."""
+    """Return the page's texts in the best available language, and this language."""
     language = locale.partition("-")[0]
     texts = text_for_language(TEXTS_BY_LANGUAGE, locale) or TEXTS_BY_LANGUAGE[DEFAULT_LANGUAGE]
     return (language if language in TEXTS_BY_LANGUAGE else DEFAULT_LANGUAGE), texts

@@ -70,7 +70,7 @@ async def create(call: Call) -> Response:
 
 
 async def read(call: Call) -> Response:
-    """Return the unsubscribe of an address from the given category; without a category, all of the address."""
+    """Return the address's unsubscribe from the given category; without a category, the list of all."""
     address, category = call.params["address"], call.query().get("category")
     rows = await unsubscribes.find(call.context.store, call.caller.team.record, address, category)
     records = [to_record(row) for row in rows]

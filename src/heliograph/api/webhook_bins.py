@@ -1,4 +1,4 @@
-"""/bin/<team>/<token>: receives the events of a webhook bin, which is found only by its complete URL."""
+"""/bin/<team>/<token>: receives the events of a webhook bin; only the complete URL is valid."""
 
 import hmac
 
@@ -10,7 +10,7 @@ from heliograph.domain.refusals import NotFound
 from heliograph.web.request import Response
 from heliograph.webhooks.policy.bin import bin_url, receipt_report
 
-EVENT_MAX = MIB  # events of inbound mail include its text
+EVENT_MAX = MIB  # events of inbound mail contain the mail's text
 
 
 async def receive(call: Call) -> Response:
@@ -23,4 +23,4 @@ async def receive(call: Call) -> Response:
     headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in call.request.headers.items()}
     secrets = call.management.webhooks.secrets_of(hooks[0])
     result = msgspec.json.encode(receipt_report(secrets, headers, body, context.clock.now() // SECOND_MS))
-    return Response(200, msgspec.json.format(result, indent=2))  # indented for human readers
+    return Response(200, msgspec.json.format(result, indent=2))  # indented for people

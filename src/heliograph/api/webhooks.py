@@ -24,7 +24,7 @@ DELIVERIES_AFTER = QueryParam(
 
 
 class ReplayRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One of three forms: one event, a list of events, or a time range."""
+    """Selects one event, a list of events, or a time range."""
 
     event_id: str | None = None
     event_ids: list[str] | None = None

@@ -1,1 +1,1 @@
-"""Compatibility APIs: each package or module translates the API of another service to the use cases of /v1."""
+"""Compatibility APIs: each package or module implements another service's API with the use cases of /v1."""

@@ -1,4 +1,4 @@
-"""The API adapters of all supported services."""
+"""The adapters of all compatibility APIs."""
 
 from heliograph.compat.postal.routes import POSTAL
 from heliograph.compat.postmark.routes import POSTMARK
@@ -7,4 +7,4 @@ from heliograph.compat.supabase import SUPABASE
 from heliograph.compat.twilio.routes import TWILIO
 from heliograph.web.adapter import ApiAdapter
 
-SURFACES: tuple[ApiAdapter, ...] = (POSTAL, POSTMARK, RESEND, SUPABASE, TWILIO)
+ADAPTERS: tuple[ApiAdapter, ...] = (POSTAL, POSTMARK, RESEND, SUPABASE, TWILIO)

@@ -1,4 +1,4 @@
-"""The type of a request to a compatibility API, with the context and management objects that its use cases need."""
+"""The type of a request to a compatibility API, with the services that its use cases need."""
 
 from heliograph.accept.context import Context
 from heliograph.manage.management import Management

@@ -1,4 +1,4 @@
-"""Normalises input of other services' clients: empty fields, recipients with display names, wrapped base64."""
+"""Normalises the input of other services' clients: empty fields, recipients with display names, wrapped base64."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,10 +14,10 @@ from heliograph.domain.setup.records import Caller
 from heliograph.domain.text import quoted
 from heliograph.web.bodies import to_request
 
-_ENTRY = re.compile(r'(?:"(?:[^"\\]|\\.)*+"|[^",])++')  # a comma inside a quoted name is no separator
-_FILE_FIELDS = ("content", "Content", "data")  # fields with file content, which may be empty
+_ENTRY = re.compile(r'(?:"(?:[^"\\]|\\.)*+"|[^",])++')  # a comma inside a quoted name does not separate
+_FILE_FIELDS = ("content", "Content", "data")  # fields with the content of a file, which may be empty
 
-# Position in a batch; left out because each mail has a separate response
+# position in a batch, omitted because each mail has its own response
 _BATCH_POSITION = re.compile(r"messages\[[0-9]+\]\.?")
 _NAME_IN_PATH = re.compile("[a-z_]+")
 _NAME_IN_TEXT = re.compile(r"(?<=')[a-z]+(?=')|\b[a-z]+_[a-z_]+\b")
@@ -26,7 +26,10 @@ T = TypeVar("T")
 
 
 def drop_empty(value: Any) -> Any:
-    """Return `value` without empty fields, at the top level and in lists: clients send these for absent values."""
+    """Return `value` without empty fields, at the top level and in lists.
+
+    Clients send them instead of leaving them out.
+    """
     if not isinstance(value, dict):
         return value
     return {name: _drop_empty_items(item) for name, item in value.items() if not _is_empty(item)}
@@ -38,7 +41,7 @@ def parse_request(struct: type[T], value: Any) -> T:
 
 def _drop_empty_items(value: Any) -> Any:
     if not isinstance(value, list):
-        return value  # contents of objects are the caller's data: variables, headers, metadata
+        return value  # objects are data of the caller: variables, headers, metadata
     return [_drop_empty_fields(item) if isinstance(item, dict) else item for item in value]
 
 
@@ -51,9 +54,10 @@ def _is_empty(value: Any) -> bool:
 
 
 def with_client_field_names(refusal: Refusal, names: Mapping[str, str]) -> str:
-    """Return the refusal's message with the other service's field names (`names`: ours → theirs).
+    """Return the refusal's message with the other service's field names. `names`: our name → theirs.
 
-    Our names are replaced at the beginning of the message, in quotes, and where they contain an underscore.
+    Only replaces names at the beginning of the message, in quotes, and with an underscore, which are not ordinary
+    words.
     """
 
     def translate(match: re.Match[str]) -> str:
@@ -90,9 +94,9 @@ def header_recipients(to: Sequence[Mailbox], cc: Sequence[Mailbox]) -> HeaderRec
 
 
 def default_sender(caller: Caller) -> str | None:
-    """Return the default sender, at the brand's domain, of a mail without one.
+    """Return the sender of a mail that names none: no-reply at the brand's domain.
 
-    None without such a domain and in a sandbox, where the platform's sender is used.
+    None (the platform's sender) without such a domain, and for sandbox teams.
     """
     domain = None if caller.team.sandbox else resolve_brand_domain(caller.team, caller.key, None)
     return f"{SENDER_LOCAL_PART}@{domain.name}" if domain else None
@@ -104,7 +108,7 @@ def unwrap_base64(base64: str) -> str:
 
 
 def _split_entries(text: str, field: str) -> Iterator[str]:
-    """Yield the comma-separated entries; refuse invalid text at once, so that parsing takes linear time."""
+    """Yield the comma-separated entries. Invalid text is refused at once, so that parsing takes linear time."""
     position, count = 0, 0
     while match := _ENTRY.match(text, position):
         position, count = match.end() + 1, count + 1

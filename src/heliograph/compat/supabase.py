@@ -1,6 +1,6 @@
-"""Supabase's auth hooks (compat.md).
+"""Supabase's auth hooks (compat.md): Supabase generates codes and signs its requests.
 
-Supabase generates the codes and signs its requests; we send the codes from a template.
+We send the codes by a template.
 """
 
 from typing import Any
@@ -35,8 +35,8 @@ from heliograph.web.route import Route, send_response
 from heliograph.web.status import status_of
 
 PREFIX = "/hooks/supabase"
-RETRY_STATUSES = (429, 500, 503)  # statuses after which Supabase retries
-NOT_FROM_HOOK = (InvalidApiKey, MissingApiKey, NotFound, MethodNotAllowed, PayloadTooLarge)
+RETRY_STATUSES = (429, 500, 503)  # Supabase retries after these
+NOT_SENT_BY_HOOK = (InvalidApiKey, MissingApiKey, NotFound, MethodNotAllowed, PayloadTooLarge)
 
 
 async def handle_hook(call: Call) -> Response:
@@ -75,7 +75,7 @@ async def _send(call: Call, idempotency_key: IdempotencyKey | None) -> SendResul
 
 
 def _fill(template: Template, values: dict[str, str]) -> dict[str, str]:
-    """Return values for the template's variables. A single variable receives a single value, whatever its name."""
+    """Return values for the template's variables. If there is one variable and one value, their names may differ."""
     names = required_names(template)
     if len(names) == 1 and len(values) == 1:
         return dict.fromkeys(names, *values.values())
@@ -83,13 +83,13 @@ def _fill(template: Template, values: dict[str, str]) -> dict[str, str]:
 
 
 def error(refusal: Refusal, request: Request, base_url: str) -> Response:
-    """Return a refusal as status 200 with an error in the body, as Supabase expects.
+    """Return status 200 with the error in the body, as Supabase expects.
 
-    Refusals that Supabase should retry, and those that are not from the hook, keep their status.
+    The status remains for refusals after which Supabase should retry, and for requests that do not come from the hook.
     """
     status = status_of(type(refusal))
     body = msgspec.json.encode({"error": {"http_code": status, "message": refusal.message}})
-    keeps_status = status in RETRY_STATUSES or isinstance(refusal, NOT_FROM_HOOK)
+    keeps_status = status in RETRY_STATUSES or isinstance(refusal, NOT_SENT_BY_HOOK)
     return Response(status if keeps_status else 200, body, error_headers(refusal) if keeps_status else [])
 
 

@@ -285,9 +285,8 @@ class _ClaimHooks(SendHooks):
     async def before_send(self) -> None:
         claim, dispatch = self._claim, self._dispatch
         lease_is_uncertain = asyncio.get_running_loop().time() - dispatch.renewed_at > LEASE_CERTAIN_S
-        if (
-            claim.was_claimed_before or lease_is_uncertain or claim.key in dispatch.lost_keys
-        ):  # another worker may have sent the message
+        # Another worker may have sent the message
+        if claim.was_claimed_before or lease_is_uncertain or claim.key in dispatch.lost_keys:
             await dispatch.renew_lease(claim)
         self.cancel_if_needed(
             self._claim.channel == "email" and await self._dispatch.suppression_recheck.is_suppressed(self._claim)

@@ -28,22 +28,8 @@ SHARED_FOLDER_VARIABLE = (
 )
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 
-SHORT_BUCKETS_S = (
-    0.005,
-    0.01,
-    0.025,
-    0.05,
-    0.075,
-    0.1,
-    0.25,
-    0.5,
-    0.75,
-    1,
-    2.5,
-    5,
-    7.5,
-    10,
-)  # as OpenTelemetry's default buckets
+# OpenTelemetry's default buckets
+SHORT_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
 LONG_BUCKETS_S = (1, 2.5, 5, 10, 30, 60, 300, 1800, 3600, 4 * 3600, 24 * 3600)
 BRIEF_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 10)
 BATCH_BUCKETS = (1, 2, 5, 10, 20, 50, 100, 200, 512)

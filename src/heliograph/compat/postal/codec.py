@@ -27,9 +27,9 @@ CODE_BY_REFUSAL: dict[type[Refusal], str] = {
     r.MessageNotFound: "MessageNotFound",
 }
 DEFAULT_CODE = "ValidationError"
-# Our name → Postal's
+# our field name → Postal's
 CLIENT_FIELD_NAMES = {"html": "html_body", "text": "plain_body", "filename": "name", "content": "data"}
-ERROR_STATUS = 200  # Postal's HTTP status for refusals; the body reports the error
+ERROR_STATUS = 200  # Postal's status for all errors; only the body shows the error
 
 
 def token(request: Request) -> bytes:

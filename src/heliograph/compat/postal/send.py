@@ -1,4 +1,4 @@
-"""Postal's sending API. Calls the same code as /v1/emails."""
+"""Postal's sending API; calls the same use case as /v1/emails."""
 
 import msgspec
 import pybase64
@@ -31,7 +31,7 @@ class PostalMail(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     cc: list[str] | None = None
     bcc: list[str] | None = None
     from_: str | None = msgspec.field(default=None, name="from")
-    sender: str | None = None  # ignored: our envelope sender matches bounces to messages
+    sender: str | None = None  # ignored: our own envelope sender is needed to match bounces to messages
     subject: str | None = None
     tag: str | None = None
     reply_to: str | None = None

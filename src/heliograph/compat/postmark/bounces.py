@@ -1,4 +1,7 @@
-"""Postmark's bounces: bounced, failed or complained mail; activating a bounce removes the suppression."""
+"""Postmark's bounces: mail that bounced, failed or was complained about.
+
+Activating a bounce removes the suppression.
+"""
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
@@ -30,13 +33,13 @@ from heliograph.webhooks.policy.formats.postmark import (
 
 BOUNCE_EVENTS = ("email.bounced", "email.complained", "email.failed")
 NOT_FOUND_CODE = 407
-BATCHES_MAX = 20  # maximum batches of events searched for one page
-INACTIVE_COUNT_MAX = 1_000  # inactive addresses are counted up to this number
+BATCHES_MAX = 20  # maximum batches of events that are searched for one page
+INACTIVE_COUNT_MAX = 1_000  # inactive addresses are counted only up to this number
 
 
 class Bounce(msgspec.Struct, frozen=True):
     event: StoredEvent
-    inactive: bool  # the address is on the suppression list now
+    inactive: bool  # the address is on the suppression list at the moment
 
     def to_json(self, call: Call) -> dict[str, Any]:
         return bounce_record(self.event, call.caller.team) | {"Inactive": self.inactive, "CanActivate": self.inactive}
@@ -54,7 +57,7 @@ async def read(call: Call) -> Response:
 
 
 async def read_source(call: Call) -> Response:
-    """Return an empty source, because sources are not stored; Postmark does the same for an expired source."""
+    """Return an empty source, as Postmark does for expired sources: sources are not stored."""
     await _find_bounce(call)
     return json_response({"Body": ""})
 
@@ -65,7 +68,7 @@ async def activate(call: Call) -> Response:
         try:
             team = call.caller.team.record
             await suppressions.remove(call.context.store, call.actor, team, bounce.event.recipient or "")
-        except SuppressionNotFound:  # removed concurrently
+        except SuppressionNotFound:  # already removed by another request
             pass
     return json_response({"Message": "OK", "Bounce": Bounce(bounce.event, False).to_json(call)})
 
@@ -98,7 +101,10 @@ async def _bounce_batches(call: Call, before: str) -> AsyncIterator[list[Bounce]
 
 
 async def _find_bounce(call: Call) -> Bounce:
-    """Return the bounce with the number in the path. The number encodes its second; only this second is searched."""
+    """Return the bounce with the number in the path.
+
+    The number contains the event's second, so only this second is searched.
+    """
     number = parse_int(call.params["id"], 16) or 0
     second = bounce_second(number)
     async for batch in _bounce_batches(call, "evt_" + ulid((second + 1) * 1000, 0)):

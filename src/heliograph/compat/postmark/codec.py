@@ -1,4 +1,4 @@
-"""Postmark's API format: API key, errors, messages that clients parse, and pagination."""
+"""Postmark's API format: API key, errors, message texts that clients parse, and pagination."""
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -23,8 +23,8 @@ PREFIX = "/compat/postmark"
 STREAM = "outbound"  # the only message stream
 UNKNOWN_STREAM_CODE = 1226
 COUNT_MAX = 500
-SEARCHED_MAX = 5_000  # maximum records searched for one page
-DEFAULT_CODE = 300  # errors of a mail without a specific code
+SEARCHED_MAX = 5_000  # maximum records searched for a page
+DEFAULT_CODE = 300  # code of a mail's errors that have no own code
 CODE_BY_REFUSAL: dict[type[Refusal], int] = {
     r.MissingApiKey: 10,
     r.InvalidApiKey: 10,
@@ -53,7 +53,7 @@ CODE_BY_REFUSAL: dict[type[Refusal], int] = {
     r.TemplateNotFound: 1101,
     r.WrongTemplateChannel: 1101,
 }
-CLIENT_FIELD_NAMES = {  # our name → Postmark's
+CLIENT_FIELD_NAMES = {  # our field name → Postmark's
     **{name: name.title() for name in ("to", "cc", "bcc", "from", "subject", "headers", "metadata", "attachments")},
     "reply_to": "ReplyTo",
     "html": "HtmlBody",
@@ -67,9 +67,9 @@ CLIENT_FIELD_NAMES = {  # our name → Postmark's
     "template_id": "TemplateAlias",
     "variables": "TemplateModel",
 }
-STATUS_BY_CODE = {10: 401, 100: 503, 429: 429}  # HTTP status by Postmark code; other errors of a mail are 422
+STATUS_BY_CODE = {10: 401, 100: 503, 429: 429}  # Postmark's code → HTTP status; all other errors of a mail have 422
 UNCHANGED_STATUSES = (404, 405, 413, 500)
-# Postmark's calls that we do not support, by path prefix, and the reason.
+# path prefix of an unsupported call → reason
 UNSUPPORTED = {
     "/email/bulk": "Bulk mail is not supported. Send up to 500 transactional mails with /email/batch.",
     "/messages/inbound": "Not supported here. List inbound mail with GET /v1/received.",
@@ -82,7 +82,7 @@ UNSUPPORTED = {
     "/data-removals": "Not supported here. A team owner can erase an address in the dashboard, under Suppressions.",
     "/senders": "Sender signatures are not supported: senders are domains. Add domains with /v1/domains.",
 }
-# Postmark's exact wording: its clients parse the addresses from this text.
+# in Postmark's words, because its clients parse the addresses from this text
 INACTIVE_MESSAGE = (
     "Found inactive addresses: {}. Inactive recipients are ones that have generated a hard bounce, a spam complaint, "
     "or a manual suppression."
@@ -121,7 +121,7 @@ def to_error(refusal: Refusal) -> dict[str, Any]:
     if isinstance(refusal, r.RecipientSuppressed | r.RecipientUnsubscribed):
         message = SUPPRESSED_MESSAGE.format(", ".join(details["addresses"]))
     elif "address" in details:
-        field = (refusal.param or "").rpartition(".")[2]  # in a batch, the path begins with the mail's position
+        field = (refusal.param or "").rpartition(".")[2]  # in a batch, `param` begins with the mail's position
         message = f"Invalid '{field.replace('_', '-').title()}' address: '{details['address']}'."
     return {"ErrorCode": code, "Message": message}
 
@@ -130,14 +130,14 @@ def to_error(refusal: Refusal) -> dict[str, Any]:
 
 
 def read_query(call: Call) -> dict[str, str]:
-    """Return the query with lower-case names: Postmark's clients use different capitalisation."""
+    """Return the query with lower-case names, because Postmark's clients differ in capitalisation."""
     return {name.lower(): value for name, value in call.request.unchecked_query().items() if value}
 
 
 async def read_page(
     query: Mapping[str, str], pages: AsyncIterator[Sequence[T]], matches: Callable[[T], bool]
 ) -> tuple[list[T], int]:
-    """Return the requested page of matching records, and the number of matches found so far."""
+    """Return the requested page of the records that match, and the number of matches found until then."""
     count, offset = _count_and_offset(query)
     if count > COUNT_MAX or count + offset > SEARCHED_MAX:
         raise InvalidRequest(
@@ -173,7 +173,7 @@ def _parse_number(query: Mapping[str, str], name: str, default: int) -> int:
 
 
 def time_range(query: Mapping[str, str]) -> tuple[int, int]:
-    """Return the exclusive time limits of the inclusive fromdate and todate: days or times, UTC by default."""
+    """Return the exclusive limits of the inclusive `fromdate` and `todate`, which are days or times; UTC by default."""
     after, before = -1, LATEST_TIME
     if text := query.get("fromdate"):
         after = _parse_time(text, "fromdate") - 1

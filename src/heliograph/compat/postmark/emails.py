@@ -1,4 +1,4 @@
-"""Postmark's sending API: one mail or up to 500, direct or from a template. Calls the same code as /v1/emails."""
+"""Postmark's sending API: one mail or up to 500, direct or from a template; calls the same use case as /v1/emails."""
 
 from functools import partial
 from typing import Any
@@ -43,7 +43,7 @@ class PostmarkFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class PostmarkMail(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="pascal"):
-    """A mail. Tracking fields are ignored. A message stream named like a category selects that category."""
+    """A mail. Tracking fields are ignored. A message stream with the name of a category selects the category."""
 
     from_: str | None = msgspec.field(default=None, name="From")
     to: str | None = None
@@ -106,7 +106,7 @@ async def _send_all(call: Call, messages: list[Any], request_type: type[Postmark
     if len(messages) > BATCH_MAX:
         reason = f"There are {len(messages)} messages; the maximum is {BATCH_MAX}."
         raise InvalidRequest(reason, details={"code": TOO_MANY_CODE})
-    prepared: dict[str, tuple[PostmarkMail, EmailRequest]] = {}  # by message id; prepared mails only
+    prepared: dict[str, tuple[PostmarkMail, EmailRequest]] = {}  # message id → mail and request, for valid mails only
 
     async def prepare(context: Context, caller: Caller, mail: PostmarkMail) -> Acceptance:
         request, headers = _to_request(caller, mail)

@@ -1,4 +1,7 @@
-"""Postmark's outbound messages: sent mails and their state. Nothing is tracked, so there are no opens or clicks."""
+"""Postmark's outbound messages: sent mails and their state.
+
+There are no opens or clicks, because nothing is tracked.
+"""
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
@@ -27,7 +30,7 @@ from heliograph.web.route import json_response, large_json_response
 from heliograph.webhooks.policy.formats.postmark import TAG, bounce_number
 
 QUEUED = "queued"
-STATUS_BY_STATE = {QUEUED: "Queued", "sending": "Processed"}  # every other state is Sent
+STATUS_BY_STATE = {QUEUED: "Queued", "sending": "Processed"}  # all other states are Sent
 EVENT_TYPE_BY_STATUS = {"delivered": "Delivered", "bounced": "Bounced", "complained": "Bounced", "failed": "Bounced"}
 METADATA_PREFIX = "metadata_"
 
@@ -52,7 +55,7 @@ async def read(call: Call) -> Response:
 
 
 async def read_source(call: Call) -> Response:
-    """Return an empty source, because sources are not stored; Postmark does the same for an expired source."""
+    """Return an empty source, as Postmark does for expired sources: sources are not stored."""
     await _find_message(call)
     return json_response({"Body": ""})
 
@@ -97,7 +100,7 @@ def _parse_search(query: Mapping[str, str]) -> Search:
 
 
 def _parse_recipient(text: str) -> str:
-    address = parse_address(text.replace(" ", "+"))  # an unencoded plus arrives as a space
+    address = parse_address(text.replace(" ", "+"))  # a plus that was not percent-encoded arrives as a space
     if address is None:
         raise InvalidRequest(f"recipient must be a complete email address, not {text[:80]!r}.", param="recipient")
     return address.normal
@@ -113,7 +116,7 @@ async def _search_pages(call: Call, search: Search) -> AsyncIterator[Sequence[Me
 
 
 def _make_filter(query: Mapping[str, str]) -> Callable[[MessageListRow], bool]:
-    """Return a filter for the query parameters that the store's search does not support."""
+    """Return the filter for query parameters that the store's search does not support."""
     sender, subject = query.get("fromemail", "").lower(), query.get("subject", "").lower()
     metadata = {
         name.removeprefix(METADATA_PREFIX): text for name, text in query.items() if name.startswith(METADATA_PREFIX)
@@ -182,7 +185,7 @@ def _details_json(message: MessageDetails, content: EmailContent) -> dict[str, A
             if event.status in EVENT_TYPE_BY_STATUS or event.type == DELAYED
         ],
     }
-    if content.to:  # the content has the recipients' names
+    if content.to:  # the content has the recipients' names, too
         details |= {
             "From": format_name_addr(content.from_name, content.from_address),
             "To": [_mailbox_json(recipient) for recipient in content.to],

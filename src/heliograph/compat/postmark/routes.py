@@ -18,7 +18,7 @@ Handler = Callable[[Call], Awaitable[Response]]
 
 
 def _send_routes(path: str, call: Handler) -> list[Route]:
-    """Return the routes of a sending call with and without a trailing slash: Postmark's clients use both."""
+    """Return the routes of a sending call with and without a slash at the end, because Postmark's clients use both."""
     operations = (f"POST {path}", f"POST {path}/")
     return [
         _route(operation, call, SEND, action="email", body=Any, body_max=BATCH_BODY_MAX) for operation in operations

@@ -1,4 +1,4 @@
-"""Postmark's statistics, from our counts of recipients per UTC day. Nothing is tracked, so there are no opens."""
+"""Postmark's statistics, from our numbers of recipients per UTC day. There are no opens, because nothing is tracked."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -61,7 +61,7 @@ async def overview(call: Call) -> Response:
 
 
 def by_day(**names: str) -> Callable[[Call], Awaitable[Response]]:
-    """Return a route handler for daily statistics; `names` maps Postmark's names to ours."""
+    """Return a handler for daily statistics; `names`: Postmark's name → ours."""
 
     def to_client_names(counts: StateCounts) -> dict[str, int]:
         return {client_name: getattr(counts, own_name) for client_name, own_name in names.items()}

@@ -89,7 +89,7 @@ async def remove(call: Call) -> Response:
             raise InvalidEmail(f"{quoted(email)} is not a valid email address.")
         try:
             await suppressions.remove(call.context.store, call.actor, call.caller.team.record, email)
-        except SuppressionNotFound:  # Postmark also reports Deleted
+        except SuppressionNotFound:  # Postmark responds Deleted in this case too
             pass
         return "Deleted"
 

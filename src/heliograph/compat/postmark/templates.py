@@ -1,4 +1,4 @@
-"""Postmark's templates: saved and activated at once, or submitted to an operator if approval is required."""
+"""Postmark's templates. A change is active at once, or submitted to an operator if approval is required."""
 
 from typing import Any, TypeVar
 
@@ -23,7 +23,7 @@ from heliograph.web.read_budget import run_large
 from heliograph.web.request import Response
 from heliograph.web.route import json_response, large_json_response
 
-FIELD_BY_PART = {"subject": "Subject", "html": "HtmlBody", "text": "TextBody"}  # our name → Postmark's
+FIELD_BY_PART = {"subject": "Subject", "html": "HtmlBody", "text": "TextBody"}  # our field name → Postmark's
 
 
 class PostmarkTemplateFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="pascal"):
@@ -95,7 +95,7 @@ async def delete(call: Call) -> Response:
 
 
 async def validate(call: Call) -> Response:
-    """Return the errors of each template part, its rendering with the given values, and the missing variables."""
+    """Return each template part's errors and its rendering with the given values, and the missing variables."""
     request = _parse_body(call, PostmarkValidation)
     base = Template(id="tpl_trial", team=call.caller.team.record.id, channel="email", name="Trial")
     edited = await run_large(parsing_cost(call.json), _apply_edit, base, request)

@@ -22,7 +22,7 @@ TRIGGERS = ("Delivery", "Bounce", "SpamComplaint", "SubscriptionChange")
 EVENTS_BY_TRIGGER = {
     trigger: [event for event, name in RECORD_TYPE_BY_TYPE.items() if name == trigger] for trigger in TRIGGERS
 }
-UNSUPPORTED_TRIGGERS = ("Open", "Click")  # events that are never sent
+UNSUPPORTED_TRIGGERS = ("Open", "Click")  # never occur
 
 
 class PostmarkTrigger(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
@@ -48,7 +48,8 @@ async def create(call: Call) -> Response:
         raise InvalidRequest("Url is missing. Give the URL that receives the events.", param="Url")
     new_webhook = WebhookRequest(url=_with_login(request.url, request), events=_events(request, set()), format=FORMAT)
     created = await call.management.webhooks.create(call.actor, _team_id(call), new_webhook)
-    credentials = request.http_auth or PostmarkLogin(username=USER, password=created.secret)  # shown only at creation
+    # The password is in this response only
+    credentials = request.http_auth or PostmarkLogin(username=USER, password=created.secret)
     return json_response(_webhook_json(created.webhook) | {"HttpAuth": credentials})
 
 

@@ -26,18 +26,18 @@ from heliograph.web.status import status_of
 T = TypeVar("T")
 
 PREFIX = "/compat/resend"
-# Our name → Resend's
+# our field name → Resend's
 CLIENT_FIELD_NAMES = {
     "template_id": "template.id",
     "variables": "template.variables",
     "url": "endpoint",
     "category": "topic_id",
 }
-CHUNK_BYTES = 64 * 1024  # bytes of a list decoded at once: the decoder blocks other threads meanwhile
+CHUNK_BYTES = 64 * 1024  # bytes of a list decoded at once, because a decoder blocks other threads
 
 _ULID = re.compile("[0-7][0-9A-HJKMNP-TV-Z]{25}")
 _FILE_KEYS = (b'"content"', b'"data"')
-_LIST_START = re.compile(rb"\s{0,1000}+:\s{0,1000}+\[")  # the beginning of a list value, after its key
+_LIST_START = re.compile(rb"\s{0,1000}+:\s{0,1000}+\[")  # start of a list after its key
 _NUMBERS = re.compile(rb"[0-9,\s]*+")
 _decode: Callable[[bytes], list[int]] = msgspec.json.Decoder(list[int]).decode
 
@@ -64,7 +64,7 @@ ERROR_BY_REFUSAL: dict[type[Refusal], tuple[int, str]] = {
     r.StorageLimitReached: (429, "daily_quota_exceeded"),
     r.InsufficientCredit: (429, "monthly_quota_exceeded"),
 }
-# Other refusals, by our HTTP status.
+# our HTTP status → Resend's, for all other refusals
 ERROR_BY_STATUS: dict[int, tuple[int, str]] = {
     403: (403, "validation_error"),
     404: (404, "not_found"),
@@ -73,7 +73,7 @@ ERROR_BY_STATUS: dict[int, tuple[int, str]] = {
     500: (500, "internal_server_error"),
     503: (500, "internal_server_error"),
 }
-# Resend's calls that we do not support, and the reason.
+# unsupported calls → reason
 UNSUPPORTED = {
     ("audiences", "contacts", "contact-properties", "segments", "topics", "broadcasts"): (
         "Contacts, segments, topics and broadcasts are not supported: this service sends transactional mail only."
@@ -95,7 +95,7 @@ class ResendDeleted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def error(refusal: Refusal, request: Request, base_url: str) -> Response:
-    """Return a refusal in Resend's error format, with our message."""
+    """Return the response for a refusal, in Resend's error format with our message."""
     own_status = status_of(type(refusal))
     status, name = ERROR_BY_REFUSAL.get(type(refusal)) or ERROR_BY_STATUS.get(own_status) or (422, "validation_error")
     message = with_client_field_names(refusal, CLIENT_FIELD_NAMES)
@@ -122,17 +122,17 @@ def unsupported_reason(path: str) -> str | None:
 def parse(raw: bytes) -> Any:
     """Parse a request body.
 
-    Clients send empty bodies for calls without input, and files as lists of numbers, which exceed our limit of JSON
-    values and are therefore converted to base64 first.
+    Calls without input may have an empty body. Clients send files as lists of numbers, which would exceed our limit of
+    JSON values, so they are first converted to base64.
     """
-    return parse_json(_pack_files(raw)) if raw else {}
+    return parse_json(_file_lists_to_base64(raw)) if raw else {}
 
 
-def _pack_files(raw: bytes) -> bytes:
-    """Return the body with each file's list of octets as base64. Other values stay, and are refused later."""
+def _file_lists_to_base64(raw: bytes) -> bytes:
+    """Return the body with each file's list of octets as base64. Other values are unchanged, and refused later."""
     parts: list[bytes] = []
     copied, start = 0, raw.find(b'"')
-    for _ in range(2 * JSON_VALUES_MAX):  # a body with more values is refused anyway
+    for _ in range(2 * JSON_VALUES_MAX):  # a body with more values is refused later
         if start < 0:
             break
         end = string_end(raw, start)
@@ -152,7 +152,7 @@ def _numbers_end(raw: bytes, position: int) -> int:
 
 
 def _parse_octets(numbers: bytes) -> bytes | None:
-    """Return a comma-separated list of octets as bytes; None if it is invalid."""
+    """Return the octets in a comma-separated list; None if it is invalid."""
     octets, position = bytearray(), 0
     while True:
         comma = numbers.find(b",", position + CHUNK_BYTES, position + 2 * CHUNK_BYTES)
@@ -162,7 +162,7 @@ def _parse_octets(numbers: bytes) -> bytes | None:
             octets += bytes(values)
         except ValueError:
             return None
-        if not values and (position or comma > 0):  # a comma without a number next to it
+        if not values and (position or comma > 0):  # a comma without a number beside it
             return None
         if comma < 0:
             return bytes(octets) if position + len(chunk) == len(numbers) else None
@@ -170,7 +170,7 @@ def _parse_octets(numbers: bytes) -> bytes | None:
 
 
 def creation_time(id_: str) -> str | None:
-    """Return the creation time from a record's id; None if an operator chose the id."""
+    """Return the time in a record's id; None if an operator chose the id."""
     body = id_.partition("_")[2]
     return timestamp(ulid_ms(body)) if _ULID.fullmatch(body) else None
 
@@ -197,7 +197,7 @@ def list_response(data: Sequence[Any], *, has_more: bool) -> dict[str, Any]:
 
 
 def cursor_params(call: Call, kind: str | None = None) -> tuple[int, str | None, str | None]:
-    """Return limit, `after` id and `before` id from the query; ids must be of `kind` if given."""
+    """Return limit, `after` and `before` from the query; with `kind`, both must be ids of this kind."""
     query = call.request.unchecked_query()
     cursors = {name: query[name] for name in ("after", "before") if query.get(name)}
     after, before = [read_id(cursors, name, kind) if kind else cursors.get(name) for name in ("after", "before")]
@@ -207,7 +207,7 @@ def cursor_params(call: Call, kind: str | None = None) -> tuple[int, str | None,
 
 
 def slice_page(call: Call, records: Sequence[T], id_of: Callable[[T], str]) -> tuple[Sequence[T], bool]:
-    """Return a page of an in-memory list, newest first, and whether more records follow.
+    """Return a page of an in-memory list, newest first, and whether there are more records.
 
     The ids in `after` and `before` need not exist.
     """
@@ -221,7 +221,7 @@ def slice_page(call: Call, records: Sequence[T], id_of: Callable[[T], str]) -> t
 
 
 def paginate(call: Call, records: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the requested page of a short list, in the given order, whose ids are numbers."""
+    """Return the requested page of a short list in the given order; the ids are numbers."""
     limit, after, before = cursor_params(call)
     for name, id_ in (("after", after), ("before", before)):
         if id_ is not None and parse_int(id_, 9) is None:

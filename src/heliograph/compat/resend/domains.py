@@ -25,9 +25,9 @@ RECORD_BY_PURPOSE = {
 
 
 class ResendTracking(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Tracking and TLS options of Resend. We never change mail, so tracking and enforced TLS are refused."""
+    """Resend's tracking and TLS options. Tracking and enforced TLS are refused, because we do not support them."""
 
-    id: str | None = None  # resend-python repeats the id of the path
+    id: str | None = None  # resend-python repeats the path's id here
     open_tracking: bool | None = None
     click_tracking: bool | None = None
     tracking_subdomain: str | None = None
@@ -37,7 +37,7 @@ class ResendTracking(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 class ResendDomain(ResendTracking, frozen=True, kw_only=True, forbid_unknown_fields=True):
     name: str
-    region: str | None = None  # accepted and ignored: there is one region
+    region: str | None = None  # accepted and ignored, because there is only one region
     custom_return_path: str | None = None
 
 

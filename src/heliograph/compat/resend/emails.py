@@ -1,4 +1,4 @@
-"""Resend's emails: send, read, list, reschedule and cancel. Calls the same code as /v1/emails."""
+"""Resend's emails: send, read, list, reschedule and cancel; calls the same use cases as /v1/emails."""
 
 from functools import partial
 from typing import Any
@@ -38,10 +38,10 @@ from heliograph.web.request import Response
 from heliograph.web.route import json_response, large_json_response, send_response
 
 BATCH_MAX = 100
-IDEMPOTENCY_KEY_MAX = 256  # maximum characters of an Idempotency-Key
+IDEMPOTENCY_KEY_MAX = 256  # maximum characters
 FILE_FIELDS = ("filename", "content", "content_type", "content_id")
-DEFAULT_TAG_VALUE = "true"  # value of a tag that only has a name
-# Our failure reason → Resend's state
+DEFAULT_TAG_VALUE = "true"  # value of a tag that has only a name
+# our failure reason → Resend's state
 _EVENT_BY_REASON: dict[LocalReason, str] = {"canceled": "canceled", "suppressed": "suppressed"}
 NAME_MAX = 256  # maximum characters of a recipient's name in lists and events
 
@@ -77,7 +77,7 @@ class ResendEmail(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 class ResendReschedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     scheduled_at: str
-    id: str | None = None  # resend-python repeats the id of the path
+    id: str | None = None  # resend-python repeats the path's id here
 
 
 # -- sending ----------------------------------------------------------------------------------------------------
@@ -130,7 +130,7 @@ def _batch_response(results: SendResults, *, with_errors: bool) -> bytes:
 
 
 def _to_email(call: Call, value: Any) -> tuple[EmailRequest, HeaderRecipients]:
-    """Return the mail as a /v1/emails request, and its recipients with names; the use case validates the mail."""
+    """Return the mail as a request to /v1/emails, and its recipients with names. The use case validates the request."""
     email, now = parse_request(ResendEmail, value), call.context.clock.team_now(call.team)
     template_use = email.template
     template = find_template(call.caller.team.templates, template_use.id) if template_use else None
@@ -171,7 +171,7 @@ def _to_email(call: Call, value: Any) -> tuple[EmailRequest, HeaderRecipients]:
 
 
 def _mailboxes(value: str | list[str] | None) -> list[tuple[str, str]]:
-    """Return (name, address) pairs; invalid addresses are kept for the use case to refuse."""
+    """Return (name, address) pairs. Invalid addresses are included, and refused by the use case."""
     texts = [value] if isinstance(value, str) else value or []
     parsed = [(text, parse_name_addr(text)) for text in texts]
     return [(mailbox[0] or "", mailbox[1].original) if mailbox else ("", text) for text, mailbox in parsed]
@@ -186,7 +186,7 @@ def _with_names(value: str | list[str] | None) -> list[str]:
 
 
 def _lower_names(variables: dict[str, Any]) -> dict[str, Any]:
-    """Return the variables with their names in lower case: Resend allows capitals, Heliograph does not."""
+    """Return the variables with lower-case names: Resend allows capitals, we do not."""
     lowered = {name.lower(): _lower_item_names(value) for name, value in variables.items()}
     if len(lowered) < len(variables):
         raise InvalidRequest("A variable occurs twice, in upper and lower case.", param="template")
@@ -213,9 +213,9 @@ def _attachment_fields(item: Any, path: str) -> Any:
         reason = "fetching files is not supported. Send the file as content."
         raise InvalidAttachment(f"{path}.path: {reason}", param=f"{path}.path")
     content = item.get("content")
-    if isinstance(content, dict) and content.get("type") == "Buffer":  # a Buffer as Node encodes it in JSON
+    if isinstance(content, dict) and content.get("type") == "Buffer":  # a Buffer of Node, encoded as JSON
         content = content.get("data")
-    if not isinstance(content, str | None):  # lists of octets are already base64 here
+    if not isinstance(content, str | None):  # lists of octets have already been converted to base64
         raise InvalidAttachment(f"{path}.content is not a valid file. {InvalidAttachment.fix}", param=f"{path}.content")
     fields = {"content_id": item.get("inline_content_id"), **item, "content": content}
     return {name: fields[name] for name in FILE_FIELDS if fields.get(name) is not None}

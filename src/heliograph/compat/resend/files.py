@@ -1,4 +1,4 @@
-"""Attachment downloads by signed links that are valid for an hour: Resend's clients download without a key."""
+"""Attachment downloads by signed links that are valid for an hour, because Resend's clients download without a key."""
 
 from collections.abc import Awaitable, Callable
 from functools import partial

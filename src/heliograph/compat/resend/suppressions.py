@@ -1,4 +1,4 @@
-"""Resend's suppressions; the id of a suppression is its address."""
+"""Resend's suppressions; the address is the id of a suppression."""
 
 from collections.abc import Awaitable, Callable
 
@@ -71,7 +71,7 @@ async def remove_several(call: Call) -> Response:
 
 
 async def _apply_to_each(call: Call, action: Callable[[str], Awaitable[object]]) -> Response:
-    """Call `action` for each address in the body, after validating all addresses."""
+    """Call `action` for each address in the body; no address may be invalid."""
     request = parse_request(ResendSuppressions, call.json)
     if (request.emails is None) == (request.ids is None):
         raise InvalidRequest("Send either emails or ids.", param="emails")

@@ -1,4 +1,7 @@
-"""Resend's templates: a team edits drafts; publishing activates a draft or submits it for an operator's approval."""
+"""Resend's templates: a team edits drafts.
+
+Publishing makes a draft active, or submits it for approval by an operator.
+"""
 
 from typing import Any
 
@@ -35,7 +38,7 @@ class ResendVariable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class ResendTemplate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    id: str | None = None  # resend-python repeats the id of the path
+    id: str | None = None  # resend-python repeats the path's id here
     name: str | None = None
     subject: str | None = None
     html: str | None = None

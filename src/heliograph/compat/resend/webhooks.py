@@ -20,8 +20,8 @@ from heliograph.webhooks.service import DeliveryRecord, WebhookChange, WebhookRe
 from heliograph.webhooks.store import ReplaySelection
 
 STATUS_BY_STATE = {"waiting": "pending", "delivered": "success", "exhausted": "failed"}
-# Resend's event → ours. Suppressed and canceled mails are email.failed events here, with that reason.
-# We have no event for scheduled mails: a subscription to that event alone receives the next events of such mails.
+# Resend's event → ours. We report suppressed and cancelled mails as email.failed with this reason, and have no event
+# for scheduled mails: a subscription to only that event receives the mails' next events.
 EVENTS_BY_RESEND_EVENT = {
     **{
         resend_event: [event for event, name in RESEND_TYPE_BY_TYPE.items() if name == resend_event]
@@ -38,7 +38,7 @@ class ResendWebhook(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class ResendWebhookChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    webhook_id: str | None = None  # resend-python repeats the id of the path
+    webhook_id: str | None = None  # resend-python repeats the path's id here
     endpoint: str | None = None
     events: list[str] | None = None
     status: str | None = None
@@ -60,7 +60,7 @@ async def list_all(call: Call) -> Response:
 
 
 async def read(call: Call) -> Response:
-    # Shown only at creation
+    # shown only at creation
     return json_response({"object": "webhook", **_webhook_json(_find_webhook(call)), "signing_secret": None})
 
 
@@ -128,7 +128,10 @@ async def replay(call: Call) -> Response:
 
 
 async def _find_delivery(call: Call) -> DeliveryRecord:
-    """Return the delivery of the event in the path: the newest delivery up to this event, if it is of this event."""
+    """Return the delivery of the event in the path.
+
+    It is the newest delivery up to this event, unless that is of another event.
+    """
     id_, event = call.params["id"], call.params["event"]
     rows = await call.management.webhooks.deliveries(_team_id(call), id_, event + "!", 1)
     if not rows or rows[0].event_id != event:
@@ -152,7 +155,7 @@ def _known_events(names: Iterable[str]) -> list[str]:
 
 
 def _own_events(names: Iterable[str]) -> list[str]:
-    """Return our events for Resend's names, without events that we never send, such as opens.
+    """Return our events for Resend's; events that we never send, such as opens, are omitted.
 
     Raises InvalidRequest if no event remains.
     """

@@ -1,4 +1,4 @@
-"""Twilio's API format: Basic auth with our key as the password, form bodies, errors, and two time formats."""
+"""Twilio's API format: Basic auth with our key as password, form bodies, errors, and two time formats."""
 
 import binascii
 from base64 import b64decode
@@ -19,10 +19,10 @@ from heliograph.web.status import status_of
 
 PREFIX = "/compat/twilio"
 VERIFY = f"{PREFIX}/v2/Services"
-VERSION = "2010-04-01"  # version of the Messages API
+VERSION = "2010-04-01"  # of the Messages API
 
 
-# Refusal → Twilio's status and code. Other refusals keep our status; their code is 20000 plus the status.
+# refusal → Twilio's (status, code); others keep our status, and their code is 20000 plus the status
 CODE_BY_REFUSAL: dict[type[Refusal], tuple[int, int]] = {
     r.MissingApiKey: (401, 20003),
     r.InvalidApiKey: (401, 20003),
@@ -52,13 +52,13 @@ CODE_BY_REFUSAL: dict[type[Refusal], tuple[int, int]] = {
     r.VerifyRateLimited: (429, 60203),
     r.VerificationNotFound: (404, 20404),
 }
-CODE_BY_DETAIL = {  # Twilio's codes that split one of ours, by a detail's name or the parameter at fault
+CODE_BY_DETAIL = {  # detail or parameter of a refusal → Twilio's code, where Twilio has several for one of ours
     "country": (403, 60410),
     "checks": (429, 60202),
     "StatusCallback": (400, 21609),
     "ContentVariables": (400, 21656),
 }
-CLIENT_FIELD_NAMES = {  # our name → Twilio's
+CLIENT_FIELD_NAMES = {  # our field name → Twilio's
     "to": "To",
     "channel": "Channel",
     "code": "Code",
@@ -68,7 +68,7 @@ CLIENT_FIELD_NAMES = {  # our name → Twilio's
     "scheduled_at": "SendAt",
     "expires_at": "ValidityPeriod",
 }
-INVALID_PARAMETER = (400, 60200)  # Verify's code for an invalid number
+INVALID_PARAMETER = (400, 60200)  # Verify's (status, code) for an invalid number
 
 
 def token(request: Request) -> bytes:
@@ -79,12 +79,12 @@ def token(request: Request) -> bytes:
 
 
 def account_sid(request: Request) -> str:
-    """Return the account SID that the caller sent; responses repeat it."""
+    """Return the account SID in the request, which responses repeat."""
     return _credentials(request)[2].decode("utf-8", "replace")
 
 
 def _credentials(request: Request) -> tuple[bytes, bytes, bytes, bytes]:
-    """Return the Authorization header's lower-case scheme, separator (empty if missing), user and password."""
+    """Return scheme (lower case), separator (empty if missing), user and password of the Authorization header."""
     scheme, _, encoded = request.headers.get(b"authorization", b"").partition(b" ")
     try:
         user, separator, password = b64decode(encoded.strip(), validate=True).partition(b":")
@@ -101,7 +101,7 @@ def check_media_type(request: Request) -> None:
     check_content_type(request.headers.get(b"content-type", b"").decode("latin-1"), files=False)
 
 
-# Twilio's calls that we do not support, by path segment (the last match counts), and the reason.
+# path segment of an unsupported call (the last match counts) → reason
 UNSUPPORTED = {
     "Services": "Each team is one service: any VA… SID refers to it. Change its settings in the dashboard.",
     "Attempts": "Not supported here. List verifications in the dashboard or with GET /v1/verify.",
@@ -124,9 +124,9 @@ UNSUPPORTED = {
 
 
 def error(refusal: Refusal, request: Request, base_url: str) -> Response:
-    """Return a refusal in Twilio's error format, without `type` and `title`.
+    """Return a refusal in Twilio's error format.
 
-    Twilio's libraries would treat an error with these fields as another kind.
+    Without `type` and `title`: with them, Twilio's libraries would expect another format.
     """
     status = status_of(type(refusal))
     status, code = CODE_BY_REFUSAL.get(type(refusal), (status, 20000 + status))
@@ -149,12 +149,12 @@ def unsupported_reason(path: str) -> str | None:
 
 
 def iso_time(ms: int) -> str:
-    """Return a time in Verify's format: without milliseconds, which Twilio's library cannot parse."""
+    """Return a time in Verify's format, without milliseconds, which Twilio's library cannot parse."""
     return f"{_to_datetime(ms):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def mail_time(ms: int | None) -> str | None:
-    """Return a time in the format of Messages: as in a mail's Date header."""
+    """Return a time in the format of the Messages API, as in the Date header of a mail."""
     return None if ms is None else format_datetime(_to_datetime(ms))
 
 

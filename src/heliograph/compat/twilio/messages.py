@@ -49,7 +49,7 @@ from heliograph.webhooks.policy.formats.twilio import (
 CHANNELS: tuple[Channel, ...] = ("sms", "whatsapp")
 SEND_BY_CHANNEL = {"sms": send_sms, "whatsapp": send_whatsapp}
 PAGE_SIZE, PAGE_MAX = 50, 100
-# Twilio's test numbers, with the code and reason of the immediate refusal.
+# Twilio's test numbers → code and reason of the refusal
 TEST_NUMBERS = {
     "+15005550001": (21211, "it is invalid"),
     "+15005550002": (21612, "it cannot be reached"),
@@ -96,7 +96,7 @@ async def read(call: Call) -> Response:
 
 
 async def update(call: Call) -> Response:
-    """Cancel a scheduled message (`Status=canceled`), or redact the text of a finished message (empty `Body`)."""
+    """Cancel a scheduled message (`Status=canceled`), or delete the text of a finished one (empty `Body`)."""
     id_ = _message_id(call)
     if call.json.get("Status") == "canceled":
         await cancel(call.context, call.caller, _channel_of(id_), id_)
@@ -113,12 +113,13 @@ async def delete(call: Call) -> Response:
 
 
 async def list_all(call: Call) -> Response:
-    """Return messages of both channels, newest first. The page token is where the previous page ended.
+    """Return messages of both channels, newest first; the page token is the id of the last message.
 
-    `From` removes messages from a page, so a page can be shorter than PageSize.
+    `From` is applied to each page, so a page may have fewer than PageSize messages.
     """
     query = drop_empty(call.request.unchecked_query())
-    query |= {name: query[name].replace(" ", "+") for name in ("To", "From") if name in query}  # unencoded plus
+    # A plus that was not percent-encoded
+    query |= {name: query[name].replace(" ", "+") for name in ("To", "From") if name in query}
     size = _parse_number(query.get("PageSize", str(PAGE_SIZE)), "PageSize")
     size, page = min(max(size, 1), PAGE_MAX), _parse_number(query.get("Page", "0"), "Page")
     token, to = query.get("PageToken"), query.get("To", "")
@@ -167,7 +168,7 @@ async def list_all(call: Call) -> Response:
 
 
 def _template_and_values(call: Call) -> tuple[str, dict[str, Any]]:
-    """Return the id of the template and the values of its variables."""
+    """Return the template's id and the values of its variables."""
     form = call.json
     id_ = template_id(form.get("ContentSid", ""))
     if not id_:
@@ -181,7 +182,7 @@ def _template_and_values(call: Call) -> tuple[str, dict[str, Any]]:
 
 
 def _free_text(call: Call) -> FreeText | None:
-    """Return the message body as free text if it is captured (sandbox) and no template is named; else None."""
+    """Return the request's text if it is to be captured (sandbox) without a template; None otherwise."""
     form, caller = call.json, call.caller
     names_template = form.get("ContentSid") or _passthrough_id(caller, form)
     if not caller.captured or names_template or not form.get("Body"):
@@ -190,9 +191,9 @@ def _free_text(call: Call) -> FreeText | None:
 
 
 def _passthrough(caller: Caller, form: dict[str, str]) -> tuple[str, dict[str, Any]]:
-    """Return the id and values of the pass-through template, which sends any text.
+    """Return id and values of the pass-through template, by which any text is sent.
 
-    It is named in place of a messaging service, or set for the key or the team.
+    The request names it as the messaging service; otherwise it is set for the key or the team.
     """
     templates, id_ = caller.team.templates, _passthrough_id(caller, form)
     if not id_ or not form.get("Body"):
@@ -205,7 +206,7 @@ def _passthrough(caller: Caller, form: dict[str, str]) -> tuple[str, dict[str, A
 def _passthrough_id(caller: Caller, form: dict[str, str]) -> str:
     service = form.get(SERVICE, "")
     candidate = template_id(service)
-    # A value with our prefix always means a template, even an unknown one.
+    # with our prefix, it is always a template's id, even if unknown
     is_template = candidate in caller.team.templates or service.startswith(PREFIXES["template"])
     return (candidate if is_template else "") or caller.key.passthrough or caller.team.record.passthrough
 
@@ -225,15 +226,15 @@ def _parse_variables(text: str) -> dict[str, Any]:
 
 
 def _variable_name(key: str, names: list[str]) -> str:
-    """Return the name of a variable, which Twilio's clients may give by its position."""
+    """Return the variable's name; Twilio's clients may send its position instead."""
     position = parse_int(key, 3) or 0
     return names[position - 1] if 1 <= position <= len(names) else key
 
 
 async def _callback_url(call: Call) -> str | None:
-    """Return the URL for the events of this message; None if not given.
+    """Return the URL that receives the events of this message; None if there is none.
 
-    They are signed with the secret of the team's webhook of the format twilio.
+    The callbacks are signed with the secret of the team's webhook that has the format twilio.
     """
     url: str | None = call.json.get("StatusCallback")
     if not url:
@@ -268,7 +269,7 @@ def _parse_number(text: str, name: str) -> int:
 
 
 def _date_range(query: dict[str, str]) -> tuple[int, int]:
-    """Return the exclusive time limits from `DateSent`, `DateSent>` and `DateSent<`, which are days or times."""
+    """Return the exclusive limits from `DateSent`, `DateSent>` and `DateSent<`, which are days or times."""
     after, before = 0, LATEST_TIME
     for name, value in query.items():
         if name.startswith("DateSent"):

@@ -1,4 +1,4 @@
-"""Twilio Verify v2: start or resend, read, cancel and check verifications (by number or SID), and services."""
+"""Twilio Verify v2: services, and verifications (by number or SID): start or resend, read, cancel and check."""
 
 from hashlib import sha256
 from typing import Any
@@ -28,11 +28,12 @@ STATUS_BY_STATE = {
     "expired": "expired",
     "exhausted": "max_attempts_reached",
 }
-UNSUPPORTED_FIELDS = ("CustomCode", "CustomMessage", "Amount", "Payee", "TemplateSid")  # ignoring them would mislead
+# Refused, because ignoring them would mislead
+UNSUPPORTED_FIELDS = ("CustomCode", "CustomMessage", "Amount", "Payee", "TemplateSid")
 
 
 async def start(call: Call) -> Response:
-    """Start a verification. As at Twilio, a second start for a pending number resends the same code."""
+    """Start a verification. If one is pending for the number, its code is sent again, as by Twilio."""
     form = call.json
     if unsupported := [name for name in UNSUPPORTED_FIELDS if form.get(name)]:
         raise InvalidRequest(
@@ -59,15 +60,15 @@ async def _resend(call: Call, verification: VerificationRow) -> None:
         interval = call.caller.team.record.verify.min_interval_s * SECOND_MS
         if call.context.clock.team_now(call.team) - _sent_times(verification)[-1] >= interval:
             raise
-        # The code was sent a moment ago; no resend is needed.
+        # the code was sent a moment ago
 
 
 async def read(call: Call) -> Response:
-    return await _verification_response(call, (await _find_by_name(call, call.params["sid"])).id)
+    return await _verification_response(call, (await _find_by_id_or_recipient(call, call.params["sid"])).id)
 
 
 async def update(call: Call) -> Response:
-    verification = await _find_by_name(call, call.params["sid"])
+    verification = await _find_by_id_or_recipient(call, call.params["sid"])
     if call.json.get("Status") != "canceled":
         raise InvalidRequest("Status must be canceled: only a code can approve a verification.", param="Status")
     if verification.status != "pending":
@@ -81,7 +82,7 @@ async def check(call: Call) -> Response:
     name = form.get("VerificationSid") or form.get("To")
     if not name:
         raise InvalidRequest("To or VerificationSid is required.", param="To")
-    verification = await _find_by_name(call, name)
+    verification = await _find_by_id_or_recipient(call, name)
     if verification.status == "exhausted":
         raise VerifyRateLimited(
             "Too many wrong codes. Start a new verification.", details={"checks": verification.wrong}
@@ -89,12 +90,12 @@ async def check(call: Call) -> Response:
     if verification.status != "pending":
         raise _finished_error(verification)
     result = await check_verification(call.context, call.caller, verification.id, CheckRequest(code=form.get("Code")))
-    status = "approved" if result.verified else "pending"  # even after the last wrong code; then 429
+    status = "approved" if result.verified else "pending"  # also after the last wrong code; the next attempt gets 429
     return json_response(_verification_json(call, verification) | {"status": status, "valid": result.verified})
 
 
 async def create_service(call: Call) -> Response:
-    """Return a service with a SID derived from its name. Any `VA…` SID means the team's only service."""
+    """Return a service with a SID derived from its name. Any SID (`VA…`) means the team's only service."""
     name = call.json.get("FriendlyName")
     if not name:
         raise InvalidRequest("FriendlyName is required.", param="FriendlyName")
@@ -131,8 +132,8 @@ def _service(call: Call, sid: str, name: str) -> dict[str, Any]:
     }
 
 
-async def _find_by_name(call: Call, name: str) -> VerificationRow:
-    """Return the verification with this id, or the newest of this number or address."""
+async def _find_by_id_or_recipient(call: Call, name: str) -> VerificationRow:
+    """Return the verification with this id, or the newest one of this number or address."""
     if name.startswith("vrf_"):
         return await find_verification(call.context, call.caller, name)
     newest = await _find_newest(call, name)
@@ -142,7 +143,7 @@ async def _find_by_name(call: Call, name: str) -> VerificationRow:
 
 
 def _finished_error(verification: VerificationRow) -> VerificationNotFound:
-    """Return "not found" for a finished verification, as Twilio's clients expect."""
+    """Return "not found", as Twilio's clients expect for a finished verification."""
     return VerificationNotFound(
         f"The verification {verification.id} is {verification.status}. Start a new one.", param="Sid"
     )
