@@ -53,7 +53,7 @@ async def test_compatibility_page_lists_calls_with_their_result(store: Store, pa
         ]
     )
     shown = await pages.get(HERE)
-    assert "66 % of the calls work 2 of 3 different calls work, 1 of them with differences. 1 is refused." in shown.text
+    assert "66% of the calls work 2 of 3 different calls work, 1 of them with differences. 1 is refused." in shown.text
     assert f"POST /emails/{{id}}/share Resend Refused 1 refused {REASON} {NODE}" in shown.text
     assert "POST /webhooks Resend Differs 1 accepted Opens and clicks are never sent" in shown.text
     assert "POST /emails Resend Works 2 accepted, 1 refused" in shown.text
