@@ -19,7 +19,10 @@ from heliograph.storage.database_copy import (
 from heliograph.storage.engine.local_files import LocalFiles
 from heliograph.storage.engine.migrate import ForeignSchema, migrate_postgres, migrate_sqlite
 from heliograph.storage.engine.postgres import PostgresDatabase
+from heliograph.storage.engine.sqlite import SqliteDatabase
 from tests.conftest import fresh_database
+from tests.deliver.test_worker import wait_until
+from tests.storage.test_wakeups import listening
 
 pytestmark = pytest.mark.anyio
 
@@ -281,6 +284,18 @@ async def test_missing_attachment_is_reported(path: Path, postgres_url: str, tmp
     with pytest.raises(CopyError, match="1 of 1 attachment files of the source are missing.*--data"):
         await DatabaseCopy(SqliteConnection(path), target, keep_quiet).copy_files(LocalFiles(tmp_path), 1)
     await target.close()
+
+
+async def test_sqlite_source_in_use_is_refused(path: Path, tmp_path: Path) -> None:
+    """Whatever data folder the command was given: the service may have another one."""
+    migrate_sqlite(tmp_path / "target.db")
+    service = SqliteDatabase(path)
+    async with listening(service.listen):
+        await wait_until(lambda: service.wakeups.subscribed)
+        with pytest.raises(CopyError, match="a service uses the source"):
+            await copy(SqliteConnection(path), SqliteConnection(tmp_path / "target.db"))
+    await copy(SqliteConnection(path), SqliteConnection(tmp_path / "target.db"))
+    await service.close()
 
 
 async def test_postgresql_source_in_use_is_refused(postgres_url: str, path: Path) -> None:

@@ -20,11 +20,12 @@ import asyncpg
 import msgspec
 
 from heliograph.storage.attachments import split_chunks
+from heliograph.storage.engine.fifo_notify import has_listener
 from heliograph.storage.engine.local_files import LocalFiles
 from heliograph.storage.engine.migrate import UNFINISHED_COPY, schema_files
 from heliograph.storage.engine.postgres import Hosts, connect
 from heliograph.storage.engine.query import Dialect, for_dialect
-from heliograph.storage.engine.sqlite import open_sqlite
+from heliograph.storage.engine.sqlite import listeners_folder, open_sqlite
 
 BATCH_ROWS = 1000
 BATCH_BYTES = 8 << 20
@@ -141,6 +142,7 @@ class CopyConnection(Protocol):
 class SqliteConnection:
     def __init__(self, path: Path) -> None:
         self._connection = open_sqlite(path)
+        self._listeners_folder = listeners_folder(path)
 
     async def lock(self) -> None:
         self._connection.execute("BEGIN IMMEDIATE")
@@ -196,7 +198,7 @@ class SqliteConnection:
         """Do nothing: primary keys are in the order of ranges."""
 
     async def is_in_use(self) -> bool:
-        return False  # its processes have slots in the data folder
+        return has_listener(self._listeners_folder)
 
     async def last_message_key(self) -> int:
         keys = "SELECT max(key) AS key FROM message UNION ALL SELECT next FROM counter WHERE name = 'message'"

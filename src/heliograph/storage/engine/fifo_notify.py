@@ -39,6 +39,15 @@ def notify(folder: Path, text: str, own_name: str) -> None:
         os.close(pipe)
 
 
+def has_listener(folder: Path) -> bool:
+    """Return whether a live process listens in the folder."""
+    for pipe in folder.glob(f"*/{PIPE_NAME}"):
+        with contextlib.suppress(OSError):  # it has no reader
+            os.close(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
+            return True
+    return False
+
+
 @contextlib.contextmanager
 def listen(folder: Path, on_notify: Callable[[list[str]], None]) -> Iterator[str]:
     """Call `on_notify` on the running loop with the words of each notification.

@@ -113,7 +113,7 @@ class SqliteDatabase:
         self._readers = ThreadPool("sqlite-reader", READERS)
         self._local = threading.local()
         self._opened: list[apsw.Connection] = []
-        self._listeners_folder = path.with_name(f"{path.name}-hints")
+        self._listeners_folder = listeners_folder(path)
         self._own_listener = ""
         self.wakeups = Wakeups(self._send_wakeup)
         self.serialized = FairLimiter(CONCURRENT_SERIALIZED_MAX)
@@ -213,6 +213,11 @@ class SqliteDatabase:
             del self._local.connection
             self._opened.remove(connection)
             connection.close(True)
+
+
+def listeners_folder(path: Path) -> Path:
+    """Return the folder in which the processes of a database listen for wakeups."""
+    return path.with_name(f"{path.name}-hints")
 
 
 def open_sqlite(path: Path, *, checkpoint: bool = True) -> apsw.Connection:
