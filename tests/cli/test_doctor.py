@@ -3,6 +3,7 @@ import os
 import socket
 from pathlib import Path
 
+import apsw
 import pytest
 
 from heliograph.cli.checks.findings import Command
@@ -12,7 +13,7 @@ from heliograph.domain.limits import DAY_MS
 from heliograph.domain.setup.records import CarrierRecord, Channel, Domain, Platform
 from heliograph.domain.setup.snapshot import PLATFORM_TEAM, Setup
 from heliograph.storage.carrier_stats import CarrierCounts, RecentCarrierCounts
-from heliograph.storage.engine.migrate import schema_files
+from heliograph.storage.engine.migrate import UNFINISHED_COPY, schema_files
 from tests.carriers.smtp_peer import Authority
 from tests.service import Service
 
@@ -43,6 +44,15 @@ def test_a_healthy_installation(run: Run, tmp_path: Path, example: str) -> None:
     machine = run("doctor", *ANY_PORT, "--json")
     assert json.loads(machine.out)["ok"] is True
     assert levels(machine.out)["database"] == "ok"
+
+
+def test_an_unfinished_copy_is_continued(run: Run, tmp_path: Path) -> None:
+    run("migrate")
+    with apsw.Connection("heliograph.db") as connection:
+        connection.execute("INSERT INTO schema_version VALUES (?)", (UNFINISHED_COPY,))
+    output = run("doctor", *ANY_PORT).out
+    fix = "run `heliograph copy` again, which continues it"
+    assert f"FAIL  database: sqlite:///heliograph.db is an unfinished copy → {fix}\n" in output
 
 
 @pytest.mark.parametrize("command", ["doctor", "preflight"])

@@ -31,7 +31,7 @@ from heliograph.settings import BadSetting, Settings
 from heliograph.storage.audit import ChainStatus
 from heliograph.storage.diagnostics import read_standby_lag
 from heliograph.storage.engine.database import StoreUnavailable, error_text
-from heliograph.storage.engine.migrate import ForeignSchema
+from heliograph.storage.engine.migrate import ForeignSchema, UnfinishedCopy
 from heliograph.storage.engine.postgres import Hosts, connect
 from heliograph.storage.engine.s3 import ObjectStore
 
@@ -59,6 +59,8 @@ async def check_database(site: Site) -> list[Finding]:
             fix = "heliograph migrate, or start the service"
             return [warn(f"{name} has schema {schema.current}, this version needs {schema.needed}", fix)]
         site.diagnostics = await read_diagnostics_of(settings)
+    except UnfinishedCopy:
+        return [fail(f"{name} is an unfinished copy", "run `heliograph copy` again, which continues it")]
     except ForeignSchema as error:
         return [fail(str(error), "install that version, or restore a backup")]
     except (*DATABASE_ERRORS, OSError) as error:

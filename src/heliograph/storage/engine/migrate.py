@@ -48,6 +48,10 @@ class ForeignSchema(Exception):
     """The database has a schema newer than this code, or older than the oldest supported one."""
 
 
+class UnfinishedCopy(ForeignSchema):
+    """The database is the target of a copy that has not ended."""
+
+
 class SchemaFile(msgspec.Struct, frozen=True):
     number: int
     recorded_as: int
@@ -89,7 +93,7 @@ def pending(current: int, needed: int, dialect: Dialect) -> list[SchemaFile]:
     files = schema_files()
     newest = files[-1][0]
     if needed == UNFINISHED_COPY:
-        raise ForeignSchema("the database is an unfinished copy: run `heliograph copy` again, which continues it")
+        raise UnfinishedCopy("the database is an unfinished copy: run `heliograph copy` again, which continues it")
     if needed > newest:
         raise ForeignSchema(
             f"the database has schema {needed}, this Heliograph knows up to {newest}: start the newer version"
