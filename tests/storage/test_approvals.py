@@ -12,6 +12,7 @@ from heliograph.domain.sending.acceptance import Acceptance, BatchAcceptance
 from heliograph.domain.sending.send_options import ExtraFields, Timing
 from heliograph.storage.approvals import NEWEST, Approval
 from heliograph.storage.engine.database import Tx
+from heliograph.storage.engine.postgres import PostgresTx
 from heliograph.storage.expiry import BATCH
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
@@ -270,6 +271,29 @@ async def test_pages_and_counts_are_those_of_the_pending(store: Store, clock: Te
     await store.approvals.reject(first, ENTRY)
     assert [len(await store.approvals.list_pending(team, 10)) for team in (1, 2)] == [1, 1]
     assert await store.approvals.find("apr_none") is None
+
+
+@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
+async def test_approval_decided_during_a_read_is_found_once(
+    store: Store, other: Store, clock: TestClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each query of a read sees what was committed before that query; SQLite reads one state of the database."""
+    approvals, run = [await hold(store, clock) for _ in range(3)], PostgresTx.run
+
+    def reject_after_the_next_query(approval: Approval) -> None:
+        async def run_and_reject(tx: PostgresTx, query: str, **params: Any) -> Any:
+            rows = await run(tx, query, **params)
+            monkeypatch.setattr(PostgresTx, "run", run)
+            assert await other.approvals.reject(approval, ENTRY)
+            return rows
+
+        monkeypatch.setattr(PostgresTx, "run", run_and_reject)
+
+    reject_after_the_next_query(approvals[0])
+    assert await store.approvals.find(approvals[0].id) is not None
+    reject_after_the_next_query(approvals[1])
+    statuses = [(item.id, item.status) for item in await store.approvals.list_page(NEWEST, 3)]
+    assert statuses == [(approvals[2].id, "pending"), (approvals[1].id, "rejected"), (approvals[0].id, "rejected")]
 
 
 async def test_approval_is_deleted_with_its_message(store: Store, clock: TestClock, sql: Sql) -> None:

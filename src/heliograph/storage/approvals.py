@@ -73,8 +73,10 @@ class Approvals:
             if last is None and before != NEWEST:
                 return []
             params = {"before": last.message if last else KEY_MAX, "limit": limit + 1}
-            rows = [*await tx.run("list_pending", **params), *await tx.run("list_decided", **params)]
-            return sorted((Approval(*row) for row in rows), key=_message, reverse=True)[: limit + 1]
+            pending, decided = await tx.run("list_pending", **params), await tx.run("list_decided", **params)
+            # One that was decided between the two queries is in both.
+            by_message = {row[0]: Approval(*row) for row in (*pending, *decided)}
+            return [by_message[message] for message in sorted(by_message, reverse=True)][: limit + 1]
 
         return await self._database.read(read_page)
 
@@ -166,10 +168,12 @@ async def cancel(tx: Tx, message: int, text: str, now: int, publisher: Publisher
 
 
 async def _find(tx: Tx, id_: str) -> Approval | None:
-    rows = await tx.run("find_decided", id=id_)
-    if not rows and id_.startswith(PREFIXES["approval"]):
-        suffix = id_.removeprefix(PREFIXES["approval"])
-        rows = await tx.run("find_pending", id=id_, ids=[(PREFIXES[channel] + suffix,) for channel in CHANNELS])
+    if not id_.startswith(PREFIXES["approval"]):
+        return None
+    suffix = id_.removeprefix(PREFIXES["approval"])
+    rows = await tx.run("find_pending", id=id_, ids=[(PREFIXES[channel] + suffix,) for channel in CHANNELS])
+    # After the pending ones, so that one that is decided between the two queries is found.
+    rows = rows or await tx.run("find_decided", id=id_)
     return Approval(*rows[0]) if rows else None
 
 
@@ -228,10 +232,6 @@ async def _move_to_queue(tx: Tx, rows: Sequence[HeldRow], now: int) -> None:
 
 def _own_expiry(options: ExtraFields) -> int | None:
     return parse_timestamp(options.expires_at) if options.expires_at else None
-
-
-def _message(approval: Approval) -> int:
-    return approval.message
 
 
 def _released_event(publisher: Publisher, approval: Approval, now: int) -> Event:
