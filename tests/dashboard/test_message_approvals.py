@@ -27,13 +27,13 @@ async def pages(store: Store, clock: TestClock) -> Pages:
     return Pages(make_context(store, clock))
 
 
-async def hold(store: Store, clock: Any, subject: str) -> str:
+async def hold(store: Store, clock: Any, subject: str, *to: str) -> str:
     """Send an email that is held; return its id without the prefix."""
     content = EmailContent(
         from_name="Acme", from_address="hi@acme.test", to=["ada@example.com"], cc=[], subject=subject, text="Hello"
     )
     more = {"status": "queued", "approval_expires_at": clock.now() + DAY_MS, "content": msgspec.json.encode(content)}
-    id_ = await send_email(store, clock, subject, "ada@example.com", **more)
+    id_ = await send_email(store, clock, subject, "ada@example.com", *to, **more)
     return id_.partition("_")[2]
 
 
@@ -55,6 +55,13 @@ async def test_owner_sees_and_decides_held_messages(store: Store, clock: TestClo
     assert "/release" not in (await pages.get(f"{HERE}/messages/eml_{rejected}")).html
     actions = [row.action for row in await store.audit.list_rows("team_acme", 1 << 62, 10)]
     assert actions[:2] == ["message.reject", "message.release"]
+
+
+async def test_list_counts_the_recipients_it_does_not_name(store: Store, clock: TestClock, pages: Pages) -> None:
+    await hold(store, clock, "Welcome")
+    assert "ada@example.com and" not in (await pages.get(f"{HERE}/approvals")).text
+    await hold(store, clock, "Advert", "bob@example.com", "eve@example.com")
+    assert "ada@example.com and 2 more" in (await pages.get(f"{HERE}/approvals")).text
 
 
 async def test_approval_of_another_team_is_not_found(store: Store, clock: TestClock, pages: Pages) -> None:

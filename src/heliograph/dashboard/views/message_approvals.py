@@ -48,5 +48,6 @@ def _line(request: PageRequest, row: PendingMessage) -> dict[str, object]:
         "approval": row.approval,
         "title": record.subject or f"{CHANNEL_NAMES[row.approval.channel]} to {record.to}",
         "to": record.to,
+        "others": record.recipient_count - 1,
         "key": key.name if isinstance(key, Key) else row.approval.key_id,
     }
