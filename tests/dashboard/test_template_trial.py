@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from heliograph.dashboard.views import template_trial
 from heliograph.domain.setup.records import TeamRecord, Template
@@ -104,3 +105,14 @@ async def test_only_editors_try_drafts(pages: Pages) -> None:
 def test_trial_of_a_send_that_the_template_in_use_would_refuse_shows_the_change() -> None:
     result = try_draft(MAIL, SMS, {"name": "Ada"}, locale=None, brand={"name": "Acme", "domain": "a.test"}, layouts={})
     assert (result.result, result.part, result.before, result.after) == ("changes", "subject", "", "Hello")
+
+
+def test_trial_shows_the_difference_of_a_long_line() -> None:
+    """HTML of a mail builder is one line."""
+    live = replace(MAIL, html="<p>" + "x" * 900 + " Hi {{name}}.</p>")
+    draft = replace(live, html="<p>" + "x" * 900 + " Dear {{name}}.</p>")
+    brand = {"name": "Acme", "domain": "a.test"}
+    result = try_draft(draft, live, {"name": "Ada"}, locale=None, brand=brand, layouts={})
+    assert (result.part, result.before[0], result.after[0]) == ("html", "…", "…")
+    assert result.before.endswith("xx Hi Ada.</p>") and result.after.endswith("xx Dear Ada.</p>")
+    assert len(result.before) < 250

@@ -1,6 +1,7 @@
 """Compares a draft with the template in use, by rendering both with the variables of a message that was sent."""
 
 from collections.abc import Mapping
+from itertools import takewhile
 from typing import Any, Literal
 
 import msgspec
@@ -69,10 +70,19 @@ def try_draft(
 
 
 def _first_difference(old: str, new: str) -> tuple[str, str]:
-    """Return the first line that differs, from each text; empty for a text that has ended."""
+    """Return the first line that differs, from each text; empty for a text that has ended.
+
+    Of a longer line, the part around the first difference.
+    """
     old_lines, new_lines = old.splitlines(), new.splitlines()
     count = max(len(old_lines), len(new_lines))
     padded_old, padded_new = (lines + [""] * (count - len(lines)) for lines in (old_lines, new_lines))
     pairs = zip(padded_old, padded_new, strict=True)
     before, after = next((pair for pair in pairs if pair[0] != pair[1]), ("", ""))
-    return before[:LINE_MAX], after[:LINE_MAX]
+    equal = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, after, strict=False)))
+    start = max(0, equal - LINE_MAX // 2)
+    return _cut(before, start), _cut(after, start)
+
+
+def _cut(line: str, start: int) -> str:
+    return ("…" if start else "") + line[start : start + LINE_MAX]
