@@ -25,7 +25,7 @@ from heliograph.domain.events import EVENT_TYPES
 from heliograph.web.errors import error_list
 from heliograph_client import AsyncHeliograph, Heliograph, HeliographError, NoAnswer, codes, errors, params, results
 from heliograph_client import events as event_types
-from heliograph_client._ask import Resource
+from heliograph_client._request import Resource
 from tests.service import TOKENS, Service, until
 
 ROOT = Path(__file__).parents[2] / "clients" / "python"
@@ -99,7 +99,7 @@ def test_bytes_and_datetimes_are_encoded(client: Heliograph) -> None:
 
 def test_other_channels_and_codes(client: Heliograph) -> None:
     for channel in (client.sms, client.whatsapp):
-        template = f"tpl_demo_{channel._at}"
+        template = f"tpl_demo_{channel._name}"
         body: params.PhoneParams = {"to": "+15005550006", "template_id": template, "variables": {"parcel": "4711"}}
         sent = channel.send(**body)
         assert channel.get(sent.id).to == "+15005550006"

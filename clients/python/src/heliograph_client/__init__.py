@@ -1,4 +1,4 @@
-"""Client of Heliograph: `Heliograph` blocks, `AsyncHeliograph` is awaited."""
+"""Python client of Heliograph: `Heliograph` blocks, `AsyncHeliograph` is awaited."""
 
 from heliograph_client import codes as codes
 from heliograph_client import errors as errors

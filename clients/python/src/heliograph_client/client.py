@@ -1,4 +1,4 @@
-"""The two clients: one blocks, one is awaited; what they do is the same."""
+"""The clients: `Heliograph` blocks, `AsyncHeliograph` is awaited; both have the same methods."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar
 import httpx2
 
 from heliograph_client import resources
-from heliograph_client._ask import Ask, Async, K, Sync, path
+from heliograph_client._request import Async, K, Request, Sync, path
 from heliograph_client.errors import HeliographError, NoAnswer, to_error
 from heliograph_client.results import Result
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Self = TypeVar("Self", bound="_Client[Any]")
 
-FIRST_S, LONGEST_S = 0.5, 8.0  # between two attempts, doubling
-PATIENCE_S = 120.0  # a longer Retry-After ends the retries at once
+RETRY_DELAY_S, RETRY_DELAY_MAX_S = 0.5, 8.0  # delay before the first retry; doubles up to the maximum
+RETRY_AFTER_MAX_S = 120.0  # a request is not retried if Retry-After is longer
 
 
 class Options(TypedDict, total=False):
@@ -66,36 +66,38 @@ class _Client(Generic[K]):
         self.approvals: resources.Approvals[K] = resources.Approvals(self)
         self.audit: resources.Audit[K] = resources.Audit(self)
 
-    def _request(self, ask: Ask[Any]) -> dict[str, Any]:
-        own = {"Idempotency-Key": ask.idempotency_key} if ask.idempotency_key else {}
+    def _http_arguments(self, request: Request[Any]) -> dict[str, Any]:
+        key_header = {"Idempotency-Key": request.idempotency_key} if request.idempotency_key else {}
         return {
-            "method": ask.method,
-            "url": self._url + ask.path,
-            "params": dict(ask.query),
-            "content": ask.content(),
-            "headers": {**self._headers, **own},
-            "timeout": self._timeout + ask.wait_s,
+            "method": request.method,
+            "url": self._url + request.path,
+            "params": dict(request.query),
+            "content": request.content(),
+            "headers": {**self._headers, **key_header},
+            "timeout": self._timeout + request.wait_s,
         }
 
-    def _pause(self, ask: Ask[Any], tries: int, came: httpx2.Response | httpx2.TransportError) -> float:
-        """Seconds until the next try; raises when there is none."""
-        pause: float = min(FIRST_S * 2 ** (tries - 1), LONGEST_S) * (1 - 0.25 * random.random())
-        if isinstance(came, httpx2.TransportError):
-            # A POST without a key may have been carried out, unless it never arrived.
-            unsent = isinstance(came, httpx2.ConnectError | httpx2.ConnectTimeout)
-            if tries > self._max_retries or not (unsent or ask.method != "POST" or ask.idempotency_key):
-                raise NoAnswer(f"{ask.method} {ask.path}: {came!r}") from came
-            return pause
-        wait = _retry_after(came.headers.get("Retry-After", ""))
-        should = came.headers.get("Heliograph-Should-Retry")
-        again = should == "true" if should else came.status_code in (408, 429) or came.status_code >= 500
-        if tries > self._max_retries or not again or (wait or 0) > PATIENCE_S:
-            raise to_error(_error_of(came), came.status_code, wait)
-        return pause if wait is None else max(wait, pause)
+    def _retry_delay_s(
+        self, request: Request[Any], attempt: int, outcome: httpx2.Response | httpx2.TransportError
+    ) -> float:
+        """Return the seconds to wait before the next attempt; raise the error if the request must not be retried."""
+        delay_s: float = min(RETRY_DELAY_S * 2 ** (attempt - 1), RETRY_DELAY_MAX_S) * (1 - 0.25 * random.random())
+        if isinstance(outcome, httpx2.TransportError):
+            # The service may have processed the request: without a key, a POST is repeated only if it was not sent
+            unsent = isinstance(outcome, httpx2.ConnectError | httpx2.ConnectTimeout)
+            if attempt > self._max_retries or not (unsent or request.method != "POST" or request.idempotency_key):
+                raise NoAnswer(f"{request.method} {request.path}: {outcome!r}") from outcome
+            return delay_s
+        retry_after = _retry_after(outcome.headers.get("Retry-After", ""))
+        should = outcome.headers.get("Heliograph-Should-Retry")
+        is_retryable = should == "true" if should else outcome.status_code in (408, 429) or outcome.status_code >= 500
+        if attempt > self._max_retries or not is_retryable or (retry_after or 0) > RETRY_AFTER_MAX_S:
+            raise to_error(_error_of(outcome), outcome.status_code, retry_after)
+        return delay_s if retry_after is None else max(retry_after, delay_s)
 
 
 def _error_of(response: httpx2.Response) -> Any:
-    """What something between us and the service says is no error of ours."""
+    """Return the error in a response; for a response of a proxy in another format, the beginning of its text."""
     try:
         return response.json()["error"]
     except (ValueError, KeyError, TypeError):
@@ -123,8 +125,8 @@ class Heliograph(_Client[Sync]):
         self._http = http_client or httpx2.Client()
 
     def me(self) -> Result:
-        """The team behind the key: mode, quota, credit."""
-        return self._run(Ask(Result, "GET", path("me")))
+        """Return the key's team: mode, quota, credit."""
+        return self._run(Request(Result, "GET", path("me")))
 
     def close(self) -> None:
         self._http.close()
@@ -135,26 +137,26 @@ class Heliograph(_Client[Sync]):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _run(self, ask: Ask[T]) -> T:
-        for tries in count(1):
+    def _run(self, request: Request[T]) -> T:
+        for attempt in count(1):
             try:
-                came: httpx2.Response | httpx2.TransportError = self._http.request(**self._request(ask))
+                outcome: httpx2.Response | httpx2.TransportError = self._http.request(**self._http_arguments(request))
             except httpx2.TransportError as error:
-                came = error
-            if isinstance(came, httpx2.Response) and came.is_success:
-                return ask.read(came.content if ask.is_file else came.json())
-            time.sleep(self._pause(ask, tries, came))
+                outcome = error
+            if isinstance(outcome, httpx2.Response) and outcome.is_success:
+                return request.convert(outcome.content if request.is_file else outcome.json())
+            time.sleep(self._retry_delay_s(request, attempt, outcome))
         raise AssertionError
 
-    def _pages(self, ask: Ask[T]) -> Iterator[T]:
+    def _pages(self, request: Request[T]) -> Iterator[T]:
         while True:
-            page = self._run(ask.page())
-            yield from map(ask.read, page["data"])
-            ask = ask.next(page)
+            page = self._run(request.page())
+            yield from map(request.convert, page["data"])
+            request = request.next(page)
             if not page["has_more"]:
-                if ask.poll_s is None:
+                if request.poll_s is None:
                     return
-                time.sleep(ask.poll_s)
+                time.sleep(request.poll_s)
 
 
 class AsyncHeliograph(_Client[Async]):
@@ -167,8 +169,8 @@ class AsyncHeliograph(_Client[Async]):
         self._http = http_client or httpx2.AsyncClient()
 
     async def me(self) -> Result:
-        """The team behind the key: mode, quota, credit."""
-        return await self._run(Ask(Result, "GET", path("me")))
+        """Return the key's team: mode, quota, credit."""
+        return await self._run(Request(Result, "GET", path("me")))
 
     async def close(self) -> None:
         await self._http.aclose()
@@ -179,24 +181,26 @@ class AsyncHeliograph(_Client[Async]):
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def _run(self, ask: Ask[T]) -> T:
-        for tries in count(1):
+    async def _run(self, request: Request[T]) -> T:
+        for attempt in count(1):
             try:
-                came: httpx2.Response | httpx2.TransportError = await self._http.request(**self._request(ask))
+                outcome: httpx2.Response | httpx2.TransportError = await self._http.request(
+                    **self._http_arguments(request)
+                )
             except httpx2.TransportError as error:
-                came = error
-            if isinstance(came, httpx2.Response) and came.is_success:
-                return ask.read(came.content if ask.is_file else came.json())
-            await asyncio.sleep(self._pause(ask, tries, came))
+                outcome = error
+            if isinstance(outcome, httpx2.Response) and outcome.is_success:
+                return request.convert(outcome.content if request.is_file else outcome.json())
+            await asyncio.sleep(self._retry_delay_s(request, attempt, outcome))
         raise AssertionError
 
-    async def _pages(self, ask: Ask[T]) -> AsyncIterator[T]:
+    async def _pages(self, request: Request[T]) -> AsyncIterator[T]:
         while True:
-            page = await self._run(ask.page())
+            page = await self._run(request.page())
             for raw in page["data"]:
-                yield ask.read(raw)
-            ask = ask.next(page)
+                yield request.convert(raw)
+            request = request.next(page)
             if not page["has_more"]:
-                if ask.poll_s is None:
+                if request.poll_s is None:
                     return
-                await asyncio.sleep(ask.poll_s)
+                await asyncio.sleep(request.poll_s)

@@ -1,10 +1,10 @@
-"""`EMAIL_BACKEND = "heliograph_client.django.EmailBackend"`: Django's mail by Heliograph.
+"""Email backend for Django: `EMAIL_BACKEND = "heliograph_client.django.EmailBackend"`.
 
-Understands what django-anymail adds to a message: `metadata`, `tags`, `template_id`, `merge_global_data`, `send_at`,
-and `esp_extra` for any other field of a send. A message that was sent has `heliograph_id`.
+Supports the attributes that django-anymail adds to a message: `metadata`, `tags`, `template_id`, `merge_global_data`,
+`send_at`, and `esp_extra` for all other fields of a send. A sent message has the attribute `heliograph_id`.
 
-The view `webhook` sends delivery events to receivers of the signal `tracking`. Where this module is one of
-INSTALLED_APPS, `manage.py check --deploy` asks whether the key works.
+The view `webhook` passes delivery events to receivers of the signal `tracking`. With this module in INSTALLED_APPS,
+`manage.py check --deploy` checks whether the key is valid.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ OURS = ("metadata", "template_id", "variables", "scheduled_at")
 
 class EmailBackend(BaseEmailBackend):  # type: ignore[misc]
     def __init__(self, fail_silently: bool = False, **options: Any) -> None:
-        """`settings.HELIOGRAPH` may have what `Heliograph()` takes; else the environment has it."""
+        """Create the backend. `settings.HELIOGRAPH`: arguments of `Heliograph()`, by default from the environment."""
         super().__init__(fail_silently=fail_silently)
         self._client: Heliograph | None = None
 
@@ -73,17 +73,17 @@ class EmailBackend(BaseEmailBackend):  # type: ignore[misc]
 
 
 def to_params(message: EmailMessage) -> dict[str, Any]:
-    """A send of the API; bare addresses, as it wants them."""
+    """Return the arguments of `emails.send`; the API requires addresses without display names."""
     headers = dict(message.extra_headers)
-    written = headers.pop("Reply-To", None)
+    reply_to_header = headers.pop("Reply-To", None)
     html = [body for body, kind in getattr(message, "alternatives", []) if kind == "text/html"]
     is_html = message.content_subtype == "html"
     params: dict[str, Any] = {
         **{name: _bare(getattr(message, name)) for name in ("to", "cc", "bcc")},
         "from_": headers.pop("From", message.from_email),
-        "reply_to": _bare(message.reply_to or ([written] if written else [])),
+        "reply_to": _bare(message.reply_to or ([reply_to_header] if reply_to_header else [])),
         "headers": headers,
-        "attachments": [_attachment(one) for one in message.attachments],
+        "attachments": [_attachment(item) for item in message.attachments],
         "tags": _tags(getattr(message, "tags", None) or ()),
     }
     if not getattr(message, "template_id", None):
@@ -94,22 +94,23 @@ def to_params(message: EmailMessage) -> dict[str, Any]:
 
 
 def _bare(addresses: Sequence[str]) -> list[str]:
-    return [parseaddr(one)[1] for one in addresses]
+    return [parseaddr(address)[1] for address in addresses]
 
 
 def _tags(tags: Sequence[str]) -> dict[str, str]:
     """Return django-anymail's list of tags as named tags: tag, tag_2, …."""
-    return {f"tag_{n}" if n > 1 else "tag": word for n, word in enumerate(tags, 1)}
+    return {f"tag_{n}" if n > 1 else "tag": tag for n, tag in enumerate(tags, 1)}
 
 
-def _attachment(given: Any) -> dict[str, Any]:
-    if isinstance(given, MIMEBase):
-        id_ = (given["Content-ID"] or "").strip("<>")
-        name, content, kind = given.get_filename() or id_, given.get_payload(decode=True), given.get_content_type()
+def _attachment(attachment: Any) -> dict[str, Any]:
+    if isinstance(attachment, MIMEBase):
+        id_ = (attachment["Content-ID"] or "").strip("<>")
+        name, content = attachment.get_filename() or id_, attachment.get_payload(decode=True)
+        kind = attachment.get_content_type()
     else:
-        id_, (name, content, kind) = "", given
-    whole = {"filename": name, "content": content.encode() if isinstance(content, str) else content}
-    return whole | ({"content_type": kind} if kind else {}) | ({"content_id": id_} if id_ else {})
+        id_, (name, content, kind) = "", attachment
+    fields = {"filename": name, "content": content.encode() if isinstance(content, str) else content}
+    return fields | ({"content_type": kind} if kind else {}) | ({"content_id": id_} if id_ else {})
 
 
 def _client() -> Heliograph:
@@ -122,19 +123,19 @@ def check_key(**_: Any) -> list[Error]:
         with _client() as client:
             client.me()
     except HeliographError as error:
-        hint = "Look at settings.HELIOGRAPH, or HELIOGRAPH_URL and HELIOGRAPH_KEY in the environment."
+        hint = "Check settings.HELIOGRAPH, or HELIOGRAPH_URL and HELIOGRAPH_KEY in the environment."
         return [Error(f"No mail can be sent: {error}", hint=hint, id="heliograph.E001")]
     return []
 
 
-tracking = Signal()  # has `event` and `esp_name`: receivers of django-anymail's signal work unchanged
+tracking = Signal()  # sent with `event` and `esp_name`, so that receivers of django-anymail's signal work unchanged
 REASONS = {"bounced": "bounced", "complained": "spam", "failed": "other", "rejected": "blocked"}
 
 
 @csrf_exempt  # type: ignore[untyped-decorator]
 @require_POST  # type: ignore[untyped-decorator]
 def webhook(request: HttpRequest) -> HttpResponse:
-    """Signed by `settings.HELIOGRAPH_WEBHOOK_SECRET`, one or several; any other request is answered 400."""
+    """Receive a signed request; respond 400 to others. `settings.HELIOGRAPH_WEBHOOK_SECRET`: secret, or several."""
     try:
         event = verify_webhook(request.body, request.headers, settings.HELIOGRAPH_WEBHOOK_SECRET)
     except WebhookRefused as refused:
@@ -147,19 +148,19 @@ def webhook(request: HttpRequest) -> HttpResponse:
 
 
 def _tracked(event: dict[str, Any]) -> SimpleNamespace:
-    """In django-anymail's words."""
+    """Return the event in django-anymail's format."""
     data, kind = event["data"], event["type"].partition(".")[2]
-    words = data.get("bounce") or data.get("error") or {}
-    kind = "rejected" if words.get("reason") == "suppressed" else kind
+    failure = data.get("bounce") or data.get("error") or {}
+    kind = "rejected" if failure.get("reason") == "suppressed" else kind
     return SimpleNamespace(
         event_type=kind,
         timestamp=datetime.fromisoformat(event["created_at"].replace("Z", "+00:00")),
         event_id=event["id"],
         message_id=data["id"],
-        recipient=data["recipient"],  # None: a blind copy
+        recipient=data["recipient"],  # None for a Bcc recipient
         reject_reason=REASONS.get(kind),
-        description=words.get("text"),
-        mta_response=words.get("text"),
+        description=failure.get("text"),
+        mta_response=failure.get("text"),
         tags=list(data.get("tags", {}).values()),
         metadata=data.get("metadata", {}),
         esp_event=event,

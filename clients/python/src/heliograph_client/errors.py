@@ -1,4 +1,4 @@
-"""What can go wrong. Each code of the service has a class in `codes`, below the class of its kind here."""
+"""Exceptions of the client. Each error code has a class in `codes`, a subclass of its error type's class here."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from typing import Any
 
 
 class HeliographError(Exception):
-    """Anything that went wrong with a call."""
+    """Base class of all errors of the client."""
 
 
 class NoAnswer(HeliographError):
-    """The service could not be reached, or did not answer in time, however often it was tried."""
+    """The service could not be reached or did not respond in time, and all retries failed too."""
 
 
 class ApiError(HeliographError):
-    """The service refused."""
+    """The service responded with an error."""
 
     def __init__(self, error: Mapping[str, Any], status: int = 0, retry_after: float | None = None) -> None:
         super().__init__(error.get("message") or f"the service answered {status}")
         self.raw = error
-        self.status = status  # 0: of an entry of a batch
-        self.retry_after = retry_after  # seconds
+        self.status = status  # HTTP status; 0 for the error of one message in a batch
+        self.retry_after = retry_after  # seconds to wait, from the response
         self.code: str = error.get("code", "")
         self.param: str | None = error.get("param")
         self.details: Mapping[str, Any] = error.get("details") or {}
@@ -30,7 +30,7 @@ class ApiError(HeliographError):
 
     @property
     def addresses(self) -> list[str]:
-        """Those that are suppressed."""
+        """Return the suppressed addresses."""
         return list(self.details.get("addresses", ()))
 
 
@@ -39,31 +39,31 @@ class InvalidRequestError(ApiError):
 
 
 class AuthenticationError(ApiError):
-    """The key is missing or does not work."""
+    """The key is missing or invalid."""
 
 
 class PermissionDenied(ApiError):
-    """The key or the team may not do this."""
+    """The key or the team is not allowed to do this."""
 
 
 class NotFoundError(ApiError):
-    """There is no such thing."""
+    """The object does not exist."""
 
 
 class ConflictError(ApiError):
-    """It does not fit what is there."""
+    """The request conflicts with the object's current state."""
 
 
 class IdempotencyError(ApiError):
-    """Something about the Idempotency-Key."""
+    """The Idempotency-Key is invalid, was used for another request, or its request is still running."""
 
 
 class RateLimitError(ApiError):
-    """Too many; `retry_after` says when to come again."""
+    """Too many requests; retry after `retry_after` seconds."""
 
 
 class ServerError(ApiError):
-    """The service's own trouble."""
+    """The service failed or is unavailable."""
 
 
 KINDS: dict[str, type[ApiError]] = {
@@ -79,7 +79,7 @@ KINDS: dict[str, type[ApiError]] = {
 
 
 def to_error(error: Mapping[str, Any], status: int = 0, retry_after: float | None = None) -> ApiError:
-    from heliograph_client import codes  # they are made from the kinds here
+    from heliograph_client import codes  # imported here because it imports this module
 
     name = "".join(map(str.capitalize, error.get("code", "").split("_")))
     unknown = ServerError if status >= 500 else ApiError

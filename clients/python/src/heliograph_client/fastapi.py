@@ -9,7 +9,7 @@ from heliograph_client.webhooks import WebhookRefused, verify_webhook
 
 
 def webhook_event(secret: str | Sequence[str]) -> Callable[[Request], Awaitable[Event]]:
-    """A dependency: the event of a signed request; any other is answered 400."""
+    """Return a dependency that provides the event of a signed request, and responds 400 to others."""
 
     async def event(request: Request) -> Event:
         try:

@@ -15,16 +15,19 @@ View = Callable[..., Any]
 
 
 def webhook(secret: str | Sequence[str]) -> Callable[[View], View]:
-    """The view gets the event of a signed request, and answers 204 with None; any other request is answered 400."""
+    """Return a decorator of a view, which receives the event of a signed request; others get 400.
+
+    If the view returns None, the response is 204.
+    """
 
     def with_event(view: View) -> View:
         @wraps(view)
-        def receive(**named: Any) -> Any:
+        def receive(**kwargs: Any) -> Any:
             try:
                 event = Event(verify_webhook(request.get_data(), dict(request.headers), secret))
             except WebhookRefused as error:
                 abort(400, str(error))
-            return view(event, **named) or ("", 204)
+            return view(event, **kwargs) or ("", 204)
 
         return receive
 

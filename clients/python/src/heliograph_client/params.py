@@ -1,4 +1,4 @@
-"""What may be sent with a call, by keyword."""
+"""Keyword arguments of the calls."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ Mode = Literal["strict", "permissive"]
 
 class Attachment(TypedDict, total=False):
     filename: str
-    content: str | bytes  # base64, or the bytes themselves
+    content: str | bytes  # base64 as str, or the content as bytes
     content_type: str
     content_id: str
 
 
 class Options(TypedDict, total=False):
-    """Of every send."""
+    """Optional fields of every send."""
 
     tags: Mapping[str, str] | None
     metadata: Mapping[str, Any] | None
@@ -61,7 +61,7 @@ class VerifyParams(TypedDict, total=False):
 
 
 class Filters(TypedDict, total=False):
-    """Of lists; `limit` is the size of a page."""
+    """Filters of lists. `limit`: items per page."""
 
     limit: int
     after: str

@@ -1,4 +1,4 @@
-"""For tests of programs that send: the real service with a sandbox team, and what it delivered there."""
+"""Pytest fixtures for programs that send: a running service with a sandbox team, and the messages it delivered."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from heliograph_client._ask import Sync
+from heliograph_client._request import Sync
 from heliograph_client.client import Heliograph, _Client
 from heliograph_client.errors import NotFoundError
 from heliograph_client.resources import Clock
@@ -40,7 +40,7 @@ rate_limit = 0
 
 @dataclass(frozen=True)
 class Outbox:
-    """What the service delivered since the test began."""
+    """Messages that the service has delivered since the test began."""
 
     client: Heliograph
     url: str
@@ -49,43 +49,43 @@ class Outbox:
 
     @property
     def clock(self) -> Clock[Sync]:
-        """The team's own time: `clock.advance(days=5)` returns when everything that became due is done."""
+        """Return the team's test clock: `clock.advance(days=5)` returns when all due work is done."""
         return self.client.test_clock
 
     @contextmanager
-    def chaos(self, trouble: str, *, times: int | None = None) -> Iterator[None]:
+    def chaos(self, fault: str, *, times: int | None = None) -> Iterator[None]:
         """Inject a fault into the requests of this process's clients, or into the first `times` of them.
 
         Faults are `status=503`, `rate_limit`, `latency=2s` and `timeout`.
         """
-        request, asked_before = _Client._request, count()
+        http_arguments, requests_before = _Client._http_arguments, count()
 
-        def troubled(client: _Client[Any], ask: Any) -> dict[str, Any]:
-            asked = request(client, ask)
-            meets = times is None or next(asked_before) < times
-            return {**asked, "headers": {**asked["headers"], SIMULATE: trouble}} if meets else asked
+        def with_fault(client: _Client[Any], request: Any) -> dict[str, Any]:
+            arguments = http_arguments(client, request)
+            is_affected = times is None or next(requests_before) < times
+            return {**arguments, "headers": {**arguments["headers"], SIMULATE: fault}} if is_affected else arguments
 
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(_Client, "_request", troubled)
+            patched.setattr(_Client, "_http_arguments", with_fault)
             yield
 
     def wait(self, *, to: str, timeout: int = 10, **filters: Any) -> InboxMessage:
-        """The newest message to this address or phone: its `text`, `html`, `code`, `links`."""
-        found = self.client.inbox.wait(to=to, timeout=timeout, **{"after": self.since, **filters})
-        assert found is not None, f"no message to {to} within {timeout} s"
-        return found
+        """Wait for a message to this address or phone; return the newest, with `text`, `html`, `code` and `links`."""
+        message = self.client.inbox.wait(to=to, timeout=timeout, **{"after": self.since, **filters})
+        assert message is not None, f"no message to {to} within {timeout} s"
+        return message
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addini("heliograph_setup", "TOML that is added to the team: its templates, its recipients")
-    parser.addoption("--heliograph-url", help="a service that runs already, with a sandbox team's HELIOGRAPH_KEY")
+    parser.addini("heliograph_setup", "TOML file that extends the team: its templates, its recipients")
+    parser.addoption("--heliograph-url", help="URL of a running service; HELIOGRAPH_KEY is the key of a sandbox team")
 
 
 @pytest.fixture(scope="session")
 def heliograph_service(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[str, str]]:
-    """URL and key: of one service for each worker, on a free port, with SQLite in a folder of its own."""
+    """Return URL and key of a service, one per worker, on a free port and with its own SQLite database."""
     if url := request.config.getoption("--heliograph-url"):
         yield url, os.environ["HELIOGRAPH_KEY"]
         return
@@ -109,16 +109,19 @@ def heliograph_service(
 
 
 def _heliograph(folder: Path, *arguments: str) -> subprocess.Popen[str]:
-    own = {name: value for name, value in os.environ.items() if not name.startswith("HELIOGRAPH_")}
-    own |= {"HELIOGRAPH_DATABASE": f"sqlite:///{folder / 'heliograph.db'}", "HELIOGRAPH_DATA": str(folder / "data")}
-    own |= {"HELIOGRAPH_SIMULATOR_STEP_MS": "0", "HELIOGRAPH_BOUNCE_LISTEN": "off", "PYTHONUNBUFFERED": "1"}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("HELIOGRAPH_")}
+    environment |= {
+        "HELIOGRAPH_DATABASE": f"sqlite:///{folder / 'heliograph.db'}",
+        "HELIOGRAPH_DATA": str(folder / "data"),
+    }
+    environment |= {"HELIOGRAPH_SIMULATOR_STEP_MS": "0", "HELIOGRAPH_BOUNCE_LISTEN": "off", "PYTHONUNBUFFERED": "1"}
     command = [sys.executable, "-P", "-m", "heliograph.cli.main", *arguments]
-    return subprocess.Popen(command, env=own, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
 
 
 @pytest.fixture
 def heliograph(heliograph_service: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Outbox]:
-    """The program under test finds the service by HELIOGRAPH_URL and HELIOGRAPH_KEY."""
+    """Set HELIOGRAPH_URL and HELIOGRAPH_KEY for the program under test, and return the outbox."""
     url, key = heliograph_service
     monkeypatch.setenv("HELIOGRAPH_URL", url)
     monkeypatch.setenv("HELIOGRAPH_KEY", key)
@@ -127,7 +130,7 @@ def heliograph(heliograph_service: tuple[str, str], monkeypatch: pytest.MonkeyPa
 
 
 def _now(client: Heliograph) -> str:
-    """By the team's clock, if it has one: an earlier test may have moved it."""
+    """Return the current time of the team's test clock, which an earlier test may have moved; else the real time."""
     try:
         return str(client.test_clock.get().now)
     except NotFoundError:

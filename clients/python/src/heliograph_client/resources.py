@@ -1,4 +1,4 @@
-"""The calls, named as the URLs are."""
+"""The methods of the clients, grouped by resource and named like the URLs of the API."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from heliograph_client import params as p
 from heliograph_client import results as r
-from heliograph_client._ask import Ask, K, Resource, call, fields, paged, path
+from heliograph_client._request import K, Request, Resource, call, fields, paged, path
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -17,212 +17,214 @@ if TYPE_CHECKING:
 M = TypeVar("M", bound=r.Message)
 
 
-def _send(read: Any, where: str, body: Any, key: str | None) -> Ask[Any]:
-    """A key of its own where none is given: its retries send nothing twice."""
-    return Ask(read, "POST", where, body=body, idempotency_key=key or str(uuid4()))
+def _send(convert: Any, url_path: str, body: Any, key: str | None) -> Request[Any]:
+    """Return the request, with a random Idempotency-Key if there is none, so that retries send no duplicates."""
+    return Request(convert, "POST", url_path, body=body, idempotency_key=key or str(uuid4()))
 
 
-def _send_batch(at: str, messages: Sequence[Any], mode: str, key: str | None) -> Ask[r.SentBatch]:
-    return _send(r.SentBatch, path(at, "batch"), {"messages": [*map(fields, messages)], "mode": mode}, key)
+def _send_batch(name: str, messages: Sequence[Any], mode: str, key: str | None) -> Request[r.SentBatch]:
+    return _send(r.SentBatch, path(name, "batch"), {"messages": [*map(fields, messages)], "mode": mode}, key)
 
 
 class _Named(Resource[K]):
-    """At `/v1/` and its name."""
+    """A resource at the path `/v1/{_name}`."""
 
-    _at: ClassVar[str]
+    _name: ClassVar[str]
 
 
 class _Listed(_Named[K]):
-    _cursor: ClassVar[str] = "id"
+    _cursor_field: ClassVar[str] = "id"
 
     @paged
-    def list(self, **page: Unpack[p.Page]) -> Ask[r.Result]:
-        return Ask(r.Result, "GET", path(self._at), query=page, cursor=self._cursor)
+    def list(self, **page: Unpack[p.Page]) -> Request[r.Result]:
+        return Request(r.Result, "GET", path(self._name), query=page, cursor_field=self._cursor_field)
 
 
 class _Read(_Named[K]):
     @call
-    def get(self, id: str) -> Ask[r.Result]:
-        return Ask(r.Result, "GET", path(self._at, id))
+    def get(self, id: str) -> Request[r.Result]:
+        return Request(r.Result, "GET", path(self._name, id))
 
 
 class _Deleted(_Named[K]):
     @call
-    def delete(self, id: str) -> Ask[r.Result]:
-        return Ask(r.Result, "DELETE", path(self._at, id))
+    def delete(self, id: str) -> Request[r.Result]:
+        return Request(r.Result, "DELETE", path(self._name, id))
 
 
 class _Rotated(_Named[K]):
     @call
-    def rotate(self, id: str) -> Ask[r.Result]:
-        return Ask(r.Result, "POST", path(self._at, id, "rotate"))
+    def rotate(self, id: str) -> Request[r.Result]:
+        return Request(r.Result, "POST", path(self._name, id, "rotate"))
 
 
 class _Messages(_Named[K], Generic[K, M]):
-    _kind: ClassVar[Any]
+    _result_type: ClassVar[Any]
 
     @paged
-    def list(self, **filters: Unpack[p.Filters]) -> Ask[M]:
-        """Newest first."""
-        return Ask(self._kind, "GET", path(self._at), query=filters)
+    def list(self, **filters: Unpack[p.Filters]) -> Request[M]:
+        """List messages, newest first."""
+        return Request(self._result_type, "GET", path(self._name), query=filters)
 
     @call
-    def get(self, id: str) -> Ask[M]:
-        """With its recipients and its timeline."""
-        return Ask(self._kind, "GET", path(self._at, id))
+    def get(self, id: str) -> Request[M]:
+        """Return a message with its recipients and its timeline."""
+        return Request(self._result_type, "GET", path(self._name, id))
 
     @call
-    def reschedule(self, id: str, *, scheduled_at: str | datetime) -> Ask[M]:
-        return Ask(self._kind, "PATCH", path(self._at, id), body={"scheduled_at": scheduled_at})
+    def reschedule(self, id: str, *, scheduled_at: str | datetime) -> Request[M]:
+        return Request(self._result_type, "PATCH", path(self._name, id), body={"scheduled_at": scheduled_at})
 
     @call
-    def cancel(self, id: str) -> Ask[M]:
-        return Ask(self._kind, "POST", path(self._at, id, "cancel"))
+    def cancel(self, id: str) -> Request[M]:
+        return Request(self._result_type, "POST", path(self._name, id, "cancel"))
 
 
 class Emails(_Messages[K, r.Email]):
-    _at, _kind = "emails", r.Email
+    _name, _result_type = "emails", r.Email
 
     @call
-    def send(self, *, idempotency_key: str | None = None, **email: Unpack[p.EmailParams]) -> Ask[r.Email]:
-        return _send(r.Email, path(self._at), email, idempotency_key)
+    def send(self, *, idempotency_key: str | None = None, **email: Unpack[p.EmailParams]) -> Request[r.Email]:
+        return _send(r.Email, path(self._name), email, idempotency_key)
 
     @call
-    def preview(self, **email: Unpack[p.EmailParams]) -> Ask[r.Preview]:
-        return Ask(r.Preview, "POST", path(self._at), query={"dry_run": "true"}, body=email)
+    def preview(self, **email: Unpack[p.EmailParams]) -> Request[r.Preview]:
+        return Request(r.Preview, "POST", path(self._name), query={"dry_run": "true"}, body=email)
 
     @call
     def send_batch(
         self, messages: Sequence[p.EmailParams], *, mode: p.Mode = "strict", idempotency_key: str | None = None
-    ) -> Ask[r.SentBatch]:
-        """Up to 500 in one transaction."""
-        return _send_batch(self._at, messages, mode, idempotency_key)
+    ) -> Request[r.SentBatch]:
+        """Send up to 500 messages in one transaction."""
+        return _send_batch(self._name, messages, mode, idempotency_key)
 
 
 class _Phone(_Messages[K, r.Message]):
-    _kind = r.Message
+    _result_type = r.Message
 
     @call
-    def send(self, *, idempotency_key: str | None = None, **message: Unpack[p.PhoneParams]) -> Ask[r.Message]:
-        return _send(r.Message, path(self._at), message, idempotency_key)
+    def send(self, *, idempotency_key: str | None = None, **message: Unpack[p.PhoneParams]) -> Request[r.Message]:
+        return _send(r.Message, path(self._name), message, idempotency_key)
 
     @call
-    def preview(self, **message: Unpack[p.PhoneParams]) -> Ask[r.Preview]:
-        return Ask(r.Preview, "POST", path(self._at), query={"dry_run": "true"}, body=message)
+    def preview(self, **message: Unpack[p.PhoneParams]) -> Request[r.Preview]:
+        return Request(r.Preview, "POST", path(self._name), query={"dry_run": "true"}, body=message)
 
     @call
     def send_batch(
         self, messages: Sequence[p.PhoneParams], *, mode: p.Mode = "strict", idempotency_key: str | None = None
-    ) -> Ask[r.SentBatch]:
-        """Up to 500 in one transaction."""
-        return _send_batch(self._at, messages, mode, idempotency_key)
+    ) -> Request[r.SentBatch]:
+        """Send up to 500 messages in one transaction."""
+        return _send_batch(self._name, messages, mode, idempotency_key)
 
 
 class Sms(_Phone[K]):
-    _at = "sms"
+    _name = "sms"
 
 
 class Whatsapp(_Phone[K]):
-    _at = "whatsapp"
+    _name = "whatsapp"
 
 
 class Batches(Resource[K]):
     @call
-    def get(self, id: str) -> Ask[r.Batch]:
-        return Ask(r.Batch, "GET", path("batches", id))
+    def get(self, id: str) -> Request[r.Batch]:
+        return Request(r.Batch, "GET", path("batches", id))
 
 
 class Verify(Resource[K]):
     @call
-    def start(self, *, idempotency_key: str | None = None, **given: Unpack[p.VerifyParams]) -> Ask[r.Verification]:
-        return _send(r.Verification, path("verify"), given, idempotency_key)
+    def start(
+        self, *, idempotency_key: str | None = None, **verification: Unpack[p.VerifyParams]
+    ) -> Request[r.Verification]:
+        return _send(r.Verification, path("verify"), verification, idempotency_key)
 
     @call
-    def check(self, id: str, *, code: str) -> Ask[r.Check]:
-        return Ask(r.Check, "POST", path("verify", id, "check"), body={"code": code})
+    def check(self, id: str, *, code: str) -> Request[r.Check]:
+        return Request(r.Check, "POST", path("verify", id, "check"), body={"code": code})
 
     @call
-    def resend(self, id: str, *, idempotency_key: str | None = None) -> Ask[r.Verification]:
+    def resend(self, id: str, *, idempotency_key: str | None = None) -> Request[r.Verification]:
         return _send(r.Verification, path("verify", id, "resend"), {}, idempotency_key)
 
     @call
-    def cancel(self, id: str) -> Ask[r.Verification]:
-        return Ask(r.Verification, "POST", path("verify", id, "cancel"))
+    def cancel(self, id: str) -> Request[r.Verification]:
+        return Request(r.Verification, "POST", path("verify", id, "cancel"))
 
     @paged
-    def list(self, **filters: Unpack[p.Filters]) -> Ask[r.Verification]:
-        return Ask(r.Verification, "GET", path("verify"), query=filters)
+    def list(self, **filters: Unpack[p.Filters]) -> Request[r.Verification]:
+        return Request(r.Verification, "GET", path("verify"), query=filters)
 
     @call
-    def get(self, id: str) -> Ask[r.Verification]:
-        return Ask(r.Verification, "GET", path("verify", id))
+    def get(self, id: str) -> Request[r.Verification]:
+        return Request(r.Verification, "GET", path("verify", id))
 
 
 class _Drafted(_Listed[K], _Read[K]):
-    """Written as drafts; what is approved stays in use until the draft is."""
+    """Records that are edited as drafts; the approved version stays in use until the draft is approved."""
 
     @call
-    def submit(self, id: str) -> Ask[r.Result]:
-        """Ask an operator to approve the draft."""
-        return Ask(r.Result, "POST", path(self._at, id, "submit"))
+    def submit(self, id: str) -> Request[r.Result]:
+        """Request an operator to approve the draft."""
+        return Request(r.Result, "POST", path(self._name, id, "submit"))
 
     @call
-    def archive(self, id: str) -> Ask[r.Result]:
-        return Ask(r.Result, "POST", path(self._at, id, "archive"))
+    def archive(self, id: str) -> Request[r.Result]:
+        return Request(r.Result, "POST", path(self._name, id, "archive"))
 
     @paged
-    def versions(self, id: str, **page: Unpack[p.Page]) -> Ask[r.Result]:
-        """Newest first."""
-        return Ask(r.Result, "GET", path(self._at, id, "versions"), query=page, cursor="version")
+    def versions(self, id: str, **page: Unpack[p.Page]) -> Request[r.Result]:
+        """List the versions, newest first."""
+        return Request(r.Result, "GET", path(self._name, id, "versions"), query=page, cursor_field="version")
 
 
 class Templates(_Drafted[K]):
-    _at = "templates"
+    _name = "templates"
 
     @call
-    def create(self, **template: Unpack[p.TemplateParams]) -> Ask[r.Result]:
-        return Ask(r.Result, "POST", path(self._at), body=template)
+    def create(self, **template: Unpack[p.TemplateParams]) -> Request[r.Result]:
+        return Request(r.Result, "POST", path(self._name), body=template)
 
     @call
-    def update(self, id: str, **changes: Unpack[p.TemplateChanges]) -> Ask[r.Result]:
-        return Ask(r.Result, "PATCH", path(self._at, id), body=changes)
+    def update(self, id: str, **changes: Unpack[p.TemplateChanges]) -> Request[r.Result]:
+        return Request(r.Result, "PATCH", path(self._name, id), body=changes)
 
     @call
     def render(
         self, id: str, *, variables: dict[str, Any] | None = None, to: str | None = None, locale: str | None = None
-    ) -> Ask[r.Result]:
+    ) -> Request[r.Result]:
         body = {"variables": variables, "to": to, "locale": locale}
-        return Ask(r.Result, "POST", path(self._at, id, "render"), body=body)
+        return Request(r.Result, "POST", path(self._name, id, "render"), body=body)
 
 
 class Layouts(_Drafted[K]):
-    _at = "layouts"
+    _name = "layouts"
 
     @call
-    def create(self, **layout: Unpack[p.LayoutParams]) -> Ask[r.Result]:
-        return Ask(r.Result, "POST", path(self._at), body=layout)
+    def create(self, **layout: Unpack[p.LayoutParams]) -> Request[r.Result]:
+        return Request(r.Result, "POST", path(self._name), body=layout)
 
     @call
-    def update(self, id: str, **changes: Unpack[p.LayoutParams]) -> Ask[r.Result]:
-        return Ask(r.Result, "PATCH", path(self._at, id), body=changes)
+    def update(self, id: str, **changes: Unpack[p.LayoutParams]) -> Request[r.Result]:
+        return Request(r.Result, "PATCH", path(self._name, id), body=changes)
 
 
 class Inbox(Resource[K]):
     """The test inbox of a sandbox team."""
 
     @paged
-    def list(self, **filters: Unpack[p.InboxFilters]) -> Ask[r.InboxMessage]:
-        return Ask(r.InboxMessage, "GET", path("inbox"), query=filters, towards="before")
+    def list(self, **filters: Unpack[p.InboxFilters]) -> Request[r.InboxMessage]:
+        return Request(r.InboxMessage, "GET", path("inbox"), query=filters, cursor_param="before")
 
     @call
-    def get(self, id: str) -> Ask[r.InboxMessage]:
-        return Ask(r.InboxMessage, "GET", path("inbox", id))
+    def get(self, id: str) -> Request[r.InboxMessage]:
+        return Request(r.InboxMessage, "GET", path("inbox", id))
 
     @call
-    def wait(self, *, timeout: int = 30, **filters: Unpack[p.InboxFilters]) -> Ask[r.InboxMessage | None]:
-        """The newest message as soon as there is one; None when there is none after `timeout` seconds (at most 30)."""
+    def wait(self, *, timeout: int = 30, **filters: Unpack[p.InboxFilters]) -> Request[r.InboxMessage | None]:
+        """Wait for a message and return the newest; None after `timeout` seconds (at most 30) without one."""
         query = {"limit": 1, "wait": timeout, **filters}
-        return Ask(_first, "GET", path("inbox"), query=query, wait_s=timeout)
+        return Request(_first, "GET", path("inbox"), query=query, wait_s=timeout)
 
 
 def _first(raw: Any) -> r.InboxMessage | None:
@@ -233,85 +235,87 @@ class Clock(Resource[K]):
     """The test clock of a sandbox team."""
 
     @call
-    def get(self) -> Ask[r.Result]:
-        return Ask(r.Result, "GET", path("test-clock"))
+    def get(self) -> Request[r.Result]:
+        return Request(r.Result, "GET", path("test-clock"))
 
     @call
-    def advance(self, *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0) -> Ask[r.Result]:
-        """Returns when everything that became due is done; `settled` is False when that takes longer than 30 s."""
-        ahead = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
-        body = {"advance_s": round(ahead.total_seconds())}
-        return Ask(r.Result, "POST", path("test-clock"), body=body, wait_s=30)
+    def advance(
+        self, *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0
+    ) -> Request[r.Result]:
+        """Advance the clock and wait until all due work is done; `settled` is False if that takes more than 30 s."""
+        step = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+        body = {"advance_s": round(step.total_seconds())}
+        return Request(r.Result, "POST", path("test-clock"), body=body, wait_s=30)
 
 
 class Received(_Listed[K], _Read[K]):
-    """What came in."""
+    """Inbound mail."""
 
-    _at = "received"
-
-    @call
-    def raw(self, id: str) -> Ask[bytes]:
-        """The mail as received (MIME)."""
-        return Ask(_whole, "GET", path(self._at, id, "raw"), is_file=True)
+    _name = "received"
 
     @call
-    def attachment(self, id: str, attachment: str) -> Ask[bytes]:
-        return Ask(_whole, "GET", path(self._at, id, "attachments", attachment), is_file=True)
+    def raw(self, id: str) -> Request[bytes]:
+        """Return the raw mail (MIME)."""
+        return Request(_as_bytes, "GET", path(self._name, id, "raw"), is_file=True)
+
+    @call
+    def attachment(self, id: str, attachment: str) -> Request[bytes]:
+        return Request(_as_bytes, "GET", path(self._name, id, "attachments", attachment), is_file=True)
 
 
-def _whole(raw: Any) -> bytes:
+def _as_bytes(raw: Any) -> bytes:
     assert isinstance(raw, bytes)
     return raw
 
 
 class Suppressions(_Listed[K], _Read[K], _Deleted[K]):
-    """Their ids are the addresses."""
+    """Suppressed addresses; the address is the id."""
 
-    _at, _cursor = "suppressions", "email"
+    _name, _cursor_field = "suppressions", "email"
 
     @call
-    def create(self, *, email: str, reason: str | None = None) -> Ask[r.Result]:
-        return Ask(r.Result, "POST", path(self._at), body={"email": email, "reason": reason})
+    def create(self, *, email: str, reason: str | None = None) -> Request[r.Result]:
+        return Request(r.Result, "POST", path(self._name), body={"email": email, "reason": reason})
 
 
 class OptOuts(_Listed[K]):
-    """Phones that want no more texts; without `channel`, of both channels."""
+    """Phones that opted out. Without `channel`, a method is about both channels."""
 
-    _at = "opt-outs"
-
-    @call
-    def create(self, *, phone: str, channel: str) -> Ask[r.Result]:
-        return Ask(r.Result, "POST", path(self._at), body={"phone": phone, "channel": channel})
+    _name = "opt-outs"
 
     @call
-    def get(self, phone: str, **which: Unpack[p.OfChannel]) -> Ask[r.Result]:
-        return Ask(r.Result, "GET", path(self._at, phone), query=which)
+    def create(self, *, phone: str, channel: str) -> Request[r.Result]:
+        return Request(r.Result, "POST", path(self._name), body={"phone": phone, "channel": channel})
 
     @call
-    def delete(self, phone: str, **which: Unpack[p.OfChannel]) -> Ask[r.Result]:
-        return Ask(r.Result, "DELETE", path(self._at, phone), query=which)
+    def get(self, phone: str, **filters: Unpack[p.OfChannel]) -> Request[r.Result]:
+        return Request(r.Result, "GET", path(self._name, phone), query=filters)
+
+    @call
+    def delete(self, phone: str, **filters: Unpack[p.OfChannel]) -> Request[r.Result]:
+        return Request(r.Result, "DELETE", path(self._name, phone), query=filters)
 
 
 class Unsubscribes(_Listed[K]):
-    """Addresses that unsubscribed from a category; without `category`, from any."""
+    """Addresses that unsubscribed from a category. Without `category`, a method is about all categories."""
 
-    _at = "unsubscribes"
-
-    @call
-    def create(self, *, address: str, category: str) -> Ask[r.Result]:
-        return Ask(r.Result, "POST", path(self._at), body={"address": address, "category": category})
+    _name = "unsubscribes"
 
     @call
-    def get(self, address: str, **which: Unpack[p.OfCategory]) -> Ask[r.Result]:
-        return Ask(r.Result, "GET", path(self._at, address), query=which)
+    def create(self, *, address: str, category: str) -> Request[r.Result]:
+        return Request(r.Result, "POST", path(self._name), body={"address": address, "category": category})
 
     @call
-    def delete(self, address: str, **which: Unpack[p.OfCategory]) -> Ask[r.Result]:
-        return Ask(r.Result, "DELETE", path(self._at, address), query=which)
+    def get(self, address: str, **filters: Unpack[p.OfCategory]) -> Request[r.Result]:
+        return Request(r.Result, "GET", path(self._name, address), query=filters)
+
+    @call
+    def delete(self, address: str, **filters: Unpack[p.OfCategory]) -> Request[r.Result]:
+        return Request(r.Result, "DELETE", path(self._name, address), query=filters)
 
 
 class Domains(_Listed[K], _Read[K], _Rotated[K]):
-    _at = "domains"
+    _name = "domains"
 
     @call
     def create(
@@ -322,87 +326,90 @@ class Domains(_Listed[K], _Read[K], _Rotated[K]):
         dkim: str | None = None,
         private_key: str | None = None,
         selector: str | None = None,
-    ) -> Ask[r.Result]:
+    ) -> Request[r.Result]:
         key = {"dkim": dkim, "private_key": private_key, "selector": selector}
-        return Ask(r.Result, "POST", path(self._at), body={"name": name, "brand": brand, **key})
+        return Request(r.Result, "POST", path(self._name), body={"name": name, "brand": brand, **key})
 
     @call
-    def check(self, id: str) -> Ask[r.Result]:
-        return Ask(r.Result, "POST", path(self._at, id, "check"))
+    def check(self, id: str) -> Request[r.Result]:
+        return Request(r.Result, "POST", path(self._name, id, "check"))
 
     @call
-    def reports(self, id: str, *, first_day: str | None = None, last_day: str | None = None) -> Ask[r.Result]:
+    def reports(self, id: str, *, first_day: str | None = None, last_day: str | None = None) -> Request[r.Result]:
         days = {"from": first_day, "to": last_day}
         query = {name: day for name, day in days.items() if day}
-        return Ask(r.Result, "GET", path(self._at, id, "reports"), query=query)
+        return Request(r.Result, "GET", path(self._name, id, "reports"), query=query)
 
 
 class Keys(_Listed[K], _Rotated[K], _Deleted[K]):
-    _at = "keys"
+    _name = "keys"
 
     @call
-    def create(self, **key: Unpack[p.KeyParams]) -> Ask[r.Result]:
-        """Only this answer has its `token`."""
-        return Ask(r.Result, "POST", path(self._at), body=key)
+    def create(self, **key: Unpack[p.KeyParams]) -> Request[r.Result]:
+        """Create a key. Only this result has its `token`."""
+        return Request(r.Result, "POST", path(self._name), body=key)
 
 
 class Webhooks(_Listed[K], _Read[K], _Rotated[K], _Deleted[K]):
-    _at = "webhooks"
+    _name = "webhooks"
 
     @call
-    def create(self, **webhook: Unpack[p.WebhookParams]) -> Ask[r.Result]:
-        """Only this answer has its `secret`."""
-        return Ask(r.Result, "POST", path(self._at), body=webhook)
+    def create(self, **webhook: Unpack[p.WebhookParams]) -> Request[r.Result]:
+        """Create a webhook. Only this result has its `secret`."""
+        return Request(r.Result, "POST", path(self._name), body=webhook)
 
     @call
-    def update(self, id: str, **changes: Unpack[p.WebhookChanges]) -> Ask[r.Result]:
-        return Ask(r.Result, "PATCH", path(self._at, id), body=changes)
+    def update(self, id: str, **changes: Unpack[p.WebhookChanges]) -> Request[r.Result]:
+        return Request(r.Result, "PATCH", path(self._name, id), body=changes)
 
     @call
-    def test(self, id: str) -> Ask[r.Result]:
-        return Ask(r.Result, "POST", path(self._at, id, "test"))
+    def test(self, id: str) -> Request[r.Result]:
+        return Request(r.Result, "POST", path(self._name, id, "test"))
 
     @call
-    def replay(self, id: str, **which: Unpack[p.ReplayParams]) -> Ask[r.Result]:
-        return Ask(r.Result, "POST", path(self._at, id, "replay"), body=which)
+    def replay(self, id: str, **filters: Unpack[p.ReplayParams]) -> Request[r.Result]:
+        return Request(r.Result, "POST", path(self._name, id, "replay"), body=filters)
 
     @paged
-    def deliveries(self, id: str, **page: Unpack[p.Page]) -> Ask[r.Result]:
-        return Ask(r.Result, "GET", path(self._at, id, "deliveries"), query=page, cursor="event_id")
+    def deliveries(self, id: str, **page: Unpack[p.Page]) -> Request[r.Result]:
+        return Request(r.Result, "GET", path(self._name, id, "deliveries"), query=page, cursor_field="event_id")
 
 
 class Events(Resource[K]):
     @paged
-    def list(self, **page: Unpack[p.Page]) -> Ask[r.Event]:
-        """Oldest first, to the end."""
-        return Ask(r.Event, "GET", path("events"), query=page)
+    def list(self, **page: Unpack[p.Page]) -> Request[r.Event]:
+        """List all events, oldest first."""
+        return Request(r.Event, "GET", path("events"), query=page)
 
     @paged
-    def follow(self, *, after: str | None = None, poll_s: float = 1.0) -> Ask[r.Event]:
-        """Without an end: what came after this event's id, then whatever comes. Keep the last id you are done with."""
+    def follow(self, *, after: str | None = None, poll_s: float = 1.0) -> Request[r.Event]:
+        """Yield events after the event id `after`, oldest first, then new events, forever.
+
+        To continue later, store the id of the last event that was processed.
+        """
         query = {"limit": 100} | ({"after": after} if after else {})
-        return Ask(r.Event, "GET", path("events"), query=query, poll_s=poll_s)
+        return Request(r.Event, "GET", path("events"), query=query, poll_s=poll_s)
 
 
 class Approvals(Resource[K]):
-    """Messages of all teams that wait for approval; it needs a platform key."""
+    """Messages of all teams that wait for approval. Needs a platform key."""
 
     @paged
-    def list(self, **page: Unpack[p.Page]) -> Ask[r.Result]:
-        return Ask(r.Result, "GET", path("approvals"), query=page)
+    def list(self, **page: Unpack[p.Page]) -> Request[r.Result]:
+        return Request(r.Result, "GET", path("approvals"), query=page)
 
     @call
-    def approve(self, id: str, by: str) -> Ask[r.Result]:
-        """Release a message; `by` says who decided."""
-        return Ask(r.Result, "POST", path("approvals", id, "approve"), body={"by": by})
+    def approve(self, id: str, by: str) -> Request[r.Result]:
+        """Release a message. `by`: the person who decided."""
+        return Request(r.Result, "POST", path("approvals", id, "approve"), body={"by": by})
 
     @call
-    def reject(self, id: str, by: str) -> Ask[r.Result]:
-        return Ask(r.Result, "POST", path("approvals", id, "reject"), body={"by": by})
+    def reject(self, id: str, by: str) -> Request[r.Result]:
+        return Request(r.Result, "POST", path("approvals", id, "reject"), body={"by": by})
 
 
 class Audit(Resource[K]):
     @paged
-    def list(self, **page: Unpack[p.AuditPage]) -> Ask[r.Result]:
-        """The audit log, newest first; it needs a platform key."""
-        return Ask(r.Result, "GET", path("audit"), query=page)
+    def list(self, **page: Unpack[p.AuditPage]) -> Request[r.Result]:
+        """List the entries of the audit log, newest first. Needs a platform key."""
+        return Request(r.Result, "GET", path("audit"), query=page)

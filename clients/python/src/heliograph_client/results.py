@@ -1,4 +1,4 @@
-"""What is answered: frozen, with everything the service said, also what this version does not know."""
+"""Results of calls. They are immutable, and contain all fields of the response, even those unknown to this version."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Result:
-    """Fields are attributes (`from` is `from_`); `raw` is the JSON as received."""
+    """A JSON object; its fields are attributes (`from` is `from_`), and `raw` is the decoded object."""
 
     __slots__ = ("raw",)
     raw: Mapping[str, Any]
@@ -53,8 +53,8 @@ class Message(Result):
     tags: dict[str, str]
     metadata: dict[str, Any]
     scheduled_at: str | None
-    recipients: list[dict[str, Any]]  # read by `get`
-    events: list[dict[str, Any]]  # read by `get`
+    recipients: list[dict[str, Any]]  # only in results of `get`
+    events: list[dict[str, Any]]  # only in results of `get`
 
 
 class Email(Message):
@@ -69,7 +69,7 @@ class Email(Message):
 
 
 class Preview(Result):
-    """What a send would do, and cost."""
+    """The message that a send would create, and its price."""
 
     price: str
     sandbox: bool
@@ -81,7 +81,7 @@ class SentBatch(Result):
 
     @property
     def ids(self) -> list[str | None]:
-        """Of the messages, in the order given; None where one was refused."""
+        """Return the messages' ids, in the order of the request; None for refused messages."""
         return [entry.get("id") for entry in self.data]
 
     @property
@@ -111,7 +111,7 @@ class Check(Result):
 
 
 class Event(Result):
-    """Of the feed or of a webhook; keep its `id` to go on from there."""
+    """An event of the feed or of a webhook. Store its `id` to continue the feed after it."""
 
     id: str
     type: str
@@ -123,7 +123,7 @@ class Event(Result):
 
     @property
     def typed(self) -> WebhookEvent:
-        """The JSON, of the type that its `type` tells type checkers."""
+        """Return the JSON, typed so that type checkers derive the type of `data` from `type`."""
         return cast("WebhookEvent", self.raw)
 
 
