@@ -1,4 +1,4 @@
-"""Requests that are accepted, one a channel, and what the tests of several endpoints ask of the answers."""
+"""A valid request per channel, and helpers for tests of several endpoints."""
 
 from typing import Any
 
@@ -26,14 +26,14 @@ def without(body: Body, *names: str) -> Body:
 
 
 def assert_refused(answer: Answer, status: int, code: str, param: str | None = None) -> None:
-    """`param` is compared when it is given."""
+    """Check an error response; `param` only if given."""
     assert (answer.status, answer.code) == (status, code), answer.raw
     if param is not None:
         assert answer.json["error"]["param"] == param
 
 
 def settled(service: Service, path: str, key: str = "ACME", status: str | None = None) -> Any:
-    """The message when it has come to its end, or to the given status."""
+    """Return the message once it is final, or has the given status."""
 
     def check() -> Any:
         message = service.get(path, key=key).json
@@ -44,14 +44,14 @@ def settled(service: Service, path: str, key: str = "ACME", status: str | None =
 
 
 def send(service: Service, path: str, body: Body, key: str = "ACME", status: str | None = None) -> Any:
-    """Send and wait for the end."""
+    """Send and wait until the message is final."""
     answer = service.post(path, body, key=key)
     assert answer.status == 202, answer.raw
     return settled(service, f"{path}/{answer.json['id']}", key, status)
 
 
 def idle_me(service: Service, key: str) -> Any:
-    """The team's account once nothing is held any more."""
+    """Return the team's account once no credit is on hold."""
 
     def check() -> Any:
         me = service.get("/v1/me", key=key).json

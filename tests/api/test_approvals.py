@@ -1,4 +1,4 @@
-"""Messages of keys with `approval: "required"` (contract 20): held on every way in, decided once by platform keys."""
+"""Messages of keys with `approval: "required"` (contract 20): held for every API, decided once, by platform keys."""
 
 import json
 import smtplib
@@ -27,7 +27,7 @@ SUBMISSION_PORT = free_port()
 BY = {"by": "ada@example.com"}
 FIELDS = {"id", "message_id", "team_id", "channel", "created_at", "expires_at", "status"}
 PAID_SMS: Body = {"to": "+447400123456", "template_id": "tpl_sms", "variables": {"parcel": "1"}}
-MAIL = without(EMAIL, "from")  # of a sandbox team
+MAIL = without(EMAIL, "from")  # as a sandbox team sends
 DAY = timedelta(days=1)
 
 

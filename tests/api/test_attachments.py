@@ -1,4 +1,4 @@
-"""Attachments (spec 2.2 and 8): limits, types, strict base64, and where large ones are kept."""
+"""Attachments (spec 2.2 and 8): limits, types, strict base64, and storage of large ones."""
 
 import base64
 import hashlib
@@ -102,7 +102,7 @@ def test_a_large_attachment_becomes_a_file(shared_service: Service, size: int, k
 
 
 def test_a_refused_send_leaves_no_referenced_file(shared_service: Service) -> None:
-    """A 300 KB file of a send that a rule in memory refuses is never written."""
+    """A file of 300 KB is not written if the send is refused without the database."""
     content = os.urandom(300_000)
     file = FILE | {"content": base64.b64encode(content).decode()}
     body = EMAIL | {"attachments": [file], "from": "a@example.com"}
@@ -123,7 +123,7 @@ def test_a_missing_attachments_folder_is_an_outage(shared_service: Service) -> N
 
 
 def test_an_unreachable_object_store_is_an_outage(database_url: str, tmp_path: Path) -> None:
-    """Before 202; and what needs no file there goes on."""
+    """The outage is reported before the 202; sends without a large file are not affected."""
     server = S3Server()
     body = EMAIL | {"attachments": [sized(300_000)]}
     with Service(database_url, tmp_path / "data", **server.settings) as service:

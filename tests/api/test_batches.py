@@ -1,4 +1,4 @@
-"""Many sends in one request (contract 16): all or what is not refused, in one transaction, told when all are done."""
+"""Batches (contract 16): strict or permissive, in one transaction, with an event when all messages are final."""
 
 import base64
 import json
@@ -14,7 +14,7 @@ from tests.service import Answer, Service, until
 CHANNELS = {"/v1/emails": EMAIL, "/v1/sms": SMS, "/v1/whatsapp": WHATSAPP}
 by_channel = pytest.mark.parametrize(("path", "body"), CHANNELS.items(), ids=["email", "sms", "whatsapp"])
 UNKNOWN = "bat_01JCQ8Z6V3M2N7T0K4H9R5B1XA"
-POOR = {"to": "+14155550123", "template_id": "tpl_poor_sms"}  # 0.0450 of 0.4500
+POOR = {"to": "+14155550123", "template_id": "tpl_poor_sms"}  # costs 0.0450 of a credit of 0.4500
 MIB = 1024 * 1024
 
 
@@ -26,7 +26,7 @@ def batch(
 
 
 def finished_batch(service: Service, id_: str, key: str = "ACME") -> Any:
-    """The batch when all its messages have come to their end."""
+    """Return the batch once all its messages are final."""
 
     def check() -> Any:
         batch_record = service.get(f"/v1/batches/{id_}", key=key).json
@@ -36,7 +36,7 @@ def finished_batch(service: Service, id_: str, key: str = "ACME") -> Any:
 
 
 def batch_events(service: Service, id_: str) -> list[Any]:
-    """What the feed says about the batch, once everything of now is in it."""
+    """Return the batch's events in the feed, once the feed is up to date."""
     mark = service.post("/v1/suppressions", {"email": f"{uuid4()}@example.com", "reason": "manual"}).json["email"]
     events: list[Any] = []
 
@@ -136,20 +136,20 @@ def test_an_idempotency_key_covers_the_whole_batch(shared_service: Service) -> N
     assert (repeated.status, repeated.raw, repeated.headers["idempotency-replayed"]) == (202, first.raw, "true")
     other = batch(shared_service, "/v1/emails", messages[:1], idempotency_key="whole batch", mode="permissive")
     assert_refused(other, 409, "idempotency_key_reused")
-    # Strict: not kept
+    # strict: nothing is stored
     assert_refused(batch(shared_service, "/v1/emails", messages, idempotency_key=""), 400, "invalid_email")
     assert_refused(batch(shared_service, "/v1/emails", messages, idempotency_key="strict batch"), 400, "invalid_email")
     assert batch(shared_service, "/v1/emails", [EMAIL], idempotency_key="strict batch").status == 202
 
 
 def test_credit_that_runs_out_refuses_the_remaining_messages(service: Service) -> None:
-    """On both databases: there is credit for ten."""
+    """On both databases; the credit suffices for ten messages."""
     strict = batch(service, "/v1/sms", [POOR] * 11, key="POOR")
     assert_refused(strict, 400, "insufficient_credit", "messages[10]")
     assert strict.json["error"]["details"] == {"price": "0.0450", "credit": "0.0000", "index": 10}
     me = service.get("/v1/me", key="POOR").json
     assert (me["credit"], me["held"], service.get("/v1/sms", key="POOR").json["data"]) == ("0.4500", "0.0000", [])
-    # A refusal in memory does not hide an earlier one that only the transaction sees.
+    # A refusal without the database does not hide an earlier one by the transaction.
     partly_invalid = batch(service, "/v1/sms", [*[POOR] * 11, POOR | {"to": "nobody"}], key="POOR")
     assert partly_invalid.json["error"]["details"]["index"] == 10
     magic = POOR | {"to": "+15005550006"}  # free
@@ -176,7 +176,7 @@ def test_quota_is_used_in_message_order(service: Service) -> None:
 
 
 def test_the_marketing_limit_counts_within_a_batch(service: Service) -> None:
-    offer = {"to": "+447400123456", "template_id": "tpl_broke_free"}  # one a day
+    offer = {"to": "+447400123456", "template_id": "tpl_broke_free"}  # one is allowed per day
     strict = batch(service, "/v1/whatsapp", [offer, offer], key="BROKE")
     assert_refused(strict, 429, "marketing_limit_reached", "messages[1].to")
     assert int(strict.headers["retry-after"]) > 1 and strict.headers["heliograph-should-retry"] == "true"

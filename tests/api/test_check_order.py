@@ -1,7 +1,7 @@
-"""The published order of checks (contract 2), in pairs: who breaks two rules is told of the first.
+"""The documented order of checks (contract 2), in pairs: a request that violates two rules gets the first error.
 
-Each table lists checks in their order with what breaks them. All pairs that one request can break are asked;
-pairs that touch the same field with different values exclude each other.
+Each table lists checks in order, with a change of the request that violates each. All pairs that one request can have
+are sent; changes of the same field to different values exclude each other.
 """
 
 import itertools
@@ -14,7 +14,7 @@ import pytest
 from tests.api.sends import EMAIL, SMS, VERIFY, WELCOME, WHATSAPP, Body, without
 from tests.service import Service
 
-Check = tuple[str, Body]  # code, what breaks it
+Check = tuple[str, Body]  # code, change that violates the check
 
 FILE = {"filename": "a.txt", "content": "YQ==", "content_type": "text/plain"}
 LARGE = FILE | {"content": pybase64.b64encode(bytes(10 * 1024 * 1024 + 1)).decode()}
@@ -22,11 +22,11 @@ UNLISTED_PHONE = "+14155550199"
 
 
 class Clash(Exception):
-    """Two breaks cannot stand in one request."""
+    """Raised if a request cannot have both changes."""
 
 
 def merged(item: Body, two: Body) -> Body:
-    """Both breaks in one: lists grow, objects join, other values must agree."""
+    """Apply both changes: lists and objects are merged, other values must be equal."""
     result = dict(item)
     for name, value in two.items():
         if name not in item:
@@ -99,7 +99,7 @@ BRAND: list[Check] = [("brand_domain_not_found", {"brand_domain_id": "dom_none"}
 LONG: Check = ("body_too_long", {"variables": {"note": "x" * 1600}})
 SANDBOX_SMS = {"to": "+15005550006", "template_id": "tpl_sandbox_sms", "variables": {"parcel": "x"}}
 
-# path, key, a good request, the checks in order. A code with {} is broken by the key alone.
+# path, key, valid request, checks in order; for a check with the change {}, the key alone violates it
 TABLES: dict[str, tuple[str, str, Body, list[Check]]] = {
     "emails, direct": (
         "/v1/emails",
@@ -110,7 +110,7 @@ TABLES: dict[str, tuple[str, str, Body, list[Check]]] = {
             ("invalid_from_address", {"from": "nobody"}),
             ("from_domain_unverified", {"from": "a@example.com"}),
             *EMAIL_NAMES,
-            ("body_too_long", {"html": "x" * (5 * 1024 * 1024)}),  # the text is two more
+            ("body_too_long", {"html": "x" * (5 * 1024 * 1024)}),  # the text has two more
             EMAIL_BLOCKED,
         ],
     ),
@@ -316,7 +316,7 @@ TABLES: dict[str, tuple[str, str, Body, list[Check]]] = {
         VERIFY,
         [
             ("unsupported_channel", {"channel": "call"}),
-            ("recipient_not_allowed", {"to": UNLISTED_PHONE}),  # in a country that the team does not verify in
+            ("recipient_not_allowed", {"to": UNLISTED_PHONE}),  # the team does not allow verifications in this country
         ],
     ),
     "verify, no credit": (
@@ -340,7 +340,7 @@ TABLES: dict[str, tuple[str, str, Body, list[Check]]] = {
 
 
 def pairs(checks: list[Check]) -> Iterator[tuple[str, Body]]:
-    """Each check alone, then each with every later one; a check without a code only makes things worse."""
+    """Yield each check alone, then with each later one. A change without a code only accompanies others."""
     for code, break_ in checks:
         if code:
             yield code, break_
@@ -391,10 +391,10 @@ EVERY_REQUEST: list[Check] = [
     ("method_not_allowed", {"method": "PUT"}),
     ("missing_api_key", {"key": None}),
     ("invalid_api_key", {"key": "hk_wrong"}),
-    ("team_suspended", {"key": "SUSPENDED_MANAGE"}),  # lacks the scope as well
+    ("team_suspended", {"key": "SUSPENDED_MANAGE"}),  # the key also lacks the scope
     ("insufficient_scope", {"key": "ACME_MANAGE"}),
     ("unsupported_media_type", {"headers": {"Content-Type": "text/plain"}}),
-    ("payload_too_large", {"body": b"?" * 65537}),  # no JSON either
+    ("payload_too_large", {"body": b"?" * 65537}),  # no valid JSON either
     ("invalid_json", {"body": b"{"}),
     ("invalid_idempotency_key", {"headers": {"Idempotency-Key": "x" * 256}}),
     ("invalid_request", {"body": {"to": 1}}),

@@ -1,4 +1,4 @@
-"""/docs: a page for each endpoint, code and guide, that says what the routes say, and whose examples run."""
+"""/docs: a page for each endpoint, code and guide, with the content of the routes and examples that run."""
 
 import ast
 import asyncio
@@ -54,7 +54,7 @@ SAMPLE_PATHS = ["/docs", "/docs/errors", "/docs/api/post_emails", "/docs/errors/
 
 @functools.cache
 def pages() -> dict[str, str]:
-    """Not while tests are collected, which every worker does."""
+    """Return the pages. A function, so that collecting tests does not build them in each worker."""
     return {path: DOCS.page(path) or "" for path in PATHS}
 
 
@@ -63,7 +63,7 @@ def route_id(route: Route) -> str:
 
 
 def visible_text(html: str) -> str:
-    """Its text, as a reader sees it."""
+    """Return the text that a reader sees."""
     text = re.sub(r"<wbr>|<[^>]*>", lambda tag: "" if tag[0] == "<wbr>" else " ", html)
     return unescape(re.sub(r"\s+", " ", text))
 
@@ -133,7 +133,7 @@ def test_an_error_code_has_a_page(code: str) -> None:
     refusal = next(refusal_type for refusal_type in all_refusals() if refusal_type.code == code)
     page_text = re.sub(r"\W", "", visible_text(pages()[f"/docs/errors/{code}"]))
     assert all(re.sub(r"\W", "", sentence) in page_text for sentence in (refusal.meaning(), refusal.fix))
-    assert f'id="{code}"' in pages()["/docs/errors"]  # where doc_url leads
+    assert f'id="{code}"' in pages()["/docs/errors"]  # target of doc_url
 
 
 def test_llms_txt_lists_every_guide_and_endpoint() -> None:
@@ -190,7 +190,7 @@ def test_search_finds_pages(words: str, first: str) -> None:
 
 
 def test_search_lists_endpoints_and_fields_first() -> None:
-    kinds = [hit.kind for hit in DOCS.search("email")]  # a field is called so
+    kinds = [hit.kind for hit in DOCS.search("email")]  # a field has this name
     assert kinds[0] == "Field" and set(kinds[1:8]) == {"API"}
     assert [hit.kind for hit in DOCS.search("template")][-1] not in ("API", "Field")
 
@@ -237,7 +237,7 @@ def get_page(path: str, query: bytes = b"") -> Response:
     call = Call(cast(Any, SimpleNamespace(base_url=BASE)), cast(Any, None), route, request, {}, None)
     first = asyncio.run(cast(Coroutine[Any, Any, Response], route.call(call)))
     repeated = asyncio.run(cast(Coroutine[Any, Any, Response], route.call(call)))
-    assert (first is repeated) == (not query and first.status == 200)  # built once, unless somebody searches
+    assert (first is repeated) == (not query and first.status == 200)  # cached, except for searches
     return first
 
 
@@ -289,7 +289,7 @@ def test_the_answer_to_the_example_without_a_sender_is_of_a_sandbox_team() -> No
 
 
 def test_examples_are_on_the_fields_alone() -> None:
-    """A table of fields beside them would name what the answers have; what differs by route is in its `shows`."""
+    """Examples are defined with the fields, and per route only in `example_values`."""
     names = {name for schema in DOCUMENT["components"]["schemas"].values() for name in schema.get("properties", {})}
     tree = ast.parse(inspect.getsource(examples))
     keys = {
@@ -344,8 +344,8 @@ def run(language: str, code: str, key: str = TOKEN) -> str:
 def test_an_example_runs_unchanged_on_the_demo(demo: Service, route: Route, language: str) -> None:
     base = f"http://127.0.0.1:{demo.ports[0]}"
     operation = DOCUMENT["paths"][route.path]["post"]
-    key = SANDBOX if route.path.startswith("/v1/emails") else TOKEN  # only the live team has those templates
-    for _ in range(1 + (language == "curl")):  # as often as it is run, whatever was sent before
+    key = SANDBOX if route.path.startswith("/v1/emails") else TOKEN  # only the live team has these templates
+    for _ in range(1 + (language == "curl")):  # curl's example can be run repeatedly
         printed = run(language, request_examples(route, base, operation)[language], key)
     example = response_example(route, route.answer, DOCUMENT["components"]["schemas"])
     for name in example:
@@ -353,14 +353,14 @@ def test_an_example_runs_unchanged_on_the_demo(demo: Service, route: Route, lang
     if language == "curl":
         answer = json.loads(printed)
         assert answer.keys() == example.keys()
-        same = ("status", "to") if route.preview else ("object",)  # of a batch
+        same = ("status", "to") if route.preview else ("object",)  # a batch
         assert {name: answer[name] for name in same} == {name: example[name] for name in same}
     elif language != "python":
         assert printed.startswith("202 ")
 
 
 class Sent(Exception):
-    """Ends a snippet at its request."""
+    """Raised to end a snippet at its request."""
 
 
 def sent_by_client(code: str, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str, Any]:
@@ -393,18 +393,18 @@ def test_python_example_sends_the_request_with_our_client(route: Route, monkeypa
     assert url
     method, path, body = sent_by_client(examples["python"], monkeypatch)
     assert (method, path) == (route.method, url[1])
-    assert (body or {}).items() >= (route.example or {}).items()  # of a batch, the client sends the default mode, too
+    assert (body or {}).items() >= (route.example or {}).items()  # for a batch, the client also sends the default mode
 
 
 def test_other_examples_run_too(demo: Service) -> None:
-    """Those that need no id of their own."""
+    """Run the examples that need no id of an existing record."""
     base = f"http://127.0.0.1:{demo.ports[0]}"
     for route in V1:
         if "{" in route.path and route.path not in ("/v1/templates/{id}/render", "/v1/domains/{id}"):
             continue
         if route.idempotent or (route.method, route.path) == ("POST", "/v1/webhooks"):
             continue
-        # Of sandbox teams, of platform keys, and of teams with categories.
+        # needs a sandbox team, a platform key, or a team with categories
         if route.path in ("/v1/inbox", "/v1/test-clock", "/v1/unsubscribes") or route.scopes == ("operate",):
             continue
         operation = DOCUMENT["paths"][route.path][route.method.lower()]

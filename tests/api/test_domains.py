@@ -1,4 +1,4 @@
-"""/v1/domains: what to set in DNS, for keys with `manage`."""
+"""/v1/domains: required DNS records, for keys with `manage`."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ PURPOSES = ["ownership", "dkim", "dkim", "return_path", "spf", "dmarc", "tls_rep
 
 
 def record_set(domain: dict[str, Any]) -> tuple[str, list[tuple[str, str, str]]]:
-    """What is to be set: the service looks for it by itself, and what it finds changes."""
+    """Create the DNS records. The service checks automatically, so its results change."""
     return domain["id"], [(record["type"], record["name"], record["value"]) for record in domain["records"]]
 
 
@@ -42,7 +42,7 @@ def test_a_check_without_dns_keeps_the_operators_approval(shared_service: Servic
     assert checked.json["verified"] is True
     assert checked.json["checked_at"] is not None
     assert all(record["fix"] and "mend" not in record for record in checked.json["records"])
-    assert checked.json["alignment"]["passes"] is False  # nothing proves it: no record was found
+    assert checked.json["alignment"]["passes"] is False  # without records, no verification is possible
     stored = shared_service.get("/v1/domains/dom_acme").json
     assert {record["fix"] for record in stored["records"]} == {record["fix"] for record in checked.json["records"]}
     assert stored["checked_at"] == checked.json["checked_at"]
@@ -56,7 +56,7 @@ def test_a_check_without_dns_keeps_the_operators_approval(shared_service: Servic
         ({"name": "localhost"}, "name"),
         ({"name": "x.test", "brand": "two\nlines"}, "brand"),
         ({"name": "x.test", "brand": "x" * 201}, "brand"),
-        ({"name": "poor.test"}, "name"),  # another team's
+        ({"name": "poor.test"}, "name"),  # belongs to another team
     ],
 )
 def test_invalid_domains_are_refused(shared_service: Service, body: dict[str, str], param: str) -> None:
@@ -66,7 +66,7 @@ def test_invalid_domains_are_refused(shared_service: Service, body: dict[str, st
 
 
 def test_owner_actions_have_no_route(shared_service: Service) -> None:
-    """Any developer can make a key with `manage`."""
+    """A key with `manage`, which any developer can create, must not suffice."""
     for method in ("PATCH", "DELETE"):
         assert shared_service.ask(method, "/v1/domains/dom_acme").status == 405
 

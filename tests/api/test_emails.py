@@ -1,4 +1,4 @@
-"""POST /v1/emails: its answer (spec 2.1), names and recipients (spec 4.1.1, 4.1.2), each row of spec 7.1."""
+"""POST /v1/emails: response (spec 2.1), names and recipients (spec 4.1.1, 4.1.2), and each error of spec 7.1."""
 
 import re
 from typing import Any
@@ -168,7 +168,7 @@ def test_a_refusal_never_names_a_bcc_address(shared_service: Service) -> None:
 
 LIVE = "ACME"
 ROWS: list[tuple[str, Body, int, str, str | None]] = [
-    # key, what differs from a good direct send, status, code, param
+    # key, difference from a valid direct send, status, code, param
     (LIVE, {"to": "nobody"}, 400, "invalid_email", "to"),
     (LIVE, {"to": []}, 400, "invalid_email", "to"),
     (LIVE, {"to": ""}, 400, "invalid_email", "to"),
@@ -258,7 +258,7 @@ def test_direct_sends_are_refused(
 
 
 TEMPLATE_ROWS: list[tuple[Body, int, str, list[str] | None]] = [
-    # what differs from a good template send, status, code, details.variables
+    # difference from a valid template send, status, code, details.variables
     ({"template_id": "tpl_none"}, 404, "template_not_found", None),
     ({"template_id": "tpl_draft", "variables": {}}, 404, "template_not_found", None),
     ({"template_id": "tpl_broke_email", "variables": {}}, 404, "template_not_found", None),

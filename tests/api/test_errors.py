@@ -1,4 +1,4 @@
-"""The error envelope (contract 1): shape, types, problem+json, headers, and the list of every code."""
+"""Errors (contract 1): format, types, problem+json, headers, and the list of all codes."""
 
 import re
 
@@ -9,7 +9,7 @@ from tests.service import TOKENS, Answer, Service
 
 REQUEST_ID = re.compile("req_[0-9A-HJKMNP-TV-Z]{26}")
 
-# Spec 7.1 to 7.4, then contract 1: code → status.
+# spec 7.1 to 7.4, then contract 1: code → status
 CODES = {
     **dict.fromkeys(
         (
@@ -29,7 +29,7 @@ CODES = {
         (
             *("from_domain_unverified", "key_domain_scope", "no_approved_brand_domain", "recipient_not_allowed"),
             *("recipient_suppressed", "feature_not_on_plan", "team_suspended", "insufficient_scope"),
-            "direct_sends_paused",  # by addition
+            "direct_sends_paused",  # not in the spec
             "recipient_opted_out",
             "recipient_unsubscribed",
             "restricted_key_required",
@@ -100,7 +100,7 @@ def test_every_doc_url_has_an_anchor(shared_service: Service) -> None:
         assert f'id="{code}"' in page
 
 
-# One request for each status and type.
+# a request for each status and type
 REQUEST_BY_CODE: dict[str, tuple[str, str, Body | bytes | None, str | None]] = {
     "invalid_request": ("POST", "/v1/sms", {"surprise": 1}, "ACME"),
     "payload_too_large": ("POST", "/v1/sms", b" " * 65537, "ACME"),

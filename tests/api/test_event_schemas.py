@@ -1,4 +1,4 @@
-"""GET /v1/events/schema (contract 10); tests/event_check.py holds the events of all other tests against it."""
+"""GET /v1/events/schema (contract 10); tests/event_check.py checks the events of all other tests against the schema."""
 
 from typing import Any
 

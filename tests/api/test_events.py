@@ -1,4 +1,4 @@
-"""GET /v1/events (contract 12): the pull feed, oldest first, in the bodies of contract 10."""
+"""GET /v1/events (contract 12): the feed, oldest event first, with the bodies of contract 10."""
 
 from typing import Any
 
@@ -15,13 +15,13 @@ def feed(service: Service, after: str = "", limit: int = 100) -> Any:
 
 
 def newest(service: Service) -> str:
-    """The id that the feed ends with now."""
+    """Return the id of the feed's last event."""
     page = service.get("/v1/events?order=newest&limit=1").json
     return str(page["data"][0]["id"]) if page["data"] else ""
 
 
 def message_events(service: Service, message: Any, after: str) -> Any:
-    """A message's events, once all of them are in the feed."""
+    """Return a message's events, once all are in the feed."""
     expected = [event["id"] for event in message["events"] if event["sequence"]]
 
     def check() -> Any:
@@ -93,5 +93,5 @@ def test_order_newest_is_the_feed_read_backwards(shared_service: Service) -> Non
 def test_a_team_sees_only_its_own(shared_service: Service) -> None:
     send(shared_service, "/v1/sms", SMS)
     until(lambda: feed(shared_service)["data"] != [])
-    others = shared_service.get("/v1/events", key="OTHER").json["data"]  # where another test has made some
+    others = shared_service.get("/v1/events", key="OTHER").json["data"]  # which has events of other tests
     assert {event["team_id"] for event in others} <= {"team_other"}

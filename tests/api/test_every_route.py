@@ -1,4 +1,4 @@
-"""What holds for every route of every surface: walked from the routes themselves, so that a new one is walked too."""
+"""Rules for every route of every API, derived from the routes, so that new routes are tested too."""
 
 import re
 from base64 import b64encode
@@ -28,11 +28,11 @@ pytestmark = pytest.mark.anyio
 
 TOKEN = make_token(bytes(range(64)))
 PUBLIC = parse_token(TOKEN) or ""
-# The key, wherever a surface looks for it.
+# where each adapter reads the key
 KEYED = {"authorization": f"Bearer {TOKEN}", "x-postmark-server-token": TOKEN, "x-server-api-key": TOKEN}
 BASIC = {"authorization": "Basic " + b64encode(f"AC1:{TOKEN}".encode()).decode()}
 
-# A hook is known by what signed it, not by a key that every request shows.
+# a hook is identified by its signature instead of a key
 FOREIGN = [route for adapter in ADAPTERS if not adapter.has_signed_body for route in adapter.routes]
 ALL_ROUTES = [*ROUTES, *FOREIGN]
 LIMITS = {b"ratelimit-limit", b"ratelimit-remaining", b"ratelimit-reset"}
@@ -58,7 +58,7 @@ def path_of(route: Route) -> str:
 
 
 async def test_every_response_has_the_common_headers(api: Api) -> None:
-    """Of a GET, of a body that is refused, and of what there is not."""
+    """For a GET, for a refused body, and for an unknown path."""
     calls = [(route.method, path_of(route)) for route in ALL_ROUTES] + [("GET", "/v1/none"), ("PUT", "/v1/emails")]
     for method, path in calls:
         answer = await send_request(api, method, path, b"[]")

@@ -1,4 +1,4 @@
-"""`X-Heliograph-Simulate`: what a bad day does, on a request of a sandbox team."""
+"""`X-Heliograph-Simulate`: faults injected into a request of a sandbox team."""
 
 import http.client
 import time

@@ -184,7 +184,7 @@ def at_once(service: Service, bodies: list[object], name: str) -> list[Answer]:
 
 
 def test_twenty_concurrent_requests_create_one_message(shared_service: Service) -> None:
-    """Until one of the twenty met the first while it still ran."""
+    """Repeat until one of the twenty requests arrives while the first is running."""
     body = SENDS["/v1/whatsapp"]
     waiting: list[Answer] = []
     rounds = 0
@@ -205,7 +205,7 @@ def test_twenty_concurrent_requests_create_one_message(shared_service: Service) 
 
 
 def test_a_different_body_is_reported_before_in_progress(shared_service: Service) -> None:
-    """Whoever comes first: the other one is reused, never in progress."""
+    """In either order, the second request is a reused key, not one in progress."""
     for i in range(10):
         bodies = [SENDS["/v1/whatsapp"] | {"variables": {"parcel": str(n)}} for n in range(8)]
         answers = at_once(shared_service, [*bodies], f"different at once {i}")
@@ -214,7 +214,7 @@ def test_a_different_body_is_reported_before_in_progress(shared_service: Service
 
 
 def test_a_replay_ignores_later_changes(service: Service, tmp_path: Path) -> None:
-    """On both databases: the templates go, the answers stay."""
+    """On both databases: templates are removed, but the replayed responses stay the same."""
     sends = {"/v1/emails": WELCOME, "/v1/sms": SMS}
     first = {path: send_with_key(service, path, body, f"kept {path}") for path, body in sends.items()}
     changed = tmp_path / "changed.toml"
@@ -243,7 +243,7 @@ def test_a_large_body_is_fingerprinted_off_the_loop_also_without_a_length(monkey
     threads = []
     for name in ("fingerprint", "fingerprint_in_steps"):
         monkeypatch.setattr(idempotency, name, lambda path, body: threads.append(threading.get_ident()))
-    request = asked("POST", "/v1/emails", headers={"idempotency-key": "a"})  # chunked: no content-length
+    request = asked("POST", "/v1/emails", headers={"idempotency-key": "a"})  # chunked, without content-length
     for size in (PARSE_IN_THREAD_MIN, PARSE_IN_THREAD_MIN + 1):
         retry = Call(None, None, None, request, {}, None, {}, size).keyed_request()  # type: ignore[arg-type]
         assert retry

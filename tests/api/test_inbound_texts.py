@@ -1,4 +1,4 @@
-"""Texts that come in: told, obeyed and answered (contract 17)."""
+"""Inbound texts (contract 17): published, applied if they are keywords, and replied to."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ def test_a_magic_phone_answers_stop(service: Service, path: str, body: Body) -> 
     assert (opted_out["data"]["channel"], opted_out["data"]["reason"]) == (channel, "text")
     assert_refused(service.post(path, body | {"to": phone}), 403, "recipient_opted_out", "to")
     sent = until(lambda: final_states(service.get(path).json["data"]))
-    assert len(sent) == 2  # the send, and what STOP is answered
+    assert len(sent) == 2  # the send, and the reply to STOP
     assert len(events_of_type(service, f"{channel}.received")) == 1
     assert service.ask("DELETE", f"/v1/opt-outs/{phone}").status == 200
     assert service.post(path, body | {"to": phone}).status == 202

@@ -1,4 +1,4 @@
-"""The test inbox by the API: what simulators delivered to a sandbox team, and waiting for the next of it."""
+"""The test inbox by the API: messages that simulators delivered to a sandbox team, and waiting for new ones."""
 
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
@@ -20,7 +20,7 @@ numbers = count(1)
 
 
 def fresh() -> str:
-    """An address that nothing was sent to."""
+    """Return an unused address."""
     return f"delivered+inbox{next(numbers)}@simulator.test"
 
 
@@ -37,7 +37,7 @@ def read(service: Service, key: str = "SANDBOX", path: str = "", **query: Any) -
 
 
 def from_now(service: Service, **query: Any) -> dict[str, str]:
-    """What asks only for what comes after all that other tests have sent."""
+    """Return query parameters that exclude the messages of earlier tests."""
     last = read(service, limit=1, **query).json["data"]
     return {"after": last[0]["id"]} if last else {}
 
@@ -97,7 +97,7 @@ def test_the_list_is_newest_first_with_before_and_after(shared_service: Service)
     first = read(shared_service, path=f"/{ids[0]}").json["created_at"]
     newer = read(shared_service, to=to, after=first).json["data"]
     assert [item["id"] for item in newer] == ids[:0:-1]
-    assert len(read(shared_service, to=to, after="0001-01-01T00:00:00Z").json["data"]) == 3  # before there were ids
+    assert len(read(shared_service, to=to, after="0001-01-01T00:00:00Z").json["data"]) == 3  # before all ids
     assert read(shared_service, to=to, after=ids[2]).json == {"object": "list", "has_more": False, "data": []}
 
 
@@ -106,7 +106,7 @@ def test_wait_returns_as_soon_as_a_message_arrives(shared_service: Service) -> N
     with ThreadPoolExecutor(2) as threads:
         waiting = threads.submit(read, shared_service, to=to, wait=30)
         other = threads.submit(read, shared_service, to=fresh(), wait=1)
-        assert other.result().json["data"] == []  # somebody else's wait is over with nothing
+        assert other.result().json["data"] == []  # the other request gets nothing
         assert not waiting.done()
         id_ = send(shared_service, to)
         assert [item["id"] for item in waiting.result().json["data"]] == [id_]
@@ -130,7 +130,7 @@ def test_a_live_team_has_no_inbox(shared_service: Service) -> None:
     assert "sandbox" in refused.json["error"]["message"]
     id_ = shared_service.post("/v1/emails", MAIL | {"to": fresh(), "from": "hi@acme.test"}).json["id"]
     assert read(shared_service, key="ACME", path=f"/{id_}").code == "insufficient_scope"
-    assert read(shared_service, path=f"/{id_}").code == "message_not_found"  # another team's
+    assert read(shared_service, path=f"/{id_}").code == "message_not_found"  # of another team
 
 
 @pytest.mark.parametrize(

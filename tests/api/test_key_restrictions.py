@@ -1,4 +1,4 @@
-"""Restricted keys on /v1 (contract 20): what is refused, in which order, and what a restricted key still may."""
+"""Restricted keys on /v1 (contract 20): what is refused, in which order, and what remains allowed."""
 
 import json
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""/v1/keys: made, listed, rotated and revoked by a key that may manage; it gives no more than it has."""
+"""/v1/keys: keys created, listed, rotated and revoked by a key with `manage`, which cannot grant more than it has."""
 
 from itertools import count
 from typing import Any

@@ -1,4 +1,4 @@
-"""Layouts by API: drafts beside what is in use, submitted, approved by an operator, archived, and their versions."""
+"""Layouts by the API: drafts beside the published version, submission, approval by an operator, archiving, versions."""
 
 from collections import Counter
 from typing import Any
@@ -14,7 +14,7 @@ TEXT = {"name": "Letter", "html": "<h1>{{brand.name}}</h1>{{content}}", "text": 
 
 
 def test_layouts_and_templates_share_their_endpoints() -> None:
-    """A second copy of one would be a call that is no method of `Drafts`."""
+    """The endpoints must be methods of `Drafts`, not copies."""
     routes = [route for route in V1 if route.path.startswith(("/v1/templates", "/v1/layouts"))]
     by_drafts = [route for route in routes if isinstance(getattr(route.call, "__self__", None), DraftEndpoints)]
     assert [route.name for route in routes if route not in by_drafts] == ["POST /v1/templates/{id}/render"]

@@ -48,7 +48,7 @@ def request(service: Service, key: str, method: str, params: Any = None) -> Any:
 
 
 def call(service: Service, key: str, tool: str, **arguments: Any) -> Any:
-    """The structured content of a successful call."""
+    """Return the structured content of a successful tool call."""
     result = request(service, key, "tools/call", {"name": tool, "arguments": arguments})
     assert result["isError"] is False, result
     assert json.loads(result["content"][0]["text"]) == result["structuredContent"]
@@ -56,7 +56,7 @@ def call(service: Service, key: str, tool: str, **arguments: Any) -> Any:
 
 
 def refuse(service: Service, key: str, tool: str, **arguments: Any) -> Any:
-    """The structured content of a tool error."""
+    """Return the structured content of a tool error."""
     result = request(service, key, "tools/call", {"name": tool, "arguments": arguments})
     assert result["isError"] is True, result
     assert json.loads(result["content"][0]["text"]) == result["structuredContent"]
@@ -65,7 +65,7 @@ def refuse(service: Service, key: str, tool: str, **arguments: Any) -> Any:
 
 
 def logged(service: Service, columns: str) -> list[Any]:
-    """The entries of the request log."""
+    """Return the entries of the request log."""
     with closing(sqlite3.connect(service.database.removeprefix("sqlite:///"))) as connection:
         return connection.execute(f"SELECT {columns} FROM request_log").fetchall()
 
@@ -267,7 +267,7 @@ def test_batch_counts_each_request_against_the_rate_limit(service: Service, tmp_
     key = json.loads(created.stdout)["token"]
     answer = service.post("/mcp", [PING | {"id": number} for number in range(10)], key=key)
     refused = [item["error"] for item in answer.json if "error" in item]
-    assert len(refused) >= 4  # two a second, and four at once
+    assert len(refused) >= 4  # the limit is two a second, with a burst of four
     assert {error["code"] for error in refused} == {-32000}
     assert {error["data"]["code"] for error in refused} == {"rate_limit_exceeded"}
     assert answer.headers["ratelimit-remaining"] == "0"
@@ -333,7 +333,7 @@ def test_the_request_log_has_the_routes_of_the_tools(service: Service, agent: st
     refuse(service, agent, "send_email", **EMAIL | {"to": "log@example.com"})
 
     def refused() -> list[Any]:
-        """What it has of the refused call; of others, it keeps some per second only."""
+        """Return the log entry of the refused call; of successful calls, only some are logged."""
         rows = logged(service, "route, status, code, message")
         assert [row for row in rows if row[0] == "POST /mcp" and row[1] < 400] == []
         return [row[:3] for row in rows if "log@example.com" in row[3]]

@@ -1,4 +1,4 @@
-"""The metrics: what they tell, that the rules and charts in deploy/ ask for nothing else, and who may read them."""
+"""The metrics: their values, who may read them, and that rules and dashboards in deploy/ use existing ones."""
 
 import asyncio
 import json
@@ -73,7 +73,7 @@ async def is_shown(address: str, allow: tuple[str, ...] = (), token: str = "", *
 )
 async def test_access_by_address(address: str, allow: tuple[str, ...], shown: bool) -> None:
     assert await is_shown(address, allow) is shown
-    assert not await is_shown(address, allow, x_forwarded_for="127.0.0.1")  # of a proxy that nobody vouches for
+    assert not await is_shown(address, allow, x_forwarded_for="127.0.0.1")  # the proxy is not trusted
     assert not await is_shown(address, allow, forwarded="for=127.0.0.1")
 
 
@@ -97,7 +97,7 @@ async def test_access_by_token(token: str, given: str, shown: bool) -> None:
     [
         (("127.0.0.1",), "203.0.113.7", "203.0.113.7", False),
         (("127.0.0.1",), "10.1.2.3", "10.1.2.3", True),
-        (("127.0.0.1",), "127.0.0.1", "127.0.0.1", False),  # the proxy's word, or a stranger's: nobody can tell
+        (("127.0.0.1",), "127.0.0.1", "127.0.0.1", False),  # the client behind an untrusted proxy is unknown
         (("192.0.2.1",), "10.1.2.3", "127.0.0.1", False),
         ((), "10.1.2.3", "127.0.0.1", False),
     ],
@@ -141,23 +141,23 @@ def test_metrics_settings() -> None:
     for name, value in (("METRICS_ALLOW", "10.0.0.1/8"), ("METRICS_TOKEN", "too short"), ("METRICS_TOKEN", "a b" * 9)):
         with pytest.raises(BadSetting) as refused:
             read_settings({}, {f"HELIOGRAPH_{name}": value})
-        assert (value in str(refused.value)) == (name == "METRICS_ALLOW")  # a secret is not repeated
+        assert (value in str(refused.value)) == (name == "METRICS_ALLOW")  # secrets are not repeated
 
 
 ROOT = Path(__file__).parents[2]
 MAIL = {"from": "hi@acme.test", "to": "delivered@simulator.test", "subject": "Hi", "text": "Hi"}
-BOUNDS = "0.005 0.01 0.025 0.05 0.075 0.1 0.25 0.5 0.75 1.0 2.5 5.0 7.5 10.0 +Inf".split()  # as OpenTelemetry has them
+BOUNDS = "0.005 0.01 0.025 0.05 0.075 0.1 0.25 0.5 0.75 1.0 2.5 5.0 7.5 10.0 +Inf".split()  # as in OpenTelemetry
 
 
 def figures(service: Service) -> dict[str, float]:
-    """Sample, with its labels → value."""
+    """Return sample with labels → value."""
     lines = service.get("/metrics", key=None).raw.decode().splitlines()
     return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[0] != "#")}
 
 
 @pytest.fixture(scope="module")
 def metric_values(shared_service: Service) -> dict[str, float]:
-    """After a send, a replay of it, a refusal, and a request that nobody has a route for."""
+    """Return the metrics after a send, a replay of it, a refusal, and a request to an unknown path."""
     hook = shared_service.post("/v1/webhooks", {"url": "http://127.0.0.1:9/", "events": ["*"]}).json["id"]
     for _ in range(2):
         assert shared_service.post("/v1/emails", MAIL, headers={"Idempotency-Key": "metrics"}).status == 202
@@ -203,7 +203,7 @@ def test_requests_and_messages_are_counted(metric_values: dict[str, float]) -> N
 
 
 def test_unauthenticated_requests_create_no_series(metric_values: dict[str, float], shared_service: Service) -> None:
-    """Else every route that they ask for is 17 lines more."""
+    """Otherwise each requested route would add 17 lines."""
     unauthenticated = 'heliograph_http_request_duration_seconds_count{method="other",route="none",status="4xx"}'
     before = figures(shared_service)
     for path in ("/v1/test-clock", "/v1/templates/tpl_x/versions", "/compat/resend/api-keys"):
@@ -229,13 +229,13 @@ def test_route_labels_are_bounded_by_our_routes(metric_values: dict[str, float],
 
 @pytest.fixture(scope="module")
 def metric_names(metric_values: dict[str, float], shared_service: Service) -> set[str]:
-    """Every metric by its name, whether it has counted anything yet or not."""
+    """Return the names of all metrics, including those without values."""
     lines = shared_service.get("/metrics", key=None).raw.decode().splitlines()
     return {line.split()[2] for line in lines if line.startswith("# TYPE heliograph_")}
 
 
 def test_rules_and_dashboards_use_existing_metrics(metric_names: set[str]) -> None:
-    """Every name in deploy/ is one of /metrics."""
+    """Every name in deploy/ is a metric of /metrics."""
     for file in ("alerts.yaml", "grafana.json"):
         text = (ROOT / "deploy" / file).read_text()
         used_names = {re.sub("_(bucket|count|sum)$", "", name) for name in re.findall(r"\bheliograph_\w+", text)}
@@ -263,7 +263,7 @@ def test_every_metric_is_documented(metric_names: set[str]) -> None:
 
 
 def knows(answer: Any) -> Any:
-    """A probe that answers so, or raises it."""
+    """Return a probe with this result; an exception is raised."""
     return SimpleNamespace(get=mock.AsyncMock(side_effect=[answer]))
 
 
@@ -273,7 +273,7 @@ def context(store: Store, **overrides: Any) -> Any:
 
 
 async def read_gauges(store: Store, **overrides: Any) -> dict[str, float]:
-    """Metric and label values → value."""
+    """Return (metric, label values) → value."""
     families = await health._collect_gauges(context(store, **overrides))
     samples = [sample for family in families.collect() for sample in family.samples]
     return {
@@ -314,7 +314,7 @@ async def test_host_gauges(store: Store, clock: TestClock) -> None:
 
 async def test_last_callback_gauge(store: Store, clock: TestClock, monkeypatch: pytest.MonkeyPatch) -> None:
     await set_up(store, rows=[to_row("carrier", "c", CarrierRecord(id="c", channel="sms", kind="twilio"), None)])
-    assert (await read_gauges(store))["carrier_last_callback_seconds c sms"] == inf  # Twilio always calls back
+    assert (await read_gauges(store))["carrier_last_callback_seconds c sms"] == inf  # Twilio always sends callbacks
     for carrier in ("c", "gone"):
         await store.carrier_stats.record_callback(carrier, clock.now() - 90_000)
     monkeypatch.setattr(store.carrier_stats, "last_callbacks", Probe(store.carrier_stats.read_callbacks))
@@ -336,7 +336,7 @@ def test_certificate_expiry_gauge(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("is_worker", [False, True])
 async def test_a_worker_that_claims_nothing_is_not_ready(store: Store, clock: TestClock, is_worker: bool) -> None:
-    """Other roles still accept."""
+    """Processes with another role still accept."""
     call: Any = SimpleNamespace(context=context(store, is_worker=is_worker))
     assert (await health.readyz(call)).status == 200
     clock.compare(clock.wall_ms() + 60_000, 0)
@@ -359,7 +359,7 @@ async def test_held_messages_gauge(store: Store, clock: TestClock) -> None:
     circuit = open_circuit(None, "relay", "no answer", clock.now())
     await store.circuits.replace("relay", None, circuit)
     assert await held_gauges() == (1, 0)
-    clock.forward(60_000)  # it may be asked, and was not yet
+    clock.forward(60_000)  # the carrier may be tried again, but was not yet
     assert await held_gauges() == (1, 0)
     await store.circuits.replace("relay", circuit, None)
     assert await held_gauges() == (0, 1)

@@ -1,4 +1,4 @@
-"""MJML is compiled in a thread, whoever gives it: the event loop answers others meanwhile."""
+"""MJML is compiled in a thread, whatever the request: other requests are served meanwhile."""
 
 import threading
 from importlib.util import find_spec
@@ -36,7 +36,7 @@ async def api(store: Store, clock: TestClock) -> Api:
 
 @pytest.fixture
 def threads(monkeypatch: pytest.MonkeyPatch) -> list[threading.Thread]:
-    """The threads in which MJML was compiled."""
+    """Return the threads in which MJML was compiled."""
     import mjml
 
     compile_, used = mjml.mjml2html, list[threading.Thread]()

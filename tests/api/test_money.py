@@ -1,4 +1,4 @@
-"""Money (spec 8, contract 7): the quota, prices by country and segment, hold, capture, release."""
+"""Money (spec 8, contract 7): quota, prices by country and segment, hold, capture, release."""
 
 from decimal import Decimal
 from typing import Any
@@ -22,7 +22,7 @@ def spent(service: Service, path: str, body: Body, key: str = "ACME") -> Decimal
 
 
 def test_emails_above_the_quota_are_charged(service: Service) -> None:
-    """On both databases. The team has a quota of 3 and 0.30 of credit; its template costs 0.25."""
+    """On both databases. The quota is 3, the credit 0.30; the template costs 0.25."""
 
     def used(to: list[str], **more: Any) -> tuple[int, int, str]:
         body = {"to": to, "from": "a@quota.test", **(more or {"template_id": "tpl_quota"})}
@@ -33,11 +33,11 @@ def test_emails_above_the_quota_are_charged(service: Service) -> None:
     single, three = ["a@example.com"], ["a@example.com", "b@example.com", "a@example.com"]
     assert used(single) == (202, 1, "0.3000")
     assert used(single) == (202, 2, "0.3000")
-    assert used(three) == (202, 5, "0.3000")  # begins within the quota: free, and counts whole
-    assert used(single, subject="Direct", text="x") == (202, 6, "0.3000")  # direct mode costs nothing
+    assert used(three) == (202, 5, "0.3000")  # begins within the quota, so all three are free, and all count
+    assert used(single, subject="Direct", text="x") == (202, 6, "0.3000")  # direct sends are free
     assert used(["delivered@simulator.test"]) == (202, 6, "0.3000")  # magic: neither counted nor charged
-    assert used(["failed@example.com"]) == (202, 7, "0.3000")  # held, refused by the carrier, released
-    assert used(three) == (202, 10, "0.0500")  # once for the send, not for each recipient
+    assert used(["failed@example.com"]) == (202, 7, "0.3000")  # on hold, then released, because the carrier refused
+    assert used(three) == (202, 10, "0.0500")  # charged once per send, not per recipient
     assert used(single) == (400, 10, "0.0500")
     assert used(single, subject="Direct", text="x") == (202, 11, "0.0500")
 
@@ -48,7 +48,7 @@ def test_emails_above_the_quota_are_charged(service: Service) -> None:
         (US, "", "0.0450"),
         (GB, "", "0.0350"),
         (DE, "", "0"),
-        (US, "x" * 129, "0.0450"),  # 31 characters before it: 160
+        (US, "x" * 129, "0.0450"),  # 31 characters are before it: 160
         (US, "x" * 130, "0.0900"),
         (US, "x" * 289, "0.0900"),  # 320
         (US, "x" * 290, "0.1350"),
@@ -73,7 +73,7 @@ def test_sms_costs_price_times_segments(shared_service: Service, to: str, note: 
         ("x" * 160, "0.0450"),
         ("x" * 161, "0.0900"),
         ("x" * 306, "0.0900"),
-        ("x" * 307, "0.1350"),  # by the spec's 160 it would be two
+        ("x" * 307, "0.1350"),  # with the spec's 160 it would be two
         ("ж" * 70, "0.0450"),
         ("ж" * 134, "0.0900"),
         ("ж" * 135, "0.1350"),
@@ -109,7 +109,7 @@ def test_sandbox_is_free(shared_service: Service) -> None:
 
 
 def test_a_hold_is_captured_when_the_carrier_accepts(service: Service) -> None:
-    """On both databases: the sum of credit and held never shows a send twice, and the hold ends."""
+    """On both databases: a send is never in credit and held at the same time, and the hold ends."""
     body = {"to": US, "template_id": "tpl_poor_sms"}
     answer = service.post("/v1/sms", body, key="POOR")
     me = service.get("/v1/me", key="POOR").json

@@ -1,4 +1,4 @@
-"""The OpenAPI document says what the routes and the refusals say."""
+"""The OpenAPI document agrees with the routes and the refusals."""
 
 import asyncio
 import json
@@ -197,7 +197,7 @@ def test_request_schemas(schema: str, value: Any, valid: bool) -> None:
 
 
 def test_fix_texts_do_not_refer_to_error_fields() -> None:
-    """It is also said in other services' shapes and in SMTP replies, which have no `param` and no `details`."""
+    """Fixes are also used in other services' formats and SMTP replies, which have no `param` and no `details`."""
     assert [
         refusal_type.code for refusal_type in all_refusals() if re.search(r"\bparam\b|\bdetails\b", refusal_type.fix)
     ] == []

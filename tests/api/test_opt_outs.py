@@ -1,4 +1,4 @@
-"""/v1/opt-outs: the phones that want no more messages of a team, and sends to them (contract 17)."""
+"""/v1/opt-outs: phones that opted out of a team's messages, and sends to them (contract 17)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a caller adds to a message comes back in reads, lists and events, and not in the answer (contract 16)."""
+"""Optional fields of a send are returned by reads, lists and events, but not by the send (contract 16)."""
 
 from typing import Any
 from urllib.parse import quote
@@ -16,7 +16,7 @@ by_channel = pytest.mark.parametrize(("path", "body"), SENDS.items(), ids=["emai
 @by_channel
 def test_tags_and_metadata_are_returned(shared_service: Service, path: str, body: Body) -> None:
     plain, answer = (shared_service.post(path, fields).json for fields in (body, body | ADDED))
-    assert plain.keys() == answer.keys()  # the spec's record, exactly
+    assert plain.keys() == answer.keys()  # exactly the record of the spec
     message = settled(shared_service, f"{path}/{answer['id']}")
     assert {name: message[name] for name in ADDED} == ADDED
     messages = shared_service.get(f"{path}?limit=100").json["data"]

@@ -1,4 +1,4 @@
-"""What one process has answered for, the next request at another one knows, and what there is not costs little."""
+"""A change acknowledged by one process is known to the next request in another; unknown keys cost little."""
 
 import asyncio
 import base64
@@ -90,7 +90,7 @@ CASES: dict[str, tuple[Any, str, str, str, dict[str, Any] | None, int]] = {
 
 @pytest.fixture
 async def other_api(store: Store, other: Store, clock: TestClock) -> Api:
-    """The other process, which knows two teams with a key each, and what comes later only when it looks."""
+    """Return the API of another process, which knows two teams with a key each, and reloads to see changes."""
     await write_records(
         store,
         ("team", "team_a", TeamRecord(ref=1, id="team_a", name="A", mode="live", rate_limit=0), "team_a"),
@@ -177,7 +177,7 @@ async def test_a_resumed_team_sends_at_once(store: Store, other_api: Api, other:
 @pytest.mark.parametrize(
     ("tokens", "looks"),
     [
-        ([make_token(bytes([n, 9]) * 32) for n in range(200)], 2),  # well-formed: nobody's, as far as memory knows
+        ([make_token(bytes([n, 9]) * 32) for n in range(200)], 2),  # well-formed, but unknown in memory
         (["hk_nobody", "", TOKEN[:-6] + "000000", "é"] * 50, 0),
     ],
 )

@@ -1,4 +1,4 @@
-"""Platform keys: they read the audit log and `GET /v1/me`, and every other way into the service refuses them."""
+"""Platform keys may read the audit log and `GET /v1/me`; team routes of every API refuse them."""
 
 import json
 from base64 import b64encode
@@ -41,7 +41,7 @@ async def make_platform_key(store: Store, **fields: Any) -> CreatedKey:
 
 
 def headers_of(token: str, route: Route) -> dict[str, str]:
-    """The token, wherever the route's surface looks for it."""
+    """Return the headers with the token, as the route's API expects it."""
     basic = "Basic " + b64encode(f"AC1:{token}".encode()).decode()
     bearer = basic if route.path.startswith("/compat/twilio") else f"Bearer {token}"
     shared = {"content-type": "application/json", "x-postmark-server-token": token, "x-server-api-key": token}
@@ -49,7 +49,7 @@ def headers_of(token: str, route: Route) -> dict[str, str]:
 
 
 class Door(Admission):
-    """Counts the requests that it refused by scope."""
+    """Admission that counts the requests refused by scope."""
 
     refused = 0
 
@@ -72,19 +72,20 @@ async def test_platform_key_on_every_route_is_refused_by_scope(store: Store, clo
     for route in KEYED:
         before, body = door.refused, b"" if route.method == "GET" else b"{}"
         answer = await api(asked(route.method, path_of(route), headers_of(created.token, route), body))
-        if route.path.startswith("/hooks/"):  # known by its signature, which this key cannot make
+        if route.path.startswith("/hooks/"):  # identified by a signature, which this key cannot create
             assert answer.status == 401
         elif door.refused == before:
             assert answer.status in (200, 201, 400, 404), (route.name, answer.body)
             opened.add(route.name)
     assert opened == OPEN_TO_PLATFORM_KEYS
-    assert not context.state.request_log.buffer  # no team's request log has them
+    assert not context.state.request_log.buffer  # not in the request log of a team
 
 
 @pytest.mark.anyio
 async def test_platform_key_above_its_rate_is_refused(store: Store) -> None:
     created = await make_platform_key(store)
-    door = Admission(make_context(store, StandingClock()), RateLimits())  # no tokens come back meanwhile
+    # The clock stands still, so no tokens are added
+    door = Admission(make_context(store, StandingClock()), RateLimits())
     for _ in range(200):
         await door.authenticate_and_admit(created.token.encode(), ("operate",), "127.0.0.1")
     with pytest.raises(RateLimitExceeded):

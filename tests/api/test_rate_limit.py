@@ -1,4 +1,4 @@
-"""Rate limits (contract 11): the slow team has two requests a second and a burst of four."""
+"""Rate limits (contract 11): the slow team has two requests per second and a burst of four."""
 
 import time
 from typing import Any
@@ -15,7 +15,7 @@ HEADERS = ("ratelimit-limit", "ratelimit-remaining", "ratelimit-reset")
 
 
 def drained_bucket(service: Service) -> Answer:
-    """Wait until the whole burst is there again; the answer that says so took one of it."""
+    """Wait until the whole burst is available; the request that shows this has taken one token."""
 
     def check() -> Answer | None:
         answer = service.get("/v1/me", key="SLOW")
@@ -30,7 +30,7 @@ def drained_bucket(service: Service) -> Answer:
 
 
 def drained(service: Service) -> Answer:
-    """The first answer that is refused."""
+    """Return the first refused response."""
     answers = [service.post("/v1/emails", BODY, key="SLOW") for _ in range(8)]
     return next(answer for answer in answers if answer.status == 429)
 
@@ -39,7 +39,7 @@ def test_the_headers_count_down(shared_service: Service) -> None:
     assert drained_bucket(shared_service).headers["ratelimit-limit"] == "4"
     answers = [
         shared_service.get("/v1/me", key="SLOW"),
-        shared_service.post("/v1/emails", {}, key="SLOW"),  # a 400 has them too
+        shared_service.post("/v1/emails", {}, key="SLOW"),  # a 400 also has them
         shared_service.get("/v1/emails/eml_none", key="SLOW"),  # and a 404
     ]
     assert [answer.status for answer in answers] == [200, 400, 404]
@@ -53,7 +53,7 @@ def test_the_headers_count_down(shared_service: Service) -> None:
     ("method", "path", "options", "status"),
     [
         ("GET", "/v1/me", {}, 200),
-        ("GET", "/v1/errors", {}, 200),  # needs no key, and takes nothing of it
+        ("GET", "/v1/errors", {}, 200),  # needs no key, and takes no token
         ("GET", "/healthz", {}, 200),
         ("GET", "/v1/nothing", {}, 404),
         ("GET", "/v1/emails/eml_none", {}, 404),
@@ -125,11 +125,11 @@ def test_a_suspended_team_and_a_missing_scope_show_the_bucket_too(shared_service
 
 # -- over several processes ---------------------------------------------------------------------------------
 
-RATE = 10  # a second, so 20 at once
+RATE = 10  # per second, with a burst of 20
 
 
 def tokens_left(rates: RateLimits, now: int) -> int:
-    """How many requests are let through at this moment, when nobody can be asked."""
+    """Return how many requests are allowed now, without a sync."""
     rates.count_alone()
     count = 0
     while rates.take("key", RATE, now).allowed:
@@ -141,12 +141,12 @@ def tokens_left(rates: RateLimits, now: int) -> int:
     ("hearings", "expected"),
     [
         ([], 20),
-        ([[ProcessUsage("other", "key", 7)]], 20),  # from before the first hearing: past
+        ([[ProcessUsage("other", "key", 7)]], 20),  # before the first sync, so it is only the baseline
         ([[], [ProcessUsage("other", "key", 7)]], 13),
         ([[ProcessUsage("other", "key", 100)], [ProcessUsage("other", "key", 107)]], 13),
         ([[], [ProcessUsage("other", "key", 7)], [ProcessUsage("other", "key", 7)]], 13),
         ([[], [ProcessUsage("one", "key", 3), ProcessUsage("two", "key", 4)]], 13),
-        ([[ProcessUsage("other", "key", 100)], [ProcessUsage("other", "key", 2)]], 18),  # started anew
+        ([[ProcessUsage("other", "key", 100)], [ProcessUsage("other", "key", 2)]], 18),  # the process restarted
         ([[], [ProcessUsage("other", "another key", 7), ProcessUsage("other", "", 0)]], 20),
         ([[], [ProcessUsage("other", "key", 500)]], 0),
     ],
@@ -162,7 +162,7 @@ def test_requests_of_other_processes_count(hearings: list[list[ProcessUsage]], e
 def test_requests_of_other_processes_expire() -> None:
     rates = RateLimits()
     rates.merge_usage([], lambda _: RATE, 0)
-    rates.merge_usage([ProcessUsage("other", "key", 10_000)], lambda _: RATE, 0)  # at most one burst of debt
+    rates.merge_usage([ProcessUsage("other", "key", 10_000)], lambda _: RATE, 0)  # at most one burst is subtracted
     assert tokens_left(rates, 2000) == 0
     assert tokens_left(rates, 3000) == 10
 

@@ -1,4 +1,4 @@
-"""Reading (contract 12): one record, lists and their filters, /v1/me; and who may read what (P17)."""
+"""Reads (contract 12): single records, lists with filters, /v1/me; and isolation between teams (P17)."""
 
 import functools
 import re
@@ -100,7 +100,7 @@ def test_paging_newest_first(shared_service: Service, path: str) -> None:
     assert (first["object"], first["has_more"]) == ("list", True)
     second = shared_service.get(f"{path}?limit=3&after={first['data'][-1]['id']}").json
     assert [item["id"] for item in first["data"] + second["data"]] == ids[::-1]
-    oldest = f"{PREFIX[path]}{'0' * 26}"  # of nobody: an id says a place, whether or not something is there
+    oldest = f"{PREFIX[path]}{'0' * 26}"  # an unknown id is a valid cursor
     assert shared_service.get(f"{path}?after={oldest}").json == {"object": "list", "has_more": False, "data": []}
 
 
@@ -156,7 +156,7 @@ def test_filters_of_emails(shared_service: Service) -> None:
     assert bounced["id"] not in listed_ids(shared_service, path, "template_id=tpl_welcome")
     assert listed_ids(shared_service, path, "template_id=tpl_none") == []
     assert listed_ids(shared_service, path, "to=bounced%2Bfilter@simulator.test&status=delivered") == []
-    # A plus as people write it
+    # an unencoded plus
     assert listed_ids(shared_service, path, "to=bounced+filter@simulator.test") == [bounced["id"]]
     assert "'Ada <a@b.test>'" in shared_service.get(f"{path}?to=Ada%20%3Ca@b.test%3E").json["error"]["message"]
 
@@ -265,7 +265,7 @@ def test_me_counts_recipients(shared_service: Service) -> None:
 # -- P17: who may read what --------------------------------------------------------------------------------
 
 KEYED = [route for route in ROUTES if route.scopes is not None]
-OPEN = [route for route in ROUTES if route.scopes is None and "{" not in route.path]  # a callback proves itself
+OPEN = [route for route in ROUTES if route.scopes is None and "{" not in route.path]  # a callback authenticates itself
 
 
 def route_id(route: Route) -> str:
@@ -281,7 +281,7 @@ DRAFTS = {
 
 
 def own_ids(service: Service) -> dict[str, str]:
-    """For each path with a name in it, one that acme owns."""
+    """Return path → id of a record that acme owns."""
     ids = {path: str(service.post(path, body).json["id"]) for path, body in SENDS.items()}
     return {
         **{
@@ -313,18 +313,18 @@ def own_ids(service: Service) -> dict[str, str]:
 
 @functools.cache
 def own_draft(service: Service, name: str, then: str) -> str:
-    """Make one for all tests of a path: a team has room for so many."""
+    """Create a draft once for all tests of a path, because of the team's quota."""
     return str(service.post(f"/v1/{name}", DRAFTS[name]).json["id"])
 
 
 def own_key(service: Service) -> str:
-    """One that acme owns, besides those that the tests send with."""
+    """Return another key of acme, which the tests do not send with."""
     spare_keys = [key for key in service.get("/v1/keys?limit=100").json["data"] if key["name"] == "spare"]
     return str((spare_keys or [service.post("/v1/keys", {"name": "spare"}).json])[0]["id"])
 
 
 def own_webhook(service: Service) -> str:
-    """One that acme owns, made anew after its deletion; it hears of tests only."""
+    """Return a webhook of acme, created again after its deletion. It only receives test events."""
     webhooks = service.get("/v1/webhooks").json["data"]
     if not webhooks:
         webhooks = [service.post("/v1/webhooks", {"url": "http://127.0.0.1:9/", "events": ["webhook.test"]}).json]
@@ -344,7 +344,7 @@ def body_of(route: Route) -> Body | None:
 
 
 def send_request(service: Service, route: Route, name: str, key: str | None) -> tuple[int, bytes]:
-    """Status and body, without what differs in any two answers: the request's id and the name asked for."""
+    """Return status and body without the request id and the requested name, which differ between responses."""
     path = re.sub(r"\{.+?\}", name, route.path)
     answer = service.ask(route.method, path, body_of(route), key=key)
     plain = answer.raw.replace(answer.headers["x-request-id"].encode(), b"")
@@ -375,8 +375,8 @@ def test_a_key_without_the_scope_does_not_reveal_existence(shared_service: Servi
     assert existing == unknown
 
 
-# Of received mail, journeys/test_received.py asks: it has to come in.
-# The routes of platform keys belong to no team: api/test_platform_keys.py.
+# inbound mail is tested by journeys/test_received.py
+# routes of platform keys belong to no team: test_platform_keys.py
 ROUTES_WITH_ID = [
     route
     for route in KEYED

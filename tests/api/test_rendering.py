@@ -1,4 +1,4 @@
-"""Looking without sending (contract 12): render, and `dry_run` on each sending endpoint."""
+"""Reads without sending (contract 12): render, and `dry_run` of each sending endpoint."""
 
 from typing import Any
 
@@ -93,7 +93,7 @@ def test_invalid_renders_are_refused(shared_service: Service, id_: str, body: Bo
 
 
 def test_repeated_values_cannot_exceed_the_size_limit(shared_service: Service) -> None:
-    """Eighteen times 60,000 characters, which are five each in HTML when they are ampersands."""
+    """60,000 characters eighteen times; an ampersand has five characters in HTML."""
     for value, status in (("a" * 60_000, 200), ("&" * 60_000, 400)):
         body = {"variables": {"name": value}}
         answer = shared_service.post("/v1/templates/tpl_many/render", body)

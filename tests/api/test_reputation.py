@@ -1,4 +1,4 @@
-"""The reputation guard over the whole service: bounces pause direct sends, templates go on, an operator resumes."""
+"""The reputation guard in a running service: bounces pause direct sends but not templates, an operator resumes."""
 
 from tests.api.sends import EMAIL, WELCOME, assert_refused, settled, without
 from tests.service import Service, until
@@ -18,7 +18,7 @@ def test_bounces_pause_direct_sends_until_resumed(service: Service) -> None:
     bad = [f"bounced+{n}@customer.example" for n in range(20)]
     send_to_many(service, bad + [f"fine{n}@customer.example" for n in range(180)])
     assert service.post(PATH, EMAIL).status == 202
-    service.start("worker")  # judges when it starts; the first process learns of it
+    service.start("worker")  # it updates reputations when it starts; the first process reads them
     until(lambda: service.post(PATH, EMAIL).status == 403)
 
     refused = service.post(PATH, EMAIL)
@@ -29,7 +29,7 @@ def test_bounces_pause_direct_sends_until_resumed(service: Service) -> None:
     assert service.post(PATH, WELCOME).status == 202
     assert service.post(PATH, without(EMAIL, "from"), key="SANDBOX").status == 202  # another team
 
-    # Its place in the published order: after the attachments, before the sender.
+    # position in the documented order: after the attachments, before the sender
     assert_refused(service.post(PATH, EMAIL | {"attachments": [{}] * 21}), 400, "too_many_attachments")
     assert_refused(service.post(PATH, EMAIL | {"from": "nobody"}), 403, "direct_sends_paused")
 

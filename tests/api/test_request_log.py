@@ -1,4 +1,4 @@
-"""What the request log keeps of a call: its answer, never what it held."""
+"""The request log has a call's result, never its contents."""
 
 import hashlib
 import json

@@ -1,4 +1,7 @@
-"""What a request may be (contract 1 and 4): strict JSON, media types, sizes, fields; bad input changes nothing."""
+"""Valid and invalid requests (contract 1 and 4): strict JSON, media types, sizes, fields.
+
+Invalid ones change nothing.
+"""
 
 import http.client
 import json
@@ -15,7 +18,7 @@ KIB, MIB = 1024, 1024 * 1024
 
 
 def nested(depth: int, lists: bool = False) -> bytes:
-    """A send with so many objects or lists inside each other: itself, `variables`, and then these."""
+    """Return a send with `depth` nested objects or lists: the body, `variables`, and the rest below."""
     opened, closed = (b"[", b"]") if lists else (b'{"a":', b"}")
     inner = depth - 2
     core = opened * inner + b"1" + closed * inner
@@ -76,7 +79,7 @@ def test_the_number_of_json_values_is_limited(shared_service: Service) -> None:
 @pytest.mark.parametrize("lists", [False, True])
 def test_body_nested_32_levels_deep_is_refused_for_its_content(shared_service: Service, lists: bool) -> None:
     assert shared_service.post("/v1/sms", nested(32, lists)).code == "invalid_request"
-    beside = nested(32, lists)[:-1] + b',"surprise":[[],[],{}]}'  # more brackets, not deeper
+    beside = nested(32, lists)[:-1] + b',"surprise":[[],[],{}]}'  # more brackets, but not deeper
     assert shared_service.post("/v1/sms", beside).code == "invalid_request"
 
 
@@ -134,7 +137,7 @@ def padded(body: Body, size: int) -> bytes:
 
 
 def chunked(service: Service, path: str, raw: bytes) -> Answer:
-    """The body in chunks, so that its length is not known before."""
+    """Send the body in chunks, so that its length is unknown."""
     connection = http.client.HTTPConnection("127.0.0.1", service.ports[-1], timeout=PATIENCE_S)
     headers = {"Authorization": f"Bearer {TOKENS['ACME']}", "Content-Type": "application/json"}
     chunks = (raw[at : at + MIB] for at in range(0, len(raw), MIB))
@@ -220,7 +223,7 @@ def test_an_invalid_field_is_named(shared_service: Service, path: str, break_: B
 
 @pytest.mark.parametrize("path", SENDS)
 def test_an_empty_request_fails_the_first_check(shared_service: Service, path: str) -> None:
-    """What may not be missing has codes of its own (contract 4)."""
+    """Missing fields have specific codes (contract 4)."""
     first = ("missing_body", "subject") if path == "/v1/emails" else ("invalid_phone", "to")
     assert_refused(shared_service.post(path, {}), 400, *first)
 
@@ -340,7 +343,7 @@ def counts(service: Service) -> Any:
 
 
 def test_bad_input_changes_nothing(shared_service: Service) -> None:
-    """Each send would count or cost if it were accepted: no recipient is magic."""
+    """No recipient is magic, so each send would count or cost if it were accepted."""
     email = EMAIL | {"to": "someone@example.com"}
     sms = SMS | {"to": "+14155550123"}
     bad: list[tuple[str, Any]] = [

@@ -1,4 +1,4 @@
-"""Messages for later: scheduled, moved, canceled, expired (contract 16)."""
+"""Scheduled messages (contract 16): scheduled, rescheduled, cancelled, expired."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -93,10 +93,10 @@ def test_unknown_messages_return_404(shared_service: Service, path: str, body: B
     "given",
     [
         {"scheduled_at": "tomorrow"},
-        {"scheduled_at": "2026-11-15T09:30:00"},  # no offset
+        {"scheduled_at": "2026-11-15T09:30:00"},  # without an offset
         {"scheduled_at": time_from_now(days=61)},
         {"expires_at": "soon"},
-        {"expires_at": "9999-12-31T23:59:59-14:00"},  # in UTC, no year of four digits
+        {"expires_at": "9999-12-31T23:59:59-14:00"},  # in UTC, the year has five digits
         {"expires_at": time_from_now(seconds=-1)},
         {"scheduled_at": time_from_now(hours=2), "expires_at": time_from_now(hours=1)},
     ],
@@ -159,7 +159,7 @@ def test_suppressions_are_rechecked_before_sending(shared_service: Service) -> N
 
 
 def test_an_expired_message_is_not_sent(shared_service: Service) -> None:
-    """The magic recipient is deferred once, for longer than it may wait."""
+    """The magic recipient is deferred once, beyond the message's expiry."""
     body = EMAIL | {"to": "softbounce@simulator.test", "expires_at": time_from_now(seconds=1)}
     id_ = shared_service.post("/v1/emails", body).json["id"]
     message = until(

@@ -1,4 +1,4 @@
-"""Generated requests against the running service: it answers as /openapi.json says, and never with a 500 (P18)."""
+"""Generated requests to a running service: responses match /openapi.json, and none is a 500 (P18)."""
 
 import json
 from collections.abc import Callable
@@ -40,7 +40,7 @@ def label(operation: Any) -> str:
 
 
 def has_parameters(operation: Any) -> bool:
-    """Without a parameter or a body there is nothing to get wrong."""
+    """An operation without parameters and body accepts every request."""
     return bool(list(operation.iter_parameters()))
 
 
@@ -56,8 +56,8 @@ def assert_as_described(service: Service, case: Any) -> None:
     response = case.call(base_url=base_url, headers=headers, timeout=PATIENCE_S)
     broken_rule_is_ours = response.status_code not in DOCUMENTED
     checks = [not_a_server_error] * broken_rule_is_ours + CONFORMANCE
-    # A permissive batch says no in the place of each message. Among thousands of requests some are wrong in nothing but
-    # their Authorization, which is put right here, or in a parameter that is not sent because it is empty.
+    # A permissive batch reports refusals per message. Some generated requests are invalid only by their Authorization
+    # header, which is replaced here, or by a parameter that is not sent because it is empty.
     if FULL or (isinstance(case.body, dict) and case.body.get("mode") == "permissive"):
         checks.remove(negative_data_rejection)
     case.validate_response(response, checks=checks)
@@ -81,7 +81,7 @@ RUNS = [
     for mode in MODES
     if mode is MODES[0] or operation.body or has_parameters(operation)
 ]
-# Names that exist, so that generated requests come past the first look-ups; the rest stays generated.
+# existing names, so that generated requests pass the first lookups; the rest is generated
 EXISTING_IDS = {
     "/v1/emails": {"to": "delivered@simulator.test", "from": "a@acme.test", "from_display_id": None},
     "/v1/sms": {"to": "+15005550006", "template_id": "tpl_short", "brand_domain_id": None, "variables": None},

@@ -1,4 +1,4 @@
-"""One key that changes much of the setup at once: others' sends do not wait for it."""
+"""One key changes the setup often: sends of other teams are not delayed."""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any

@@ -1,4 +1,4 @@
-"""A simulated latency passes before the body is read: it takes no memory meanwhile."""
+"""A simulated latency passes before the body is read, so that it uses no memory."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""Every magic recipient of contract 13, on each channel: its end, its events in order, and that it costs nothing."""
+"""Every magic recipient of contract 13 on each channel: final state, order of events, and no cost."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ PHONES = {
         "+15005550001": ["failed"],
         "+15005550004": ["sent", "failed"],
         "+15005550005": ["sent", "delivered"],
-        "+15005550009": ["sent", "delivered", "read"],  # both are published when one is skipped (contract 6)
+        "+15005550009": ["sent", "delivered", "read"],  # both are published if one is skipped (contract 6)
         "+15005551000": ["sent", "delivered", "read"],
         "+15005551099": ["sent", "delivered", "read"],
     },
@@ -39,7 +39,7 @@ CHANNELS = {"/v1/emails": "email", "/v1/sms": "sms", "/v1/whatsapp": "whatsapp"}
 
 
 def assert_states(message: Any, path: str, to: str, states: list[str]) -> None:
-    """The published events in order, each with the state before it, counted from 1."""
+    """Check the published events and each previous state, counted from 1."""
     events = [event for event in message["events"] if event["sequence"] is not None]
     assert [event["status"] for event in events] == states
     assert [event["previous_status"] for event in events] == ["sending", *states[:-1]]
@@ -132,7 +132,7 @@ def test_magic_verifications(shared_service: Service, to: str, status: str, righ
 
 @pytest.mark.parametrize("key", ["SANDBOX", "BROKE"])
 def test_magic_recipients_work_everywhere_and_cost_nothing(shared_service: Service, key: str) -> None:
-    """The sandbox team has not verified them; the broke one could not pay for them."""
+    """The sandbox team has not verified the recipients; the broke team has no credit."""
     team = key.lower()
     email: Body = {"to": "delivered@simulator.test", "template_id": f"tpl_{team}_email"}
     phone = {"to": "+15005550006", "template_id": f"tpl_{team}_sms"}
@@ -148,7 +148,7 @@ def test_magic_recipients_work_everywhere_and_cost_nothing(shared_service: Servi
 
 
 def test_a_magic_verification_passes_every_limit(shared_service: Service) -> None:
-    """Broke may verify in GB only and has no credit; magic numbers are free of both."""
+    """The broke team may verify in GB only and has no credit, but magic numbers are exempt."""
     answer = shared_service.post("/v1/verify", {"to": "+15005550006"}, key="BROKE")
     assert (answer.status, answer.json["status"]) == (202, "pending")
 
@@ -164,7 +164,7 @@ def test_magic_emails_leave_quota_and_suppressions_alone(shared_service: Service
 
 @pytest.mark.parametrize(("name", "reason"), [("bounced", "bounce"), ("complained", "complaint")])
 def test_any_other_domains_address_is_suppressed(shared_service: Service, name: str, reason: str) -> None:
-    """The simulator serves every domain; only its own is magic."""
+    """Simulators accept every domain, but only their own has magic recipients."""
     to = f"{name}@customer.example"
     body = EMAIL | {"to": to, "cc": ["fine@customer.example"]}
     answer = shared_service.post("/v1/emails", body)

@@ -1,4 +1,4 @@
-"""The docs as files for a static host: every page is there, links are relative and lead somewhere."""
+"""The static docs: every page exists, and all links are relative and have a target."""
 
 import re
 from html import unescape
@@ -50,7 +50,7 @@ def test_moved_guides_lead_to_their_new_pages(site: Path) -> None:
 
 
 def test_every_link_of_the_site_leads_to_a_file_in_it(site: Path) -> None:
-    """Only links that a reader follows may leave it: nothing is loaded from elsewhere."""
+    """Only links that readers click may lead elsewhere: pages load nothing from other hosts."""
     texts = {path.resolve(): path.read_text("utf-8") for path in [*site.rglob("*.html"), *site.rglob("*.svg")]}
     for page, text in texts.items():
         for attribute, target in re.findall(r'\b(href|src|action)="([^"]*)"', text):

@@ -1,4 +1,4 @@
-"""POST /v1/sms: its answer (spec 2.3) and each row of spec 7.2."""
+"""POST /v1/sms: response (spec 2.3) and each error of spec 7.2."""
 
 import re
 

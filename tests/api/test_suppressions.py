@@ -64,7 +64,7 @@ def test_the_list_is_paged_newest_first(shared_service: Service) -> None:
 
 
 def test_paging_continues_after_deleted_entries(service: Service) -> None:
-    """A page that ended with what is no longer there is followed by the next one."""
+    """A page whose last entry was deleted has a next page."""
     emails = {f"walk+{i}@example.com" for i in range(7)}
     for email in emails:
         add(service, email)

@@ -1,4 +1,4 @@
-"""A test clock (contract 19): a sandbox team moves its own time, and what is due on the way happens at its moment."""
+"""Test clocks (contract 19): a sandbox team advances its time, and due work happens at its due time."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -76,7 +76,7 @@ def at(text: str) -> datetime:
 
 
 def is_about(actual: str | datetime, expected: datetime, within_s: float = 20) -> bool:
-    """`within_s`: what a busy machine may need in between."""
+    """Return whether both times are about equal; `within_s`: delay of a busy machine."""
     moment = at(actual) if isinstance(actual, str) else actual
     return abs((moment - expected).total_seconds()) < within_s
 

@@ -1,4 +1,4 @@
-"""A test clock without waiting (contract 19): in one process, on a store whose team is forty days ahead."""
+"""A test clock that is forty days ahead (contract 19), in one process."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ def pages(api: Api, store: Store, clock: TestClock) -> Pages:
 
 
 def is_now(text: Any, clock: TestClock) -> bool:
-    """Whether it is the team's present."""
+    """Return whether the time is the team's current time."""
     at = text if isinstance(text, int) else parse_timestamp(text)
     return at is not None and abs(at - clock.team_now(RECORD.ref)) < LATE_MS
 
@@ -65,7 +65,7 @@ async def test_an_unfinished_advance_is_not_settled(api: Api, store: Store, monk
 async def test_the_quota_month_uses_team_time(
     api: Api, pages: Pages, store: Store, clock: TestClock, ahead: int, used: int
 ) -> None:
-    """A sandbox team uses none: it is what the team used while it was live."""
+    """A sandbox team uses no quota; the count is from when the team was live."""
 
     async def use(tx: Any) -> None:
         account = (await lock_accounts(tx, [RECORD.ref]))[RECORD.ref]
@@ -83,7 +83,7 @@ async def test_dashboard_pages_use_team_time(api: Api, pages: Pages, clock: Test
     assert is_now(sent["created_at"], clock)
     for path in ("/messages", f"/messages/{sent['id']}", "/settings"):
         html = (await pages.get(TEAM_PAGE + path)).html
-        days = {sent["created_at"][:10], timestamp(clock.team_now(RECORD.ref))[:10]}  # two at midnight
+        days = {sent["created_at"][:10], timestamp(clock.team_now(RECORD.ref))[:10]}  # two around midnight
         assert any(day in html for day in days), path
         assert f'datetime="{timestamp(clock.now())[:10]}' not in html, path
 

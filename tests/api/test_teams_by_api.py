@@ -1,4 +1,4 @@
-"""Teams by API: a platform key creates teams and manages their fields, keys, members, credit and usage."""
+"""Teams by the API: a platform key creates teams and manages their fields, keys, members, credit and usage."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -13,7 +13,7 @@ from tests.api.sends import EMAIL, SMS, assert_refused, settled
 from tests.api.test_platform_keys import platform_token
 from tests.service import Service, walked
 
-# Fields of a team in the setup file that are not its own: records with routes of their own, and its id.
+# fields of a team in the setup file that the API manages by separate routes, and the id
 OTHER_RECORDS = {
     *("id", "credit", "domains", "layouts", "templates", "keys", "webhooks", "suppressions", "recipients"),
     *("sender_ids", "inbound"),
@@ -21,7 +21,7 @@ OTHER_RECORDS = {
 
 
 class Platform(msgspec.Struct, frozen=True):
-    """The service as a platform key asks it."""
+    """Requests of a platform key to the service."""
 
     service: Service
     token: str
@@ -39,7 +39,7 @@ class Platform(msgspec.Struct, frozen=True):
         return self.service.ask("DELETE", path, key=self.token)
 
     def entries(self, team: str) -> list[tuple[str, str, str]]:
-        """The audit entries of a team, newest first."""
+        """Return a team's audit entries, newest first."""
         data = self.get(f"/v1/audit?team={team}&limit=100").json["data"]
         return [(entry["action"], entry["by"], entry["subject"]) for entry in data]
 
@@ -132,7 +132,7 @@ def test_deleted_team_is_suspended_until_it_is_restored(platform: Platform) -> N
 
 
 def walked_teams(platform: Platform) -> list[Any]:
-    """All teams, page by page."""
+    """Return all teams, read page by page."""
     result: list[Any] = []
     while True:
         after = f"&after={result[-1]['id']}" if result else ""

@@ -1,4 +1,4 @@
-"""Templates by API: drafts beside what is in use, submitted, approved by an operator, archived, and their versions."""
+"""Templates by the API: drafts beside the published version, submission, approval, archiving, versions."""
 
 from typing import Any
 
@@ -72,7 +72,7 @@ def test_a_template_is_drafted_approved_and_archived(shared_service: Service) ->
     assert [text_of(shared_service, template["id"], tag) for tag in ("en", "de")] == ["Hi Ada", "Guten Tag, Ada"]
     shared_service.run("approval", "approve", template["id"])
     until(lambda: text_of(shared_service, template["id"]) == "Hello Ada")
-    assert text_of(shared_service, template["id"], "de") == "Hallo Ada"  # all languages together
+    assert text_of(shared_service, template["id"], "de") == "Hallo Ada"  # all languages are published together
 
     now = shared_service.get(path).json
     assert (now["version"], now["draft"], now["submitted_at"]) == (2, None, None)

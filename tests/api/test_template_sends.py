@@ -1,4 +1,4 @@
-"""Lists, formats, layouts and languages on their way through the sends, and what is recorded of them (contract 18)."""
+"""Sends with lists, formats, layouts and languages, and what is recorded of them (contract 18)."""
 
 from pathlib import Path
 from typing import Any
@@ -263,7 +263,7 @@ def test_a_language_needs_a_template(template_service: Service) -> None:
         ({"items": [LINES[0] | {"title": "x" * 10}]}, 422, "invalid_variable", ["items[0].title"]),
         ({"items": [LINES[0] | {"price": "x"}]}, 422, "invalid_variable", ["items[0].price"]),
         ({"x": "y" * 70_000, "items": [LINES[0] | {"price": "x"}]}, 422, "invalid_variable", ["items[0].price"]),
-        ({"x": "y" * 70_000, "items": LINES}, 400, "body_too_long", None),  # of the subject
+        ({"x": "y" * 70_000, "items": LINES}, 400, "body_too_long", None),  # in the subject
         ({"items": "x"}, 400, "invalid_request", None),
         ({"items": ["x"]}, 400, "invalid_request", None),
         ({"items": [LINES[0] | {"title": {"en": "x"}}]}, 400, "invalid_request", None),

@@ -1,4 +1,4 @@
-"""Categories of emails and unsubscription: sends, the link, /v1/unsubscribes (contract 21)."""
+"""Categories of emails and unsubscribing: sends, the link, /v1/unsubscribes (contract 21)."""
 
 import re
 from pathlib import Path
@@ -55,7 +55,7 @@ def address(request: pytest.FixtureRequest) -> str:
 
 
 def link_in(service: Service, **fields: Any) -> str:
-    """Return the path of the unsubscribe link of an email, by a dry run."""
+    """Return the path of an email's unsubscribe link, from a dry run."""
     preview = service.post("/v1/emails?dry_run=true", NEWS | fields)
     assert preview.status == 200, preview.raw
     (url,) = set(re.findall(r"/unsubscribe/[A-Za-z0-9_-]+", preview.json["html"] + (preview.json["text"] or "")))

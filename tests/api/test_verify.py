@@ -1,4 +1,4 @@
-"""POST /v1/verify: its answer (spec 2.5), its limits (contract 8), each row of spec 7.4 that a start can have."""
+"""POST /v1/verify: response (spec 2.5), limits (contract 8), and each error of spec 7.4 at the start."""
 
 import re
 from datetime import datetime, timedelta
@@ -49,7 +49,7 @@ def test_a_carrier_rejection_is_not_an_error_and_is_free(shared_service: Service
 
 
 def test_sandbox_is_free(shared_service: Service) -> None:
-    def start() -> dict[str, str] | None:  # another test may have sent a code to this number just now
+    def start() -> dict[str, str] | None:  # another test may just have sent a code to this number
         answer = shared_service.post("/v1/verify", {"to": "+447400123456"}, key="SANDBOX")
         return answer.json if answer.status == 202 else None
 

@@ -1,4 +1,4 @@
-"""POST /v1/verify/:id/check: the states of spec 3.2, the answer of spec 2.6, its refusals."""
+"""POST /v1/verify/:id/check: the states of spec 3.2, the response of spec 2.6, and its errors."""
 
 from typing import Any
 
@@ -95,7 +95,7 @@ def test_a_check_is_free(shared_service: Service) -> None:
 
 @pytest.mark.parametrize("to", ["+15005550006", "+15005551042"])
 def test_no_response_contains_the_code(shared_service: Service, to: str) -> None:
-    """The magic codes are known, so they can be looked for."""
+    """Magic codes are known, so responses can be searched for them."""
     answer = shared_service.post("/v1/verify", {"to": to})
     fields = {name: value for name, value in answer.json.items() if name not in ("to", "id", "expires_at")}
     assert "code" not in answer.json

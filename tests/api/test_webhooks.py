@@ -1,4 +1,4 @@
-"""/v1/webhooks (contract 12): making, changing and removing them, their secrets, tests, replays, deliveries."""
+"""/v1/webhooks (contract 12): create, change and delete webhooks; secrets, tests, replays, deliveries."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -16,7 +16,7 @@ FIELDS = (
     *("id", "url", "events", "enabled", "description", "created_at"),
     *("disabled_reason", "secret_rotates_until", "format", "public_key"),
 )
-HOOK: Body = {"url": "http://127.0.0.1:9/hook", "events": ["webhook.test"]}  # nobody listens there
+HOOK: Body = {"url": "http://127.0.0.1:9/hook", "events": ["webhook.test"]}  # without a receiver
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 UNKNOWN_PATH = "/v1/webhooks/whk_01JCQ8Z6V3M2N7T0K4H9R5B1XA"
 
@@ -48,7 +48,7 @@ def remove_all(service: Service) -> None:
 
 @pytest.fixture(autouse=True)
 def _tidy(shared_service: Service) -> Iterator[None]:
-    """Each test begins without webhooks, and leaves none to be told of other tests' events."""
+    """Remove all webhooks before and after each test, because they would receive other tests' events."""
     remove_all(shared_service)
     yield
     remove_all(shared_service)
@@ -147,7 +147,7 @@ def test_invalid_changes_are_refused(shared_service: Service, fields: Body, para
     assert shared_service.get(path(hook)).json["url"] == HOOK["url"]
 
 
-# The operator of the tests allows 127.0.0.0/8 and nothing else.
+# The tests' operator allows 127.0.0.0/8 only.
 @pytest.mark.parametrize(
     "url",
     [
@@ -245,7 +245,7 @@ def test_at_most_two_secrets_sign_during_a_rotation(shared_service: Service, rec
 
 
 def delivered(service: Service, hook: Any, count: int = 1) -> Any:
-    """The webhook's deliveries once so many have arrived."""
+    """Return the webhook's deliveries once there are `count`."""
 
     def check() -> Any:
         deliveries = service.get(path(hook, "deliveries")).json["data"]
@@ -318,11 +318,11 @@ def test_events_are_replayed(shared_service: Service, receiver: Receiver) -> Non
     assert replayed(event_ids=[*ids, ids[0]]) == 2
     delivered(shared_service, hook, 2)
     spanned = replayed(created_after=start, created_before=end)
-    assert spanned == 4  # of both messages
+    assert spanned == 4  # from both messages
     delivered(shared_service, hook, spanned)
     assert replayed(created_after=start, created_before=end, failed_only=True) == 0
     assert replayed(created_after="2020-01-01T00:00:00Z", created_before="2020-01-02T00:00:00Z") == 0
-    assert replayed(created_after=end, created_before=start) == 0  # a span that holds nothing
+    assert replayed(created_after=end, created_before=start) == 0  # an empty range
     bodies = {body.body for body in receiver.received if ids[0] in body.body}
     assert len(bodies) == 1
 

@@ -1,4 +1,4 @@
-"""POST /v1/whatsapp: its answer (spec 2.4) and each row of spec 7.3."""
+"""POST /v1/whatsapp: response (spec 2.4) and each error of spec 7.3."""
 
 import re
 

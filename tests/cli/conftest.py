@@ -18,7 +18,7 @@ class Result(msgspec.Struct, frozen=True):
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs the command line in an empty folder, without settings in the environment."""
+    """Return a function that runs a command in an empty folder, without settings in the environment."""
     monkeypatch.chdir(tmp_path)
     for variable in os.environ:
         if variable.startswith("HELIOGRAPH_"):
@@ -35,7 +35,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 
 @pytest.fixture
 def example(tmp_path: Path) -> str:
-    """The example of contract 14, in the working folder."""
+    """Write the example of contract 14 to the working folder."""
     path = Path(__file__).parents[1] / "domain" / "setup_example.toml"
     (tmp_path / "setup.toml").write_text(path.read_text())
     return "setup.toml"

@@ -1,4 +1,4 @@
-"""`heliograph api`: any request to a running service from the shell."""
+"""`heliograph api`: any request to a running service from a shell."""
 
 import json
 import re
@@ -22,7 +22,7 @@ ANSWERS = {"/missing": 404, "/broken": 503, "/moved": 302}
 
 
 class Echo(BaseHTTPRequestHandler):
-    """Answers with what it got; /raw is not JSON, /list has three pages, and ANSWERS have another status."""
+    """A server that responds with the request. /raw is not JSON, /list has three pages, ANSWERS has other statuses."""
 
     def answer(self) -> None:
         path, query = urlsplit(self.path).path, parse_qs(urlsplit(self.path).query)
@@ -145,7 +145,7 @@ def test_a_mistake_is_one_line(run: Run, url: str, arguments: tuple[str, ...], m
 
 
 def test_documented_requests_exist() -> None:
-    """Requests of docs and help name a route."""
+    """Requests in docs and help texts exist as routes."""
     files = [*(ROOT / "docs").glob("*.md"), ROOT / "README.md", ROOT / "src/heliograph/cli/api.py"]
     requests = [
         match for file in files for match in re.findall(r"heliograph api ([A-Z]+) (/[^\s`]+)", file.read_text("utf-8"))

@@ -141,6 +141,6 @@ def test_delivery_is_paused_and_resumed(run: Run) -> None:
 
 
 async def _paused() -> tuple[bool, list[str]]:
-    """And what the audit log says, newest first."""
+    """Return whether delivery is paused, and the audit entries about it, newest first."""
     async with open_store(Settings()) as store:
         return store.setup.current.platform.paused, [line.action for line in await store.audit.list_rows(None)]

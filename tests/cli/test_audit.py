@@ -1,4 +1,4 @@
-"""`heliograph audit`: an end that was noted shows that the log was hashed anew."""
+"""`heliograph audit`: a recorded link reveals that the chain was rewritten."""
 
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ def entries(run: Run, *arguments: str) -> list[dict[str, Any]]:
 def test_the_log_is_exported_as_json_lines_between_two_times(
     run: Run, example: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(audit, "PAGE", 3)  # so that there are several
+    monkeypatch.setattr(audit, "PAGE", 3)  # so that there are several pages
     assert entries(run) == []
     run("apply", example)
     assert run("key", "create", "--team", "team_acme").code == 0

@@ -1,4 +1,4 @@
-"""Every setting has a value and a source, and no secret is told."""
+"""Every setting has a value and a source, and no secret is printed."""
 
 import base64
 import json
@@ -15,14 +15,14 @@ from heliograph.settings import NAMES, BadSetting, Settings, read_settings, writ
 
 from .conftest import Run
 
-UNSET = ("secret", "secret_old", "public_url")  # what is not given has no form of its own
+UNSET = ("secret", "secret_old", "public_url")  # without a default value
 HELP = serve.get_help(click.Context(serve)).split()
 KEY = base64.b64encode(bytes(32)).decode()
 TOKEN = "hush" * 8
 
 
 def sources(run: Run, *arguments: str) -> dict[str, tuple[str | None, str, str]]:
-    """Name → value, kind and name of its source."""
+    """Return name → (value, kind and name of the source)."""
     ended = run("config", "--json", *arguments)
     assert ended.code == 0, ended.err
     lines = json.loads(ended.out)["data"]
@@ -39,7 +39,7 @@ def test_defaults(run: Run) -> None:
 
 
 def test_a_setting_is_described_once() -> None:
-    """On its field: name, variable and flag follow; and a default is written as it is read."""
+    """Name, variable and flag are derived from the field; defaults have the format of input."""
     fields = [field.name for field in msgspec.structs.fields(Settings)]
     assert tuple("listen" if name == "host" else name for name in fields if name not in ("port", "sources")) == NAMES
     defaults = write_settings(Settings())
@@ -49,7 +49,7 @@ def test_a_setting_is_described_once() -> None:
 
 
 def test_flags_override_environment_and_file(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of five settings, each source gives one more."""
+    """Of five settings, each source overrides one more."""
     names = ["processes", "public_url", "resolver", "simulator_step_ms", "data"]
     values = ["2", "https://mail.example.com", "127.0.0.1:53", "9", "elsewhere"]
     environment = dict(zip(names, values, strict=True))
@@ -78,7 +78,7 @@ def test_flags_override_environment_and_file(run: Run, tmp_path: Path, monkeypat
 
 
 def test_the_file_refers_to_other_files(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Units and commands read one file; the password is in another."""
+    """Units and commands read one file, and the password is in another."""
     (tmp_path / "database").write_text("postgresql://u:hush@db/x\n")
     (tmp_path / "h.toml").write_text('database_file = "database"\n')
     monkeypatch.setenv("HELIOGRAPH_CONFIG", "h.toml")
@@ -175,7 +175,7 @@ def test_an_identity_provider() -> None:
     roles = "ops=operator,shop=team_shop:viewer"
     environment = PROVIDER | {"HELIOGRAPH_OIDC_ROLES": roles, "HELIOGRAPH_PASSWORD_SIGN_IN": "off"}
     settings = read_settings({}, environment)
-    # The slash is its name's
+    # the slash is part of the name
     assert (settings.oidc_issuer, settings.password_sign_in) == ("https://id.example.com/", False)
     written = write_settings(settings)
     assert (written["oidc_roles"], written["password_sign_in"]) == (roles, "off")

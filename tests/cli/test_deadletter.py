@@ -14,7 +14,7 @@ QUARANTINE = """DELETE FROM outbox; UPDATE recipient SET status = 'failed', deta
 
 
 async def _dead(count: int) -> None:
-    """So many dead letters of the first team."""
+    """Create `count` dead letters of the first team."""
     async with open_store(Settings()) as store:
         for _ in range(count):
             await store.messages.accept(message(store.clock))

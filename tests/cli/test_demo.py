@@ -62,7 +62,7 @@ def test_help_shows_the_demos_defaults() -> None:
 
 @contextmanager
 def running(folder: Path) -> Iterator[list[str]]:
-    """The demo's lines up to the last one."""
+    """Return the lines of a running demo."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("HELIOGRAPH_")}
     environment["PYTHONPATH"] = str(Path(heliograph.__file__).parents[1])
     command = [sys.executable, "-P", "-m", "heliograph.cli.main", "demo", "--listen", "127.0.0.1:0"]
@@ -81,14 +81,14 @@ def running(folder: Path) -> Iterator[list[str]]:
     assert process.returncode == 0
 
 
-def credential_names(lines: list[str]) -> set[str]:
-    """The types of all events so far, by the line that the demo prints."""
+def event_types(lines: list[str]) -> set[str]:
+    """Return the types of all events so far, read by the command that the demo prints."""
     line = lines[lines.index("# events: bounces and replies") + 1]
     return set(re.findall('"type":"([^"]+)"', subprocess.check_output(["sh", "-c", line], text=True)))
 
 
 def more_requests(lines: list[str], folder: Path) -> list[str]:
-    """What the command that the demo names prints."""
+    """Return the output of the command that prints more requests."""
     (command,) = (line.removeprefix("More requests: ") for line in lines if line.startswith("More requests: "))
     (base,) = (line.split()[1] for line in lines if line.startswith("API "))
     words = command.split()
@@ -124,7 +124,7 @@ def test_every_printed_command_works_and_keys_are_stable(tmp_path: Path) -> None
     assert '"text":"From the sandbox."' in answers[next(title for title in answers if title.startswith("# test inbox"))]
     assert '"verified":true' in answers["# verify, start and check"]
     assert '"sandbox":true' in answers["# email, in the sandbox"]
-    assert [line for line in requests if "verify.inbox = true" in line]  # which is not the default
+    assert [line for line in requests if "verify.inbox = true" in line]  # not the default
     others = {line.split()[0]: line.split()[1:] for line in first if line.startswith(OTHERS)}
     sandbox, base = (
         keys(first)[1],
@@ -138,7 +138,7 @@ def test_every_printed_command_works_and_keys_are_stable(tmp_path: Path) -> None
     assert others == {name: [f"{base}/compat/{name.lower()}", sandbox] for name in ("Resend", "Postmark", "Postal")}
     with running(tmp_path) as second:
         requests = more_requests(second, tmp_path)
-        until(lambda: credential_names(requests) >= CAME_BACK)
+        until(lambda: event_types(requests) >= CAME_BACK)
         assert keys(second) == keys(first)
         assert len(keys(first)) == 2
 

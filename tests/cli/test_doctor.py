@@ -23,7 +23,7 @@ ANY_PORT = ("--listen", "127.0.0.1:0")
 
 
 def levels(out: str) -> dict[str, str]:
-    """The worst level of each check."""
+    """Return check → its most severe level."""
     level_by_check: dict[str, str] = {}
     for finding in json.loads(out)["findings"]:
         level_by_check[finding["check"]] = max(
@@ -40,7 +40,7 @@ def test_a_healthy_installation(run: Run, tmp_path: Path, example: str) -> None:
     assert f"ok    database: sqlite:///heliograph.db is readable and writable, schema {schema}\n" in ended.out
     assert "email uses the built-in simulator" in ended.out
     assert "sms is sent with sim (simulator)" in ended.out
-    assert "\x1b" not in ended.out  # no colour without a terminal
+    assert "\x1b" not in ended.out  # no colours without a terminal
     machine = run("doctor", *ANY_PORT, "--json")
     assert json.loads(machine.out)["ok"] is True
     assert levels(machine.out)["database"] == "ok"
@@ -71,7 +71,7 @@ def test_ready(run: Run, shared_service: Service) -> None:
 def test_another_instances_service_is_reported(run: Run, tmp_path: Path, shared_service: Service) -> None:
     flags = ("--listen", f"127.0.0.1:{shared_service.ports[-1]}", "--json")
     run("pause")
-    assert levels(run("doctor", *flags).out)["port"] == "ok"  # no service has run here: nobody knows
+    assert levels(run("doctor", *flags).out)["port"] == "ok"  # no service has run here, so the port's user is unknown
     for folder, level in ((tmp_path / "other", "FAIL"), (shared_service.data, "ok")):
         folder.mkdir(exist_ok=True)
         if level == "FAIL":

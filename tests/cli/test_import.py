@@ -1,4 +1,4 @@
-"""`heliograph import`: what other services exported, with a word on each line."""
+"""`heliograph import`: exports of other services, with a result for each row."""
 
 import json
 from pathlib import Path
@@ -49,13 +49,13 @@ def lines(run: Run, *files: str, service: str = "resend", code: int = 0) -> list
 
 
 def record(id_: str) -> Any:
-    """A template or layout, as stored."""
+    """Return a stored template or layout."""
     kind = "layout" if id_.startswith("lay_") else "template"
     return json.loads(msgspec.json.encode(read_setup(read_settings({})).records[kind, id_]))
 
 
 def suppressions() -> dict[str, str]:
-    """Address → reason."""
+    """Return address → reason."""
 
     async def read(store: Store) -> dict[str, str]:
         ref = get_team(store.setup.current, "team_acme").record.ref
@@ -108,7 +108,7 @@ def test_domains_and_templates(run: Run) -> None:
     assert "has no content" in outcomes[4][3]
     template = record(outcomes[2][3].split()[2])
     assert (template["subject"], template["variables"]) == ("Hi {{customer.name}}", ["name"])
-    assert "status" not in template  # it is in use
+    assert "status" not in template  # published
     assert (template["alias"], template["sender"], template["fallback"]) == (
         "welcome-2",
         "Acme <a@acme.test>",
@@ -444,7 +444,7 @@ def test_no_incompatibilities(run: Run) -> None:
     assert (checked.code, checked.out) == (0, "Nothing in these files would break.\n")
 
 
-ODD: list[dict[str, Any]] = [  # what no service lists, and a file still may have
+ODD: list[dict[str, Any]] = [  # not in any service's exports, but possible in a file
     {"id": "w2", "events": "email.sent, email.opened"},
     {"id": "w3", "events": 5},
     {"id": "w4", "events": [{}]},

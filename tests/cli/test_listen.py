@@ -1,4 +1,4 @@
-"""`heliograph listen`: a feed that is away at times, a program that is told, and the real service."""
+"""`heliograph listen`: an unreliable feed, a program that receives the events, and the real service."""
 
 import json
 import signal
@@ -22,12 +22,12 @@ from .conftest import Run
 
 TOKEN = "hk_e6FyJqrQy5_B0Gcb0VZXHtbKLaMqUiIawolD691iK8Ufvf9Ncn7q8d1nqgSq"
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
-# With white space and an escape that no encoder of ours would write: the bytes must not be made anew.
+# with white space and an escape that our encoder does not write: the bytes must be forwarded unchanged
 BODY = '{"id":"%s", "type":"email.sent","created_at":"2026-11-15T09:30:00.000Z","data":{"subject":"\\u00e9"}}'
 
 
 class Feed(BaseHTTPRequestHandler):
-    """Two events on two pages; each answer begins with the next word of the script: a status, or 200."""
+    """Two events on two pages; each response begins with the next status of the script, or 200."""
 
     script: ClassVar[list[int]] = []
     queries: ClassVar[list[dict[str, list[str]]]] = []
@@ -67,7 +67,7 @@ def receiver() -> Iterator[Receiver]:
 
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """How long was waited; Ctrl-C comes when nothing is left to forward."""
+    """Return the waiting times. Ctrl-C is sent when there is nothing left to forward."""
     waited: list[float] = []
 
     def wait(seconds: float) -> None:
@@ -187,7 +187,7 @@ def test_a_key_without_the_scope_is_an_error(run: Run, url: str, waits: list[flo
 def listening(
     shared_service: Service, receiver: Receiver, tmp_path: Path
 ) -> Iterator[Callable[[], "subprocess.Popen[str]"]]:
-    """Starts `heliograph listen` beside the real service."""
+    """Start `heliograph listen` for the real service."""
     (tmp_path / "key").write_text(TOKENS["ACME"])
     address = f"http://127.0.0.1:{shared_service.ports[-1]}"
     options = ("--url", address, "--key", f"@{tmp_path / 'key'}", "--forward", receiver.url, "--secret", SECRET)
@@ -196,7 +196,7 @@ def listening(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # tests in the background ignore it
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # background tests ignore the signal
     )
     yield lambda: process
     process.kill()
@@ -210,7 +210,7 @@ def test_listening_to_a_real_service_until_ctrl_c(
     assert process.stdout.readline().startswith("Forwarding events of http://127.0.0.1:")
 
     def received_event() -> Any:
-        """What other tests did just before is heard, too."""
+        """Return the event received; events of earlier tests may come first."""
         shared_service.post("/v1/suppressions", {"email": f"listen-{len(attempts)}@example.com"})
         attempts.append(None)
         return next((got for got in receiver.received if '"suppression.created"' in got.body), None)
@@ -220,7 +220,7 @@ def test_listening_to_a_real_service_until_ctrl_c(
     event = verify_webhook(got.body.encode(), got.headers, SECRET)
     assert (event["type"], event["team_id"]) == ("suppression.created", "team_acme")
     assert json.loads(got.body) == event
-    output = iter(process.stdout.readline, "")  # it says so once it has passed the answer on
+    output = iter(process.stdout.readline, "")  # printed once the response was received
     assert any(f"{event['id']}  suppression.created → 200 in " in line for line in output)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=PATIENCE_S)

@@ -30,7 +30,7 @@ def test_every_help_has_an_example() -> None:
         command = main.load_command(name)
         own = command.commands if isinstance(command, click.Group) else {"": command}
         commands |= {f"heliograph {name} {word}".strip(): item for word, item in own.items()}
-    commands["heliograph import"] = commands.pop("heliograph import run")  # the default command
+    commands["heliograph import"] = commands.pop("heliograph import run")  # default command
     assert [words for words, command in commands.items() if words not in (command.help or "")] == []
 
 

@@ -1,4 +1,4 @@
-"""`heliograph migrate`: what it says before and after."""
+"""`heliograph migrate`: its output before and after a migration."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Each check says what is wrong and how to fix it; every peer is on loopback."""
+"""Each check reports the problem and its fix; all servers are on loopback."""
 
 import asyncio
 import json
@@ -53,13 +53,13 @@ def free_port() -> int:
 
 @pytest.fixture
 def server() -> Iterator[int]:
-    """The port of one that takes connections."""
+    """Return the port of a server that accepts connections."""
     with closing(socket.create_server(("127.0.0.1", 0))) as bound:
         yield bound.getsockname()[1]
 
 
 def run_network_checks(zone: Zone, port: int, *relays: str, settings: Settings = PUBLIC) -> dict[str, Finding]:
-    """What is found about mail, with this name server."""
+    """Return the findings about mail, with this name server."""
 
     async def run_with_resolver() -> dict[str, Finding]:
         async with DnsPeer(zone) as peer:
@@ -189,7 +189,7 @@ def unreachable_network(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_real_postgresql(run: Run, unreachable_network: None, postgres: str) -> None:
-    """That of the tests survives no power cut, and so is the fastest."""
+    """The tests' PostgreSQL does not survive a power cut, which makes it fast."""
     ended = run("preflight", "--json", "--listen", "127.0.0.1:0", "--database", postgres)
     messages = [
         (finding["check"], finding["message"].partition(":")[0]) for finding in json.loads(ended.out)["findings"]
@@ -241,7 +241,7 @@ def s3() -> Iterator[S3Server]:
 def test_attachments_in_an_object_store(
     run: Run, unreachable_network: None, s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    """Its secret comes from a file, and is said nowhere."""
+    """The secret is in a file, and printed nowhere."""
     (tmp_path / "key").write_text("hush-hush\n")
     environment = {f"HELIOGRAPH_{name.upper()}": value for name, value in s3.settings.items()}
     environment["HELIOGRAPH_S3_SECRET_KEY_FILE"] = str(tmp_path / "key")

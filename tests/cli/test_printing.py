@@ -1,4 +1,4 @@
-"""Commands answer as text and as JSON by one description of what they show."""
+"""Commands print text and JSON from the same records."""
 
 import ast
 import json
@@ -10,7 +10,7 @@ import heliograph.cli
 from heliograph.cli.printing import print_list, print_result
 from tests.cli.conftest import Run
 
-# Files that decide by themselves between text and JSON, and why.
+# files that choose between text and JSON on their own, and why
 EXCEPTIONS = {
     "apply.py": "its text is four lists on two streams",
     "findings.py": "each finding is told when it is found",

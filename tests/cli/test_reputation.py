@@ -15,7 +15,7 @@ RATES = "of 1000 emails 10.0% bounced and 0.20% got complaints"
 
 
 async def _judge(*counts: int) -> None:
-    """The counts of this hour, judged."""
+    """Update the reputations from the counts of this hour."""
     async with open_store(Settings()) as store:
         row = (store.setup.current.teams["team_acme"].record.ref, Clock().now(), *counts)
         await store.database.write(lambda tx: tx.run("count_reputation", counts=[row]))

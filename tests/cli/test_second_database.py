@@ -1,4 +1,4 @@
-"""A command that would make a second, empty database beside a service's says so and stops."""
+"""A command stops if it would create a second, empty database while a service of this machine uses another."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ OTHER = ["--database", "sqlite:///other.db"]
 
 def test_a_data_folder_of_another_database_is_refused(run: Run, tmp_path: Path, example: str) -> None:
     assert run("apply", example).code == 0
-    save_database_number(tmp_path / "heliograph-data", 17, 1)  # as a start of the service does
+    save_database_number(tmp_path / "heliograph-data", 17, 1)  # as the service does when it starts
     assert run("key", "list").code == 0
     for command in (["apply", example], ["pause"], ["key", "list"], ["secret", "show"]):
         ended = run(*command, *OTHER)
@@ -26,7 +26,7 @@ def test_a_data_folder_of_another_database_is_refused(run: Run, tmp_path: Path, 
             in ended.err
         )
     assert not (tmp_path / "other.db").exists()
-    assert run("migrate", *OTHER).code == 0  # says that it is meant
+    assert run("migrate", *OTHER).code == 0  # creates it on purpose
     assert run("pause", *OTHER).code == 0
 
 

@@ -1,4 +1,4 @@
-"""Without the secret that sealed what the database holds, nothing that needs it starts, until told otherwise."""
+"""Without the secret that encrypts the database, nothing that needs it starts, unless it is replaced."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ SERVE = ("serve", "--listen", "127.0.0.1:0")
 
 @pytest.fixture
 def secret(run: Run, example: str) -> Path:
-    """Of an instance with a setup; the working folder is its own."""
+    """Create an instance with a setup in the working folder; return the path of its secret."""
     assert run("apply", example).code == 0
     return Path("heliograph-data/secret")
 
@@ -28,7 +28,7 @@ def test_a_lost_secret_is_not_replaced_silently(run: Run, secret: Path, command:
     assert ended.code == 1
     assert "heliograph secret replace" in ended.err
     assert not secret.exists()
-    assert run("pause", *flags).code == 0  # needs none
+    assert run("pause", *flags).code == 0  # needs no secret
     lines = [line for line in run("doctor", *flags).out.splitlines() if "  secret: " in line]
     assert len(lines) == 1 and lines[0].startswith("FAIL  secret: the master secret is missing")
 
@@ -56,11 +56,12 @@ def test_rotation_creates_a_new_secret_and_keeps_the_old(
     result = run("secret", "rotate")
     assert result.code == 0 and "secret.old only for older backups" in result.out
     assert (secret.read_text(), secret.with_name("secret.old").read_text()) == (prepared, old)
-    assert json.loads(run("secret", "show", "--json").out)["encrypted"].popitem()[1] == 0  # nothing under the old one
+    # Nothing is encrypted with the old secret
+    assert json.loads(run("secret", "show", "--json").out)["encrypted"].popitem()[1] == 0
     assert "ok    encryption: " in run("doctor", "--listen", "127.0.0.1:0").out
     assert run("apply", "setup.toml").code == 0
     assert run("secret", "rotate").code == 0
-    (older,) = secret.parent.glob("secret.old.*")  # a backup of before the first one still has its secret
+    (older,) = secret.parent.glob("secret.old.*")  # still needed for a backup from before the first rotation
     assert (older.read_text(), secret.with_name("secret.old").read_text()) == (old, prepared)
 
 

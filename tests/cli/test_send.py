@@ -12,7 +12,7 @@ TOKEN = "hk_e6FyJqrQy5_B0Gcb0VZXHtbKLaMqUiIawolD691iK8Ufvf9Ncn7q8d1nqgSq"
 
 
 class Echo(BaseHTTPRequestHandler):
-    """Answers 202 with what it got; refuses, redirects or talks nonsense where the path says so."""
+    """Responds 202 with the request; other paths refuse, redirect, or respond with something invalid."""
 
     def do_POST(self) -> None:
         got = json.loads(self.rfile.read(int(self.headers["Content-Length"])))

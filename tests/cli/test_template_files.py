@@ -1,4 +1,4 @@
-"""Templates of files: looked at without a service, and planned without a change."""
+"""Templates in files: checked without a service, and planned without changes."""
 
 import json
 from pathlib import Path

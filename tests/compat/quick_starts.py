@@ -1,6 +1,6 @@
-"""The first steps that each service's own pages show, as they stand there: key and address alone are put in.
+"""Examples from each service's own quick start, with only key and address replaced.
 
-`KEY`, `BASE`, `ACCOUNT`, `HOST` and `PORT` stand where a reader writes their own.
+`KEY`, `BASE`, `ACCOUNT`, `HOST` and `PORT` mark where readers insert their own.
 """
 
 RESEND_PYTHON = """

@@ -1,4 +1,4 @@
-"""Every call of resend-python that was tried against us: what works, and what is refused with which words."""
+"""Every call of resend-python as used with our service: those that work, and those refused with their message."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,7 +19,7 @@ PDF = b"%PDF-1.4\n\xff\x00"
 
 
 class ExistingRecords(msgspec.Struct, frozen=True, kw_only=True):
-    """Ids of records to call for; each call that ends one makes its own."""
+    """Ids of records for the calls; a call that deletes a record creates its own."""
 
     email: str
     webhook: str
@@ -97,7 +97,7 @@ WORKS: dict[str, Try] = {
     "logs.list": lambda records: resend.Logs.list({"limit": 1}),
     "logs.get": lambda records: resend.Logs.get(until(lambda: resend.Logs.list()["data"])[0]["id"]),
 }
-# The call, the error's name, and a part of our reason.
+# call, name of the error, part of our message
 REFUSED: dict[str, tuple[Try, str, str]] = {
     "emails.share": (lambda records: resend.Emails.share(records.email), "not_found", "Public message links"),
     "emails.metrics": (lambda records: resend.Emails.metrics(), "not_found", "Statistics are in the dashboard"),

@@ -1,4 +1,4 @@
-"""A program as people have it for Resend: it sends a mail and waits until its webhook says what became of it."""
+"""A typical program for Resend: it sends a mail and waits until its webhook reports the result."""
 
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any

@@ -1,4 +1,4 @@
-"""A real Django with django-anymail in this process: its webhook views are judges of what we post."""
+"""A real Django site with django-anymail in this process: its webhook views check what our service posts."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -26,14 +26,14 @@ from django.test import Client, override_settings
 
 @contextmanager
 def anymail(**anymail_settings: Any) -> Iterator[None]:
-    """With these settings of anymail's."""
+    """Set these settings of anymail."""
     with override_settings(ANYMAIL=anymail_settings):
         yield
 
 
 @contextmanager
 def listening(signal: Any = tracking, **anymail_settings: Any) -> Iterator[tuple[str, list[Any]]]:
-    """The site on an address of its own, with these settings of anymail's; and what it has heard."""
+    """Run the site with these settings of anymail on its own address; return the received events."""
     received = list[Any]()
 
     def receive(event: Any, **_: Any) -> None:
@@ -54,7 +54,7 @@ def listening(signal: Any = tracking, **anymail_settings: Any) -> Iterator[tuple
 
 
 def track(service: str, body: bytes, headers: Mapping[str, str], about: str = "tracking") -> list[Any]:
-    """What anymail's view of this service makes of a request, and tells the site; `about` also `inbound`."""
+    """Return what anymail's view for this service makes of a request. `about`: also `inbound`."""
     received, signal = list[Any](), {"tracking": tracking, "inbound": inbound}[about]
 
     def receive(event: Any, **_: Any) -> None:

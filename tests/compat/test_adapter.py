@@ -1,4 +1,4 @@
-"""A prefix with a shape of its own: its key, its bodies and its errors, and the checks that /v1 has."""
+"""An API with its own prefix, key format, bodies and errors, but with the checks of /v1."""
 
 from urllib.parse import parse_qs
 

@@ -1,4 +1,4 @@
-"""`attachment_types`: what an operator adds to the types of files, at every edge."""
+"""`attachment_types`: additional file types that the operator allows, in every API."""
 
 import smtplib
 from base64 import b64encode

@@ -1,4 +1,4 @@
-"""`catch`: what programs of other services send to a sandbox team is taken, whatever it is, and goes nowhere."""
+"""`catch`: messages of other services' clients to a sandbox team are accepted and not sent."""
 
 import smtplib
 import socket
@@ -71,7 +71,7 @@ verify = {{ inbox = true, min_interval_s = 0 }}
 
 @pytest.fixture(scope="module")
 def world() -> Iterator[socket.socket]:
-    """What every real carrier would connect to; nobody has."""
+    """The servers to which real carriers would connect; none may be contacted."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.setblocking(False)
         yield listening
@@ -107,7 +107,7 @@ def text(service: Service, **form: str) -> Answer:
 
 
 def ended(service: Service, id_: str, channel: str = "emails") -> Any:
-    """The record once its state is final; a real carrier would be named in its timeline."""
+    """Return the record once its state is final; a real carrier would be in its timeline."""
     final = until(
         lambda: (
             record
@@ -189,7 +189,7 @@ def test_smtp_submissions_are_captured(catching: Service) -> None:
     ("given", "channel", "status"),
     [
         ({"To": "+15558675310", "From": "+15017122661"}, "sms", "delivered"),
-        ({"To": "+14155550123", "From": "+15017122661"}, "sms", "delivered"),  # verified: a real one on /v1
+        ({"To": "+14155550123", "From": "+15017122661"}, "sms", "delivered"),  # verified: sent by a real carrier on /v1
         ({"To": "+15005550006", "From": "+15005550006"}, "sms", "delivered"),
         ({"To": "whatsapp:+15558675310", "From": "whatsapp:+14155238886"}, "whatsapp", "read"),
     ],
@@ -217,7 +217,7 @@ def test_twilio_verify(catching: Service) -> None:
     created = twilio(catching, "/v2/Services", FriendlyName="My First Verify Service")
     assert (created.status, created.json["friendly_name"]) == (201, "My First Verify Service")
     service = f"/v2/Services/{created.json['sid']}"
-    for to in ("+15017122661", "+14155550123"):  # the second is a real one on /v1
+    for to in ("+15017122661", "+14155550123"):  # the second would be sent by a real carrier on /v1
         started = twilio(catching, f"{service}/Verifications", To=to, Channel="sms").json
         assert started["status"] == "pending"
         resent = catching.post(f"/v1/verify/{started['sid']}/resend", {}, key=TOKEN)

@@ -1,4 +1,4 @@
-"""`compat_hosts`: another service's calls at the root of a host."""
+"""`compat_hosts`: another service's API at the root of a host."""
 
 from collections.abc import Iterator
 from pathlib import Path

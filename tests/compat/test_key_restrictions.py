@@ -1,4 +1,4 @@
-"""Restricted keys in the APIs of other services and by SMTP (contract 20): their codes, our text."""
+"""Restricted keys in other services' APIs and SMTP (contract 20): their error codes, our messages."""
 
 from base64 import b64encode
 from collections.abc import Callable

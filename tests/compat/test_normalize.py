@@ -1,4 +1,4 @@
-"""Recipients in one text with commas: names, quotes, and whatever else somebody may send."""
+"""Recipients in one text with commas: names, quotes, and invalid input."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Postal's shape: django-anymail's untouched backend sends by it, and refusals have Postal's codes."""
+"""Postal's API: django-anymail's backend works unchanged, and refusals have Postal's codes."""
 
 from base64 import b64encode
 from typing import Any
@@ -54,7 +54,7 @@ def test_anymail_reports_a_refusal(shared_service: Service) -> None:
 
 
 def test_anymail_receives_events(shared_service: Service) -> None:
-    """Our worker posts to a real site, which verifies with the key that the record shows."""
+    """Our worker posts to a real site, which verifies the signature with the public key of the webhook."""
     fields = {"url": "http://127.0.0.1:9/", "events": ["email.*"], "format": "postal"}
     hook = shared_service.post("/v1/webhooks", fields).json
     with site.listening(POSTAL_WEBHOOK_KEY=hook["public_key"]) as (address, received):

@@ -1,4 +1,4 @@
-"""Postmark's shape: its untouched clients send by it, and each refusal has the code and words that they read."""
+"""Postmark's API: its clients work unchanged, and refusals have the codes and texts that they evaluate."""
 
 import base64
 import json
@@ -125,7 +125,7 @@ def test_anymail_sends_to_the_remaining_recipients(shared_service: Service, fiel
 
 
 def test_anymail_reports_unsent_recipients_of_a_batch(shared_service: Service) -> None:
-    """Each of a batch has an answer of its own; none of them is an exception for those that were sent."""
+    """Each message of a batch has a result; refused ones raise no exception for the others."""
     to = ["a@simulator.test", "ada@-bad-.test", "suppressed@simulator.test"]
     mail = message(shared_service, to=to)
     mail.merge_data = {}
@@ -166,7 +166,7 @@ def test_anymail_receives_events(shared_service: Service) -> None:
 
 
 class Proxy(HTTPAdapter):
-    """postmarker leaves out the path of its root address: what a proxy in front of us puts back."""
+    """A proxy that adds the prefix, because postmarker drops the path of its base URL."""
 
     def send(self, request: Any, *args: Any, **more: Any) -> Any:
         path = urlsplit(request.url).path

@@ -1,4 +1,4 @@
-"""Postmark beyond sending, as its own library for Node and postmarker ask for it."""
+"""Postmark's calls besides sending, by its library for Node and by postmarker."""
 
 import json
 import os
@@ -37,7 +37,7 @@ def send(service: Service, to: str, **more: Any) -> str:
 
 
 def bounce(service: Service, message: str) -> Any:
-    """Of this message, once it is there."""
+    """Return the message's bounce, once it exists."""
     return until(lambda: get(service, f"/bounces?count=1&offset=0&messageID={message}")["Bounces"])[0]
 
 
@@ -46,7 +46,7 @@ def bounce(service: Service, message: str) -> Any:
 
 @pytest.mark.slow
 def test_the_documented_calls_work(shared_service: Service, tmp_path: Path) -> None:
-    """Of Postmark's library for Node, all of them: a refusal is in words, and none is a fault."""
+    """All calls of Postmark's library for Node: refusals have a message, and none fails."""
     node = install(tmp_path, "Postmark's library for Node")
     bounced = send(shared_service, "bounced@simulator.test")
     existing = {"bounced": bounced, "bounce": bounce(shared_service, bounced)["ID"]}
@@ -157,7 +157,7 @@ def test_bounces(shared_service: Service) -> None:
 
 
 def test_a_bounce_is_activated(shared_service: Service) -> None:
-    """Of an address that was suppressed while the mail waited."""
+    """The address was suppressed while the mail was waiting."""
     email = "held@simulator.test"
     send_at = (datetime.now(UTC) + timedelta(seconds=3)).isoformat()
     id_ = shared_service.post("/v1/emails", EMAIL | {"to": email, "scheduled_at": send_at}).json["id"]
@@ -220,7 +220,7 @@ def test_changes_that_are_refused(shared_service: Service, path: str, body: Any,
 
 
 def test_statistics(shared_service: Service) -> None:
-    """Of this day, which may end while they are read."""
+    """Statistics of today, which may end during the test."""
     send(shared_service, "complained@simulator.test")
     until(lambda: get(shared_service, "/stats/outbound/spam")["SpamComplaint"])
     before = get(shared_service, "/stats/outbound/sends")

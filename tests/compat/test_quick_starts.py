@@ -21,7 +21,7 @@ from tests.service import PATIENCE_S, Service, until
 
 PHPMAILER = Path("/usr/share/php/libphp-phpmailer/src")
 COMPAT = Path(__file__).parents[2] / "docs" / "compat.md"
-# As a line of /etc/hosts would: a host of compat_hosts is this machine.
+# as a line of /etc/hosts would do: hosts of compat_hosts resolve to this machine
 NAMES = """
 import socket
 _asked = socket.getaddrinfo
@@ -44,7 +44,7 @@ class Demo:
             return json.load(answer)
 
     def captured(self, to: str, text: str) -> bool:
-        """Whether the inbox has it."""
+        """Return whether the inbox has the message."""
         entries = self.get(f"/v1/inbox?to={quote(to)}&wait=5")["data"]
         return any(text in json.dumps(entry, ensure_ascii=False) for entry in entries)
 

@@ -1,4 +1,4 @@
-"""Programs written for Resend against us, by its own libraries untouched (compat.md)."""
+"""Programs for Resend with our service, by Resend's own libraries (compat.md)."""
 
 import base64
 import itertools
@@ -104,7 +104,7 @@ def test_unsupported_calls(records: ExistingRecords, name: str) -> None:
 
 
 def test_the_documented_calls_work() -> None:
-    """Each call that it names is one that these tests make, and each that they make is in it."""
+    """These tests make exactly the calls that the docs list."""
     text = Path("docs/compat.md").read_text("utf-8").partition("resend calls: begin -->")[2].partition("<!--")[0]
     rows = dict(re.findall(r"^\| `([\w.]+)` \| (works|refused|not yet) \|", text, re.MULTILINE))
     tried = dict.fromkeys(WORKS, True) | dict.fromkeys(REFUSED, False)
@@ -195,7 +195,7 @@ def test_a_number_variable_stays_a_number() -> None:
 @pytest.mark.parametrize(
     "empty",
     [
-        {"cc": "", "bcc": "", "reply_to": ""},  # as Payload CMS sends each mail
+        {"cc": "", "bcc": "", "reply_to": ""},  # as Payload CMS sends every mail
         {"cc": [], "bcc": [], "reply_to": [], "attachments": [], "tags": []},
         {"headers": {}, "template": {}, "topic_id": "", "scheduled_at": "", "html": ""},
         {"attachments": [{"filename": "a.txt", "content": "QQ==", "path": "", "content_type": "", "content_id": ""}]},
@@ -210,7 +210,7 @@ def test_undeclared_variables_are_ignored_and_the_subject_is_used(shared_service
     template = {"id": "tpl_welcome", "variables": {"NAME": "Ada", "MORE": 1, "LIST": [1]}}
     fields: Any = {"to": "a@simulator.test", "template": template, "html": "", "subject": ""}
     assert stored(shared_service, resend.Emails.send(fields)["id"])["subject"] == "Welcome, Ada"
-    large = {"attachments": [{"filename": "a.zip", "content": "A" * 400_000}]}  # goes its own way, in threads
+    large = {"attachments": [{"filename": "a.zip", "content": "A" * 400_000}]}  # parsed in threads
     for more in ({}, large):
         with_subject = resend.Emails.send(fields | {"subject": "Hello from us"} | more)["id"]
         assert resend.Emails.get(with_subject)["subject"] == "Hello from us"
@@ -231,7 +231,7 @@ def test_three_attachment_encodings(content: Any) -> None:
 
 
 def test_a_large_file_as_numbers_and_similar_text() -> None:
-    octets = bytes(range(256)) * 4096  # 1 MiB: more numbers than JSON of ours may have values
+    octets = bytes(range(256)) * 4096  # 1 MiB: more numbers than our limit of JSON values
     text = 'see "content": [1, 2, 3] and \\'
     id_ = send(text=text, attachments=[{"filename": "a.zip", "content": list(octets)}])
     (file,) = resend.Emails.Attachments.list(id_)["data"]
@@ -453,7 +453,7 @@ def test_the_log_has_the_response_status() -> None:
         ),
         (b'{"numbers":[1,2]}', {"numbers": [1, 2]}),
         (rb'{"text":"\"content\":[1,2]","data":[1]}', {"text": '"content":[1,2]', "data": "AQ=="}),
-        (b'{"a":"' + b'\\"' * 500_000, None),  # a string that never ends is read once
+        (b'{"a":"' + b'\\"' * 500_000, None),  # a string without an end is read once
         (b'"content"' + b" " * 500_000, "content"),
     ],
     ids=range(12),
@@ -582,7 +582,7 @@ def test_user_and_password_of_an_endpoint_are_sent_and_not_shown(shared_service:
 
 
 def run(*command: str) -> str:
-    """A program that has nothing of us but its environment."""
+    """Return a function that runs a program whose environment names our service."""
     url = str(resend.api_url)
     moved = {"RESEND_API_URL": url, "RESEND_BASE_URL": url, "RESEND_API_KEY": TOKENS["ACME"]}
     ran = subprocess.run(command, env=os.environ | moved, capture_output=True, text=True, timeout=PATIENCE_S)

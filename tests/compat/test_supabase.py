@@ -1,4 +1,4 @@
-"""Supabase's auth hooks, signed by the library of Standard Webhooks as Supabase signs them."""
+"""Supabase's auth hooks, signed by the Standard Webhooks library as by Supabase."""
 
 import itertools
 import json

@@ -1,4 +1,4 @@
-"""Programs written for Twilio's Messages against us, by its own library untouched (compat.md)."""
+"""Programs for Twilio's Messages API with our service, by Twilio's own library (compat.md)."""
 
 import itertools
 import json
@@ -64,9 +64,9 @@ def test_a_whatsapp_message(messages: Any) -> None:
     [
         ("UDH", {"messaging_service_sid": "tpl_udh_sms"}, "Any words"),
         ("UDH", {"messaging_service_sid": "MG0123456789abcdef"}, "Service: Any words"),
-        ("UDH", {"messaging_service_sid": "MG00"}, "Any words"),  # the team's
+        ("UDH", {"messaging_service_sid": "MG00"}, "Any words"),  # set for the team
         ("UDH", {"from_": "+15005550000"}, "Any words"),
-        ("ACME_SEND", {"from_": "+15005550000"}, "Your code: Any words"),  # the key's
+        ("ACME_SEND", {"from_": "+15005550000"}, "Your code: Any words"),  # set for the key
     ],
 )
 def test_a_body_for_a_template_with_one_variable(

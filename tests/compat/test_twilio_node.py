@@ -1,4 +1,4 @@
-"""A program written for Twilio's Node library against us, moved by two settings."""
+"""A program for Twilio's Node library with our service; only two settings change."""
 
 import json
 import subprocess

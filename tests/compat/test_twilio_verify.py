@@ -1,4 +1,4 @@
-"""Programs written for Twilio Verify against us, by its own library untouched (compat.md)."""
+"""Programs for Twilio Verify with our service, by Twilio's own library (compat.md)."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -66,7 +66,7 @@ def test_a_second_start_resends_the_same_code(verify: Any, phone: str) -> None:
 
 
 def test_a_second_start_a_moment_later_is_the_same_verification(verify: Any) -> None:
-    """A real number has a least interval: the code that is on its way is not sent again."""
+    """Real numbers have a minimum interval: the code just sent is not sent again."""
     first, second = (verify.verifications.create(to="+447400000178", channel="sms") for _ in range(2))
     assert (second.sid, second.status, len(second.send_code_attempts)) == (first.sid, "pending", 1)
 

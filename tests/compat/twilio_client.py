@@ -1,4 +1,4 @@
-"""Twilio's own client, pointed at a service."""
+"""Twilio's own client, configured for our service."""
 
 from twilio.rest import Client
 

@@ -28,8 +28,10 @@ DESKTOP, PHONE = {"width": 1280, "height": 720}, {"width": 390, "height": 844}
 
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[tuple[Any, Any]]:
-    """One browser for all files, and its event loop. It starts as running, which async tests could not bear: while no
-    test has a page of it, it is put aside."""
+    """Start one browser for all files.
+
+    Its event loop counts as running, which async tests do not allow: it is suspended while no test uses a page.
+    """
     if CHROMIUM is None:
         pytest.skip("there is no chromium on this machine (apt-get install chromium)")
     with sync_api.sync_playwright() as playwright:
@@ -190,7 +192,7 @@ def shoot() -> Shoot:
     return take
 
 
-# What reaches beyond the right edge, and text that is cut off with no dots to say so. What is scrolled by itself, drawn
+# elements beyond the right edge, and text cut off without dots; except what scrolls, is drawn, or is for screen readers
 # or only for those who hear the page is left out.
 TOO_WIDE = """() => {
   const { scrollWidth, clientWidth } = document.documentElement;

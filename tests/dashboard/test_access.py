@@ -60,7 +60,7 @@ LOOKS: dict[str, tuple[Any, Any, list[str]]] = {
     "light": ("light", WIDE, []),
     "dark, on a phone": ("dark", NARROW, ["color-contrast", "target-size", "scrollable-region-focusable"]),
 }
-# Contrast takes most of the time: of all text on the same ground in the same colour and size, one piece is looked at.
+# contrast takes most of the time: of texts with equal background, colour and size, one is checked
 JUDGE = """async ([only, part, look]) => {
   const grounds = new Map(), seen = (window.seen ??= {})[look] ??= new Set();
   const ground = (one) => {

@@ -1,4 +1,4 @@
-"""A database that goes away while a page is made, also after its view has read all it needs."""
+"""The database becomes unavailable while a page is created, also after its view has read all data."""
 
 import pytest
 

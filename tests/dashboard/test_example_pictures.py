@@ -35,7 +35,7 @@ LIGHT = f"""async picture => {{
 
 
 def read_luminance(page: Any, id_: str, locale: str, scheme: str) -> str:
-    """Return the luminance of the picture's fields, as hexadecimal digits."""
+    """Return the luminance of each field of the picture, as hexadecimal digits."""
     page.emulate_media(color_scheme=scheme)
     page.set_content(rendered(id_, locale).html)
     picture = b64encode(page.screenshot()).decode()

@@ -1,4 +1,4 @@
-"""A real store, real simulators, and messages written as accept writes them."""
+"""A real store, real simulators, and messages as the accept endpoints store them."""
 
 from collections.abc import Awaitable, Callable
 
@@ -31,14 +31,14 @@ ReadTimeline = Callable[[str], Awaitable[list[str]]]
 
 @pytest.fixture
 async def store(store: Store) -> Store:
-    """The store of both databases, with two teams."""
+    """Return a store on each database, with two teams."""
     await set_up(store, new_teams=[NewTeam(ref, CREDIT) for ref in TEAMS])
     return store
 
 
 @pytest.fixture
 def other(store: Store, clock: TestClock) -> Store:
-    """Another process on the same database."""
+    """Return the store of another process on the same database."""
     return make_store(store.database, store.local_files, clock, "seat/1")
 
 
@@ -81,7 +81,7 @@ def send(store: Store, clock: TestClock) -> Send:
 
 @pytest.fixture
 def timeline(store: Store) -> ReadTimeline:
-    """What the timeline of a message says, in order; checks that what is published is numbered from 1."""
+    """Return a message's timeline; checks that published events are numbered from 1."""
 
     async def read(id_: str) -> list[str]:
         message = await store.messages.get(1, id_)

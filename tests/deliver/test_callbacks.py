@@ -1,4 +1,4 @@
-"""Callbacks of carriers: taken once, in batches, and the time of the last verified one is kept."""
+"""Callbacks of carriers: processed once and in batches; the time of the last verified one is stored."""
 
 import asyncio
 import threading
@@ -58,7 +58,7 @@ async def no_body() -> bytes:
         ("POST", CallbackResult(), True),
         ("POST", CallbackResult(status=401), False),
         ("POST", None, False),
-        ("GET", CallbackResult(), False),  # Meta asks whose address it is
+        ("GET", CallbackResult(), False),  # Meta's verification of the callback URL
     ],
 )
 async def test_verified_callback_records_its_time(
@@ -100,7 +100,7 @@ async def test_callback_repeated_for_8_hours_changes_nothing_twice(
         return answer.status if answer else 404
 
     clock.forward(8 * HOUR_MS)  # the service was down
-    if provider == "resend":  # its retries have their own time
+    if provider == "resend":  # the provider sets the time of retries
         headers, body = signed(provider, bounce, clock.now())
     assert await take() == 200
     timeline = await told(store, id_)
@@ -199,5 +199,5 @@ async def test_large_callbacks_of_one_client_beyond_the_limit_get_retry_later(st
     release.set()
     assert sorted(await asyncio.gather(*large)) == [200] * LARGE_CALLBACKS_PER_CLIENT + [503] * 3
     assert await other == 200
-    assert slow.peak_running == 1  # of one carrier one at a time
+    assert slow.peak_running == 1  # one at a time for a carrier
     assert await take("192.0.2.1", CALLBACK_INLINE_MAX + 1) == 200

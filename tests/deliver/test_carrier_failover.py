@@ -1,4 +1,4 @@
-"""Carriers that cannot be reached or fall silent: the next one, the wait, the one second try; nothing twice."""
+"""Unreachable and silent carriers: failover, delays, the single second attempt, and no duplicates."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -30,7 +30,7 @@ Told = Callable[[str], Awaitable[list[str]]]
 
 
 class ScriptedCarrier(Carrier):
-    """A carrier whose answer the test sets."""
+    """A carrier whose responses the test sets."""
 
     def __init__(self, *answers: Outcome) -> None:
         self.answers = list(answers)
@@ -42,7 +42,7 @@ class ScriptedCarrier(Carrier):
 
 
 class FailoverSetup:
-    """Carriers `a`, `b`, … by priority, and what delivers through them."""
+    """Carriers `a`, `b`, … by priority, and a worker that delivers through them."""
 
     def __init__(self, store: Store, clock: Any, lines: dict[str, ScriptedCarrier]) -> None:
         self.store, self.clock, self.lines = store, clock, lines
@@ -77,7 +77,7 @@ async def lines(store: Store, clock: Any) -> Callable[..., Awaitable[FailoverSet
 
 
 def wait(store: Store, clock: TestClock) -> int:
-    """Until the next probe, in whole seconds as ms: the clock runs on a little."""
+    """Return the ms until the next probe, rounded to seconds because the clock advances slightly."""
     return round((store.circuits.current["a"].until - clock.now()) / 1000) * 1000
 
 
@@ -174,7 +174,7 @@ async def test_failures_open_the_circuit_and_a_probe_closes_it(
     await setup.deliver()
     assert setup.send_counts() == {"a": FAILURES_TO_OPEN, "b": FAILURES_TO_OPEN + 3}
     assert list(setup.failover.open_circuits()) == ["a"]
-    await other.refresh()  # every process learns of it, and has no new setup to load
+    await other.refresh()  # other processes learn of it without a new setup
     assert (await other.setup.refresh()).version == version
     assert list(other.circuits.current) == ["a"]
 
@@ -234,14 +234,14 @@ async def test_local_outage_counts_no_attempt_and_its_messages_leave_first(
         clock.forward(store.circuits.current["a"].until - clock.now() + UNREACHABLE_SPREAD_MS)
     setup.lines["a"].answers, tried = [TAKEN], len(setup.lines["a"].messages)
     await setup.deliver()
-    await asyncio.gather(*setup.failover._tasks)  # the others are told
+    await asyncio.gather(*setup.failover._tasks)  # other processes are notified
     new = await send("sms", PHONE)
     await setup.deliver()
     sent = setup.lines["a"].messages[tried:]
     assert [message.message_id for message in sent[-1:]] == [new]
     assert {message.message_id for message in sent[:-1]} == set(old)
     assert {message.attempt for message in sent} == {0}
-    assert await timeline(old[0]) == ["deferred", "sent"]  # told once, however often it was looked at
+    assert await timeline(old[0]) == ["deferred", "sent"]  # recorded once, although it was tried repeatedly
 
 
 @pytest.mark.parametrize(("minutes", "ends"), [(14, "sending"), (16, "failed")])
@@ -271,7 +271,7 @@ async def test_carrier_exception_counts_as_a_failure(store: Store, send: Send, l
 
 
 async def test_cancelled_send_counts_as_a_failure(store: Store, lines: Any) -> None:
-    """As Verify does after 8 seconds."""
+    """Verify cancels a send after 8 seconds."""
 
     class Hanging(ScriptedCarrier):
         async def send_message(self, message: OutboundMessage) -> Outcome:
@@ -310,7 +310,7 @@ async def test_circuit_is_replaced_only_if_unchanged(store: Store, other: Store)
         (Refused(), True, "a"),
         (AWAY, True, "ab"),
         (Deferred(), True, "a"),
-        (SILENT, True, "a"),  # another one might send it a second time
+        (SILENT, True, "a"),  # another carrier might send a duplicate
         (TAKEN, False, "a"),
         (Refused(), False, "a"),
         (AWAY, False, "ab"),
@@ -351,7 +351,7 @@ async def test_carrier_changed_meanwhile_is_used_with_its_new_settings(store: St
 
 
 async def test_carrier_replaced_during_the_close_of_another_stays(clock: Any) -> None:
-    """The list that is kept was taken before: the setup has changed since."""
+    """The list of carriers was read before the setup changed."""
     old = [records.CarrierRecord(id=id_, channel="sms", kind="test") for id_ in "ab"]
     new = [replace(record, priority=9) for record in old]
     newest = replace(old[1], priority=10)

@@ -1,4 +1,4 @@
-"""Windows of hand-overs: how many of each priority are claimed."""
+"""Concurrency limits: how many messages of each priority may be claimed."""
 
 from heliograph.deliver.concurrency import ConcurrencyLimiter
 from heliograph.domain.delivery.lanes import CONCURRENCY_MIN, CONCURRENCY_START, CONNECTION_WAIT_MAX_S, SLOTS_BY_LANE
@@ -6,7 +6,7 @@ from heliograph.domain.setup.records import Priority
 
 
 def learned(**waited: float) -> dict[Priority, int]:
-    """Return the room of each priority after 200 hand-overs of some, each of which waited so long."""
+    """Return the free slots of each priority after 200 sends that each waited for this time."""
     windows = ConcurrencyLimiter(lambda lane: None)
     for queue, seconds in waited.items():
         for _ in range(200):
@@ -19,7 +19,7 @@ def test_new_queues_have_equal_limits() -> None:
 
 
 def test_rarely_used_queue_has_no_smaller_limit_than_a_less_urgent_one() -> None:
-    """Else due critical ones wait while normal ones, whose window has grown, are handed over before them."""
+    """Otherwise urgent messages would wait while normal ones, whose limit has grown, are sent first."""
     assert learned(email=0) == {
         "critical": SLOTS_BY_LANE["email"],
         "normal": SLOTS_BY_LANE["email"],

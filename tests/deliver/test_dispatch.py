@@ -1,4 +1,4 @@
-"""One claimed message to one recorded outcome, on a real store; time is moved by hand."""
+"""From a claimed message to its recorded outcome, on a real store; tests move the time."""
 
 import asyncio
 import json
@@ -34,7 +34,7 @@ Told = Callable[[str], Awaitable[list[str]]]
 
 
 class Scripted(channels.Carrier):
-    """A carrier that answers with what it was given, in order; the last answer repeats."""
+    """A carrier with these outcomes, in order; the last one repeats."""
 
     def __init__(self, *answers: Outcome | Exception) -> None:
         self.answers = list(answers)
@@ -64,7 +64,7 @@ async def status(store: Store, id_: str) -> str:
 
 
 async def deliver_all(store: Store, worker: Dispatch, clock: Any) -> None:
-    """Hand over, wait, and hand over again until the outbox is empty."""
+    """Deliver and advance the clock until the outbox is empty."""
     while queues := await store.dead_letters.queues(clock.now()):
         clock.forward(min(queue.oldest_due for queue in queues if queue.oldest_due is not None) - clock.now())
         for lane in SLOTS_BY_LANE:
@@ -146,7 +146,7 @@ async def test_refusal_by_the_recipients_server_bounces_without_suppression(
     assert message and message.recipients[0].detail
     assert json.loads(message.recipients[0].detail) == reply | {"suppressed": False, "simulated": True}
     counts = await store.database.read(lambda tx: tx.run("newest_reputation", after=0, enough=1))
-    assert not counts  # the reputation guard counts hard bounces alone
+    assert not counts  # the reputation guard counts only hard bounces
 
 
 @pytest.mark.parametrize(("address", "spent"), [("+447700900123", PRICE), ("+15005550001", 0)])
@@ -181,7 +181,7 @@ async def test_magic_recipients_never_reach_a_real_carrier(
 
 
 async def test_team_with_a_test_clock_never_uses_a_real_carrier(store: Store, clock: Any, send: Send) -> None:
-    """Nor what was on its way before the clock, nor the answer to a text that really came in."""
+    """This includes messages accepted before the clock was enabled, and replies to real inbound texts."""
     await set_carriers(
         store,
         CarrierRecord(id="mx", channel="email", kind="mx"),
@@ -204,7 +204,7 @@ async def test_team_with_a_test_clock_never_uses_a_real_carrier(store: Store, cl
         ("STOP", 0, DAY_MS, "failed"),
         ("START", 0, DAY_MS, "failed"),
         ("HELP", 0, DAY_MS, "failed"),
-        ("STOP", DAY_MS - HOUR_MS, 0, "delivered"),  # Meta's callback came late
+        ("STOP", DAY_MS - HOUR_MS, 0, "delivered"),  # Meta's callback was late
         ("STOP", DAY_MS - HOUR_MS, HOUR_MS, "failed"),
         ("STOP", -DAY_MS, DAY_MS, "failed"),  # a clock that is ahead does not lengthen the window
     ],
@@ -277,7 +277,7 @@ async def test_temporary_failure_is_retried(
     [
         ((ABSENT, ABSENT), ["deferred", "bounced"]),
         ((ABSENT, Accepted(carrier_id="1")), ["deferred", "sent"]),
-        # Any other answer in between, and it begins anew.
+        # any other outcome in between restarts the count
         ((ABSENT, Deferred(), ABSENT, ABSENT), ["deferred", "deferred", "deferred", "bounced"]),
     ],
 )
@@ -339,7 +339,7 @@ async def test_late_completion_changes_nothing(
 
 
 class Admitting(Scripted):
-    """Asks before it sends, as carriers with connections do."""
+    """A carrier that calls `before_send`, as carriers with connections do."""
 
     async def send_message(self, message: OutboundMessage) -> Outcome:
         await message.hooks.before_send()
@@ -359,7 +359,7 @@ async def test_message_that_another_worker_sent_is_not_sent_again(
         assert await working(store, Carriers(lambda _: sending), clock).deliver(first)
         assert not await working(other, Carriers(lambda _: reclaimed), clock).deliver(second)
         assert (len(sending.messages), len(reclaimed.messages)) == (1, 0)
-    else:  # the second has
+    else:  # the second worker has sent it
         late_worker = working(store, Carriers(lambda _: sending), clock)
         late_worker.renewed_at, late_worker.lost_keys = (
             (float("-inf"), set()) if doubt == "no heartbeat" else (math.inf, {first.key})

@@ -1,4 +1,4 @@
-"""The duties: what each does in a round, what it says, and that a round that breaks does not end it."""
+"""The periodic jobs: what a round does and logs, and that a failed round does not end the job."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -82,7 +82,7 @@ async def wait_until(condition: Callable[[], Awaitable[object] | object]) -> Non
 
 
 def having(**parts: Any) -> Any:
-    """A store of these parts alone."""
+    """Return a store with only these parts."""
     return SimpleNamespace(**parts)
 
 
@@ -240,7 +240,7 @@ async def test_wrong_clock_is_logged_once_and_its_recovery_too() -> None:
 
 
 class Away:
-    """A database that is away until it is told otherwise."""
+    """A database that is unavailable until it is enabled."""
 
     def __init__(self, store: Store) -> None:
         self.store, self.is_away, self.tried = store, True, asyncio.Event()

@@ -1,4 +1,4 @@
-"""Long SMS that come in over SMPP: parts by two sessions become one event, whatever their form."""
+"""Long inbound SMS over SMPP: parts received by two sessions become one event, in every encoding."""
 
 import asyncio
 from functools import partial
@@ -26,7 +26,7 @@ TEXT = "Grüße {😀} жизнь " * 12
 
 def parts_of(form: str, text: str, reference: int) -> list[ShortMessage]:
     coding, octets = encode_text(text)
-    pieces = [octets[at : at + 133] for at in range(0, len(octets), 133)]  # cuts characters
+    pieces = [octets[at : at + 133] for at in range(0, len(octets), 133)]  # splits characters
     parts = []
     for number, piece in enumerate(pieces, 1):
         fields: dict[str, Any] = {"text": piece}
@@ -60,7 +60,7 @@ async def test_text_parts_of_two_sessions_become_one_text(texting: Store, clock:
         await until(lambda: len(smsc.bound) == 2)
         parts = parts_of(form, TEXT, 7)
         assert len(parts) > 2
-        deliveries = [*reversed(parts), *parts]  # each comes twice
+        deliveries = [*reversed(parts), *parts]  # each part is received twice
         answers = [
             smsc.bound[at % 2].request(command.DELIVER_SM, encode_short_message(sm)) for at, sm in enumerate(deliveries)
         ]

@@ -1,4 +1,4 @@
-"""People are told, by mail and in a chat: each thing once, to members who want it, and never about notices."""
+"""Notices by mail and chat: each once, to the members who want it, and none about notices."""
 
 import json
 from typing import Any
@@ -34,7 +34,7 @@ OPERATOR = Actor(kind="person", id="usr_operator")
 
 
 class Chat:
-    """Answers what it is told to."""
+    """A chat with preset responses."""
 
     def __init__(self) -> None:
         self.posts: list[tuple[str, str]] = []
@@ -51,7 +51,7 @@ class World:
 
     @property
     def sender(self) -> NoticeSender:
-        """As a process of its own has it."""
+        """Return the notice sender of a process."""
         failover = CarrierFailover(self.store, Carriers(lambda _: self.house.post), self.clock)
         chat: Any = self.chat
         return NoticeSender(
@@ -63,7 +63,7 @@ class World:
         await self.store.database.write(lambda tx: audit.write(tx, entry))
 
     async def delivered(self) -> list[tuple[str, str]]:
-        """Whom a round mailed, and about what."""
+        """Return the recipients and subjects of a round's mails."""
         del self.house.post.mails[:]
         await self.sender.send_due()
         return sorted((mail.to[0], mail.subject) for mail in self.house.post.mails)
@@ -73,7 +73,7 @@ class World:
 
 
 async def let_in(store: Store, email: str, roles: dict[str, str]) -> None:
-    """Somebody who can sign in."""
+    """Add a user who can sign in."""
     person = await settle(store.people, email, email, roles)
     await store.people.set_password(person.id, "hashed", ENTRY)
 
@@ -90,7 +90,7 @@ async def world(store: Store, clock: TestClock) -> World:
         OPS: {"": "operator"},
     }.items():
         await let_in(store, email, roles)
-    await house.invite(BOB, team_a="owner")  # invited, and has not accepted
+    await house.invite(BOB, team_a="owner")  # invited, but not accepted
     return World(house)
 
 
@@ -121,7 +121,7 @@ async def test_low_credit_and_dead_letters_send_notices(world: World) -> None:
         low_credit_notice(11, "evt_1", world.clock.now(), "4.20", "5.00"),
         dead_letter_notice(2, world.clock.now()),
     )
-    for _ in range(2):  # the same happening, noted again
+    for _ in range(2):  # the same notice again
         await world.store.database.write(lambda tx: notice_queue.enqueue(tx, low, dead))
     assert await world.delivered() == [
         (ADA, "[The team_a] Credit is low: 4.20 USD"),
@@ -151,7 +151,7 @@ async def test_former_or_suspended_members_get_no_notice(world: World) -> None:
     await world.did("domain.failed")
     await world.store.notices.fan_out(world.store.setup.current, by_mail=True)
     dev = await world.house.id_of(DEV)
-    await assign_role(world.store, dev, "team_a", None, ENTRY)  # between the happening and the mail
+    await assign_role(world.store, dev, "team_a", None, ENTRY)  # between the event and the mail
     assert [to for to, _ in await world.delivered()] == [ADA]
     team = TeamRecord(ref=11, id="team_a", name="A", suspended=True)
     await set_up(world.store, rows=[to_row("team", "team_a", team, "team_a")])
@@ -167,7 +167,7 @@ async def test_notice_is_sent_once_by_two_processes(world: World) -> None:
 
 
 async def test_notice_mail_in_progress_is_not_sent_again(world: World) -> None:
-    """The process died with it: it may have arrived."""
+    """The process was killed; the notice may have arrived."""
     await world.did("domain.failed")
     await world.store.notices.fan_out(world.store.setup.current, by_mail=True)
     assert len(await world.store.notices.take_due()) == 2
@@ -191,7 +191,7 @@ async def test_deferred_notice_mail_is_retried_alone(world: World, says: Any, ag
     world.house.post.says = Accepted(carrier_id="1")
     world.clock.forward(MINUTE_MS)
     assert len(await world.delivered()) == (2 if again else 0)
-    assert await world.delivered() == []  # and what failed told nobody of itself
+    assert await world.delivered() == []  # and the failure caused no notice
 
 
 async def test_notice_is_dropped_after_repeated_failures(world: World) -> None:
@@ -227,7 +227,7 @@ async def test_notices_without_a_real_email_carrier_go_to_chats_only(store: Stor
     assert await world.delivered() == []
     assert [url for url, _ in world.chat.posts] == ["https://chat.test/team_a"]
     await house.send_mail()
-    assert await world.delivered() == []  # what is over is over
+    assert await world.delivered() == []  # a problem that no longer exists
 
 
 async def test_chat_gets_notices_of_its_team_or_of_the_instance(world: World) -> None:
@@ -260,7 +260,7 @@ async def test_chat_post_that_cannot_have_arrived_is_retried(world: World, says:
     await world.set_chat()
     world.chat.response = says
     await world.store.notices.test_chat_webhook("team_a", ENTRY)
-    assert await world.delivered() == []  # a test tells the chat alone
+    assert await world.delivered() == []  # a test only posts to the chat
     world.clock.forward(MINUTE_MS)
     await world.delivered()
     assert len(world.chat.posts) == 1 + again

@@ -1,4 +1,4 @@
-"""What was scheduled on WhatsApp is judged again when it is due: the template at Meta, and an opt-out of marketing."""
+"""Scheduled WhatsApp messages are checked again when due: the template's status at Meta, and marketing opt-outs."""
 
 from functools import partial
 from typing import Any
@@ -25,7 +25,7 @@ CONTENT = msgspec.json.encode(WhatsappContent(template="parcel", language="en", 
 
 
 async def end_of(store: Store, carriers: Carriers, clock: TestClock, **extra: Any) -> tuple[str, str | None]:
-    """How a message by the template ends, and why."""
+    """Return the final state of a message from the template, and its reason."""
     item = message(clock, PHONE, channel="whatsapp", content=CONTENT, **extra)
     await store.messages.accept(item)
     clock.forward(2 * HOUR_MS)
@@ -58,7 +58,7 @@ async def test_scheduled_message_with_a_template_revoked_by_meta_fails(
     await world(store, "UTILITY", status)
     due = clock.now() + HOUR_MS
     assert await end_of(store, carriers, clock, timing=Timing(due_at=due)) == ("failed", "template_unavailable")
-    assert (await end_of(store, carriers, clock))[0] == "sent"  # it was accepted before: Meta decides
+    assert (await end_of(store, carriers, clock))[0] == "sent"  # accepted earlier: Meta decides
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What a simulator says is marked, at hand-over and later; what a carrier says is not."""
+"""Outcomes of simulators are marked, at the send and later; those of carriers are not."""
 
 from typing import Any
 

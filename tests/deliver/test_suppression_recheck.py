@@ -1,4 +1,4 @@
-"""Who was suppressed since the claim: one look for all that wait to go, and none for those that went."""
+"""Suppressions since the claim: one query for all waiting claims, none for finished ones."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
@@ -17,13 +17,13 @@ pytestmark = pytest.mark.anyio
 
 
 class FakeSuppressions:
-    """Suppression lists, what they were asked for, and the time."""
+    """A fake suppression list that records queries, and a clock."""
 
     def __init__(self) -> None:
         self.listed: set[str] = set()
         self.queries: list[str] = []
         self.now = 0.0
-        self.meanwhile: Callable[[], Awaitable[None]] | None = None  # what happens during a look
+        self.meanwhile: Callable[[], Awaitable[None]] | None = None  # runs during a query
 
     def time(self) -> float:
         return self.now
@@ -64,7 +64,7 @@ async def test_recheck_queries_all_waiting_recipients_at_once(
 ) -> None:
     a, b, c = entered(asks, "abc")
     lists.listed.add("b")
-    assert await asks.is_suppressed(a) is False and not lists.queries  # its claim has just told
+    assert await asks.is_suppressed(a) is False and not lists.queries  # the claim is recent enough
     lists.now = 1.0
     assert await asks.is_suppressed(c) is False and await asks.is_suppressed(b) is True
     assert lists.queries == ["bc"]
@@ -79,7 +79,7 @@ async def test_recheck_does_not_query_removed_claims(lists: FakeSuppressions, as
     lists.listed |= {"b", "z"}
     assert await asks.is_suppressed(last) is True and await asks.is_suppressed(late_claim) is False
     assert lists.queries == ["abcdz", "bcdz", "cdz", "dz", "zy"]
-    assert await asks.is_suppressed(slow[0]) is True  # another carrier asks
+    assert await asks.is_suppressed(slow[0]) is True  # asked again by another carrier
     assert lists.queries[-1] == "b"
     for claim in (first, *slow, last, late_claim):
         asks.remove(claim)
@@ -89,7 +89,7 @@ async def test_recheck_does_not_query_removed_claims(lists: FakeSuppressions, as
 async def test_recheck_result_of_a_removed_claim_is_not_used_for_a_later_attempt(
     lists: FakeSuppressions, asks: SuppressionRecheck
 ) -> None:
-    """It has the same key then, and its suppression may have been lifted."""
+    """The later attempt has the same key, and the suppression may have been removed."""
     (old,) = entered(asks, "a")
     lists.now = 1.0
     (quick,) = entered(asks, "b")
@@ -119,7 +119,7 @@ async def test_failed_recheck_is_repeated_for_all_waiting_by_then(
     async def fail() -> None:
         lists.meanwhile = None
         entered(asks, "b")
-        lists.listed.add("b")  # after its claim, which would have told
+        lists.listed.add("b")  # after the claim, which checked before
         raise StoreUnavailable("away for one look")
 
     lists.meanwhile = fail

@@ -1,5 +1,7 @@
-"""Six days by a team's test clock are what six days would have been: the same events, in the same order, at the same
-times; and a live team beside it notices nothing."""
+"""Six days by a team's test clock equal six real days: the same events in the same order at the same times.
+
+A live team in the same service is not affected.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -26,7 +28,7 @@ from tests.clocks import TestClock
 from tests.service import PATIENCE_S
 
 pytestmark = pytest.mark.anyio
-LATE_MS = 20 * SECOND_MS  # what a busy machine may need for what is due
+LATE_MS = 20 * SECOND_MS  # delay of a busy machine
 TEAM = """
 [[teams]]
 id = "{id}"
@@ -51,7 +53,7 @@ DOMAIN = """
 
 @pytest.fixture
 async def app(settings: Settings, clock: TestClock, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[App]:
-    """Without jitter, so that two runs have the same times."""
+    """Start without jitter, so that two runs have equal times."""
     monkeypatch.setattr(clock, "randbelow", lambda limit: limit // 2)
     settings = msgspec.structs.replace(settings, webhook_allow_private=("127.0.0.0/8",))
     secrets = make_secrets(settings)
@@ -78,7 +80,7 @@ async def app(settings: Settings, clock: TestClock, monkeypatch: pytest.MonkeyPa
 
 
 class Run:
-    """What one team sends, and what it is told."""
+    """What a team sends, and the events that it receives."""
 
     def __init__(self, app: App, id_: str) -> None:
         self.context, self.store, self.id = app.context, app.context.store, id_
@@ -107,7 +109,7 @@ class Run:
             )
 
     async def verification_status(self) -> tuple[str, int]:
-        """Of the code: its state, and when it ended."""
+        """Return the verification's state, and when it became final."""
         verification = await find_verification(self.context, self.caller, self.code)
         return verification.status, (verification.expires_at - self.started_at) // LATE_MS
 
@@ -116,7 +118,7 @@ class Run:
         return [(event.type, event.recipient or "") for event in feed]
 
     async def timeline(self) -> list[tuple[str, str, int]]:
-        """Every event and every try of a webhook: what, about whom, and how long after the begin."""
+        """Return each event and webhook attempt: type, subject, and time since the start."""
         ref, (hook,) = self.team.record.ref, self.team.webhooks
         observed = [(e.type, e.recipient or "", e.created_at) for e in await self.store.events.feed(ref, "", 100)]
         assert observed == sorted(observed, key=lambda item: item[2]), "the feed is in the order of times"

@@ -1,4 +1,4 @@
-"""What Meta tells of templates: to each team that sends one, once, with event, entry and notice (contract 17)."""
+"""Meta's updates of templates: applied once per team, with event, audit entry and notice (contract 17)."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Telling webhooks: order, windows, owners, retries by a moved clock, disabling, outages, stops."""
+"""Webhook delivery: order, limits, leases, retries with an advanced clock, disabling, outages, shutdown."""
 
 import asyncio
 import json
@@ -42,17 +42,17 @@ HOOK = "whk_1"
 
 
 class FakePoster:
-    """Answers posts once it is open; notes what came, and how many were inside at most, for each URL."""
+    """A fake HTTP client that responds once released; records requests, and the maximum number in flight per URL."""
 
     def __init__(self, *answers: PostResult) -> None:
         self.open = asyncio.Event()
-        self.posts: list[tuple[str, dict[str, Any]]] = []  # URL, event
+        self.posts: list[tuple[str, dict[str, Any]]] = []  # (URL, event)
         self.headers: list[Mapping[str, str]] = []
         self.bodies: list[bytes] = []
         self.inside: dict[str, int] = defaultdict(int)
         self.most_in_flight: dict[str, int] = defaultdict(int)
-        self.answers = list(answers) or [answer(200)]  # the last one stays
-        self.shut: set[str] = set()  # URLs that never answer
+        self.answers = list(answers) or [answer(200)]  # the last one repeats
+        self.shut: set[str] = set()  # URLs that never respond
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> PostResult:
         self.posts.append((url, json.loads(body) if body.startswith(b"{") else {}))
@@ -114,7 +114,7 @@ def webhook(id_: str = HOOK, **extra: Any) -> Webhook:
 
 
 async def tell(store: Store, count: int = 1, id_: str = HOOK, subject: str | None = None) -> list[str]:
-    """Events of one subject, or each of its own."""
+    """Publish events, of one subject or each of its own."""
     return [
         await store.deliveries.publish_to_webhook(1, id_, "domain.verified", subject or f"s{n}", {"number": n}, ENTRY)
         for n in range(count)
@@ -134,7 +134,7 @@ def all_are(store: Store, state: str, id_: str = HOOK) -> Callable[[], Any]:
 
 
 def tried(store: Store, attempts: int) -> Callable[[], Any]:
-    """Has the only delivery so many recorded attempts?"""
+    """Return whether the only delivery has this many recorded attempts."""
 
     async def check() -> bool:
         return (await only(store)).attempt == attempts
@@ -217,7 +217,7 @@ async def test_event_waits_for_the_first_attempt_of_earlier_events(store: Store,
         await asyncio.sleep(0.1)
         assert gate.event_types() == [first, alone]
         gate.open.set()
-        await wait_until(lambda: len(gate.posts) == 3)  # a failure holds nobody up
+        await wait_until(lambda: len(gate.posts) == 3)  # a failure does not delay others
     assert gate.event_types() == [first, alone, second]
 
 
@@ -255,7 +255,7 @@ async def test_ten_concurrent_attempts_are_read_and_recorded_together(
     count(store.database, "write")
     async with running(store, gate, clock):
         await wait_until(all_are(store, "delivered"))
-        # 21 and 5 where nothing else runs; each one alone would need a hundred of both.
+        # 21 and 5 on an idle machine; delivered separately, it would be a hundred each
         assert calls["write"] <= 50
         assert calls["due"] <= 20
     assert len(gate.posts) == 100
@@ -305,7 +305,7 @@ async def test_attempt_recorded_during_a_read_is_not_sent_again(
 async def test_endpoint_has_at_most_ten_attempts_over_all_processes(
     store: Store, other: Store, clock: TestClock, gate: FakePoster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serving, "IDLE_S", 0.01)  # the endpoint goes from hand to hand
+    monkeypatch.setattr(serving, "IDLE_S", 0.01)  # so that the endpoint is released and claimed repeatedly
     await save(store, webhook())
     await other.setup.refresh()
     async with running(store, gate, clock), running(other, gate, clock):
@@ -320,7 +320,7 @@ async def test_endpoint_has_at_most_ten_attempts_over_all_processes(
 async def test_hanging_endpoint_delays_no_other(
     store: Store, clock: TestClock, gate: FakePoster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serving, "SLOTS", 10)  # all of them are taken
+    monkeypatch.setattr(serving, "SLOTS", 10)  # all slots are used
     await save(store, webhook(), webhook("whk_2"), webhook("whk_3"))
     gate.shut = {f"https://{HOOK}.test"}
     async with running(store, gate, clock):
@@ -398,7 +398,7 @@ async def test_event_fails_permanently_after_the_last_retry(store: Store, clock:
     async with running(store, gate, clock):
         await wait_until(tried(store, 11))
         stored = await only(store)
-        assert 4000 <= (stored.due_at or 0) - stored.attempts[-1].at <= 7000  # from the beginning
+        assert 4000 <= (stored.due_at or 0) - stored.attempts[-1].at <= 7000  # from the beginning of the attempt
         clock.forward(7000)
         await wait_until(all_are(store, "delivered"))
 
@@ -475,7 +475,7 @@ async def test_five_days_of_failures_disable_the_webhook(store: Store, clock: Te
         await asyncio.sleep(0.05)
         assert current(store).enabled
         clock.forward(HOUR_MS)
-        # Its first failure is not what decides
+        # the first failure does not disable it
         await store.deliveries.publish_to_webhook(1, HOOK, "domain.failed", "c", {}, ENTRY)
         await wait_until(lambda: len(gate.posts) > 3)
         clock.forward(MINUTE_MS)
@@ -485,7 +485,7 @@ async def test_five_days_of_failures_disable_the_webhook(store: Store, clock: Te
 
 
 async def publish_message_event(store: Store, clock: TestClock, callback: str | None) -> None:
-    """That a message was sent, which may have an address of its own for that."""
+    """Publish that a message was sent; the message may have its own callback URL."""
     phone = "+15005550006"
     added = ExtraFields(metadata={"StatusCallback": "https://metadata.test"})
     message_row = message(clock, phone, channel="sms", callback=callback, extra_fields=added, says={"to": phone})
@@ -501,7 +501,10 @@ async def publish_message_event(store: Store, clock: TestClock, callback: str | 
 
 
 async def test_failures_of_a_message_callback_url_do_not_disable_the_webhook(store: Store, clock: TestClock) -> None:
-    """Whoever may send names it: it must not disable what others listen with. It hears what the endpoint does not."""
+    """Any sender chooses this URL, so it must not disable the webhook of others.
+
+    Those attempts do not change the endpoint's health.
+    """
     gate = FakePoster(answer(410))
     gate.open.set()
     await save(store, webhook(format="twilio", events=("sms.failed",)))
@@ -524,7 +527,7 @@ async def test_callback_to_a_metadata_address_is_refused(store: Store, clock: Te
 
 
 async def test_hanging_callbacks_delay_no_endpoint(store: Store, clock: TestClock) -> None:
-    gate = FakePoster()  # whoever comes waits
+    gate = FakePoster()  # all requests wait
     await save(store, webhook(format="twilio"))
     for _ in range(2 * serving.WINDOW):
         await publish_message_event(store, clock, "https://hangs.test")
@@ -554,7 +557,7 @@ async def test_hanging_callbacks_delay_no_other_host(store: Store, clock: TestCl
     [
         (410, 0, 0, True),
         (500, 1, 4.9, False),
-        (500, 0, 6, False),  # one failure after a long silence says little
+        (500, 0, 6, False),  # one failure after a long idle time is weak evidence
         (500, 1, 6, True),
         (None, 1, 6, True),
     ],
@@ -634,7 +637,7 @@ async def test_events_of_a_killed_process_are_delivered_by_another(
     await asyncio.wait([killed])
     async with running(other, gate, clock):
         await asyncio.sleep(0.3)
-        assert gate.posts == []  # its lease still holds
+        assert gate.posts == []  # the lease has not expired
         clock.forward(LEASE_MS)
         await wait_until(all_are(store, "delivered"))
     assert sorted(gate.event_types()) == sorted(events)
@@ -691,7 +694,7 @@ async def test_endpoint_leases_are_renewed(
         for _ in range(3):
             clock.forward(LEASE_MS - 10_000)
             observed = renewals
-            # One of them began after the clock went forward
+            # one attempt began after the clock was advanced
             await wait_until(lambda observed=observed: renewals > observed + 1)
             assert await other.deliveries.claim([HOOK]) == []
 
@@ -728,7 +731,7 @@ async def test_webhook_worker_stop_is_bounded_in_time(
     await wait_until(lambda: gate.posts)
     await worker.stop()
     await task
-    await wait_until(lambda: not gate.inside[f"https://{HOOK}.test"])  # its try is cancelled
+    await wait_until(lambda: not gate.inside[f"https://{HOOK}.test"])  # the attempt is cancelled
     assert await all_are(store, "waiting")()
 
 

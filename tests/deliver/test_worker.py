@@ -1,4 +1,4 @@
-"""The claim loop with real simulators: fairness, pause, stop, outages, poison."""
+"""The claim loop with real simulators: fairness, pause, shutdown, outages, poison messages."""
 
 import asyncio
 import inspect
@@ -33,13 +33,13 @@ Told = Callable[[str], Awaitable[list[str]]]
 
 
 class BlockingCarrier(Carrier):
-    """A carrier that takes a message when it is opened; counts what it holds at once."""
+    """A carrier that responds once released; counts concurrent sends."""
 
     def __init__(self) -> None:
         self.opened = asyncio.Event()
         self.started_ids: list[str] = []
         self.inside = 0
-        self.at_once: list[int] = []  # how many were inside when each one began
+        self.at_once: list[int] = []  # number of concurrent sends when each one began
 
     async def send_message(self, message: OutboundMessage) -> Outcome:
         self.started_ids.append(message.address)
@@ -62,7 +62,7 @@ async def running(worker: Worker) -> AsyncIterator[Worker]:
 
 
 async def wait_until(condition: Callable[..., Any]) -> None:
-    """Wait until the question, asked now and then, is answered with yes."""
+    """Wait until the condition is true."""
     async with asyncio.timeout(60):
         while not (await answer if inspect.isawaitable(answer := condition()) else answer):
             await asyncio.sleep(0.005)
@@ -70,7 +70,7 @@ async def wait_until(condition: Callable[..., Any]) -> None:
 
 def is_empty(store: Store) -> Callable[[], Awaitable[bool]]:
     async def empty() -> bool:
-        for _ in range(2):  # one reading, of what waits and then of what is at work, may miss a row that changes hands
+        for _ in range(2):  # while a row moves from waiting to claimed, a single pass may miss it
             if any(lane.waiting for lane in await store.outbox.lane_depths()):
                 return False
         return True
@@ -94,7 +94,7 @@ async def status(store: Store, id_: str) -> str:
 
 
 async def die(store: Store, clock: Any, times: int) -> None:
-    """Claim all that is due and end without an outcome, as a killed process does."""
+    """Claim all due messages and record no outcome, as if the process was killed."""
     for _ in range(times):
         for lane in ("email", "phone"):
             await store.outbox.claim(lane, 100)
@@ -141,7 +141,7 @@ async def test_small_team_does_not_wait_behind_a_large_one(store: Store, send: S
     await send("email", "someone@example.com", team=2)
     claims = await store.outbox.claim("email", 100)
     assert [claim.team for claim in claims].count(2) == 1
-    assert len(claims) == 100  # the large team takes what the small one leaves
+    assert len(claims) == 100  # the large team uses what the small one leaves
 
 
 async def test_lanes_have_separate_slots(store: Store, clock: Any, send: Send, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,7 +215,8 @@ async def test_worker_stop_is_bounded_in_time(
     await send("email", "anyone@example.com")
     async with running(Worker(store, CarrierFailover(store, Carriers(lambda _: gate), clock), clock)):
         await wait_until(lambda: gate.started_ids)
-    assert await other.outbox.claim("email", 10) == []  # it may have been sent: not free before the lease ends
+    # It may have been sent, so it stays claimed until the lease expires
+    assert await other.outbox.claim("email", 10) == []
     await store.outbox.release_own()
     assert len(await other.outbox.claim("email", 10)) == 1
 
@@ -296,7 +297,7 @@ async def test_poison_is_quarantined_and_its_hold_released(
 
 @pytest.fixture
 async def suspects(store: Store, clock: Any, send: Send, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Addresses whose workers died with them; they are soon tried alone."""
+    """Return addresses of messages during which a worker died; they are soon retried in isolation."""
     monkeypatch.setattr(loops, "CANDIDATE_POLL_S", 0.05)
     addresses = [f"suspect{n}@example.com" for n in range(4)]
     for address in addresses:
@@ -321,7 +322,7 @@ async def test_poison_candidates_are_retried_one_by_one_in_isolation(
 async def test_new_process_retries_no_poison_candidate(
     store: Store, clock: Any, carriers: Carriers, send: Send, suspects: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a crash loop they would be what each kill meets (P22)."""
+    """In a crash loop, each crash would count against them (P22)."""
     monkeypatch.setattr(loops, "CANDIDATE_POLL_S", 3600)
     id_ = await send("email", "innocent@example.com")
     async with running(Worker(store, CarrierFailover(store, carriers, clock), clock)):
@@ -338,7 +339,7 @@ async def test_message_processed_beside_others_is_not_blamed_for_a_crash(
     gate = BlockingCarrier()
     if how == "the lanes do not run dry":
         await send("email", "slow@example.com")
-    for _ in range(CRASHES_MAX):  # the worker ends with the hand-over in flight, and the next one begins
+    for _ in range(CRASHES_MAX):  # the worker ends during the send, and the next one starts
         gate.started_ids.clear()
         async with running(Worker(store, CarrierFailover(store, Carriers(lambda _: gate), clock), clock)) as worker:
             await wait_until(lambda: gate.started_ids)

@@ -1,4 +1,4 @@
-"""What is told of a certificate that is renewed while the service runs."""
+"""Log lines about a certificate that is renewed while the service runs."""
 
 from pathlib import Path
 

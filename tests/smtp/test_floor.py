@@ -1,4 +1,4 @@
-"""What every SMTP server of ours stands on: where a mail ends, how long a client may take, how many there may be."""
+"""What all our SMTP servers share: the end of a mail, timeouts, and limits of connections."""
 
 import asyncio
 import random
@@ -22,7 +22,7 @@ SMUGGLED = b"MAIL FROM:<a@x>\r\nRCPT TO:<smuggled@x>\r\nDATA\r\nsmuggled"
 
 
 class Server:
-    """It takes every mail, from whom it knows by their name."""
+    """A server that accepts every mail; `known`: all clients count as authenticated."""
 
     def __init__(self) -> None:
         self.port = 0
@@ -31,7 +31,7 @@ class Server:
         self.command_s = PATIENCE_S
 
     async def talk(self, *sent: bytes) -> bytes:
-        """All that is answered, to its end."""
+        """Return all replies until the connection is closed."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         try:
             for piece in sent:
@@ -142,7 +142,7 @@ async def test_slow_bytes_do_not_extend_the_timeout(begun: bytes, monkeypatch: p
         while not ended.done():
             writer.write(b"x")
             await asyncio.sleep(0.001)
-        with suppress(ConnectionError):  # whoever writes on may not read why
+        with suppress(ConnectionError):  # a client that keeps writing may not receive the reply
             assert (await ended).endswith(b"421 4.4.2 Timeout\r\n")
         writer.close()
     assert server.mails == []
@@ -173,7 +173,7 @@ async def test_connections_of_one_network_are_limited(limits: SmtpLimits, strang
 
 
 async def test_server_error_closes_the_connection() -> None:
-    """What comes after it might be the rest of a mail."""
+    """The rest of a mail could be read as commands."""
     async with listening() as server:
         server.mails = None  # type: ignore[assignment]
         reply = await server.talk(BEGIN, b"x\r\n.\r\nNOOP\r\n")

@@ -1,4 +1,4 @@
-"""JSON read quickly is JSON read strictly: the same value, down to the types, or the same refusal."""
+"""Fast and strict parsing of JSON agree: the same value with the same types, or the same refusal."""
 
 import base64
 import json
@@ -24,7 +24,7 @@ VARIABLES = {"parcel": "A1", "é": '\\ " \n 😀', '":': [1, -0.0, 1e300, {"a": 
 
 
 def written(body: object) -> list[bytes]:
-    """As Python's clients write it, as most others do, and with white space wherever it may be."""
+    """Return the body as Python encodes it, as most others do, and with as much white space as possible."""
     ways: tuple[dict[str, Any], ...] = (
         {},
         {"ensure_ascii": False, "separators": (",", ":")},
@@ -36,7 +36,7 @@ def written(body: object) -> list[bytes]:
 ORDINARY = [raw for body in (*SENDS.values(), EMAIL | {"attachments": [FILE, FILE]}) for raw in written(body)]
 BODIES = ORDINARY + written(EMAIL | {"variables": VARIABLES})
 
-# What mutations put in: tokens, escapes, numbers, half of a surrogate, bytes that are no UTF-8.
+# inserted by mutations: tokens, escapes, numbers, half a surrogate pair, invalid UTF-8
 PIECES = [
     *(
         b'"',
@@ -76,7 +76,7 @@ PIECES = [
 
 
 def outcome(read: Callable[[bytes], object], raw: bytes, *, words: bool = True) -> str:
-    """`repr` tells 1 from 1.0 and -0.0 from 0, and keeps the order of keys."""
+    """Return the result as text; `repr` distinguishes 1 from 1.0 and -0.0 from 0, and shows the order of keys."""
     try:
         value = read(raw)
     except Refusal as refusal:
@@ -85,14 +85,14 @@ def outcome(read: Callable[[bytes], object], raw: bytes, *, words: bool = True) 
 
 
 def known(value: object) -> str:
-    """Its fingerprint, which is the same when it is made in steps."""
+    """Return the value's fingerprint, which must be the same if computed in steps."""
     whole = idempotency.fingerprint("/", value)
     assert idempotency.fingerprint_in_steps("/", value) == whole
     return whole
 
 
 def mutated(rng: random.Random, raw: bytes) -> bytes:
-    """With one to three pieces put in, cut out, doubled or replaced."""
+    """Return the text with one to three parts inserted, removed, repeated or replaced."""
     for _ in range(rng.randint(1, 3)):
         at = rng.randrange(len(raw) + 1)
         end = min(len(raw), at + rng.choice((0, 0, 1, 2, 8)))
@@ -110,12 +110,12 @@ def test_mutated_body_has_the_same_outcome_in_both_parsers() -> None:
     for raw in mutations(seed=13):
         assert outcome(bodies.parse_fast, raw) == outcome(bodies.parse_strict, raw), raw
         quick += "invalid_json" not in outcome(bodies.parse_fast, raw)
-    assert CASES / 10 < quick < CASES  # both kinds are among them
+    assert CASES / 10 < quick < CASES  # both kinds occur
 
 
 @pytest.mark.parametrize("step", [9, 10, 11, 12, 64])
 def test_body_parsed_in_steps_equals_body_parsed_at_once(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wherever a large body is cut. One with two faults may be refused for the other one."""
+    """Wherever a large body is split. A body with two errors may get either refusal."""
     monkeypatch.setattr(incremental_json, "STEP", step)
     monkeypatch.setattr(idempotency, "STRING_CHUNK", step)
 

@@ -1,4 +1,4 @@
-"""The byte budget: taken as bytes arrive, shared by teams, small bodies before large ones, the first can finish."""
+"""The byte budget: reserved as bytes arrive, shared by teams, small bodies first, and the oldest can always finish."""
 
 import asyncio
 
@@ -15,7 +15,7 @@ BIG = 40 * MIB
 
 
 async def begun(budget: ByteBudget, holder: Reservation, size: int) -> "asyncio.Task[None]":
-    """Tried once: done when there was room."""
+    """Start a reservation; it is done if it did not have to wait."""
     task = asyncio.ensure_future(budget.reserve(holder, size))
     await asyncio.sleep(0)
     return task
@@ -50,7 +50,7 @@ async def test_a_team_has_its_share_and_no_more() -> None:
 
 
 async def test_a_body_waits_so_long_over_all_its_parts() -> None:
-    """Parts that were let through one by one, each in time, kept it without an answer for minutes."""
+    """If each part could wait anew, a request could take minutes."""
     budget = ByteBudget()
     first, late = Reservation("greedy", BIG), Reservation("greedy", BIG, waited_s=WAIT_S)
     await budget.reserve(first, BIG)
@@ -64,7 +64,7 @@ async def test_a_body_waits_so_long_over_all_its_parts() -> None:
 
 
 async def test_large_bodies_in_parallel_all_finish() -> None:
-    """Twenty bodies of 25 MiB at once, each taken as it arrives: all of them end, one after the other."""
+    """Twenty bodies of 25 MiB, reserved as they arrive, all finish one after the other."""
     budget = ByteBudget()
     ended = []
 
@@ -101,7 +101,7 @@ async def test_a_small_budget_refuses_what_could_never_fit_and_nothing_else() ->
 
 
 async def test_waiting_reservations_are_served_in_the_documented_order() -> None:
-    """Small before large, then the team that holds least, then who waits longest."""
+    """Small bodies first, then the team with the fewest reserved bytes, then the longest wait."""
     budget = ByteBudget(total=20 * MIB)
     all_of_it = Reservation("x", 19 * MIB)
     await budget.reserve(all_of_it, 19 * MIB)
@@ -122,7 +122,7 @@ async def test_reservation_that_waits_too_long_is_refused_with_retry() -> None:
     with pytest.raises(ServiceUnavailable) as refused:
         await budget.reserve(late, 20 * MIB)
     assert refused.value.retry_after == 5
-    budget.release(late)  # it holds nothing
+    budget.release(late)  # without a reservation
 
 
 async def test_waiting_reservations_per_team_are_limited() -> None:
@@ -141,7 +141,7 @@ async def test_waiting_reservations_per_team_are_limited() -> None:
 
 
 def request(*parts: bytes, length: int | None) -> Request:
-    """Each part comes when it is wanted."""
+    """Create a request whose parts arrive when they are needed."""
     left = list(parts)
 
     def come() -> None:

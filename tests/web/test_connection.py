@@ -1,5 +1,7 @@
-"""A connection without a network: answers in one write, in order; headers and bodies within their limits; what is idle
-or gone is let go."""
+"""A connection without a network: responses in one write, in order; limits of headers and bodies.
+
+Idle and closed clients.
+"""
 
 import asyncio
 import gc
@@ -33,7 +35,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Wire(asyncio.Transport):
-    """A transport that keeps what was written."""
+    """A transport that records what was written."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -76,7 +78,7 @@ class Wire(asyncio.Transport):
 
 
 class Echo:
-    """Answers each request with its path, after its body has come; `/slow…` when it is let go; `/stream` in parts."""
+    """Responds with the request's path after its body; `/slow…` once released; `/stream` in parts."""
 
     def __init__(self, headers: Headers | None = None) -> None:
         self.headers = headers or []
@@ -129,12 +131,12 @@ async def ask(made: Connection, *requests: str) -> None:
 
 
 def lost(made: Connection) -> None:
-    """As a transport says it, which then forgets its protocol."""
+    """Report a lost connection as a transport does, which then drops its protocol."""
     made.connection_lost(None)
 
 
 async def gone(made: Connection) -> None:
-    """As after an abort: else a stream ends when the garbage is collected, in another test."""
+    """Report an aborted connection, so that a stream does not end in another test during garbage collection."""
     lost(made)
     await settle()
 
@@ -154,7 +156,7 @@ async def test_pipelined_requests_are_answered_in_order_also_behind_a_slow_one()
     echo = Echo()
     made, wire = connect(echo=echo)
     await ask(made, "GET /slow HTTP/1.1", "GET /b HTTP/1.1", "GET /c HTTP/1.1")
-    assert wire.written == [] and wire.paused  # nothing more is read until there is an answer
+    assert wire.written == [] and wire.paused  # nothing is read until the response was sent
     assert [request.path for request in echo.seen] == ["/slow"]
     echo.let_go.set()
     await settle()
@@ -211,7 +213,7 @@ async def test_response_to_head_has_no_body() -> None:
     ],
 )
 async def test_last_response_closes_the_connection(request_line: str) -> None:
-    """Whatever comes behind it."""
+    """Whatever the client sends after it."""
     echo = Echo()
     made, wire = connect(echo=echo)
     await ask(made, request_line, "GET /b HTTP/1.1")
@@ -242,7 +244,7 @@ async def test_a_client_that_does_not_read_is_waited_for() -> None:
 
 async def test_one_connection_too_many_is_answered_before_it_is_closed() -> None:
     made, wire = connect(most=0)
-    assert not wire.closed  # closed before its request was read, it would be reset
+    assert not wire.closed  # closing before the request was read would reset the connection
     await ask(made, "GET /a HTTP/1.1")
     assert wire.statuses == [503] and b"connection: close\r\n" in wire.all
     assert wire.closed
@@ -300,7 +302,7 @@ async def test_a_stream_waits_for_its_reader_and_ends_when_the_client_goes() -> 
 async def test_a_connection_that_is_to_be_closed_is_not_reset_while_the_body_comes(framing: str, rest: str) -> None:
     made, wire = connect()
     await ask(made, f"POST /nobody HTTP/1.1\r\nConnection: close\r\n{framing}")
-    assert (wire.statuses, wire.ended, wire.closed) == ([404], True, False)  # the answer is not lost on the way
+    assert (wire.statuses, wire.ended, wire.closed) == ([404], True, False)  # the client still gets the response
     made.data_received(rest.encode())
     await settle()
     assert (wire.statuses, wire.closed, wire.aborted) == ([404], True, False)
@@ -311,7 +313,7 @@ async def test_a_client_that_reads_nothing_of_its_answer_is_cut_off(path: str) -
     made, wire = connect()
     made.data_received(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
     await settle()
-    wire.unread = 1  # also when it is too little to pause for, and the connection is to be closed
+    wire.unread = 1  # also if it is too little to pause writing, and the connection must be closed
     now = asyncio.get_running_loop().time()
     made.sweep(now)
     made.sweep(now + RESPONSE_READ_S - 1)
@@ -358,7 +360,7 @@ async def test_a_stream_that_breaks_is_cut_off() -> None:
     echo.parts = broken  # type: ignore[method-assign]
     made, wire = connect(echo=echo)
     await ask(made, "GET /stream HTTP/1.1")
-    assert wire.all.endswith(b"4\r\npart\r\n") and wire.aborted  # no last chunk: the client knows
+    assert wire.all.endswith(b"4\r\npart\r\n") and wire.aborted  # without the last chunk, the client detects the error
 
 
 # -- what is let go ----------------------------------------------------------------------------------------
@@ -414,7 +416,7 @@ async def test_an_answered_request_is_freed_without_the_collector() -> None:
             echo.let_go.set()
             await ask(made, f"GET {path} HTTP/1.1")
             echo.seen.clear()
-            # By type: isinstance asks lazy objects of other tests, which wakes them.
+            # by type, because isinstance would load lazy objects of other tests
             assert [one for one in gc.get_objects() if type(one) is Request] == [], path
     finally:
         gc.enable()
@@ -434,7 +436,7 @@ ENDINGS: dict[str, bytes] = {
 
 @pytest.mark.parametrize("ending", ENDINGS)
 async def test_a_closed_connection_is_freed_without_the_collector(ending: str) -> None:
-    """Closed connections that only the collector frees were 24 MB after 9,000 of them."""
+    """Closed connections that needed the collector used 24 MB after 9,000 of them."""
     echo = Echo()
     made, wire = connect(echo=echo)
     connections = made._connections
@@ -460,7 +462,7 @@ async def test_a_closed_connection_is_freed_without_the_collector(ending: str) -
 
 
 def headed(size: int, *, rest: bytes = b"\r\n", path: bytes = b"/a", many: bool = False) -> bytes:
-    """A request whose head has so many bytes."""
+    """Return a request with headers of this size."""
     left = size - len(b"GET %s HTTP/1.1\r\nHost: x\r\n\r\n" % path)
     if many:
         lines = b"X: 1\r\n" * (left // 6 - 1)
@@ -557,7 +559,7 @@ async def test_a_body_in_small_chunks_takes_little_more_room_than_its_bytes() ->
 
 
 def swept(made: Connection, seconds: float) -> bool:
-    """Whether it is cut off within so many seconds."""
+    """Return whether the connection is closed within these seconds."""
     return any(made.is_too_slow(0) for _ in range(int(seconds / SWEEP_S)))
 
 
@@ -571,7 +573,7 @@ async def test_a_body_has_a_slowest_rate_from_its_first_second(length: bytes) ->
     made.data_received(b"POST /a HTTP/1.1\r\nHost: x\r\n%s\r\n\r\n" % length)
     for _ in range(100):
         made.on_body(b"x" * MIN_BODY_RATE)
-        await settle()  # the application reads it
+        await settle()  # the application reads the body
         assert not swept(made, 1)
     assert swept(made, BODY_S + 1)
 
@@ -588,14 +590,14 @@ async def test_fast_start_of_a_body_does_not_excuse_a_stall() -> None:
 async def test_a_body_that_we_do_not_read_is_not_slow() -> None:
     made, wire = connect()
     made.data_received(b"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 40000000\r\n\r\n")
-    made.on_body(b"x" * (UNREAD_MAX + 1))  # more than is kept before the application asks
+    made.on_body(b"x" * (UNREAD_MAX + 1))  # more than is buffered before the application reads
     assert wire.paused and not swept(made, 60)
     await settle()
     assert not wire.paused and swept(made, 60)
 
 
 async def test_a_body_that_nobody_reads_is_dropped() -> None:
-    """Then the next request is answered."""
+    """The next request is answered."""
     made, wire = connect()
     made.data_received(b"POST /nobody HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % MIB)
     await settle()
@@ -670,7 +672,7 @@ async def test_a_body_that_breaks_is_refused_at_once() -> None:
     ],
 )
 async def test_malformed_request_is_refused_and_closes_the_connection(sent: bytes) -> None:
-    """After the one before it; nothing behind it is read."""
+    """The request before it is answered; the data after it is not read."""
     for before in (b"", b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n"):
         echo = Echo()
         made, wire = connect(echo=echo)

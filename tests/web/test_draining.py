@@ -1,4 +1,4 @@
-"""Connections over a loopback socket: stopping finishes what has begun, and a client that reads slowly gets it all."""
+"""Draining over loopback sockets: requests in progress finish, and slow clients get the whole response."""
 
 import asyncio
 import socket
@@ -18,7 +18,7 @@ from tests.web.test_connection import Echo
 pytestmark = pytest.mark.anyio
 
 PATIENCE_S = 60
-LONG = 30.0  # to drain
+LONG = 30.0  # drain timeout
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
@@ -35,7 +35,7 @@ class Open:
         return reader, writer
 
     async def seen(self, count: int) -> None:
-        """Until so many requests have reached the edge."""
+        """Wait until this number of requests have arrived."""
         while len(self.echo.seen) < count:
             await asyncio.sleep(0.001)
 
@@ -52,7 +52,7 @@ async def listening_for(echo: Echo) -> AsyncIterator[Open]:
 
 
 async def read(streams: Streams) -> bytes:
-    """All, until the connection is closed."""
+    """Read until the connection is closed."""
     reader, writer = streams
     came = await reader.read(-1)
     writer.close()
@@ -88,9 +88,9 @@ async def test_draining_answers_running_requests_and_closes_idle_connections() -
 @pytest.mark.parametrize("turns", range(4))
 @pytest.mark.parametrize("ends", ["drain_after_last_request", "drain"])
 async def test_draining_does_not_reset_a_new_connection(turns: int, ends: str) -> None:
-    """Another process listens at the same socket: who is not taken by us is taken by it, and all others are ours.
+    """Another process listens on the same socket, so each connection must be accepted by one of both.
 
-    asyncio drops a connection that it accepted in the turn in which its server is closed.
+    asyncio drops a connection accepted in the loop iteration in which its server is closed.
     """
     async with listening_for(Echo()) as door:
         other = door.bound.dup()
@@ -129,7 +129,7 @@ async def test_draining_aborts_requests_after_the_timeout() -> None:
         await door.connections.drain(0.01)
         assert len(door.connections) == 0 and door.echo.streams_ended == 1
         assert await read(slow) == b""
-        assert (await read(stream)).endswith(b"part 2\r\n")  # no last chunk: the client knows
+        assert (await read(stream)).endswith(b"part 2\r\n")  # without the last chunk, the client detects the error
 
 
 async def test_a_request_whose_client_is_gone_is_finished_first() -> None:
@@ -147,7 +147,7 @@ async def test_a_request_whose_client_is_gone_is_finished_first() -> None:
 
 
 class Large(Echo):
-    """16 MiB, whole or in parts; says how many it made."""
+    """Responds with 16 MiB, at once or in parts; counts the parts."""
 
     made = 0
 
@@ -165,7 +165,7 @@ class Large(Echo):
 
 @pytest.mark.parametrize("path", [b"/whole", b"/parts"])
 async def test_draining_does_not_wait_for_a_client_that_stops_reading(path: bytes) -> None:
-    """It gets everything once it reads on; until then no more is made of a stream, and of what is behind it."""
+    """The client gets the rest when it reads on; until then, a stream produces no more parts."""
     async with listening_for(Large()) as door:
         echo = cast(Large, door.echo)
         reader, writer = await door.ask(b"GET %s HTTP/1.1\r\nHost: x\r\n\r\n" % path * 3)

@@ -1,4 +1,4 @@
-"""Forms: who is there, whether it may, and how much, all before a byte of the body; then read in one pass."""
+"""Forms: session, role and size are checked before the body is read; then the body is parsed in one pass."""
 
 import asyncio
 import time
@@ -115,14 +115,14 @@ def test_form_parsing_time_is_linear_in_the_body(shape: str) -> None:
 
 
 class Sessions:
-    """The token is a name."""
+    """Sessions whose token is the user's name."""
 
     async def find(self, token: str) -> SignedInSession | None:
         return ADA if token == "ada" else None
 
 
 class People:
-    """Ada has one role in the team."""
+    """Ada has one role, in the team."""
 
     def __init__(self, role: str) -> None:
         self.role = role
@@ -135,7 +135,7 @@ ADA = SignedInSession("ses_1", "token", 0, "per_ada", "ada@example.com", "Ada", 
 
 
 class Sent:
-    """One POST whose body never comes unless it is given."""
+    """A POST whose body arrives only if given."""
 
     def __init__(self, path: str, *, cookie: str = "", length: int = 0, kind: str = FORM, body: bytes = b"") -> None:
         headers = [(b"content-type", kind.encode()), (b"content-length", b"%d" % (length or len(body)))]

@@ -1,4 +1,4 @@
-"""What reads hold: few large ones of a team at once, and none of another's."""
+"""Memory of reads: few large reads at once per team, independent of other teams."""
 
 import asyncio
 import threading
@@ -22,7 +22,7 @@ def request() -> Request:
 
 
 async def held(reads: ReadBudget, team: str, octets: int = LARGE) -> "tuple[Request, asyncio.Task[None]]":
-    """A read that has been asked for; done when it may begin."""
+    """Start a reservation of a read; it is done when the read may begin."""
     one = request()
     task = asyncio.create_task(reads.reserve(one, team, octets))
     await asyncio.sleep(0)
@@ -33,7 +33,7 @@ async def test_a_team_holds_few_large_reads_at_once() -> None:
     reads = ReadBudget(ByteBudget(96 * MIB))
     first, second, third = [await held(reads, "a") for _ in range(3)]
     assert [task.done() for _, task in (first, second, third)] == [True, True, False]
-    assert (await held(reads, "a", PARSE_IN_THREAD_MIN))[1].done()  # small ones wait for nobody
+    assert (await held(reads, "a", PARSE_IN_THREAD_MIN))[1].done()  # small reads do not wait
     assert (await held(reads, "b"))[1].done()
     first[0].release_reservation()
     await third[1]

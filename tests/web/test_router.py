@@ -1,4 +1,4 @@
-"""Which of two routes a path leads to that fits both, whatever the order in which they are listed."""
+"""If two routes match a path, the more specific one is used, in any order of definition."""
 
 from typing import NamedTuple
 
