@@ -20,6 +20,7 @@ from heliograph.data_folder import (
     save_database_number,
     save_file_mark,
 )
+from heliograph.domain.limits import KIB
 from heliograph.domain.operations.erasure import erased_entry
 from heliograph.runtime.clock import Clock
 from heliograph.settings import BadSetting, Settings
@@ -201,6 +202,7 @@ async def open_store(
         erased_name_of,
         files_in_database=sqlite_path(settings) is None,
         objects=make_objects(settings),
+        body_files_above=settings.contents_in_s3 * KIB,
     )
     try:
         await store.refresh()

@@ -216,6 +216,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     s3_region: Text = "us-east-1"
     s3_access_key: Text = ""  # if empty, from the environment or the machine's role
     s3_secret_key: Annotated[str, SettingSpec(secret=True)] = ""
+    # KiB above which the body of an email is stored in the object store of attachments; 0: never
+    contents_in_s3: Annotated[int, _whole_number(0, 65536)] = 0
     # Without trailing slash; http://host:port if empty
     public_url: Annotated[str, SettingSpec(_url, flag=_PUBLIC_URL)] = ""
     health: Annotated[tuple[str, int] | None, SettingSpec(_health, flag=_HEALTH)] = None  # off if None
@@ -317,6 +319,8 @@ def read_settings(
             shown_value = "" if name in SECRET_NAMES or "@" in value else f"={value!r}"
             raise BadSetting(f"{source.name}{shown_value}: {error}") from None
     settings = Settings(**fields)
+    if settings.contents_in_s3 and not settings.attachments:
+        raise BadSetting("contents_in_s3 needs an object store: set attachments")
     if settings.database_read and settings.database.startswith("sqlite:"):
         raise BadSetting("database_read needs PostgreSQL: it is a standby of the database")
     if bool(settings.s3_access_key) != bool(settings.s3_secret_key):

@@ -404,3 +404,21 @@ async def test_outcome_that_cannot_be_written_leaves_the_claim(
     assert await store.outbox.claim("email", 1) == []
     await let_leases_end(store, clock)
     assert len(await store.outbox.claim("email", 1)) == 1
+
+
+async def test_message_waits_while_its_body_cannot_be_read(
+    store: Store, clock: Any, carriers: Carriers, send: Send, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(_: bytes) -> bytes:
+        raise StoreUnavailable("no object store")
+
+    id_ = await send("email", "delivered@simulator.test")
+    worker = working(store, carriers, clock)
+    with monkeypatch.context() as patched:
+        patched.setattr(store.contents, "load_bytes", fail)
+        (claim,) = await store.outbox.claim("email", 10)
+        assert await worker.deliver(claim)
+    assert await store.outbox.claim("email", 10) == []
+    assert await status(store, id_) == "sending"  # nothing was attempted
+    await deliver_all(store, worker, clock)
+    assert await status(store, id_) == "delivered"

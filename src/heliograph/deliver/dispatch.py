@@ -56,6 +56,11 @@ SUSPENDED_TEXT = "the team was suspended before the message was sent"
 SUPPRESSED_TEXT = "the address was suppressed before the message was sent"
 UNSUBSCRIBED_TEXT = "the recipient had unsubscribed from the category before the message was sent"
 OPTED_OUT_TEXT = "the recipient had opted out before the message was sent"
+BODY_UNAVAILABLE = Deferred(
+    detail=local_failure("not_ready", "the body cannot be read from the object store now"),
+    held=True,
+    retry_after_ms=WAIT_MAX_MS,
+)
 NO_RESPONSE_TWICE_TEXT = "the carrier did not respond twice: the message may have been sent, so it is not sent again"
 
 log = structlog.get_logger()
@@ -129,6 +134,11 @@ class Dispatch:
     async def _send(self, claim: Claim) -> RecipientUpdate:
         hooks, team = _ClaimHooks(self, claim), self._store.setup.current.teams_by_ref.get(claim.team)
         pool = team.record.pool if team else DEFAULT_POOL
+        try:
+            content = await self._store.contents.load_bytes(claim.content)
+        except StoreUnavailable as error:
+            log.warning("cannot read the body", message=claim.message_id, error=str(error))
+            return to_update(claim, None, BODY_UNAVAILABLE, self._clock.team_now(claim.team), self._jitter)
         hooks.cancel_if_needed(claim.suppressed or (claim.scheduled and await self._is_suppressed_now(claim)))
         attributes: dict[str, str | int] = {
             "heliograph_message__id": claim.message_id,
@@ -139,7 +149,9 @@ class Dispatch:
                 lambda tried: choose_carrier(
                     claim, self._store.setup.current, {*self._failover.open_circuits(), *tried}
                 ),
-                lambda carrier: to_outbound_message(claim, carrier, self._clock.team_now(claim.team), hooks, pool),
+                lambda carrier: to_outbound_message(
+                    claim, content, carrier, self._clock.team_now(claim.team), hooks, pool
+                ),
             )
             carrier, outcome = self._deciding_attempt(claim, attempts)
             span.set_attributes(
@@ -326,14 +338,19 @@ def _ms_until_retry(open_circuits: Mapping[str, int], now: int) -> int:
 
 
 def to_outbound_message(
-    claim: Claim, carrier: CarrierRecord, now: int, hooks: SendHooks = NO_HOOKS, pool: str = DEFAULT_POOL
+    claim: Claim,
+    content: bytes,
+    carrier: CarrierRecord,
+    now: int,
+    hooks: SendHooks = NO_HOOKS,
+    pool: str = DEFAULT_POOL,
 ) -> OutboundMessage:
     return OutboundMessage(
         message_id=claim.message_id,
         position=claim.position,
         address=claim.address,
         original_address=claim.given_address,
-        content=claim.content,
+        content=content,
         attempt=claim.attempt,
         country=claim.country,
         uncertain=claim.uncertain_carrier == carrier.id,

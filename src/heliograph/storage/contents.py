@@ -1,26 +1,15 @@
-"""Stored message contents: small contents are read with their message, large ones after a memory reservation."""
+"""Deletes stored message contents, and says which are small; body_files.py reads them."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from heliograph.domain.limits import PARSE_IN_THREAD_MIN
-from heliograph.storage.engine.database import Database, Tx
+from heliograph.storage.engine.database import Tx
 
 SMALL_BYTES = PARSE_IN_THREAD_MIN
 ANY_SIZE = (1 << 31) - 1  # maximum integer to which PostgreSQL compares a length
 
 ReserveMemory = Callable[[int], Awaitable[None]]  # reserves this many bytes of the memory budget, waiting if necessary
-
-
-async def read_content(
-    database: Database, message: int, small_content: str | None, size: int, reserve_memory: ReserveMemory
-) -> str | None:
-    """Return a message's content: `small_content` if small, else from the database; None if deleted."""
-    if size <= SMALL_BYTES:
-        return small_content
-    await reserve_memory(size)
-    rows = await database.read(lambda tx: tx.run("inbox_contents", messages=[(message,)]))
-    return rows[0][1] if rows else None
 
 
 async def delete_contents(tx: Tx, messages: Sequence[tuple[Any, ...]]) -> None:

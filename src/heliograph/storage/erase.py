@@ -14,11 +14,13 @@ import msgspec
 from heliograph.domain.audit.actor import AuditEntry
 from heliograph.domain.delivery.message_states import is_final
 from heliograph.domain.operations.erasure import AddressVariants, placeholder
-from heliograph.storage import audit, batches, contents, tags
+from heliograph.storage import audit, batches, body_files, contents, tags
+from heliograph.storage.body_files import Contents
 from heliograph.storage.engine.database import Database, Tx, write_serialized
 from heliograph.storage.events import Publisher
 from heliograph.storage.queues import QUEUES_AND_HELD
 from heliograph.storage.search import index
+from heliograph.storage.search.message_search import read_row
 
 BATCH = 1000  # rows scanned in one transaction
 ERASED_SUBJECT = "[erased]"
@@ -110,7 +112,8 @@ async def scan_messages(
     database: Database, target: ErasureTarget, on_progress: ProgressCallback
 ) -> AsyncIterator[list[tuple[str]]]:
     """Yield batches of ids of messages that may contain the address."""
-    params: dict[str, Any] = {"team": target.ref, "address": target.address, "needles": target.variants.search_terms()}
+    needles = [*target.variants.search_terms(), (body_files.MARK,)]  # a body in a file may contain it, too
+    params: dict[str, Any] = {"team": target.ref, "address": target.address, "needles": needles}
     after, scanned = "", 0
     while rows := await database.read_standby(partial(read_batch, query="look_messages", after=after, params=params)):
         after, scanned = rows[-1][0], scanned + BATCH
@@ -127,8 +130,9 @@ async def read_batch(tx: Tx, query: str, after: Any, params: dict[str, Any]) -> 
 
 
 class Erasures:
-    def __init__(self, database: Database, publisher: Publisher) -> None:
+    def __init__(self, database: Database, publisher: Publisher, contents: Contents) -> None:
         self._database = database
+        self._contents = contents
         self._publisher = publisher
 
     async def begin(self, target: ErasureTarget, entry: AuditEntry) -> None:
@@ -143,7 +147,7 @@ class Erasures:
 
         Raises ErasureBlocked if unsent messages to other recipients contain the address in their text.
         """
-        messages, waiting = await _erase_all_messages(self._database, target, now, self._publisher, on_progress)
+        messages, waiting = await self._erase_all_messages(target, now, on_progress)
         await _erase_table(self._database, target, events_table(target), _erase_events, on_progress)
         await _erase_verifications(self._database, target, now)
         for table in await text_tables(self._database, target):
@@ -154,6 +158,29 @@ class Erasures:
                 f"Everything else was erased, but messages to others that contain it are still in progress ({waiting})."
             )
         return messages
+
+    async def _erase_all_messages(
+        self, target: ErasureTarget, now: int, on_progress: ProgressCallback
+    ) -> tuple[int, int]:
+        """Erase the address from messages; return the number of erased messages and of unsent, unchanged messages."""
+        erased, skipped = 0, 0
+        async for ids in scan_messages(self._database, target, on_progress):
+            contents_with_address = await self._find_body_files(target, ids)
+            erase = partial(_erase_messages, target=target, ids=ids, contents_with_address=contents_with_address)
+            erased_now, skipped_now = await self._database.write(partial(erase, now=now, publisher=self._publisher))
+            erased, skipped = erased + erased_now, skipped + skipped_now
+        return erased, skipped
+
+    async def _find_body_files(self, target: ErasureTarget, ids: Sequence[tuple[str]]) -> frozenset[str]:
+        """Return those stored contents of messages whose body is in a file that contains the address."""
+        contents_with_address = set[str]()
+        for (id_,) in ids:
+            row = await self._database.read(partial(read_row, team=target.ref, id_=id_))
+            content = row.content if row else None
+            if content and body_files.has_body_file(content):
+                whole = await self._contents.load_body(content)
+                contents_with_address |= {content} if target.variants.occurs_in(whole) else set()
+        return frozenset(contents_with_address)
 
 
 async def _begin_erasure(tx: Tx, target: ErasureTarget, entry: AuditEntry) -> None:
@@ -193,19 +220,6 @@ async def _suppress_hash(tx: Tx, target: ErasureTarget, now: int) -> None:
 # -- messages ------------------------------------------------------------------------------------------------------
 
 
-async def _erase_all_messages(
-    database: Database, target: ErasureTarget, now: int, publisher: Publisher, on_progress: ProgressCallback
-) -> tuple[int, int]:
-    """Erase the address from messages; return the number of erased messages and of unsent, unchanged messages."""
-    erased, skipped = 0, 0
-    async for ids in scan_messages(database, target, on_progress):
-        erased_now, skipped_now = await database.write(
-            partial(_erase_messages, target=target, ids=ids, now=now, publisher=publisher)
-        )
-        erased, skipped = erased + erased_now, skipped + skipped_now
-    return erased, skipped
-
-
 class _MatchingMessage(msgspec.Struct, frozen=True):
     """A message that contains the address."""
 
@@ -222,7 +236,12 @@ class _MatchingMessage(msgspec.Struct, frozen=True):
 
 
 async def _erase_messages(
-    tx: Tx, target: ErasureTarget, ids: list[tuple[str]], now: int, publisher: Publisher
+    tx: Tx,
+    target: ErasureTarget,
+    ids: list[tuple[str]],
+    contents_with_address: frozenset[str],
+    now: int,
+    publisher: Publisher,
 ) -> tuple[int, int]:
     await index.invalidate_builds(tx)
     rows = await tx.run("lock_erased", team=target.ref, ids=ids)
@@ -237,7 +256,7 @@ async def _erase_messages(
     for key, record, body in rows:
         placeholders = {row[3]: placeholder(row[2], row[1]) for row in recipients[key] if row[2] == target.address}
         variants = target.variants.with_spellings(placeholders)
-        if placeholders or variants.occurs_in(record) or variants.occurs_in(body):
+        if placeholders or variants.occurs_in(record) or variants.occurs_in(body) or body in contents_with_address:
             matching.append(_MatchingMessage(key, record, recipients[key], variants, placeholders))
     idle = [match for match in matching if match.key not in in_progress]
     if idle:

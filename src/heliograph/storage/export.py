@@ -1,5 +1,6 @@
 """Export of a team's data about an address: scans the same tables as an erasure and removes other addresses."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -7,6 +8,7 @@ import msgspec
 
 from heliograph.domain.ids import timestamp
 from heliograph.domain.operations.erasure import AddressVariants
+from heliograph.storage.body_files import Contents
 from heliograph.storage.engine.database import Database, Tx
 from heliograph.storage.erase import (
     ErasureTarget,
@@ -19,6 +21,7 @@ from heliograph.storage.erase import (
     text_tables,
 )
 from heliograph.storage.search import message_search
+from heliograph.storage.search.message_search import MessageDetails
 
 JsonObject = dict[str, Any]
 
@@ -53,8 +56,9 @@ UNSUBSCRIBE_FIELDS = ("address", "category", "reason", "created_at")
 
 
 class Exports:
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, contents: Contents) -> None:
         self._database = database
+        self._contents = contents
 
     async def export(
         self, target: ErasureTarget, now: int, on_progress: ProgressCallback
@@ -66,7 +70,7 @@ class Exports:
         }
         async for ids in scan_messages(self._database, target, on_progress):
             for (id_,) in ids:
-                if message := await self._database.read_standby(partial(_export_message, target=target, id_=id_)):
+                if message := await self._export_message(target, id_):
                     sections["messages"].append(message)
         exported_events = {event["id"] for message in sections["messages"] for event in message["timeline"]}
         async for rows in scan_table(self._database, target, events_table(target), on_progress):
@@ -97,6 +101,18 @@ class Exports:
                 sections[SECTION_BY_TABLE[table.name]] += [_export_row(target, table, row) for row in rows]
         return sections
 
+    async def _export_message(self, target: ErasureTarget, id_: str) -> JsonObject | None:
+        """Return the message with this address as the only recipient.
+
+        None if the message was deleted, or matched only because it contains a longer address.
+        """
+        result = await self._database.read_standby(partial(_read_message, target=target, id_=id_))
+        if result is None:
+            return None
+        details, recipients = result
+        content = details.row.content and await self._contents.load_body(details.row.content)
+        return _to_export(target, details, recipients, content)
+
     async def _read_all(self, query: str, params: JsonObject) -> list[Any]:
         """Return all rows of the paginated query, without their keys."""
         rows: list[Any] = []
@@ -107,22 +123,24 @@ class Exports:
         return rows
 
 
-async def _export_message(tx: Tx, target: ErasureTarget, id_: str) -> JsonObject | None:
-    """Return the message with this address as the only recipient.
-
-    None if the message was deleted, or matched only because it contains a longer address.
-    """
+async def _read_message(tx: Tx, target: ErasureTarget, id_: str) -> tuple[MessageDetails, list[Any]] | None:
     details = await message_search.read_details(tx, target.ref, id_, target.webhooks)
     if details is None:
         return None
+    return details, await tx.run("recipients_of", messages=[(details.row.key,)])
+
+
+def _to_export(
+    target: ErasureTarget, details: MessageDetails, recipients: Sequence[Any], text: str | None
+) -> JsonObject | None:
+    """Return the message with the content `text`; None if it does not contain the address."""
     message = details.row
-    recipients = await tx.run("recipients_of", messages=[(message.key,)])
     given_addresses = {given_address for _, _, address, given_address, *_ in recipients if address == target.address}
     variants = target.variants.with_spellings(given_addresses)
-    if not given_addresses and not variants.occurs_in(message.record) and not variants.occurs_in(message.content):
+    if not given_addresses and not variants.occurs_in(message.record) and not variants.occurs_in(text):
         return None
     timeline = [event for event in details.events if event.recipient in given_addresses]
-    content = msgspec.json.decode(message.content) if message.content else None
+    content = msgspec.json.decode(text) if text else None
     for file in (content or {}).get("attachments", []):
         file.pop("base64", None)  # files cannot be searched for addresses of other people
     return {

@@ -13,7 +13,8 @@ from heliograph.domain.setup.records import Channel
 from heliograph.runtime.clock import Clock
 from heliograph.storage import audit
 from heliograph.storage.attachments import Attachments
-from heliograph.storage.contents import SMALL_BYTES, ReserveMemory, read_content
+from heliograph.storage.body_files import Contents
+from heliograph.storage.contents import SMALL_BYTES, ReserveMemory
 from heliograph.storage.engine.database import Database, Tx, write_serialized
 
 PAGE_SIZE = 50
@@ -97,8 +98,9 @@ class InboxSearch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Inbox:
-    def __init__(self, database: Database, clock: Clock, attachments: Attachments) -> None:
+    def __init__(self, database: Database, clock: Clock, attachments: Attachments, contents: Contents) -> None:
         self._database = database
+        self._contents = contents
         self._clock = clock
         self._attachments = attachments
 
@@ -143,7 +145,11 @@ class Inbox:
                 CapturedMessage(row=row, recipients=recipients[row.key], content=contents.get(row.key)) for row in rows
             ]
 
-        return await self._database.read(read_contents) if rows else []
+        captured = await self._database.read(read_contents) if rows else []
+        return [
+            replace(item, content=item.content and await self._contents.load_body(item.content, reserve_memory))
+            for item in captured
+        ]
 
     async def get_sizes(self, rows: Sequence[InboxRow]) -> dict[str, int]:
         """Return message id → size in bytes, including attachments that are stored as files."""
@@ -170,7 +176,7 @@ class Inbox:
         if result is None:
             return None
         key, item = result
-        return replace(item, content=await read_content(self._database, key, item.content, item.size, reserve_memory))
+        return replace(item, content=await self._contents.read(key, item.content, item.size, reserve_memory))
 
     async def set_opened(self, team: int, id_: str, *, opened: bool) -> None:
         """Mark a message as read or unread for the whole team.

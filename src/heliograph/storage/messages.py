@@ -14,7 +14,8 @@ from heliograph.runtime import tracing
 from heliograph.runtime.clock import Clock
 from heliograph.storage import accept as accepts
 from heliograph.storage import audit, purge
-from heliograph.storage.contents import SMALL_BYTES, ReserveMemory, read_content
+from heliograph.storage.body_files import Contents
+from heliograph.storage.contents import SMALL_BYTES, ReserveMemory
 from heliograph.storage.engine.database import Database, Tx, write_serialized
 from heliograph.storage.engine.group_commit import GroupCommit
 from heliograph.storage.events import Publisher
@@ -51,9 +52,16 @@ class StoredMessage(msgspec.Struct, frozen=True, kw_only=True):
 
 class Messages:
     def __init__(
-        self, database: Database, clock: Clock, publisher: Publisher, erased_name_of: EntryName, leases: Leases
+        self,
+        database: Database,
+        clock: Clock,
+        publisher: Publisher,
+        erased_name_of: EntryName,
+        leases: Leases,
+        contents: Contents,
     ) -> None:
         self._database = database
+        self._contents = contents
         self._clock = clock
         self._erased_name_of = erased_name_of
         self._leases = leases
@@ -66,7 +74,7 @@ class Messages:
     async def accept(self, item: accepts.Item) -> SendResult[Any]:
         if trace := tracing.current_traceparent():
             item = _with_trace(item, trace)
-        return await self._accept_commits.submit(item)
+        return await self._accept_commits.submit(await self._contents.store_bodies(item))
 
     async def dry_run(self, item: Acceptance) -> Decision:
         return await self._database.read(lambda tx: accepts.dry_run(tx, item, self._erased_name_of))
@@ -150,5 +158,5 @@ class Messages:
         return replace(details, row=await self._with_content(details.row, reserve_memory)) if details else None
 
     async def _with_content(self, row: MessageRow, reserve_memory: ReserveMemory) -> MessageRow:
-        content = await read_content(self._database, row.key, row.content, row.size, reserve_memory)
-        return replace(row, content=content)
+        content = await self._contents.read(row.key, row.content, row.size, reserve_memory)
+        return replace(row, content=content, size=max(row.size, len(content or "")))

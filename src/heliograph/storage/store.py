@@ -16,6 +16,7 @@ from heliograph.storage.attachments import Attachments
 from heliograph.storage.attempt_limiter import AttemptLimiter
 from heliograph.storage.audit import Audit
 from heliograph.storage.batches import Batches
+from heliograph.storage.body_files import Contents
 from heliograph.storage.carrier_stats import CarrierStats
 from heliograph.storage.circuits import Circuits
 from heliograph.storage.complaint_rates import ComplaintRates
@@ -73,6 +74,7 @@ class Store(msgspec.Struct, frozen=True, kw_only=True):
     wakeups: Wakeups
     local_files: LocalFiles
     attachments: Attachments
+    contents: Contents
     setup: SetupStore
     versions: VersionReader
     messages: Messages
@@ -142,6 +144,7 @@ def make_store(
     *,
     files_in_database: bool = False,
     objects: ObjectStore | None = None,
+    body_files_above: int = 0,
 ) -> Store:
     """Return a store on this database. `owner`: name of this process, under which it claims work."""
     setup, leases = SetupStore(database, clock), Leases(clock)
@@ -153,6 +156,7 @@ def make_store(
         in_database=files_in_database,
         objects=objects,
     )
+    contents = Contents(database, attachments, body_files_above)
     return Store(
         owner=owner,
         clock=clock,
@@ -160,9 +164,10 @@ def make_store(
         wakeups=database.wakeups,
         local_files=local_files,
         attachments=attachments,
+        contents=contents,
         setup=setup,
         versions=VersionReader(database),
-        messages=Messages(database, clock, setup.publisher, erased_name_of, leases),
+        messages=Messages(database, clock, setup.publisher, erased_name_of, leases, contents),
         batches=Batches(database),
         verifications=Verifications(database, clock, setup.publisher, leases),
         outbox=Outbox(database, clock, owner, leases, setup),
@@ -189,11 +194,11 @@ def make_store(
         team_deletion=TeamDeletion(database, clock, setup),
         inbound_texts=InboundTextStore(database, clock, setup, erased_name_of),
         imports=Imports(database, clock, setup.publisher),
-        erasures=Erasures(database, setup.publisher),
-        exports=Exports(database),
+        erasures=Erasures(database, setup.publisher, contents),
+        exports=Exports(database, contents),
         ledger=Ledger(database),
         requests=Requests(database, clock, owner),
-        inbox=Inbox(database, clock, attachments),
+        inbox=Inbox(database, clock, attachments, contents),
         stats=Stats(database, clock),
         search_index=SearchIndex(database, clock),
         page_versions=PageVersions(database, clock),
