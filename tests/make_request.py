@@ -1,4 +1,4 @@
-"""Requests as a connection makes them, for tests that call an edge without one."""
+"""Builds requests as a connection would, for tests that call a request handler directly."""
 
 from collections.abc import Mapping
 from urllib.parse import quote, urlsplit
@@ -7,10 +7,10 @@ from heliograph.storage.contents import ReserveMemory
 from heliograph.web.request import Request, Response
 
 
-def asked(
+def make_request(
     method: str, target: str, headers: Mapping[str, str] | None = None, body: bytes = b"", address: str = "127.0.0.1"
 ) -> Request:
-    """Its body has come."""
+    """Return a request whose body has been received completely."""
     parts = urlsplit(target)
     request = Request(
         method,

@@ -1,4 +1,4 @@
-"""The master secret is rotated: all that is sealed is sealed anew, and whatever goes by a key of it stays as it was."""
+"""Rotation of the master secret: all encrypted data is re-encrypted, and tokens derived from kept keys stay valid."""
 
 import ast
 import re
@@ -46,7 +46,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 async def plain(store: Store, settings: Settings) -> dict[str, bytes]:
-    """One of everything that is sealed; answers what it says, by context."""
+    """Store one secret of each kind; return context → plaintext."""
     secrets = make_secrets(settings, store)
     await check_secret(store, secrets)
     encrypt = secrets.cipher.encrypt
@@ -130,7 +130,7 @@ async def test_rotation_reencrypts_every_secret(store: Store, settings: Settings
 async def test_rotation_keeps_tokens_derived_from_old_keys_valid(
     store: Store, settings: Settings, plain: dict[str, bytes]
 ) -> None:
-    """Codes on their way, envelope addresses, records in DNS, names of erased addresses: also after two rotations."""
+    """Codes, envelope addresses, DNS records and hashes of erased addresses stay valid, also after two rotations."""
     before = make_secrets(settings, store)
     keys, name = (
         {name: getattr(before, name) for name in KEPT_KEYS},
@@ -187,14 +187,17 @@ async def test_rotation_keeps_concurrent_changes(store: Store, settings: Setting
     after = before.make_next()
     turn = make_rotation(before, after)
     rows = [("team_a", "v1.another", "v1.fresh")]
-    changed = await store.database.write(lambda tx: tx.run("reseal_chat_hooks", rows=rows))
+    changed = await store.database.write(lambda tx: tx.run("reencrypt_chat_hooks", rows=rows))
     assert changed == []
     assert (await store.secret_store.read_encrypted_texts())["chat/team_a"] != "v1.fresh"
     assert turn.reencrypt_functions("v1.AAAA", "chat/team_a") is None  # what does not open is left as it is
 
 
 async def test_rotation_with_secrets_from_settings_uses_the_new_one(store: Store, settings: Settings) -> None:
-    """Both are given: the database says which one holds, and after the rotation only the new one is needed."""
+    """Both secrets are configured: the database decides which one is current.
+
+    After the rotation only the new one is needed.
+    """
     old, new = bytes([3] * 32), bytes([4] * 32)
     await check_secret(store, make_secrets(replace(settings, secret=old)))
     both = replace(settings, secret=new, secret_old=old)

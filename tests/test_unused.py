@@ -1,4 +1,4 @@
-"""What nobody uses goes: queries, templates, and names of a module that are written down once."""
+"""Unused code is reported: queries, templates, and module-level names that occur only once."""
 
 import re
 from collections import Counter
@@ -16,8 +16,8 @@ def test_source_has_no_unused_names() -> None:
         quoted.update(re.findall(r'"([\w.]+)"', text))
     sql = "\n".join(file.read_text("utf-8") for file in (SOURCE / "storage" / "queries").glob("*.sql"))
     queries = set(re.findall(r"^-- name: (\w+)", sql, re.M))
-    # `storage/erase.py` names the table of those that look and erase.
-    unused = {name for name in queries - quoted if name.removeprefix("look_").removeprefix("erase_") not in quoted}
+    # `storage/erase.py` builds the names of `scan_` and `erase_` queries from table names.
+    unused = {name for name in queries - quoted if name.removeprefix("scan_").removeprefix("erase_") not in quoted}
     unused |= {path.name for path in texts if path.suffix == ".html"} - quoted
     names = {name for text in texts.values() for name in map("".join, TOP.findall(text)) if not name.startswith("__")}
     unused |= {name for name in names if words[name] == 1}

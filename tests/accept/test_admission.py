@@ -25,7 +25,7 @@ from heliograph.web.request import Response
 from heliograph.webhooks.service import WebhookRequest
 from tests.clocks import TestClock
 from tests.dashboard.inside import write_records
-from tests.make_request import asked
+from tests.make_request import make_request
 from tests.storage.test_idempotency import make_context, make_management
 
 pytestmark = pytest.mark.anyio
@@ -49,7 +49,7 @@ class Protocols:
         self._api = Api(self.context, self.management, self.door, ByteBudget(), ADAPTERS)
 
     async def get(self, path: str, address: str = "127.0.0.1", **headers: str) -> Response:
-        return await self._api(asked("GET", path, headers, address=address))
+        return await self._api(make_request("GET", path, headers, address=address))
 
     async def hook(self, secret: str, team: str = "team_a", id_: str = "msg_1", **more: str) -> Response:
         """As Supabase signs; what is no secret of that kind signs nothing."""
@@ -59,7 +59,7 @@ class Protocols:
         except ValueError:
             signature = "v1,AAAA"
         signed = {"webhook-id": id_, "webhook-timestamp": str(int(at.timestamp())), "webhook-signature": signature}
-        return await self._api(asked("POST", HOOK.replace("team_a", team), JSON | signed | more, b"{}"))
+        return await self._api(make_request("POST", HOOK.replace("team_a", team), JSON | signed | more, b"{}"))
 
     async def smtp(self, secret: str) -> bool:
         try:

@@ -28,7 +28,7 @@ from heliograph.storage.store import Store
 from heliograph.web.budget import ByteBudget
 from heliograph.web.dispatcher import Dispatcher
 from tests.clocks import TestClock
-from tests.make_request import asked, body_of, no_eml
+from tests.make_request import body_of, make_request, no_eml
 from tests.setup_helpers import set_up
 from tests.storage.samples import ENTRY
 from tests.storage.test_idempotency import make_context, make_management
@@ -160,7 +160,7 @@ class Browser:
             "cookie": "; ".join(f"{name}={value}" for name, value in self.cookies.items()),
             "content-type": "application/x-www-form-urlencoded",
         }
-        answer = await self.house.front(asked(method, path, headers, urlencode(form or {}).encode()))
+        answer = await self.house.front(make_request(method, path, headers, urlencode(form or {}).encode()))
         pairs = [(name.decode(), value.decode()) for name, value in answer.headers]
         for name, value in pairs:
             if name == "set-cookie":

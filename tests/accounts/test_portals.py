@@ -19,7 +19,7 @@ from heliograph.storage.people import hash_token
 from heliograph.storage.store import Store
 from tests.accounts.house import BASE, Browser, Instance, Response
 from tests.clocks import TestClock
-from tests.make_request import asked, body_of
+from tests.make_request import body_of, make_request
 
 pytestmark = pytest.mark.anyio
 
@@ -46,7 +46,7 @@ async def key(house: Instance) -> CreatedKey:
 
 async def ask_api(house: Instance, key: CreatedKey, path: str, body: Any) -> tuple[int, Any]:
     headers = {"authorization": f"Bearer {key.token}", "content-type": "application/json"}
-    answer = await house.front(asked("POST", path, headers, json.dumps(body).encode()))
+    answer = await house.front(make_request("POST", path, headers, json.dumps(body).encode()))
     return answer.status, json.loads(await body_of(answer))
 
 
@@ -232,7 +232,7 @@ async def test_form_without_the_token_of_the_portal_is_refused(house: Instance, 
     for csrf in ("", "guess"):
         assert (await visitor.send("POST", f"{A}/keys", name="x", send="yes", csrf=csrf)).status == 403
     answer = await house.front(
-        asked("POST", await make_link(house, key), {"origin": "https://evil.test", "host": "mail.example.com"})
+        make_request("POST", await make_link(house, key), {"origin": "https://evil.test", "host": "mail.example.com"})
     )
     assert answer.status == 403
 

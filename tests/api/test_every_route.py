@@ -21,7 +21,7 @@ from heliograph.web.route import Route
 from heliograph.web.router import Router
 from tests.clocks import TestClock
 from tests.dashboard.inside import write_records
-from tests.make_request import asked
+from tests.make_request import make_request
 from tests.storage.test_idempotency import make_context, make_management
 
 pytestmark = pytest.mark.anyio
@@ -50,7 +50,7 @@ async def api(store: Store, clock: TestClock) -> Api:
 
 async def send_request(api: Api, method: str, path: str, body: bytes = b"{}") -> Response:
     headers = {"content-type": "application/json", **KEYED, **(BASIC if path.startswith("/compat/twilio") else {})}
-    return await api(asked(method, path, headers, b"" if method in ("GET", "HEAD") else body))
+    return await api(make_request(method, path, headers, b"" if method in ("GET", "HEAD") else body))
 
 
 def path_of(route: Route) -> str:
@@ -69,7 +69,7 @@ async def test_every_response_has_the_common_headers(api: Api) -> None:
 
 
 async def test_an_incomplete_body_gets_the_headers_too(api: Api) -> None:
-    request = asked("POST", "/v1/emails", KEYED)
+    request = make_request("POST", "/v1/emails", KEYED)
     assert dict(api.refusal_response(InvalidRequest("Broken."), request).headers).keys() >= {*LIMITS, b"cache-control"}
     assert not dict(api.refusal_response(InvalidRequest("Broken.")).headers).keys() & LIMITS
 

@@ -14,7 +14,7 @@ from heliograph.domain.limits import PARSE_IN_THREAD_MIN
 from heliograph.domain.sending import idempotency
 from heliograph.web.route import Call
 from tests.api.sends import EMAIL, SENDS, SMS, WELCOME, assert_refused
-from tests.make_request import asked
+from tests.make_request import make_request
 from tests.service import SETUP, TOKENS, Answer, Service, until
 
 REPLAYED = "idempotency-replayed"
@@ -243,7 +243,7 @@ def test_a_large_body_is_fingerprinted_off_the_loop_also_without_a_length(monkey
     threads = []
     for name in ("fingerprint", "fingerprint_in_steps"):
         monkeypatch.setattr(idempotency, name, lambda path, body: threads.append(threading.get_ident()))
-    request = asked("POST", "/v1/emails", headers={"idempotency-key": "a"})  # chunked, without content-length
+    request = make_request("POST", "/v1/emails", headers={"idempotency-key": "a"})  # chunked: no content-length
     for size in (PARSE_IN_THREAD_MIN, PARSE_IN_THREAD_MIN + 1):
         retry = Call(None, None, None, request, {}, None, {}, size).keyed_request()  # type: ignore[arg-type]
         assert retry

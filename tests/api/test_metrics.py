@@ -34,7 +34,7 @@ from heliograph.web.dispatcher import Dispatcher
 from heliograph.web.request import Request
 from tests.carriers.smtp_peer import Authority
 from tests.clocks import TestClock
-from tests.make_request import asked
+from tests.make_request import make_request
 from tests.npm import miss
 from tests.service import Service, until
 from tests.setup_helpers import set_up
@@ -109,7 +109,9 @@ async def test_access_behind_a_proxy(trusted: tuple[str, ...], forwarded: str, a
         calls.append((request.address, request.headers))
 
     api.refused = api.reject_overload = None  # type: ignore[attr-defined]
-    await Dispatcher(cast(Any, api), cast(Any, None), trusted)(asked("GET", "/metrics", {"x-forwarded-for": forwarded}))
+    await Dispatcher(cast(Any, api), cast(Any, None), trusted)(
+        make_request("GET", "/metrics", {"x-forwarded-for": forwarded})
+    )
     [(client_address, headers_left)] = calls
     assert client_address == address
     assert await is_shown(client_address, ("10.0.0.0/8",), **{name.decode(): "x" for name in headers_left}) is shown

@@ -13,7 +13,7 @@ from heliograph.storage.store import Store
 from tests.api.test_own_writes import TOKEN, api_of, key
 from tests.clocks import TestClock
 from tests.dashboard.inside import Pages, write_records
-from tests.make_request import asked
+from tests.make_request import make_request
 from tests.storage.test_idempotency import make_context
 
 pytestmark = [
@@ -67,7 +67,7 @@ async def test_mjml_given_by_api_is_compiled_off_the_loop(
     api: Api, threads: list[threading.Thread], path: str, body: dict[str, Any]
 ) -> None:
     headers = {"authorization": f"Bearer {TOKEN}", "x-postmark-server-token": TOKEN, "content-type": "application/json"}
-    await api(asked("POST", path, headers, msgspec.json.encode(body)))
+    await api(make_request("POST", path, headers, msgspec.json.encode(body)))
     assert threads
     assert threading.main_thread() not in threads
 

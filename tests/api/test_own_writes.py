@@ -31,7 +31,7 @@ from heliograph.web.budget import ByteBudget
 from heliograph.webhooks.policy import signature
 from tests.clocks import TestClock
 from tests.dashboard.inside import Pages, write_records
-from tests.make_request import asked
+from tests.make_request import make_request
 from tests.storage.test_idempotency import make_context, make_management
 
 pytestmark = pytest.mark.anyio
@@ -110,7 +110,7 @@ def api_of(store: Store, clock: TestClock) -> Api:
 
 async def send_request(api: Api, token: str, method: str, path: str, body: Any = None) -> tuple[int, Any]:
     headers = {"authorization": f"Bearer {token}", "content-type": "application/json"}
-    answer = await api(asked(method, path, headers, b"" if body is None else msgspec.json.encode(body)))
+    answer = await api(make_request(method, path, headers, b"" if body is None else msgspec.json.encode(body)))
     return answer.status, msgspec.json.decode(answer.body)
 
 
@@ -156,7 +156,7 @@ async def test_a_new_hook_key_signs_at_once(store: Store, other_api: Api, clock:
     headers = signature.signature_headers([secret], "msg_1", clock.now() // SECOND_MS, body)
 
     async def signed() -> int:
-        return (await other_api(asked("POST", "/hooks/supabase/team_a?template=tpl_new", headers, body))).status
+        return (await other_api(make_request("POST", "/hooks/supabase/team_a?template=tpl_new", headers, body))).status
 
     assert await signed() == 401
     id_ = parse_token(NEW) or ""
@@ -206,9 +206,9 @@ async def test_setup_change_with_a_full_queue_is_503_with_retry_after(other: Sto
     body = msgspec.json.encode({"name": "server", "scopes": ["send"]})
     headers = {"authorization": f"Bearer {TOKEN}", "content-type": "application/json"}
     async with limiter.slot("team_b"):
-        answer = await other_api(asked("POST", "/v1/keys", headers, body))
+        answer = await other_api(make_request("POST", "/v1/keys", headers, body))
         assert (answer.status, dict(answer.headers)[b"retry-after"]) == (503, b"1")
         error = msgspec.json.decode(answer.body)["error"]
         assert (error["code"], error["message"]) == ("service_unavailable", TOO_MANY_CHANGES)
         assert (await send_request(other_api, TOKEN, "POST", "/v1/emails", MAIL))[0] == 202
-    assert (await other_api(asked("POST", "/v1/keys", headers, body))).status == 201
+    assert (await other_api(make_request("POST", "/v1/keys", headers, body))).status == 201

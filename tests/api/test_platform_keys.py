@@ -27,7 +27,7 @@ from tests.api.sends import assert_refused
 from tests.api.test_every_route import path_of
 from tests.clocks import StandingClock, TestClock
 from tests.dashboard.inside import write_records
-from tests.make_request import asked
+from tests.make_request import make_request
 from tests.service import Service, until
 from tests.storage.test_idempotency import make_context, make_management
 
@@ -71,7 +71,7 @@ async def test_platform_key_on_every_route_is_refused_by_scope(store: Store, clo
     opened = set()
     for route in KEYED:
         before, body = door.refused, b"" if route.method == "GET" else b"{}"
-        answer = await api(asked(route.method, path_of(route), headers_of(created.token, route), body))
+        answer = await api(make_request(route.method, path_of(route), headers_of(created.token, route), body))
         if route.path.startswith("/hooks/"):  # identified by a signature, which this key cannot create
             assert answer.status == 401
         elif door.refused == before:
@@ -150,7 +150,7 @@ async def test_message_of_a_new_team_is_decided_by_a_process_that_has_not_seen_t
 
     async def post(api: Api, path: str, body: Any, token: str = created.token) -> Any:
         headers = {"content-type": "application/json", "authorization": f"Bearer {token}"}
-        answer = await api(asked("POST", path, headers, json.dumps(body).encode()))
+        answer = await api(make_request("POST", path, headers, json.dumps(body).encode()))
         assert answer.status < 300, answer.body
         return json.loads(answer.body)
 

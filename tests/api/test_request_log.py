@@ -20,7 +20,7 @@ from heliograph.storage.store import Store
 from heliograph.web.budget import ByteBudget
 from tests.clocks import TestClock
 from tests.dashboard.inside import write_records
-from tests.make_request import asked
+from tests.make_request import make_request
 from tests.storage.conftest import asking
 from tests.storage.test_idempotency import make_context, make_management
 
@@ -44,7 +44,7 @@ class Calls:
 
     async def __call__(self, method: str, path: str, body: bytes = b"", **headers: str) -> int:
         all_headers = {"authorization": f"Bearer {TOKEN}", "content-type": "application/json", **headers}
-        answer = await self._api(asked(method, path, all_headers, body))
+        answer = await self._api(make_request(method, path, all_headers, body))
         return answer.status
 
     async def log(self) -> list[LoggedRequest]:

@@ -14,7 +14,7 @@ from heliograph.web.budget import ByteBudget
 from tests.api.test_own_writes import SANDBOX, key
 from tests.clocks import TestClock
 from tests.dashboard.inside import write_records
-from tests.make_request import asked
+from tests.make_request import make_request
 from tests.storage.test_idempotency import make_context, make_management
 
 pytestmark = pytest.mark.anyio
@@ -35,5 +35,5 @@ async def test_simulated_latency_reserves_no_body_memory(
     monkeypatch.setattr(app, "parse_fault", read)
     headers = {"authorization": f"Bearer {SANDBOX}", "content-type": "application/json", HEADER.lower(): "latency=1ms"}
     body = {"to": "delivered@simulator.test", "subject": "S", "text": "T" * 200_000}
-    answer = await api(asked("POST", "/v1/emails", headers, msgspec.json.encode(body)))
+    answer = await api(make_request("POST", "/v1/emails", headers, msgspec.json.encode(body)))
     assert (answer.status, held_bytes) == (202, [0])

@@ -17,7 +17,7 @@ from heliograph.web.route import Route, json_response
 from heliograph.web.status import status_of
 from tests.api.test_request_log import TOKEN, Calls, calls  # noqa: F401
 from tests.clocks import TestClock
-from tests.make_request import asked
+from tests.make_request import make_request
 from tests.service import Service
 from tests.storage.test_idempotency import make_context, make_management
 
@@ -72,7 +72,7 @@ async def test_an_adapter_with_another_format(
 ) -> None:
     context = make_context(store, clock)
     api = Api(context, make_management(context), Admission(context, RateLimits()), ByteBudget(), [OTHER])
-    response = await api(asked(method, f"/compat/other{path}", {**FORM, **headers}, b"to=a"))
+    response = await api(make_request(method, f"/compat/other{path}", {**FORM, **headers}, b"to=a"))
     assert (response.status, response.body) == (status, body)
     assert any(name == b"x-request-id" for name, _ in response.headers)
 
@@ -80,7 +80,7 @@ async def test_an_adapter_with_another_format(
 async def test_an_unknown_prefix_gets_our_error_format(store: Store, clock: TestClock) -> None:
     context = make_context(store, clock)
     api = Api(context, make_management(context), Admission(context, RateLimits()), ByteBudget(), [OTHER])
-    response = await api(asked("GET", "/compat/others/send", {}))
+    response = await api(make_request("GET", "/compat/others/send", {}))
     assert response.status == 404 and b'"code":"not_found"' in response.body
 
 

@@ -29,7 +29,7 @@ from tests.carriers.hook_receiver import Receiver
 from tests.compat.resend_calls import HELLO, PDF, REFUSED, WORKS, ExistingRecords
 from tests.compat.site import anymail, track
 from tests.journeys.load import ask_database
-from tests.make_request import asked
+from tests.make_request import make_request
 from tests.npm import install
 from tests.service import PATIENCE_S, TOKENS, Answer, Service, until
 
@@ -490,7 +490,7 @@ NAMES: list[tuple[int, str, tuple[type[Refusal], ...]]] = [
 @pytest.mark.parametrize(("status", "name", "refusals"), NAMES)
 def test_error_names(status: int, name: str, refusals: tuple[type[Refusal], ...]) -> None:
     for refusal in refusals:
-        answer = error(refusal("Why not."), asked("POST", f"{PREFIX}/emails"), "http://a.test")
+        answer = error(refusal("Why not."), make_request("POST", f"{PREFIX}/emails"), "http://a.test")
         assert json.loads(answer.body) == {"statusCode": status, "name": name, "message": "Why not."}
         assert (answer.status, answer.content_type) == (status, b"application/json")
         assert b"heliograph-should-retry" in dict(answer.headers)

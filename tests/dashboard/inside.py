@@ -17,7 +17,7 @@ from heliograph.storage.people import People
 from heliograph.storage.sessions import Sessions, SignedInSession
 from heliograph.storage.setup import NewTeam, SetupChange
 from heliograph.storage.store import Store
-from tests.make_request import asked, body_of, no_eml
+from tests.make_request import body_of, make_request, no_eml
 from tests.setup_helpers import SET_UP
 from tests.storage.test_idempotency import make_management
 
@@ -89,7 +89,7 @@ class Pages:
             "content-type": "application/x-www-form-urlencoded",
             "content-length": str(len(body)),
         }
-        page_response = await self._app(asked(method, path, headers, body))
+        page_response = await self._app(make_request(method, path, headers, body))
         response = {name.decode(): value.decode() for name, value in page_response.headers}
         html = (await body_of(page_response)).decode()
         text = " ".join(unescape(re.sub("<[^>]*>", " ", html)).split())

@@ -49,7 +49,7 @@ def test_carrier_answer_is_marked_simulated_for_simulators_only(
 
 
 def test_scheduled_report_is_marked_simulated() -> None:
-    assert RecipientUpdate.reported(ClaimToken(1, 1), 1, 0, CLAIM.reports, "email", 1).detail == {"simulated": True}
+    assert RecipientUpdate.from_reports(ClaimToken(1, 1), 1, 0, CLAIM.reports, "email", 1).detail == {"simulated": True}
 
 
 REAL = CarrierRecord(id="real", channel="sms", kind="smpp")

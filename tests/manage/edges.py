@@ -26,7 +26,7 @@ from heliograph.storage.engine.postgres import PostgresDatabase
 from heliograph.storage.engine.sqlite import SqliteDatabase, SqliteTx
 from tests.accounts.house import Instance
 from tests.clocks import TestClock
-from tests.make_request import asked, body_of
+from tests.make_request import body_of, make_request
 from tests.service import TOKENS, Service
 from tests.storage.conftest import Sql, asking
 
@@ -239,7 +239,7 @@ class Environment:
         return await self._ask("POST", path, headers, f"{body}--{BOUNDARY}--\r\n".encode())
 
     async def _ask(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> EdgeResponse:
-        answer = await self.house.front(asked(method, path, headers, body, CLIENT_ADDRESS))
+        answer = await self.house.front(make_request(method, path, headers, body, CLIENT_ADDRESS))
         response_headers = {name.decode(): value.decode() for name, value in answer.headers}
         status, text = answer.status, (await body_of(answer)).decode()
         return EdgeResponse(

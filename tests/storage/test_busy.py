@@ -49,7 +49,7 @@ def holder(path: Path) -> Iterator["subprocess.Popen[str]"]:
 
 
 async def bump(tx: Tx) -> int:
-    ((number,),) = await tx.run("bump_attested")
+    ((number,),) = await tx.run("increase_restore_counter")
     return int(number)
 
 

@@ -65,7 +65,7 @@ CLAIMING = [
         OWNER | {"lane": "email", "teams": [(1, NOW)], "share": LIMIT, "claims": 2},
     ),
     Claiming(
-        "claim_suspect",
+        "claim_poison_candidate",
         _outbox(due_at=0, claims=2, held_at="NULL"),
         TAKEN,
         OWNER | MOVED | {"deaths": CRASHES_MAX, "again": 1},
@@ -137,7 +137,7 @@ async def test_claim_with_any_statistics_takes_what_it_returns(
 def exceeding(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Claiming queries that take five rows too many."""
     queries: dict[str, Statement] = dict(store.database._queries)  # type: ignore[attr-defined]
-    for name in ("claim", "claim_suspect", "claim_codes"):
+    for name in ("claim", "claim_poison_candidate", "claim_codes"):
         sql = re.sub(r"LIMIT (\S+)", r"LIMIT \1 + 5", queries[name].sql)
         queries[name] = msgspec.structs.replace(queries[name], sql=sql)
     monkeypatch.setattr(store.database, "_queries", queries)
@@ -201,5 +201,5 @@ def test_every_query_that_locks_in_a_subquery_materialises_it() -> None:
         for name, sql in changing.items()
     }
     locking = {name: words for name, words in locking.items() if words}
-    assert {*locking} >= {"claim", "claim_suspect", "wake_held", "claim_codes"}
+    assert {*locking} >= {"claim", "claim_poison_candidate", "wake_held", "claim_codes"}
     assert {name for name, words in locking.items() if words[0] != "MATERIALIZED"} == set()

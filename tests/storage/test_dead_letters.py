@@ -245,7 +245,7 @@ async def test_webhook_backlog_age_counts_from_the_first_attempt(store: Store, c
         tried = (1, event, number, 0, "waiting", at + 3_600_000, at)
 
         async def put_off(tx: Tx, tried: tuple[Any, ...] = tried) -> None:
-            await tx.run("record_tries", tries=[tried])
+            await tx.run("record_attempts", tries=[tried])
 
         await store.database.write(put_off)
         [hook] = await store.dead_letters.webhook_backlogs()

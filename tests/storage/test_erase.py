@@ -173,7 +173,7 @@ async def plant(store: Store, clock: TestClock, canary: str, written: str) -> No
         *(clock.new_id("req_"), 1, clock.now(), KEY),
         *("POST /v1/emails", 422, "x", f"'{written}' is none", 0, 3, 0, "", 1, "curl"),
     )
-    await store.database.write(lambda tx: tx.run("note_requests", requests=[columns]))
+    await store.database.write(lambda tx: tx.run("insert_requests", requests=[columns]))
     await tell_webhooks(store, clock, "delivered")
     for sender, text in ((canary, "Hi"), (OTHER, f"Ask {written}"), (OTHER, "Nobody")):
         id_ = clock.new_id("rcv_")
@@ -509,7 +509,7 @@ async def test_export_has_all_data_that_an_erasure_removes_and_no_other(
 
 
 def test_export_reads_every_table_that_an_erasure_changes() -> None:
-    looks = {name.removeprefix("look_") for name in load_queries("sqlite") if name.startswith("look_")}
+    looks = {name.removeprefix("scan_") for name in load_queries("sqlite") if name.startswith("scan_")}
     assert looks == {"messages", "events", "verifications", "marketing", *export.SECTION_BY_TABLE}
 
 
@@ -535,7 +535,7 @@ async def test_searched_tables_have_the_columns_of_their_queries(store: Store) -
     tables = [portions.events_table(expected), *await portions.text_tables(store.database, expected)]
     queries = load_queries("sqlite")
     for table in tables:
-        picked = re.findall(r"SELECT (.*?) FROM", " ".join(queries[f"look_{table.name}"].sql.split()))[0]
+        picked = re.findall(r"SELECT (.*?) FROM", " ".join(queries[f"scan_{table.name}"].sql.split()))[0]
         names = [name.strip().removeprefix("i.") for name in picked.split(",")]
         assert names[1:] == [*table.text_columns, *table.other_columns], table.name
 
@@ -561,8 +561,8 @@ async def test_row_with_the_reused_key_of_a_read_row_is_left_unchanged(
     before = await sql(f"SELECT * FROM {table}")
     ((key,),) = await sql(f"SELECT key FROM {table}")
     stale: dict[str, tuple[str, dict[str, Any]]] = {
-        "early": ("erase_early", {"rows": [(key, "old", "erased")]}),
-        "returns": ("erase_returns", {"rows": [(key, "old", "erased")]}),
+        "early": ("erase_early_reports", {"rows": [(key, "old", "erased")]}),
+        "returns": ("erase_early_bounces", {"rows": [(key, "old", "erased")]}),
         "events": ("erase_events", {"events": [("evt_old", key, "erased", None, None)]}),
         "verifications": ("purge_verifications", {"old": [(key, now - DAY_MS)]}),
         "lone events": ("purge_lone_events", {"old": [(key, now - DAY_MS)]}),

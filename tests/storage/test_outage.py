@@ -58,7 +58,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
 
 async def bump(tx: Tx) -> int:
-    ((number,),) = await tx.run("bump_attested")
+    ((number,),) = await tx.run("increase_restore_counter")
     return int(number)
 
 

@@ -277,7 +277,9 @@ async def test_report_whose_processes_die_is_dead_lettered(
         deaths += 1
         with suppress(Died):
             for claim in [*await outbox.claim("email", 10), *await outbox.claim_poison_candidate()]:
-                change = RecipientUpdate.reported(claim.token, claim.message, 0, claim.reports, "email", clock.now())
+                change = RecipientUpdate.from_reports(
+                    claim.token, claim.message, 0, claim.reports, "email", clock.now()
+                )
                 if claim.message == other:
                     await outbox.record(change)
             await outbox.claim("email", 10)

@@ -69,7 +69,7 @@ def test_both_dialects_have_the_same_parameters(name: str) -> None:
 
 @pytest.mark.parametrize(("dialect", "find"), [("sqlite", "instr"), ("postgres", "strpos")])
 def test_query_batch_contains_its_rows_and_the_last(dialect: Dialect, find: str) -> None:
-    query = read_query("portion(t WHERE team = :team | id | a, b | c);", dialect)
+    query = read_query("batch(t WHERE team = :team | id | a, b | c);", dialect)
     assert "SELECT id, a, b, c FROM t WHERE team = " in query.sql
     assert "SELECT s.id, s.a, s.b, s.c FROM seen s" in " ".join(query.sql.split())
     assert f"{find}(lower(coalesce(s.a, '') || ' ' || coalesce(s.b, '')), n.needle) > 0" in query.sql

@@ -75,14 +75,14 @@ async def test_locks_of_one_schema_do_not_block_another(stores: list[Store], url
     taken, end = asyncio.Event(), asyncio.Event()
 
     async def hold(tx: Tx) -> None:
-        await tx.run("take_turns")
+        await tx.run("lock_usage_exchange")
         await stores[0].setup.publisher.publish(tx, [event(stores[0], "open")])
         taken.set()
         await end.wait()
 
     holding = asyncio.ensure_future(stores[0].database.write(hold))
     await taken.wait()
-    await stores[2].database.write(lambda tx: tx.run("take_turns"))
+    await stores[2].database.write(lambda tx: tx.run("lock_usage_exchange"))
     await publish(stores[2], [event(stores[2], "another")])
     assert len(await stores[2].events.feed(1, "", 10)) == 1
     end.set()

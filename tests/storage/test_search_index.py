@@ -74,8 +74,8 @@ async def test_search_with_an_unusual_newest_block_uses_the_most_selective_term(
     await send_email(store, clock, "Hello", "bob@shop.test")
     await close_span(store, clock, sql)
     await build(store)
-    monkeypatch.setattr(finding, "MARKS_MAX", 1)
-    rarest = partial(finding._most_selective, marks=["ada", " 17"], built={0, 1})
+    monkeypatch.setattr(finding, "TERMS_MAX", 1)
+    rarest = partial(finding._most_selective, terms=["ada", " 17"], built={0, 1})
     assert await store.database.read(rarest) == [" 17"]
 
 

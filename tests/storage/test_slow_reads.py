@@ -61,6 +61,6 @@ async def test_lookup_does_not_wait_for_slow_reads(store: Store, slow: Slow) -> 
 
 async def test_write_does_not_wait_for_many_slow_reads(store: Store, slow: Slow) -> None:
     await slow.begin(POOL_MAX + READERS)
-    writes = (store.database.write(lambda tx: tx.run("bump_attested")) for _ in range(POOL_MAX))
+    writes = (store.database.write(lambda tx: tx.run("increase_restore_counter")) for _ in range(POOL_MAX))
     async with asyncio.timeout(PATIENCE_S):
         await asyncio.gather(*writes)

@@ -57,7 +57,7 @@ async def test_due_team_is_deleted_with_its_data(store: Store, other: Store, clo
     assert {"message", "ledger", "event", "member", "credit_reference"} <= tables
     queries = "".join(path.read_text() for path in QUERIES.glob("*.sql")).split("-- name: ")
     deletions = " ".join(
-        query for query in queries if query.startswith(("delete_team_", "forget_deliveries", "purge_"))
+        query for query in queries if query.startswith(("delete_team_", "delete_deliveries_of_webhooks", "purge_"))
     )
     for table in tables - KEPT:
         assert f"DELETE FROM {table}" in deletions, table

@@ -338,6 +338,6 @@ async def test_finish_of_a_deleted_verification_changes_nothing(store: Store, cl
 async def test_verification_with_a_code_in_progress_outlives_the_test_clock(store: Store, clock: TestClock) -> None:
     started = start(clock)
     await store.verifications.start(started)
-    await store.database.write(lambda tx: tx.run("forget_verifications", team=started.team))
+    await store.database.write(lambda tx: tx.run("delete_verifications", team=started.team))
     await store.verifications.finish(finish(started, clock))
     assert await store.verifications.get(started.team, started.id)

@@ -106,7 +106,7 @@ async def test_layout_change_stores_a_version(store: Store) -> None:
 async def test_newest_versions_are_kept_until_the_template_is_deleted(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("heliograph.templates.store.VERSIONS_KEPT", 2)
+    monkeypatch.setattr("heliograph.templates.store.VERSIONS_MAX", 2)
     await put(store, *(template(n, f"body {n}") for n in range(1, 5)))
     assert [line.version for line in await store.versions.list("tpl_x")] == [4, 3]
     gone = [to_row("template", "tpl_x", None, "team_a")]

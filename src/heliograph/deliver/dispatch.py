@@ -101,7 +101,7 @@ class Dispatch:
             await self._store_simulated_reply(claim)
             target, now = (claim.token, claim.message, claim.position), self._clock.team_now(claim.team)
             return await self._record(
-                claim, RecipientUpdate.reported(*target, claim.reports, LANE_BY_CHANNEL[claim.channel], now)
+                claim, RecipientUpdate.from_reports(*target, claim.reports, LANE_BY_CHANNEL[claim.channel], now)
             )
         if claim.channel == "email":
             self.suppression_recheck.add(claim)

@@ -329,6 +329,7 @@ def _account_row(account: Account) -> tuple[Any, ...]:
 async def find_stored_responses(
     tx: Tx, keys: list[tuple[str, str]], leases: Leases
 ) -> dict[tuple[str, str], StoredResponse]:
+    """Return (API key, hash) → stored response for those of these idempotency keys that are in use."""
     return await to_stored_responses(tx, await tx.run("find_idempotency", keys=keys), leases) if keys else {}
 
 

@@ -30,7 +30,7 @@ KEY_MAX = 2**63 - 1
 
 
 class Approval(msgspec.Struct, frozen=True):
-    message: int  # key
+    message: int  # key of the message
     id: str
     message_id: str
     team: int
@@ -43,7 +43,7 @@ class Approval(msgspec.Struct, frozen=True):
 
 class PendingMessage(msgspec.Struct, frozen=True):
     approval: Approval
-    record: str  # of the message
+    record: str  # the message's response record as JSON
 
 
 class HeldRow(msgspec.Struct, frozen=True, array_like=True):
@@ -66,7 +66,10 @@ class Approvals:
         return await self._database.read(lambda tx: _find(tx, id_))
 
     async def list_page(self, before: str, limit: int) -> list[Approval]:
-        """Return approvals of older messages, newest first: `limit`, and one more if there are more."""
+        """Return approvals of messages older than the approval `before`, newest message first.
+
+        Up to `limit` + 1 approvals are returned; the extra one shows that there are more.
+        """
 
         async def read_page(tx: Tx) -> list[Approval]:
             last = await _find(tx, before) if before != NEWEST else None
@@ -81,7 +84,7 @@ class Approvals:
         return await self._database.read(read_page)
 
     async def list_pending(self, team: int, limit: int) -> list[PendingMessage]:
-        """Return pending approvals of a team, the first to expire first: `limit`, and one more if there are more."""
+        """Return up to `limit` + 1 pending approvals of a team by expiry; the extra one shows that there are more."""
         rows = await self._database.read(
             lambda tx: tx.run("list_pending_of_team", queue=HELD_QUEUE, team=team, limit=limit + 1)
         )
@@ -139,7 +142,7 @@ class Approvals:
 
         async def fail_messages(tx: Tx) -> int:
             holds = await tx.run("expired_holds", queue=HELD_QUEUE, team=team, now=now, limit=BATCH)
-            # Messages whose own `expires_at` ended the hold
+            # Messages whose `expires_at` came before the end of the wait for approval.
             own_expiry = {
                 message for message, held_until, record in holds if _own_expiry(decode_record(record)) == held_until
             }
@@ -184,7 +187,7 @@ async def _lock_rows(tx: Tx, messages: Sequence[int]) -> list[HeldRow]:
 
 
 async def _decide(tx: Tx, approval: Approval, status: ApprovalStatus, now: int) -> list[HeldRow]:
-    """Record a decision and return the message's queue rows; none if it was decided before or is too late."""
+    """Record a decision and return the message's queue rows; empty if it was already decided or has expired."""
     rows = [row for row in await _lock_rows(tx, [approval.message]) if row.expires_at > now]
     await _record_decision(tx, rows, status, now)
     return rows

@@ -19,7 +19,7 @@ from heliograph.storage.engine.s3 import ObjectStore
 from heliograph.storage.retention import BATCH, find_unused_files
 
 CHUNK_BYTES = 256 * 1024
-OWNER_OBJECT = "owner"  # object that contains the id of the instance that uses this prefix
+OWNER_OBJECT = "owner"  # name of the object with the id of the instance that uses this prefix
 OBJECT_NAME = re.compile("[0-9a-f]{64}/[0-9a-f]{16}")  # hash/random number; the prefix may contain foreign objects
 
 
@@ -54,7 +54,9 @@ class Attachments:
         """
         self._is_owner = False
         if self._objects:
-            ((owner_number,),) = await self._write("own_blobs", fresh=int.from_bytes(self._clock.random_bytes(8)) >> 1)
+            ((owner_number,),) = await self._write(
+                "blob_store_owner", fresh=int.from_bytes(self._clock.random_bytes(8)) >> 1
+            )
             our_id = f"{owner_number:016x}".encode()
             try:
                 owner_id = b"".join([chunk async for chunk in self._objects.read(OWNER_OBJECT)])
@@ -91,7 +93,9 @@ class Attachments:
                 return
         name = f"{hash_}/{self._clock.random_bytes(8).hex()}"
         await objects.put(name, content)
-        if not await self._write("name_blob", hash=hash_, size=len(content), now=now, name=name, lost=replaced_name):
+        if not await self._write(
+            "set_blob_name", hash=hash_, size=len(content), now=now, name=name, lost=replaced_name
+        ):
             await objects.delete([name])
 
     async def fetch(self, hash_: str) -> None:
@@ -145,7 +149,7 @@ class Attachments:
         """Return the hashes of files that can be deleted from the local folder."""
         if not self._objects:
             return await find_unused_files(tx, hashes)
-        stored_hashes = {row[0] for row in await tx.run("blobs_kept", hashes=[(hash_,) for hash_ in hashes])}
+        stored_hashes = {row[0] for row in await tx.run("find_stored_blobs", hashes=[(hash_,) for hash_ in hashes])}
         return [*stored_hashes, *await find_unused_files(tx, [hash_ for hash_ in hashes if hash_ not in stored_hashes])]
 
     async def _delete_orphan_objects(self, objects: ObjectStore, uploaded_before: int) -> None:
@@ -154,7 +158,9 @@ class Attachments:
             old_names = [
                 item.name for item in batch if item.put_at <= uploaded_before and OBJECT_NAME.fullmatch(item.name)
             ]
-            referenced = await self._read("named_blobs", blobs=[(name.partition("/")[0], name) for name in old_names])
+            referenced = await self._read(
+                "find_blob_names", blobs=[(name.partition("/")[0], name) for name in old_names]
+            )
             await objects.delete(sorted(set(old_names).difference(name for (name,) in referenced)))
 
     @property
@@ -196,7 +202,7 @@ def split_chunks(content: bytes) -> list[bytes]:
 
 async def _delete_unreferenced(tx: Tx, before: int, objects: int) -> tuple[list[str], int]:
     """Delete a batch of unreferenced files; return their names in the object store and the number of deleted rows."""
-    deleted = await tx.run("drop_blobs", before=before, objects=objects, limit=BATCH)
+    deleted = await tx.run("delete_unused_blobs", before=before, objects=objects, limit=BATCH)
     if deleted:
-        await tx.run("drop_chunks", hashes=[(row[0],) for row in deleted])
+        await tx.run("delete_chunks", hashes=[(row[0],) for row in deleted])
     return [row[1] for row in deleted if row[1]], len(deleted)

@@ -21,7 +21,7 @@ class AttemptLimiter:
         `limits` maps each name to its maximum number of attempts within WINDOW_MS. Returns 0, or the ms to wait if a
         limit is reached.
         """
-        attempts = await self._database.read(lambda tx: _read_attempts(tx, "find_tries", limits))
+        attempts = await self._database.read(lambda tx: _read_attempts(tx, "find_attempts", limits))
         if wait_ms := _wait_ms(attempts, limits, now):  # rejected without a write
             return wait_ms
         return await self._database.write(lambda tx: _record_attempt(tx, limits, now))
@@ -31,14 +31,14 @@ class AttemptLimiter:
 
         async def remove_last(tx: Tx) -> None:
             await _save_attempts(
-                tx, {name: times[:-1] for name, times in (await _read_attempts(tx, "lock_tries", names)).items()}
+                tx, {name: times[:-1] for name, times in (await _read_attempts(tx, "lock_attempts", names)).items()}
             )
 
         await self._database.write(remove_last)
 
 
 async def _record_attempt(tx: Tx, limits: Mapping[str, int], now: int) -> int:
-    attempts = await _read_attempts(tx, "lock_tries", limits)
+    attempts = await _read_attempts(tx, "lock_attempts", limits)
     wait_ms = _wait_ms(attempts, limits, now)
     if not wait_ms:
         recent = {name: [at for at in times if at + WINDOW_MS > now] for name, times in attempts.items()}
@@ -63,4 +63,4 @@ async def _save_attempts(tx: Tx, attempts: Mapping[str, list[int]]) -> None:
         (hash_token(name), msgspec.json.encode(times).decode(), times[-1] + WINDOW_MS if times else 0)
         for name, times in attempts.items()
     ]
-    await tx.run("set_tries", tries=rows)
+    await tx.run("save_attempts", tries=rows)

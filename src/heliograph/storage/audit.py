@@ -228,7 +228,7 @@ def _first_key(rows: Sequence[Sequence[int]], default: int) -> int:
 
 async def _link_older(tx: Tx, now: int) -> int:
     if not await tx.run("unlinked_audit", limit=1):
-        await tx.run("close_audit_start", before=-NEWEST)
+        await tx.run("finish_audit_backfill", before=-NEWEST)
         return 0
     locked_head = await _lock_head(tx)
     rows, head = await tx.run("unlinked_audit", limit=LINK_BATCH), await _read_head(tx)
@@ -253,7 +253,7 @@ async def verify(database: Database) -> ChainStatus:
     verifier, position, key = ChainVerifier(), -NEWEST, -NEWEST
 
     async def read_batch(tx: Tx) -> tuple[list[ChainLink], Head | None, list[Any]]:
-        rows = await tx.run("walk_audit", place=position, key=key, limit=VERIFY_BATCH)
+        rows = await tx.run("audit_in_chain_order", place=position, key=key, limit=VERIFY_BATCH)
         return [ChainLink(*row) for row in rows], await _read_head(tx), await tx.run("unlinked_audit", limit=1)
 
     links, head, unlinked = await database.read(read_batch)

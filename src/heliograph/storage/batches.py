@@ -1,4 +1,4 @@
-"""Batches of messages: reads their message states, and creates one event when the last message is final."""
+"""Batches of messages: their progress by message status, and one event when the last message is final."""
 
 from collections import defaultdict
 from collections.abc import Collection

@@ -12,7 +12,7 @@ from heliograph.domain.limits import DAY_MS, MINUTE_MS
 from heliograph.storage.engine.database import Database, Tx
 from heliograph.storage.engine.health_probe import Probe
 
-TEST_SLOT = "test"  # process slot of a carrier test, which adds to no counter
+TEST_SLOT = "test"  # stored in place of a process slot for carrier tests, which increase no counter
 SHOWN_MINUTES = 60  # minutes shown; the last one is incomplete
 RATE_MINUTES = 5  # complete minutes over which the current rate is averaged
 
@@ -29,7 +29,7 @@ class CarrierCounts(NamedTuple):
 
     @property
     def final(self) -> int:
-        """Return the attempts after which there is no other."""
+        """Return the number of attempts with a final outcome, which are not retried."""
         return self.accepted + self.refused
 
     @property
@@ -83,7 +83,7 @@ class CarrierStats:
     async def record_callback(self, carrier: str, now: int) -> None:
         """Record that a verified callback was received from a carrier; written at most once a minute."""
         if now - self._recorded_at.get(carrier, 0) >= MINUTE_MS:
-            await self._database.write(lambda tx: tx.run("note_callback", carrier=carrier, at=now, rest=MINUTE_MS))
+            await self._database.write(lambda tx: tx.run("record_callback", carrier=carrier, at=now, rest=MINUTE_MS))
             self._recorded_at[carrier] = now
 
     async def read_callbacks(self) -> dict[str, int]:
@@ -117,7 +117,7 @@ async def read_recent_counts(tx: Tx, now: int) -> dict[str, RecentCarrierCounts]
     no_counts = [CarrierCounts()] * SHOWN_MINUTES
     day_rows = await tx.run("carrier_use_since", since=first_minute + SHOWN_MINUTES * MINUTE_MS - DAY_MS)
     day_counts = {carrier: CarrierCounts(*counts) for carrier, *counts in day_rows}
-    accepting = {carrier for (carrier,) in await tx.run("carriers_that_answered", since=0, test=TEST_SLOT)}
+    accepting = {carrier for (carrier,) in await tx.run("accepting_carriers", since=0, test=TEST_SLOT)}
     return {
         carrier: RecentCarrierCounts(
             minutes=tuple(minutes.get(carrier, no_counts)),

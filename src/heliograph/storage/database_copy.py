@@ -1,11 +1,12 @@
 """Copies all rows of a database to an empty one, between SQLite and PostgreSQL in either direction.
 
-One pass reads every table of the source in the order of its keys, in ranges of about a thousand rows. The target
-records the last key and a digest of each range in the transaction that writes its rows. A pass writes the ranges whose
-digest differs: the first pass writes all of them, a pass after an interruption the rest, and a pass after a time in
-which the source was used what has changed since, including deletions. The last pass is made while the source is locked
-against writes; then the rows of the target are read and compared with the digests. Until the copy is complete, its
-target has a schema number that every Heliograph refuses.
+A pass reads every table of the source in key order, in ranges of about a thousand rows, and writes the ranges whose
+digest differs from the one recorded in the target. The target records the last key and the digest of each range in the
+transaction that writes its rows. So the first pass writes all ranges, a pass after an interruption the remaining ones,
+and a later pass only what has changed since, including deletions.
+
+The last pass runs while the source is locked against writes. Then the rows of the target are read and compared with the
+digests. Until the copy is complete, the target has a schema number that every version of Heliograph refuses.
 """
 
 import hashlib
@@ -29,9 +30,9 @@ from heliograph.storage.engine.sqlite import listeners_folder, open_sqlite
 
 BATCH_ROWS = 1000
 BATCH_BYTES = 8 << 20
-FETCH_ROWS = (16, 1000)  # of PostgreSQL's cursor: few at first, because rows may have several MB
+FETCH_ROWS = (16, 1000)  # rows per fetch from PostgreSQL: few at first, because a row may have several MB
 FETCH_BYTES = 1 << 20
-LOCK_S = 10  # maximum wait for the writes of others to end
+LOCK_S = 10  # maximum wait for running write transactions
 
 # `schema_version` belongs to the schema, and `machine_clock` to the machine.
 NOT_COPIED = ("schema_version", "machine_clock", "copy_range")
@@ -39,11 +40,11 @@ RANGE_TABLE = (
     "CREATE TABLE IF NOT EXISTS copy_range "
     "(name TEXT NOT NULL, last_key TEXT NOT NULL, digest TEXT NOT NULL, PRIMARY KEY (name, last_key))"
 )
-NO_DIGEST = ""  # of a range that must be written again
+NO_DIGEST = ""  # recorded for a range that must be written again
 
 Row = tuple[Any, ...]
 Key = tuple[Any, ...]
-Report = Callable[[str, int], None]  # (what is done, rows since the last call)
+ProgressCallback = Callable[[str, int], None]  # (name of the step or table, rows since the last call)
 
 
 class CopyError(Exception):
@@ -57,9 +58,9 @@ class UniqueConflict(Exception):
 class Table(NamedTuple):
     name: str
     columns: tuple[str, ...]
-    key: tuple[str, ...]  # primary key; empty if there is none: the whole table is one range
+    key: tuple[str, ...]  # primary key; a table without one is copied as a single range
     text_columns: frozenset[str]
-    condition: str = ""  # rows to copy; empty: all
+    condition: str = ""  # SQL condition of the rows to copy; empty: all rows
 
     def key_of(self, row: Row) -> Key:
         return tuple(row[self.columns.index(column)] for column in self.key)
@@ -75,7 +76,7 @@ class Table(NamedTuple):
         return f"SELECT {', '.join(self.columns)} FROM {self.name}{where}{order}"
 
     def where_between(self, dialect: Dialect, after: Key, last: Key) -> str:
-        """Return the condition of the rows of a range, with placeholders for its bounds; an empty bound is none."""
+        """Return the condition of a range's rows, with placeholders for its bounds; an empty bound means no limit."""
         conditions, number = [self.condition] if self.condition else [], 0
         for operator, bound in ((">", after), ("<=", last)):
             if bound:
@@ -90,51 +91,52 @@ class Table(NamedTuple):
 
 
 class Range(NamedTuple):
-    """The rows of a table after those of the previous range, up to a key."""
+    """The rows of a table after the previous range, up to and including `last_key`."""
 
     last_key: Key
     digest: str
 
 
 class CopyConnection(Protocol):
-    """A connection to a database that is copied from or to."""
+    """A connection to the source or the target of a copy."""
 
     async def lock(self) -> None:
-        """Lock the database against writes of others, and read one state of it from now on."""
+        """Lock the database against writes of other connections; all reads from now on see the same snapshot."""
 
     def snapshot(self) -> AbstractAsyncContextManager[None]:
-        """Read one state of the database within this context."""
+        """Return a context in which all reads see the same snapshot."""
 
     async def tables(self) -> list[Table]: ...
 
     def rows(self, table: Table) -> AsyncGenerator[Row, None]:
-        """Yield all rows in the order of the key."""
+        """Yield all rows of a table in key order."""
 
     async def range_rows(self, table: Table, after: Key, last: Key) -> list[Row]:
-        """Return the rows of a range in the order of the key; an empty `last`: to the end of the table."""
+        """Return the rows of a range in key order; with an empty `last`, up to the end of the table."""
 
     async def fetch(self, sql: str, *params: Any) -> list[Row]: ...
 
     async def write_range(self, table: Table, after: Key | None, range_: Range, rows: Sequence[Row]) -> None:
-        """Write the rows of a range and record it in the same transaction; raises UniqueConflict.
+        """Write the rows of a range and record the range in the same transaction; raises UniqueConflict.
 
-        `after`: last key of the previous range, to replace the rows of this range; None if it has none yet.
+        Existing rows after the key `after`, which is the end of the previous range, are replaced. None: there are none
+        yet.
         """
 
     async def run(self, *statements: str) -> None:
         """Run statements in one transaction."""
 
     async def prepare_ranges(self, tables: Sequence[Table]) -> None:
-        """Let the rows of a range be found by an index."""
+        """Create the indexes that range queries need."""
 
     async def is_in_use(self) -> bool:
         """Return whether a service is connected to the database."""
 
     async def last_message_key(self) -> int:
-        """Return the greatest message key given so far, also to messages that were deleted."""
+        """Return the greatest message key assigned so far, including keys of deleted messages."""
 
     async def advance_keys(self, last_message_key: int) -> None:
-        """Let new rows get keys after the copied ones."""
+        """Advance the key sequences, so that new rows get keys after the copied ones."""
 
     async def close(self) -> None: ...
 
@@ -195,7 +197,7 @@ class SqliteConnection:
                 self._connection.execute(statement)
 
     async def prepare_ranges(self, tables: Sequence[Table]) -> None:
-        """Do nothing: primary keys are in the order of ranges."""
+        """Do nothing: primary keys already have the order of ranges."""
 
     async def is_in_use(self) -> bool:
         return has_listener(self._listeners_folder)
@@ -297,7 +299,7 @@ class PostgresConnection:
                 await self._connection.execute(statement)
 
     async def prepare_ranges(self, tables: Sequence[Table]) -> None:
-        """Create indexes of texts by their bytes, beside primary keys in the order of the database's language."""
+        """Create indexes that order texts by their bytes, because primary keys use the collation of the database."""
         await self.run(
             *(
                 f"CREATE INDEX IF NOT EXISTS {_range_index(table)} ON {table.name} ({table.order('postgres')})"
@@ -346,16 +348,16 @@ async def is_unfinished(connection: CopyConnection) -> bool:
 
 
 class DatabaseCopy:
-    def __init__(self, source: CopyConnection, target: CopyConnection, report: Report) -> None:
+    def __init__(self, source: CopyConnection, target: CopyConnection, report: ProgressCallback) -> None:
         self._source = source
         self._target = target
         self._report = report
-        self._compared = set[tuple[str, Key]]()  # tables and last keys of ranges that were read from the target
+        self._compared = set[tuple[str, Key]]()  # (table, last key) of ranges that were compared with the target
 
     async def prepare(self) -> list[Table]:
-        """Check that the target is empty or an unfinished copy, and return the tables to copy.
+        """Check that the target is empty or an unfinished copy, and return the tables to copy. Raises CopyError.
 
-        Both have the schema of this version. Raises CopyError.
+        Source and target must have the schema of this version.
         """
         tables = await self._source.tables()
         if type(self._source) is not type(self._target):
@@ -372,7 +374,7 @@ class DatabaseCopy:
         await self._source.lock()
 
     async def _empty_target(self) -> None:
-        """Remove the rows of a new schema from the target. Raises CopyError if it has others."""
+        """Delete the initial rows of a new schema from the target. Raises CopyError if the target has other rows."""
         initial = _initial_rows()
         for table in await self._target.tables():
             rows = await self._target.fetch(
@@ -401,13 +403,13 @@ class DatabaseCopy:
             async with self._source.snapshot():
                 rows, has_conflict = await self._synchronize_table(table)
                 written += rows
-                if has_conflict:  # all other ranges are up to date now, so no row is in the way any more
+                if has_conflict:  # all other ranges are up to date now, so no outdated row conflicts any more
                     rows, _ = await self._synchronize_table(table)
                     written += rows
         return written
 
     async def _synchronize_table(self, table: Table) -> tuple[int, bool]:
-        """Return the number of rows written, and whether ranges are left out because of a UniqueConflict."""
+        """Return the number of rows written, and whether a UniqueConflict left out any ranges."""
         known, previous_key = deque(await self._ranges(table)), Key()
         rows, size, written, has_conflict = list[Row](), 0, 0, False
 
@@ -446,18 +448,18 @@ class DatabaseCopy:
         return written, has_conflict
 
     async def _ranges(self, table: Table) -> list[Range]:
-        """Return the ranges that are in the target, in the order of their keys."""
+        """Return the ranges recorded in the target, in key order."""
         rows = await self._target.fetch(f"SELECT last_key, digest FROM copy_range WHERE name = '{table.name}'")
         return sorted(Range(tuple(msgspec.json.decode(key)), digest) for key, digest in rows)
 
     async def find_differences(self, tables: Sequence[Table]) -> list[str]:
-        """Read the ranges of the target that this method has not read since they were written.
+        """Compare ranges of the target that were not compared since they were written, with their recorded digests.
 
-        Returns the names of the tables that differ from what was read from the source.
+        Returns the names of the tables that differ.
         """
-        return [table.name for table in tables if not await self._is_as_recorded(table)]
+        return [table.name for table in tables if not await self._matches_digests(table)]
 
-    async def _is_as_recorded(self, table: Table) -> bool:
+    async def _matches_digests(self, table: Table) -> bool:
         after = Key()
         for range_ in await self._ranges(table):
             if (table.name, range_.last_key) not in self._compared:
@@ -470,9 +472,9 @@ class DatabaseCopy:
         return not table.key or not await self._target.range_rows(table, after, ())
 
     async def copy_files(self, folder: LocalFiles, now: int) -> None:
-        """Copy attachment files between PostgreSQL and the data folder, where SQLite has them. Raises CopyError.
+        """Copy attachment files between PostgreSQL and the data folder, in which SQLite stores them. Raises CopyError.
 
-        Files in an object store stay there.
+        Files in an object store are not copied.
         """
         rows = await self._source.fetch(
             "SELECT f.hash FROM (SELECT hash FROM blob UNION SELECT raw FROM received WHERE raw IS NOT NULL) f "
@@ -501,9 +503,9 @@ class DatabaseCopy:
             )
 
     async def finish(self, reason: str, identity: int) -> None:
-        """Complete the target, with delivery paused for this reason: a service can use it from now on.
+        """Complete the copy: a service can use the target from now on, with delivery paused for `reason`.
 
-        `identity`: its new id, so that restore detection does not compare it with the source.
+        `identity`: new id of the target, so that restore detection does not compare the target with the source.
         """
         await self._target.advance_keys(await self._source.last_message_key())
         rows = await self._target.fetch("SELECT body FROM setting WHERE kind = 'platform' AND id = 'platform'")

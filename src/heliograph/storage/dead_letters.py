@@ -101,7 +101,7 @@ class DeadLetterDetails(msgspec.Struct, frozen=True):
 class RetryResult(msgspec.Struct, frozen=True, kw_only=True):
     requeued: int = 0
     missing: int = 0  # no longer dead letters, or their content was deleted
-    unpaid: tuple[InsufficientCredit, ...] = ()  # refusals for lack of credit; these stay dead letters
+    unpaid: tuple[InsufficientCredit, ...] = ()  # refusals of dead letters that stay, because credit was lacking
 
     def plus(self, other: "RetryResult") -> "RetryResult":
         return RetryResult(
@@ -148,7 +148,7 @@ class DeadLetters:
 
     async def count(self) -> int:
         """Return the number of dead letters; COUNT_MAX means at least that many."""
-        rows = await self._database.read(lambda tx: tx.run("count_dead", most=COUNT_MAX))
+        rows = await self._database.read(lambda tx: tx.run("count_dead_letters", most=COUNT_MAX))
         return int(rows[0][0])
 
     async def find(self, key: DeadLetterKey) -> DeadLetterDetails | None:
@@ -184,7 +184,7 @@ async def _retry(
 ) -> RetryResult:
     """Queue dead letters again with status `sending`. `low_credit`: credit threshold of each team for `credit.low`."""
     messages = await lock_messages(tx, [(key,) for key in {letter.message for letter in keys}])
-    existing = [DeadLetterKey(*row) for row in await tx.run("find_dead", letters=keys)]
+    existing = [DeadLetterKey(*row) for row in await tx.run("find_dead_letters", letters=keys)]
     accounts = await lock_accounts(tx, {messages[letter.message].team for letter in existing})
     credit_before = {team: account.available for team, account in accounts.items()}
     requeued, holds, unpaid = [], [], []
@@ -251,6 +251,6 @@ async def _change_status(
     messages: Mapping[int, LockedMessage],
     entry: AuditEntry,
 ) -> int:
-    rows = await tx.run("leave_dead_letters", letters=keys, status=status, detail=detail, now=entry.at)
+    rows = await tx.run("close_dead_letters", letters=keys, status=status, detail=detail, now=entry.at)
     await audit.write(tx, *(msgspec.structs.replace(entry, subject=messages[row[0]].id) for row in rows))
     return len(rows)

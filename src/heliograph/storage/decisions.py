@@ -6,7 +6,7 @@ from heliograph.domain.limits import DAY_MS
 from heliograph.runtime.clock import Clock
 from heliograph.storage.engine.database import Database, Tx
 
-KEPT_MS = 30 * DAY_MS
+RETENTION_MS = 30 * DAY_MS  # retention of decisions that their requester has not seen
 SHOWN_MAX = 5  # decisions per page, oldest first; the next page shows the rest
 
 
@@ -24,7 +24,7 @@ class Decisions:
         now = self._clock.now()
 
         async def insert(tx: Tx) -> None:
-            await tx.run("forget_decisions", person=person, until=now - KEPT_MS)
+            await tx.run("delete_decisions_until", person=person, until=now - RETENTION_MS)
             await tx.run("insert_decision", person=person, at=now, text=text, place=link)
 
         await self._database.write(insert)
@@ -34,5 +34,5 @@ class Decisions:
         rows = await self._database.read(lambda tx: tx.run("decisions_of", person=person, most=SHOWN_MAX))
         if rows:  # most page views need no write
             until = max(created_at for created_at, _, _ in rows)
-            await self._database.write(lambda tx: tx.run("forget_decisions", person=person, until=until))
+            await self._database.write(lambda tx: tx.run("delete_decisions_until", person=person, until=until))
         return [StoredDecision(text, link) for _, text, link in rows]

@@ -19,7 +19,7 @@ class DomainCheck(msgspec.Struct, frozen=True, kw_only=True):
     domain: str
     checked_at: int | None = None
     since: int | None = None  # time of the change that started frequent checks
-    next_at: int | None = None  # time of the next check; None: the regular check of all domains
+    next_at: int | None = None  # time of the next check; None: at the next regular check of all domains
     zone: str = ""  # DNS zone that contains the domain
     records: tuple[StoredVerdict, ...] = ()
 
@@ -39,11 +39,11 @@ class DomainChecks:
 
     async def save(self, check: DomainCheck) -> None:
         params = msgspec.structs.asdict(check) | {"records": msgspec.json.encode(check.records).decode()}
-        await self._database.write(lambda tx: tx.run("keep_domain_check", **params))
+        await self._database.write(lambda tx: tx.run("save_domain_check", **params))
 
     async def schedule(self, domain: str, now: int) -> None:
         """Schedule an immediate check of the domain, followed by frequent checks for a limited time."""
-        await self._database.write(lambda tx: tx.run("watch_domain", domain=domain, now=now))
+        await self._database.write(lambda tx: tx.run("schedule_domain_check", domain=domain, now=now))
 
     async def claim(self, now: int, until: int, limit: int) -> dict[str, int]:
         """Claim up to `limit` due domains, which other processes cannot claim before `until`.
@@ -54,7 +54,7 @@ class DomainChecks:
         return {domain: since or now for domain, since in rows}
 
     async def delete(self, domain: str) -> None:
-        await self._database.write(lambda tx: tx.run("forget_domain_check", domain=domain))
+        await self._database.write(lambda tx: tx.run("delete_domain_check", domain=domain))
 
 
 def _check_from_row(row: Any) -> DomainCheck:

@@ -38,7 +38,7 @@ class ErasureTarget(msgspec.Struct, frozen=True, kw_only=True):
     variants: AddressVariants
     address_hash: str  # keyed hash of the address, as stored in the suppression list
     webhooks: tuple[str, ...]
-    keys: tuple[str, ...]  # public parts of the team's API keys
+    keys: tuple[str, ...]  # public ids of the team's API keys
     templates: tuple[str, ...] = ()  # ids of the team's templates and layouts
     instance_audit: bool = (
         False  # also scan the instance's audit log, because no other team has an account with this address
@@ -55,7 +55,7 @@ class ErasureTarget(msgspec.Struct, frozen=True, kw_only=True):
 class TextTable(msgspec.Struct, frozen=True):
     """A table to search for the address.
 
-    The query `look_NAME` returns the row key, the text columns, and other columns for exports.
+    The query `scan_NAME` returns the row key, the text columns, and other columns for exports.
     """
 
     name: str
@@ -72,7 +72,7 @@ def events_table(target: ErasureTarget) -> TextTable:
 async def text_tables(database: Database, target: ErasureTarget) -> list[TextTable]:
     """Return all tables in which the address can only occur within texts, for erasure and export."""
     team = {"team": target.ref}
-    imports = [row[0] for row in await database.read(partial(read_batch, query="look_imports", after="", params=team))]
+    imports = [row[0] for row in await database.read(partial(read_batch, query="scan_imports", after="", params=team))]
     return [
         TextTable("received", team, ("record", "body"), ("size", "created_at")),
         TextTable("suppressions", team, ("detail",), ("reason", "created_at")),
@@ -84,11 +84,11 @@ async def text_tables(database: Database, target: ErasureTarget) -> list[TextTab
             else []
         ),
         *(TextTable("versions", {"template": id_}, ("body",), ("template", "at"), -1) for id_ in target.templates),
-        TextTable("refused", team, ("message",), ("route", "status", "code", "at")),
+        TextTable("refused_requests", team, ("message",), ("route", "status", "code", "at")),
         TextTable("imports", team, ("first_left",), ("created_at",)),
-        *(TextTable("portions", {"import_id": id_}, ("lines",), (), -1) for id_ in imports),
-        TextTable("early", {}, ("report",), ("created_at",), 0),
-        TextTable("returns", {}, ("report",), ("created_at",), 0),
+        *(TextTable("import_batches", {"import_id": id_}, ("lines",), (), -1) for id_ in imports),
+        TextTable("early_reports", {}, ("report",), ("created_at",), 0),
+        TextTable("early_bounces", {}, ("report",), ("created_at",), 0),
     ]
 
 
@@ -99,7 +99,7 @@ async def scan_table(
     params = table.filters | {"needles": target.variants.search_terms()}
     after, scanned = table.start, 0
     while rows := await database.read_standby(
-        partial(read_batch, query=f"look_{table.name}", after=after, params=params)
+        partial(read_batch, query=f"scan_{table.name}", after=after, params=params)
     ):
         after, scanned = rows[-1][0], scanned + BATCH
         text_columns = slice(1, 1 + len(table.text_columns))
@@ -115,7 +115,7 @@ async def scan_messages(
     needles = [*target.variants.search_terms(), (body_files.MARK,)]  # a body in a file may contain it, too
     params: dict[str, Any] = {"team": target.ref, "address": target.address, "needles": needles}
     after, scanned = "", 0
-    while rows := await database.read_standby(partial(read_batch, query="look_messages", after=after, params=params)):
+    while rows := await database.read_standby(partial(read_batch, query="scan_messages", after=after, params=params)):
         after, scanned = rows[-1][0], scanned + BATCH
         if ids := [(row[0],) for row in rows if row[1]]:
             yield ids
@@ -152,7 +152,9 @@ class Erasures:
         await _erase_verifications(self._database, target, now)
         for table in await text_tables(self._database, target):
             await _erase_texts(self._database, target, table, now, on_progress)
-        await self._database.write(lambda tx: tx.run("forget_recipient", id=f"{target.team}/{target.address}"))
+        await self._database.write(
+            lambda tx: tx.run("delete_recipient_tombstone", id=f"{target.team}/{target.address}")
+        )
         if waiting:
             raise ErasureBlocked(
                 f"Everything else was erased, but messages to others that contain it are still in progress ({waiting})."
@@ -186,9 +188,9 @@ class Erasures:
 async def _begin_erasure(tx: Tx, target: ErasureTarget, entry: AuditEntry) -> None:
     filters: dict[str, Any] = {"team": target.ref, "address": target.address}
     await tx.run("mark_erased", team=target.ref)
-    ((messages,),) = await tx.run("moving_messages", lanes=QUEUES_AND_HELD, **filters)
-    ((codes,),) = await tx.run("moving_verifications", now=entry.at, **filters)
-    ((imports,),) = await tx.run("moving_imports", team=target.ref)
+    ((messages,),) = await tx.run("count_queued_messages", lanes=QUEUES_AND_HELD, **filters)
+    ((codes,),) = await tx.run("count_pending_verifications", now=entry.at, **filters)
+    ((imports,),) = await tx.run("count_running_imports", team=target.ref)
     if messages or codes:
         raise ErasureBlocked(f"Sends to it are still in progress (messages: {messages}, verifications: {codes}).")
     if imports:
@@ -198,8 +200,8 @@ async def _begin_erasure(tx: Tx, target: ErasureTarget, entry: AuditEntry) -> No
     await tx.run("erase_opt_outs", name=target.address_hash, **filters)
     await tx.run("erase_unsubscribes", name=target.address_hash, **filters)
     await tx.run("delete_unsubscribes", category="", **filters)  # entries whose hash was already listed
-    await tx.run("erase_writer", **filters)
-    await tx.run("erase_answers_to", **filters)
+    await tx.run("erase_last_sender", **filters)
+    await tx.run("erase_auto_replies", **filters)
     await audit.write(tx, entry)
 
 
@@ -231,7 +233,10 @@ class _MatchingMessage(msgspec.Struct, frozen=True):
 
     @property
     def others_are_final(self) -> bool:
-        """Return whether all recipients are final, except those that are erased, whose outcomes do not matter."""
+        """Return whether all recipients that are not erased are final.
+
+        The outcomes of erased recipients do not matter.
+        """
         return all(is_final(recipient[4]) for recipient in self.recipients if recipient[3] not in self.placeholders)
 
 
@@ -247,7 +252,7 @@ async def _erase_messages(
     rows = await tx.run("lock_erased", team=target.ref, ids=ids)
     keys = [(row[0],) for row in rows]
     in_progress = {
-        row[0] for row in await tx.run("working_messages", team=target.ref, lanes=QUEUES_AND_HELD, messages=keys)
+        row[0] for row in await tx.run("find_queued_messages", team=target.ref, lanes=QUEUES_AND_HELD, messages=keys)
     }
     recipients: dict[int, list[Any]] = {key: [] for (key,) in keys}
     for recipient in await tx.run("recipients_of", messages=keys):
@@ -269,16 +274,16 @@ async def _write_messages(
 ) -> None:
     keys = [(match.key,) for match in matching]
     await contents.delete_contents(tx, keys)  # the text may contain personal data
-    for query in ("purge_blobs", "mark_bodiless"):
+    for query in ("purge_blobs", "mark_content_deleted"):
         await tx.run(query, messages=keys)
-    await tx.run("erase_seen", team=target.ref, address=target.address, messages=keys)
+    await tx.run("erase_recipient_index", team=target.ref, address=target.address, messages=keys)
     records = [(match.key, match.record, _erase_record(match.variants, match.record)) for match in matching]
     await tags.delete_for_messages(tx, keys)
     await tx.run("erase_records", records=[(key, new_record) for key, _, new_record in records])
     await tx.run("insert_tags", tags=tags.tag_rows_of_records(await tx.run("records_of", messages=keys)))
-    await index.remove_marks(tx, records)
+    await index.remove_terms(tx, records)
     ended_rows = await tx.run(
-        "end_erased", messages=[(match.key,) for match in matching if match.others_are_final], now=now
+        "finish_erased", messages=[(match.key,) for match in matching if match.others_are_final], now=now
     )
     await publisher.publish(
         tx, await batches.finish_batches(tx, {batch for (batch,) in ended_rows if batch}, publisher, now)
@@ -328,7 +333,7 @@ async def _write_events(tx: Tx, target: ErasureTarget, events: Sequence[Any]) ->
     deliveries = [(row[0], subjects[row[1]]) for row in await tx.run("deliveries_of_events", pairs=pairs)]
     if deliveries:
         await tx.run("erase_deliveries", deliveries=deliveries)
-        await tx.run("erase_answers", deliveries=deliveries)
+        await tx.run("clear_delivery_responses", deliveries=deliveries)
 
 
 async def _erase_table(
@@ -358,7 +363,7 @@ async def _erase_texts(
         if table.name in ("audit", "instance_audit"):
             entries = [(key, subject or "", detail or "") for *_, key, subject, detail in scrubbed]
             await audit.rewrite_entries(tx, entries, now)
-        elif table.name in ("early", "returns"):
+        elif table.name in ("early_reports", "early_bounces"):
             changes = [(row[0], row[1], new_text) for row, (*_, new_text) in zip(rows, scrubbed, strict=True)]
             await tx.run(f"erase_{table.name}", rows=changes)
         else:
@@ -371,7 +376,7 @@ async def _erase_verifications(database: Database, target: ErasureTarget, now: i
     async def erase_batch(tx: Tx) -> int:
         filters: dict[str, Any] = {"team": target.ref, "address": target.address}
         stand_in = placeholder(target.address)
-        await tags.delete_for_records(tx, await tx.run("added_to_verifications", **filters))
+        await tags.delete_for_records(tx, await tx.run("options_of_address", **filters))
         return len(await tx.run("erase_verifications", stand_in=stand_in, limit=BATCH, now=now, **filters))
 
     while await database.write(erase_batch):

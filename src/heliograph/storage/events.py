@@ -134,7 +134,7 @@ class Events:
             events = [StoredEvent(*row) for row in rows[:limit]]
             if len(rows) > limit:
                 return EventPage(events, events[-1].id)
-            ((scanned, last_id),) = await tx.run("span_of_events", **scan)
+            ((scanned, last_id),) = await tx.run("scanned_event_range", **scan)
             return EventPage(events, last_id if scanned == SCAN_MAX else None)
 
         return await self._database.read_standby(read_page)
@@ -146,5 +146,5 @@ class Events:
         return frozenset(type_ for (type_,) in rows)
 
     async def find(self, team: int, id_: str) -> StoredEvent | None:
-        rows = await self._database.read(lambda tx: tx.run("told_events", events=[(team, id_)]))
+        rows = await self._database.read(lambda tx: tx.run("events_by_id", events=[(team, id_)]))
         return StoredEvent(*rows[0]) if rows else None

@@ -32,11 +32,11 @@ SECTION_BY_TABLE = {
     "audit": "audit_log",
     "instance_audit": "audit_log",
     "versions": "templates",
-    "refused": "refused_requests",
+    "refused_requests": "refused_requests",
     "imports": "imports",
-    "portions": "imports",
-    "early": "early_reports",
-    "returns": "early_reports",
+    "import_batches": "imports",
+    "early_reports": "early_reports",
+    "early_bounces": "early_reports",
 }
 VERIFICATION_FIELDS = (
     "id",
@@ -78,11 +78,11 @@ class Exports:
                 _export_row(target, events_table(target), row) for row in rows if row[0] not in exported_events
             ]
         filters: JsonObject = {"team": target.ref, "address": target.address}
-        for row in await self._read_all("look_verifications", filters | {"now": now}):
+        for row in await self._read_all("scan_verifications", filters | {"now": now}):
             sections["verifications"].append(
                 _export_fields(target.variants, dict(zip(VERIFICATION_FIELDS, row, strict=True)))
             )
-        for row in await self._read_all("look_marketing", filters):
+        for row in await self._read_all("scan_marketing", filters):
             sections["marketing"].append(_export_fields(target.variants, {"created_at": row[0]}))
         for row in await self._database.read_standby(lambda tx: tx.run("find_suppression", **filters)):
             sections["suppressions"].append(

@@ -22,9 +22,9 @@ from heliograph.storage.setup import NewSuppression
 
 BATCH_LINES = 500  # lines of a batch, applied in one transaction
 BATCHES_PER_WRITE = 20  # batches of a new file stored in one transaction
-IN_PROGRESS_MAX = 16  # maximum imports processed in turn
+IN_PROGRESS_MAX = 16  # maximum imports that take turns, one batch at a time
 SHOWN_MAX = 100  # skipped lines shown on the page
-KEPT_MS = 30 * DAY_MS
+RETENTION_MS = 30 * DAY_MS
 ADDED, ALREADY_LISTED = "added", "already on the list"
 
 
@@ -97,7 +97,7 @@ class Imports:
             (id_, (start + offset) // BATCH_LINES, _lines_json(chunk[offset : offset + BATCH_LINES]))
             for offset in range(0, len(chunk), BATCH_LINES)
         ]
-        await self._database.write(lambda tx: tx.run("insert_portions", portions=batches))
+        await self._database.write(lambda tx: tx.run("insert_import_batches", portions=batches))
 
     # -- applying batches ---------------------------------------------------------------------------------------
 
@@ -129,12 +129,12 @@ class Imports:
 
     async def first_skipped(self, id_: str) -> list[StoredLine]:
         """Return the first skipped lines of the import, up to the number that the page shows."""
-        rows = await self._database.read(lambda tx: tx.run("first_left", id=id_))
+        rows = await self._database.read(lambda tx: tx.run("first_skipped_lines", id=id_))
         return msgspec.json.decode(rows[0][0], type=list[StoredLine]) if rows else []
 
     async def report(self, id_: str, after: int, limit: int = BATCHES_PER_WRITE) -> ImportReport:
         """Return the processed lines of up to `limit` batches with their outcomes."""
-        rows = await self._database.read(lambda tx: tx.run("done_portions", id=id_, after=after, limit=limit))
+        rows = await self._database.read(lambda tx: tx.run("finished_import_batches", id=id_, after=after, limit=limit))
         reported = []
         for _, text, added_text in rows:
             added = set(msgspec.json.decode(added_text, type=list[int]))
@@ -153,7 +153,7 @@ async def _apply_batch(tx: Tx, id_: str, clock: Clock, publisher: Publisher) -> 
         return False
     team, number = rows[0]
     now = clock.team_now(team)
-    ((text,),) = await tx.run("find_portion", id=id_, number=number)
+    ((text,),) = await tx.run("find_import_batch", id=id_, number=number)
     lines = msgspec.json.decode(text, type=list[StoredLine])
     line_by_address = {
         address.normal: line for line in lines if not line.problem and (address := parse_address(line.text))
@@ -164,15 +164,15 @@ async def _apply_batch(tx: Tx, id_: str, clock: Clock, publisher: Publisher) -> 
     ]
     added_keys = await setup.add_suppressions(tx, suppressions, now, publisher)
     added = [line.number for normal, line in line_by_address.items() if (team, normal) in added_keys]
-    await tx.run("note_portion", id=id_, number=number, added=msgspec.json.encode(added).decode())
+    await tx.run("finish_import_batch", id=id_, number=number, added=msgspec.json.encode(added).decode())
     await tx.run(
-        "move_import", id=id_, lines=len(lines), added=len(added), known=len(line_by_address) - len(added), now=now
+        "advance_import", id=id_, lines=len(lines), added=len(added), known=len(line_by_address) - len(added), now=now
     )
     return True
 
 
 async def purge(tx: Tx, now: int) -> bool:
     """Delete a batch of expired imports, and of files whose import was never stored; return whether more may exist."""
-    oldest_id = f"imp_{ulid(now - KEPT_MS, 0)}"
+    oldest_id = f"imp_{ulid(now - RETENTION_MS, 0)}"
     await tx.run("purge_imports", before=oldest_id)
-    return len(await tx.run("purge_portions", before=oldest_id, limit=BATCHES_PER_WRITE)) == BATCHES_PER_WRITE
+    return len(await tx.run("purge_import_batches", before=oldest_id, limit=BATCHES_PER_WRITE)) == BATCHES_PER_WRITE

@@ -43,7 +43,7 @@ class CodeRow(msgspec.Struct, frozen=True):
     phone: str
     status: str
     created_at: int
-    magic: int  # 1 for a magic number, whose code is fixed
+    magic: int  # 1 for a magic phone number, whose code is fixed
     added: str  # optional fields of the request, as JSON
 
 

@@ -1,4 +1,4 @@
-"""The ledger: pages of entries with the credit after each entry, spend per month, and bookings of operators."""
+"""The ledger: pages of entries with the credit after each entry, spend per month, and credit adjustments."""
 
 from collections.abc import Iterable
 
@@ -38,7 +38,7 @@ class LedgerPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReferencedBooking(msgspec.Struct, frozen=True):
-    """A credit booking with a unique reference, and the account after it."""
+    """A credit adjustment with a unique reference, and the account after it."""
 
     reference: str
     amount: int
@@ -83,7 +83,7 @@ class Ledger:
     async def difference(self, team: int) -> int:
         """Return the absolute difference between a team's account and the sum of its ledger entries.
 
-        The sums are cached, so that each process reads each entry only once.
+        The sums are cached, so that a process reads each entry only once.
         """
         sums = self._sums.setdefault(team, _Sums())
         while True:
@@ -149,12 +149,12 @@ async def _add_spend(tx: Tx, team: int) -> bool:
             for month_and_kind, charge in sorted(sum_charges(row[1:] for row in rows).items())
         ]
         await tx.run("add_spend", sums=sums)
-        await tx.run("move_spend", team=team, key=rows[-1][0])
+        await tx.run("set_last_summed_entry", team=team, key=rows[-1][0])
     return len(rows) == SPEND_BATCH
 
 
 async def _spend(tx: Tx, team: int, since: str) -> Spend:
-    after = next((row[0] for row in await tx.run("spend_counted", team=team)), 0)
+    after = next((row[0] for row in await tx.run("last_summed_entry", team=team)), 0)
     rows = await tx.run("ledger_after", team=team, after=after, most=SPEND_BATCH)
     charges = {
         (month, kind): Charge(*sums) for month, kind, *sums in await tx.run("team_spend", team=team, since=since)

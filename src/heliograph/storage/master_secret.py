@@ -12,11 +12,11 @@ from heliograph.storage import audit, setup
 from heliograph.storage.engine.database import Database, T, Tx, write_serialized
 
 BATCH = 100  # records or rows re-encrypted in one transaction
-KEPT_KEYS_CONTEXT = "keys/kept"  # encryption context of keys that stay in use after a rotation of the master secret
+KEPT_KEYS_CONTEXT = "keys/kept"  # encryption context of kept keys: those that survive a rotation of the secret
 # Encrypted columns: read query → (write query, prefix of the encryption contexts)
 WRITE_QUERY_BY_READ_QUERY = {
-    "sealed_people": ("reseal_people", "totp"),
-    "sealed_chat_hooks": ("reseal_chat_hooks", "chat"),
+    "encrypted_totp": ("reencrypt_totp", "totp"),
+    "encrypted_chat_hooks": ("reencrypt_chat_hooks", "chat"),
 }
 
 Reencrypt = Callable[[str, str], str | None]  # text, context → re-encrypted text; None if unchanged
@@ -62,7 +62,7 @@ class SecretStore:
         return registered
 
     async def replace_digest(self, digest: str, entry: AuditEntry) -> bool:
-        """Replace the registered digest and delete the stable keys; return False if the digest is unchanged."""
+        """Replace the registered digest and delete the kept keys; return False if the digest is unchanged."""
         return await write_serialized(self._database, lambda tx: _replace_digest(tx, digest, entry), entry.team)
 
     async def rotate_digest(self, digest: str, kept_keys: str, entry: AuditEntry) -> bool:
@@ -145,7 +145,7 @@ async def _reencrypt_column(tx: Tx, query: str, rows: Sequence[tuple[str, str, s
 
 
 async def _register_digest(tx: Tx, digest: str) -> str:
-    ((registered,),) = await tx.run("meet_secret", digest=digest)
+    ((registered,),) = await tx.run("register_secret", digest=digest)
     return str(registered)
 
 
@@ -153,7 +153,7 @@ async def _replace_digest(tx: Tx, digest: str, entry: AuditEntry) -> bool:
     if await _register_digest(tx, "") == digest:
         return False
     await tx.run("change_secret", digest=digest)
-    await tx.run("forget_kept_keys")  # they can no longer be decrypted
+    await tx.run("delete_kept_keys")  # they can no longer be decrypted
     await audit.write(tx, entry)
     return True
 
@@ -162,6 +162,6 @@ async def _rotate_digest(tx: Tx, digest: str, kept_keys: str, entry: AuditEntry)
     if await _register_digest(tx, digest) == digest:
         return False
     await tx.run("change_secret", digest=digest)
-    await tx.run("keep_keys", kept=kept_keys)
+    await tx.run("save_kept_keys", kept=kept_keys)
     await audit.write(tx, entry)
     return True

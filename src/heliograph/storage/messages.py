@@ -30,7 +30,7 @@ from heliograph.storage.search.message_search import (
     SearchPage,
     TimelineEvent,
 )
-from heliograph.storage.search.query import Counted
+from heliograph.storage.search.query import CountResult
 
 COUNT_MAX = 10_000
 
@@ -124,10 +124,14 @@ class Messages:
     async def find_rows(self, team: int, ids: Iterable[str]) -> dict[str, MessageListRow]:
         """Return the team's existing messages among these ids, by id."""
         id_rows = [(id_,) for id_ in ids]
-        rows = await self._database.read(lambda tx: tx.run("message_lines", team=team, ids=id_rows)) if id_rows else []
+        rows = (
+            await self._database.read(lambda tx: tx.run("list_messages_by_id", team=team, ids=id_rows))
+            if id_rows
+            else []
+        )
         return {row[1]: MessageListRow(*row) for row in rows}
 
-    async def count(self, team: int, search: Search, limit: int = COUNT_MAX) -> Counted:
+    async def count(self, team: int, search: Search, limit: int = COUNT_MAX) -> CountResult:
         """Return the number of messages that match `search`, up to `limit`.
 
         A search by substring, key or sender domain counts index candidates, which may include false matches.

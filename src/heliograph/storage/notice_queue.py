@@ -13,4 +13,4 @@ async def enqueue(tx: Tx, *notices: NoticeRow) -> None:
             (notice.name, notice.at, notice.team, notice.kind, msgspec.json.encode(notice.facts).decode(), notice.actor)
             for notice in notices
         ]
-        await tx.run("note_happenings", happenings=rows)
+        await tx.run("insert_happenings", happenings=rows)

@@ -42,7 +42,7 @@ class NoticeMail(msgspec.Struct, frozen=True, kw_only=True):
     """One email or chat post, which combines several notices, with its recipient."""
 
     destination: str  # a user's id, or CHAT_PREFIX and the id of the team
-    mail: str  # id of the email
+    mail: str  # id of the email or chat post
     email: str  # the user's address; empty for a chat
     role: str  # the user's role in the team of the first notice
     notices: list[NoticeRow]
@@ -107,11 +107,11 @@ class Notices:
             )
             for notice in mail.notices
         ]
-        await self._database.write(lambda tx: tx.run("move_notices", notices=rows))
+        await self._database.write(lambda tx: tx.run("update_notices", notices=rows))
 
     async def _read_pending(self, now: int) -> Sequence[Any]:
         """Return whether a queued notice has no recipients yet, and whether a notice is due."""
-        (row,) = await self._database.read(lambda tx: tx.run("notices_wait", now=now))
+        (row,) = await self._database.read(lambda tx: tx.run("any_notice_pending", now=now))
         return [bool(value) for value in row]
 
     async def newest(self, destination: str, limit: int = 5) -> list[PastNotice]:
@@ -122,15 +122,15 @@ class Notices:
             for at, team, kind, facts, *columns in rows
         ]
 
-    # -- choices of users ----------------------------------------------------------------------------------------
+    # -- settings of users ---------------------------------------------------------------------------------------
 
     async def choices(self, person: str) -> dict[NoticeKind, bool]:
-        """Return kind of notice → whether the user turned it on; kinds without an explicit choice are missing."""
+        """Return kind of notice → whether the user turned it on; kinds without an explicit setting are missing."""
         rows = await self._database.read(lambda tx: tx.run("notice_choices", person=person))
         return {NoticeKind(team, kind): bool(is_on) for team, kind, is_on in rows}
 
     async def choose(self, person: str, choices: Mapping[NoticeKind, bool], entry: AuditEntry) -> bool:
-        """Store the user's choices; return False if none differs from before."""
+        """Store the user's notice settings; return False if none differs from before."""
 
         async def save_choices(tx: Tx) -> bool:
             previous = {
@@ -140,7 +140,7 @@ class Notices:
             if previous | dict(choices) == previous:
                 return False
             rows = [(person, team, kind, int(is_on)) for (team, kind), is_on in choices.items()]
-            await tx.run("choose_notices", choices=rows)
+            await tx.run("set_notice_choices", choices=rows)
             await audit.write(tx, entry)
             return True
 
@@ -161,7 +161,7 @@ class Notices:
 
     async def delete_chat_webhook(self, team: str, entry: AuditEntry) -> None:
         async def delete_webhook(tx: Tx) -> None:
-            await audit.write(tx, entry if await tx.run("drop_chat_hook", team=team) else None)
+            await audit.write(tx, entry if await tx.run("delete_chat_hook", team=team) else None)
 
         await write_serialized(self._database, delete_webhook, entry.team)
 
@@ -180,14 +180,14 @@ async def _fan_out(tx: Tx, setup: Setup, by_mail: bool, now: int) -> None:
     rows = []
     notices = [
         NoticeRow(name=name, at=at, team=_team_id(team, setup), kind=kind, facts=_decode_facts(facts), actor=actor)
-        for name, at, team, kind, facts, actor in await tx.run("untold_happenings", limit=BATCH)
+        for name, at, team, kind, facts, actor in await tx.run("lock_new_happenings", limit=BATCH)
     ]
     for notice in notices:
         team = setup.teams.get(notice.team)
         if notice.team != INSTANCE_TEAM and (team is None or team.record.suspended):
             continue
         if by_mail and notice.kind != TEST:
-            query = "members_to_tell" if notice.team else "operators_to_tell"
+            query = "members_to_notify" if notice.team else "operators_to_notify"
             params = {"team": notice.team} if notice.team else {}
             recipients = await tx.run(query, kind=notice.kind, **params)
             rows += [
@@ -200,7 +200,7 @@ async def _fan_out(tx: Tx, setup: Setup, by_mail: bool, now: int) -> None:
     if rows:
         await tx.run("insert_notices", notices=rows)
     if notices:
-        await tx.run("tell_happenings", happenings=[(notice.name, notice.team) for notice in notices])
+        await tx.run("finish_happenings", happenings=[(notice.name, notice.team) for notice in notices])
 
 
 def _team_id(team: str, setup: Setup) -> str:
@@ -244,7 +244,7 @@ async def _take_mails(tx: Tx, now: int, new_id: Any) -> list[NoticeMail]:
     recent_mails = {
         destination: (count, first_at)
         for destination, count, first_at in await tx.run(
-            "mails_lately", places=[(destination,) for destination in due_by_destination], since=now - HOUR_MS
+            "recent_mail_counts", places=[(destination,) for destination in due_by_destination], since=now - HOUR_MS
         )
     }
     mails = []
@@ -262,7 +262,7 @@ async def _take_mails(tx: Tx, now: int, new_id: Any) -> list[NoticeMail]:
             (due.notice.name, destination, "waiting", first_at + HOUR_MS, due.attempts, "", None, "")
             for due in remaining
         ]
-    await tx.run("move_notices", notices=notice_rows)
+    await tx.run("update_notices", notices=notice_rows)
     return mails
 
 

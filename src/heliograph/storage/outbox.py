@@ -47,12 +47,12 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     message_id: str
     channel: Channel
     sandbox: bool
-    captured: bool = False  # captured: only a simulator may receive the message
+    captured: bool = False  # only a simulator may receive the message
     country: str | None
     address: str
     given_address: str  # the address as the caller wrote it
     content: bytes
-    reports: tuple[DueReport, ...]  # if not empty: apply the first report, keep the others for later
+    reports: tuple[DueReport, ...]  # simulated reports; if not empty, apply the first and schedule the others again
     first_at: int
     due_at: int
     attempt: int
@@ -112,8 +112,8 @@ async def claim_rows(
 ) -> tuple[list[Any], list[Priority]]:
     """Claim at most `limit` due rows of a lane, and at most `limits[priority]` of each priority.
 
-    `rotation`: number of rows that this process has claimed from the lane before. Returns the rows in priority
-    rotation, and the priority of each row.
+    `rotation`: number of rows that this process claimed from the lane before, which determines the next priority.
+    Returns the rows in priority rotation, and the priority of each row.
     """
     due_teams = {priority: teams for priority, teams in (await _due_teams(tx, lane, now)).items() if limits[priority]}
     if not due_teams:
@@ -164,7 +164,7 @@ async def apply_due(
         if reports_json and not (reports := _reports_decoder.decode(reports_json))[0].report.text:
             tokens.add(token := ClaimToken(key, epoch))
             updates.append(
-                RecipientUpdate.reported(token, message, position, reports, lane, at + clock_offsets.get(team, 0))
+                RecipientUpdate.from_reports(token, message, position, reports, lane, at + clock_offsets.get(team, 0))
             )
     if updates:
         await outcomes.record_updates(tx, updates, owner=owner, publisher=publisher, own_tokens=tokens)
@@ -230,7 +230,7 @@ async def claim_poison_candidate(tx: Tx, owner: str, now: NowAndOffsets, leases:
         return []
     at, clock_offsets = now
     params = {"deaths": CRASHES_MAX, "again": ISOLATED_RETRY_MS, "now": at, "moved": list(clock_offsets.items())}
-    rows = await tx.run("claim_suspect", owner=owner, lease_until=lease_until, **params)
+    rows = await tx.run("claim_poison_candidate", owner=owner, lease_until=lease_until, **params)
     await _release_surplus(tx, owner, rows[1:], shared=0)
     return await _read_claims(tx, [(row, "normal") for row in rows[:1]], is_isolated=True)
 
@@ -337,7 +337,7 @@ async def leave_isolation(tx: Tx, owner: str, claims: Sequence[Claim]) -> None:
     A crash of the worker then no longer counts as theirs.
     """
     if isolated := [(claim.key, claim.epoch) for claim in claims if claim.is_isolated]:
-        await tx.run("join_others", owner=owner, claims=isolated)
+        await tx.run("leave_isolation", owner=owner, claims=isolated)
 
 
 class Outbox:
@@ -400,7 +400,7 @@ class Outbox:
     async def count_poison_candidates(self) -> int:
         """Return the number of poison-message candidates that wait to be processed in isolation."""
         params = {"deaths": CRASHES_MAX, "now": self._clock.now(), "moved": list(self._clock.offsets.items())}
-        ((count,),) = await self._database.read(lambda tx: tx.run("suspects", **params))
+        ((count,),) = await self._database.read(lambda tx: tx.run("count_poison_candidates", **params))
         return int(count)
 
     async def claim_poison_candidate(self) -> list[Claim]:
@@ -467,7 +467,7 @@ class Outbox:
             expires_at = rows[0][3] if rows else parse_timestamp(decode_record(record).expires_at or "")
             waiting = WaitingMessage(record=new_record, status=status, done=True, expires_at=expires_at)
             check(waiting)
-            await tx.run("change_record", message=message, record=new_record)
+            await tx.run("update_record", message=message, record=new_record)
             if rows:
                 await tx.run("move_rows", keys=[(row[0],) for row in rows], due_at=due_at)
                 schedule_wakeup(tx, LANE_BY_CHANNEL[channel], max(0, due_at - self._clock.team_now(team_and_id[0])))
@@ -491,9 +491,9 @@ class Outbox:
         now, publisher = self._clock.now(), self._publisher
 
         async def release_all(tx: Tx) -> None:
-            await tx.run("take_back", owner=self._owner)
-            await tx.run("take_back_idempotency", owner=self._owner)
-            await tx.run("take_back_endpoints", owner=self._owner)
+            await tx.run("release_all_claims", owner=self._owner)
+            await tx.run("delete_unfinished_idempotency", owner=self._owner)
+            await tx.run("release_all_endpoints", owner=self._owner)
             await verifications.fail_abandoned(tx, self._owner, 0, now, publisher)
 
         await self._database.write(release_all)

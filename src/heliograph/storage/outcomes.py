@@ -50,7 +50,7 @@ from heliograph.storage.events import Event, Publisher
 EARLY_REPORT_MS = MINUTE_MS
 EARLY_RETURN_MS = HOUR_MS
 
-# Reasons of our own for which an email counted against the quota was certainly not sent.
+# Reasons set by this service for which an email counted against the quota was certainly not sent.
 UNUSED_QUOTA_REASONS = (
     *("canceled", "expired", "suspended", "suppressed", "unsubscribed", "approval_rejected", "approval_expired"),
     *("no_carrier", "out_of_reach", "not_ready", "provider_rate", "warmup"),
@@ -95,7 +95,7 @@ class RecipientUpdate(msgspec.Struct, frozen=True, kw_only=True):
     accepted: bool = False  # a carrier accepted the message: captures the credit hold
     carrier: str | None = None
     carrier_id: str | None = None
-    parts: tuple[str, ...] = ()  # carrier ids of the parts of a long message
+    parts: tuple[str, ...] = ()  # carrier ids of the parts of a multipart message
     claim: ClaimToken | None = None
     retry: RetryPlan | None = None
     is_repeat: bool = False  # still waiting for the same reason: add nothing to the timeline
@@ -104,10 +104,10 @@ class RecipientUpdate(msgspec.Struct, frozen=True, kw_only=True):
     attempts: Sequence[CarrierAttempt] = ()
 
     @classmethod
-    def reported(
+    def from_reports(
         cls, claim: ClaimToken, message: int, position: int, reports: Sequence[DueReport], lane: str, at: int
     ) -> Self:
-        """Return the update for a simulator's first report, which is due; later reports stay scheduled."""
+        """Return the update for the first of a simulator's reports, which is due; the others stay scheduled."""
         (_, report), *later_reports = reports
         return cls(
             at=at,
@@ -231,7 +231,9 @@ async def _fail_first_absence(
         return messages[update.message].team, address.rpartition("@")[2]
 
     reported_at = {team_and_domain(update): update.at for update in updates if update.domain_absent}
-    rows = await tx.run("note_absent", rows=[(*key, at) for key, at in reported_at.items()], kept=ABSENT_RETENTION_MS)
+    rows = await tx.run(
+        "record_absent_domains", rows=[(*key, at) for key, at in reported_at.items()], kept=ABSENT_RETENTION_MS
+    )
     first_at = {(team, domain): at for team, domain, at in rows}
     return [
         replace(update, target_status="failed", suppress=None)
@@ -258,7 +260,7 @@ async def record_carrier_reports(
     """
     ids = [(carrier_id,) for carrier_id in {carrier_id for carrier_id, _ in reports}]
     recipient_by_carrier_id = {
-        row[0]: (row[1], row[2]) for row in await tx.run("places_by_carrier_id", carrier=carrier, ids=ids)
+        row[0]: (row[1], row[2]) for row in await tx.run("recipients_by_carrier_id", carrier=carrier, ids=ids)
     }
     updates = [
         update_from_report(*recipient_by_carrier_id[carrier_id], report, at)
@@ -293,14 +295,14 @@ async def record_code_receipts(tx: Tx, carrier: str, reports: Sequence[CarrierRe
     }
     if not receipts:
         return set()
-    return {row[0] for row in await tx.run("note_receipts", carrier=carrier, receipts=list(receipts.items()))}
+    return {row[0] for row in await tx.run("record_receipts", carrier=carrier, receipts=list(receipts.items()))}
 
 
 async def _without_known(tx: Tx, updates: Sequence[RecipientUpdate]) -> list[RecipientUpdate]:
     """Return the updates that the timeline does not contain yet, without duplicates."""
     keys = [(key,) for key in {update.message for update in updates}]
     await lock_messages(tx, keys)
-    rows = await tx.run("told_of", messages=keys)
+    rows = await tx.run("event_details_of", messages=keys)
     known_entries = {(message_, status, _without_sender(detail)) for message_, status, detail in rows}
     update_by_entry = {
         (update.message, update.target_status, encode_detail(update.detail)): update for update in updates
@@ -340,7 +342,7 @@ async def record_bounce(tx: Tx, id_: str, position: int, report: Report, *, at: 
 
     The report is stored for later if the send is not recorded yet.
     """
-    for message_, was_sent, _ in await tx.run("place_of", id=id_, position=position):
+    for message_, was_sent, _ in await tx.run("find_recipient", id=id_, position=position):
         if was_sent:
             await record_updates(
                 tx, [update_from_report(message_, position, report, at)], owner=None, publisher=publisher
@@ -372,7 +374,7 @@ async def has_early_reports(tx: Tx, at: int) -> bool:
 
 async def apply_early_reports(tx: Tx, *, at: int, publisher: Publisher) -> None:
     """Apply reports that arrived before their send was recorded, if the send is recorded now."""
-    rows = await tx.run("take_early_reports", since=at - EARLY_REPORT_MS)
+    rows = await tx.run("pop_early_reports", since=at - EARLY_REPORT_MS)
     reports_by_carrier: dict[str, list[CarrierReport]] = defaultdict(list)
     for _, carrier, carrier_id, report in sorted(rows):
         reports_by_carrier[carrier].append(CarrierReport(carrier_id, msgspec.json.decode(report, type=Report)))
@@ -380,7 +382,7 @@ async def apply_early_reports(tx: Tx, *, at: int, publisher: Publisher) -> None:
         await record_carrier_reports(tx, carrier, carrier_reports, at=at, publisher=publisher, skip_known=True)
     bounce_updates = [
         update_from_report(message_, position, msgspec.json.decode(report, type=Report), at)
-        for message_, position, report in await tx.run("take_early_returns", since=at - EARLY_RETURN_MS)
+        for message_, position, report in await tx.run("pop_early_returns", since=at - EARLY_RETURN_MS)
     ]
     if bounce_updates:
         await record_updates(tx, bounce_updates, owner=None, publisher=publisher)
@@ -415,9 +417,9 @@ async def quarantine_poison(tx: Tx, *, now: int, clock_offsets: Mapping[int, int
 async def _fence(tx: Tx, updates: Sequence[RecipientUpdate], owner: str | None) -> set[ClaimToken]:
     """Return the claims whose outcome may be recorded.
 
-    Claims are compared with their epochs: a batch contains a key twice if a process froze and then claimed the same row
-    again. A message that a carrier accepted counts even if the message was claimed again since, so that it is not sent
-    twice.
+    Claims are compared by key and epoch, because a batch contains a key twice if a process froze and then claimed the
+    same row again. The outcome of an accepted message is recorded even if the message was claimed again since, so that
+    it is not sent twice.
     """
     claims = [update.claim for update in updates if update.claim]
     if not claims:
@@ -539,10 +541,10 @@ async def _apply_updates(
     await _write_suppressions(tx, rows)
     await add_opt_outs(tx, rows.opt_outs, rows.publisher)
     if rows.first_attempts:
-        await tx.run("insert_seen", seen=rows.first_attempts)
+        await tx.run("index_recipients", seen=rows.first_attempts)
     if rows.last_senders:
         await tx.run(
-            "note_writers",
+            "record_last_senders",
             writers=[(*recipient_key, *last_send) for recipient_key, last_send in sorted(rows.last_senders.items())],
         )
     if ended_batches := {
@@ -832,4 +834,4 @@ async def _settle_outbox(tx: Tx, updates: Iterable[RecipientUpdate]) -> None:
             reported.append((key, update.lane, reports, update.at + due_in_ms, update.at))
         else:
             finished.append((key,))
-    await tx.write_many({"delete_outbox": finished, "postpone": postponed, "promise": reported})
+    await tx.write_many({"delete_outbox": finished, "schedule_retry": postponed, "schedule_simulated_report": reported})

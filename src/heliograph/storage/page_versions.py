@@ -24,7 +24,7 @@ class MessageVersion(msgspec.Struct, frozen=True):
 
 
 async def read_message_version(tx: Tx, team: int, id_: str) -> MessageVersion | None:
-    rows = await tx.run("message_pulse", team=team, id=id_)
+    rows = await tx.run("message_version", team=team, id=id_)
     return MessageVersion(f"{rows[0][1] or 0}", rows[0][0] is not None) if rows else None
 
 
@@ -43,7 +43,7 @@ class PageVersions:
         now = self._clock.now()
         last_ids = {channel: f"{PREFIXES[channel]}~" for channel in ("email", "sms")}  # WhatsApp ids sort last
         params = {"team": team, "now": now, "hour": now - now % HOUR_MS - HOUR_MS, "shown": SHOWN_MAX}
-        (row,) = await self._database.read(lambda tx: tx.run("team_pulse", **params, **last_ids))
+        (row,) = await self._database.read(lambda tx: tx.run("team_lists_version", **params, **last_ids))
         return {
             "accepted": _version(row[:3]),
             "events": _version(row[3:5]),
@@ -53,11 +53,11 @@ class PageVersions:
         }
 
     async def webhook_page(self, webhook: str) -> dict[str, str]:
-        (row,) = await self._database.read(lambda tx: tx.run("webhook_pulse", webhook=webhook, shown=SHOWN_MAX))
+        (row,) = await self._database.read(lambda tx: tx.run("webhook_version", webhook=webhook, shown=SHOWN_MAX))
         return {"deliveries": _version(row)}
 
     async def queues_page(self) -> dict[str, str]:
-        (row,) = await self._database.read(lambda tx: tx.run("queues_pulse", most=SHOWN_MAX * 20))
+        (row,) = await self._database.read(lambda tx: tx.run("queues_version", most=SHOWN_MAX * 20))
         return {"queues": _version(row)}
 
 

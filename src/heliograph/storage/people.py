@@ -206,7 +206,7 @@ class People:
         return await write_serialized(self._database, create_operator, None)
 
     async def set_password(self, id_: str, password_hash: str, entry: AuditEntry, kept_session: str = "") -> None:
-        """Set a user's password; sessions and links created before become invalid."""
+        """Set a user's password; earlier sessions and links become invalid."""
 
         async def save_password(tx: Tx) -> None:
             await lock_person(tx, id_)

@@ -10,15 +10,15 @@ from heliograph.storage.events import CALLBACK_SUFFIX
 from heliograph.storage.search import index
 
 BATCH = 500  # messages per statement
-CONTENT_QUERIES = ("purge_blobs", "mark_bodiless")
+CONTENT_QUERIES = ("purge_blobs", "mark_content_deleted")
 MESSAGE_QUERIES = (
-    *("purge_events", "purge_parts", "purge_delays", "purge_seen", "purge_inbox_marks", "purge_callbacks"),
+    *("purge_events", "purge_parts", "purge_delays", "purge_recipient_index", "purge_inbox_marks", "purge_callbacks"),
     *("purge_approvals", "purge_recipients", "purge_messages"),
 )
 # Other data of a team, keyed by its number.
 TEAM_QUERIES = (
-    *("forget_work", "forget_events", "forget_verifications", "forget_batches"),
-    *("forget_received", "forget_marketing", "forget_conversion", "forget_answers", "forget_counts"),
+    *("delete_orphan_outbox", "delete_lone_events", "delete_verifications", "delete_empty_batches"),
+    *("delete_received", "delete_marketing", "delete_conversion", "delete_auto_replies", "reset_account_counters"),
 )
 
 
@@ -35,7 +35,7 @@ async def purge_final(tx: Tx, rows: Sequence[Any], queries: Sequence[str]) -> No
     """Delete the contents (CONTENT_QUERIES) of the final messages among `rows`, or the messages (MESSAGE_QUERIES)."""
     if queries is MESSAGE_QUERIES:
         await tx.run("lock_grams")
-        await tx.run("keep_last_key")
+        await tx.run("save_last_message_key")
     final = [tuple(row) for row in await tx.run("lock_ended", messages=rows)]
     if queries is MESSAGE_QUERIES:
         await tags.delete_for_messages(tx, final)
@@ -58,12 +58,12 @@ async def delete_team_data(tx: Tx, team: Team) -> None:
     for start in range(0, len(messages), BATCH):
         for queries in (CONTENT_QUERIES, MESSAGE_QUERIES):
             await purge_final(tx, messages[start : start + BATCH], queries)
-    await tags.delete_for_records(tx, await tx.run("added_of_team", team=ref))
+    await tags.delete_for_records(tx, await tx.run("options_of_team", team=ref))
     for query in TEAM_QUERIES:
         await tx.run(query, team=ref)
-    await tx.run("forget_keys", team=team.record.id, ref=ref)
+    await tx.run("delete_orphan_idempotency", team=team.record.id, ref=ref)
     webhooks = [(webhook_id,) for webhook in team.webhooks for webhook_id in (webhook.id, webhook.id + CALLBACK_SUFFIX)]
-    for query in ("forget_tries", "forget_deliveries"):
+    for query in ("delete_attempts_of_webhooks", "delete_deliveries_of_webhooks"):
         await tx.run(query, webhooks=webhooks)
     for webhook in team.webhooks:
-        await tx.run("forget_failures", webhook=webhook.id)
+        await tx.run("clear_endpoint_failure", webhook=webhook.id)

@@ -9,7 +9,7 @@ from heliograph.storage.engine.database import Tx
 PAGE_COUNT_MAX = 10_000  # maximum that a page counts per team or webhook: takes about a millisecond
 DEPTH_COUNT_MAX = 100_000  # maximum that the metrics count per team
 ALL_QUEUES = [(queue,) for queue in LANE_AND_PRIORITY_BY_QUEUE]
-QUEUES_AND_HELD = [*ALL_QUEUES, (HELD_QUEUE,)]  # with messages that wait for approval
+QUEUES_AND_HELD = [*ALL_QUEUES, (HELD_QUEUE,)]  # all queues, and that of messages that wait for approval
 
 
 class QueueShare(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,7 +55,7 @@ async def _read_shares(tx: Tx, now: int, limit: int) -> list[QueueShare]:
     ]
     return waiting + [
         QueueShare(lane=queue, team=team, in_progress=in_progress, in_progress_since=since)
-        for queue, team, in_progress, since in await tx.run("working_by_team")
+        for queue, team, in_progress, since in await tx.run("claimed_by_team")
     ]
 
 

@@ -30,7 +30,7 @@ class Reputations:
         self.current: Mapping[str, Reputation] = {}  # by team id, as last read by this process
 
     async def refresh(self) -> None:
-        rows = await self._database.read(lambda tx: tx.run("judgements_since", since=self.version))
+        rows = await self._database.read(lambda tx: tx.run("reputations_since", since=self.version))
         if rows and rows[-1][0] > self.version:  # keep the result of a concurrent, newer refresh
             reputations = [msgspec.json.decode(body, type=Reputation) for _, body in rows]
             self.current = {**self.current, **{record.team: record for record in reputations}}
@@ -43,16 +43,16 @@ class Reputations:
         return {row[0]: Counts(*row[1:]) for row in rows}
 
     async def update_all(self) -> Sequence[Reputation]:
-        """Warn teams, pause their emails without a template, or end either; return the changed records."""
+        """Warn teams, pause their emails without a template, or end such a state; return the changed records."""
         previous, now = self.current, self._clock.now()
         changes = changed_reputations(self._setup.current.teams.values(), previous, await self.read_counts(), now)
         if not changes:
             return []
 
         async def save_changed(tx: Tx) -> list[Reputation]:
-            ((version,),) = await tx.run("next_judgement_version")  # also takes the lock
-            stored = dict(await tx.run("judgements_of", teams=[(record.team,) for record in changes]))
-            # Skip teams judged or resumed meanwhile until the next round: these counters are older.
+            ((version,),) = await tx.run("next_reputation_version")  # also takes the lock
+            stored = dict(await tx.run("reputations_of", teams=[(record.team,) for record in changes]))
+            # Skip teams whose record has changed since: the counters are older than that decision.
             unchanged = [record for record in changes if stored.get(record.team) == _encode(previous.get(record.team))]
             await _save(tx, version, unchanged)
             entries = [
@@ -80,11 +80,11 @@ class Reputations:
         ref, now = self._setup.current.teams[team].record.ref, self._clock.now()
 
         async def reset(tx: Tx) -> bool:
-            ((version,),) = await tx.run("next_judgement_version")
-            stored = dict(await tx.run("judgements_of", teams=[(team,)]))
+            ((version,),) = await tx.run("next_reputation_version")
+            stored = dict(await tx.run("reputations_of", teams=[(team,)]))
             if not is_paused(msgspec.json.decode(stored[team], type=Reputation) if stored else None):
                 return False
-            await tx.run("forget_reputation", team=ref)
+            await tx.run("delete_reputation", team=ref)
             await _save(tx, version, [Reputation(team=team, state="ok", since=now, resumed_at=now)])
             await audit.write(tx, entry)
             return True
@@ -96,7 +96,7 @@ class Reputations:
 
 async def _save(tx: Tx, version: int, records: Sequence[Reputation]) -> None:
     if records:
-        await tx.run("save_judgements", judgements=[(record.team, version, _encode(record)) for record in records])
+        await tx.run("save_reputations", judgements=[(record.team, version, _encode(record)) for record in records])
 
 
 def _encode(record: Reputation | None) -> str | None:

@@ -19,10 +19,10 @@ from heliograph.runtime.clock import Clock
 from heliograph.storage.engine.database import Database, StoreUnavailable, Tx
 
 BUFFER_MAX = 10_000  # entries in memory; during a database outage the newest are kept
-WRITE_MAX = 1000  # entries per write, in equal shares for the teams
+WRITE_MAX = 1000  # maximum entries per write, in equal shares for the teams
 TEAM_SHARE_MAX = 100  # maximum per team and write, for refused and other requests each
-KEPT_MS = 7 * DAY_MS
-TEAM_MAX = 10_000  # entries kept per team, for refused and other requests each
+RETENTION_MS = 7 * DAY_MS
+TEAM_MAX = 10_000  # maximum stored entries per team, for refused and other requests each
 RECENT_MS = 5 * MINUTE_MS  # teams with requests this recent are checked for TEAM_MAX
 DELETE_BATCH = 500  # entries deleted per transaction
 FILTERED_MAX = 2_000  # newest requests whose routes and codes the filter lists, refused and other requests each
@@ -35,7 +35,7 @@ class LoggedRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     id: str
     team: int
     at: int
-    key: str  # public part of the API key
+    key: str  # public id of the API key
     route: str
     status: int
     code: str = ""  # code of the refusal
@@ -57,7 +57,7 @@ class VendorCalls(msgspec.Struct, frozen=True, array_like=True):
     code: str
     message: str
     status: int
-    id: str  # of the newest
+    id: str  # id of the newest of these calls
     at: int
     count: int
 
@@ -69,7 +69,7 @@ class RequestFilter(msgspec.Struct, frozen=True, kw_only=True):
     code: str = ""
     key: str = ""
     route: str = ""
-    since: int = 0  # ms
+    since: int = 0  # Unix time in ms
 
 
 class RequestFilterValues(msgspec.Struct, frozen=True, kw_only=True):
@@ -157,7 +157,7 @@ def _storable(request: LoggedRequest) -> LoggedRequest:
 
 async def purge(tx: Tx, now: int) -> bool:
     """Delete one batch of old log entries; return whether there may be more."""
-    old = await tx.run("purge_requests", before=f"req_{ulid(now - KEPT_MS, 0)}", limit=DELETE_BATCH)
+    old = await tx.run("purge_requests", before=f"req_{ulid(now - RETENTION_MS, 0)}", limit=DELETE_BATCH)
     trimmed = await tx.run("trim_requests", since=f"req_{ulid(now - RECENT_MS, 0)}", most=TEAM_MAX, limit=DELETE_BATCH)
     return DELETE_BATCH in (len(old), len(trimmed))
 
@@ -214,9 +214,9 @@ class Requests:
         rows = [(self._owner, key, count, now) for key, count in [("", 0), *counts.items()]]
 
         async def exchange(tx: Tx) -> list[ProcessUsage]:
-            await tx.run("take_turns")
-            await tx.run("tell_spent", spent=rows)
-            usage_rows = await tx.run("hear_spent", process=self._owner, since=now - USAGE_FRESH_MS)
+            await tx.run("lock_usage_exchange")
+            await tx.run("save_usage", spent=rows)
+            usage_rows = await tx.run("usage_of_others", process=self._owner, since=now - USAGE_FRESH_MS)
             return [ProcessUsage(*row) for row in usage_rows]
 
         return await self._database.write(exchange)
@@ -234,13 +234,13 @@ class Requests:
         written = dict(last_uses)
         if not written:
             return
-        await self._database.write(lambda tx: tx.run("note_key_use", uses=list(written.items())))
+        await self._database.write(lambda tx: tx.run("save_key_uses", uses=list(written.items())))
         for key, at in written.items():
             if last_uses[key] == at:
                 del last_uses[key]
 
     async def insert(self, requests: Sequence[LoggedRequest]) -> None:
-        await self._database.write(lambda tx: tx.run("note_requests", requests=requests))
+        await self._database.write(lambda tx: tx.run("insert_requests", requests=requests))
 
     async def list_page(
         self, team: int, request_filter: RequestFilter | None = None, before: str = NEWEST, limit: int = 50
@@ -268,7 +268,7 @@ class Requests:
 
     async def list_vendor_calls(self, team: int, key: str, limit: int) -> list[VendorCalls]:
         """Return the logged calls of a key to the APIs of other services, accepted and refused, newest first."""
-        since = f"req_{ulid(self._clock.now() - KEPT_MS, 0)}"
+        since = f"req_{ulid(self._clock.now() - RETENTION_MS, 0)}"
 
         async def read_calls(tx: Tx) -> list[Any]:
             params = {"team": team, "key": key, "since": since, "most": limit}
@@ -283,5 +283,5 @@ class Requests:
 
     async def list_version(self, team: int) -> dict[str, str]:
         """Return a version token that changes whenever the request list changes."""
-        (row,) = await self._database.read(lambda tx: tx.run("requests_pulse", team=team))
+        (row,) = await self._database.read(lambda tx: tx.run("requests_version", team=team))
         return {"requests": "-".join(str(id_ or "") for id_ in row)}

@@ -19,11 +19,11 @@ from heliograph.storage.engine.database import Database, Tx
 from heliograph.storage.purge import CONTENT_QUERIES, MESSAGE_QUERIES, purge_final
 from heliograph.webhooks import store as deliveries
 
-DELIVERIES_KEPT_MS = 30 * DAY_MS  # also deliveries that wait for a disabled webhook
-NOTICES_KEPT_MS = 30 * DAY_MS
-COUNTERS_KEPT_MS = 8 * DAY_MS  # longer than any window
-RATES_KEPT_MS = 90 * DAY_MS
-STATS_KEPT_MS = 400 * DAY_MS  # the overview shows a year
+DELIVERIES_RETENTION_MS = 30 * DAY_MS  # also deliveries that wait for a disabled webhook
+NOTICES_RETENTION_MS = 30 * DAY_MS
+COUNTERS_RETENTION_MS = 8 * DAY_MS  # longer than any window
+RATES_RETENTION_MS = 90 * DAY_MS
+STATS_RETENTION_MS = 400 * DAY_MS  # the overview shows a year
 # Free pages of the SQLite file are returned to the disk above this number and above 1/FREE_SHARE of all pages; new data
 # uses the rest.
 FREE_PAGES, FREE_SHARE = 1000, 10
@@ -34,21 +34,21 @@ MAX_AGE_BY_QUERY = {
     "purge_marketing": DAY_MS,
     "purge_received_texts": inbound_texts.RETENTION_MS,
     "purge_split_texts": DUPLICATE_MS,
-    "purge_writers": inbound_texts.RETENTION_MS,
-    "purge_answers": DAY_MS,
+    "purge_last_senders": inbound_texts.RETENTION_MS,
+    "purge_auto_replies": DAY_MS,
     "purge_early_reports": outcomes.EARLY_REPORT_MS,
     "purge_early_returns": outcomes.EARLY_RETURN_MS,
     "purge_callbacks_seen": CALLBACK_ID_RETENTION_MS,
     "purge_absent": ABSENT_RETENTION_MS,
-    "purge_reputation": COUNTERS_KEPT_MS,
-    "purge_complaint_rates": RATES_KEPT_MS,
-    "purge_conversion": COUNTERS_KEPT_MS,
-    "purge_figures": STATS_KEPT_MS,
-    "purge_spent": DAY_MS,
-    "purge_carrier_use": COUNTERS_KEPT_MS,
-    "purge_tries": 0,
-    "purge_notices": NOTICES_KEPT_MS,
-    "purge_happenings": NOTICES_KEPT_MS,
+    "purge_reputation": COUNTERS_RETENTION_MS,
+    "purge_complaint_rates": RATES_RETENTION_MS,
+    "purge_conversion": COUNTERS_RETENTION_MS,
+    "purge_figures": STATS_RETENTION_MS,
+    "purge_usage": DAY_MS,
+    "purge_carrier_use": COUNTERS_RETENTION_MS,
+    "purge_attempts": 0,
+    "purge_notices": NOTICES_RETENTION_MS,
+    "purge_happenings": NOTICES_RETENTION_MS,
 }
 # Rows without a message: query that finds old rows → query that deletes them
 PURGE_QUERY_BY_FIND_QUERY = {
@@ -94,7 +94,7 @@ async def purge(
         database, "old_received", messages | {"has_body": 0}, partial(_purge_rows, query="purge_received")
     )
     for purge_batch in (
-        partial(deliveries.purge_batch, before=now - DELIVERIES_KEPT_MS),
+        partial(deliveries.purge_batch, before=now - DELIVERIES_RETENTION_MS),
         partial(requests.purge, now=now),
         partial(imports.purge, now=now),
     ):
@@ -116,7 +116,7 @@ async def _return_free_pages(database: Database) -> None:
 
 async def _excess_free_pages(tx: Tx) -> int:
     """Return the number of free pages if it is worth returning them to the disk, else 0."""
-    ((pages, free),) = await tx.run("space")
+    ((pages, free),) = await tx.run("page_counts")
     return int(free) if free > max(FREE_PAGES, pages // FREE_SHARE) else 0
 
 
@@ -137,7 +137,7 @@ async def _run_query(tx: Tx, query: str, **params: Any) -> list[Any]:
 
 async def _purge_rows(tx: Tx, rows: Sequence[Any], query: str) -> None:
     if query == PURGE_QUERY_BY_FIND_QUERY["old_verifications"]:
-        await tags.delete_for_records(tx, await tx.run("verifications_added", old=rows))
+        await tags.delete_for_records(tx, await tx.run("options_of_verifications", old=rows))
     await tx.run(query, old=rows)
 
 
@@ -155,5 +155,7 @@ def _cutoffs(teams: Collection[TeamRecord], field: str, now: int, clock_offsets:
 async def find_unused_files(tx: Tx, hashes: list[str]) -> list[str]:
     """Return the attachment files that neither a message nor an inbound email refers to."""
     hash_rows = [(hash_,) for hash_ in hashes]
-    used = {row[0] for query in ("blobs_in_use", "blobs_received") for row in await tx.run(query, hashes=hash_rows)}
+    used = {
+        row[0] for query in ("blobs_in_use", "blobs_of_inbound_mail") for row in await tx.run(query, hashes=hash_rows)
+    }
     return [hash_ for hash_ in hashes if hash_ not in used]

@@ -42,8 +42,8 @@ async def pause_if_restored(
     `recorded_counters`: database id → counter in the data folder, read before this transaction. `copied_ids`: ids of
     databases whose file has changed its identity.
     """
-    ((database_id,),) = await tx.run("identify", identity=new_id)
-    ((counter,),) = await tx.run("bump_attested")
+    ((database_id,),) = await tx.run("database_id", identity=new_id)
+    ((counter,),) = await tx.run("increase_restore_counter")
     if counter > recorded_counters.get(database_id, 0) and database_id not in copied_ids:
         return Comparison(database_id=database_id, counter=counter, is_restored=False)
 

@@ -15,8 +15,8 @@ from heliograph.storage import audit
 from heliograph.storage.engine.database import Database, Tx, write_serialized
 from heliograph.storage.people import hash_token, lock_person
 
-SESSION_MS = 14 * DAY_MS  # since the last use
-FAMILIAR_DEVICE_MS = 180 * DAY_MS  # since the last sign-in from that browser or network
+SESSION_MS = 14 * DAY_MS  # validity of a session after its last use
+FAMILIAR_DEVICE_MS = 180 * DAY_MS  # how long a browser or network is recognised after its last sign-in
 USED_TOKEN_MS = 15 * MINUTE_MS  # longer than the validity of any single-use token
 TOUCH_INTERVAL_MS = 5 * MINUTE_MS  # interval at which a session's last use is recorded
 
@@ -75,7 +75,7 @@ class Sessions:
             await tx.run("purge_sessions", now=now)
             await tx.run("purge_links", now=now)
             if single_use_token and not await tx.run(
-                "spend", hash=hash_token(single_use_token), expires_at=now + USED_TOKEN_MS
+                "use_once", hash=hash_token(single_use_token), expires_at=now + USED_TOKEN_MS
             ):
                 return None
             await tx.run("purge_familiar", before=now - FAMILIAR_DEVICE_MS)

@@ -17,7 +17,7 @@ from heliograph.runtime.clock import Clock
 from heliograph.storage.engine.database import Database, Tx
 from heliograph.storage.queues import ALL_QUEUES
 
-QUEUE_COUNT_MAX = 1_000  # maximum that is counted of a queue
+QUEUE_COUNT_MAX = 1_000  # rows of a queue are counted up to this number
 
 Transition = tuple[int, Channel, int, str, tuple[str, ...]]  # team, channel, time, state before, states passed through
 

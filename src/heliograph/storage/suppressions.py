@@ -183,6 +183,6 @@ async def _find_cursor(tx: Tx, team: int, address: str) -> PageCursor:
     """
     for row in await tx.run("find_suppression", team=team, address=address):
         return PageCursor(Suppression(*row).created_at, address)
-    for (detail,) in await tx.run("place_of_deleted", team=team, address=address):
+    for (detail,) in await tx.run("deleted_suppression", team=team, address=address):
         return PageCursor(parse_timestamp(msgspec.json.decode(detail)["created_at"]) or 0, address)
     raise NeverListed

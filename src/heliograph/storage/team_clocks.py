@@ -1,6 +1,6 @@
 """Advances test clocks of teams.
 
-A clock stops wherever work is due, so that work happens at its due time (ADR 0041).
+A clock stops at every time at which work is due, so that the work happens at its due time (ADR 0041).
 """
 
 from msgspec.structs import replace
@@ -51,7 +51,7 @@ class TeamClocks:
     async def _advance_locked(self, tx: Tx, last_setup: Setup, team: Team) -> None:
         """Advance the team's clock under the setup lock.
 
-        If two callers are concurrent, the second finds the clock already advanced, or work due, and does nothing.
+        Does nothing if another caller has advanced the clock in the meantime, or if work is due.
         """
         current = await setup.lock_and_read(tx, last_setup)
         current_team = current.teams[team.record.id]

@@ -24,10 +24,10 @@ QUERIES_BY_REF = (
         "delete_team_suppressions",
     ),
     *(
-        "delete_team_portions",
+        "delete_team_import_batches",
         "delete_team_imports",
         "delete_team_opt_outs",
-        "delete_team_writers",
+        "delete_team_last_senders",
         "delete_team_absent",
         "delete_team_ledger",
         "delete_team_spend",
@@ -47,7 +47,7 @@ QUERIES_BY_ID = (
         "delete_team_idempotency",
         "delete_team_key_uses",
         "delete_team_versions",
-        "delete_team_judgement",
+        "delete_team_reputation_state",
         "delete_team_members",
         "delete_team_invitations",
     ),
@@ -94,7 +94,7 @@ class TeamDeletion:
 
 async def _delete_messages(tx: Tx, team: int) -> Sequence[Any]:
     """Delete a batch of the team's messages, final or not, and return their keys."""
-    messages = [tuple(row) for row in await tx.run("end_batch_of_team", team=team, limit=BATCH)]
+    messages = [tuple(row) for row in await tx.run("end_team_messages", team=team, limit=BATCH)]
     for queries in (CONTENT_QUERIES, MESSAGE_QUERIES) if messages else ():
         await purge_final(tx, messages, queries)
     return messages

@@ -71,7 +71,7 @@ class UnsubscribeStore:
         return await self._database.read(read_entries)
 
     async def list_page(self, team: int, after: UnsubscribeCursor, limit: int) -> list[Unsubscribe]:
-        """Return one page of unsubscribes, and one more than `limit` if another page follows."""
+        """Return up to `limit` + 1 unsubscribes; the extra one shows that another page follows."""
         params = {"at": after.created_at, "address": after.address, "category": after.category, "limit": limit + 1}
         rows = await self._database.read_standby(lambda tx: tx.run("list_unsubscribes", team=team, **params))
         return [Unsubscribe(*row) for row in rows]

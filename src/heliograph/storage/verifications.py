@@ -75,19 +75,19 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     team: int
     key_id: str
-    phone: str  # or a normalised email address
+    phone: str  # phone number, or a normalised email address
     given_address: str | None = None  # the email address as the caller wrote it
     prefix: str
     channels: Sequence[str] = ("sms",)  # in fallback order
     is_magic: bool
     sandbox: bool
-    captured: bool = False  # captured: goes only to simulators, whatever the recipient
+    captured: bool = False  # the code goes only to simulators, whatever the recipient
     salt: str
     digest: str
     price: int
     created_at: int
     expires_at: int
-    credit_low: int = 0  # notify when credit falls below; 0 = never
+    credit_low: int = 0  # `credit.low` is published when the credit falls below this amount; 0: never
     sandbox_limit: int | None = None  # maximum per day over real carriers; None if not counted
     owner: str  # the process that will call the carrier
     check: Callable[[VelocityWindow], None]  # raises if a limit is reached
@@ -162,7 +162,7 @@ class DueCode(msgspec.Struct, frozen=True):
     channels: str
     expires_at: int
     sandbox: int
-    added: str  # JSON
+    added: str  # optional fields of the request, as JSON
 
 
 async def start_verifications(
@@ -285,7 +285,7 @@ async def finish_verifications(tx: Tx, items: Sequence[Finish], publisher: Publi
     for item in items:
         row = rows.get((item.team, item.id))
         if row is None or row.owner != item.owner:
-            # Housekeeping considered this process dead and failed the verification, or the team was deleted. The
+            # A background job considered this process dead and failed the verification, or the team was deleted. The
             # response to the caller still reports the carrier's result.
             continue
         price, charge = row.price, row.charge
@@ -402,7 +402,7 @@ async def fail_abandoned(tx: Tx, owner: str, expired_before: int, now: int, publ
     if items:
         await finish_verifications(tx, items, publisher)
     # A code sent before stays valid; another process sends the code over the channel that was due.
-    await tx.run("free_verifications", ids=[(row.team, row.id) for row in rows.values() if row.was_sent])
+    await tx.run("release_verifications", ids=[(row.team, row.id) for row in rows.values() if row.was_sent])
     return len(items)
 
 
@@ -596,7 +596,7 @@ class Verifications:
             rows = await tx.run("claim_codes", owner=owner, lease_until=lease_until, limit=limit, **params)
             if surplus := rows[limit:]:  # no task here would send the surplus before the lease expires
                 log.error("claimed more than requested", rows=len(surplus))
-                await tx.run("free_verifications", ids=[(team, id_) for team, id_, *_ in surplus])
+                await tx.run("release_verifications", ids=[(team, id_) for team, id_, *_ in surplus])
             return [DueCode(*row) for row in rows[:limit]]
 
         if not await self._database.read(lambda tx: tx.run("any_code_due", **params)):

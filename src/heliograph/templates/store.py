@@ -12,7 +12,7 @@ from heliograph.domain.setup.snapshot import Row, Setup
 from heliograph.storage.engine.database import Database, Tx
 
 PAGE_SIZE = 50
-VERSIONS_KEPT = 100  # newest versions stored per template or layout, to limit disk use
+VERSIONS_MAX = 100  # maximum stored versions per template or layout; older ones are deleted
 AFTER_EVERY_VERSION = 1 << 62  # greater than any version number
 
 
@@ -45,14 +45,14 @@ async def store_versions(tx: Tx, rows: Sequence[Row], person: str, now: int, cur
     versions = [
         (row.id, fields.version, row.body, person, now + current.clock_offset(row.team or ""))
         for row, fields in changed
-        if not fields.refused_reason or fields.unfinished  # a refusal is no new version
+        if not fields.refused_reason or fields.unfinished  # a refusal creates no new version
     ]
     if versions:
-        await tx.run("keep_versions", versions=versions)
-    deletions = [(id_, version - VERSIONS_KEPT) for id_, version, *_ in versions if version > VERSIONS_KEPT]
+        await tx.run("save_versions", versions=versions)
+    deletions = [(id_, version - VERSIONS_MAX) for id_, version, *_ in versions if version > VERSIONS_MAX]
     deletions += [(row.id, AFTER_EVERY_VERSION) for row in rows if row.kind in _VERSIONED_KINDS and row.body is None]
     for id_, version in deletions:
-        await tx.run("forget_versions", template=id_, version=version)
+        await tx.run("delete_versions", template=id_, version=version)
 
 
 class VersionReader:

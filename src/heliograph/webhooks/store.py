@@ -161,7 +161,7 @@ async def renew(tx: Tx, owner: str, held: Sequence[Lease], leases: Leases) -> se
     endpoints = [(lease.webhook, lease.epoch) for lease in held]
     if not endpoints:
         return set()
-    rows = await tx.run("keep_endpoints", owner=owner, endpoints=endpoints, lease_until=await leases.deadline(tx))
+    rows = await tx.run("renew_endpoints", owner=owner, endpoints=endpoints, lease_until=await leases.deadline(tx))
     return {row[0] for row in rows}
 
 
@@ -233,7 +233,7 @@ async def _write_attempts(tx: Tx, attempts: Sequence[DeliveryAttempt]) -> None:
         (t.due.key, t.due.event_id, t.due.attempts, t.due.earlier_attempts, t.state, t.due_at, t.started_at)
         for t in attempts
     ]
-    written = {tuple(row) for row in await tx.run("record_tries", tries=rows)}
+    written = {tuple(row) for row in await tx.run("record_attempts", tries=rows)}
     attempt_rows = [
         (t.due.key, t.due.attempts + 1, t.started_at, t.status, t.reason, t.error, t.duration_ms, t.answer)
         for t in attempts
@@ -329,7 +329,7 @@ async def _replay_rows(tx: Tx, request: _ReplayRequest, rows: Sequence[Any], don
 
 async def delete_batch(tx: Tx, webhook: str) -> bool:
     """Delete one batch of a webhook's deliveries; return whether there may be more."""
-    await tx.run("drop_endpoint", webhook=webhook)
+    await tx.run("delete_endpoint", webhook=webhook)
     return await _delete_rows(tx, await tx.run("deliveries_of", webhook=webhook, limit=BATCH_SIZE))
 
 
@@ -341,8 +341,8 @@ async def purge_batch(tx: Tx, before: int) -> bool:
 async def _delete_rows(tx: Tx, rows: Sequence[Any]) -> bool:
     if rows:
         keys = [tuple(row) for row in rows]
-        await tx.run("drop_attempts", deliveries=keys)
-        await tx.run("drop_deliveries", deliveries=keys)
+        await tx.run("delete_attempts", deliveries=keys)
+        await tx.run("delete_deliveries", deliveries=keys)
     return len(rows) == BATCH_SIZE
 
 
@@ -413,8 +413,8 @@ class DeliveryStore:
                 (await setup.apply_change(tx, disable_webhook, now, self._setup.publisher, self._setup.current)).rows
             )
             if is_disabled:
-                # After the webhook is enabled, failures count from the start
-                await tx.run("forget_failures", webhook=hook.id)
+                # The failing period starts again after the webhook is enabled.
+                await tx.run("clear_endpoint_failure", webhook=hook.id)
             return is_disabled
 
         return await self._setup.write_and_refresh(hook.team, write_change)

@@ -10,9 +10,9 @@ from heliograph.domain.refusals import InvalidRequest
 from heliograph.domain.sending.pricing import format_amount
 from heliograph.domain.setup.going_live import checklist, may_go_live
 from heliograph.manage import team_clock, teams
-from heliograph.storage.retention import DELIVERIES_KEPT_MS
+from heliograph.storage.retention import DELIVERIES_RETENTION_MS
 
-DELIVERIES_KEPT_DAYS = DELIVERIES_KEPT_MS // DAY_MS
+DELIVERIES_KEPT_DAYS = DELIVERIES_RETENTION_MS // DAY_MS
 HOUR_S = 3600
 SETTLE_S = 3.0  # longest wait for the test clock to arrive
 POLL_S = 0.05

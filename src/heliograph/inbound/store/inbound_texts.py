@@ -146,7 +146,7 @@ class InboundTextStore:
             refs = {text.sender: source.team for text in texts}
         else:
             phones = list({(text.sender, source.channel) for text in texts})
-            refs = dict(await tx.run("last_writers", phones=phones, since=now - RETENTION_MS))
+            refs = dict(await tx.run("last_senders", phones=phones, since=now - RETENTION_MS))
         teams = self._setup.current.teams_by_ref
         return {phone: teams[ref] for phone, ref in refs.items() if ref in teams}
 
@@ -180,7 +180,7 @@ class InboundTextStore:
         ref, phone, publisher = team.record.ref, text.sender, self._setup.publisher
         body = reply_text(keyword, team.record.opt_out)
         answer_key = {"team": ref, "phone": phone, "channel": source.channel, "word": keyword}
-        if body and await tx.run("note_answer", at=now, since=now - DAY_MS, **answer_key):
+        if body and await tx.run("record_auto_reply", at=now, since=now - DAY_MS, **answer_key):
             id_ = publisher.new_id(PREFIXES[source.channel])
             platform = self._setup.current.platform
             age_ms = 0 if text.sent_at is None else max(0, self._clock.now() - text.sent_at)

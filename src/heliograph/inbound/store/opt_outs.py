@@ -143,7 +143,7 @@ class OptOutStore:
 async def _find_cursor(tx: Tx, team: int, phone: str, channel: str) -> OptOutCursor:
     opt_outs = [OptOut(*row) for row in await tx.run("find_opt_outs", team=team, phone=phone)]
     cursors = [OptOutCursor(opt_out.created_at, phone, opt_out.channel) for opt_out in opt_outs]
-    for (detail,) in await tx.run("places_of_opted_in", team=team, phone=phone):
+    for (detail,) in await tx.run("deleted_opt_outs", team=team, phone=phone):
         data = msgspec.json.decode(detail)
         cursors.append(OptOutCursor(parse_timestamp(data["created_at"]) or 0, phone, data["channel"]))
     matching = [cursor for cursor in cursors if channel in ("", cursor.channel)]

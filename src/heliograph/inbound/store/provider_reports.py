@@ -66,7 +66,7 @@ async def _find_recipients(tx: Tx, carrier: str, reports: Sequence[ProviderRepor
     by_id = {id_: (key, None) for id_, key in matches}
     carrier_ids = {id_ for report in reports for id_ in report.carrier_ids}
     matches = (
-        await tx.run("places_by_carrier_id", carrier=carrier, ids=[(id_,) for id_ in carrier_ids])
+        await tx.run("recipients_by_carrier_id", carrier=carrier, ids=[(id_,) for id_ in carrier_ids])
         if carrier_ids
         else []
     )
@@ -106,7 +106,7 @@ async def _lock_and_read_events(tx: Tx, keys: set[int]) -> set[tuple[Any, ...]]:
         return set()
     messages = [(key,) for key in sorted(keys)]
     await outcomes.lock_messages(tx, messages)
-    return {tuple(row) for row in await tx.run("told_to", messages=messages)}
+    return {tuple(row) for row in await tx.run("recipient_event_details", messages=messages)}
 
 
 async def _store_early_report(

@@ -55,7 +55,7 @@ class ReportStore:
 
     async def recipient_address(self, message_id: str, position: int) -> str | None:
         """Return the normalised address of a recipient; None if not found."""
-        rows = await self._database.read(lambda tx: tx.run("place_of", id=message_id, position=position))
+        rows = await self._database.read(lambda tx: tx.run("find_recipient", id=message_id, position=position))
         return str(rows[0][2]) if rows else None
 
     async def apply_early_reports(self) -> None:

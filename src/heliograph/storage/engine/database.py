@@ -17,7 +17,7 @@ _WORD_BOUNDARY = re.compile("(?<=[a-z])(?=[A-Z])")
 T = TypeVar("T")
 Rows = Sequence[tuple[Any, ...]]
 
-CONCURRENT_SERIALIZED_MAX = 2  # one commits while the next prepares; more would only wait for the same row
+CONCURRENT_SERIALIZED_MAX = 2  # one transaction commits while the next starts; more would only wait for the lock
 
 
 class StoreUnavailable(Exception):
@@ -25,7 +25,7 @@ class StoreUnavailable(Exception):
 
 
 class Conflict(StoreUnavailable):
-    """A concurrent transaction won; this transaction was rolled back and its function runs again."""
+    """A concurrent transaction won: this one was rolled back, and its function runs again."""
 
 
 class TooManyChanges(StoreUnavailable):
@@ -104,11 +104,12 @@ class Database(Protocol):
 
 
 async def write_serialized(database: Database, function: TxFunction[T], group: str | None) -> T:
-    """Run a transaction function that locks a row which all such changes lock.
+    """Run a transaction function that locks a row which all changes of its kind lock.
 
-    These rows are the setup's version and the end of the audit log. A transaction that waits for such a row holds a
-    connection (on SQLite: the writer thread), so changes queue here before they take one. The queue is fair between
-    groups: a team, a person or, with None, the instance. Raises TooManyChanges if too many changes of the group wait.
+    Such rows are the setup's version and the end of the audit log. A transaction that waits for the row holds a
+    connection (on SQLite: the writer thread), so changes wait here before they take a connection. The queue is fair
+    between groups: a team, a person or, with None, the instance. Raises TooManyChanges if too many changes of the group
+    wait.
     """
     try:
         async with database.serialized.slot(group or ""):

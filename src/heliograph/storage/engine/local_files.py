@@ -14,7 +14,7 @@ from typing import IO, BinaryIO
 
 from heliograph.storage.engine.database import StoreUnavailable
 
-FRESH_MS = 3_600_000  # a file younger than this may belong to a message that is about to be committed
+FRESH_MS = 3_600_000  # a file younger than this may belong to a message that is not committed yet
 
 
 @contextmanager
@@ -50,7 +50,7 @@ class LocalFiles:
     def touch(self, hash_: str) -> bool:
         """Return whether the file exists, and reset its age so that `delete` keeps the file."""
         target = self._path(hash_)
-        with self._locked():
+        with self._lock_folder():
             if not target.exists():
                 return False
             os.utime(target)
@@ -85,28 +85,28 @@ class LocalFiles:
             return 0
 
     def list_old(self, now: int) -> list[str]:
-        """Return the hashes of files older than FRESH_MS: if no message refers to such a file now, none ever will."""
+        """Return the hashes of files older than FRESH_MS; a message that is not committed yet cannot refer to these."""
         return [path.name for path in self._folder.glob("??/*") if _is_old(path, now)]
 
     @_or_unavailable()
     def delete(self, hash_: str, now: int) -> None:
-        """Delete a file that no message refers to, unless the file was stored again meanwhile."""
+        """Delete a file that no message refers to, unless the file was stored again in the meantime."""
         path = self._path(hash_)
-        with self._locked():
+        with self._lock_folder():
             if _is_old(path, now):
                 path.unlink()
 
     def copy_to(self, other: "LocalFiles") -> None:
         """Copy all files durably to `other`.
 
-        Files deleted meanwhile are ignored: they belong only to expired messages.
+        Files deleted during the copy are ignored, because they belong only to expired messages.
         """
         for path in self._folder.glob("??/*"):
             with suppress(FileNotFoundError):
                 other.put(path.read_bytes())
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _lock_folder(self) -> Iterator[None]:
         """Hold the folder's lock, so that no thread or process changes a file between check and action."""
         with open(self._folder / "lock", "w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)

@@ -29,7 +29,7 @@ VERSION_QUERY = "SELECT coalesce(max(abs(version)), 0), coalesce(max(version), 0
 BASE = 47  # number of the first file: the complete schema of that version
 BASE_COMMIT = "8edf077"
 CONTRACT_MARK = "-- contract"
-UNFINISHED_COPY = 1_000_000  # version of the target of an unfinished `heliograph copy`: every Heliograph refuses it
+UNFINISHED_COPY = 1_000_000  # schema version of the target of an unfinished `heliograph copy`, which no service opens
 # PostgreSQL advisory lock of a schema: processes that start together migrate one after the other.
 LOCK_CALL = "pg_advisory_xact_lock(7240001, hashtext(current_schema()))"
 TABLE_LOCK_S = 1.0  # maximum wait for a table lock: other transactions queue behind us meanwhile

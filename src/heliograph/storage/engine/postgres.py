@@ -100,7 +100,7 @@ def raise_outages() -> Iterator[None]:
 
 
 def host_urls(url: str) -> list[str]:
-    """Return one URL for each host that the URL names."""
+    """Return a URL with a single host for each host in the URL."""
     parts = urlsplit(url)
     user, separator, hosts = parts.netloc.rpartition("@")
     if "," not in hosts:

@@ -9,7 +9,7 @@ is passed as one JSON text. Exception: on SQLite, a statement that only inserts 
 `r`, is executed with bound columns, once per row or, with `many rows at once` after its name, once per group of rows
 (ADR 0002).
 
-`portion(table WHERE condition | place | texts | others)` is a whole query: from the next batch of rows ordered by
+`batch(table WHERE condition | place | texts | others)` is a whole query: from the next batch of rows ordered by
 `place`, the query returns the rows whose texts contain one of the needles, and always the last row.
 """
 
@@ -25,7 +25,7 @@ Dialect = Literal["sqlite", "postgres"]
 
 _QUERY_HEAD = re.compile(r"^-- name: (\w+)(, many rows at once)?[ \t]*\n", re.M)
 _ROW_TABLE = re.compile(r"\brows\(\s*:(\w+)\s*,([^()]*)\)")
-_BATCH_QUERY = re.compile(r"\bportion\(([^|]*)\|([^|]*)\|([^|]*)\|([^|]*)\)")
+_BATCH_QUERY = re.compile(r"\bbatch\(([^|]*)\|([^|]*)\|([^|]*)\|([^|]*)\)")
 _NAMED_PARAM = re.compile(r"(?<![:\w]):([a-z_]\w*)")
 _PLACEHOLDER = re.compile(r"'[^']*'|([$?])(\d+)")
 _COMMENT = re.compile(r"[ \t]*--.*$", re.M)
@@ -72,7 +72,7 @@ def for_dialect(text: str, dialect: Dialect) -> str:
 
 
 def read_query(text: str, dialect: Dialect, *, is_multi_row: bool = False) -> Statement:
-    """Expand `rows(…)` and `portion(…)` and number the parameters for the dialect."""
+    """Return the statement of a query: `rows(…)` and `batch(…)` expanded, and parameters numbered for the dialect."""
     text = for_dialect(text, dialect).strip().rstrip(";").rstrip()
     tables: list[str] = []
 
@@ -114,7 +114,7 @@ def _expand_batch_query(dialect: Dialect, match: re.Match[str]) -> str:
 
 
 def _single_row_statement(text: str) -> tuple[str, int] | None:
-    """Return the statement for one row with columns ?1, ?2, …, and the number of columns.
+    """Return a statement that takes one row as its parameters ?1, ?2, …, and the number of columns.
 
     None if the statement must take its rows as JSON.
     """

@@ -31,7 +31,7 @@ SELECT place, link, before FROM audit_head WHERE one = 1;
 -- Return the hash of the entry at a position of the chain.
 SELECT link FROM audit WHERE place = :place;
 
--- name: close_audit_start
+-- name: finish_audit_backfill
 -- Record that all entries older than the chain are linked.
 -- From then on, an entry without a position is treated as added later, whatever its key.
 UPDATE audit_head SET before = :before WHERE one = 1 AND before > :before;
@@ -42,7 +42,7 @@ UPDATE audit_head SET before = :before WHERE one = 1 AND before > :before;
 SELECT key, at, person, team, action, subject, detail, address FROM audit
 WHERE place IS NULL ORDER BY place, key LIMIT :limit;
 
--- name: walk_audit
+-- name: audit_in_chain_order
 -- Return the next entries in chain order, for verification.
 SELECT key, at, person, team, action, subject, detail, address, place, salt, link, original FROM audit
 WHERE (place, key) > (:place, :key) ORDER BY place, key LIMIT :limit;

@@ -1,6 +1,6 @@
 -- Attachment files above 256 KB that are stored in the database (PostgreSQL) or in an object store.
 
--- name: own_blobs
+-- name: blob_store_owner
 -- Return the id of this instance in the object store, which is created once.
 INSERT INTO counter (name, next) VALUES ('blobs', :fresh)
 ON CONFLICT (name) DO UPDATE SET next = counter.next RETURNING next;
@@ -15,7 +15,7 @@ UPDATE blob_file SET put_at = :now WHERE hash = :hash AND (name IS NULL OR :obje
 INSERT INTO blob_file (hash, size, put_at) VALUES (:hash, :size, :now)
 ON CONFLICT (hash) DO UPDATE SET name = NULL, put_at = excluded.put_at;
 
--- name: name_blob
+-- name: set_blob_name
 -- Set the object name of a file; `lost` is the previous, missing object. No row if another process was first.
 INSERT INTO blob_file (hash, size, put_at, name) VALUES (:hash, :size, :now, :name)
 ON CONFLICT (hash) DO UPDATE SET name = excluded.name WHERE blob_file.name = :lost RETURNING hash;
@@ -28,11 +28,11 @@ INSERT INTO blob_chunk (hash, part, content) VALUES (:hash, :part, :content) ON 
 -- Return the size and the object name of a file.
 SELECT size, name FROM blob_file WHERE hash = :hash;
 
--- name: named_blobs
+-- name: find_blob_names
 -- Return the object names among these that a row references.
 SELECT f.name FROM rows(:blobs, hash text, name text) AS r JOIN blob_file f ON f.hash = r.hash AND f.name = r.name;
 
--- name: blobs_kept
+-- name: find_stored_blobs
 -- Return the hashes among these that are in the database or object store.
 SELECT f.hash FROM rows(:hashes, hash text) AS r JOIN blob_file f ON f.hash = r.hash;
 
@@ -40,7 +40,7 @@ SELECT f.hash FROM rows(:hashes, hash text) AS r JOIN blob_file f ON f.hash = r.
 -- Return a chunk of a file.
 SELECT content FROM blob_chunk WHERE hash = :hash AND part = :part;
 
--- name: drop_blobs
+-- name: delete_unused_blobs
 -- Delete a batch of old files that neither a message nor an inbound email references.
 DELETE FROM blob_file WHERE put_at <= :before AND hash IN (
     SELECT f.hash FROM blob_file f
@@ -50,6 +50,6 @@ DELETE FROM blob_file WHERE put_at <= :before AND hash IN (
     LIMIT :limit)
 RETURNING hash, name;
 
--- name: drop_chunks
+-- name: delete_chunks
 -- Delete the chunks of files.
 DELETE FROM blob_chunk WHERE hash IN (SELECT hash FROM rows(:hashes, hash text) AS r);

@@ -26,14 +26,14 @@ FROM carrier_use
 INDEXED BY carrier_use_by_minute  --sqlite
 WHERE minute >= :since GROUP BY carrier;
 
--- name: carriers_that_answered
+-- name: accepting_carriers
 -- Return the carriers that accepted a message or a test since a time.
 SELECT DISTINCT carrier
 FROM carrier_use
 INDEXED BY carrier_use_by_minute  --sqlite
 WHERE minute >= :since AND (accepted > 0 OR seat = :test);
 
--- name: note_callback
+-- name: record_callback
 -- Record the time of a carrier's callback, if the last recorded one is at least `rest` ms older.
 INSERT INTO carrier_callback (carrier, last_at) VALUES (:carrier, :at)
 ON CONFLICT (carrier) DO UPDATE SET last_at = excluded.last_at

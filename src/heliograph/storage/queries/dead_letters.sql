@@ -22,7 +22,7 @@ SELECT w.lane, w.team,
               AND o.due_at > :now ORDER BY o.due_at LIMIT :most) AS later)
 FROM waiting w WHERE w.team IS NOT NULL;
 
--- name: working_by_team
+-- name: claimed_by_team
 -- Return the number of claimed rows and the first due time per lane and team.
 SELECT lane, team, count(*), min(due_at) FROM outbox WHERE owner IS NOT NULL GROUP BY lane, team;
 
@@ -53,7 +53,7 @@ WHERE substr(r.detail, 1, 23) = '{"reason":"quarantined"' AND (r.message, r.posi
   AND r.updated_at <= :until
 ORDER BY r.message DESC, r.position DESC LIMIT :limit;
 
--- name: count_dead
+-- name: count_dead_letters
 -- Return the number of dead letters, up to `most`.
 SELECT count(*) FROM (SELECT 1 FROM recipient WHERE substr(detail, 1, 23) = '{"reason":"quarantined"' LIMIT :most) AS d;
 
@@ -64,7 +64,7 @@ SELECT r.message, r.position, m.id, m.team, m.channel, m.has_body, r.given, r.up
 FROM recipient r JOIN message m ON m.key = r.message
 WHERE r.message = :message AND r.position = :position AND substr(r.detail, 1, 23) = '{"reason":"quarantined"';
 
--- name: find_dead
+-- name: find_dead_letters
 -- Return the keys among these that are dead letters and whose content still exists.
 SELECT r.message, r.position
 FROM rows(:letters, message bigint, position smallint) AS p
@@ -73,7 +73,7 @@ WHERE substr(r.detail, 1, 23) = '{"reason":"quarantined"'
   AND EXISTS (SELECT 1 FROM content c WHERE c.message = r.message)
 ORDER BY r.message, r.position;
 
--- name: leave_dead_letters
+-- name: close_dead_letters
 -- Give dead letters a new status and detail, so that they leave the dead-letter queue.
 UPDATE recipient SET status = :status, detail = :detail, updated_at = :now
 FROM rows(:letters, message bigint, position smallint) AS p

@@ -12,6 +12,6 @@ SELECT at, text, place FROM decision WHERE person = :person ORDER BY at LIMIT :m
 -- Delete all decisions for a person.
 DELETE FROM decision WHERE person = :person;
 
--- name: forget_decisions
+-- name: delete_decisions_until
 -- Delete a person's decisions up to a time.
 DELETE FROM decision WHERE person = :person AND at <= :until;

@@ -27,7 +27,7 @@ ON CONFLICT (webhook) DO UPDATE SET owner = excluded.owner, lease_until = exclud
 WHERE endpoint.owner IS NULL OR endpoint.lease_until <= :over OR endpoint.owner = :owner
 RETURNING webhook, epoch;
 
--- name: keep_endpoints
+-- name: renew_endpoints
 -- Renew the leases of the caller's endpoints.
 UPDATE endpoint SET lease_until = :lease_until
 FROM rows(:endpoints, webhook text, epoch bigint) AS r
@@ -39,7 +39,7 @@ RETURNING endpoint.webhook;
 UPDATE endpoint SET owner = NULL, lease_until = NULL
 WHERE webhook = :webhook AND epoch = :epoch AND owner = :owner;
 
--- name: take_back_endpoints
+-- name: release_all_endpoints
 -- Release all endpoints of an owner, after its restart.
 UPDATE endpoint SET owner = NULL, lease_until = NULL WHERE owner = :owner;
 
@@ -85,7 +85,7 @@ LEFT JOIN recipient r ON r.message = e.message AND r.given = e.recipient
 LEFT JOIN received x ON e.detail IS NULL AND x.id = e.subject
 ORDER BY d.due_at, d.key;
 
--- name: told_events
+-- name: events_by_id
 -- Return events by id, with message and recipient kind.
 SELECT e.id, e.type, e.sequence, e.created_at, e.recipient, e.status, e.previous_status, e.message_status,
        coalesce(e.detail, x.record),
@@ -96,7 +96,7 @@ LEFT JOIN message m ON m.key = e.message
 LEFT JOIN recipient r ON r.message = e.message AND r.given = e.recipient
 LEFT JOIN received x ON e.detail IS NULL AND x.id = e.subject;
 
--- name: record_tries
+-- name: record_attempts
 -- Record the results of attempts.
 -- Skips a delivery that was replayed or dropped during the attempt, and a new delivery with the same key: SQLite reuses
 -- keys.
@@ -178,7 +178,7 @@ ON CONFLICT (webhook, event) DO UPDATE SET state = 'waiting', earlier = delivery
                                            due_at = excluded.due_at, created_at = excluded.created_at
 WHERE delivery.state <> 'waiting' OR delivery.attempt > delivery.earlier;
 
--- name: forget_failures
+-- name: clear_endpoint_failure
 -- Clear the failure state of an endpoint.
 UPDATE endpoint SET failing_since = NULL WHERE webhook = :webhook;
 
@@ -190,15 +190,15 @@ SELECT key FROM delivery WHERE webhook = :webhook LIMIT :limit;
 -- Return a batch of deliveries created before the retention cutoff.
 SELECT key FROM delivery WHERE created_at <= :before ORDER BY created_at LIMIT :limit;
 
--- name: drop_attempts
+-- name: delete_attempts
 -- Delete the attempts of deliveries.
 DELETE FROM attempt WHERE delivery IN (SELECT key FROM rows(:deliveries, key bigint) AS r);
 
--- name: drop_deliveries
+-- name: delete_deliveries
 -- Delete deliveries.
 DELETE FROM delivery WHERE key IN (SELECT key FROM rows(:deliveries, key bigint) AS r);
 
--- name: drop_endpoint
+-- name: delete_endpoint
 -- Delete the lease and failure state of an endpoint.
 DELETE FROM endpoint WHERE webhook = :webhook;
 

@@ -93,7 +93,7 @@ ORDER BY e.id DESC LIMIT :limit;
 SELECT DISTINCT type FROM (SELECT type FROM event WHERE team = :team AND id < :before AND sequence IS NOT NULL
                            ORDER BY id DESC LIMIT :most) AS newest;
 
--- name: span_of_events
+-- name: scanned_event_range
 -- Return the number of events in the scanned range and its smallest id.
 SELECT count(*), min(id) FROM (SELECT id FROM event WHERE team = :team AND id < :before AND sequence IS NOT NULL
                                ORDER BY id DESC LIMIT :span) e;

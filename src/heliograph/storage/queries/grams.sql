@@ -6,7 +6,7 @@ SELECT next FROM counter WHERE name = 'gram'
 FOR UPDATE  --postgres
 ;
 
--- name: grams_erased
+-- name: count_erasure
 -- Increase the counter of erasures.
 UPDATE counter SET next = next + 1 WHERE name = 'gram' RETURNING next;
 
@@ -19,11 +19,11 @@ SELECT (SELECT min(key) FROM message), (SELECT max(key) FROM message);
 SELECT (SELECT min(key) FROM message WHERE key >= :low AND key < :high),
        (SELECT max(key) FROM message WHERE key >= :low AND key < :high);
 
--- name: gram_spans
+-- name: indexed_blocks
 -- Return the indexed spans within a range.
 SELECT span FROM gram_span WHERE span >= :low AND span <= :high;
 
--- name: worn_spans
+-- name: stale_blocks
 -- Return spans that were built before a time and contain deleted messages.
 SELECT span FROM gram_span WHERE gone > 0 AND made_at < :before;
 
@@ -36,7 +36,7 @@ WHERE key >= :low AND key < :high ORDER BY key;
 -- Return the number of messages in a key range.
 SELECT count(*) FROM message WHERE key >= :low AND key < :high;
 
--- name: drop_grams
+-- name: delete_block_grams
 -- Delete the index entries of a span.
 DELETE FROM gram WHERE span = :span;
 
@@ -46,28 +46,28 @@ INSERT INTO gram (span, mark, places)
 SELECT span, mark, unhex(places) FROM rows(:grams, span bigint, mark text, places text) AS r;          --sqlite
 SELECT span, mark, decode(places, 'hex') FROM rows(:grams, span bigint, mark text, places text) AS r;  --postgres
 
--- name: note_span
+-- name: insert_block
 -- Record that a span was built.
 INSERT INTO gram_span (span, made_at, gone) VALUES (:span, :now, 0)
 ON CONFLICT (span) DO UPDATE SET made_at = excluded.made_at, gone = 0;
 
--- name: forget_span
+-- name: delete_block
 -- Delete the record of a built span.
 DELETE FROM gram_span WHERE span = :span;
 
--- name: count_gone
+-- name: count_deleted_in_blocks
 -- Add to the number of deleted messages of spans.
 UPDATE gram_span SET gone = gone + r.count FROM rows(:spans, span bigint, count bigint) AS r
 WHERE gram_span.span = r.span;
 
--- name: empty_spans
+-- name: empty_blocks
 -- Return spans before the first message, and spans from that of the last message on.
 -- SQLite reuses keys when the newest messages are deleted.
 SELECT span FROM gram_span WHERE span < coalesce((SELECT min(key) FROM message) >> 12, 0)
 UNION
 SELECT span FROM gram_span WHERE span >= coalesce((SELECT max(key) FROM message) >> 12, 0);
 
--- name: grams_at
+-- name: find_grams
 -- Return index entries by span and trigram.
 SELECT g.span, g.mark, g.places FROM rows(:wanted, span bigint, mark text) AS r
 CROSS JOIN gram g ON g.span = r.span AND g.mark = r.mark  --sqlite

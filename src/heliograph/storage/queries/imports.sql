@@ -1,6 +1,6 @@
 -- Imports of suppressions: files that are applied to the suppression list in batches.
 
--- name: insert_portions
+-- name: insert_import_batches
 -- Store batches of lines of a new file.
 INSERT INTO import_portion (import_id, number, lines)
 SELECT import_id, number, lines FROM rows(:portions, import_id text, number bigint, lines text) AS r;
@@ -22,15 +22,15 @@ SELECT team, portions_done FROM suppression_import WHERE id = :id AND ended_at I
 FOR UPDATE SKIP LOCKED  --postgres
 ;
 
--- name: find_portion
+-- name: find_import_batch
 -- Return the lines of a batch.
 SELECT lines FROM import_portion WHERE import_id = :id AND number = :number;
 
--- name: note_portion
+-- name: finish_import_batch
 -- Record which lines of a batch were added to the list.
 UPDATE import_portion SET added = :added WHERE import_id = :id AND number = :number;
 
--- name: move_import
+-- name: advance_import
 -- Advance an import by one batch; end it after the last batch.
 UPDATE suppression_import SET portions_done = portions_done + 1, lines_done = lines_done + :lines,
     added = added + :added, known = known + :known,
@@ -51,11 +51,11 @@ WHERE team = :team ORDER BY id DESC LIMIT :limit;
 SELECT id, lines, left_out, lines_done, added, known, created_at, ended_at, broken FROM suppression_import
 WHERE team = :team AND id = :id;
 
--- name: first_left
+-- name: first_skipped_lines
 -- Return the first skipped lines of an import.
 SELECT first_left FROM suppression_import WHERE id = :id;
 
--- name: done_portions
+-- name: finished_import_batches
 -- Return processed batches with the lines that were added.
 SELECT number, lines, added FROM import_portion WHERE import_id = :id AND number > :after AND added IS NOT NULL
 ORDER BY number LIMIT :limit;
@@ -64,7 +64,7 @@ ORDER BY number LIMIT :limit;
 -- Delete imports older than an id.
 DELETE FROM suppression_import WHERE id < :before;
 
--- name: purge_portions
+-- name: purge_import_batches
 -- Delete a batch of import lines older than an id.
 DELETE FROM import_portion WHERE (import_id, number) IN (
     SELECT import_id, number FROM import_portion WHERE import_id < :before ORDER BY import_id, number LIMIT :limit)

@@ -29,7 +29,7 @@ SELECT key, kind, amount, subject, created_at FROM ledger
 WHERE team = :team AND key > :after
 ORDER BY key LIMIT :most;
 
--- name: spend_counted
+-- name: last_summed_entry
 -- Return the key of the last ledger entry included in the stored sums.
 SELECT key FROM spend_counted WHERE team = :team;
 
@@ -39,7 +39,7 @@ INSERT INTO spend_counted (team, key) VALUES (:team, 0)
 ON CONFLICT (team) DO UPDATE SET key = spend_counted.key
 RETURNING key;
 
--- name: move_spend
+-- name: set_last_summed_entry
 -- Set the key of the last included entry.
 UPDATE spend_counted SET key = :key WHERE team = :team;
 

@@ -1,6 +1,6 @@
 -- Notices to people: the events they report (table happening), one row per recipient, and their settings.
 
--- name: note_happenings
+-- name: insert_happenings
 -- Insert events that people are to be notified of.
 INSERT INTO happening (name, at, team, kind, facts, actor)
 SELECT name, at, team, kind, facts, actor
@@ -8,29 +8,29 @@ FROM rows(:happenings, name text, at bigint, team text, kind text, facts text, a
 WHERE true
 ON CONFLICT (name) DO NOTHING;
 
--- name: notices_wait
+-- name: any_notice_pending
 -- Return whether there are unprocessed events, and whether notices are due.
 SELECT EXISTS (SELECT 1 FROM happening WHERE told = 0),
        EXISTS (SELECT 1 FROM notice WHERE state = 'waiting' AND due_at <= :now);
 
--- name: untold_happenings
+-- name: lock_new_happenings
 -- Lock and return events for which no notices were created yet.
 SELECT name, at, team, kind, facts, actor FROM happening WHERE told = 0 ORDER BY at LIMIT :limit
 FOR UPDATE SKIP LOCKED  --postgres
 ;
 
--- name: tell_happenings
+-- name: finish_happenings
 -- Mark events as processed.
 UPDATE happening SET told = 1, team = r.team FROM rows(:happenings, name text, team text) AS r
 WHERE happening.name = r.name;
 
--- name: members_to_tell
+-- name: members_to_notify
 -- Return the members of a team who can sign in, with their accepted role and notice setting.
 SELECT m.person, m.role, c.wanted FROM member m JOIN person p ON p.id = m.person
 LEFT JOIN notice_choice c ON c.person = m.person AND c.team = m.team AND c.kind = :kind
 WHERE m.team = :team AND p.password IS NOT NULL;
 
--- name: operators_to_tell
+-- name: operators_to_notify
 -- Return the operators who can sign in, with their notice settings.
 SELECT p.id, 'operator', c.wanted FROM person p
 LEFT JOIN notice_choice c ON c.person = p.id AND c.team = '' AND c.kind = :kind
@@ -56,13 +56,13 @@ WHERE n.state = 'waiting' AND n.due_at <= :now ORDER BY n.due_at LIMIT :limit
 FOR UPDATE OF n SKIP LOCKED  --postgres
 ;
 
--- name: mails_lately
+-- name: recent_mail_counts
 -- Return the number of mails sent to each recipient since a time, and the time of the first mail.
 SELECT n.place, count(DISTINCT n.mail), min(n.done_at) FROM rows(:places, place text) AS r
 JOIN notice n ON n.place = r.place AND n.done_at > :since AND n.mail <> ''
 GROUP BY n.place;
 
--- name: move_notices
+-- name: update_notices
 -- Update state, due time and result of notices.
 UPDATE notice SET state = r.state, due_at = r.due_at, tries = r.tries, mail = r.mail, done_at = r.done_at,
                   detail = r.detail
@@ -80,7 +80,7 @@ WHERE n.place = :place AND n.done_at > 0 ORDER BY n.done_at DESC LIMIT :limit;
 -- Return the notice settings of a person.
 SELECT team, kind, wanted FROM notice_choice WHERE person = :person;
 
--- name: choose_notices
+-- name: set_notice_choices
 -- Set notice settings.
 INSERT INTO notice_choice (person, team, kind, wanted)
 SELECT person, team, kind, wanted FROM rows(:choices, person text, team text, kind text, wanted smallint) AS r
@@ -100,7 +100,7 @@ SELECT team, sealed, host, set_at FROM chat_hook WHERE team = :team;
 INSERT INTO chat_hook (team, sealed, host, set_at) VALUES (:team, :sealed, :host, :set_at)
 ON CONFLICT (team) DO UPDATE SET sealed = excluded.sealed, host = excluded.host, set_at = excluded.set_at;
 
--- name: drop_chat_hook
+-- name: delete_chat_hook
 -- Delete the chat webhook of a team.
 DELETE FROM chat_hook WHERE team = :team RETURNING team;
 

@@ -35,7 +35,7 @@ DELETE FROM opt_out WHERE team = :team AND phone = :phone
     AND channel IN (SELECT channel FROM rows(:channels, channel text) AS r)
 RETURNING team, phone, channel, reason, created_at;
 
--- name: places_of_opted_in
+-- name: deleted_opt_outs
 -- Return the data of deleted opt-outs of a phone, because a cursor may refer to a deleted row.
 SELECT detail FROM event WHERE team = :team AND subject = :phone AND type = 'opt_out.deleted'
 ORDER BY id DESC LIMIT 2;

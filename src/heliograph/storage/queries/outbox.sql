@@ -35,13 +35,13 @@ WHERE key IN (SELECT p.key FROM picked p)
 RETURNING key, epoch, team, message, position, promises, first_at, attempt, deferrals, uncertain,
           absent_at, due_at, expires_at, held_at, claims;
 
--- name: suspects
+-- name: count_poison_candidates
 -- Return the number of due poison-message candidates.
 -- The literal is that of the index outbox_suspect: without it, the whole queue would be read.
 SELECT count(*) FROM outbox o WHERE o.owner IS NULL AND o.claims >= 2 AND o.alone < :deaths
    AND o.due_at <= :now + coalesce((SELECT m.ahead FROM rows(:moved, team bigint, ahead bigint) AS m WHERE m.team = o.team), 0);
 
--- name: claim_suspect
+-- name: claim_poison_candidate
 -- Claim one poison-message candidate, to be retried in isolation.
 -- Its next due time is set in advance: if the worker crashes, the row waits longer after each crash and others go
 -- first.
@@ -91,7 +91,7 @@ UPDATE outbox SET due_at = held_at WHERE key IN (SELECT p.key FROM picked p) RET
 -- Set the due time of rows.
 UPDATE outbox SET due_at = :due_at WHERE key IN (SELECT key FROM rows(:keys, key bigint) AS r);
 
--- name: change_record
+-- name: update_record
 -- Replace the record of a message.
 UPDATE message SET record = :record WHERE key = :message;
 
@@ -115,13 +115,13 @@ UPDATE outbox SET owner = NULL, lease_until = NULL, claims = claims - r.shared, 
 FROM rows(:claims, key bigint, epoch bigint, shared smallint, alone smallint) AS r
 WHERE outbox.key = r.key AND outbox.epoch = r.epoch AND outbox.owner || '' = :owner;
 
--- name: join_others
+-- name: leave_isolation
 -- Undo the isolation count of claims whose worker now also handles other messages.
 UPDATE outbox SET alone = alone - 1
 FROM rows(:claims, key bigint, epoch bigint) AS r
 WHERE outbox.key = r.key AND outbox.epoch = r.epoch AND outbox.owner || '' = :owner;
 
--- name: take_back
+-- name: release_all_claims
 -- Release all claims of an owner at once, after its restart; the claims stay counted.
 UPDATE outbox SET owner = NULL, lease_until = NULL WHERE owner = :owner;
 

@@ -26,14 +26,14 @@ JOIN outbox o ON o.key = r.key AND o.epoch = r.epoch AND o.owner IS NULL
 FOR UPDATE OF o SKIP LOCKED  --postgres
 ;
 
--- name: places_by_carrier_id
+-- name: recipients_by_carrier_id
 -- Return the recipients with these carrier message ids.
 -- IN instead of a join: SQLite would read all rows of the carrier and look up each in the ids.
 SELECT r.carrier_id, r.message, r.position FROM recipient r
 WHERE r.carrier = :carrier AND r.carrier_id IN (SELECT carrier_id FROM rows(:ids, carrier_id text) AS i)
 ORDER BY r.message;
 
--- name: told_of
+-- name: event_details_of
 -- Return status and detail of the events of messages.
 SELECT e.message, e.status, e.detail FROM rows(:messages, message bigint) AS r JOIN event e ON e.message = r.message;
 
@@ -74,7 +74,7 @@ FROM rows(:reports, carrier text, carrier_id text, report text, created_at bigin
 -- Return a row if an early delivery report is stored.
 SELECT 1 FROM early_report WHERE created_at > :since LIMIT 1;
 
--- name: take_early_reports
+-- name: pop_early_reports
 -- Delete and return early delivery reports whose carrier message id is now known.
 -- count(*) instead of EXISTS, for which PostgreSQL may read all recipients.
 DELETE FROM early_report WHERE created_at > :since AND 0 < (
@@ -85,7 +85,7 @@ DELETE FROM early_report WHERE created_at > :since AND 0 < (
 )
 RETURNING key, carrier, carrier_id, report;
 
--- name: place_of
+-- name: find_recipient
 -- Return a recipient by message id and position.
 -- The caller does not know the team, and the index on ids begins with the team, so all accounts are tried. CROSS JOIN:
 -- otherwise SQLite starts with the messages.
@@ -95,14 +95,14 @@ JOIN message m ON m.team = a.team AND m.id = :id        --postgres
 JOIN recipient r ON r.message = m.key AND r.position = :position;
 
 -- name: messages_by_id
--- Return the keys of messages by id, without knowing the team (see place_of).
+-- Return the keys of messages by id, without knowing the team (see find_recipient).
 SELECT m.id, m.key FROM rows(:ids, id text) AS i
 CROSS JOIN account a
 CROSS JOIN message m ON m.team = a.team AND m.id = i.id  --sqlite
 JOIN message m ON m.team = a.team AND m.id = i.id        --postgres
 ;
 
--- name: told_to
+-- name: recipient_event_details
 -- Return recipient, status and detail of the events of messages.
 SELECT e.message, e.recipient, e.status, e.detail
 FROM rows(:messages, message bigint) AS r JOIN event e ON e.message = r.message;
@@ -120,7 +120,7 @@ DELETE FROM callback_seen WHERE carrier = :carrier AND id = :id;
 -- Return the early bounce report of a recipient.
 SELECT report FROM early_return WHERE message = :message AND position = :position;
 
--- name: note_absent
+-- name: record_absent_domains
 -- Record that domains do not exist, and return when each was first reported without a gap of :kept.
 INSERT INTO absent_domain (team, domain, first_at, last_at)
 SELECT r.team, r.domain, r.at, r.at FROM rows(:rows, team bigint, domain text, at bigint) AS r
@@ -141,7 +141,7 @@ ON CONFLICT (message, position) DO NOTHING;
 SELECT 1 FROM early_return e JOIN recipient r ON r.message = e.message AND r.position = e.position
 WHERE e.created_at > :since AND r.carrier_id IS NOT NULL LIMIT 1;
 
--- name: take_early_returns
+-- name: pop_early_returns
 -- Delete and return early bounces whose send is now recorded.
 DELETE FROM early_return WHERE created_at > :since AND EXISTS (
     SELECT 1 FROM recipient r
@@ -194,7 +194,7 @@ RETURNING team, address;
 -- Delete rows of the queue.
 DELETE FROM outbox WHERE key IN (SELECT key FROM rows(:keys, key bigint) AS r);
 
--- name: promise
+-- name: schedule_simulated_report
 -- Turn the queue row of a sent message, or of a simulated report, into the row of the next simulated report.
 UPDATE outbox SET owner = NULL, lease_until = NULL, claims = 0, alone = 0, attempt = 0, deferrals = '{}', uncertain = NULL,
                   absent_at = NULL, expires_at = NULL, held_at = NULL, lane = r.lane, promises = r.promises,
@@ -202,7 +202,7 @@ UPDATE outbox SET owner = NULL, lease_until = NULL, claims = 0, alone = 0, attem
 FROM rows(:promises, key bigint, lane text, promises text, due_at bigint, first_at bigint) AS r
 WHERE outbox.key = r.key;
 
--- name: postpone
+-- name: schedule_retry
 -- Release claims and set the next attempt with its counters.
 UPDATE outbox SET owner = NULL, lease_until = NULL, claims = 0, alone = 0, attempt = r.attempt, due_at = r.due_at,
                   deferrals = r.deferrals, uncertain = r.uncertain, absent_at = r.absent_at, held_at = r.held_at,

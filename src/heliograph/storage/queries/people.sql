@@ -215,7 +215,7 @@ SELECT person, purpose, team, maker, proven, expires_at FROM link WHERE hash = :
 DELETE FROM link WHERE hash = :hash AND expires_at > :now
 RETURNING person, purpose, team, maker, proven, expires_at;
 
--- name: spend
+-- name: use_once
 -- Mark a single-use value as used; no row if it was already used.
 INSERT INTO link (hash, person, purpose, expires_at) VALUES (:hash, '', 'spent', :expires_at)
 ON CONFLICT (hash) DO NOTHING RETURNING hash;

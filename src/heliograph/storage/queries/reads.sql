@@ -40,7 +40,7 @@ ORDER BY created_at DESC, address DESC LIMIT :limit;
 -- Delete and return the suppression of an address.
 DELETE FROM suppression WHERE team = :team AND address = :address RETURNING email, reason, source_message_id, detail, created_at;
 
--- name: place_of_deleted
+-- name: deleted_suppression
 -- Return the data of the last deleted suppression of an address, to which a cursor may refer.
 SELECT detail FROM event WHERE team = :team AND subject = :address AND type = 'suppression.deleted'
 ORDER BY id DESC LIMIT 1;

@@ -56,9 +56,9 @@ LIMIT :limit;
 -- Delete inbound emails.
 DELETE FROM received WHERE id IN (SELECT id FROM rows(:old, id text) AS r);
 
--- name: look_received
+-- name: scan_received
 -- Return a batch of inbound emails that may contain the address.
-portion(received WHERE team = :team | id | record, body | size, created_at);
+batch(received WHERE team = :team | id | record, body | size, created_at);
 
 -- name: erase_received
 -- Erase inbound emails including texts and files, which may identify the person in other ways.

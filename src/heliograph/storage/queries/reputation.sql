@@ -20,7 +20,7 @@ FROM (
 WHERE newer < :enough
 GROUP BY team;
 
--- name: forget_reputation
+-- name: delete_reputation
 -- Delete the counters of a team.
 DELETE FROM reputation WHERE team = :team;
 
@@ -29,19 +29,19 @@ DELETE FROM reputation WHERE team = :team;
 DELETE FROM reputation WHERE (team, hour) IN (
     SELECT team, hour FROM reputation WHERE hour <= :before ORDER BY hour LIMIT :limit) RETURNING 1;
 
--- name: next_judgement_version
+-- name: next_reputation_version
 -- Increase and return the version of reputations; this also serialises writers.
 UPDATE counter SET next = next + 1 WHERE name = 'judgement' RETURNING next;
 
--- name: judgements_since
+-- name: reputations_since
 -- Return the reputations that changed since a version.
 SELECT version, body FROM judgement WHERE version > :since ORDER BY version;
 
--- name: judgements_of
+-- name: reputations_of
 -- Return the reputations of teams.
 SELECT team, body FROM judgement WHERE team IN (SELECT team FROM rows(:teams, team text) AS r);
 
--- name: save_judgements
+-- name: save_reputations
 -- Insert or replace reputations.
 INSERT INTO judgement (team, version, body)
 SELECT team, version, body FROM rows(:judgements, team text, version bigint, body text) AS r

@@ -1,6 +1,6 @@
 -- The request log, newest first, and the last use of API keys.
 
--- name: note_requests
+-- name: insert_requests
 -- Insert requests into the log.
 -- The insert may be repeated after a lost database response, so existing rows are kept.
 INSERT INTO request_log (id, team, at, key, route, status, code, message, more, took_ms, replayed, subject, refused,
@@ -38,7 +38,7 @@ JOIN request_log n ON n.id = g.newest ORDER BY n.id DESC;
 SELECT DISTINCT route, code FROM (SELECT route, code FROM request_log WHERE team = :team AND refused = :refused
                                   ORDER BY id DESC LIMIT :most) AS newest;
 
--- name: requests_pulse
+-- name: requests_version
 -- Return the newest accepted and refused request of a team, as a page version.
 SELECT (SELECT max(id) FROM request_log WHERE team = :team AND refused = 0),
        (SELECT max(id) FROM request_log WHERE team = :team AND refused = 1);
@@ -59,7 +59,7 @@ DELETE FROM request_log WHERE id IN (
         ORDER BY n.id DESC LIMIT 1 OFFSET :most)
     LIMIT :limit) RETURNING id;
 
--- name: note_key_use
+-- name: save_key_uses
 -- Record the last use of API keys; a later time is never overwritten.
 -- Ordered by key, so that concurrent processes cannot deadlock.
 INSERT INTO key_use (key, used_at)

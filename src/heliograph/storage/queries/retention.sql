@@ -35,7 +35,7 @@ ORDER BY key
 FOR UPDATE  --postgres
 ;
 
--- name: mark_bodiless
+-- name: mark_content_deleted
 -- Mark messages as having no content.
 UPDATE message SET has_body = 0 WHERE key IN (SELECT message FROM rows(:messages, message bigint) AS r);
 
@@ -63,7 +63,7 @@ DELETE FROM blob WHERE message IN (SELECT message FROM rows(:messages, message b
 -- Return the hashes among these that messages use.
 SELECT DISTINCT b.hash FROM blob b JOIN rows(:hashes, hash text) AS r ON r.hash = b.hash;
 
--- name: blobs_received
+-- name: blobs_of_inbound_mail
 -- Return the hashes among these that inbound emails use.
 SELECT DISTINCT x.raw FROM received x JOIN rows(:hashes, hash text) AS r ON r.hash = x.raw;
 
@@ -79,7 +79,7 @@ CROSS JOIN LATERAL (                                                           -
     ORDER BY i.created_at LIMIT :limit) AS v                                   --postgres
 LIMIT :limit;
 
--- name: verifications_added
+-- name: options_of_verifications
 -- Return the optional fields of verifications, for deleting their tags.
 SELECT v.team, v.id, v.added FROM rows(:old, key bigint, created_at bigint) AS r
 JOIN verification v ON v.key = r.key AND v.created_at = r.created_at
@@ -170,7 +170,7 @@ DELETE FROM tag WHERE (team, tag, id) IN (SELECT team, tag, id FROM rows(:tags, 
 -- Delete the callback URLs of messages.
 DELETE FROM callback WHERE message IN (SELECT message FROM rows(:messages, message bigint) AS r);
 
--- name: keep_last_key
+-- name: save_last_message_key
 -- Store the greatest message key before messages are deleted, so that SQLite does not reuse it.
 -- A late report on a deleted message must not match a new message; PostgreSQL never reuses a key.
 INSERT INTO counter (name, next) SELECT 'message', coalesce(max(key), 0) FROM message WHERE true  --sqlite
@@ -182,7 +182,7 @@ SELECT 1 WHERE false                                                            
 -- Delete messages.
 DELETE FROM message WHERE key IN (SELECT message FROM rows(:messages, message bigint) AS r);
 
--- name: space
+-- name: page_counts
 -- Return the total and free pages of an SQLite file; PostgreSQL frees space by autovacuum.
 SELECT p.page_count, f.freelist_count FROM pragma_page_count() AS p, pragma_freelist_count() AS f  --sqlite
 SELECT 0, 0                                                                                        --postgres

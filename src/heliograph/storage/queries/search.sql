@@ -1,13 +1,13 @@
 -- Queries of the pages about messages and verifications. Ids are ordered by time within a channel's prefix.
 
--- name: insert_seen
+-- name: index_recipients
 -- Add recipients to the recipient search index.
 INSERT INTO seen_recipient (span, team, address, message)
 SELECT message >> 12, team, address, message FROM rows(:seen, team bigint, address text, message bigint) AS r
 WHERE true
 ON CONFLICT DO NOTHING;
 
--- name: purge_seen
+-- name: purge_recipient_index
 -- Delete messages from the recipient search index.
 DELETE FROM seen_recipient
 WHERE (span, team, address, message) IN (
@@ -22,7 +22,7 @@ SELECT key, id, channel, status, template_id, created_at, record FROM message
 WHERE team = :team AND id > :low AND id < :high AND created_at > :created_after AND created_at < :created_before
 ORDER BY id DESC LIMIT :limit;
 
--- name: message_lines
+-- name: list_messages_by_id
 -- Return messages of a team by id.
 SELECT m.key, m.id, m.channel, m.status, m.template_id, m.created_at, m.record
 FROM rows(:ids, id text) AS r
@@ -44,7 +44,7 @@ WHERE t.team = :team AND t.tag = :tag AND t.id > :low AND t.id < :high
        OR (SELECT count(*) FROM recipient r WHERE r.message = m.key AND r.address = :address) > 0)
 ORDER BY t.id DESC LIMIT :limit;
 
--- name: wrong_messages
+-- name: failed_messages
 -- Return ids of messages that had a bounced, complained or failed recipient at any time.
 -- DISTINCT, because several events of a message can match.
 SELECT DISTINCT subject FROM event
@@ -52,7 +52,7 @@ WHERE team = :team AND status = :status AND subject > :low AND subject < :high
   AND message IS NOT NULL AND status IN ('bounced', 'complained', 'failed')
 ORDER BY subject DESC LIMIT :limit;
 
--- name: wrong_still
+-- name: still_failed
 -- Return the messages among these that still have a recipient in this state.
 -- A late delivery report can replace a failure.
 SELECT m.key, m.id, m.channel, m.status, m.template_id, m.created_at, m.record, m.key_id
@@ -89,7 +89,7 @@ CROSS JOIN message m ON m.team = :team AND m.id = t.id  --sqlite
 JOIN message m ON m.team = :team AND m.id = t.id        --postgres
 GROUP BY m.status;
 
--- name: count_wrong
+-- name: count_failed
 -- Return the number of messages that had a recipient in this state, up to `most`.
 SELECT count(*) FROM (
     SELECT DISTINCT subject FROM event
@@ -135,20 +135,20 @@ WITH found AS MATERIALIZED (
 SELECT m.key, m.id, m.channel, m.status, m.template_id, m.created_at, m.record
 FROM found f JOIN message m ON m.key = f.key ORDER BY m.id DESC;
 
--- name: key_below
+-- name: message_key_before
 -- Return the newest message with an id not greater than `id`.
 SELECT key, id FROM message WHERE team = :team AND id <= :id ORDER BY id DESC LIMIT 1;
 
--- name: seen_spans
+-- name: recipient_index_range
 -- Return the first and the last span of the recipient search index.
 -- Two subqueries: with both in one, SQLite would read the whole table.
 SELECT (SELECT min(span) FROM seen_recipient), (SELECT max(span) FROM seen_recipient);
 
--- name: seen_span_below
+-- name: next_recipient_block
 -- Return the last span below a span.
 SELECT max(span) FROM seen_recipient WHERE span < :span;
 
--- name: search_seen
+-- name: search_recipient_index
 -- Return messages to an address from the given spans of the recipient search index, newest first.
 SELECT m.key, m.id, m.channel, m.status, m.template_id, m.created_at, m.record
 FROM rows(:spans, span bigint) AS r
@@ -160,7 +160,7 @@ WHERE m.created_at > :created_after AND m.created_at < :created_before
   AND (CAST(:template_id AS text) IS NULL OR m.template_id = :template_id)
 ORDER BY m.key DESC LIMIT :limit;
 
--- name: search_unseen
+-- name: search_queued
 -- Return queued messages to an address, which are not in the recipient search index before the first attempt.
 -- Reads all queued rows of the team (see erase.sql). CROSS JOIN: otherwise SQLite scans all messages, because the
 -- result is ordered by key.
@@ -181,7 +181,7 @@ WHERE m.key < :before AND m.created_at > :created_after AND m.created_at < :crea
   AND (SELECT count(*) FROM recipient r WHERE r.message = m.key AND r.address = :address) > 0
 ORDER BY m.key DESC LIMIT :limit;
 
--- name: message_facts
+-- name: message_details
 -- Return a message with its content, if the content is not longer than :most.
 -- Longer contents are read separately, after a memory reservation.
 SELECT m.key, m.id, m.channel, m.status, m.sandbox, m.key_id, m.template_id, m.template_version, m.country, m.price,
@@ -189,12 +189,12 @@ SELECT m.key, m.id, m.channel, m.status, m.sandbox, m.key_id, m.template_id, m.t
        CASE WHEN c.octets <= :most THEN c.body END, m.batch, coalesce(c.octets, 0)
 FROM message m LEFT JOIN whole_content c ON c.message = m.key WHERE m.team = :team AND m.id = :id;
 
--- name: message_pulse
+-- name: message_version
 -- Return the version of a message page, which changes with the timeline.
 SELECT m.ended_at, (SELECT max(e.key) FROM event e WHERE e.message = m.key) FROM message m
 WHERE m.team = :team AND m.id = :id;
 
--- name: team_pulse
+-- name: team_lists_version
 -- Return the version of a team's lists and overview.
 -- Contains the newest rows, and counters that grow in the same transactions, so that a row with an earlier id that is
 -- written later is noticed too. Reads only the ends of indexes.
@@ -211,7 +211,7 @@ FROM (SELECT max(id) AS newest, CAST(sum(wrong) AS BIGINT) AS wrong,
             ORDER BY id DESC LIMIT :shown) AS shown) AS v
 LEFT JOIN account a ON a.team = :team;
 
--- name: webhook_pulse
+-- name: webhook_version
 -- Return the version of a webhook page: its first page of deliveries and its failure state.
 SELECT max(event), count(*), CAST(sum(attempt) AS BIGINT), CAST(sum(created_at) AS BIGINT),
        count(CASE WHEN state = 'waiting' THEN 1 END),
@@ -219,7 +219,7 @@ SELECT max(event), count(*), CAST(sum(attempt) AS BIGINT), CAST(sum(created_at) 
 FROM (SELECT event, attempt, created_at, state FROM delivery WHERE webhook = :webhook
       ORDER BY event DESC LIMIT :shown) AS shown;
 
--- name: queues_pulse
+-- name: queues_version
 -- Return the version of the queues page.
 -- Counts no further than `most`: a longer queue changes at its ends. Waiting rows are represented by the sum of due_at,
 -- because a simulated report reuses the row of the sent message.

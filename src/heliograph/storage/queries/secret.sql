@@ -8,7 +8,7 @@ SELECT (SELECT value FROM fact WHERE name = 'secret'),
        OR EXISTS (SELECT 1 FROM person WHERE totp IS NOT NULL) OR EXISTS (SELECT 1 FROM chat_hook),
        (SELECT value FROM fact WHERE name = 'kept_keys');
 
--- name: meet_secret
+-- name: register_secret
 -- Register the digest of the secret if none is registered; return the registered digest.
 INSERT INTO fact (name, value) VALUES ('secret', :digest)
 ON CONFLICT (name) DO UPDATE SET value = fact.value RETURNING value;
@@ -17,28 +17,28 @@ ON CONFLICT (name) DO UPDATE SET value = fact.value RETURNING value;
 -- Replace the digest of the secret.
 UPDATE fact SET value = :digest WHERE name = 'secret';
 
--- name: keep_keys
+-- name: save_kept_keys
 -- Store the encrypted keys that stay in use after a rotation.
 INSERT INTO fact (name, value) VALUES ('kept_keys', :kept) ON CONFLICT (name) DO UPDATE SET value = excluded.value;
 
--- name: forget_kept_keys
+-- name: delete_kept_keys
 -- Delete the kept keys.
 DELETE FROM fact WHERE name = 'kept_keys';
 
--- name: sealed_people
+-- name: encrypted_totp
 -- Return the encrypted TOTP secrets.
 SELECT id, totp FROM person WHERE totp IS NOT NULL ORDER BY id;
 
--- name: reseal_people
+-- name: reencrypt_totp
 -- Replace encrypted TOTP secrets that were not changed since they were read.
 UPDATE person SET totp = r.after FROM rows(:rows, id text, before text, after text) AS r
 WHERE person.id = r.id AND person.totp = r.before RETURNING person.id;
 
--- name: sealed_chat_hooks
+-- name: encrypted_chat_hooks
 -- Return the encrypted chat webhook URLs.
 SELECT team, sealed FROM chat_hook ORDER BY team;
 
--- name: reseal_chat_hooks
+-- name: reencrypt_chat_hooks
 -- Replace encrypted chat webhook URLs that were not changed since they were read.
 UPDATE chat_hook SET sealed = r.after FROM rows(:rows, team text, before text, after text) AS r
 WHERE chat_hook.team = r.team AND chat_hook.sealed = r.before RETURNING chat_hook.team;

@@ -1,6 +1,6 @@
 -- Deletion of a team with all its data, when the time for restoring it has passed.
 
--- name: end_batch_of_team
+-- name: end_team_messages
 -- Mark a batch of the team's messages as final, whatever their state, and return their keys.
 UPDATE message SET ended_at = coalesce(ended_at, created_at) WHERE key IN (
     SELECT key FROM message WHERE team = :team ORDER BY id LIMIT :limit) RETURNING key;
@@ -29,7 +29,7 @@ DELETE FROM tag WHERE team = :team;
 -- Delete the team's suppression list.
 DELETE FROM suppression WHERE team = :team;
 
--- name: delete_team_portions
+-- name: delete_team_import_batches
 -- Delete the lines of the team's suppression imports.
 DELETE FROM import_portion WHERE import_id IN (SELECT id FROM suppression_import WHERE team = :team);
 
@@ -41,7 +41,7 @@ DELETE FROM suppression_import WHERE team = :team;
 -- Delete the team's opt-outs.
 DELETE FROM opt_out WHERE team = :team;
 
--- name: delete_team_writers
+-- name: delete_team_last_senders
 -- Forget which phones wrote to the team last.
 DELETE FROM last_writer WHERE team = :team;
 
@@ -122,7 +122,7 @@ DELETE FROM key_use WHERE key IN (SELECT id FROM setting WHERE kind = 'key' AND 
 DELETE FROM template_version WHERE template IN (
     SELECT id FROM setting WHERE kind IN ('template', 'layout') AND team = :team);
 
--- name: delete_team_judgement
+-- name: delete_team_reputation_state
 -- Delete the team's reputation state.
 DELETE FROM judgement WHERE team = :team;
 

@@ -27,58 +27,58 @@ SELECT min(due_at) FROM (
 UPDATE message SET ended_at = coalesce(ended_at, created_at)
 WHERE team = :team AND (sandbox <> 0 OR ended_at IS NOT NULL) RETURNING key;
 
--- name: added_of_team
+-- name: options_of_team
 -- Return the optional fields of a team's verifications, for deleting their tags.
 SELECT team, id, added FROM verification WHERE team = :team AND added <> '{}';
 
--- name: forget_work
+-- name: delete_orphan_outbox
 -- Delete queue rows whose message was deleted.
 DELETE FROM outbox WHERE team = :team AND NOT EXISTS (SELECT 1 FROM message m WHERE m.key = outbox.message);
 
--- name: forget_tries
+-- name: delete_attempts_of_webhooks
 -- Delete the attempts of webhook deliveries.
 DELETE FROM attempt WHERE delivery IN (
     SELECT d.key FROM rows(:webhooks, webhook text) AS r JOIN delivery d ON d.webhook = r.webhook);
 
--- name: forget_deliveries
+-- name: delete_deliveries_of_webhooks
 -- Delete the deliveries of webhooks.
 DELETE FROM delivery WHERE webhook IN (SELECT webhook FROM rows(:webhooks, webhook text) AS r);
 
--- name: forget_events
+-- name: delete_lone_events
 -- Delete events of a team that have no message.
 DELETE FROM event WHERE team = :team AND NOT EXISTS (SELECT 1 FROM message m WHERE m.key = event.message);
 
--- name: forget_verifications
+-- name: delete_verifications
 -- Delete the team's verifications, except those whose code is being sent: their process settles the hold.
 DELETE FROM verification WHERE team = :team AND owner IS NULL;
 
--- name: forget_batches
+-- name: delete_empty_batches
 -- Delete batches without messages.
 DELETE FROM batch WHERE team = :team AND NOT EXISTS (SELECT 1 FROM message m WHERE m.batch = batch.id);
 
--- name: forget_received
+-- name: delete_received
 -- Delete the inbound emails of a team.
 DELETE FROM received WHERE team = :team;
 
--- name: forget_marketing
+-- name: delete_marketing
 -- Delete the marketing sends of a team.
 DELETE FROM marketing WHERE team = :team;
 
--- name: forget_conversion
+-- name: delete_conversion
 -- Delete the conversion counters of a team.
 DELETE FROM conversion WHERE team = :team;
 
--- name: forget_answers
+-- name: delete_auto_replies
 -- Delete the records of automatic replies of a team.
 DELETE FROM text_answer WHERE team = :team;
 
--- name: forget_counts
+-- name: reset_account_counters
 -- Reset the usage counters of an account.
 UPDATE account SET month = '', used = 0, sandbox_day = 0, sandbox_used = 0, octets_day = 0, octets_used = 0,
                    key_uses = ''
 WHERE team = :team;
 
--- name: forget_keys
+-- name: delete_orphan_idempotency
 -- Delete stored responses of the team's API keys whose message was deleted.
 DELETE FROM idempotency WHERE key_id IN (SELECT id FROM setting WHERE kind = 'key' AND team = :team)
   AND NOT EXISTS (SELECT 1 FROM message m WHERE m.team = :ref AND m.id = idempotency.owner);

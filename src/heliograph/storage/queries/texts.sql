@@ -15,7 +15,7 @@ DELETE FROM received_text WHERE (carrier, carrier_id) IN (
     SELECT carrier, carrier_id FROM received_text WHERE created_at <= :before ORDER BY created_at LIMIT :limit)
 RETURNING 1;
 
--- name: note_writers
+-- name: record_last_senders
 -- Record the team that last sent to a phone on a channel.
 INSERT INTO last_writer (phone, channel, team, created_at)
 SELECT phone, channel, team, created_at
@@ -23,35 +23,35 @@ FROM rows(:writers, phone text, channel text, team bigint, created_at bigint) AS
 WHERE true
 ON CONFLICT (phone, channel) DO UPDATE SET team = excluded.team, created_at = excluded.created_at;
 
--- name: last_writers
+-- name: last_senders
 -- Return the teams that last sent to these phones since a time.
 SELECT w.phone, w.team FROM rows(:phones, phone text, channel text) AS r
 JOIN last_writer w ON w.phone = r.phone AND w.channel = r.channel AND w.created_at > :since;
 
--- name: purge_writers
+-- name: purge_last_senders
 -- Delete a batch of old records of last senders.
 DELETE FROM last_writer WHERE (phone, channel) IN (
     SELECT phone, channel FROM last_writer WHERE created_at <= :before ORDER BY created_at LIMIT :limit)
 RETURNING 1;
 
--- name: erase_writer
+-- name: erase_last_sender
 -- Delete the record that a team last sent to a phone.
 DELETE FROM last_writer WHERE phone = :address AND team = :team;
 
--- name: note_answer
+-- name: record_auto_reply
 -- Record an automatic reply; no row if the same reply was sent to the phone after :since.
 INSERT INTO text_answer (team, phone, channel, word, created_at) VALUES (:team, :phone, :channel, :word, :at)
 ON CONFLICT (team, phone, channel, word) DO UPDATE SET created_at = excluded.created_at
 WHERE text_answer.created_at <= :since
 RETURNING word;
 
--- name: purge_answers
+-- name: purge_auto_replies
 -- Delete a batch of old records of automatic replies.
 DELETE FROM text_answer WHERE (team, phone, channel, word) IN (
     SELECT team, phone, channel, word FROM text_answer WHERE created_at <= :before ORDER BY created_at LIMIT :limit)
 RETURNING 1;
 
--- name: erase_answers_to
+-- name: erase_auto_replies
 -- Delete the records of automatic replies to a phone.
 DELETE FROM text_answer WHERE team = :team AND phone = :address;
 

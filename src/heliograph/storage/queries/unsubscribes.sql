@@ -35,7 +35,7 @@ ORDER BY id DESC LIMIT 100;
 
 -- name: message_category
 -- Return the team, category and recipient of an email with a category.
--- The caller does not know the team: see place_of.
+-- The caller does not know the team: see find_recipient.
 SELECT m.team, m.category, r.address FROM account a
 CROSS JOIN message m ON m.team = a.team AND m.id = :id AND m.category IS NOT NULL  --sqlite
 JOIN message m ON m.team = a.team AND m.id = :id AND m.category IS NOT NULL        --postgres

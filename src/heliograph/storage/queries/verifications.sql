@@ -99,7 +99,7 @@ UPDATE verification SET owner = :owner, lease_until = :lease_until
 WHERE owner IS NULL AND key IN (SELECT p.key FROM picked p)
 RETURNING team, id, key_id, phone, coalesce(given, phone), channel, channels, expires_at, sandbox, added;
 
--- name: note_receipts
+-- name: record_receipts
 -- Set when the next channel is due, after a receipt; return the known carrier message ids.
 UPDATE verification SET next_at = r.next_at
 FROM rows(:receipts, carrier_id text, next_at bigint) AS r
@@ -110,7 +110,7 @@ RETURNING verification.carrier_id;
 -- Return verifications whose process crashed while sending the code.
 SELECT team, id FROM verification WHERE owner IS NOT NULL AND (lease_until <= :over OR owner = :owner) LIMIT 100;
 
--- name: free_verifications
+-- name: release_verifications
 -- Release the leases of verifications.
 UPDATE verification SET owner = NULL, lease_until = NULL
 WHERE (team, id) IN (SELECT r.team, r.id FROM rows(:ids, team bigint, id text) AS r);
@@ -124,6 +124,6 @@ WHERE status = 'pending'
               WHERE status = 'pending' AND owner IS NULL AND expires_at <= :now LIMIT 500)
 RETURNING key;
 
--- name: take_back_idempotency
+-- name: delete_unfinished_idempotency
 -- Delete the unfinished idempotency keys of an owner, after its restart.
 DELETE FROM idempotency WHERE owner = :owner AND status IS NULL;

@@ -1,6 +1,6 @@
 -- Earlier versions of templates.
 
--- name: keep_versions
+-- name: save_versions
 -- Insert or update template versions.
 -- Fields other than the content may change within a version; author and time stay the same from publication on. The
 -- databases read JSON differently.
@@ -16,7 +16,7 @@ ON CONFLICT (template, version) DO UPDATE SET body = excluded.body,
         FROM (SELECT template_version.body::json ->> 'status' AS status) AS s           --postgres
     );
 
--- name: forget_versions
+-- name: delete_versions
 -- Delete the versions of a template up to a version.
 DELETE FROM template_version WHERE template = :template AND version <= :version;
 

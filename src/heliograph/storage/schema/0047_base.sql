@@ -1,14 +1,14 @@
--- The schema of version 47, which the files after it add to. Databases of before are refused (ADR 0032).
--- A line that ends in --sqlite or --postgres belongs to that database alone.
--- Times are milliseconds since 1970 (UTC), money is 10^-6 currency units, flags are 0 or 1.
+-- The complete schema of version 47; later files add to it. Older databases are refused (ADR 0032). A line that ends in
+-- --sqlite or --postgres is only for that database. Times are milliseconds since 1970 (UTC), amounts of money 10^-6
+-- currency units, flags 0 or 1.
 
--- ---- The setup, and what the database knows about itself ----
+-- ---- The setup, and facts about the database ----
 
 CREATE TABLE counter (name TEXT PRIMARY KEY, next BIGINT NOT NULL);
--- `gram` grows when an address is erased: what was read before is not written after.
+-- `gram` counts erasures, so that a block of the search index that was read before an erasure is not written after it.
 INSERT INTO counter (name, next) VALUES ('setting', 0), ('judgement', 1), ('gram', 0);
 
--- What operators set up, one document a record; body NULL = deleted. `version` orders all changes.
+-- The setup: one JSON document per record; body NULL: the record is deleted. `version` orders all changes.
 CREATE TABLE setting (
     kind    TEXT NOT NULL,
     id      TEXT NOT NULL,              --sqlite
@@ -20,34 +20,34 @@ CREATE TABLE setting (
 );
 CREATE INDEX setting_by_version ON setting (version);
 
--- What each version of a template said. The newest one is also in the setup, where sends read it.
+-- All versions of each template. The newest one is also in the setup, from which messages are sent.
 CREATE TABLE template_version (
     template TEXT NOT NULL,                    -- tpl_…
     version  BIGINT NOT NULL,
     body     TEXT NOT NULL,                    -- JSON, as in the setup
-    person   TEXT NOT NULL,                    -- usr_… or the command line: who made it
-    at       BIGINT,                           -- NULL: before versions were kept
+    person   TEXT NOT NULL,                    -- author: usr_… or the command line
+    at       BIGINT,                           -- NULL for versions older than this table
     PRIMARY KEY (template, version)
 );
 
--- What the database knows about itself. `secret`: a keyed digest by which it knows its master secret again; nothing of the
--- secret can be learnt from it.
+-- Facts about the database, by name. `secret`: a keyed digest by which the database recognises its master secret;
+-- nothing about the secret can be derived from it.
 CREATE TABLE fact (
     name  TEXT PRIMARY KEY,
     value TEXT NOT NULL
 );
 
--- The clock that the processes of an SQLite file share, all on one machine. PostgreSQL has one of its own: empty there.
+-- The clock shared by the processes of an SQLite file, which run on one machine. Empty on PostgreSQL.
 CREATE TABLE machine_clock (
     one   SMALLINT PRIMARY KEY CHECK (one = 1),
-    boot  TEXT NOT NULL,    -- of the machine: each boot restarts the count
-    ahead BIGINT NOT NULL,  -- ms from that count to the time of day
-    seen  BIGINT NOT NULL   -- when a process last had the same time of day
+    boot  TEXT NOT NULL,    -- boot id of the machine; each boot restarts the monotonic time
+    ahead BIGINT NOT NULL,  -- ms from the monotonic time to the time of day
+    seen  BIGINT NOT NULL   -- when a process last confirmed the time of day
 );
 
 -- ---- Money ----
 
--- Running totals of the ledger and of the month's email, one row a team: the row that racers lock.
+-- Totals of the ledger and of the month's email, one row per team, which every accept transaction locks.
 CREATE TABLE account (
     team         INTEGER PRIMARY KEY,  --sqlite
     team         BIGINT PRIMARY KEY,   --postgres
@@ -55,15 +55,15 @@ CREATE TABLE account (
     held         BIGINT NOT NULL CHECK (held >= 0),
     month        TEXT NOT NULL,
     used         BIGINT NOT NULL,
-    -- 1 when the team has erased an address, so that its suppression list holds hashes: read with the row that every accept
-    -- locks anyway, so that the others look up no hash.
+    -- 1 if the team has erased an address, so that its suppression list contains hashes. Accept transactions read this
+    -- row anyway, and look up hashes only for these teams.
     erased       SMALLINT NOT NULL DEFAULT 0,
-    -- What a sandbox team sent over real carriers in a UTC day (days since 1970).
+    -- Messages and codes that a sandbox team sent over real carriers on a UTC day (days since 1970).
     sandbox_day  BIGINT NOT NULL DEFAULT 0,
     sandbox_used BIGINT NOT NULL DEFAULT 0
 );
 
--- Append only. Each kind moves `amount` between two accounts (rules/pricing.py), so all entries sum to zero.
+-- Append-only. Each kind moves `amount` between two accounts (domain/sending/pricing.py), so all entries sum to zero.
 CREATE TABLE ledger (
     key        INTEGER PRIMARY KEY,                                  --sqlite
     key        BIGINT GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY,  --postgres
@@ -72,10 +72,10 @@ CREATE TABLE ledger (
     amount     BIGINT NOT NULL,
     subject    TEXT,
     created_at BIGINT NOT NULL,
-    turn       BIGINT NOT NULL DEFAULT 0   -- of the message
+    turn       BIGINT NOT NULL DEFAULT 0   -- `turn` of the message
 );
 CREATE INDEX ledger_by_team ON ledger (team, key);
--- One hold, and one capture or one release, for each message or verification and each turn of it.
+-- Each message or verification has, per turn, one hold and one capture or release.
 CREATE UNIQUE INDEX ledger_hold ON ledger (subject, turn) WHERE kind = 'hold';
 CREATE UNIQUE INDEX ledger_settled ON ledger (subject, turn) WHERE kind IN ('capture', 'release');
 
@@ -98,41 +98,41 @@ CREATE TABLE message (
     charge           TEXT NOT NULL,            -- none, held, captured, released
     sequence         BIGINT NOT NULL,          -- events published so far
     created_at       BIGINT NOT NULL,
-    ended_at         BIGINT,                   -- when every recipient was finished
-    has_body         SMALLINT NOT NULL,        -- 0 when retention has taken its content
-    record           TEXT NOT NULL,            -- the answer of the send, as JSON
-    -- Grows each time that an operator tries it again after its hold was released.
+    ended_at         BIGINT,                   -- when all recipients were final
+    has_body         SMALLINT NOT NULL,        -- 0 if the content was deleted by retention
+    record           TEXT NOT NULL,            -- the response to the send, as JSON
+    -- Number of retries by an operator after the hold was released.
     turn             BIGINT NOT NULL DEFAULT 0,
     batch            TEXT,
-    trace            TEXT                      -- the traceparent of the request that sent it
+    trace            TEXT                      -- traceparent of the request
 );
 CREATE UNIQUE INDEX message_by_id ON message (team, id);
--- Lists by state and by template: a list by template alone asks for each state, one by state alone for each template that
--- is in it (ADR 0023).
+-- For lists by state and by template: a list by template alone queries each state, a list by state alone each template
+-- in that state (ADR 0023).
 CREATE INDEX message_by_state ON message (team, status, coalesce(template_id, ''), id);
--- What retention looks for: what still has its content, and what no longer has.
+-- For retention: final messages with content, and those without.
 CREATE INDEX message_over ON message (team, has_body, ended_at) WHERE ended_at IS NOT NULL;
--- With the end: whether any of them is unfinished is the first entry of its batch.
+-- Includes the end, so that an unfinished message is the first or last entry of its batch.
 CREATE INDEX message_by_batch ON message (batch, ended_at) WHERE batch IS NOT NULL;
 
--- The content to send; apart from the message so that a status change does not rewrite it.
+-- The content to send; separate from the message, so that a status change does not rewrite the content.
 CREATE TABLE content (
     message INTEGER PRIMARY KEY,  --sqlite
     message BIGINT PRIMARY KEY,   --postgres
     body    TEXT NOT NULL
 );
 
--- A recipient's row grows when it is sent. In full pages the small new ones went into the gaps of old pages, one
--- here and one there, and each such page was written to the log whole: hence the fillfactor.
+-- A recipient's row grows when it is sent. In full pages, small new rows would fill gaps in many old pages, and the WAL
+-- would contain each of these pages in full; therefore the fillfactor.
 CREATE TABLE recipient (
     message    BIGINT NOT NULL,
     position   SMALLINT NOT NULL,
     address    TEXT NOT NULL,                  -- normal form
-    given      TEXT NOT NULL,                  -- as the caller wrote it: what is mailed to
+    given      TEXT NOT NULL,                  -- address as the caller wrote it, to which the mail is sent
     kind       TEXT NOT NULL,                  -- to, cc, bcc
     status     TEXT NOT NULL,
     updated_at BIGINT NOT NULL,
-    late       SMALLINT NOT NULL,              -- 1 when failed became delivered
+    late       SMALLINT NOT NULL,              -- 1 if `failed` was replaced by `delivered`
     carrier    TEXT,
     carrier_id TEXT,
     detail     TEXT,
@@ -142,10 +142,10 @@ WITHOUT ROWID           --sqlite
 WITH (fillfactor = 70)  --postgres
 ;
 CREATE INDEX recipient_by_carrier ON recipient (carrier, carrier_id) WHERE carrier_id IS NOT NULL;
--- Dead letters: recipients whose workers died with them, until an operator tries them again or drops them.
+-- Dead letters: recipients that failed because workers crashed, until an operator retries or drops them.
 CREATE INDEX recipient_dead ON recipient (message, position) WHERE substr(detail, 1, 23) = '{"reason":"quarantined"';
 
--- The timeline of every message and verification; rows with a sequence are published.
+-- The timeline of every message and verification; rows with a sequence are published as events.
 CREATE TABLE event (
     key             INTEGER PRIMARY KEY,                                  --sqlite
     key             BIGINT GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY,  --postgres
@@ -166,26 +166,26 @@ CREATE TABLE event (
 CREATE INDEX event_by_message ON event (message) WHERE message IS NOT NULL;
 CREATE INDEX event_by_team ON event (team, id);
 CREATE INDEX event_alone ON event (team, created_at) WHERE message IS NULL;
--- Messages with a recipient that something went wrong for, whatever became of the others.
+-- Messages with a recipient that bounced, complained or failed, whatever the result of the other recipients.
 CREATE INDEX event_wrong ON event (team, status, subject)
 WHERE message IS NOT NULL AND status IN ('bounced', 'complained', 'failed');
 
--- Sends that were accepted together (contract 16).
+-- Messages accepted in one batch request (contract 16).
 CREATE TABLE batch (
     id      TEXT PRIMARY KEY,              --sqlite
     id      TEXT COLLATE "C" PRIMARY KEY,  --postgres
     team    BIGINT NOT NULL,
-    total   BIGINT NOT NULL,  -- messages that were accepted
-    done_at BIGINT            -- when the last of them was finished
+    total   BIGINT NOT NULL,  -- number of accepted messages
+    done_at BIGINT            -- when all of them were final
 )
 WITHOUT ROWID  --sqlite
 ;
 CREATE INDEX batch_over ON batch (team, done_at) WHERE done_at IS NOT NULL;
 
--- Which messages and verifications have which tag, in the order of their ids (contract 16).
+-- Messages and verifications by tag, in id order (contract 16).
 CREATE TABLE tag (
     team BIGINT NOT NULL,
-    tag  BIGINT NOT NULL,            -- hash of its name and value
+    tag  BIGINT NOT NULL,            -- hash of the tag's name and value
     id   TEXT NOT NULL,              --sqlite
     id   TEXT COLLATE "C" NOT NULL,  --postgres
     PRIMARY KEY (team, tag, id)
@@ -193,7 +193,7 @@ CREATE TABLE tag (
 WITHOUT ROWID  --sqlite
 ;
 
--- Which messages need which attachment file.
+-- Attachment files by message.
 CREATE TABLE blob (
     hash    TEXT NOT NULL,
     message BIGINT NOT NULL,
@@ -201,12 +201,13 @@ CREATE TABLE blob (
 );
 CREATE INDEX blob_by_message ON blob (message);
 
--- Attachment files above 256 KB in the database: on PostgreSQL, whose processes need not share a folder (ADR 0034).
+-- Attachment files above 256 KB in the database: only on PostgreSQL, whose processes need not share a folder (ADR
+-- 0034).
 CREATE TABLE blob_file (
     hash   TEXT PRIMARY KEY,
     size   BIGINT NOT NULL,
-    put_at BIGINT NOT NULL,  -- the last time; a message that needs it may still be about to be written
-    name   TEXT              -- in an S3-compatible store (ADR 0036); NULL: the file is in blob_chunk
+    put_at BIGINT NOT NULL,  -- last upload; a message that needs the file may not be committed yet
+    name   TEXT              -- name in the object store (ADR 0036); NULL: the file is in blob_chunk
 );
 CREATE INDEX blob_file_by_age ON blob_file (put_at);
 
@@ -224,7 +225,7 @@ CREATE TABLE idempotency (
     fingerprint TEXT NOT NULL,
     owner       TEXT NOT NULL,
     lease_until BIGINT NOT NULL,
-    status      BIGINT,                        -- NULL while the first request runs
+    status      BIGINT,                        -- NULL while the first request is being processed
     response    TEXT,
     expires_at  BIGINT NOT NULL,
     PRIMARY KEY (key_id, hash)
@@ -232,14 +233,14 @@ CREATE TABLE idempotency (
 WITHOUT ROWID  --sqlite
 ;
 CREATE INDEX idempotency_expiry ON idempotency (expires_at);
--- Requests that run now: almost always few, and no finished one pays for it.
+-- Keys of requests in progress: nearly always few, and finished requests are not in this index.
 CREATE INDEX idempotency_running ON idempotency (owner) WHERE status IS NULL;
 
 CREATE TABLE suppression (
     team              BIGINT NOT NULL,
     address           TEXT NOT NULL,              --sqlite
     address           TEXT COLLATE "C" NOT NULL,  --postgres
-    email             TEXT NOT NULL,           -- as given
+    email             TEXT NOT NULL,           -- as the caller wrote it
     reason            TEXT NOT NULL,           -- bounce, complaint, manual
     source_message_id TEXT,
     detail            TEXT,
@@ -248,37 +249,37 @@ CREATE TABLE suppression (
 );
 CREATE INDEX suppression_by_time ON suppression (team, created_at, address);
 
--- A file on its way onto a suppression list. The process that locks the row does the next batch.
+-- Imports of suppressions. The process that locks the row applies the next batch (`portion`).
 CREATE TABLE suppression_import (
     id            TEXT PRIMARY KEY,              -- imp_…  --sqlite
     id            TEXT COLLATE "C" PRIMARY KEY,  --postgres
     team          BIGINT NOT NULL,
     lines         BIGINT NOT NULL,
-    left_out      BIGINT NOT NULL,               -- of the lines: those that cannot be taken
-    first_left    TEXT NOT NULL,                 -- JSON: the first of them
+    left_out      BIGINT NOT NULL,               -- number of invalid lines, which are skipped
+    first_left    TEXT NOT NULL,                 -- JSON: the first of these lines
     portions      BIGINT NOT NULL,
     portions_done BIGINT NOT NULL DEFAULT 0,
     lines_done    BIGINT NOT NULL DEFAULT 0,
     added         BIGINT NOT NULL DEFAULT 0,
-    known         BIGINT NOT NULL DEFAULT 0,     -- were on the list already
+    known         BIGINT NOT NULL DEFAULT 0,     -- lines already on the list
     created_at    BIGINT NOT NULL,
     ended_at      BIGINT,
-    broken        SMALLINT NOT NULL DEFAULT 0    -- 1: it ended before its end
+    broken        SMALLINT NOT NULL DEFAULT 0    -- 1: stopped before the end
 );
 CREATE INDEX suppression_import_by_team ON suppression_import (team, id);
 CREATE INDEX suppression_import_open ON suppression_import (lines_done, id) WHERE ended_at IS NULL;
 
--- Written before the import itself, so that an import is always whole.
+-- Batches of lines, written before the import itself, so that an import is always complete.
 CREATE TABLE import_portion (
     import_id TEXT NOT NULL,              --sqlite
     import_id TEXT COLLATE "C" NOT NULL,  --postgres
     number    BIGINT NOT NULL,            -- from 0
-    added     TEXT,                       -- JSON: numbers of the lines that came onto the list; NULL: not done yet
+    added     TEXT,                       -- JSON: numbers of the lines added to the list; NULL: not processed yet
     lines     TEXT NOT NULL,              -- JSON
     PRIMARY KEY (import_id, number)
 );
 
--- WhatsApp MARKETING messages of the last day, for the cap of each recipient.
+-- WhatsApp MARKETING messages of the last day, for the limit per recipient.
 CREATE TABLE marketing (
     key        INTEGER PRIMARY KEY,                                  --sqlite
     key        BIGINT GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY,  --postgres
@@ -291,7 +292,7 @@ CREATE INDEX marketing_by_age ON marketing (created_at);
 
 -- ---- Delivery ----
 
--- Due work: one row for each recipient not yet sent to, and for each scheduled report of a simulator.
+-- Due work: one row per recipient to send to, and one per scheduled report of a simulator.
 CREATE TABLE outbox (
     key         INTEGER PRIMARY KEY,                                  --sqlite
     key         BIGINT GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY,  --postgres
@@ -299,26 +300,26 @@ CREATE TABLE outbox (
     team        BIGINT NOT NULL,
     message     BIGINT NOT NULL,
     position    SMALLINT NOT NULL,
-    promises    TEXT,                          -- NULL: hand the message over; else reports to apply
+    promises    TEXT,                          -- NULL: send the message; otherwise simulated reports to apply, as JSON
     due_at      BIGINT NOT NULL,
     first_at    BIGINT NOT NULL,
-    attempt     BIGINT NOT NULL,               -- hand-overs with a recorded outcome
-    deferrals   TEXT NOT NULL,                 -- carrier id → how often it deferred, as JSON
+    attempt     BIGINT NOT NULL,               -- attempts with a recorded outcome
+    deferrals   TEXT NOT NULL,                 -- carrier id → number of deferrals, as JSON
     claims      BIGINT NOT NULL,               -- claims since the last recorded outcome
-    epoch       BIGINT NOT NULL,               -- grows with every claim: fences late completions
+    epoch       BIGINT NOT NULL,               -- increased by every claim (fencing token)
     owner       TEXT,
     lease_until BIGINT,
-    uncertain   TEXT,                          -- the carrier that fell silent last: maybe it sent the message
-    alone       BIGINT NOT NULL DEFAULT 0,     -- of the claims: those with nothing else in the worker's hands
-    absent_at   BIGINT,                        -- when DNS first said that the domain does not exist
+    uncertain   TEXT,                          -- carrier that did not respond to the last attempt; may have sent it
+    alone       BIGINT NOT NULL DEFAULT 0,     -- number of these claims processed in isolation
+    absent_at   BIGINT,                        -- when the domain was first reported not to exist
     expires_at  BIGINT                         -- not sent after this time (contract 16)
 );
 CREATE INDEX outbox_due ON outbox (lane, team, due_at) WHERE owner IS NULL;
 CREATE INDEX outbox_claimed ON outbox (owner, lease_until) WHERE owner IS NOT NULL;
--- Almost always empty: messages whose workers died with them.
+-- Poison-message candidates: rows whose workers crashed; nearly always empty.
 CREATE INDEX outbox_suspect ON outbox (due_at) WHERE owner IS NULL AND claims >= 2;
 
--- The parts of a long message, each with the id and the last receipt of its own.
+-- Parts of long SMS, each with its carrier id and last receipt.
 CREATE TABLE part (
     carrier    TEXT NOT NULL,
     carrier_id TEXT NOT NULL,
@@ -330,7 +331,7 @@ CREATE TABLE part (
 );
 CREATE INDEX part_by_place ON part (message, position);
 
--- Reports that arrived before our own record of the send: applied when it is there, else deleted.
+-- Delivery reports that arrived before the send was recorded: applied once it is recorded, otherwise deleted.
 CREATE TABLE early_report (
     key        INTEGER PRIMARY KEY,                                  --sqlite
     key        BIGINT GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY,  --postgres
@@ -341,7 +342,7 @@ CREATE TABLE early_report (
 );
 CREATE INDEX early_report_by_age ON early_report (created_at);
 
--- Bounces that arrived before our own record of the send: applied when it is there, else deleted.
+-- Bounces that arrived before the send was recorded: applied once it is recorded, otherwise deleted.
 CREATE TABLE early_return (
     key        INTEGER PRIMARY KEY,                                  --sqlite
     key        BIGINT GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY,  --postgres
@@ -353,46 +354,46 @@ CREATE TABLE early_return (
 );
 CREATE INDEX early_return_by_age ON early_return (created_at);
 
--- Hand-overs by carrier and minute. Each process (seat) has rows of its own: none waits for another's.
+-- Attempts by carrier and minute. Each process (slot, column `seat`) has its own rows, so that none waits for another.
 CREATE TABLE carrier_use (
     carrier  TEXT NOT NULL,
-    minute   BIGINT NOT NULL,                  -- when it began
+    minute   BIGINT NOT NULL,                  -- start of the minute
     seat     TEXT NOT NULL,
     accepted BIGINT NOT NULL,
-    refused  BIGINT NOT NULL,                  -- for good
-    put_off  BIGINT NOT NULL,                  -- to be tried again, or not reached at all
-    took_ms  BIGINT NOT NULL,                  -- of all of them together
+    refused  BIGINT NOT NULL,                  -- rejected permanently
+    put_off  BIGINT NOT NULL,                  -- deferred, or the carrier was unreachable
+    took_ms  BIGINT NOT NULL,                  -- sum over all attempts
     PRIMARY KEY (carrier, minute, seat)
 )
 WITHOUT ROWID  --sqlite
 ;
 CREATE INDEX carrier_use_by_minute ON carrier_use (minute);
 
--- What the service itself finds and changes often is no part of the setup, of which each change is a new version for every
--- process to load.
+-- State that the service itself changes often is not in the setup, because every process loads each version of the
+-- setup.
 
--- The carriers that cannot be reached. The others have no row.
+-- Open circuits of unreachable carriers; a reachable carrier has no row.
 CREATE TABLE circuit (
     carrier TEXT PRIMARY KEY,
     body    TEXT NOT NULL
 );
 
--- What DNS last said about each sending domain, record by record, and when it is asked again. The service writes it
--- every few seconds after a change, so it is no part of the setup.
+-- The last DNS result of each sending domain, per record, and the time of the next check. Written every few seconds
+-- after a change of the domain, so it is not in the setup.
 CREATE TABLE domain_check (
     domain     TEXT PRIMARY KEY,
     checked_at BIGINT,
-    since      BIGINT,                     -- watched since this change; null: not watched
-    next_at    BIGINT,                     -- null: with the round of all domains
-    zone       TEXT NOT NULL DEFAULT '',   -- that holds the domain, as DNS says; empty: not known
+    since      BIGINT,                     -- change that started frequent checks; NULL: regular checks only
+    next_at    BIGINT,                     -- NULL: at the next regular check of all domains
+    zone       TEXT NOT NULL DEFAULT '',   -- DNS zone that contains the domain; empty: unknown
     records    TEXT NOT NULL DEFAULT '[]'
 );
 CREATE INDEX domain_check_by_time ON domain_check (next_at) WHERE next_at IS NOT NULL;
 
--- How many of a team's emails left, bounced and were complained about, by the hour.
+-- Sends, bounces and complaints of each team's emails per hour.
 CREATE TABLE reputation (
     team       BIGINT NOT NULL,
-    hour       BIGINT NOT NULL,                -- when it began
+    hour       BIGINT NOT NULL,                -- start of the hour
     sends      BIGINT NOT NULL,
     bounces    BIGINT NOT NULL,
     complaints BIGINT NOT NULL,
@@ -402,7 +403,7 @@ WITHOUT ROWID  --sqlite
 ;
 CREATE INDEX reputation_by_hour ON reputation (hour);
 
--- What the reputation guard last decided about each team; versions grow in commit order.
+-- The last decision of the reputation guard about each team; versions grow in commit order.
 CREATE TABLE judgement (
     team    TEXT PRIMARY KEY,
     version BIGINT NOT NULL,
@@ -430,22 +431,22 @@ CREATE TABLE verification (
     price         BIGINT NOT NULL,
     charge        TEXT NOT NULL,
     error_message TEXT,
-    owner         TEXT,                        -- the process that is asking a carrier now
+    owner         TEXT,                        -- the process that is sending the code
     lease_until   BIGINT,
     created_at    BIGINT NOT NULL,
     expires_at    BIGINT NOT NULL,
-    simulated     SMALLINT NOT NULL DEFAULT 0,  -- 1 when a simulator delivered it: the inbox derives its code
-    -- Codes over several channels (contract 16): the ones to try, the one used last, and when the next one's turn comes.
-    -- `phone` holds an email address's normal form too.
+    simulated     SMALLINT NOT NULL DEFAULT 0,  -- 1 if delivered by a simulator: the test inbox derives the code
+    -- Codes over several channels (contract 16): the channels to try, the last one used, and when the next one is due.
+    -- `phone` can also be a normalised email address.
     given         TEXT,                        -- the email address as the caller wrote it
-    channels      TEXT NOT NULL DEFAULT 'sms',  -- in order, with a space between
+    channels      TEXT NOT NULL DEFAULT 'sms',  -- in fallback order, separated by spaces
     channel       TEXT NOT NULL DEFAULT 'sms',
-    sent          SMALLINT NOT NULL DEFAULT 0,  -- 1 when a carrier took the code, or may have
-    resent        TEXT NOT NULL DEFAULT '',    -- when it was sent again, with a space between
+    sent          SMALLINT NOT NULL DEFAULT 0,  -- 1 if a carrier accepted the code, or may have accepted it
+    resent        TEXT NOT NULL DEFAULT '',    -- times of resends, separated by spaces
     next_at       BIGINT,
-    carrier       TEXT,                        -- whose receipt is waited for
+    carrier       TEXT,                        -- carrier whose receipt is awaited
     carrier_id    TEXT,
-    added         TEXT NOT NULL DEFAULT '{}'   -- by the caller: tags and metadata, as JSON (contract 16)
+    added         TEXT NOT NULL DEFAULT '{}'   -- tags and metadata of the caller, as JSON (contract 16)
 );
 CREATE UNIQUE INDEX verification_by_id ON verification (team, id);
 CREATE INDEX verification_by_phone ON verification (team, phone, created_at);
@@ -457,12 +458,12 @@ CREATE INDEX verification_by_state ON verification (team, status, id);
 CREATE INDEX verification_waiting ON verification (next_at) WHERE next_at IS NOT NULL;
 CREATE INDEX verification_by_carrier ON verification (carrier, carrier_id) WHERE next_at IS NOT NULL;
 
--- How many verifications were started and verified in a place (a team's whole world, a country, a range of numbers), by
--- the hour: what the conversion guard decides by, so that no start has to look through a day's verifications.
+-- Started and completed verifications per area (the whole team, a country, a number range) and hour. The conversion
+-- guard reads these counters instead of a day's verifications.
 CREATE TABLE conversion (
     team     BIGINT NOT NULL,
-    place    TEXT NOT NULL,                    -- *, GB, +447400
-    hour     BIGINT NOT NULL,                  -- when it began
+    place    TEXT NOT NULL,                    -- area: *, GB, +447400
+    hour     BIGINT NOT NULL,                  -- start of the hour
     starts   BIGINT NOT NULL,
     verified BIGINT NOT NULL,
     PRIMARY KEY (team, place, hour)
@@ -473,16 +474,16 @@ CREATE INDEX conversion_by_hour ON conversion (hour);
 
 -- ---- Webhooks: leases of endpoints, due deliveries, and their attempts ----
 
--- One process at a time serves an endpoint, so that the limit of what is in flight is exact over all processes.
+-- Leases: one process at a time serves an endpoint, so that the limit of concurrent deliveries is exact.
 CREATE TABLE endpoint (
     webhook       TEXT PRIMARY KEY,
     owner         TEXT,
     lease_until   BIGINT,
-    epoch         BIGINT NOT NULL,               -- grows with every owner: fences late records
-    failing_since BIGINT                         -- NULL after a success
+    epoch         BIGINT NOT NULL,               -- increased with every owner (fencing token)
+    failing_since BIGINT                         -- NULL if the last delivery succeeded
 );
 
--- One event for one webhook.
+-- Deliveries of events to webhooks.
 CREATE TABLE delivery (
     key        INTEGER PRIMARY KEY,                                  --sqlite
     key        BIGINT GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY,  --postgres
@@ -493,40 +494,40 @@ CREATE TABLE delivery (
     event      TEXT COLLATE "C" NOT NULL,  --postgres
     subject    TEXT NOT NULL,
     state      TEXT NOT NULL,                    -- waiting, delivered, exhausted
-    attempt    BIGINT NOT NULL,                  -- tries so far
-    earlier    BIGINT NOT NULL DEFAULT 0,        -- those of them before the last replay
-    first_at   BIGINT,                           -- the first try after that
-    due_at     BIGINT NOT NULL,                  -- 0: as soon as can be, in the order of keys
-    created_at BIGINT NOT NULL                   -- or last replayed
+    attempt    BIGINT NOT NULL,                  -- number of attempts
+    earlier    BIGINT NOT NULL DEFAULT 0,        -- number of attempts before the last replay
+    first_at   BIGINT,                           -- first attempt after the last replay
+    due_at     BIGINT NOT NULL,                  -- 0: immediately, in key order
+    created_at BIGINT NOT NULL                   -- creation or last replay
 );
 CREATE INDEX delivery_due ON delivery (webhook, due_at, key) WHERE state = 'waiting';
 CREATE UNIQUE INDEX delivery_by_event ON delivery (webhook, event);
 CREATE INDEX delivery_by_age ON delivery (created_at);
--- Attempted deliveries that a webhook has not received yet, for a page that lists them and for a replay.
+-- Attempted, undelivered deliveries, for the list of failed deliveries and for replays.
 CREATE INDEX delivery_failed ON delivery (webhook, event) WHERE state <> 'delivered' AND attempt > earlier;
 
--- Every try, kept as long as its delivery.
+-- Attempts of deliveries, stored as long as the delivery.
 CREATE TABLE attempt (
     delivery    BIGINT NOT NULL,
     number      BIGINT NOT NULL,
     at          BIGINT NOT NULL,
-    status      SMALLINT,                        -- NULL: no answer
+    status      SMALLINT,                        -- NULL if there was no response
     error       TEXT,
     duration_ms BIGINT NOT NULL,
-    answer      TEXT NOT NULL,                   -- its first KB
+    answer      TEXT NOT NULL,                   -- first KB of the response
     PRIMARY KEY (delivery, number)
 )
 WITHOUT ROWID  --sqlite
 ;
 
--- ---- What pages and keys need ----
+-- ---- Data for pages and keys ----
 
--- Results of each team's messages, counted by channel and hour; shown on the overview.
+-- Outcomes of each team's messages by channel and hour, shown on the overview.
 CREATE TABLE figure (
     team       BIGINT NOT NULL,
-    hour       BIGINT NOT NULL,                -- when it began
+    hour       BIGINT NOT NULL,                -- start of the hour
     channel    TEXT NOT NULL,
-    sent       BIGINT NOT NULL,                -- recipients with a first outcome, also a refusal at the door
+    sent       BIGINT NOT NULL,                -- recipients with a first outcome, also an immediate rejection
     delivered  BIGINT NOT NULL,
     bounced    BIGINT NOT NULL,
     complained BIGINT NOT NULL,
@@ -538,10 +539,10 @@ WITHOUT ROWID  --sqlite
 ;
 CREATE INDEX figure_by_hour ON figure (hour);
 
--- Addresses of recipients, for the search by recipient: filled when a recipient is first sent to (ADR 0015).
--- Messages come in spans of 4,096 keys, so that new rows always fall into a small, warm part of the table.
+-- Index for the search by recipient, filled at the first delivery attempt (ADR 0015). Organised in blocks (`span`) of
+-- 4,096 message keys, so that new rows always go to a small, cached part of the table.
 CREATE TABLE seen_recipient (
-    span    BIGINT NOT NULL,            -- key of the message >> 12
+    span    BIGINT NOT NULL,            -- message key >> 12
     team    BIGINT NOT NULL,
     address TEXT NOT NULL,              --sqlite
     address TEXT COLLATE "C" NOT NULL,  --postgres
@@ -551,10 +552,10 @@ CREATE TABLE seen_recipient (
 WITHOUT ROWID  --sqlite
 ;
 
--- Parts of recipients, subjects and ids are found among all messages (ADR 0029). A duty fills this after the fact, span
--- by span: a span is 4,096 messages in the order of their keys, of all teams. What is not in it yet is read itself.
+-- Trigram index of recipients, subjects and ids (ADR 0029). A background job builds it block by block: a block (`span`)
+-- covers 4,096 consecutive message keys of all teams. Messages of other blocks are scanned.
 CREATE TABLE gram (
-    span   BIGINT NOT NULL,            -- key of its messages >> 12
+    span   BIGINT NOT NULL,            -- message key >> 12
     mark   TEXT NOT NULL,              --sqlite
     mark   TEXT COLLATE "C" NOT NULL,  --postgres
     places BLOB NOT NULL,              --sqlite
@@ -564,21 +565,21 @@ CREATE TABLE gram (
 WITHOUT ROWID  --sqlite
 ;
 
--- The spans that are in it, since when, and how many of their messages are gone since.
+-- The blocks that are indexed, when they were built, and the number of messages deleted since.
 CREATE TABLE gram_span (
     span    BIGINT PRIMARY KEY,
     made_at BIGINT NOT NULL,
     gone    BIGINT NOT NULL
 );
 
--- When a team last cleared its inbox: what is older is hidden there.
+-- When a team last cleared its test inbox: older messages are hidden there.
 CREATE TABLE inbox_cleared (
     team INTEGER PRIMARY KEY,  --sqlite
     team BIGINT PRIMARY KEY,   --postgres
     at   BIGINT NOT NULL
 );
 
--- State of a message in the test inbox. Most messages have no row, because nobody has opened them there.
+-- State of a message in the test inbox. Most messages have no row, because no one has opened them there.
 CREATE TABLE inbox_mark (
     message INTEGER PRIMARY KEY,        --sqlite
     message BIGINT PRIMARY KEY,         --postgres
@@ -586,81 +587,81 @@ CREATE TABLE inbox_mark (
     deleted SMALLINT NOT NULL           -- 1: hidden in the inbox; the message itself stays
 );
 
--- When each API key was last used: remembered by every process, written about once a minute.
+-- Last use of each API key; every process records uses in memory and writes them about once a minute.
 CREATE TABLE key_use (
-    key     TEXT PRIMARY KEY,  -- the token's public part
+    key     TEXT PRIMARY KEY,  -- public part of the token
     used_at BIGINT NOT NULL
 );
 
--- All calls of a team's keys: every process writes its own about once a second. Ids grow with time.
+-- The request log: every process writes its requests about once a second. Ids grow with time.
 CREATE TABLE request_log (
     id       TEXT PRIMARY KEY,              -- req_…  --sqlite
     id       TEXT COLLATE "C" PRIMARY KEY,  --postgres
     team     BIGINT NOT NULL,
     at       BIGINT NOT NULL,
-    key      TEXT NOT NULL,                 -- the token's public part
+    key      TEXT NOT NULL,                 -- public part of the token
     route    TEXT NOT NULL,
     status   SMALLINT NOT NULL,
     code     TEXT NOT NULL,
     message  TEXT NOT NULL,
-    more     BIGINT NOT NULL,               -- of this team, just before it, that were too many to be kept
+    more     BIGINT NOT NULL,               -- requests of this team just before this one that were not logged
     took_ms  BIGINT NOT NULL DEFAULT 0,
-    replayed SMALLINT NOT NULL DEFAULT 0,   -- the first answer to its Idempotency-Key
-    subject  TEXT NOT NULL DEFAULT '',      -- the id of what it made or asked for
-    refused  SMALLINT NOT NULL DEFAULT 1    -- each kind is kept up to a number of its own
+    replayed SMALLINT NOT NULL DEFAULT 0,   -- 1 if answered with the stored response of its Idempotency-Key
+    subject  TEXT NOT NULL DEFAULT '',      -- id of the object created or requested
+    refused  SMALLINT NOT NULL DEFAULT 1    -- each kind has its own limit of stored rows
 );
 CREATE INDEX request_log_by_team ON request_log (team, refused, id);
 
--- Requests that each API process has allowed since its start, published to the others.
+-- Requests that each API process has allowed since its start, published to the other processes.
 CREATE TABLE spent (
     process  TEXT NOT NULL,
-    key      TEXT NOT NULL,      -- of the API; empty: the process itself
+    key      TEXT NOT NULL,      -- API key; empty: the process itself
     requests BIGINT NOT NULL,
     told_at  BIGINT NOT NULL,
     PRIMARY KEY (process, key)
 );
 CREATE INDEX spent_by_age ON spent (told_at);
 
--- ---- People of the dashboard: who they are, where they are signed in, what they changed ----
+-- ---- Dashboard users: accounts, sessions and audit log ----
 
 CREATE TABLE person (
     id         TEXT PRIMARY KEY,               -- usr_…
     email      TEXT NOT NULL,                  -- normal form
     name       TEXT NOT NULL,
-    password   TEXT,                           -- argon2id; NULL until the first link was followed
-    totp       TEXT,                           -- sealed; NULL: none
-    totp_step  BIGINT NOT NULL DEFAULT 0,      -- of the last code that was used: none works twice
-    operator   SMALLINT NOT NULL,              -- 1: runs the instance, owner of every team
+    password   TEXT,                           -- argon2id; NULL until a password is set
+    totp       TEXT,                           -- encrypted secret; NULL: no TOTP
+    totp_step  BIGINT NOT NULL DEFAULT 0,      -- time step of the last used code: each code is valid once
+    operator   SMALLINT NOT NULL,              -- 1: operator, who also has the rights of an owner in every team
     created_at BIGINT NOT NULL,
-    -- 1: the password goes back to a link that an operator made, or that was mailed to the address.
+    -- 1: the password was set through a link that an operator created or that was mailed to the address.
     proven     SMALLINT NOT NULL DEFAULT 0,
-    observer   SMALLINT NOT NULL DEFAULT 0     -- 1: a read-only operator, who sees everything that an operator sees
+    observer   SMALLINT NOT NULL DEFAULT 0     -- 1: read-only operator
 );
 CREATE UNIQUE INDEX person_by_email ON person (email);
 
--- Single-use codes for the day the phone with the TOTP app is lost.
+-- Hashes of single-use recovery codes, for a lost TOTP device.
 CREATE TABLE recovery (
     person TEXT NOT NULL,
     hash   TEXT NOT NULL,                      -- SHA-256
     PRIMARY KEY (person, hash)
 );
 
--- Public keys whose owners sign in by them, verified by their device.
+-- Public keys with which users sign in; the device verifies the user.
 CREATE TABLE passkey (
-    id         TEXT PRIMARY KEY,               -- of the credential, base64url
+    id         TEXT PRIMARY KEY,               -- credential id, base64url
     person     TEXT NOT NULL,                  -- usr_…
     name       TEXT NOT NULL,
     public_key TEXT NOT NULL,                  -- COSE, base64url
-    sign_count BIGINT NOT NULL,                -- of the last use; 0: it does not count
+    sign_count BIGINT NOT NULL,                -- counter at the last use; 0: no counter
     created_at BIGINT NOT NULL,
     used_at    BIGINT
 );
 CREATE INDEX passkey_by_person ON passkey (person);
 
--- A user's identity at an identity provider that they sign in with.
+-- Identities of users at an identity provider.
 CREATE TABLE identity (
     issuer     TEXT NOT NULL,
-    subject    TEXT NOT NULL,                  -- how the provider names the person, for ever
+    subject    TEXT NOT NULL,                  -- the provider's permanent id of the user
     person     TEXT NOT NULL,                  -- usr_…
     created_at BIGINT NOT NULL,
     PRIMARY KEY (issuer, subject)
@@ -675,10 +676,10 @@ CREATE TABLE member (
 );
 CREATE INDEX member_by_team ON member (team);
 
--- A role counts once the person, signed in, has accepted it.
+-- Invitations: a role applies once the signed-in person has accepted it.
 CREATE TABLE invitation (
     person TEXT NOT NULL,
-    team   TEXT NOT NULL,                      -- team_…; empty: to run the instance
+    team   TEXT NOT NULL,                      -- team_…; empty: role in the instance
     role   TEXT NOT NULL,                      -- owner, developer, viewer; operator
     PRIMARY KEY (person, team)
 );
@@ -686,7 +687,7 @@ CREATE INDEX invitation_by_team ON invitation (team);
 
 CREATE TABLE session (
     hash       TEXT PRIMARY KEY,               -- SHA-256 of the cookie
-    id         TEXT NOT NULL,                  -- ses_…: how pages name it
+    id         TEXT NOT NULL,                  -- ses_…, the id shown on pages
     person     TEXT NOT NULL,
     csrf       TEXT NOT NULL,
     address    TEXT NOT NULL,
@@ -694,45 +695,45 @@ CREATE TABLE session (
     created_at BIGINT NOT NULL,
     seen_at    BIGINT NOT NULL,
     expires_at BIGINT NOT NULL,
-    ends_at    BIGINT                          -- however much it is used, as a provider said; NULL: it does not
+    ends_at    BIGINT                          -- fixed end set by the identity provider; NULL: none
 );
 CREATE INDEX session_by_person ON session (person);
 CREATE INDEX session_expiry ON session (expires_at);
 
--- From where people signed in before: wrong tries of strangers do not keep them out there.
+-- Browsers and networks of earlier sign-ins, which attempts by unknown clients do not lock out.
 CREATE TABLE familiar (
     person  TEXT NOT NULL,
-    mark    TEXT NOT NULL,                     -- SHA-256 of a browser's cookie, or of a network
+    mark    TEXT NOT NULL,                     -- SHA-256 of the browser's cookie or of the network
     seen_at BIGINT NOT NULL,
     PRIMARY KEY (person, mark)
 );
 CREATE INDEX familiar_seen ON familiar (seen_at);
 
--- Wrong tries by name: an account or a client's address, hashed.
+-- Failed attempts by hashed name: an account or a client address.
 CREATE TABLE wrong_try (
     name    TEXT PRIMARY KEY,
-    times   TEXT NOT NULL,                -- JSON: of each try that counts, oldest first
-    ends_at BIGINT NOT NULL               -- when none of them counts any more
+    times   TEXT NOT NULL,                -- JSON: times of the attempts that count, oldest first
+    ends_at BIGINT NOT NULL               -- when the last of them no longer counts
 );
 CREATE INDEX wrong_try_ends ON wrong_try (ends_at);
 
--- Links that sign a user in once: the first operator, an invitation, a forgotten password, the demo. Each says who made
--- it, and is judged by that.
+-- Single-use links: for the first operator, an invitation, a new password, or the demo. A link stays valid only while
+-- its creator may create it.
 CREATE TABLE link (
     hash       TEXT PRIMARY KEY,               -- SHA-256 of the token
-    person     TEXT NOT NULL,                  -- empty for the first operator, who is nobody yet
+    person     TEXT NOT NULL,                  -- empty for the first operator, who has no account yet
     purpose    TEXT NOT NULL,                  -- first, welcome, reset, demo
     expires_at BIGINT NOT NULL,
-    team       TEXT NOT NULL DEFAULT '',       -- whose owner made it; empty: not for one team
-    maker      TEXT NOT NULL DEFAULT '',       -- usr_…; empty: the command line, or nobody
-    proven     SMALLINT NOT NULL DEFAULT 0     -- 1: made by an operator, or mailed to the address
+    team       TEXT NOT NULL DEFAULT '',       -- team whose owner created it; empty: for all teams
+    maker      TEXT NOT NULL DEFAULT '',       -- creator: usr_…; empty: the command line or the service
+    proven     SMALLINT NOT NULL DEFAULT 0     -- 1: created by an operator, or mailed to the address
 );
 CREATE INDEX link_by_person ON link (person);
 CREATE INDEX link_by_maker ON link (maker);
 CREATE INDEX link_by_team ON link (team);
 CREATE INDEX link_expiry ON link (expires_at);
 
--- What an operator decided, for the person who asked: shown once, on their next page.
+-- Operators' decisions for the person who made the request: shown once, on their next page.
 CREATE TABLE decision (
     person TEXT NOT NULL,
     at     BIGINT NOT NULL,
@@ -741,8 +742,8 @@ CREATE TABLE decision (
 );
 CREATE INDEX decision_by_person ON decision (person, at);
 
--- Who changed what, from where. Append only, and a chain: each entry has a place and the hash of what it says and of the
--- one before (ADR 0035).
+-- The audit log: append-only hash chain. Each entry has a position (`place`) and the hash of its content and of the
+-- previous link (ADR 0035).
 CREATE TABLE audit (
     key        INTEGER PRIMARY KEY,                                  --sqlite
     key        BIGINT GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY,  --postgres
@@ -753,47 +754,47 @@ CREATE TABLE audit (
     subject    TEXT NOT NULL,
     detail     TEXT NOT NULL,
     address    TEXT NOT NULL,
-    place      BIGINT,                         -- NULL: not in the chain yet
-    salt       TEXT,                           -- so that nobody guesses by its hash what was erased
-    link       TEXT,                           -- SHA-256 of the link before, the place and what it says
-    original   TEXT                            -- hash of what it said before an address was erased in it
+    place      BIGINT,                         -- position in the chain; NULL: not linked yet
+    salt       TEXT,                           -- prevents guessing an erased text from its hash
+    link       TEXT,                           -- SHA-256 of the previous link, the position and the content
+    original   TEXT                            -- hash of the content before an address was erased from it
 );
 CREATE INDEX audit_by_team ON audit (team, key);
 CREATE INDEX audit_by_time ON audit (at, key);
 CREATE INDEX audit_by_place ON audit (place, key);
 
--- The end of the chain, and the lock for adding to it.
+-- The head of the chain; its row is locked to append entries.
 CREATE TABLE audit_head (
     one    SMALLINT PRIMARY KEY CHECK (one = 1),
     place  BIGINT NOT NULL,
     link   TEXT NOT NULL,
-    before BIGINT NOT NULL  -- the newest entry when the chain began: older ones are brought into it
+    before BIGINT NOT NULL  -- newest entry when the chain was started; older entries are linked later
 );
 INSERT INTO audit_head (one, place, link, before) VALUES (1, 0, '', 0);
 
--- ---- Notices of the service to people: by mail, and in a chat ----
+-- ---- Notices to users by mail and chat ----
 
--- Written in the transaction of the cause, with a unique name: nothing is sent twice.
+-- Events that cause notices, written in the transaction of their cause. The name is unique, so that none is sent twice.
 CREATE TABLE happening (
     name  TEXT PRIMARY KEY,
     at    BIGINT NOT NULL,
     team  TEXT NOT NULL,               -- empty: the instance
     kind  TEXT NOT NULL,
     facts TEXT NOT NULL,               -- JSON
-    actor TEXT NOT NULL,               -- who did it knows it already
-    told  SMALLINT NOT NULL DEFAULT 0  -- 1: it has its notices
+    actor TEXT NOT NULL,               -- the user who caused the event, who gets no notice of it
+    told  SMALLINT NOT NULL DEFAULT 0  -- 1: its notices were created
 );
 CREATE INDEX happening_untold ON happening (at) WHERE told = 0;
 CREATE INDEX happening_by_age ON happening (at);
 
--- One happening for one person, or for one chat.
+-- One event for one user or one chat.
 CREATE TABLE notice (
     happening TEXT NOT NULL,
     place     TEXT NOT NULL,              -- usr_…, or `chat` and the team
     state     TEXT NOT NULL DEFAULT 'waiting',  -- sending, sent, failed, dropped
     due_at    BIGINT NOT NULL,
     tries     SMALLINT NOT NULL DEFAULT 0,
-    mail      TEXT NOT NULL DEFAULT '',   -- which it went with: one mail may tell of many
+    mail      TEXT NOT NULL DEFAULT '',   -- id of the mail, which may contain several notices
     done_at   BIGINT,
     detail    TEXT NOT NULL DEFAULT '',   -- why it was not sent
     PRIMARY KEY (happening, place)
@@ -801,7 +802,7 @@ CREATE TABLE notice (
 CREATE INDEX notice_due ON notice (due_at) WHERE state = 'waiting';
 CREATE INDEX notice_by_place ON notice (place, done_at);
 
--- A person's choice of notices; without one, the role decides.
+-- Notice settings of users; without a row, the role decides.
 CREATE TABLE notice_choice (
     person TEXT NOT NULL,
     team   TEXT NOT NULL,
@@ -810,10 +811,10 @@ CREATE TABLE notice_choice (
     PRIMARY KEY (person, team, kind)
 );
 
--- The chat that a team's notices, or the instance's, are posted to as well.
+-- Chat webhook for notices of a team or of the instance.
 CREATE TABLE chat_hook (
     team   TEXT PRIMARY KEY,  -- empty: the instance
-    sealed TEXT NOT NULL,     -- its address, which lets anybody post
-    host   TEXT NOT NULL,     -- all of it that is shown
+    sealed TEXT NOT NULL,     -- encrypted URL, with which anyone could post
+    host   TEXT NOT NULL,     -- host of the URL, the only part that is shown
     set_at BIGINT NOT NULL
 );

@@ -1,4 +1,4 @@
--- When reports said that a domain does not exist: it counts once it is said again 15 minutes later.
+-- Reports that a domain does not exist: a second one, at least 15 minutes later, confirms the first.
 CREATE TABLE absent_domain (
     team     BIGINT NOT NULL,
     domain   TEXT NOT NULL,

@@ -1,2 +1,2 @@
--- Where a deleted suppression stood on its list, for a page that ended with it.
+-- For a cursor that refers to a deleted suppression: finds its position in the list.
 CREATE INDEX event_deleted ON event (team, subject, id) WHERE type = 'suppression.deleted';

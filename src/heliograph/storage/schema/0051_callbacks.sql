@@ -1,5 +1,4 @@
--- Where a message's own events are sent, instead of to the team's endpoint. Nothing that a caller may put into a message's
--- metadata or tags leads here.
+-- URL that receives the events of a single message, instead of the team's webhooks. Metadata and tags cannot set it.
 CREATE TABLE callback (
     message INTEGER PRIMARY KEY,  --sqlite
     message BIGINT PRIMARY KEY,   --postgres

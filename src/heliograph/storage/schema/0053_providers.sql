@@ -1,4 +1,4 @@
--- Callbacks of mail providers that came: what is the same in a repetition, and when each carrier's last one came.
+-- Ids of mail providers' callbacks, to detect repeated ones, and the time of each carrier's last callback.
 CREATE TABLE callback_seen (
     carrier    TEXT NOT NULL,
     id         TEXT NOT NULL,

@@ -1,12 +1,12 @@
--- Deferred emails: reported once if they are not delivered some minutes later.
+-- Deferred emails, for which `email.delayed` is published once.
 CREATE TABLE delay (
     message     BIGINT NOT NULL,
     position    SMALLINT NOT NULL,
     since       BIGINT NOT NULL,
-    due_at      BIGINT,                        -- when to report it; NULL: reported, or not to be reported
-    work        BIGINT,                        -- its row in the outbox
-    relayed     SMALLINT NOT NULL DEFAULT 0,   -- deferred by a provider that had accepted it
-    gives_up_at TEXT,                          -- as the provider says
+    due_at      BIGINT,                        -- when to publish the event; NULL: published, or not to be published
+    work        BIGINT,                        -- key of the recipient's outbox row
+    relayed     SMALLINT NOT NULL DEFAULT 0,   -- 1: deferred by a provider that had accepted the email
+    gives_up_at TEXT,                          -- when the provider stops retrying, in its own format
     told        SMALLINT NOT NULL DEFAULT 0,
     PRIMARY KEY (message, position)
 )

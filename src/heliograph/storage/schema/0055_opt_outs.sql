@@ -1,4 +1,5 @@
--- Phones whose owners want no more messages of a team, by channel; and where a deleted one stood on its list.
+-- Phones that opted out of a team's messages, by channel. The index on events finds the list position of a deleted
+-- opt-out.
 CREATE TABLE opt_out (
     team       BIGINT NOT NULL,
     phone      TEXT NOT NULL,    -- E.164, or the keyed hash of an erased one
@@ -12,5 +13,5 @@ WITHOUT ROWID  --sqlite
 CREATE INDEX opt_out_by_time ON opt_out (team, created_at, phone, channel);
 CREATE INDEX event_opted_in ON event (team, subject, id) WHERE type = 'opt_out.deleted';
 
--- 1 when the team's list has ever had an entry: the sends of all others ask for nothing.
+-- 1 if the team has ever had an opt-out: accept transactions of other teams look up none.
 ALTER TABLE account ADD COLUMN opted_out SMALLINT NOT NULL DEFAULT 0;

@@ -1,4 +1,4 @@
--- Texts that came in: which are known already, who wrote last to a phone, and what a phone was answered when.
+-- Inbound texts: ids of known texts, the team that last sent to a phone, and automatic replies sent to a phone.
 CREATE TABLE received_text (
     carrier    TEXT NOT NULL,
     carrier_id TEXT NOT NULL,

@@ -1,18 +1,18 @@
--- Mail that came in for teams (contract 17).
+-- Inbound emails of teams (contract 17).
 CREATE TABLE received (
     id         TEXT PRIMARY KEY,              --sqlite
     id         TEXT COLLATE "C" PRIMARY KEY,  --postgres
     team       BIGINT NOT NULL,
-    sender     TEXT NOT NULL,      -- the address in From, in its normal form; empty: none
-    digest     TEXT NOT NULL,      -- SHA-256 of the mail: the same one twice is one
-    raw        TEXT,               -- the blob that has it; null: retention has taken it
-    size       BIGINT NOT NULL,    -- of the mail, in bytes
-    automatic  SMALLINT NOT NULL,  -- 1: no person wrote it
-    held       SMALLINT NOT NULL,  -- 1: no event was sent, because it comes from a mail loop
-    has_body   SMALLINT NOT NULL,  -- 0: retention has taken its texts
+    sender     TEXT NOT NULL,      -- normalised From address; empty if there is none
+    digest     TEXT NOT NULL,      -- SHA-256 of the mail, to store a repeated mail once
+    raw        TEXT,               -- hash of the file with the mail; NULL: deleted by retention
+    size       BIGINT NOT NULL,    -- bytes of the mail
+    automatic  SMALLINT NOT NULL,  -- 1: sent automatically, not by a person
+    held       SMALLINT NOT NULL,  -- 1: no event was published, because of a possible mail loop
+    has_body   SMALLINT NOT NULL,  -- 0: texts were deleted by retention
     created_at BIGINT NOT NULL,
-    record     TEXT NOT NULL,      -- as its event tells it
-    body       TEXT                -- what the event has in part only, whole
+    record     TEXT NOT NULL,      -- as in the event
+    body       TEXT                -- complete texts that the event has only in part
 );
 CREATE INDEX received_by_team ON received (team, id);
 CREATE UNIQUE INDEX received_once ON received (team, digest);

@@ -1,12 +1,12 @@
--- What contents have in common that came in one batch, kept once: members of a JSON object, without its braces.
+-- Content that several messages of a batch share, stored once: members of a JSON object, without its braces.
 CREATE TABLE shared_text (
     key  INTEGER PRIMARY KEY,  --sqlite
     key  BIGINT PRIMARY KEY,   --postgres
     body TEXT NOT NULL
 );
-ALTER TABLE content ADD COLUMN shared BIGINT;  -- whose key; what has none is whole
+ALTER TABLE content ADD COLUMN shared BIGINT;  -- key of the shared text; NULL: the body is complete
 CREATE INDEX content_by_shared ON content (shared) WHERE shared IS NOT NULL;
--- No join: SQLite would read all of it where it stands on the right of one.
+-- Subqueries instead of a join: as the right side of a join, SQLite would read the whole view.
 CREATE VIEW whole_content AS
 SELECT message,
        CASE WHEN shared IS NULL THEN body ELSE substr(body, 1, length(body) - 1) || ','

@@ -1,3 +1,3 @@
--- What the program branches on, beside the words that people read; NULL: there is none, or it is older than this.
+-- Machine-readable reason beside the text for people; NULL: no reason, or a row older than this column.
 ALTER TABLE attempt ADD COLUMN reason TEXT;
 ALTER TABLE verification ADD COLUMN reason TEXT;

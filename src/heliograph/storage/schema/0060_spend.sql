@@ -1,4 +1,4 @@
--- What a team was charged by UTC month and by what it sent, and up to which entry of its ledger that is counted.
+-- Charges of a team per UTC month and kind of message, and the last ledger entry included in these sums.
 CREATE TABLE spend (
     team    BIGINT NOT NULL,
     month   TEXT NOT NULL,

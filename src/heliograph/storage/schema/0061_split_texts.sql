@@ -1,4 +1,4 @@
--- Long SMS that come in parts, until all are there or have been waited for.
+-- Multipart inbound SMS, until all parts have arrived or the wait for them has ended.
 CREATE TABLE split_text (
     id          TEXT NOT NULL PRIMARY KEY,  -- digest of carrier, sender, recipient, reference and number of parts
     carrier     TEXT NOT NULL,
@@ -6,9 +6,9 @@ CREATE TABLE split_text (
     recipient   TEXT NOT NULL,
     reference   TEXT NOT NULL,
     total       INTEGER NOT NULL,
-    parts       TEXT NOT NULL,              -- JSON: number to data_coding and octets in base64
-    started_at  BIGINT NOT NULL,            -- when the first part came
-    finished_at BIGINT                      -- when it was reported; repeated parts are known until it is purged
+    parts       TEXT NOT NULL,              -- JSON: part number → data_coding and octets in base64
+    started_at  BIGINT NOT NULL,            -- when the first part arrived
+    finished_at BIGINT                      -- when the text was reported; detects repeated parts until it is purged
 )
 WITHOUT ROWID  --sqlite
 ;

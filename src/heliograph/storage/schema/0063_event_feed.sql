@@ -1,2 +1,2 @@
--- The pull feed reads a team's events in the order of their keys.
+-- For the event feed, which reads a team's events in key order.
 CREATE INDEX event_feed ON event (team, key) WHERE sequence IS NOT NULL;

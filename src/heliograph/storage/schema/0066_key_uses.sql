@@ -1,2 +1,2 @@
--- What a team's restricted keys sent in the last day, as JSON: read and written with the row that every accept locks.
+-- Sends of the team's restricted keys in the last day, as JSON, in the row that every accept transaction locks.
 ALTER TABLE account ADD COLUMN key_uses TEXT NOT NULL DEFAULT '';

@@ -12,5 +12,5 @@ WITHOUT ROWID  --sqlite
 CREATE INDEX unsubscribe_by_time ON unsubscribe (team, created_at, address, category);
 CREATE INDEX event_resubscribed ON event (team, subject, id) WHERE type = 'recipient.resubscribed';
 
--- Category of an email; NULL: none.
+-- Category of an email; NULL if it has none.
 ALTER TABLE message ADD COLUMN category TEXT;

@@ -1,7 +1,7 @@
--- Portals of teams, each a link until it is opened and a session afterwards.
+-- Portals of teams: each is a link until it is opened, then a session.
 CREATE TABLE portal (
     id           TEXT PRIMARY KEY,   -- ptl_…
-    hash         TEXT NOT NULL,      -- SHA-256 of the link's token; after it was opened, of the session's cookie
+    hash         TEXT NOT NULL,      -- SHA-256 of the link's token; once opened, of the session's cookie
     csrf         TEXT NOT NULL,      -- CSRF token of the session; empty until the link is opened
     platform_key TEXT NOT NULL,      -- public id of the key that created the link
     team         TEXT NOT NULL,

@@ -6,9 +6,9 @@ CREATE TABLE approval (
     team       BIGINT NOT NULL,
     key_id     TEXT NOT NULL,
     created_at BIGINT NOT NULL,
-    expires_at BIGINT NOT NULL,  -- not decided before this time: the message fails
+    expires_at BIGINT NOT NULL,  -- when the message fails without a decision
     status     TEXT NOT NULL,    -- pending, approved, rejected, expired, canceled
-    decided_at BIGINT            -- also when it expired or was canceled; NULL: pending
+    decided_at BIGINT            -- time of the decision, expiry or cancellation; NULL: pending
 )
 WITHOUT ROWID  --sqlite
 ;

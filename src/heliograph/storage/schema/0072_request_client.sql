@@ -1,2 +1,2 @@
--- User-Agent of a request to the API of another service; empty: a request to our own API, or older than this.
+-- User-Agent of a request to the API of another service; empty for our own API and for rows older than this column.
 ALTER TABLE request_log ADD COLUMN client TEXT NOT NULL DEFAULT '';

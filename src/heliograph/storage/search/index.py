@@ -1,8 +1,8 @@
 """The trigram index of messages (ADR 0029), built in the background, block by block, by any process.
 
-A block covers BLOCK_SIZE consecutive message keys. A block is built when no message can be added to it any more: when
-all its keys exist, or when its newest message is older than any open transaction. A block is rebuilt a day after some
-of its messages were deleted. An erased address is removed from the index at once.
+A block covers BLOCK_SIZE consecutive message keys. A block is built once no message can be added to it: when all its
+keys exist, or when its newest message is older than any open transaction. A block is rebuilt a day after some of its
+messages were deleted. An erased address is removed from the index immediately.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ class SearchIndex:
         erase_counter, rows = await self._database.read(partial(_read_block, block=block))
         if not _is_settled(rows, now):
             return len(blocks) > 1
-        index_rows = await _index_rows(block, await _positions_by_mark(rows))
+        index_rows = await _index_rows(block, await _positions_by_term(rows))
         return await self._database.write(
             partial(
                 _write_block,
@@ -71,14 +71,14 @@ async def _blocks_to_build(tx: Tx, now: int) -> list[int]:
     if first_key is None:
         return []
     lowest, highest = first_key >> BLOCK_BITS, (last_key >> BLOCK_BITS) - 1  # the last block still grows
-    built = {row[0] for row in await tx.run("gram_spans", low=lowest, high=highest)}
+    built = {row[0] for row in await tx.run("indexed_blocks", low=lowest, high=highest)}
     missing = list[int]()
     async for block in existing_blocks(tx, built, lowest, highest, oldest_first=False):
         if block not in built:
             missing.append(block)
         if len(missing) == MISSING_BLOCKS_MAX:
             break
-    return missing or [row[0] for row in await tx.run("worn_spans", before=now - STALE_MS)]
+    return missing or [row[0] for row in await tx.run("stale_blocks", before=now - STALE_MS)]
 
 
 async def existing_blocks(
@@ -113,39 +113,39 @@ def _is_settled(rows: Sequence[Any], now: int) -> bool:
     return len(rows) == BLOCK_SIZE or not rows or max(row[6] for row in rows) < now - SETTLED_MS
 
 
-async def _positions_by_mark(rows: Sequence[Any]) -> dict[str, list[int]]:
-    """Map each mark (a trigram, or a property that never changes) to the positions of the messages that have it.
+async def _positions_by_term(rows: Sequence[Any]) -> dict[str, list[int]]:
+    """Map each index term to the positions of the messages that have it.
 
     Yields to the event loop after every few messages. A text that recurs is split into trigrams only once.
     """
     positions_by_facts: dict[tuple[Any, ...], list[int]] = defaultdict(list)
     positions_by_text: dict[str, list[int]] = defaultdict(list)
-    positions_by_mark: dict[str, list[int]] = defaultdict(list)
+    positions_by_term: dict[str, list[int]] = defaultdict(list)
     for start in range(0, len(rows), MESSAGES_PER_SLICE):
         for key, id_, team, channel, key_id, template_id, _, record in rows[start : start + MESSAGES_PER_SLICE]:
             position, searchable = key & (BLOCK_SIZE - 1), decode_searched(record)
             positions_by_facts[team, channel, key_id, template_id, searchable.domain].append(position)
-            for mark in id_tail_terms(id_):
-                positions_by_mark[mark].append(position)
+            for term in id_tail_terms(id_):
+                positions_by_term[term].append(position)
             for text in searchable_texts(searchable):
                 positions_by_text[text].append(position)
         await asyncio.sleep(YIELD_S)
     for (team, channel, key_id, template_id, domain), positions in positions_by_facts.items():
-        for mark in fact_terms(team=team, channel=channel, key=key_id, template=template_id, domain=domain):
-            positions_by_mark[mark] += positions
+        for term in fact_terms(team=team, channel=channel, key=key_id, template=template_id, domain=domain):
+            positions_by_term[term] += positions
     for number, (text, positions) in enumerate(positions_by_text.items(), 1):
-        for mark in trigrams(text):
-            positions_by_mark[mark] += positions
+        for term in trigrams(text):
+            positions_by_term[term] += positions
         if number % MESSAGES_PER_SLICE == 0:
             await asyncio.sleep(YIELD_S)
-    return positions_by_mark
+    return positions_by_term
 
 
-async def _index_rows(block: int, positions_by_mark: Mapping[str, list[int]]) -> list[tuple[int, str, str]]:
-    """Return rows of (block, mark, packed positions) to insert."""
+async def _index_rows(block: int, positions_by_term: Mapping[str, list[int]]) -> list[tuple[int, str, str]]:
+    """Return rows of (block, term, packed positions) to insert."""
     rows = []
-    for number, (mark, positions) in enumerate(sorted(positions_by_mark.items()), 1):
-        rows.append((block, mark, pack(sorted(set(positions))).hex()))
+    for number, (term, positions) in enumerate(sorted(positions_by_term.items()), 1):
+        rows.append((block, term, pack(sorted(set(positions))).hex()))
         if number % MESSAGES_PER_SLICE == 0:
             await asyncio.sleep(YIELD_S)
     return rows
@@ -161,9 +161,9 @@ async def _write_block(
     ((current_counter,),) = await tx.run("lock_grams")
     ((current_count,),) = await tx.run("count_keys", low=block << BLOCK_BITS, high=(block + 1) << BLOCK_BITS)
     if (current_counter, current_count) == (erase_counter, message_count):
-        await tx.run("drop_grams", span=block)
+        await tx.run("delete_block_grams", span=block)
         await tx.run("insert_grams", grams=index_rows)
-        await tx.run("note_span", span=block, now=now)
+        await tx.run("insert_block", span=block, now=now)
     return True
 
 
@@ -172,37 +172,37 @@ async def _write_block(
 
 async def invalidate_builds(tx: Tx) -> None:
     """Invalidate blocks that are being built; call this first in the erasing transaction."""
-    await tx.run("grams_erased")
+    await tx.run("count_erasure")
 
 
-async def remove_marks(tx: Tx, records: Iterable[tuple[int, str, str]]) -> None:
-    """Remove from the index the marks that only the old records have.
+async def remove_terms(tx: Tx, records: Iterable[tuple[int, str, str]]) -> None:
+    """Remove the index terms of the old records that the new records no longer have.
 
     `records`: (message key, old record, new record).
     """
     removed: dict[tuple[int, str], set[int]] = defaultdict(set)
     for key, old_record, new_record in records:
-        for mark in text_terms(old_record) - text_terms(new_record):
-            removed[key >> BLOCK_BITS, mark].add(key & (BLOCK_SIZE - 1))
+        for term in text_terms(old_record) - text_terms(new_record):
+            removed[key >> BLOCK_BITS, term].add(key & (BLOCK_SIZE - 1))
     remaining: Mapping[tuple[int, str], list[int]] = {
-        (block, mark): [position for position in unpack(packed) if position not in removed[block, mark]]
-        for block, mark, packed in await tx.run("grams_at", wanted=[*removed])
+        (block, term): [position for position in unpack(packed) if position not in removed[block, term]]
+        for block, term, packed in await tx.run("find_grams", wanted=[*removed])
     }
     await tx.run(
         "update_grams",
         grams=[
-            (*block_and_mark, pack(positions).hex()) for block_and_mark, positions in remaining.items() if positions
+            (*block_and_term, pack(positions).hex()) for block_and_term, positions in remaining.items() if positions
         ],
     )
     await tx.run(
-        "delete_grams", marks=[block_and_mark for block_and_mark, positions in remaining.items() if not positions]
+        "delete_grams", marks=[block_and_term for block_and_term, positions in remaining.items() if not positions]
     )
 
 
 async def count_deleted(tx: Tx, keys: Iterable[int]) -> None:
     """Count deleted messages per block, in the transaction that deletes them; drop blocks left empty."""
     deleted_by_block = Counter(key >> BLOCK_BITS for key in keys)
-    await tx.run("count_gone", spans=sorted(deleted_by_block.items()))
-    for (block,) in await tx.run("empty_spans"):
-        await tx.run("drop_grams", span=block)
-        await tx.run("forget_span", span=block)
+    await tx.run("count_deleted_in_blocks", spans=sorted(deleted_by_block.items()))
+    for (block,) in await tx.run("empty_blocks"):
+        await tx.run("delete_block_grams", span=block)
+        await tx.run("delete_block", span=block)

@@ -21,7 +21,7 @@ from heliograph.storage.engine.database import Tx
 from heliograph.storage.page_versions import read_message_version
 from heliograph.storage.queues import QUEUES_AND_HELD
 from heliograph.storage.search import query as find
-from heliograph.storage.search.query import Counted, SearchFilter
+from heliograph.storage.search.query import CountResult, SearchFilter
 from heliograph.webhooks.store import StoredAttempt
 
 FAILURE_STATES = ("bounced", "complained", "failed")  # states that one of several recipients may have
@@ -188,26 +188,28 @@ async def search_messages(tx: Tx, team: int, search: Search) -> SearchPage[Messa
     return _result_page(message_rows, search.limit, None)
 
 
-async def count_messages(tx: Tx, team: int, search: Search, limit: int) -> Counted:
+async def count_messages(tx: Tx, team: int, search: Search, limit: int) -> CountResult:
     """Count messages up to `limit`; approximate if the trigram index is needed."""
     search = msgspec.structs.replace(search, before=None)
     if _needs_index(search):
         key_range = await _key_range(tx, team, search)
         return (
-            await find.count_messages(tx, _search_filter(team, search), *key_range, limit) if key_range else Counted(0)
+            await find.count_messages(tx, _search_filter(team, search), *key_range, limit)
+            if key_range
+            else CountResult(0)
         )
     lowest, highest = _id_range(search)
     channels, total = _possible_channels(search), 0
     query, params = "count_messages", dict[str, Any]()
     if search.failure:
-        query, params = "count_wrong", {"status": search.failure}
+        query, params = "count_failed", {"status": search.failure}
     elif search.status or search.template_id:
         query, params = "count_in_states", {"states": await _possible_states(tx, team, search, channels)}
     for channel in channels:
         prefix = PREFIXES[channel]
         rows = await tx.run(query, team=team, low=prefix + lowest, high=prefix + highest, most=limit, **params)
         total += rows[0][0]
-    return Counted(min(limit, total), total >= limit)
+    return CountResult(min(limit, total), total >= limit)
 
 
 async def count_by_state(tx: Tx, team: int, search: Search, limit: int) -> dict[str, int]:
@@ -312,8 +314,8 @@ def _result_page(rows: Sequence[Row], limit: int, continue_at: str | None) -> Se
 
 def _needs_index(search: Search) -> bool:
     """Return whether the search needs the trigram index."""
-    needs_marks = search.key_id or search.domain or (search.failure and search.template_id)
-    return bool(search.needle or needs_marks or search.oldest_first)
+    needs_terms = search.key_id or search.domain or (search.failure and search.template_id)
+    return bool(search.needle or needs_terms or search.oldest_first)
 
 
 def _search_filter(team: int, search: Search) -> SearchFilter:
@@ -369,8 +371,8 @@ async def _search_failed(tx: Tx, team: int, search: Search) -> SearchPage[Messag
     for prefix in (PREFIXES[channel] for channel in _possible_channels(search)):
         upper_id, checked, rows = prefix + highest, 0, list[Any]()
         while len(rows) <= search.limit:
-            ids = await tx.run("wrong_messages", low=prefix + lowest, high=upper_id, limit=FAILED_BATCH, **params)
-            batch = await tx.run("wrong_still", ids=[tuple(row) for row in ids], **params, **_time_params(search))
+            ids = await tx.run("failed_messages", low=prefix + lowest, high=upper_id, limit=FAILED_BATCH, **params)
+            batch = await tx.run("still_failed", ids=[tuple(row) for row in ids], **params, **_time_params(search))
             rows += filter(search_filter.matches, batch)
             checked += len(ids)
             if len(ids) < FAILED_BATCH:
@@ -404,28 +406,28 @@ async def _search_by_address(tx: Tx, team: int, search: Search) -> SearchPage[Me
 
     Attempted messages are read block by block.
     """
-    ((oldest_block, block),) = await tx.run("seen_spans")
+    ((oldest_block, block),) = await tx.run("recipient_index_range")
     field_names = ("address", "channel", "status", "template_id", "created_after", "created_before")
     before_key = await _key_of_id(tx, team, search.before) if search.before else NEWEST
     params = {"team": team, "before": before_key, **{name: getattr(search, name) for name in field_names}}
-    rows = await tx.run("search_unseen", lanes=QUEUES_AND_HELD, limit=search.limit + 1, **params)
+    rows = await tx.run("search_queued", lanes=QUEUES_AND_HELD, limit=search.limit + 1, **params)
     row_by_key = {row[0]: MessageListRow(*row) for row in rows}
     found_count, step = 0, 1
     block = None if block is None else min(block, before_key >> 12)
     while block is not None and block >= oldest_block and found_count <= search.limit:
         blocks = [(number,) for number in range(block, max(block - step, oldest_block - 1), -1)]
-        rows = await tx.run("search_seen", spans=blocks, limit=search.limit + 1 - found_count, **params)
+        rows = await tx.run("search_recipient_index", spans=blocks, limit=search.limit + 1 - found_count, **params)
         row_by_key |= {row[0]: MessageListRow(*row) for row in rows}
         found_count += len(rows)
         block, step = block - step, min(2 * step, 1024)
         if not rows:  # no rows here: continue at the next older block
-            ((block,),) = await tx.run("seen_span_below", span=block + 1)
+            ((block,),) = await tx.run("next_recipient_block", span=block + 1)
     return _result_page(sorted(row_by_key.values(), key=lambda row: row.key, reverse=True), search.limit, None)
 
 
 async def _key_of_id(tx: Tx, team: int, id_: str) -> int:
     """Return the key of the message with this id; if it was deleted, the key that the message would have."""
-    rows = await tx.run("key_below", team=team, id=id_)
+    rows = await tx.run("message_key_before", team=team, id=id_)
     return int(rows[0][0]) + (rows[0][1] != id_) if rows else 0
 
 
@@ -434,7 +436,7 @@ async def _key_of_id(tx: Tx, team: int, id_: str) -> int:
 
 async def read_row(tx: Tx, team: int, id_: str, content_max: int = ANY_SIZE) -> MessageRow | None:
     """Return a message, without its content if that is longer than `content_max`. None if not found."""
-    rows = await tx.run("message_facts", team=team, id=id_, most=content_max)
+    rows = await tx.run("message_details", team=team, id=id_, most=content_max)
     return MessageRow(*rows[0]) if rows else None
 
 

@@ -28,8 +28,8 @@ from heliograph.storage.search.index import existing_blocks
 READ_MAX = 10_000  # messages that one search reads
 STEP_MAX = 512
 COUNT_BLOCKS_MAX = 1000  # four million messages, newest first
-SAMPLED_BLOCKS = 8  # blocks in which marks are counted
-MARKS_MAX = 4  # maximum marks per text: the rarest ones exclude nearly everything
+SAMPLED_BLOCKS = 8  # blocks in which index terms are counted
+TERMS_MAX = 4  # maximum index terms per text: the rarest ones already exclude nearly all other messages
 FIRST_BATCH = 200  # candidates in the first batches
 
 
@@ -61,8 +61,8 @@ class SearchFilter(msgspec.Struct, frozen=True, kw_only=True):
             return False
         return self.needle is None or self.needle.matches(id_, searchable)
 
-    def alternative_marks(self) -> list[list[str]]:
-        """Return alternative lists of marks; a matching message has all marks of at least one list."""
+    def alternative_terms(self) -> list[list[str]]:
+        """Return alternative lists of index terms; a matching message has all terms of at least one list."""
         fact_list = fact_terms(
             team=self.team,
             channel=self.channel,
@@ -70,8 +70,8 @@ class SearchFilter(msgspec.Struct, frozen=True, kw_only=True):
             template=self.template_id,
             domain=self.domain or "",
         )
-        text_marks = self.needle.term_sets() if self.needle else [[]]
-        return [fact_list + marks for marks in text_marks]
+        term_sets = self.needle.term_sets() if self.needle else [[]]
+        return [fact_list + terms for terms in term_sets]
 
     def prefilter_word(self) -> str | None:
         """Return a JSON-escaped word that every matching ASCII record contains, as a prefilter in SQL.
@@ -98,7 +98,7 @@ async def find_messages(
     """Search the messages with keys from `lowest` to `highest`, both included."""
     block_range = lowest >> BLOCK_BITS, highest >> BLOCK_BITS
     built = await _built_blocks(tx, *block_range)
-    alternatives = [await _most_selective(tx, marks, built) for marks in search_filter.alternative_marks()]
+    alternatives = [await _most_selective(tx, terms, built) for terms in search_filter.alternative_terms()]
     blocks = existing_blocks(tx, built, *block_range, oldest_first=oldest_first)
     rows: list[Sequence[Any]] = []
     checked, step, last_key = 0, 1, 0
@@ -118,16 +118,16 @@ async def find_messages(
     return SearchResult(rows)
 
 
-class Counted(NamedTuple):
+class CountResult(NamedTuple):
     number: int
     is_lower_bound: bool = False  # counting stopped early: there may be more
 
 
-async def count_messages(tx: Tx, search_filter: SearchFilter, lowest: int, highest: int, limit: int) -> Counted:
+async def count_messages(tx: Tx, search_filter: SearchFilter, lowest: int, highest: int, limit: int) -> CountResult:
     """Count possible matches by the index, up to `limit` and within COUNT_BLOCKS_MAX blocks."""
     block_range = lowest >> BLOCK_BITS, highest >> BLOCK_BITS
     built = await _built_blocks(tx, *block_range)
-    alternatives = [await _most_selective(tx, marks, built) for marks in search_filter.alternative_marks()]
+    alternatives = [await _most_selective(tx, terms, built) for terms in search_filter.alternative_terms()]
     blocks = existing_blocks(tx, built, *block_range, oldest_first=False)
     total, checked, taken_blocks, step = 0, 0, 0, 1
     batch_blocks = await _take_blocks(blocks, step)
@@ -143,9 +143,9 @@ async def count_messages(tx: Tx, search_filter: SearchFilter, lowest: int, highe
             else:
                 total += len(batch)
         if taken_blocks >= COUNT_BLOCKS_MAX:
-            return Counted(min(limit, total), is_lower_bound=True)
+            return CountResult(min(limit, total), is_lower_bound=True)
         batch_blocks = await _take_blocks(blocks, step)
-    return Counted(min(limit, total), bool(batch_blocks) or total >= limit)
+    return CountResult(min(limit, total), bool(batch_blocks) or total >= limit)
 
 
 async def _take_blocks(blocks: AsyncIterator[int], count: int) -> list[int]:
@@ -158,22 +158,22 @@ async def _take_blocks(blocks: AsyncIterator[int], count: int) -> list[int]:
 async def _built_blocks(tx: Tx, lowest: int, highest: int) -> set[int]:
     """Return the indexed blocks from `lowest` to `highest`, without the newest block, which still grows."""
     ((_, newest_key),) = await tx.run("key_ends")
-    rows = await tx.run("gram_spans", low=lowest, high=highest)
+    rows = await tx.run("indexed_blocks", low=lowest, high=highest)
     return {row[0] for row in rows} - {(newest_key or 0) >> BLOCK_BITS}
 
 
-async def _most_selective(tx: Tx, marks: list[str], built: set[int]) -> list[str]:
-    """Return the most selective marks, rarest first, by their frequency in a sample of blocks.
+async def _most_selective(tx: Tx, terms: list[str], built: set[int]) -> list[str]:
+    """Return the most selective index terms, rarest first, by their frequency in a sample of blocks.
 
     The sample spans all blocks, because the newest blocks may differ from the others.
     """
     sample = sorted(built, reverse=True)[:: -(-len(built) // SAMPLED_BLOCKS) or 1]
-    size_by_mark: Counter[str] = Counter()
-    for _, mark, packed in await tx.run("grams_at", wanted=[(block, mark) for block in sample for mark in marks]):
-        size_by_mark[mark] += len(packed)
-    trigrams = sorted((mark for mark in marks if len(mark) <= TRIGRAM_LENGTH), key=size_by_mark.__getitem__)
-    fact_list = [mark for mark in marks if len(mark) > TRIGRAM_LENGTH]
-    return sorted(trigrams[:MARKS_MAX] + fact_list, key=size_by_mark.__getitem__)
+    size_by_term: Counter[str] = Counter()
+    for _, term, packed in await tx.run("find_grams", wanted=[(block, term) for block in sample for term in terms]):
+        size_by_term[term] += len(packed)
+    trigrams = sorted((term for term in terms if len(term) <= TRIGRAM_LENGTH), key=size_by_term.__getitem__)
+    fact_list = [term for term in terms if len(term) > TRIGRAM_LENGTH]
+    return sorted(trigrams[:TERMS_MAX] + fact_list, key=size_by_term.__getitem__)
 
 
 async def _candidate_positions(
@@ -181,14 +181,16 @@ async def _candidate_positions(
 ) -> dict[int, list[int]]:
     """Return the positions in each block at which a message may match, in ascending order.
 
-    A mark is an index term. A block that lacks one mark is not read for the marks after it.
+    A block that lacks a term is not read for the following terms.
     """
     positions_by_block: dict[int, set[int]] = {block: set() for block in blocks}
-    for marks in alternatives:
+    for terms in alternatives:
         packed_by_block: dict[int, list[bytes]] = {block: [] for block in blocks}
-        for mark in marks:
+        for term in terms:
             rows = (
-                await tx.run("grams_at", wanted=[(block, mark) for block in packed_by_block]) if packed_by_block else []
+                await tx.run("find_grams", wanted=[(block, term) for block in packed_by_block])
+                if packed_by_block
+                else []
             )
             packed_by_block = {block: [*packed_by_block[block], positions] for block, _, positions in rows}
         for block, packed_lists in packed_by_block.items():
