@@ -1,7 +1,7 @@
-"""Every parser and matcher that foreign input reaches takes time in proportion to its input (P21).
+"""Every parser and matcher of untrusted input takes time proportional to the input's size (P21).
 
-Four times the input may take eight times the CPU time of this thread at most, whatever its shape: a quadratic reader
-takes sixteen. Ratios only, so the machine may be slow or busy.
+Four times the input may take at most eight times the CPU time of this thread; a quadratic parser takes sixteen times.
+Only ratios are compared, so the machine may be slow or busy.
 """
 
 import asyncio
@@ -93,7 +93,7 @@ class Shape(msgspec.Struct, frozen=True):
 
 
 def seconds(read: Read, sample: str) -> float:
-    """CPU of this thread."""
+    """Return the CPU seconds that this thread needs to parse a sample."""
     gc.disable()
     try:
         began = time.thread_time()
@@ -112,9 +112,9 @@ def seconds(read: Read, sample: str) -> float:
 
 
 def growth(read: Read, shape: Shape) -> str:
-    """How its time grows too fast, in words; empty when it does not.
+    """Return how the parser's time grows too fast, as text; empty if it does not.
 
-    Twice in a row: once can be the size at which the processor's caches are full.
+    It must occur twice in a row, because once may be due to the size of the processor's caches.
     """
     steep = 0
     before = seconds(read, shape.of(SIZES[0]))
@@ -156,7 +156,7 @@ def template_with(**parts: str) -> Template:
 
 
 def past_limit(read: Read) -> Read:
-    """What is behind the check of an address's length, which would end it at once."""
+    """Return a function that skips the check of an address's length, so that the code behind it is tested."""
 
     def past(sample: str) -> object:
         with pytest.MonkeyPatch.context() as patch:
@@ -196,7 +196,7 @@ def built(sample: str) -> object:
 
 
 def in_pieces(sample: bytes) -> Iterator[bytes]:
-    """As few bytes come over a network at a time."""
+    """Yield the sample in small pieces, as a network would."""
     return (sample[at : at + 16] for at in range(0, len(sample), 16))
 
 
@@ -213,7 +213,7 @@ def short_message(sample: str) -> pdu.ShortMessage:
 
 
 class Aborted(Exception):
-    """The other side is not listened to any longer."""
+    """Raised if the connection is aborted."""
 
 
 class Transport:
@@ -247,7 +247,7 @@ class Socket(asyncio.Transport):
 
 
 class Edge:
-    """Reads no body, so that all of it waits."""
+    """A request handler that reads no body, so that all data stays buffered."""
 
     async def __call__(self, request: Request) -> Response:
         return Response(200, b"")
@@ -279,7 +279,7 @@ def judged(sample: str) -> None:
 
 
 def keys_twice(sample: str) -> bytes:
-    """As many names as letters, the last one twice."""
+    """Return JSON with as many keys as letters, the last one twice."""
     names = ",".join(f'"{number}":1' for number in range(len(sample) // 8))
     return f'{{{names},"x":1,"x":1}}'.encode()
 
@@ -297,7 +297,7 @@ def compared(sample: str) -> object:
     return template_edit.compare(template_with(text=sample), template_with(text=other))
 
 
-# What reads → how, and the shapes that are its own beside HOSTILE.
+# Parser → its function, and its own hostile inputs in addition to HOSTILE.
 PARSERS: dict[str, tuple[Read, tuple[Shape, ...]]] = {
     "json": (
         octets(bodies.parse_json),
@@ -417,7 +417,7 @@ PARSERS: dict[str, tuple[Read, tuple[Shape, ...]]] = {
         (Shape("", "YWFh", ""), Shape("", "YWFh", "=")),
     ),
     "code in a mail": (
-        # Codes, and far from them the words that announce one.
+        # Codes, and far from them the keywords that announce a code.
         lambda sample: inbox_inspection.find_message_code(
             None, sample + "\n" * 100 + sample.replace("1234", "code"), sample
         ),
@@ -577,7 +577,7 @@ PARSERS: dict[str, tuple[Read, tuple[Shape, ...]]] = {
     "dkim headers": (lambda sample: dkim._parse_header(f"a: {sample}\r\n".encode()), (Shape("", "x\r\n ", ""),)),
     "dkim body": (lambda sample: dkim.hash_body(in_pieces(sample.encode())), ()),
     "wire form": (
-        lambda sample: list(wire.dot_stuffed(in_pieces(sample.encode()))),
+        lambda sample: list(wire.dot_stuff(in_pieces(sample.encode()))),
         (Shape("", "\r\n.", ""), Shape("", "\r", "")),
     ),
     "winmail.dat": (

@@ -126,7 +126,7 @@ class CarrierDependencies(msgspec.Struct, frozen=True, kw_only=True):
     cipher: Cipher
     http: CarrierHttp
     checked_http: CarrierHttp  # with SSRF protection, for addresses that users configure
-    # Called with delivery reports of carriers that hold a connection
+    # Called with the delivery reports of carriers with a persistent connection (SMPP)
     report: Callable[[str, Sequence[CarrierReport]], Awaitable[None]]
     receive_texts: Callable[[str, PhoneChannel, Sequence[IncomingText | TextPart]], Awaitable[None]]
     base_url: str

@@ -46,9 +46,9 @@ from heliograph.storage.master_secret import KnownSecret
 from heliograph.storage.store import Store, make_store
 
 SQLITE_PREFIX = "sqlite:///"
-WAL_LIMIT_MB = 256  # report a SQLite WAL of at least this size; Litestream keeps the WAL far smaller
+WAL_LIMIT_MB = 256  # an SQLite WAL of this size is reported; Litestream keeps it far smaller
 WAL_FIX = "start Litestream, or set HELIOGRAPH_CHECKPOINT=own"
-CLAIM_BUCKET_S = 5.0  # timeout for the object store at the start
+CLAIM_BUCKET_S = 5.0  # timeout for claiming the bucket at the start
 SECRET_FIX = (
     "Put the right one back: the data folder's secret, or HELIOGRAPH_SECRET. "
     "If it is lost for good: heliograph secret replace (data encrypted with it can no longer be decrypted)."
@@ -138,7 +138,7 @@ def make_standby(settings: Settings) -> PostgresDatabase:
 
 
 def is_outage(error: BaseException) -> bool:
-    """Return whether the error only means that the database or the network is unavailable."""
+    """Return whether the error means that the database or network is unavailable, rather than misconfigured."""
     return isinstance(error, StoreUnavailable | OSError | asyncpg.InterfaceError) or (
         isinstance(error, asyncpg.PostgresError) and postgres.is_outage(error)
     )

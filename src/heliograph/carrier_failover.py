@@ -23,7 +23,7 @@ from heliograph.storage.store import Store, StoreUnavailable
 
 # Carriers have shorter timeouts; this one only ends sends that hang. The longest SMTP timeout is 10 minutes.
 SEND_TIMEOUT_S = 660.0
-TIME_SHARE_UNLESS_LAST = 0.6  # share of the remaining time for a carrier that is not the last
+TIME_SHARE_UNLESS_LAST = 0.6  # share of the remaining time that a carrier gets, unless it is the last one
 
 ChooseCarrier = Callable[[Collection[str]], CarrierRecord | None]  # (ids of carriers already tried) → next carrier
 

@@ -18,9 +18,9 @@ from typing import IO
 from heliograph.encryption import Cipher, DecryptionError
 
 SLOTS_MAX = 1000
-MARK_ATTRIBUTE = "user.heliograph"
+MARK_ATTRIBUTE = "user.heliograph"  # extended file attribute
 BACKED_UP = "backed-up"
-KEPT_KEYS_CONTEXT = "keys/kept"  # encryption context of keys that outlive the master secret they were derived from
+KEPT_KEYS_CONTEXT = "keys/kept"  # encryption context of kept keys: those that survive a rotation of the secret
 NO_KNOWN_SECRET = "none that is here"
 KEPT_PURPOSES = ("codes", "envelope", "ownership", "erasure")
 
@@ -77,7 +77,7 @@ class Secrets:
         self.configured, self.configured_old = configured, configured_old
         self.file, self.next_file, self.old_file = (data / name for name in ("secret", "secret.new", "secret.old"))
         self._current: bytes | None = None  # None until the database says which secret is current
-        self._kept_keys: dict[str, str] = {}  # purpose → key in hex
+        self._kept_keys: dict[str, str] = {}  # purpose → kept key in hex
 
     def exists(self) -> bool:
         """Return whether a master secret exists, so that reading a key does not create a secret."""
@@ -221,7 +221,7 @@ def read_database_numbers(data: Path) -> dict[int, int]:
 
 
 def read_mark(file: Path) -> str | None:
-    """Return the mark that `mark_file` recorded for this file, or None; a copy of the file has no mark."""
+    """Return the mark that `mark_file` set on this file; None if it has none. A copy of the file has no mark."""
     try:
         return os.getxattr(file, MARK_ATTRIBUTE).decode()
     except OSError:

@@ -207,12 +207,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         Literal["own", "external"],
         _choice("own, or external where Litestream copies the database", "own", "external"),
     ] = "own"
-    data: Annotated[Path, SettingSpec(_folder, flag=_DATA)] = Path("heliograph-data")  # blobs, locks and the secret
+    data: Annotated[Path, SettingSpec(_folder, flag=_DATA)] = Path("heliograph-data")  # files, locks and the secret
     secret: SecretKey = None  # 32 bytes; if None, generated at the first start and stored in the data folder
     secret_old: SecretKey = None  # previous secret, used for decryption during a rotation
     # s3:// URL; if empty, PostgreSQL, or the data folder with SQLite
     attachments: Annotated[str, SettingSpec(_bucket)] = ""
-    s3_endpoint: Annotated[str, _empty_as(_url, "")] = ""  # Amazon's if empty
+    s3_endpoint: Annotated[str, _empty_as(_url, "")] = ""  # if empty, Amazon S3
     s3_region: Text = "us-east-1"
     s3_access_key: Text = ""  # if empty, from the environment or the machine's role
     s3_secret_key: Annotated[str, SettingSpec(secret=True)] = ""

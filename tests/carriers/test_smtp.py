@@ -18,7 +18,7 @@ from heliograph.carriers.email.connection_pool import PoolLimits, PreparedMail
 from heliograph.carriers.email.relay import Relay
 from heliograph.carriers.email.smtp import Destination, Login, SmtpOptions, SmtpSession, Timeouts
 from heliograph.carriers.email.tls_policy import TlsMode
-from heliograph.carriers.email.wire import dot_stuffed
+from heliograph.carriers.email.wire import dot_stuff
 from heliograph.domain.delivery.outcome import Accepted, Deferred, Outcome, Refused
 from heliograph.domain.setup.carrier_kinds import RelayOptions
 from tests.carriers.smtp_peer import DROP, HANG, OFFERS, Authority, Peer, Script, end_of_mail
@@ -100,17 +100,17 @@ def unstuffed(wire: bytes) -> bytes:
 
 @pytest.mark.parametrize("mail", MAILS)
 def test_wire_form_is_the_same_wherever_the_chunks_end(mail: bytes) -> None:
-    full_mail = b"".join(dot_stuffed([mail]))
+    full_mail = b"".join(dot_stuff([mail]))
     assert unstuffed(full_mail) == normal(mail)
     for first in range(len(mail) + 1):
         for second in range(first, len(mail) + 1):
-            assert b"".join(dot_stuffed([mail[:first], mail[first:second], mail[second:]])) == full_mail
-    assert b"".join(dot_stuffed(mail[at : at + 1] for at in range(len(mail)))) == full_mail
+            assert b"".join(dot_stuff([mail[:first], mail[first:second], mail[second:]])) == full_mail
+    assert b"".join(dot_stuff(mail[at : at + 1] for at in range(len(mail)))) == full_mail
 
 
 @given(st.lists(SNIPPETS.map(b"".join), max_size=6))
 def test_mail_body_dots_are_stuffed(chunks: list[bytes]) -> None:
-    wire = b"".join(dot_stuffed(chunks))
+    wire = b"".join(dot_stuff(chunks))
     assert unstuffed(wire) == normal(b"".join(chunks))
     ended = wire + b".\r\n"
     for lenient in (False, True):

@@ -58,10 +58,10 @@ def test_no_minute_has_more_tokens_than_the_rate(per_minute: int, requests: list
 def test_every_message_gets_a_token_or_a_time_to_return(per_minute: int, fresh: int, returning: int) -> None:
     request = TokenRequest(fresh=fresh, returning=returning)
     _, grant = grant_tokens(ProviderState(), Limits(per_minute=per_minute), request, NOON)
-    assert grant.fresh + grant.returning + len(grant.returns_at) == fresh + returning
+    assert grant.fresh + grant.returning + len(grant.attempt_times) == fresh + returning
     assert grant.fresh + grant.returning <= grant.tokens <= per_minute
-    assert all(at >= NOON + MINUTE_MS for at in grant.returns_at)
-    assert list(grant.returns_at) == sorted(grant.returns_at)
+    assert all(at >= NOON + MINUTE_MS for at in grant.attempt_times)
+    assert list(grant.attempt_times) == sorted(grant.attempt_times)
 
 
 def test_messages_that_waited_come_first() -> None:
@@ -90,8 +90,8 @@ def test_a_backlog_is_sent_at_the_rate() -> None:
         attempts += count
         kind = {"fresh": count} if now == NOON else {"returning": count}
         state, grant = grant_tokens(state, limits, TokenRequest(**kind), now)  # type: ignore[arg-type]
-        sent += [now] * (count - len(grant.returns_at))
-        waiting.update(grant.returns_at)
+        sent += [now] * (count - len(grant.attempt_times))
+        waiting.update(grant.attempt_times)
         unused = grant.tokens - grant.fresh - grant.returning
         state, _ = grant_tokens(state, limits, TokenRequest(unused={grant.second: unused}), now)
     assert sent[-1] - NOON < 10.5 * MINUTE_MS
@@ -183,8 +183,8 @@ def test_a_warm_up_grows_geometrically(days: int, start: int, per_minute: int) -
 def test_above_the_daily_limit_messages_wait_for_the_next_day() -> None:
     limits = Limits(per_minute=600, warmup=Warmup(since=FROM, days=30, start=50))
     state, grant = grant_tokens(ProviderState(), limits, TokenRequest(fresh=60), FIRST_DAY + HOUR_MS)
-    assert (grant.tokens, grant.reason, len(grant.returns_at)) == (50, "warmup", 10)
-    assert grant.returns_at[0] == FIRST_DAY + DAY_MS
+    assert (grant.tokens, grant.reason, len(grant.attempt_times)) == (50, "warmup", 10)
+    assert grant.attempt_times[0] == FIRST_DAY + DAY_MS
     second_day = FIRST_DAY + DAY_MS + HOUR_MS
     assert granted(state, limits, second_day, returning=1000)[1] == daily_limit(limits.warmup, 600, second_day)
 

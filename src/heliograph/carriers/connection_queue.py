@@ -23,10 +23,10 @@ class PrioritySemaphore:
         return self._free > 0
 
     async def acquire(self, message: OutboundMessage, timeout_s: float | None = None) -> bool:
-        """Wait for a slot and take it; return False if none was taken.
+        """Wait for a slot and take it; return whether a slot was taken.
 
-        Every `timeout_s` seconds, the wait ends with False if the tasks ahead need all slots. With None, the wait has
-        no limit.
+        After every `timeout_s` seconds, the wait ends without a slot if the tasks ahead need all slots. With None, it
+        has no limit.
         """
         if self._free > 0:
             self._free -= 1
@@ -67,16 +67,16 @@ class PrioritySemaphore:
         self._waiters.setdefault(priority, deque()).append(slot)
         timer: asyncio.TimerHandle | None = None
 
-        def give_up_if_hopeless() -> None:
+        def end_wait_if_slots_taken() -> None:
             nonlocal timer
             if not slot.done() and self._count_ahead(priority, slot) >= self._slots:
                 self._remove(priority, slot)
                 slot.set_result(False)
             elif timeout_s is not None and not slot.done():
-                timer = loop.call_later(timeout_s, give_up_if_hopeless)
+                timer = loop.call_later(timeout_s, end_wait_if_slots_taken)
 
         if timeout_s is not None:
-            timer = loop.call_later(timeout_s, give_up_if_hopeless)
+            timer = loop.call_later(timeout_s, end_wait_if_slots_taken)
         try:
             return await slot
         except asyncio.CancelledError:

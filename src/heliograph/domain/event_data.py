@@ -128,5 +128,5 @@ class WebhookTestData(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encode_data(data: Any) -> str:
-    """Encode a data object in the form in which it is stored with its event."""
+    """Encode an event's data object in the stored form, JSON."""
     return msgspec.json.encode(data).decode()

@@ -83,7 +83,7 @@ class StoredEvent(msgspec.Struct, frozen=True):
     status: str | None
     previous_status: str | None
     message_status: str | None
-    detail: str | None  # for messages the carrier's response, otherwise the event data
+    detail: str | None  # message events: the carrier's response as JSON; other events: the event data
     record: str | None  # the message's response record
     sandbox: int | None  # `sandbox` value of the message
     kind: str | None  # kind of recipient: to, cc, bcc
@@ -142,7 +142,7 @@ def event_data(event: StoredEvent) -> dict[str, Any]:
         data["bcc"] = []
     if event.detail and len(event.detail) <= DETAIL_MAX and event.status in _RESPONSE_FIELD_BY_STATUS:
         data[_RESPONSE_FIELD_BY_STATUS[event.status]] = response = msgspec.json.decode(event.detail)
-        # A reason of our own, such as `canceled`: also under the name that reads use (contract 16).
+        # A reason set by this service, such as `canceled`, is repeated under the field name of GET (contract 16).
         if "reason" in response:
             data["detail"] = response
     if event.type == DELAYED and event.detail:

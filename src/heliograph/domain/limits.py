@@ -10,13 +10,13 @@ DAY_MS = 24 * HOUR_MS
 # Email (spec 8)
 RECIPIENTS_MAX = 50
 REPLY_TO_MAX = 10
-SUBJECT_MAX = 200  # code points, direct mode
+SUBJECT_MAX = 200  # code points, for an email without a template
 ATTACHMENTS_MAX = 20
 ATTACHMENT_MAX = 10 * MIB  # one attachment, decoded, inclusive
 ATTACHMENTS_TOTAL_MAX = 25 * MIB  # all attachments of a send, decoded, inclusive
 LOCAL_PART_MAX = 64  # octets (contract 4)
 NAME_ADDR_MAX = 4 * KIB  # characters of `from`; display names have at most 200
-FILENAME_MAX = 4 * KIB  # only the last 4 KiB characters are examined
+FILENAME_MAX = 4 * KIB  # only the last 4,096 characters are examined
 DOMAIN_MAX = 253  # octets of the A-label form (contract 4)
 
 BODY_OCTETS_MAX = 5 * MIB  # html and text together, as sent or as rendered (contract 4)
@@ -38,9 +38,9 @@ JSON_VALUES_MAX = 200_000
 CALLBACK_INLINE_MAX = 16 * KIB  # larger bodies are verified and parsed in a thread
 CALLBACK_VALUES_MAX = 100_000  # JSON values per callback: msgspec holds the GIL while it decodes
 CALLBACK_EVENTS_MAX = 10_000  # events per callback
-CALLBACK_ID_RETENTION_MS = 30 * DAY_MS  # retention of callback ids; longer than any provider retries
+CALLBACK_ID_RETENTION_MS = 30 * DAY_MS  # how long callback ids are stored; longer than any provider retries
 
-BATCH_MAX = 500  # messages (contract 16)
+BATCH_MAX = 500  # messages per batch (contract 16)
 SHARED_CONTENT_MIN = 16 * KIB  # sandbox mails above this size store shared content once
 BATCH_CONTENT_MAX = 64 * MIB  # rendered content of all messages: one transaction, held in memory
 
@@ -65,7 +65,8 @@ IDEMPOTENCY_LEASE_MS = 60 * SECOND_MS
 # Delivery (reliability, choices)
 LEASE_MS = 120 * SECOND_MS
 HEARTBEAT_MS = 40 * SECOND_MS
-CONTACT_PAUSE_MAX_MS = 10 * SECOND_MS  # at most this much of a pause between two commits of a process counts as contact
+# Of the time between two commits of a process, at most this much counts as contact with the database.
+CONTACT_PAUSE_MAX_MS = 10 * SECOND_MS
 CLAIMS_MAX = 2  # claims without a recorded outcome, after which a message is retried in isolation
 CRASHES_MAX = 3  # worker crashes during isolated attempts, after which the message counts as poison
 ISOLATED_RETRY_MS = 10 * SECOND_MS  # wait after the first crash, doubled after the second: longer than a crash loop

@@ -615,7 +615,7 @@ class ServiceUnavailable(Refusal):
     fix = "Wait the number of seconds in Retry-After, then retry."
 
 
-# Errors of a key's restrictions, but for its limits.
+# Errors of a key's restrictions, except its limits.
 NOT_PERMITTED = (ChannelNotPermitted, SenderNotPermitted, TemplateNotPermitted, RecipientNotPermitted)
 
 # Errors that a process may raise only because it has not loaded another process's setup change yet.

@@ -7,7 +7,7 @@ CONTROL_CHARACTER = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u20
 # Unicode whitespace, including tabs and line breaks.
 _WHITESPACE = re.compile("[\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+")
 _LINKABLE_WORD = re.compile(r"[@/\\:]|\w[.\u3002\uff0e\uff61]\w|[0-9]{3}")
-QUOTED_MAX = 80  # maximum characters of an invalid value quoted in an error message
+QUOTED_MAX = 80  # maximum quoted characters of an invalid value in an error message
 LINE_MAX = 200  # maximum characters of a name
 
 

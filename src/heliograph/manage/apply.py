@@ -123,18 +123,21 @@ async def _existing_suppressions(store: Store, file: SetupFile) -> set[tuple[int
 
 
 def _single_team(applied: Plan, current: Setup) -> str | None:
-    """Return the id of the team if the file changes exactly one, else None.
+    """Return the id of the team if the file changes exactly one, otherwise None.
 
-    That team's own audit log then shows the entry.
+    The audit entry then belongs to that team and is shown in its audit log.
     """
-    teams_by_ref = current.teams_by_ref  # a new team has a row of its own in `done.rows`
+    teams_by_ref = current.teams_by_ref  # new teams are missing here, but have rows in `applied`
     teams = {row.team for row in applied.rows}
     teams |= {teams_by_ref[ref].record.id for ref, _, _ in applied.suppressions if ref in teams_by_ref}
     return teams.pop() if len(teams) == 1 else None
 
 
 def _audit_detail(changed: Sequence[str]) -> str:
-    """Return the changes as one line, without addresses: erasing an address skips audit entries of several teams."""
+    """Return the changes as one line, without addresses.
+
+    An audit entry of several teams is not searched when an address is erased, so it must not contain any.
+    """
     shown = [line for line in changed if not line.startswith(ADDRESS_LINE_PREFIXES)]
     if hidden := len(changed) - len(shown):
         shown.append(f"recipients and suppressions: {hidden}")

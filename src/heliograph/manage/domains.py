@@ -44,8 +44,8 @@ from heliograph.storage.store import Store
 ALGORITHMS = ("rsa-sha256", "ed25519-sha256")
 RECHECK_MS = 6 * HOUR_MS
 RETIRED_KEY_MS = 7 * DAY_MS  # a retired key's DNS record must stay published this long, for mail in transit
-RETIRED_CNAME_KEY_MS = 14 * DAY_MS  # how long we publish a retired key
-CHECK_LEASE_MS = MINUTE_MS  # lease of a check of a watched domain
+RETIRED_CNAME_KEY_MS = 14 * DAY_MS  # how long we publish a retired key in our zone
+CHECK_LEASE_MS = MINUTE_MS  # lease of a frequent check, after a change of the domain
 CONCURRENT_CHECKS_MAX = 20  # concurrent checks
 KEY_QUEUE_TIMEOUT_S = 60.0
 TOO_MANY_KEYS_MESSAGE = "Too many domains are being added at once. Try again after the seconds in Retry-After."
@@ -355,7 +355,10 @@ class Domains:
         )
 
     async def ensure_keys(self, name_or_id: str) -> None:
-        """Generate the domain's keys if it has none; first create the domain if it is the platform sender's."""
+        """Generate the domain's keys if it has none.
+
+        If the domain is that of the platform sender, create the domain first.
+        """
         if name_or_id == self.platform_domain_name:
             await self._ensure_platform_domain(name_or_id)
         try:
@@ -586,7 +589,7 @@ class Domains:
         return await self._find_published_ttl(records) if records else None
 
     def _pending_records(self, setup: Setup, domain: Domain) -> list[Record]:
-        """Return the DKIM records of pending keys."""
+        """Return the DNS records of DKIM keys that are not active yet."""
         keys = [key for key in setup.dkim_keys(domain) if key.state == "pending"]
         return [record for record in self._expected_records(domain, keys) if record.purpose == "dkim"]
 

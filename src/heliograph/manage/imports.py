@@ -52,7 +52,7 @@ class ImportedRecord(msgspec.Struct, frozen=True, kw_only=True):
     is_skipped: bool = False
 
 
-def skipped(imported: ImportedRecord, reason: str, notes: Sequence[str] = ()) -> ImportedRecord:
+def skip_record(imported: ImportedRecord, reason: str, notes: Sequence[str] = ()) -> ImportedRecord:
     return replace(imported, outcome=f"left out: {reason}", notes=notes, is_skipped=True)
 
 
@@ -73,7 +73,7 @@ async def _begin_import(store: Store, actor: Actor, team: TeamRecord, lines: Seq
 
 
 async def finish_import(store: Store, team: TeamRecord, id_: str) -> Import:
-    """Process the import to its end, together with a running service that may process the same import."""
+    """Process an import to its end. A running service may process batches of the same import concurrently."""
     while (import_ := await store.imports.find(team.ref, id_)) is None or import_.state == "importing":
         if not await store.imports.apply_batch(id_):
             await asyncio.sleep(POLL_S)
@@ -99,7 +99,7 @@ async def import_records(
                 results.append(await _import_template(store, actor, team, number, record))
             case SkippedRow():
                 result = ImportedRecord(number=number, kind="", text=record.text, outcome="")
-                results.append(skipped(result, record.reason, record.notes))
+                results.append(skip_record(result, record.reason, record.notes))
     return sorted(results, key=lambda result: result.number)
 
 
@@ -115,7 +115,7 @@ async def _import_suppressions(
             result = ImportedRecord(
                 number=imported.line.number, kind="suppression", text=imported.line.text, outcome=imported.outcome
             )
-            results.append(skipped(result, imported.outcome) if imported.line.problem else result)
+            results.append(skip_record(result, imported.outcome) if imported.line.problem else result)
         if report.after is None:
             return results
         after = report.after
@@ -129,7 +129,7 @@ async def _import_domain(
     try:
         domain = await domains.add(actor, team, name)
     except InvalidRequest as refusal:
-        return skipped(result, refusal.message)
+        return skip_record(result, refusal.message)
     return result if domain.name in before else replace(result, outcome=f"added as {domain.id}")
 
 
@@ -149,7 +149,7 @@ async def _import_layout(
             for problem in find_layout_problems(replace(base, **exported.content))
             if problem.level == "error"
         ]
-        return skipped(result, refusal.message, notes)
+        return skip_record(result, refusal.message, notes)
     return result
 
 
@@ -187,7 +187,7 @@ async def _import_template(
     ]
     errors += map(str, layout_problems(edited.template, get_team(store.setup.current, team).layouts))
     if errors:
-        return skipped(result, "; ".join(errors), errors)
+        return skip_record(result, "; ".join(errors), errors)
     # Email may be free; an operator must set the price of other channels, unless the team has a similar template.
     await templates.save(store, actor, edited.template, revision=None, by_operator=exported.channel == "email")
     is_draft = get_team(store.setup.current, team).templates[id_].status == "draft"

@@ -54,14 +54,14 @@ class NewKey(msgspec.Struct, frozen=True, kw_only=True):
     networks: tuple[str, ...] = ()
     passthrough: str = ""
     restrictions: KeyRestrictions | None = None
-    hook: bool = False  # a hook key verifies signatures of hooks and permits nothing else
+    hook: bool = False  # a hook key only verifies the signatures of hook requests; it has no other permissions
 
 
 class CreatedKey(msgspec.Struct, frozen=True, kw_only=True):
     """A created key with its token."""
 
     key: Key
-    token: str  # shown once; for a hook key, its secret
+    token: str  # the token, which is shown only once; for a hook key, its secret
     old: Key | None = None  # the replaced key
 
 
@@ -243,7 +243,7 @@ def keys_of(setup: Setup, team: str | None) -> list[Key]:
 
 
 def _check_readable(key: Key) -> None:
-    """Refuse to change a key that cannot be read: the change would lose what it says."""
+    """Refuse to change a key that this version cannot read in full: writing it would lose its other fields."""
     if not key.scopes:
         raise InvalidRequest("This version of the service cannot read this key. Create a new one.")
 

@@ -1,4 +1,4 @@
-"""Bundle of the use cases that need dependencies, for the API and the dashboard."""
+"""Bundle of the use cases that need dependencies such as a clock or a cipher, for the API and the dashboard."""
 
 import msgspec
 

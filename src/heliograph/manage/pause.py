@@ -1,4 +1,4 @@
-"""Pauses and resumes all delivery. Messages are still accepted and wait."""
+"""Pauses and resumes all delivery. Messages sent during a pause are accepted and wait."""
 
 from heliograph.changes.setup_rows import change_rows
 from heliograph.domain.audit.actor import Actor

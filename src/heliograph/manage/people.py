@@ -88,9 +88,9 @@ async def add_or_invite(
     team: str | None = None,
     role: str = "",
 ) -> Invitation:
-    """Add or invite a person. The result has no token if there is nothing to accept.
+    """Add a new person or invite an existing one, with one audit entry for both roles.
 
-    One audit entry covers both roles.
+    The result has no token if there is nothing to accept.
     """
     email, name = read_person(new_person)
     if team is not None:
@@ -273,7 +273,7 @@ async def make_team_link(store: Store, actor: Actor, person: Person, team: str, 
     A new password gives access to the whole account. An owner can therefore reset the password only of members who are
     in no other team and are not operators.
     """
-    is_for_account = purpose == "reset" and terms.by_operator  # an operator may reset a member of any teams
+    is_for_account = purpose == "reset" and terms.by_operator  # an operator may reset the password of any member
     if (
         purpose == "reset"
         and not is_for_account

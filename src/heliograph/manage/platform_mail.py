@@ -40,7 +40,7 @@ async def send_system_mail(
     task = asyncio.create_task(failover.send_system_mail(build_content(mail, store.setup.current.platform, address)))
     _pending_sends.add(task)
     task.add_done_callback(_pending_sends.discard)
-    # Wait without cancelling: a cancelled send would count as a failure of the carrier.
+    # After the timeout the send continues: a cancelled send would count as a failure of the carrier.
     done, _ = await asyncio.wait({task}, timeout=SEND_TIMEOUT_S)
     if done and not isinstance(outcome := task.result()[-1].outcome, Accepted):
         raise Refusal(

@@ -11,7 +11,7 @@ from heliograph.domain.setup.values import read_recipient
 from heliograph.manage.teams import get_team
 from heliograph.storage.store import Store
 
-CODE_ATTEMPTS_MAX = 10  # maximum attempts to enter a code, per team in 15 minutes
+CODE_ATTEMPTS_MAX = 10  # maximum attempts to enter a confirmation code, per team in 15 minutes
 
 
 def read_new_recipient(actor: Actor, team: Team, raw: str) -> str:

@@ -25,7 +25,7 @@ class Rotation(msgspec.Struct, frozen=True, kw_only=True):
     """Parameters of a rotation to a new master secret."""
 
     digest: str
-    kept: str  # keys that must survive the rotation, encrypted with the new secret
+    kept: str  # JSON of the keys that must survive the rotation, encrypted with the new secret
     reencrypt_functions: Reencrypt
 
 

@@ -35,7 +35,8 @@ async def list_page(store: Store, team: TeamRecord, after: str | None, limit: in
         return await store.suppressions.list_page(team.ref, address.normal if address else None, limit)
     except NeverListed:
         raise InvalidRequest(
-            f"after is the email address that the page before ended with, not {quoted(after or '')}.", param="after"
+            f"after is the email address that the page before ended with, not {quoted(after or '')}.",
+            param="after",
         ) from None
 
 

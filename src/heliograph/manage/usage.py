@@ -19,8 +19,8 @@ _MONTH = re.compile(r"(2[0-9]{3})-(0[1-9]|1[0-2])", re.ASCII)
 
 class MonthlyUsage(msgspec.Struct, frozen=True, kw_only=True):
     month: str  # UTC, such as 2026-11
-    counts: dict[str, StateCounts]  # by channel
-    charges: dict[str, Charge]  # by kind of message
+    counts: dict[str, StateCounts]  # message counts by channel
+    charges: dict[str, Charge]  # charges by kind of message
     quota_used: int | None  # emails counted against the quota; None for a month other than the last one with sends
 
 

@@ -35,7 +35,7 @@ class ConnectionGate:
         self._task: asyncio.Task[None] | None = None
 
     async def acquire(self, message: OutboundMessage, timeout_s: float) -> bool:
-        """Wait for a connection slot and take it; return False if none was taken."""
+        """Wait for a connection slot and take it; return whether a slot was taken."""
         self._messages += 1
         if self._task is None:
             self._task = asyncio.create_task(self._keep_lease())
@@ -60,10 +60,10 @@ class ConnectionGate:
         """Return whether more connections are open than this process may have."""
         return self._opened > self._allowed
 
-    def opened(self) -> None:
+    def count_opened(self) -> None:
         self._opened += 1
 
-    def closed(self) -> None:
+    def count_closed(self) -> None:
         self._opened -= 1
         self._closed.set()
 

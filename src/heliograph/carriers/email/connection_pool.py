@@ -171,21 +171,21 @@ class ConnectionPool:
                 await self._remove_idle(host, session).quit()
             else:
                 await gate.wait_closed()
-        gate.opened()
+        gate.count_opened()
         try:
             opened = await SmtpSession.open(destination, self._smtp_options)
         except BaseException:
-            gate.closed()
+            gate.count_closed()
             raise
         if isinstance(opened, Deferred):
-            gate.closed()
+            gate.count_closed()
             return opened
         self._gates[opened] = gate
         opened.on_closed = partial(self._on_gated_closed, opened)
         return opened
 
     def _on_gated_closed(self, session: SmtpSession) -> None:
-        self._gates.pop(session).closed()
+        self._gates.pop(session).count_closed()
 
     async def _send_on_idle(
         self,

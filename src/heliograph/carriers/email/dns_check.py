@@ -37,8 +37,8 @@ from heliograph.runtime.resolver import DnsTimeout, NameNotFound, Resolver, find
 TOTAL_TIMEOUT_S = 15.0  # timeout for all records of a domain
 RESOLVER_TIMEOUT_S = 5.0  # timeout for one query to the system's resolver, including retries
 SERVER_TIMEOUT_S = 2.5  # timeout for one query to one server by UDP, and for its repetition by TCP
-NAME_SERVERS_MAX = 6  # maximum number of a zone's name servers that are tried until one answers
-ALL_NAME_SERVERS_MAX = 16  # the same where every name server is asked
+NAME_SERVERS_MAX = 6  # maximum name servers of a zone that are tried until one responds
+ALL_NAME_SERVERS_MAX = 16  # maximum name servers of a zone if all are queried
 ADDRESSES_PER_FAMILY_MAX = 3  # maximum number of servers queried per zone and IP version, in sequence
 CNAMES_MAX = 8  # maximum length of a CNAME chain
 

@@ -100,8 +100,8 @@ class Mx(Carrier):
     async def _try_addresses(self, domain: str, mx_records: MxRecords, message: OutboundMessage) -> Outcome:
         """Try the addresses in order until a server accepts or refuses the mail, or a limit is reached.
 
-        If none does, return the last deferral, if possible one that is not `held` (deferred for an internal reason);
-        without a deferral, the last outcome.
+        If no server does, return the last deferral, if possible one that is not `held` (deferred for an internal
+        reason); if there is none, return the last outcome.
         """
         deadline = asyncio.get_running_loop().time() + NEW_ADDRESS_MAX_S
         outcomes: list[Outcome] = []
@@ -171,8 +171,9 @@ class Mx(Carrier):
             except BlockedAddress:
                 yield _refuse(host, f"{host} resolves to an address that is not permitted", "5.4.4")
             except NameNotFound:
+                # A domain without MX and address accepts no mail; an MX host without an address may be a mistake.
                 if not mx_records.has_mx:
-                    raise  # a domain without MX and address accepts no mail; for an MX host it may be a mistake
+                    raise
                 yield _refuse(host, f"{host} has no address", "5.4.4")
             else:
                 destination = _destination_with_tls(

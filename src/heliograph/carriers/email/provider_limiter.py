@@ -48,17 +48,17 @@ log = structlog.get_logger()
 
 
 class Held(Exception):
-    """Raised if a message must wait for its turn; `outcome` is the deferral to record."""
+    """Raised if a message must wait because of a rate limit; `outcome` is the deferral to record."""
 
     def __init__(self, outcome: Deferred) -> None:
         super().__init__()
         self.outcome = outcome
 
 
-class Place(msgspec.Struct, frozen=True):
-    """When a message that got no token is attempted again, and why it must wait."""
+class NextAttempt(msgspec.Struct, frozen=True):
+    """Time of the next attempt of a message that got no token, and why the message must wait."""
 
-    returns_at: int
+    at: int
     reason: HoldReason
 
 
@@ -99,12 +99,12 @@ class Quota:
         self._exchange = exchange
         self._now = now
         self._tokens = 0
-        self._granted_in = 0  # second in which these tokens were granted
+        self._granted_in = 0  # second in which the current tokens were granted
         self._valid_until = 0
         self._unused: dict[int, int] = {}
         self._critical = 0
         self._refusals: list[RateRefusal] = []
-        self._waiting: dict[bool, list[tuple[bool, asyncio.Future[Place | None]]]] = {True: [], False: []}
+        self._waiting: dict[bool, list[tuple[bool, asyncio.Future[NextAttempt | None]]]] = {True: [], False: []}
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -120,18 +120,18 @@ class Quota:
     def has_token(self) -> bool:
         return self._tokens > 0 and self._now() < self._valid_until
 
-    async def take(self, *, was_held: bool, takes_place: bool) -> Place | None:
-        """Take a token and return None, or return when the message is attempted again.
+    async def take(self, *, was_held: bool, reserves_time: bool) -> NextAttempt | None:
+        """Take a token and return None, or return when the message is to be attempted again.
 
-        `takes_place`: the message then queues for this quota, so that later messages are attempted after it.
+        `reserves_time`: reserve that time, so that later messages are attempted after this one.
         """
         if self.has_token:
             self._tokens -= 1
             return None
-        place: asyncio.Future[Place | None] = asyncio.get_running_loop().create_future()
-        self._waiting[takes_place].append((was_held, place))
+        next_attempt: asyncio.Future[NextAttempt | None] = asyncio.get_running_loop().create_future()
+        self._waiting[reserves_time].append((was_held, next_attempt))
         self._start()
-        return await place
+        return await next_attempt
 
     def take_critical(self) -> None:
         """Take a token if one is left; otherwise report the message to the state shared by all processes."""
@@ -172,8 +172,8 @@ class Quota:
 
     async def _exchange_once(self) -> None:
         """Send pending requests to the shared state and distribute its tokens, first to messages held before."""
-        takes_place = bool(self._waiting[True])
-        waiting, self._waiting[takes_place] = self._waiting[takes_place], []
+        reserves_time = bool(self._waiting[True])
+        waiting, self._waiting[reserves_time] = self._waiting[reserves_time], []
         waiting.sort(key=lambda item: not item[0])
         returning = sum(was_held for was_held, _ in waiting)
         if self._tokens:
@@ -184,43 +184,45 @@ class Quota:
             fresh=len(waiting) - returning,
             critical=self._critical,
             unused=self._unused,
-            takes_places=takes_place,
+            reserves_times=reserves_time,
         )
         refusals, self._refusals, self._critical, self._unused = tuple(self._refusals), [], 0, {}
         try:
             result = await self._exchange(Exchange(key=self.key, limits=self.limits, tokens=request, refusals=refusals))
         except Exception as error:
             log.warning("cannot read the provider limits", provider=self.key.provider, error=type(error).__name__)
-            for _, place in waiting:
-                if not place.done():
-                    place.set_exception(NotReady("the provider limits cannot be read now"))
-                    place.exception()  # mark as retrieved
+            for _, next_attempt in waiting:
+                if not next_attempt.done():
+                    next_attempt.set_exception(NotReady("the provider limits cannot be read now"))
+                    next_attempt.exception()  # mark as retrieved
             return
         assert result.grant
         self._distribute(result.grant, waiting)
 
-    def _distribute(self, grant: TokenGrant, waiting: Sequence[tuple[bool, "asyncio.Future[Place | None]"]]) -> None:
-        returns_at, served = iter(grant.returns_at), {True: grant.returning, False: grant.fresh}
+    def _distribute(
+        self, grant: TokenGrant, waiting: Sequence[tuple[bool, "asyncio.Future[NextAttempt | None]"]]
+    ) -> None:
+        attempt_times, served = iter(grant.attempt_times), {True: grant.returning, False: grant.fresh}
         self._tokens = grant.tokens
-        for was_held, place in waiting:
-            answer: Place | None = None
+        for was_held, next_attempt in waiting:
+            answer: NextAttempt | None = None
             if served[was_held]:
                 served[was_held] -= 1
-                self._tokens -= not place.done()  # done: the message was cancelled
+                self._tokens -= not next_attempt.done()  # done: the message was cancelled
             else:
-                answer = Place(next(returns_at), grant.reason)
-            if not place.done():
-                place.set_result(answer)
+                answer = NextAttempt(next(attempt_times), grant.reason)
+            if not next_attempt.done():
+                next_attempt.set_result(answer)
         self._granted_in, self._valid_until = grant.second, self._now() + TOKEN_VALID_MS
 
     def _serve_waiting(self) -> None:
         """Give the remaining tokens to messages that arrived during the exchange."""
         for waiting in self._waiting.values():
             while waiting and self.has_token:
-                _, place = waiting.pop(0)
-                if not place.done():
+                _, next_attempt = waiting.pop(0)
+                if not next_attempt.done():
                     self._tokens -= 1
-                    place.set_result(None)
+                    next_attempt.set_result(None)
 
     async def _lease(self, request: ConnectionRequest) -> int:
         return (await self._exchange(Exchange(key=self.key, limits=self.limits, connections=request))).connections
@@ -278,9 +280,9 @@ class ProviderLimiter:
     async def _recheck(self, admission: SendPermit) -> None:
         """Take a new token if the permit is older than RECHECK_MS. Raises Held if no token is available."""
         if self._now() - admission.admitted_at > RECHECK_MS:
-            place = await admission.quota.take(was_held=True, takes_place=True)
-            if place:
-                raise self._held(admission.provider, place)
+            next_attempt = await admission.quota.take(was_held=True, reserves_time=True)
+            if next_attempt:
+                raise self._held(admission.provider, next_attempt)
 
     def report(self, admission: SendPermit, detail: dict[str, Any]) -> bool:
         """Process a server's reply; return whether it is a refusal because of the rate."""
@@ -308,29 +310,29 @@ class ProviderLimiter:
         in_use = [quota for quota in quotas if is_in_use(quota.limits.warmup, now)]
         if not in_use:
             first_day = min(warmup_starts_at(quota.limits.warmup) for quota in quotas if quota.limits.warmup)
-            raise self._held(provider, Place(first_day, "warmup"))
+            raise self._held(provider, NextAttempt(first_day, "warmup"))
         if message.priority == "critical":
             quota = next((quota for quota in in_use if quota.has_token or not quota.needs_tokens), in_use[0])
             if quota.needs_tokens:
                 quota.take_critical()
             return quota
-        places = list[tuple[int, int]]()
+        next_attempts = list[tuple[int, int]]()
         for number, quota in enumerate(in_use):
-            place = None
+            next_attempt = None
             if quota.needs_tokens:
-                place = await quota.take(was_held=message.was_held, takes_place=len(in_use) == 1)
-            if place is None:
+                next_attempt = await quota.take(was_held=message.was_held, reserves_time=len(in_use) == 1)
+            if next_attempt is None:
                 return quota
             if len(in_use) == 1:
-                raise self._held(provider, place)
-            places.append((place.returns_at, number))
-        first = in_use[min(places)[1]]
-        place = await first.take(was_held=message.was_held, takes_place=True)
-        if place:
-            raise self._held(provider, place)
+                raise self._held(provider, next_attempt)
+            next_attempts.append((next_attempt.at, number))
+        first = in_use[min(next_attempts)[1]]
+        next_attempt = await first.take(was_held=message.was_held, reserves_time=True)
+        if next_attempt:
+            raise self._held(provider, next_attempt)
         return first
 
-    def _held(self, provider: str, place: Place) -> Held:
-        detail = local_failure(place.reason, TEXT_BY_REASON[place.reason].format(provider=provider))
-        wait_ms = max(1, place.returns_at - self._now())
+    def _held(self, provider: str, next_attempt: NextAttempt) -> Held:
+        detail = local_failure(next_attempt.reason, TEXT_BY_REASON[next_attempt.reason].format(provider=provider))
+        wait_ms = max(1, next_attempt.at - self._now())
         return Held(Deferred(detail=detail, held=True, retry_after_ms=wait_ms))

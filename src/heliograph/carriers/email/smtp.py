@@ -28,7 +28,7 @@ from heliograph.carriers.email.wire import (
     SmtpClientConnection,
     TlsError,
     describe_tls_error,
-    dot_stuffed,
+    dot_stuff,
 )
 from heliograph.domain.delivery.outcome import (
     FORWARDING_FAILED,
@@ -336,7 +336,7 @@ class SmtpSession:
     async def _send_mail(self, chunks: Iterable[bytes]) -> Outcome:
         self.verb = "body"
         block = bytearray()
-        for piece in dot_stuffed(chunks):
+        for piece in dot_stuff(chunks):
             block += piece
             if len(block) >= BLOCK_SIZE:
                 self._connection.write(bytes(block))
@@ -349,7 +349,7 @@ class SmtpSession:
         return self._outcome_of_reply(await self._read_reply("final"), "final")
 
     async def _early_outcome(self) -> Outcome | None:
-        """Wait until the write buffer is empty. Return the outcome if the server has already replied, else None.
+        """Wait until the write buffer is empty; return the outcome if the server has already replied, otherwise None.
 
         A reply before the end of the mail is a refusal.
         """
@@ -386,7 +386,7 @@ class SmtpSession:
             case "bounced" | "absent" if names_other_recipient(" ".join(reply.lines), self._recipient):
                 return Refused(detail={**detail, "reason": FORWARDING_FAILED})
             case refusal_kind:
-                by_inbox = verb in RECIPIENT_VERBS  # `complete_outcome` clears it for a relay
+                by_inbox = verb in RECIPIENT_VERBS  # `complete_outcome` resets this flag for a relay
                 return Refused(
                     detail=detail, bounced=refusal_kind != "failed", by_inbox=by_inbox, absent=refusal_kind == "absent"
                 )

@@ -144,7 +144,7 @@ class SmtpClientConnection(asyncio.Protocol):
         self.transport = transport
 
 
-def dot_stuffed(chunks: Iterable[bytes]) -> Iterator[bytes]:
+def dot_stuff(chunks: Iterable[bytes]) -> Iterator[bytes]:
     """Yield the mail as sent after DATA, without the final dot: line ends as CRLF, leading dots doubled."""
     last, pending_cr = b"\r\n", b""  # the last two bytes yielded; a CR whose LF may be in the next chunk
     for chunk in chunks:

@@ -1,4 +1,4 @@
-"""Roles, invitations and account links of dashboard users: who may get which, and what a change invalidates.
+"""Roles, invitations and account links of dashboard users: permitted changes, and the links that a change invalidates.
 
 Account links are, for example, for an invitation or a new password. A role is an invitation until the person accepts
 it. A password is verified if it was set through a link that an operator created or that was mailed to the address (ADR
@@ -22,7 +22,7 @@ class Person(msgspec.Struct, frozen=True):
     email: str
     name: str
     password: str | None
-    totp: str | None  # encrypted
+    totp: str | None  # encrypted TOTP secret; None without a second factor
     operator: int
     proven: int  # the password was set through a link that an operator created or that was mailed to the address
     observer: int  # a read-only operator
@@ -38,9 +38,9 @@ class Link(msgspec.Struct, frozen=True):
     purpose: str
     # Team whose owner created the link and whose invitation it accepts; empty: created by an operator, for all teams.
     team: str = ""
-    maker: str = ""  # empty: the command line
+    maker: str = ""  # id of the person who created the link; empty: the command line
     proven: int = 0  # created by an operator, or mailed to the address
-    expires_at: int = 0  # 0: the default of the purpose
+    expires_at: int = 0  # 0: default validity of the purpose
 
     def requires_sign_in(self, person: Person) -> bool:
         """Return whether the person is invited and can already sign in, and so must sign in to accept.
@@ -81,10 +81,10 @@ def role_columns(role: str | None) -> dict[str, int]:
 def set_roles(
     current: CurrentRoles, roles: Mapping[str, str | None], entry: AuditEntry, *, invites: bool = True
 ) -> RoleChange | None:
-    """Return the change that sets these roles; None if nothing changes.
+    """Return the change that gives a person these roles; None if nothing changes.
 
-    A role applies at once if the person already has a role in the team, or is an operator who becomes read-only. To all
-    other roles the person is invited, or with `invites=False` receives them at once.
+    A new role in a team where the person already has one applies at once, as does the change from operator to read-only
+    operator. Any other new role becomes an invitation, or with `invites=False` also applies at once.
     """
     new_roles: dict[str, str | None] = {}
     new_invitations: dict[str, str | None] = {}
@@ -99,7 +99,7 @@ def set_roles(
             invalidates_links |= bool(old_role)
         if new_invitation != old_invitation:
             new_invitations[team] = new_invitation
-            # The existing links were created for another role
+            # Links of the old invitation offer another role.
             invalidates_invites |= {team, ""} if old_invitation else set()
     if not new_roles and not new_invitations:
         return None

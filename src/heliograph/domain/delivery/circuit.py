@@ -18,8 +18,8 @@ class Circuit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     id: str  # carrier id
-    since: int  # ms
-    until: int  # ms
+    since: int  # when the circuit opened, Unix time in ms
+    until: int  # nothing is sent before this time, Unix time in ms
     probes: int = 0  # number of failed probes since the circuit opened
     reason: str = ""
 

@@ -23,24 +23,24 @@ class EmailContent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     to: list[str]
     cc: list[str] = []
     reply_to: str | list[str] | None = None
-    headers: dict[str, str] = {}  # set by the caller
+    headers: dict[str, str] = {}  # additional headers set by the caller
     subject: str
     html: str | None = None
     text: str | None = None
     attachments: list[File] = []
     unsubscribe_url: str = ""  # for List-Unsubscribe, unless the caller sets it
     feedback_id: str = ""  # Feedback-ID header, unless the caller sets one
-    variables: dict[str, Any] = {}  # as sent by the caller, with a template; to try its draft on recent sends
+    variables: dict[str, Any] = {}  # as sent by the caller; stored to try a template's draft on recent sends
 
 
 _SHARED_FIELDS = ("from_name", "from_address", "html", "text")
 
 
 def split_email_content(content: EmailContent) -> tuple[bytes, bytes]:
-    """Split the content into the JSON of this mail alone and the members that other mails may share.
+    """Split the content into the JSON of this mail alone, and the members that other mails may share.
 
-    The shared members are JSON without braces. The sender is among them, so that a version without this feature cannot
-    mistake the other part for a whole mail.
+    The shared members are JSON without braces. They include the sender, so that an older version of Heliograph cannot
+    mistake the first part for a complete mail.
     """
     fields: dict[str, Any] = msgspec.to_builtins(content)
     shared = {name: fields.pop(name) for name in _SHARED_FIELDS if name in fields}

@@ -19,7 +19,7 @@ TRANSITIONS: dict[Channel, dict[str, frozenset[str]]] = {
         "queued": frozenset({"sending", "failed"}),
         "sending": frozenset({"sent", "bounced", "failed"}),
         "sent": frozenset({"delivered", "bounced", "failed"}),
-        "delivered": frozenset({"complained", "bounced", "failed"}),  # a late bounce
+        "delivered": frozenset({"complained", "bounced", "failed"}),  # bounces and complaints can arrive late
         "bounced": _NO_TRANSITIONS,
         "complained": _NO_TRANSITIONS,
         "failed": _NO_TRANSITIONS,
@@ -29,7 +29,7 @@ TRANSITIONS: dict[Channel, dict[str, frozenset[str]]] = {
         "sending": frozenset({"sent", "failed"}),
         "sent": frozenset({"delivered", "failed"}),
         "delivered": _NO_TRANSITIONS,
-        "failed": frozenset({"delivered"}),  # a late receipt, at most once
+        "failed": frozenset({"delivered"}),  # by a late delivery receipt, at most once
     },
     "whatsapp": {
         "queued": frozenset({"sending", "failed"}),
@@ -37,7 +37,7 @@ TRANSITIONS: dict[Channel, dict[str, frozenset[str]]] = {
         "sent": frozenset({"delivered", "failed"}),
         "delivered": frozenset({"read"}),
         "read": _NO_TRANSITIONS,
-        "failed": frozenset({"delivered"}),  # a late receipt, at most once
+        "failed": frozenset({"delivered"}),  # by a late delivery receipt, at most once
     },
 }
 

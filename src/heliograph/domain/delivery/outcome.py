@@ -136,11 +136,11 @@ class Deferred(msgspec.Struct, frozen=True, kw_only=True):
     detail: dict[str, Any] = {}
     retry_after_ms: int | None = None
     unreachable: bool = False  # the carrier is unreachable and nothing was sent; the next carrier is tried at once
-    # The carrier stopped responding after data was sent; the message may be sent, so no other carrier is tried.
+    # The carrier stopped responding after data was sent. The message may have been sent, so no other carrier is tried.
     uncertain: bool = False
     held: bool = False  # deferred for an internal reason; does not count as an attempt
-    overflow: str = ""  # carrier that may send a held message now
-    absent: bool = False  # the recipient's domain does not exist, reported recently for the first time
+    overflow: str = ""  # id of the overflow carrier, which may send a held message now
+    absent: bool = False  # the recipient's domain was reported not to exist, for the first time and only recently
 
 
 Outcome = Accepted | Refused | Deferred

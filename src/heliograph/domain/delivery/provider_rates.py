@@ -27,13 +27,13 @@ QUIET_MS = 10 * MINUTE_MS  # time between a refusal and the first step of the re
 RECOVERY_STEPS = 10  # steps from zero to the configured rate
 RATE_MIN = 0.1  # minimum messages per minute after refusals
 FULL_DAILY_LIMIT = 10_000  # daily limit at the end of a warm-up without a configured rate
-BACKLOG_SPEEDUP = 1.05  # messages return a little faster than the rate, so that no token stays unused
-RESERVED_SHARE = 0.2  # share of the rate that new messages leave to messages that waited
+BACKLOG_SPEEDUP = 1.05  # held messages are attempted slightly faster than the rate, so that no token stays unused
+RESERVED_SHARE = 0.2  # share of the rate that is reserved for messages held before
 UNLIMITED = 1_000_000_000
-PREFETCH_SHARE = 60  # a process prefetches at most the tokens of one second
+PREFETCH_DIVISOR = 60  # a process prefetches at most the tokens of one second: 1/60 of a minute's
 CONNECTION_LEASE_MS = 15 * SECOND_MS
 
-REPLY_MAX = 300  # characters of a reply that are kept
+REPLY_MAX = 300  # maximum stored characters of a reply
 
 HoldReason = Literal["provider_rate", "warmup"]
 _EMAIL_ADDRESS = re.compile(r"[^\s<>()]+@[^\s<>()]+")
@@ -72,13 +72,13 @@ class ProviderState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """Shared state of one carrier, provider and source address; times in ms."""
 
     used: dict[int, int] = {}  # second → granted tokens that still count
-    backlog_until: int = 0  # attempt time of the next message that is held
+    backlog_until: int = 0  # earliest attempt time of the next message that is held
     reduced_rate: float = 0.0  # messages per minute just after the last reduction
     reduced_at: int = 0  # time of the last reduction; 0: never
     day: int = 0  # UTC day of the counts below
     sent: int = 0  # granted tokens of that day
-    deferrals: int = 0  # refusals about rate of that day
-    last_reply: str = ""  # the last refusal about rate
+    deferrals: int = 0  # refusals because of the rate on that day
+    last_reply: str = ""  # reply of the last refusal because of the rate
     last_reply_at: int = 0
     connections: dict[str, ConnectionLease] = {}  # by process
 
@@ -95,11 +95,11 @@ class ProviderRate(msgspec.Struct, frozen=True, kw_only=True):
     """Rate and counts of a provider and source address, as shown in the dashboard and metrics."""
 
     key: ProviderKey
-    per_minute: int  # configured limit; 0: none
+    per_minute: int  # configured limit; 0: no limit
     rate: float  # messages per minute that are permitted now
     sent: int  # messages of this UTC day; 0 without a limit
-    daily_limit: int | None  # of the warm-up
-    deferrals: int  # refusals about rate of this UTC day
+    daily_limit: int | None  # daily limit of the warm-up; None after it
+    deferrals: int  # refusals because of the rate on this UTC day
     last_reply: str
     last_reply_at: int | None
 
@@ -111,18 +111,18 @@ class TokenRequest(msgspec.Struct, frozen=True, kw_only=True):
     returning: int = 0  # messages that were held before
     critical: int = 0  # messages sent without a token
     unused: Mapping[int, int] = {}  # second of the grant → tokens that were not used
-    takes_places: bool = True  # messages that get no token queue here, so that later ones are attempted after them
+    reserves_times: bool = True  # attempt times of messages without a token are reserved: later ones get later times
 
 
 class TokenGrant(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens for a process, and the next attempt times of messages that get none."""
 
     tokens: int
-    returning: int = 0  # messages that got one of them
+    returning: int = 0  # messages held before that got a token
     fresh: int = 0
     second: int = 0  # second of the grant, needed to return unused tokens
     reason: HoldReason = "provider_rate"
-    returns_at: tuple[int, ...] = ()  # next attempt time of each message that got no token
+    attempt_times: tuple[int, ...] = ()  # next attempt time of each message that got no token
     rate: float = 0.0
 
 
@@ -260,7 +260,7 @@ def grant_tokens(
     fresh = max(0, min(request.fresh, free - returning - reserved))
     denied = request.returning + request.fresh - returning - fresh
     may_prefetch = capacity and returning + fresh and not denied and not reserved
-    prefetched = min((capacity or 0) // PREFETCH_SHARE, (free - returning - fresh) // 10) if may_prefetch else 0
+    prefetched = min((capacity or 0) // PREFETCH_DIVISOR, (free - returning - fresh) // 10) if may_prefetch else 0
     grant = TokenGrant(
         tokens=returning + fresh + prefetched, returning=returning, fresh=fresh, second=now // SLOT_MS, rate=rate
     )
@@ -271,8 +271,10 @@ def grant_tokens(
         free_at, grant = (utc_day(now) + 1) * DAY_MS, replace(grant, reason="warmup")
     else:
         free_at = _next_free_at(state, capacity or 1, window_ms, now)
-    state, returns_at = _places(state, limits, denied, max(state.backlog_until, free_at), request.takes_places)
-    return state, replace(grant, returns_at=returns_at)
+    state, attempt_times = _next_attempt_times(
+        state, limits, denied, max(state.backlog_until, free_at), request.reserves_times
+    )
+    return state, replace(grant, attempt_times=attempt_times)
 
 
 def _window_ms(rate: float) -> int:
@@ -287,16 +289,16 @@ def _count_grant(state: ProviderState, grant: TokenGrant, *, is_limited: bool) -
     return replace(state, used=used, sent=state.sent + grant.tokens)
 
 
-def _places(
-    state: ProviderState, limits: Limits, count: int, start: int, takes_places: bool
+def _next_attempt_times(
+    state: ProviderState, limits: Limits, count: int, start: int, reserves_times: bool
 ) -> tuple[ProviderState, tuple[int, ...]]:
     """Return the next attempt times, from `start` on, of messages that got no token.
 
-    The times are spaced by the configured rate. With the current, reduced rate, a backlog would still wait after the
-    rate has recovered.
+    The times are spaced by the configured rate: with the current, reduced rate, a backlog would still wait after the
+    rate has recovered. `reserves_times`: later messages get later times.
     """
     spacing_ms = MINUTE_MS / (limits.per_minute or FULL_DAILY_LIMIT / (DAY_MS / MINUTE_MS)) / BACKLOG_SPEEDUP
-    if takes_places:
+    if reserves_times:
         state = replace(state, backlog_until=int(start + count * spacing_ms))
     return state, tuple(int(start + i * spacing_ms) for i in range(count))
 

@@ -63,9 +63,9 @@ def next_attempt(
 ) -> int | None:
     """Return the time of the next attempt; None if the message fails permanently.
 
-    `attempt`: number of the last attempt, from 1. The carrier's Retry-After replaces the scheduled wait. A value past
-    the end of the window is reduced to the end of the window rather than failing the message, because another carrier
-    may serve the last attempt.
+    `attempt`: number of the last attempt, from 1. The carrier's Retry-After replaces the scheduled wait. A Retry-After
+    past the end of the retry window is shortened to the end of the window instead of failing the message, because
+    another carrier may serve the last attempt.
     """
     if attempt < 1:
         raise ValueError(f"attempts count from 1, not {attempt}")

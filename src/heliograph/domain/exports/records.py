@@ -40,7 +40,7 @@ class ExportedTemplate(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     channel: Channel = "email"
     content: Mapping[str, Any]  # content by our field names
-    local_id: str = ""  # id by which existing sends refer to the template here
+    local_id: str = ""  # template id in existing API calls, which keep working after the move
     extra_fields: Mapping[str, Any] = {}  # record fields that a setup file does not have
     notes: Sequence[str] = ()  # differences in meaning, by part and line
 
@@ -60,7 +60,7 @@ def edit_exported(exported: ExportedTemplate, id_: str, team: str) -> EditResult
 
 
 def with_extra_fields(edited: EditResult, extra_fields: Mapping[str, Any]) -> EditResult:
-    """Return the template with the other service's additional fields, and errors for values that a send cannot use."""
+    """Return the template with the other service's additional fields, and an error for each invalid value."""
     new, errors = replace(edited.template, **extra_fields), dict(edited.errors)
     if len(new.alias) > NAME_MAX or CONTROL_CHARACTER.search(new.alias):
         errors["alias"] = f"Must be one line of at most {NAME_MAX} characters."

@@ -4,7 +4,7 @@ import hmac
 from functools import lru_cache
 from typing import NamedTuple
 
-DIRECT = "direct"  # first part of a direct email without a category
+DIRECT = "direct"  # first part of the Feedback-ID of an email with neither category nor template
 HASH_CHARS = 12
 INSTANCE_CHARS = 10  # Gmail accepts 5 to 15 characters
 

@@ -1,6 +1,6 @@
-"""Signed links to files of a mail: valid for an hour, without an API key.
+"""Signed links to files of a mail, valid for an hour without an API key.
 
-Other services return such links, and their clients download files without a key.
+The APIs of other services return such links, because their clients download files without a key.
 """
 
 import base64

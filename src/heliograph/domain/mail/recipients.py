@@ -138,7 +138,7 @@ def remove_suppressed(recipients: Recipients, suppressed: Container[str], *, dro
     removed: list[tuple[Address, Kind]] = []
     for address, kind in recipients.distinct:
         normal = address.normal
-        if normal in suppressed or (normal.startswith("suppressed") and _acts_suppressed(normal)):
+        if normal in suppressed or (normal.startswith("suppressed") and _simulates_suppression(normal)):
             removed.append((address, kind))
     if not removed:
         return recipients
@@ -157,7 +157,7 @@ def remove_suppressed(recipients: Recipients, suppressed: Container[str], *, dro
     return msgspec.structs.replace(recipients, to=to, cc=cc, bcc=bcc, distinct=distinct_recipients(to, cc, bcc))
 
 
-def _acts_suppressed(normal: str) -> bool:
+def _simulates_suppression(normal: str) -> bool:
     return is_magic_email(normal) and behaviour_of(normal) == "suppressed"
 
 

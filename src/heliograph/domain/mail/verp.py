@@ -1,8 +1,8 @@
 """Signed addresses that identify a message: envelope sender, complaint address, Reply-To and unsubscribe address.
 
-The envelope sender identifies the recipient and message of a bounce for 30 days, the address for complaints (RFC 9477)
-the message of a complaint; Reply-To identifies the message of a reply. All have only letters and digits in one case:
-some hosts change the case of a local part, but never digits.
+The envelope sender identifies the recipient and message of a bounce, for 30 days; the complaint address (RFC 9477)
+identifies the message of a complaint, and Reply-To that of a reply. The local parts contain only letters and digits, in
+one case: some hosts change the case of a local part, but never its digits.
 """
 
 import base64

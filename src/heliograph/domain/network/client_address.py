@@ -10,9 +10,10 @@ HOP_LENGTH_MAX = 64  # characters of an IPv6 address with brackets and a port
 
 
 def client_address(peer: str, forwarded: Sequence[bytes], trusted: Sequence[Network]) -> str:
-    """Return the last hop that is not a trusted proxy, searching `X-Forwarded-For` backwards from the peer.
+    """Return the client's address: the last hop that is not a trusted proxy.
 
-    Hops before that one are untrusted. If a trusted proxy names no client, the proxy itself counts as the client.
+    Searches `X-Forwarded-For` backwards from the peer, because earlier hops are untrusted. If a trusted proxy names no
+    client, the proxy itself counts as the client.
     """
     client = _parse_ip(peer)
     if client is None:

@@ -45,7 +45,7 @@ def is_denied(ip: str | Address, allow: Sequence[Network] = ()) -> bool:
 
 
 def _reachable_addresses(ip: Address) -> tuple[Address, ...]:
-    """Return the addresses that a packet to this address may reach, including an embedded IPv4 address."""
+    """Return all addresses that a packet to this address may reach: itself, and an embedded IPv4 address."""
     if isinstance(ip, IPv4Address):
         return (ip,)
     if ip.ipv4_mapped:

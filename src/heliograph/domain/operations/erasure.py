@@ -92,7 +92,7 @@ class AddressVariants(msgspec.Struct, frozen=True):
         return value
 
     def only_own_data(self, value: Any) -> Any:
-        """Return the part of a JSON value that the person may see.
+        """Return the part of a JSON value that the person with this address may see.
 
         Other addresses are hidden, and list entries about other people are removed.
         """

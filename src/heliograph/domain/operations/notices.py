@@ -12,8 +12,8 @@ HOURLY_MAX = 10  # mails to one person, or posts to one chat, per hour; the last
 RETRY_MS = (MINUTE_MS, 5 * MINUTE_MS, 30 * MINUTE_MS, 2 * HOUR_MS, 6 * HOUR_MS)
 
 INSTANCE_TEAM = ""  # used in place of a team id
-TEAM_REF_PREFIX = "#"  # prefix of a team's number, until its id is looked up
-TEST = "test"  # sent only to the chat
+TEAM_REF_PREFIX = "#"  # prefix of a team's number, which stands for its id until the id is looked up
+TEST = "test"  # kind of a test notice, which is sent only to the chat
 
 # Records that operators approve or refuse
 APPROVABLE_KINDS = ("domain", "display_name", "sender_id", "template", "team")
@@ -68,7 +68,10 @@ def notice_for_entry(entry: AuditEntry) -> NoticeRow | None:
 
 
 def low_credit_notice(ref: int, event: str, at: int, credit: str, threshold: str) -> NoticeRow:
-    """Return a notice that a team's credit is low. `ref`: the team's number, because the caller lacks the team's id."""
+    """Return a notice that a team's credit is low.
+
+    `ref`: the team's number, because the caller does not know the team's id.
+    """
     facts = {"credit": credit, "mark": threshold}
     return NoticeRow(name=f"credit/{event}", at=at, team=f"{TEAM_REF_PREFIX}{ref}", kind="credit", facts=facts)
 

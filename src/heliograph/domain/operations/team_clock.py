@@ -6,7 +6,7 @@ from heliograph.domain.limits import DAY_MS, SECOND_MS
 from heliograph.domain.refusals import InvalidRequest, TestClockNotFound
 from heliograph.domain.setup.records import Team, TeamClock
 
-AHEAD_MAX_MS = 60 * DAY_MS  # total limit
+AHEAD_MAX_MS = 60 * DAY_MS  # how far a test clock can be ahead of real time
 ADVANCE_MAX_S = AHEAD_MAX_MS // SECOND_MS
 
 
@@ -30,7 +30,7 @@ def advance_clock(clock: TeamClock, seconds: int) -> TeamClock:
 
 
 def next_offset(clock: TeamClock, due_at: int | None, now: int) -> int | None:
-    """Return the next offset of the clock: that at which the next work is due, otherwise its target.
+    """Return the next offset of the clock: the time at which the next work is due, or otherwise the clock's target.
 
     None if work is already due and must be done first. `due_at` is in the team's time, `now` in real time.
     """

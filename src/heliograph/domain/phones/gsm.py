@@ -72,7 +72,7 @@ def split_by_alphabet(text: str) -> list[tuple[str, bool]]:
 
 
 def non_gsm_characters(text: str) -> list[tuple[str, str]]:
-    """Return the distinct characters that require UCS-2, with their Unicode names."""
+    """Return the distinct characters outside the GSM alphabet, which require UCS-2, with their Unicode names."""
     characters = dict.fromkeys(_NON_GSM_CHARACTER.findall(text))
     return [(char, unicodedata.name(char, f"U+{ord(char):04X}").lower()) for char in characters]
 

@@ -19,7 +19,7 @@ HELP_WORDS = frozenset({"help", "info"})
 
 
 def parse_keyword(text: str, texts: OptOutTexts) -> Keyword | None:
-    """Return the meaning of a text that consists of one keyword; None for any other text.
+    """Return the keyword that a text consists of; None for any other text.
 
     Only letters are compared, and digits too if the keyword contains digits.
     """

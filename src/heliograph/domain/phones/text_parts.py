@@ -10,7 +10,7 @@ from heliograph.domain.limits import MINUTE_MS
 from heliograph.domain.phones.sms_octets import from_octets
 
 PARTS_WAIT_MS = 10 * MINUTE_MS  # how long to wait for the other parts after the first one
-DUPLICATE_MS = 10 * MINUTE_MS  # an equal text without a carrier id within this time is a duplicate
+DUPLICATE_MS = 10 * MINUTE_MS  # an equal text without a carrier id counts as a duplicate within this time
 
 
 class StoredPart(msgspec.Struct, frozen=True, array_like=True):

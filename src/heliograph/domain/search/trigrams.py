@@ -1,7 +1,7 @@
 """Trigram search: the searched texts of a message, its index terms, and packed posting lists (ADR 0029).
 
-An index term ("mark") is a trigram of a searched text, or a longer word for a property that never changes: the
-message's team, channel, key, template, sender domain, and the end of its id.
+An index term (in the database: `mark`) is a trigram of a searched text, or a longer word for a property that never
+changes: the message's team, channel, key, template, sender domain, and the end of its id.
 """
 
 import unicodedata
@@ -16,7 +16,7 @@ BLOCK_SIZE = 1 << BLOCK_BITS  # messages that share one posting list per term
 TRIGRAM_LENGTH = 3
 QUERY_MAX = 200  # maximum characters of a query
 ID_TAIL_MIN = 4  # minimum characters to match the end of an id
-_BITMAP_BYTES = BLOCK_SIZE // 8  # bytes of a bitmap posting list; shorter lists store two bytes per position
+_BITMAP_BYTES = BLOCK_SIZE // 8  # size of a posting list as a bitmap; shorter lists store two bytes per position
 # From this code point on, scripts write a word in one or two characters, so pairs are index terms too
 _IDEOGRAPHS_START = 0x2E80
 
@@ -114,9 +114,9 @@ def is_id_tail(text: str) -> bool:
 
 
 def id_tail_terms(id_: str) -> list[str]:
-    """Return two index terms for the end of an id; together they match one message in a million.
+    """Return two index terms for the end of an id, of two characters each.
 
-    Each has two characters of the id.
+    Together, the two terms match about one message in a million.
     """
     tail = id_[-ID_TAIL_MIN:].lower()
     return [f"end1:{tail[2:]}", f"end2:{tail[:2]}"]

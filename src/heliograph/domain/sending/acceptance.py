@@ -1,8 +1,8 @@
 """Input of the accept transaction: the message as far as it can be decided in memory, and the final decision function.
 
 The store looks up what only the database knows (suppressions, account, the last day's marketing messages), calls
-`decide` while it holds the account lock, and writes everything or nothing. The final rules of a channel therefore
-remain in the channel's module.
+`decide` while it holds the account lock, and writes everything or nothing. So the final rules of a channel stay in the
+channel's module.
 """
 
 from collections.abc import Callable, Sequence, Set
@@ -19,7 +19,8 @@ from heliograph.domain.setup.records import Channel
 
 R = TypeVar("R")
 
-CAPTURED = 2  # stored `sandbox` value of messages and codes: 0 live, 1 sandbox, 2 captured in the sandbox
+# Stored `sandbox` value of messages and codes: 0 live, 1 sandbox, 2 captured by a simulator, whatever the recipient.
+CAPTURED = 2
 
 
 class AcceptState(msgspec.Struct, frozen=True):
@@ -41,10 +42,10 @@ class AcceptedRecipient(msgspec.Struct, frozen=True):
 class Decision(msgspec.Struct, frozen=True):
     """What the accept transaction writes: the response to the caller and the recipients."""
 
-    response: bytes  # the record, as JSON
+    response: bytes  # response body: the record as JSON
     recipients: Sequence[AcceptedRecipient]
     record: Any = None  # the record returned to the caller
-    price: int = 0  # held now, captured when a carrier accepts
+    price: int = 0  # amount held now and captured when a carrier accepts the message
 
 
 class IdempotencyKey(msgspec.Struct, frozen=True):
@@ -95,7 +96,7 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
     suppression_addresses: Sequence[str] = ()  # addresses to look up on the suppression list
     category: str | None = None  # category of an email, whose only recipient may have unsubscribed
     opt_out_phone: str | None = None  # phone number to look up among the opt-outs of this channel
-    credit_low: int = 0  # notify when the credit falls below this amount; 0 = never
+    credit_low: int = 0  # `credit.low` is published when the credit falls below this amount; 0: never
     marketing_to: str | None = None  # count this recipient's MARKETING messages
     variables_bytes: int = 0  # bytes of the content that are the caller's variables
     blobs: Sequence[str] = ()  # hashes of attachment files
@@ -117,7 +118,7 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def rendered_bytes(self) -> int:
-        """Return the size of the content without the variables, which are stored only for trials of a draft."""
+        """Return the size of the content without the variables, which are stored only to try a template's draft."""
         return self.content_bytes - self.variables_bytes
 
     def stored_record(self, response: bytes) -> str:

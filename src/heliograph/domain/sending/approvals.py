@@ -10,14 +10,14 @@ from heliograph.domain.ids import PREFIXES, timestamp
 
 ApprovalStatus = Literal["pending", "approved", "rejected", "expired", "canceled"]
 
-APPROVAL = "approval"  # `reason` of the hold
+APPROVAL = "approval"  # `reason` of a message that waits for approval
 WAITING_TEXT = "a person must release it before it is sent"
 REJECTED_TEXT = "a person rejected it before it was sent"
 NOT_RELEASED_TEXT = "nobody released it in time"
 
 
 def approval_id(message_id: str) -> str:
-    """Return the id of a message's approval."""
+    """Return the id of a message's approval, derived from the message's id."""
     return PREFIXES["approval"] + message_id.partition("_")[2]
 
 

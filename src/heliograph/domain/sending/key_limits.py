@@ -18,9 +18,9 @@ LimitName = Literal["per_hour", "per_day", "spend_per_day"]
 
 WINDOW_MS: dict[LimitName, int] = {"per_hour": HOUR_MS, "per_day": DAY_MS, "spend_per_day": DAY_MS}
 PERIODS: dict[LimitName, str] = {"per_hour": "60 minutes", "per_day": "24 hours", "spend_per_day": "24 hours"}
-# Above this number, the uses of a key are merged; merged uses leave a window together, with the last of them.
+# Above this number, the uses of a key are merged; a merged use leaves a window when the last of its sends does.
 USES_MAX = 500
-RECENT_SPAN_MS, OLD_SPAN_MS = 15 * SECOND_MS, 6 * MINUTE_MS  # span of merged uses: of the last hour, and older
+RECENT_SPAN_MS, OLD_SPAN_MS = 15 * SECOND_MS, 6 * MINUTE_MS  # maximum span of merged uses: in the last hour, before
 
 
 class KeyUse(msgspec.Struct, array_like=True):
@@ -29,7 +29,7 @@ class KeyUse(msgspec.Struct, array_like=True):
     since: int  # time of the first send
     at: int  # time of the last send
     recipients: int
-    spend: int  # charged or held
+    spend: int  # amount charged or held for these sends
 
 
 class LimitState(msgspec.Struct, frozen=True, kw_only=True):

@@ -87,7 +87,7 @@ class Account(msgspec.Struct, kw_only=True):
     available: int  # spendable credit
     held: int
     month: str  # "2026-11", the month that `used` counts
-    used: int  # email recipients
+    used: int  # email recipients counted toward the quota of that month
     erased: int = 0  # 1: the team's suppression list has hashes of erased addresses
     sandbox_day: int = 0  # days since 1970, the day that `sandbox_used` counts
     sandbox_used: int = 0  # messages and codes of a sandbox team over real carriers

@@ -67,7 +67,7 @@ PriorityField = Annotated[
 class Timing(msgspec.Struct, frozen=True, kw_only=True):
     """When a message is due and when it expires."""
 
-    due_at: int | None = None  # None: immediately
+    due_at: int | None = None  # None: send immediately
     expires_at: int | None = None
 
     def start_time(self, now: int) -> int:
@@ -82,7 +82,7 @@ class ExtraFields(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     tags: dict[str, str] = {}
     metadata: dict[str, Any] = {}
-    reply_to_addresses: list[str] = []  # only if there are several
+    reply_to_addresses: list[str] = []  # empty unless there are several
     headers: dict[str, str] = {}
     scheduled_at: str | None = None
     expires_at: str | None = None
@@ -224,7 +224,10 @@ def split_tag(text: str) -> tuple[str, str] | None:
 
 
 def tag_hash(name: str, value: str) -> int:
-    """Return the hash by which a tag is looked up: values may be long or contain characters that cannot be stored."""
+    """Return the hash by which a tag is looked up.
+
+    A hash, because values may be long or contain characters that cannot be stored.
+    """
     digest = hashlib.blake2b(f"{name}:{value}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, signed=True)
 

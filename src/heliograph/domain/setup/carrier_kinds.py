@@ -46,7 +46,7 @@ class Label(msgspec.Struct, frozen=True):
 
     text: str
     hint: str = ""
-    advanced: bool = False  # advanced option, rarely changed
+    advanced: bool = False  # rarely changed, shown among the advanced options
     secret: bool = False  # encrypted in the database and never shown again
     control: Control | None = None  # None: derived from the type
 
@@ -83,7 +83,8 @@ class RelayOptions(CarrierOptions, frozen=True, kw_only=True):
     connections: Annotated[Positive, advanced("Connections", "Maximum per process. Default: {}.")] = 4
     final: Annotated[bool, advanced("This is the recipients' own mail server (accepted means delivered)")] = False
     provider: Annotated[
-        MailProviderName | None, advanced("Provider", "The provider that runs the relay, to process its callbacks.")
+        MailProviderName | None,
+        advanced("Provider", "The provider that runs the relay, to process its callbacks."),
     ] = None
     callback_secret: Annotated[
         str,
@@ -107,7 +108,7 @@ class MxOptions(CarrierOptions, frozen=True, kw_only=True):
     helo: Annotated[
         Domain,
         Label("Greeting name", "This server's reverse DNS name. Default: the host of the public URL."),
-    ] = ""  # without a name: our address as a literal
+    ] = ""  # if empty, an address literal with our IP address
     tls: Annotated[
         Literal["opportunistic", "required"],
         Label("Encryption", "Default: opportunistic. With required, email is queued while TLS is unavailable."),
@@ -134,7 +135,9 @@ class MxOptions(CarrierOptions, frozen=True, kw_only=True):
     per_host: Annotated[Positive, advanced("Connections to one host", "Default: {}.")] = 8
     port: Annotated[Port, advanced("Port", "Default: {}.")] = 25
     resolver: Annotated[
-        str, matching(r".+:[0-9]{1,5}", "host:port"), advanced("DNS server", "host:port. Default: the system resolver.")
+        str,
+        matching(r".+:[0-9]{1,5}", "host:port"),
+        advanced("DNS server", "host:port. Default: the system resolver."),
     ] = ""
     allow_private: Annotated[
         list[Network], advanced("Private ranges", "Private ranges that are allowed for mail servers, for tests.")

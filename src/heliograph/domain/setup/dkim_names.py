@@ -34,7 +34,10 @@ def selector_error(selector: str) -> str:
 
 
 def idle_selectors(keys: Iterable[DkimKey]) -> dict[str, str] | None:
-    """Return algorithm → unused selector; None while a retired key is still published under it."""
+    """Return algorithm → selector that no key uses; None if any algorithm has none.
+
+    Both selectors of an algorithm are in use while its retired key is still published.
+    """
     used = {key.selector for key in keys}
     idle = {
         algorithm: next((name for name in names if name not in used), "")

@@ -18,7 +18,7 @@ from heliograph.domain.field_docs import describe
 FAILURES_MAX = 3  # consecutive failed checks before a domain is no longer verified
 SPF_LOOKUPS_MAX = 10  # RFC 7208, 4.6.4: more is a permanent error
 WALK_MAX = 8  # maximum names queried by a tree walk (RFC 9989, 4.10)
-FOUND_MAX = 10  # maximum records shown per name
+FOUND_MAX = 10  # maximum published records shown per name
 FOUND_CHARS_MAX = 1000  # maximum characters shown per record
 
 Purpose = Literal["ownership", "dkim", "return_path", "spf", "dmarc", "tls_reports", "report_consent"]
@@ -42,7 +42,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     found: tuple[str, ...] = ()
     # What is wrong and how to fix it; empty if correct. Stored as `mend`, its former name.
     fix: str = msgspec.field(default="", name="mend")
-    answered: bool = True  # False: the DNS query failed, so the result is unknown
+    answered: bool = True  # False if the DNS query failed, so that the result is unknown
 
 
 class Alignment(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,7 +124,7 @@ def _mechanism(sender: str) -> str:
     return f"ip{network.version}:{text}"
 
 
-# -- records found -----------------------------------------------------------------------------------------
+# -- published records -------------------------------------------------------------------------------------
 
 
 def join_txt(strings: Iterable[bytes]) -> str:

@@ -32,7 +32,7 @@ LIST_MAX = 1000  # maximum entries of a list
 MANAGES_KEYS = "keys"  # action of a route that creates, changes or rotates keys
 _PHONE_PREFIX_DIGITS_MAX = 15
 
-Action = Literal["", "email", "sms", "whatsapp", "verify", "keys"]  # what a route does; empty: nothing restricted
+Action = Literal["", "email", "sms", "whatsapp", "verify", "keys"]  # action of a route; empty: not restricted
 
 
 def _read_list(items: list[str]) -> tuple[str, ...]:
@@ -220,7 +220,8 @@ def check_template_use(key: Key, template_id: str | None) -> None:
         raise TemplateNotPermitted(f"This key may send templates only. {TemplateNotPermitted.fix}", param="template_id")
     if template_id not in restrictions.templates:
         raise TemplateNotPermitted(
-            f"This key may not use the template {quoted(template_id)}. {TemplateNotPermitted.fix}", param="template_id"
+            f"This key may not use the template {quoted(template_id)}. {TemplateNotPermitted.fix}",
+            param="template_id",
         )
 
 

@@ -1,6 +1,6 @@
 """Plans the changes that a setup file makes to the current setup.
 
-Only what the file names changes. Planning the same file again yields no changes.
+Only objects named in the file change. Planning the same file again yields no changes.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -92,7 +92,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     rows: list[Row]
     new_teams: list[tuple[int, int]]  # new teams: (ref, opening balance)
     suppressions: list[tuple[int, Address, str]]  # team ref, address, reason
-    changed: list[str]  # summary lines for the operator
+    changed: list[str]  # one line per change, shown to the operator
     keys: list[PlannedKey]
     webhooks: list[NewWebhook]
     problems: list[FileProblem]
@@ -545,7 +545,7 @@ class _Planner:
 
 
 def _inherited_restrictions(old: Key) -> dict[str, Any]:
-    """Return the restrictions that a key with a new token takes over from the key that it replaces, as fields."""
+    """Return, as fields, the restrictions of a key that the key with a new token inherits."""
     if old.restrictions is None:
         return {}
     return {"restrictions": msgspec.to_builtins(old.restrictions), "counts_as": old.counts_as or old.id}

@@ -39,7 +39,7 @@ class Platform(SetupRecord, frozen=True):
     brand: str = "Heliograph"
     verify_price: dict[str, int] = {}  # price per verification, by currency
     verify_text: dict[str, str] = {}  # by language; overrides the built-in texts
-    dkim_zone: str = ""  # our DNS zone with the keys of domains that use DKIM by CNAME; empty: there is none
+    dkim_zone: str = ""  # our DNS zone with the keys of domains that use DKIM by CNAME; empty: no such zone
     dkim_rotate_days: int = 180  # age at which keys in the zone are replaced; 0 = never
     mail_host: str = ""  # MX host name for bounces; empty: the host of the public URL
     templates_need_approval: bool = False  # a team's template changes wait for an operator's approval
@@ -115,7 +115,7 @@ class TeamRecord(SetupRecord, frozen=True):
     mode: Mode = "sandbox"
     suspended: bool = False
     deletes_at: int = 0  # when the team is deleted with all its data; 0 if its deletion was not requested
-    stays_suspended: bool = False  # was suspended before its deletion was requested: stays suspended if restored
+    stays_suspended: bool = False  # the team stays suspended if it is restored: it was suspended before
     currency: str = "USD"
     email_quota: int = 10_000  # recipients per month
     features: tuple[str, ...] = ()
@@ -140,7 +140,7 @@ class TeamRecord(SetupRecord, frozen=True):
     attachment_types: tuple[str, ...] = ()  # in addition to those of the spec and the platform
     pool: str = "default"  # pool of source addresses; only carriers with pools use it
     categories: tuple[str, ...] = ()  # categories of emails that recipients can unsubscribe from
-    approval_hours: int = 24  # after which a message that waits for approval fails
+    approval_hours: int = 24  # hours after which a message that waits for approval fails
 
     @property
     def catch_error(self) -> str:
@@ -213,7 +213,7 @@ class DkimKey(SetupRecord, frozen=True):
     public: str  # value of the TXT record
     state: Literal["pending", "active", "retired"] = "active"  # pending: the DNS record is not published yet
     made_at: int = 0
-    usable_at: int | None = None  # of a pending key in our zone: when DNS caches without it have expired
+    usable_at: int | None = None  # for a pending key in our zone: when DNS caches without the key have expired
 
 
 class DisplayName(SetupRecord, frozen=True):
@@ -271,9 +271,9 @@ class Template(SetupRecord, frozen=True):
     examples: dict[str, str] = {}  # sample values for previews and test sends
     validity_minutes: int = 0  # sms: validity period at the carrier; 0: the carrier's default
     priority: Priority = "normal"  # default of sends without a priority
-    refused_reason: str = ""  # of a draft: why an operator refused it
-    unfinished: bool = False  # of a draft: the team has not submitted it yet
-    submitted_at: int = 0  # of a draft: when it was submitted
+    refused_reason: str = ""  # only in drafts: why an operator refused the draft
+    unfinished: bool = False  # only in drafts: the team has not submitted the draft yet
+    submitted_at: int = 0  # only in drafts: when the draft was submitted
     # Fields that Resend clients set on a template and read back.
     alias: str = ""  # alternative name for lookups
     sender: str = ""  # default sender of mails
@@ -291,7 +291,7 @@ class UpstreamTemplate(SetupRecord, frozen=True):
     language: str
     status: UpstreamState = "approved"
     reason: str = ""
-    quality: str = ""  # as Meta reports it: green, yellow, red
+    quality: str = ""  # quality rating reported by Meta: green, yellow or red
     at: int = 0  # when the status changed, by Meta's clock
     quality_at: int = 0
 
@@ -310,9 +310,9 @@ class Layout(SetupRecord, frozen=True):
     version: int = 1
     html: str | None = None
     text: str | None = None
-    submitted_at: int = 0  # of a draft: when it was submitted
-    refused_reason: str = ""  # of a draft: why an operator refused it
-    asked_by: str = ""  # of a draft: usr_… who submitted the layout; receives the decision
+    submitted_at: int = 0  # only in drafts: when the draft was submitted
+    refused_reason: str = ""  # only in drafts: why an operator refused the draft
+    asked_by: str = ""  # only in drafts: usr_… who submitted the layout and receives the decision
 
 
 class LayoutDraft(SetupRecord, frozen=True):
@@ -327,7 +327,7 @@ class TemplateDraft(SetupRecord, frozen=True):
 
     team: str
     template: Template  # the template after the change
-    by: str  # usr_…
+    by: str  # id of the author (usr_…)
     at: int
 
 
@@ -364,7 +364,7 @@ class Key(SetupRecord, frozen=True):
     created_at: int = 0  # 0 for records older than this field
     secret: str = ""  # encrypted secret of a hook's key, which signs requests and is never sent
     restrictions: KeyRestrictions | None = None  # None for an unrestricted key
-    counts_as: str = ""  # key whose limits a rotated key shares; empty: its own
+    counts_as: str = ""  # id of the key whose limits a rotated key shares; empty: the key's own limits
 
 
 class Recipient(SetupRecord, frozen=True):
@@ -401,9 +401,9 @@ class Webhook(SetupRecord, frozen=True):
     id: str
     team: str
     url: str
-    secret: str  # encrypted
+    secret: str  # encrypted signing secret
     events: tuple[str, ...] = ("*",)  # event types, `email.*`, or `*`
-    old_secret: str | None = None  # encrypted; also signs until `old_until`
+    old_secret: str | None = None  # previous signing secret, encrypted; also signs until `old_until`
     old_until: int = 0
     enabled: bool = True
     description: str = ""
@@ -411,9 +411,9 @@ class Webhook(SetupRecord, frozen=True):
     disabled_reason: str = ""  # why the service disabled the webhook automatically
     format: str = DEFAULT_FORMAT  # one of webhook_formats
     login: str | None = None  # encrypted user:password from the URL, sent as HTTP Basic
-    private_key: str | None = None  # encrypted; for formats that sign with a key pair
+    private_key: str | None = None  # encrypted private key, for formats that sign with a key pair
     public_key: str = ""  # public key as base64 DER (SubjectPublicKeyInfo)
-    asked: tuple[str, ...] = ()  # events by the names of the format, if they were requested by those names
+    asked: tuple[str, ...] = ()  # requested events, by the format's names, if the request used those names
 
 
 class Team(msgspec.Struct, frozen=True, kw_only=True):

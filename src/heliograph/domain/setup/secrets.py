@@ -7,7 +7,10 @@ import msgspec
 
 
 class Vault(Protocol):
-    """Encrypts a secret for one context and decrypts it for the same context."""
+    """Encrypts and decrypts secrets, each bound to a context (authenticated encryption).
+
+    A ciphertext can be decrypted only with the context for which it was encrypted, such as `dkim/dom_acme/h1`.
+    """
 
     def encrypt(self, plain: bytes, context: str) -> str: ...
 

@@ -132,7 +132,7 @@ def decide_request(setup: Setup, item: PendingSender, approve: bool, reason: str
 
 
 def decision_basis(item: PendingSender) -> PendingSender:
-    """Return the part of the request on which a decision depends: without the requester and `is_change`."""
+    """Return the request without its requester and `is_change`, for comparison: a decision does not depend on these."""
     return replace(item, is_change=False, asked_by="")
 
 

@@ -80,7 +80,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     callers: Mapping[str, Caller] = {}  # by a key's public id
     teams_by_ref: Mapping[int, Team] = {}
     webhooks: Mapping[int, tuple[Webhook, ...]] = {}  # enabled webhooks, by team
-    clock_offsets: Mapping[int, int] = {}  # teams whose test clock is ahead → offset in ms
+    clock_offsets: Mapping[int, int] = {}  # team whose test clock is ahead → offset in ms
     advancing_teams: tuple[Team, ...] = ()  # teams whose test clock is still advancing to its target
     verified: Mapping[str, str] = {}  # domain verified by a team → team id
     platform_domains: Mapping[str, Domain] = {}  # by name

@@ -35,7 +35,10 @@ class RecordedDecision(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def list_reversible(setup: Setup) -> dict[RecordedDecision, RecordId]:
-    """Return decision → record for the decisions in effect that can be undone, if they match only one record."""
+    """Return the decisions in effect that can be undone, each with its record.
+
+    A decision is omitted if several records match it.
+    """
     decisions = [
         (RecordedDecision(team=team, kind=record_id[0], text=text, approved=approved), record_id)
         for record_id, record in setup.records.items()

@@ -12,7 +12,7 @@ from heliograph.domain.setup.domain_records import Record
 
 STRING_MAX = 255  # characters of one string of a TXT record (RFC 1035, 3.3)
 TTL_S = 3600
-PLATFORM_TTL_S = 300  # of our own zone: a new key is used only after this long
+PLATFORM_TTL_S = 300  # TTL of records in our own zone: a new key is used only after this time
 # Check intervals after a change: (until this age, check this often).
 CHECK_INTERVALS = (
     (2 * MINUTE_MS, 5 * SECOND_MS),
@@ -22,7 +22,7 @@ CHECK_INTERVALS = (
 )
 _PRIVATE_DOMAINS = ("localhost", "localdomain", "local", "internal", "lan", "home", "home.arpa", "invalid")
 PLACEHOLDER_HOST = "mail-host.invalid"  # placeholder in records if the service has no configured host name
-_SHORT_LABEL = re.compile(r"[a-z]{2,3}")  # second level of co.uk, com.au
+_SHORT_LABEL = re.compile(r"[a-z]{2,3}")  # second-level labels such as those of co.uk and com.au
 
 
 def next_check(since: int, now: int) -> int | None:

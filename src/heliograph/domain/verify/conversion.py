@@ -20,9 +20,9 @@ KNOWN_PHONE_MS = 30 * DAY_MS  # a phone that was verified within this time count
 RANGE_DIGITS = 6  # number of last digits in which the numbers of a range differ
 
 SAMPLE_FACTOR = 10  # multiple of the team's per-prefix limit: fewer starts are not significant
-FREE_ATTEMPTS = 5  # unverified starts per day allowed in a watched range
+FREE_ATTEMPTS = 5  # unverified starts per day that are always allowed in a number range
 ATTEMPTS_PER_VERIFIED = 3  # unverified starts offset by each verified one
-MIN_VERIFIED_DIVISOR = 10  # a country counts as hopeless if fewer than one start in this many is verified
+MIN_VERIFIED_DIVISOR = 10  # a country is blocked if fewer than one in this many starts is verified
 
 ALL_AREAS, UNKNOWN_COUNTRY = "*", "?"
 
@@ -82,5 +82,5 @@ def _refusal(description: str, area: str) -> VerifyRateLimited:
         f"{VerifyRateLimited.fix}",
         param="to",
         details={"place": area},
-        retry_after=VERIFICATION_MS // SECOND_MS,  # by then every outstanding code is entered or lost
+        retry_after=VERIFICATION_MS // SECOND_MS,  # by then every outstanding code has been entered or has expired
     )

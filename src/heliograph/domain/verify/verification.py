@@ -113,7 +113,10 @@ def attempts_left(wrong_codes: int) -> int:
 
 
 def check_code(status: str, wrong_codes: int, now: int, expires_at: int, matches: bool) -> CheckResult:
-    """Return the result of a check with a right or wrong code. Only a pending verification consumes attempts."""
+    """Return the result of checking a code against a verification.
+
+    `matches`: whether the code is right. Only a pending verification consumes attempts.
+    """
     current = current_status(status, now, expires_at)
     if current != "pending":
         return CheckResult(verified=False, status=current, wrong_codes=wrong_codes)
@@ -134,10 +137,10 @@ def check_velocity(
     wrong_today: int,
     now: int,
 ) -> None:
-    """Reject a start that exceeds the team's limits; the error states the wait until every limit allows it.
+    """Reject a start that exceeds the team's limits; the error contains the wait until all limits allow one.
 
     `phone_starts`: times of starts in the last 24 hours, `prefix_starts`: in the last 10 minutes, in any order.
-    `wrong_today`: number of wrong codes for the phone on this UTC day. A limit of 0 is off.
+    `wrong_today`: number of wrong codes for the phone on this UTC day. A limit of 0 is disabled.
     """
     if "*" not in limits.countries and country not in limits.countries:
         raise VerifyRateLimited(

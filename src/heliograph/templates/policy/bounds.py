@@ -2,8 +2,8 @@
 
 Each variable is in one of a few states: absent or false, or at its maximum length with the most expensive characters of
 some context (letters in a host, quotes in HTML, four-octet characters in plain text and addresses). The size is a sum
-of terms, each conditional on states, and of lists, whose items are such sums. Variables that share no term are
-maximised independently.
+of terms. A term counts only in certain states of its variables; the term of a list contains such a sum for its items.
+Variables that share no term are maximised independently.
 """
 
 import html
@@ -267,7 +267,7 @@ class _SizeSum:
             if scheme_saving is None and isinstance(piece, str) and piece.strip(SKIPPED_CHARACTERS):
                 return 0
             if scheme_saving is None and isinstance(piece, Slot):
-                if state == FALSE or not piece_octets:  # an empty value: the next slot starts the address
+                if state == FALSE or not piece_octets:  # the value is empty, so the next slot starts the address
                     continue
                 if piece.format and state != FALLBACK:
                     return 0

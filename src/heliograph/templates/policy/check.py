@@ -80,7 +80,10 @@ class TemplateProblem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_template(team: Team, template_id: str, channel: Channel, restricted_key: Key | None = None) -> Template:
-    """Return the approved template that a send names. `restricted_key`: the caller's key if it has restrictions."""
+    """Return the approved template with the id that a send contains.
+
+    `restricted_key`: the caller's key if it has restrictions.
+    """
     template = team.templates.get(template_id)
     if template is None or template.status != "approved":
         raise TemplateNotFound(
@@ -97,7 +100,7 @@ def find_template(team: Team, template_id: str, channel: Channel, restricted_key
 
 
 def placeholder_names(template: Template) -> list[str]:
-    """Return the variables used in the template, in order; for WhatsApp, including the position of the brand name."""
+    """Return the variables used in the template, in order; for WhatsApp, with the brand name at its position."""
     fields = item_fields_of(template)
     parsed = [compile_source(source, part == "html", fields) for part, source in sources_by_part(template).items()]
     names = [use.name for part_compiled in parsed for use in part_compiled.uses if use.list is None]
@@ -426,7 +429,7 @@ def uses_unsubscribe_url(layout: Layout) -> bool:
 def layout_problems(
     new: Template, layouts: Mapping[str, Layout], previous_layouts: Collection[str | None] = ()
 ) -> list[TemplateProblem]:
-    """Return a problem unless the template's layout is approved and of the team, or in `previous_layouts`.
+    """Return a problem unless the template's layout is an approved layout of the team or in `previous_layouts`.
 
     `previous_layouts`: layouts that the template already uses; these may be archived.
     """

@@ -11,7 +11,7 @@ from heliograph.templates.policy.formats import can_format
 from heliograph.templates.policy.values import Values, formatted_uses, read_variables
 
 GENERATED_ITEMS = 2  # generated items for a list without an example
-# Matched against the end of a variable's name; the first match wins. The values of the first and the second list item.
+# Pattern for the end of a variable's name → values of the first and the second list item; the first match wins.
 _VALUES_BY_NAME_PATTERN = [
     (re.compile(rf"(?:^|[._])(?:{endings})$"), values)
     for endings, *values in (
@@ -34,7 +34,7 @@ _VALUES_BY_NAME_PATTERN = [
         ("title|product|item", "Green tea", "Tea cup"),
     )
 ]
-# Every other format is a time.
+# Formats that are missing here are dates and times.
 _EXAMPLES_BY_FORMAT = {"money": ("42.50", "7.90"), "number": ("1234.5", "12"), "percent": ("0.2", "0.1")}
 _EXAMPLE_TIMES = ("2026-11-15T09:30:00Z", "2026-11-16T14:00:00Z")
 

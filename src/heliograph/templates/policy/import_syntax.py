@@ -29,7 +29,7 @@ class ConvertedTemplate(msgspec.Struct, frozen=True):
 class _OpenSection(msgspec.Struct, frozen=True):
     closed_by: str
     end: str  # closing tag in our syntax
-    kind: str  # each, if, unless, scope or left
+    kind: str  # each, if, unless, scope, or left (unsupported, left unchanged)
     path: str = ""  # variable of the section
 
 

@@ -62,7 +62,7 @@ def find_layout_problems(layout: Layout) -> list[TemplateProblem]:
     warnings = [
         problem for part, source in sources_by_part(layout).items() for problem in _lint_part(part, source, None)
     ]
-    # In a layout it is already an error
+    # An unknown variable in a layout is already an error
     return errors + [problem for problem in warnings if problem.code != "unknown_variable"]
 
 

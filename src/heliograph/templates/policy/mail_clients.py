@@ -1,7 +1,7 @@
 """Detects HTML and CSS features that common mail clients do not support, from a static table and without rendering.
 
-The table has about thirty features of five clients, compared with SOURCE at AS_OF. Other features may fail too: test
-the mail in the clients that matter.
+The table has about thirty features of five clients, compared with SOURCE at AS_OF. Other features may fail too, so test
+the mail in the important clients.
 """
 
 import re
@@ -203,7 +203,7 @@ def find_unsupported_features(html: str) -> list[HtmlFinding]:
 def first_unsupported_features(html: str) -> Iterator[tuple[HtmlFeature, int]]:
     """Yield each unsupported feature and its first offset.
 
-    Images without alt text are excluded, because they are no matter of client support.
+    Images without alt text are excluded, because clients do support them.
     """
     examined = html[:EXAMINED_MAX]
     styles = list(_find_css(examined))

@@ -70,11 +70,11 @@ def parse_tags(source: str, limit: int) -> Iterator[Tag]:
 
 def _parse_tag(source: str, start: int) -> Tag:
     tag_start = _TAG_START.match(source, start)
-    assert tag_start  # anything that opens and is not a comment is a tag
+    assert tag_start  # whatever starts here and is not a comment is a tag
     name, at, attributes = tag_start[1].lower(), tag_start.end(), []
     while not (end := _TAG_END.match(source, at)):
         attribute = _ATTRIBUTE.match(source, at)
-        assert attribute  # anything that does not end the tag is an attribute
+        assert attribute  # whatever does not end the tag is an attribute
         attributes.append(attribute)
         at = attribute.end()
     content_end = end.end()

@@ -299,9 +299,9 @@ def _split(
 
 
 def _mark_host_slots(pieces: "list[Piece | _BlockTag]") -> "list[Piece | _BlockTag]":
-    """Mark the slots in hosts of links.
+    """Set the context of slots in the hosts of links.
 
-    After `{{else}}`, the position in the link is that before its block.
+    After `{{else}}`, the position in the link is the one before the block.
     """
     marked = list[Piece | _BlockTag]()
     host: str | None = None  # text of the current host so far; None outside a host
@@ -345,7 +345,7 @@ def _host_after(host: str | None, literal: str) -> str | None:
 
 
 def _mark_in_host(slot: Slot, host: str, after: str) -> Slot:
-    """Mark a slot after a complete host as the start of the path, otherwise as part of the host.
+    """Return a slot with its context: after a complete host the start of the path, otherwise part of the host.
 
     The host is incomplete after a dot or before more text.
     """

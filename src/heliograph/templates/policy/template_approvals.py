@@ -17,7 +17,8 @@ class TemplateDraftState(msgspec.Struct, frozen=True, kw_only=True):
     team: Team
     template: Template  # the template as proposed
     current: Template | None  # the template in use; None if it was never approved
-    author: str | None = None  # user id (usr_…) of the author; None, like `saved_at`, if only the versions record them
+    # User id (usr_…) of the author. None, like `saved_at`, if only the stored versions have these values.
+    author: str | None = None
     saved_at: int | None = None
 
     @property

@@ -160,10 +160,11 @@ def _approval_fields(template: Template) -> dict[str, Any]:
 
 
 def with_prices(team: Team, new: Template) -> tuple[Template, bool]:
-    """Set the prices of a team's template: its current ones, else those of the most expensive of the same kind.
+    """Return the template with prices, and whether prices were found.
 
-    Returns the template and whether prices were found. Prices of free SMS or WhatsApp templates are not copied, because
-    they were set individually. Email without a price is free, within the quota and above it.
+    Prices are the template's current ones, else those of the team's most expensive template of the same kind. Prices of
+    free SMS or WhatsApp templates are not copied, because they were set individually. Email without a price is free,
+    within the quota and above it.
     """
     old = team.templates.get(new.id)
     kind = _price_kind(new)
@@ -200,7 +201,7 @@ def with_suggested_prices(setup: Setup, new: Template) -> Template:
 def sandbox_with_draft(draft: TemplateDraftState) -> Team:
     """Return a copy of the team in sandbox mode that can send the draft, free and only to confirmed recipients.
 
-    The subject of an email is marked as a test; a text message is sent unchanged, so that its segments are real.
+    The subject of an email is marked as a test. A text message is unchanged, so that its number of segments is real.
     """
     new, team = draft.template, draft.team
     subject = f"[Test] {new.subject}" if new.subject else None

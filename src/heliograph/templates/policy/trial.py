@@ -26,8 +26,8 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     error: str = ""  # why a send with the draft would be refused
     part: str = ""  # first part that differs
     before: str = ""  # its first line that differs, with the template in use
-    after: str = ""  # … and with the draft
-    segments: tuple[int, int] = (1, 1)  # of an SMS, before and after
+    after: str = ""  # its first line that differs, with the draft
+    segments: tuple[int, int] = (1, 1)  # segments of an SMS, with the template in use and with the draft
 
 
 def try_draft(

@@ -140,7 +140,7 @@ def required_names(template: Template) -> list[str]:
 
 
 def keep_declared(template: Template | None, variables: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return only the declared variables, for callers of foreign APIs, which ignore undeclared ones."""
+    """Return only the declared variables, because clients of other services' APIs may send undeclared ones."""
     if template is None or not variables:
         return variables
     names = set(required_names(template))
@@ -253,7 +253,7 @@ def check_variables(template: Template, values: Values) -> None:
 
 
 def check_bounds(template: Template, values: Values) -> None:
-    """Check that no list is too long, and that every value fits its maximum length and format."""
+    """Check that no list has too many items, and that every value fits its maximum length and format."""
     for name, shape in template.shapes.items():
         if shape.list and len(values.lists.get(name, ())) > shape.max:
             raise ListTooLong(

@@ -82,7 +82,7 @@ def is_fresh(seconds: object, now: int) -> bool:
 
 
 def is_replay_detectable(seconds: object, now: int) -> bool:
-    """Return whether a Unix timestamp is recent enough that a replay would be detected by its stored id."""
+    """Return whether a signature with this Unix timestamp is recent enough to detect its replay by the stored id."""
     number = parse_int(str(seconds), 11)
     return number is not None and -CLOCK_SKEW_MAX_MS <= now - number * SECOND_MS <= SIGNATURE_AGE_MAX_MS
 

@@ -172,7 +172,7 @@ def _to_event(kind: EventKind, event: Mapping[str, Any]) -> ProviderEvent:
 
 
 def _id_prefixes(id_: str) -> tuple[str, ...]:
-    """Return the message id and its prefixes.
+    """Return the message id and those of its prefixes that an SMTP reply may contain.
 
     The SMTP reply has only the part before the name of the filter machine.
     """

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-# throttled: deferred, and all other messages pause too; unbound: the carrier accepts no message from us.
+# throttled: this message is deferred and all others pause; unbound: the carrier accepts no messages from us.
 Verdict = Literal["accepted", "refused", "deferred", "throttled", "unbound"]
 
 ROK = 0x00
