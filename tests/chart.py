@@ -1,6 +1,6 @@
-"""What deploy/helm comes to, by the few words of Helm that it uses: Helm itself is not to be had everywhere.
+"""Renders the Helm chart of deploy/helm with the few functions that it uses, because Helm is not always available.
 
-`make manifests` writes the plain manifests of deploy/kubernetes with it.
+`make manifests` uses this module to write the plain manifests of deploy/kubernetes.
 """
 
 import re
@@ -13,12 +13,12 @@ DEPLOY = Path(__file__).parents[1] / "deploy"
 CHART = DEPLOY / "helm"
 VALUES = yaml.safe_load((CHART / "values.yaml").read_text("utf-8"))
 ALL = VALUES | {"podMonitor": True, "worker": VALUES["worker"] | {"scaleByOldestSeconds": True}}
-HOOK = "migrate.yaml"  # is run before an upgrade: by Helm, or by hand
-HEAD = "# Made of deploy/helm by `make manifests`: see docs/deploy.md.\n"
+HOOK = "migrate.yaml"  # run before an upgrade: by Helm, or manually
+HEAD = "# Generated from deploy/helm by `make manifests`: see docs/deploy.md.\n"
 
 
 def texts(values: dict[str, Any]) -> dict[str, str]:
-    """The chart's files by name, filled."""
+    """Return file name → content of the rendered chart."""
 
     def value(path: str) -> Any:
         found: Any = {"Values": values, "Release": {"Name": "heliograph"}}
@@ -53,7 +53,7 @@ def rendered(values: dict[str, Any]) -> list[Any]:
 
 
 def manifests() -> dict[str, str]:
-    """The files of deploy/kubernetes: what is applied, and what is applied before an upgrade."""
+    """Return the files of deploy/kubernetes: the manifests to apply, and those to apply before an upgrade."""
     made = texts(VALUES)
     migrate = re.sub(r"^  annotations:\n(?:    helm\.sh/.*\n)+", "", made.pop(HOOK), flags=re.M)
     return {"heliograph.yaml": HEAD + "---\n".join(made.values()), HOOK: HEAD + migrate}

@@ -1,11 +1,11 @@
-"""`make test-clean`: run the README's commands in throwaway Debian root file systems, as on a machine nobody has used.
+"""`make test-clean`: runs the README's commands in throwaway Debian root file systems, as on a new machine.
 
 Each run gets a fresh copy of a minimal Debian (built once per release by mmdebstrap, then cached), a `git clone` of a
-commit, and process and mount namespaces of its own. Dependencies are installed with the network; everything else runs
-in a network namespace that has only the loopback interface, so a test that leaves the machine fails. Afterwards the
-accounts, the modes of the home folders, the processes and `git status` must be what they were.
+commit, and its own process and mount namespaces. Dependencies are installed with network access; everything else runs
+in a network namespace with only the loopback interface, so that a test that contacts another machine fails. Afterwards
+the accounts, the modes of the home folders, the processes and `git status` must be unchanged.
 
-Needs root on Linux, mmdebstrap and git. Uses only the standard library: it runs before `.venv` exists.
+Needs root on Linux, mmdebstrap and git. Uses only the standard library, because it runs before `.venv` exists.
 """
 
 import argparse
@@ -53,7 +53,7 @@ echo; echo "every command that make run printed was answered"
 
 @dataclass(frozen=True)
 class Case:
-    """One row of the matrix."""
+    """One combination of release and commands to test."""
 
     suite: str
     is_root: bool
@@ -120,7 +120,7 @@ def select_cases(options: argparse.Namespace) -> Sequence[Case]:
 
 
 def base_folder(suite: str, cache: Path) -> Path:
-    """The cached base of a release; another list of packages is another base."""
+    """Return the cached base folder of a release; another list of packages has its own."""
     return cache / f"{suite}-{hashlib.sha256(' '.join(PACKAGES).encode()).hexdigest()[:8]}"
 
 
@@ -143,20 +143,20 @@ def build_base(suite: str, cache: Path) -> None:
 
 
 def run_in_namespaces(case: Case, options: argparse.Namespace) -> tuple[bool, float]:
-    """Run this program again for one case; its mounts and processes end with it."""
+    """Run this program again in new namespaces for one case; its mounts and processes end with it."""
     print(f"\ntest-clean: {case}", flush=True)
     began = time.monotonic()
     unshare = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private"]
     again = [sys.executable, __file__, "--inside", "--cache", str(options.cache), "--revision", options.revision]
     chosen = ["--suite", case.suite, "--user", "root" if case.is_root else "user", "--command", case.command]
-    # Overlays on a disk cost what they change; removed from outside, after the mounts are gone.
+    # An overlay on disk only takes space for changes. The folder is removed from outside, after the mounts have ended.
     with tempfile.TemporaryDirectory(prefix="heliograph-clean-", ignore_cleanup_errors=True) as folder:
         done = subprocess.run([*unshare, *again, *chosen], env={**os.environ, "TMPDIR": folder})
     return done.returncode == 0, time.monotonic() - began
 
 
 def run_inside(case: Case, options: argparse.Namespace) -> None:
-    """In the namespaces, as process 1."""
+    """Run one case inside the namespaces, as process 1."""
     root = mount_root(base_folder(case.suite, options.cache), Path(tempfile.gettempdir()))
     environment = configure(root, case)
     home = root / environment["HOME"].lstrip("/")
@@ -172,7 +172,7 @@ def run_inside(case: Case, options: argparse.Namespace) -> None:
 
 
 def mount_root(base: Path, folder: Path) -> Path:
-    """A writable copy of the base: an overlay, or a real copy where overlays are not permitted."""
+    """Return a writable copy of the base: an overlay, or a real copy where overlays are not permitted."""
     upper, work, root = folder / "upper", folder / "work", folder / "root"
     for made in (upper, work, root):
         made.mkdir()
@@ -201,7 +201,7 @@ def mount(*arguments: str) -> None:
 
 
 def configure(root: Path, case: Case) -> dict[str, str]:
-    """Copies what this machine needs to reach the network, adds the user; returns the environment of the commands."""
+    """Copy the host's network and pip configuration and add the user; return the environment for the commands."""
     for name in ("/etc/resolv.conf", CA_BUNDLE):
         if Path(name).exists():
             shutil.copy(Path(name).resolve(), root / name.lstrip("/"))
@@ -229,7 +229,7 @@ def configure(root: Path, case: Case) -> dict[str, str]:
 
 
 def homes(root: Path) -> dict[str, str]:
-    """The home folders of root and of the user."""
+    """Return the home folders of root and of the user."""
     accounts = [line.split(":") for line in (root / "etc/passwd").read_text("utf-8").splitlines()]
     return {account[0]: account[5] for account in accounts if account[0] in ("root", USER)}
 
@@ -247,12 +247,12 @@ def clone(revision: str, target: Path, case: Case) -> None:
 
 
 def git(folder: Path, *words: str) -> str:
-    """The output of a git command in a checkout, whoever owns it."""
+    """Return the output of a git command in a checkout, whoever owns it."""
     return subprocess.check_output(["git", "-c", "safe.directory=*", "-C", str(folder), *words], text=True)
 
 
 def describe(root: Path, case: Case) -> dict[str, object]:
-    """What no command may change."""
+    """Return everything that no command may change."""
     folders = {name: root / home[1:] for name, home in homes(root).items()}
     checkout = folders[case.account] / "heliograph"
     return {
@@ -268,7 +268,7 @@ def changed(before: Mapping[str, object], now: Mapping[str, object]) -> list[tup
 
 
 def running_processes() -> list[str]:
-    """Commands of all other processes of this namespace, once those that are ending have ended."""
+    """Return the commands of all other processes of this namespace, after processes that are exiting have ended."""
     for _ in range(50):
         if not (commands := _running_processes()):
             break
@@ -297,7 +297,7 @@ def reap() -> None:
 
 
 def run(root: Path, case: Case, environment: Mapping[str, str], command: str, has_network: bool) -> int:
-    """The exit code of a shell command in the clone. As process 1 it also reaps what others leave behind."""
+    """Run a shell command in the clone and return its exit code. As process 1, also reap orphaned processes."""
 
     def enter() -> None:
         if not has_network:
@@ -320,7 +320,7 @@ def run(root: Path, case: Case, environment: Mapping[str, str], command: str, ha
 
 
 def leave_network() -> None:
-    """Into a network namespace that has only loopback."""
+    """Enter a network namespace that has only the loopback interface."""
     if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNET):
         raise OSError(ctypes.get_errno(), "unshare")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:

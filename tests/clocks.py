@@ -1,4 +1,4 @@
-"""The real time, and as much later as a test wants; or a time that stands still."""
+"""Clocks for tests: the real time plus an offset, or a time that stands still."""
 
 from heliograph.runtime.clock import Clock
 
@@ -30,7 +30,7 @@ class TestClock(Clock):
 
 
 class StandingClock(Clock):
-    """Stands still but for `forward`, so that all happens again as it did."""
+    """A clock that stands still unless `forward` is called, so that runs are reproducible."""
 
     def __init__(self) -> None:
         self._now = BEGIN_MS

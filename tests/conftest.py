@@ -1,4 +1,4 @@
-"""What every test can ask for: both real databases, a store on each, and the whole service as processes."""
+"""Fixtures for all tests: both real databases, a store on each, and the whole service as processes."""
 
 import asyncio
 import functools
@@ -30,7 +30,7 @@ from tests.service import PATIENCE_S, Service
 pytest_plugins = ["tests.side_effects", "tests.skips", "tests.workers"]
 DATABASES = ("sqlite", "postgres")
 MIGRATED = "migrated"
-# Their tests ask what a request, a change or a page comes to, not how a database does it: on SQLite, unless they are
+# Folders whose tests do not depend on the database: run on SQLite only, unless they are
 # marked `both_databases`. `make proof PROOFS=postgres` runs them on both.
 ONE_DATABASE = {"accept", "accounts", "dashboard", "manage"}
 SLOW_FOLDERS = {"clients", "proof"}
@@ -54,8 +54,10 @@ MAIN_PROCESS = os.getpid()
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection(session: pytest.Session) -> Generator[None, Any, Any]:
-    """Nothing is garbage of what is read here, and it is looked through no more afterwards. Meanwhile another core does
-    the imports of the process that forks for all workers."""
+    """Disable garbage collection while tests are collected, and freeze the objects created.
+
+    Meanwhile, another core imports the modules for the process from which the commands of all workers are forked.
+    """
     is_shared = session.config.getoption("workers") and not session.config.option.collectonly
     if is_shared:
         forks.parent()
@@ -83,7 +85,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _is_slow(item: pytest.Item) -> bool:
-    """Left to `make test-all`, as is what is marked so itself."""
+    """Return whether a test runs only in `make test-all`."""
     folder, fixtures = item.path.parent.name, getattr(item, "fixturenames", ())
     is_second_database = folder in SLOW_ON_POSTGRES and _needs_postgres(item)
     is_slow_file = folder in SLOW_FOLDERS or f"{folder}/{item.path.name}" in SLOW_FILES
@@ -102,8 +104,10 @@ def _is_on_second_database(item: pytest.Item) -> bool:
 
 
 def _take_turns(items: list[pytest.Item]) -> None:
-    """Folders that take long come first, so that all workers end together, and their files in turns: some draw pages
-    as fast as they can, others wait for processes."""
+    """Sort slow folders first, so that all workers end together, and alternate their files.
+
+    Some files need much CPU to render pages; others wait for processes.
+    """
     turns: dict[str, dict[Path, int]] = {folder: {} for folder in LONG}
 
     def turn(item: pytest.Item) -> float:
@@ -120,7 +124,7 @@ def anyio_backend() -> str:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[str]:
-    """The URL of the first database of the run's PostgreSQL server."""
+    """Yield the URL of the first database of the run's PostgreSQL server."""
     if not postgres_server.is_installed():
         pytest.skip(postgres_server.MISSING)
     yield shared_server().url()
@@ -130,7 +134,7 @@ def postgres() -> Iterator[str]:
 
 @functools.cache
 def shared_server() -> PostgresServer:
-    """The PostgreSQL server of the whole run. With workers, the main process starts it before they are forked."""
+    """Return the PostgreSQL server of the whole run. With workers, the main process starts it before the fork."""
     assert os.getpid() == MAIN_PROCESS, "PostgreSQL was not started: has the test neither the fixture nor the name?"
     folder = _ended.enter_context(postgres_server.temporary_folder())
     settings = {**postgres_server.UNSAFE, **autovacuum_settings()}
@@ -139,13 +143,13 @@ def shared_server() -> PostgresServer:
     _on_server(server.url(), f"CREATE DATABASE {MIGRATED}")
     asyncio.run(migrate_postgres(server.url(MIGRATED)))
     _emptying(server.url())
-    # A database that somebody is connected to cannot be copied.
+    # A database with open connections cannot be copied.
     _on_server(server.url(), f"ALTER DATABASE {MIGRATED} ALLOW_CONNECTIONS false")
     return server
 
 
 def autovacuum_settings() -> dict[str, str]:
-    """With TEST_AUTOVACUUM=1, let autovacuum analyse every changed table each second; it is off otherwise."""
+    """Return settings that run autovacuum each second if TEST_AUTOVACUUM=1; otherwise autovacuum is off."""
     if os.environ.get("TEST_AUTOVACUUM") != "1":
         return {"autovacuum": "off"}
     once = ("naptime", "vacuum_threshold", "analyze_threshold")
@@ -159,14 +163,14 @@ def _needs_postgres(item: pytest.Item) -> bool:
 
 
 def pytest_sessionfinish() -> None:
-    """Not in workers, which end without it."""
+    """Close shared resources in the main process; workers end without them."""
     _ended.close()
     shared_server.cache_clear()
     _emptying.cache_clear()
 
 
 def fresh_database(postgres: str, template: str = MIGRATED) -> str:
-    """The URL of a new database on the server: migrated and without records, unless another template is named."""
+    """Return the URL of a new database on the server: migrated and empty, unless another template is named."""
     name = f"test_{os.getpid()}_{next(_numbers)}"
     _on_server(postgres, f"CREATE DATABASE {name} TEMPLATE {template}")
     return _named(postgres, name)
@@ -174,7 +178,10 @@ def fresh_database(postgres: str, template: str = MIGRATED) -> str:
 
 @contextmanager
 def lent_database(postgres: str, *, checks_events: bool = True) -> Iterator[str]:
-    """As fresh_database; it is emptied for the next borrower, which takes a twentieth of the time that a copy takes."""
+    """Yield the URL of a reused database, which is emptied for the next test.
+
+    Emptying it takes a twentieth of the time of a copy.
+    """
     lent = _lent.pop() if _lent else Lent(postgres)
     yield lent.url
     rows = lent.published_events()
@@ -188,7 +195,7 @@ def lent_database(postgres: str, *, checks_events: bool = True) -> Iterator[str]
 
 
 class Lent:
-    """A database, and a session that empties it: by a function of its own, whose plans are kept."""
+    """A reusable database, and a connection that empties it with a database function, whose plans are cached."""
 
     def __init__(self, postgres: str) -> None:
         self.url = fresh_database(postgres)
@@ -214,7 +221,7 @@ class Lent:
 
 @functools.cache
 def _emptying(postgres: str) -> str:
-    """Makes a function that makes a database what the migrated one is, whoever still holds on to it."""
+    """Return SQL that creates a function which restores the state after the migration, even if connections are open."""
 
     async def statements(*asked: str) -> list[str]:
         connection: Any = await asyncpg.connect(_named(postgres, MIGRATED))
@@ -263,7 +270,7 @@ def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(params=DATABASES)
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """A migrated database without records, of each kind that its folder runs on."""
+    """Yield the URL of a migrated, empty database, of each kind on which the tests of this folder run."""
     with migrated_database(request.param, request, tmp_path) as url:
         yield url
 
@@ -288,7 +295,7 @@ def _is_made_up(request: pytest.FixtureRequest) -> bool:
 
 @pytest.fixture(params=DATABASES)
 def empty_database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A database without tables, once of each kind."""
+    """Return the URL of a database without tables, of each kind."""
     if request.param == "postgres":
         return fresh_database(request.getfixturevalue("postgres"), "template1")
     return f"sqlite:///{tmp_path / 'heliograph.db'}"
@@ -301,7 +308,7 @@ def settings(database_url: str, tmp_path: Path) -> Settings:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> TestClock:
-    """The clock of PostgreSQL goes with it."""
+    """Return a test clock, which also sets the clock of PostgreSQL."""
     clock, told = TestClock(), leases.Leases._shared_time
     monkeypatch.setattr(
         leases.Leases, "_shared_time", lambda self, row: told(self, row) + _is_server(row) * clock.forwarded_ms
@@ -315,21 +322,21 @@ def _is_server(row: leases.ClockRow | None) -> bool:
 
 @pytest.fixture
 async def store(settings: Settings, clock: TestClock) -> AsyncIterator[Store]:
-    """A migrated, empty store; its tests run on both databases."""
+    """Return a migrated, empty store; tests that use it run on both databases."""
     async with open_store(settings, clock, "seat/0") as store:
         yield store
 
 
 @pytest.fixture
 async def other(store: Store, settings: Settings, clock: TestClock) -> AsyncIterator[Store]:
-    """Another process on the same database."""
+    """Return the store of another process on the same database."""
     async with open_store(settings, clock, "seat/1") as other:
         yield other
 
 
 @pytest.fixture
 def service(database_url: str, tmp_path: Path) -> Iterator[Service]:
-    """The whole service in one process, set up from tests/setup.toml; its tests run on both databases."""
+    """Return the service in one process, set up from tests/setup.toml; tests that use it run on both databases."""
     with Service(database_url, tmp_path / "data") as running:
         running.apply()
         running.start()
@@ -338,13 +345,13 @@ def service(database_url: str, tmp_path: Path) -> Iterator[Service]:
 
 @pytest.fixture
 def phone() -> str:
-    """A simulated phone that no other test of this process used; its codes are its own."""
+    """Return a simulated phone number that no other test of this process uses."""
     return next(PHONES)
 
 
 @pytest.fixture(scope="session")
 def shared_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """One service on SQLite for all tests that only ask questions or use records of their own."""
+    """Return one service on SQLite, for all tests that only read or use their own records."""
     folder = tmp_path_factory.mktemp("shared")
     with Service(f"sqlite:///{folder / 'heliograph.db'}", folder / "data") as running:
         running.apply()

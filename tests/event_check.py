@@ -1,4 +1,4 @@
-"""Holds the events that tests publish against their schemas: all that a database has when a test is done with it."""
+"""Checks all events that tests publish against their schemas, when a test has finished with its database."""
 
 import functools
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from heliograph.domain.events import StoredEvent, event_body
 from heliograph.domain.setup.records import Team
 from heliograph.texts.explain import with_explanation
 
-# As `feed` of queries/events.sql, of all teams.
+# Like the query `feed` of queries/events.sql, but for all teams.
 PUBLISHED = """
 SELECT e.id, e.type, e.sequence, e.created_at, e.recipient, e.status, e.previous_status, e.message_status,
        coalesce(e.detail, x.record), m.record, m.sandbox, r.kind
@@ -29,7 +29,7 @@ TEAM = cast(Team, SimpleNamespace(record=SimpleNamespace(id="team_any"), sandbox
 
 
 def check_file(path: Path) -> None:
-    """The events of a SQLite database."""
+    """Check the events of an SQLite database."""
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
     try:
         check_rows(connection.execute(PUBLISHED).fetchall())
@@ -44,7 +44,7 @@ def check_rows(rows: Sequence[Sequence[Any]]) -> None:
 
 
 def find_fault(event: StoredEvent) -> str | None:
-    """What the schema of its type says against it; None if nothing."""
+    """Return why an event does not match the schema of its type; None if it does."""
     body = msgspec.json.decode(event_body(with_explanation(event), TEAM))
     errors = [
         f"{'.'.join(map(str, error.instance_path))}: {error.message[:200]}"

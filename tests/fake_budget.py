@@ -1,4 +1,4 @@
-"""Room for what a test reads: there always is."""
+"""A memory budget without a limit, for tests that read bodies."""
 
 
 async def room(octets: int) -> None:

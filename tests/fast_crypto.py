@@ -1,4 +1,4 @@
-"""Passwords and DKIM keys without the quarter of a second that each takes: in tests they guard nothing."""
+"""Fast password hashes and DKIM keys for tests, which otherwise take a quarter of a second each."""
 
 from itertools import count
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Processes of the command line without the second of CPU that its imports take: forked from one that has them."""
+"""Runs commands in forks of a process that has already imported everything, which saves a second of CPU each."""
 
 import atexit
 import functools
@@ -17,7 +17,7 @@ MESSAGE_MAX = 1 << 18
 
 
 class Forked:
-    """What tests use of subprocess.Popen. The program is Python that finds its arguments in sys.argv."""
+    """The part of the interface of subprocess.Popen that tests use. The program is Python code that reads sys.argv."""
 
     def __init__(
         self, program: str, arguments: Sequence[str], environment: Mapping[str, str], folder: Path | None = None
@@ -32,7 +32,7 @@ class Forked:
         self.stdout = os.fdopen(read, encoding="utf-8")
         self.pid = int(self._ended.recv(20))
         self.returncode: int | None = None
-        self.blocked: list[str] = []  # what it said of its event loop
+        self.blocked: list[str] = []  # logged warnings about its blocked event loop
 
     def wait(self, timeout: float | None = None) -> int:
         if self.returncode is None:
@@ -59,13 +59,13 @@ class Forked:
 
 
 def _pair() -> tuple[socket.socket, socket.socket]:
-    """What is written comes as it was written: a pid and an exit code do not run together."""
+    """Return a pair of sockets that keep message boundaries, so that a pid and an exit code are not merged."""
     return socket.socketpair(type=socket.SOCK_SEQPACKET)
 
 
 @functools.cache
 def parent() -> socket.socket:
-    """Our end of the process that forks; it ends when we do, and all who were forked from us since."""
+    """Return our end of the process that forks. It ends when this process does, as do all its forks."""
     ours, theirs = _pair()
     subprocess.Popen([sys.executable, "-m", "tests.forks"], stdin=theirs.fileno(), cwd=Path(__file__).parents[1])
     theirs.close()
@@ -87,7 +87,7 @@ def _serve(control: socket.socket) -> None:
 
 
 def _watch(asked: bytes, ended: int, output: int) -> None:
-    """In a process of its own, which waits for the one that was asked for."""
+    """Wait in a separate process for the forked one to end, and report its exit code."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may be run by nohup,
     signal.signal(signal.SIGINT, signal.default_int_handler)  # and in the background of a shell

@@ -1,4 +1,4 @@
-"""One hypothesis profile for every way to run the tests: no example has a deadline, however slow the machine is.
+"""The hypothesis profile for all test runs: examples have no deadline, because the machine may be slow.
 
 `conftest.py` imports it, and so do the packages whose tests `make test-rules` runs without any conftest.
 """

@@ -1,4 +1,7 @@
-"""Judges from npm, of `judges/package-lock.json`: installed once for a checkout, missed where that cannot be done."""
+"""External validators from npm (`judges/package-lock.json`), installed once per checkout.
+
+Tests that need a missing validator are skipped.
+"""
 
 import fcntl
 import hashlib
@@ -14,12 +17,15 @@ KEPT = Path(__file__).parents[1] / ".venv" / "judges"
 
 
 def miss(what: str, why: str) -> NoReturn:
-    """Skip what has no judge here, which fails in CI (`conftest.py`)."""
+    """Skip a test whose external validator is not available; in CI it fails (`conftest.py`)."""
     pytest.skip(f"{what}: {why}")
 
 
 def install(folder: Path, what: str) -> Path:
-    """The folder, with every judge in its `node_modules`; `what` is said where they cannot be had."""
+    """Return the folder with all validators in its `node_modules`.
+
+    `what`: named in the skip message if they are missing.
+    """
     if shutil.which("npm") is None or shutil.which("node") is None:
         miss(what, "node and npm are not installed")
     try:
@@ -30,7 +36,7 @@ def install(folder: Path, what: str) -> Path:
 
 
 def judges() -> Path:
-    """Where the judges are installed. Who comes while another installs them waits."""
+    """Return the folder in which the validators are installed; wait if another process is installing them."""
     kept = KEPT / hashlib.sha256(b"".join(file.read_bytes() for file in LOCKED)).hexdigest()[:16]
     kept.mkdir(parents=True, exist_ok=True)
     with (kept / "lock").open("w") as lock:

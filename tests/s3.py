@@ -1,4 +1,4 @@
-"""A real S3 server on loopback (moto's), with one bucket; it can be stopped and started again with what it has."""
+"""A real S3 server on loopback (moto) with one bucket; it can be stopped and restarted with its data."""
 
 import itertools
 import re
@@ -34,7 +34,7 @@ class S3Server:
         }
 
     def names(self) -> list[str]:
-        """Of all objects."""
+        """Return the names of all objects."""
         with urllib.request.urlopen(f"{self.url}/{self.bucket}?list-type=2", timeout=30) as answer:
             return re.findall(r"<Key>(.*?)</Key>", answer.read().decode())
 

@@ -1,4 +1,4 @@
-"""The service as a user runs it: real processes of the command line, spoken to over HTTP."""
+"""The service as a user runs it: real processes of the command line, accessed over HTTP."""
 
 import http.client
 import io
@@ -32,13 +32,13 @@ NAMES = (
 )
 TOKENS = {name: make_token(bytes([number]) * 64) for number, name in enumerate(NAMES, 1)}
 COMMAND = (sys.executable, "-P", "-m", "heliograph.cli.main")
-PROGRAM = "from heliograph.cli.main import main; main()"  # a test may put a fault before it
+PROGRAM = "from heliograph.cli.main import main; main()"  # a test may insert a fault before it
 
-PATIENCE_S = 60.0  # for what must come, on a machine that does much else
+PATIENCE_S = 60.0  # maximum wait for an expected result, on a busy machine
 BLOCKED = "event loop blocked"
-NOBODY = "127.0.0.1:9"  # a name server that does not answer: tests ask no other machine
+NOBODY = "127.0.0.1:9"  # address of a name server that does not respond: tests contact no other machine
 
-_alone = threading.Lock()  # a command in this process has its environment and its streams for itself
+_alone = threading.Lock()  # held while a command runs in this process, because it uses the environment and streams
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -52,12 +52,12 @@ class Answer(msgspec.Struct, frozen=True):
 
     @property
     def code(self) -> str | None:
-        """The error's code; None for a success."""
+        """Return the error code of the response; None for a success."""
         return self.json["error"]["code"] if self.status >= 400 else None
 
 
 class Service:
-    """One or more processes on one database; all are ended when the block ends."""
+    """One or more processes on one database; all are stopped when the block ends."""
 
     def __init__(
         self,
@@ -103,8 +103,11 @@ class Service:
             check_file(path)
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """One command to its end. It runs in this process, which has imported everything, and in a thread, because
-        the test may have an event loop of its own."""
+        """Run one command to its end and return its output.
+
+        It runs in this process, which has imported everything, and in a thread, because the test may have an event
+        loop.
+        """
         out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
 
         def command() -> Any:
@@ -120,7 +123,7 @@ class Service:
         return subprocess.CompletedProcess(arguments, code, *said)
 
     def launch(self, program: str, *arguments: str) -> Forked:
-        """Start one command in a process of its own."""
+        """Start a command in a process of its own."""
         process = Forked(program, arguments, self._environment)
         self.processes.append(process)
         return process
@@ -131,7 +134,7 @@ class Service:
         return json.loads(done.stdout)
 
     def start(self, role: str = "all", port: int = 0, *flags: str) -> Forked:
-        """Start a process and wait until it answers; its port is the last one of `ports`."""
+        """Start a process and wait until it responds; its port is the last one of `ports`."""
         arguments = ["serve", "--role", role, "--listen", f"127.0.0.1:{port}", *flags]
         process = Forked(PROGRAM, arguments, self._environment)
         self.processes.append(process)
@@ -166,7 +169,10 @@ class Service:
         headers: Mapping[str, str] | None = None,
         port: int | None = None,
     ) -> Answer:
-        """One request. `key` names a token of TOKENS; a body of bytes is sent as it is, anything else as JSON."""
+        """Send a request and return the response.
+
+        `key` names a token of TOKENS. A body of bytes is sent unchanged, any other as JSON.
+        """
         given = {"Content-Type": "application/json"} if body is not None else {}
         if key is not None:
             given["Authorization"] = f"Bearer {TOKENS.get(key, key)}"
@@ -188,7 +194,7 @@ class Service:
         return self.ask("POST", path, body, **options)
 
     def add_credit(self, team: str, amount: str) -> None:
-        """Booked with a new platform key."""
+        """Add credit with a new platform key."""
         token = json.loads(self.run("key", "create", "--platform", "--json").stdout)["token"]
         body = {"amount": amount, "reference": str(time.monotonic_ns())}
         answer = self.post(f"/v1/teams/{team}/credit", body, key=token)
@@ -196,8 +202,10 @@ class Service:
 
 
 def until(check: Callable[..., Any], seconds: float = PATIENCE_S) -> Any:
-    """The first true answer; fails when there is none in time. It asks less often the longer it takes: what is waited
-    for needs the CPU more."""
+    """Return the first true result of `check`; fail if there is none in time.
+
+    The interval between calls grows, to leave CPU for the awaited work.
+    """
     end, pause = time.monotonic() + seconds, 0.02
     while True:
         found = check()
@@ -225,7 +233,7 @@ def _drain(process: Forked) -> None:
 
 
 def walked(service: "Service", path: str) -> list[Any]:
-    """Every entry of a list, however many others a shared service has."""
+    """Return every entry of a list, page by page, also those of other tests that share the service."""
     found: list[Any] = []
     more = True
     while more:

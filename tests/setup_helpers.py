@@ -1,4 +1,4 @@
-"""What a test sets up: with an audit entry as every change has, or without one, where the test counts entries."""
+"""Sets up records for tests: with an audit entry, like every change, or without, for tests that count audit entries."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ SET_UP = COMMAND_LINE.audit_entry(0, "test.set_up", "a test")
 
 
 async def set_up(store: Store, rows: Sequence[Row] = (), new_teams: Sequence[NewTeam] = ()) -> None:
-    """Straight into the tables, past the guard."""
+    """Write the rows directly into the tables, without the check for an audit entry."""
 
     async def story(tx: Tx) -> None:
         current = await setup.lock_and_read(tx, store.setup.current)

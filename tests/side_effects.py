@@ -1,7 +1,8 @@
-"""A pytest plugin: a run that changes the machine fails, and says what it changed.
+"""A pytest plugin that fails a run which changes the machine, and reports the changes.
 
-Compared before and after a run: the mode of the home folder, the accounts, the processes that the run started, and
-`git status`. Somebody may edit the checkout while tests run, so a change there fails in CI only; elsewhere it is named.
+It compares the state before and after a run: the mode of the home folder, the accounts, the processes that the run
+started, and `git status`. Someone may edit the checkout while tests run, so changes in it fail the run only in CI and
+are reported elsewhere.
 """
 
 import os
@@ -19,7 +20,7 @@ from tests import forks
 ROOT = Path(__file__).parents[1]
 GIT = "git status"
 MARK = "TEST_RUN"  # inherited by every process that a test starts with our environment
-END_S = 30.0  # for processes that are ending
+END_S = 30.0  # wait for processes that are ending
 
 _before = pytest.StashKey[dict[str, object]]()
 _changes = pytest.StashKey[dict[str, str]]()
@@ -32,7 +33,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """After all others have ended what they started. Workers end without it."""
+    """Compare the state after all other plugins have ended what they started. Workers end without this."""
     if forks.parent.cache_info().currsize:  # else it would end after us
         forks.parent().close()
         forks.parent.cache_clear()
@@ -68,7 +69,7 @@ def git_status() -> list[str]:
 
 
 def left_running(mark: str) -> list[str]:
-    """Commands of the processes of this run, once those that are ending have ended."""
+    """Return the commands of this run's processes that still run, after processes that are exiting have ended."""
     deadline = time.monotonic() + END_S
     while (commands := processes_of(mark)) and time.monotonic() < deadline:
         time.sleep(0.1)

@@ -1,4 +1,4 @@
-"""Every rule of deploy/alerts.yaml fires when what it is about happens, and not before: judged by promtool."""
+"""Each rule of deploy/alerts.yaml fires if its condition occurs, and not before; evaluated by promtool."""
 
 import json
 import shutil
@@ -19,11 +19,11 @@ REPLIES = 'heliograph_smtp_replies_total{{provider="google",class="{}"}}'
 MAILS = 'heliograph_handovers_total{channel="email",outcome="accepted"}'
 COMPLAINTS = 'heliograph_complaints_total{provider="google"}'
 
-# Alert → its series a minute, when all is well and when it is not; in the notation of promtool.
+# Alert → its series per minute, without and with the fault, in promtool's notation.
 WELL_AND_ILL: dict[str, dict[str, tuple[str, str]]] = {
     "HeliographDown": {f'up{{job="heliograph",{INSTANCE}}}': ("1x60", "0x60")},
     "HeliographNotReady": {f"heliograph_ready{{{INSTANCE}}}": ("1x60", "0x60")},
-    # All are replaced once; or one dies every two minutes.
+    # All processes are replaced once; or one crashes every two minutes.
     "HeliographRestarts": {
         f"heliograph_start_timestamp_seconds{{{INSTANCE}}}": (
             "0x20 1 2 3 4 4x40",
@@ -45,7 +45,7 @@ WELL_AND_ILL: dict[str, dict[str, tuple[str, str]]] = {
     "HeliographCarrierUnreachable": {
         'heliograph_carrier_reachable{carrier="relay",channel="email"}': ("1x60", "0x60"),
     },
-    # It called back two minutes ago, or more than a day; messages went out all the time.
+    # The last callback was two minutes ago, or over a day ago, while messages were sent continuously.
     "HeliographCarrierSilent": {
         'heliograph_carrier_last_callback_seconds{carrier="relay",channel="email"}': ("120x200", "100000+60x200"),
         'heliograph_handovers_total{carrier="relay",channel="email",outcome="accepted"}': ("0+5x200", "0+5x200"),
@@ -65,7 +65,7 @@ WELL_AND_ILL: dict[str, dict[str, tuple[str, str]]] = {
     },
     "HeliographComplaints": {MAILS: ("0+100x200", "0+100x200"), COMPLAINTS: ("0x200", "0+1x200")},
 }
-# Others: within the hour
+# Time at which the alert is evaluated; the others are evaluated after an hour
 AT = {"HeliographCarrierSilent": "150m", "HeliographRefusedByProvider": "90m", "HeliographComplaints": "150m"}
 
 

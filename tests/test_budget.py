@@ -1,6 +1,6 @@
-"""What one message costs in steps, whatever the machine: calls of our own functions and database statements, counted.
+"""Budgets for the work per message, independent of the machine: calls of our own functions and database statements.
 
-A budget may fall without a word; whoever raises one says why in the diff.
+A budget may be lowered freely; raise one only with a reason in the commit.
 """
 
 import asyncio
@@ -48,10 +48,10 @@ ACCEPT, HANDOVER, DELIVERY, READ, PAGE = 114, 85, 43, 65, 2832
 HANDOVER_SMTP = 337  # signed twice; 291 to 337, by how many share a trip to a thread
 # An SMS is rendered from a template, and goes by SMPP, with its receipt: 130 to 135, by how often that is looked for.
 ACCEPT_SMS, HANDOVER_SMS = 135, 135
-PAGE_BYTES = 60_000  # of HTML, with full lists and every hour's figures
-# Of a group, whatever its size. PostgreSQL runs several queries in one statement.
+PAGE_BYTES = 60_000  # bytes of HTML, with full lists and statistics for every hour
+# Statements per group commit, whatever its size. PostgreSQL runs several queries in one statement.
 ACCEPT_STATEMENTS: dict[type, int] = {SqliteDatabase: 8, PostgresDatabase: 2}
-HELD_STATEMENTS = 1  # more, of a group with messages that need approval: their events
+HELD_STATEMENTS = 1  # additional statement of a group with messages that need approval: their events
 # On a busy machine groups are small, so that what each of them does counts for more; and what runs by the clock may run
 # beside them.
 TRIES = 3
@@ -64,9 +64,10 @@ SMS = {"to": "+33612345678", "template_id": "tpl_sms", "variables": {"parcel": "
 
 
 class Steps:
-    """Counts calls of our named functions, in this thread and in those that are started while it is there.
+    """Counts calls of our named functions, in this thread and in threads started while it is active.
 
-    Comprehensions, generator expressions and lambdas are not counted: comprehensions are calls only before Python 3.12.
+    Comprehensions, generator expressions and lambdas are not counted, because comprehensions are calls only before
+    Python 3.12.
     """
 
     def __init__(self) -> None:
@@ -86,16 +87,16 @@ class Steps:
         self._counting = False
 
     def each(self, times: int) -> int:
-        """Calls for one of so many that were at work together; what a whole group shares is below one."""
+        """Return the calls per item, for `times` concurrent items; work shared by a whole group counts below one."""
         return sum(count // times for count in self._calls.values())
 
     def table(self, times: int) -> str:
-        """The functions that are called most, to see where a budget went."""
+        """Return the functions that are called most, to find the cause of a higher count."""
         rows = sorted(((count // times, code.co_qualname) for code, count in self._calls.items()), reverse=True)
         return "\n".join(f"{count:5} {name}" for count, name in rows if count)
 
     def keep(self, what: str, times: int) -> None:
-        """Add the table to the file that `make bench-steps` names."""
+        """Append the table to the file that `make bench-steps` names."""
         if path := os.environ.get("STEPS"):
             with Path(path).open("a", encoding="utf-8") as file:
                 file.write(f"{what}: {self.each(times)} calls\n{self.table(times)}\n\n")
@@ -132,7 +133,7 @@ def app(make_app: Callable[[], App]) -> App:
 
 
 class Client(asyncio.Transport):
-    """The other end of a connection that is kept open, without a socket between."""
+    """The client end of a persistent connection, without a socket."""
 
     def __init__(self, connections: Connections) -> None:
         super().__init__()
@@ -164,7 +165,7 @@ class Client(asyncio.Transport):
 
 
 class Clients:
-    """As many as ask at once."""
+    """Concurrent clients."""
 
     def __init__(self, app: App) -> None:
         connections = Connections(app.dispatcher)
@@ -191,7 +192,7 @@ async def test_accept_stays_within_its_call_budget(app: App, steps: Steps) -> No
 
 @pytest.fixture
 def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The statements that transactions have run, by the first of their queries."""
+    """Return a list that records the statements of transactions, by the name of the first query."""
     names = list[str]()
 
     def record(owner: type, method: str) -> None:
@@ -254,7 +255,7 @@ async def test_message_read_stays_within_its_call_budget(app: App, steps: Steps)
 
 @SQLITE
 async def test_delivery_stays_within_its_call_budget(make_app: Callable[[], App], steps: Steps) -> None:
-    """By the simulator: handed over, and its report of the delivery."""
+    """The simulator sends the message and reports its delivery."""
     for _ in range(TRIES):
         app = make_app()
         created = await Clients(app).send()
@@ -269,7 +270,7 @@ async def test_delivery_stays_within_its_call_budget(make_app: Callable[[], App]
 async def test_smtp_delivery_stays_within_its_call_budget(
     make_app: Callable[[], App], settings: Settings, steps: Steps
 ) -> None:
-    """Built, signed twice, talked about and recorded."""
+    """The mail is built, signed twice, sent by SMTP and recorded."""
     async with SmtpPeer() as peer:
         relay: dict[str, Any] = {"host": "127.0.0.1", "port": peer.port, "tls": "none", "connections": 20}
         table = carrier(1, "email", "smtp", final=True, **relay)
@@ -307,7 +308,7 @@ async def test_webhook_delivery_stays_within_its_call_budget(make_app: Callable[
 async def test_sms_with_receipt_stays_within_its_call_budget(
     make_app: Callable[[], App], settings: Settings, steps: Steps
 ) -> None:
-    """Accepted, then handed over by SMPP and reported as delivered."""
+    """The SMS is accepted, sent by SMPP and reported as delivered."""
     with Peer("tests.carriers.smsc", "--quiet", "--later", "1") as smsc:
         login = {"host": "127.0.0.1", "port": smsc.port, "system_id": "acme", "password": "acme", "window": 100}
         table = carrier(1, "sms", "smpp", "FR", **login)
@@ -342,7 +343,7 @@ async def until_told(receiver: Receiver) -> None:
 
 
 async def until_delivered(app: App, created: list[Any], kind: str = "emails") -> None:
-    """The last one is handed over last; asked seldom, so that asking does not count."""
+    """Wait until the last message is delivered; poll rarely, so that polling does not count."""
     client = Client(Connections(app.dispatcher))
     deadline = asyncio.get_running_loop().time() + PATIENCE_S
     while {(await client.ask("GET", f"/v1/{kind}/{item['id']}"))["status"] for item in created[-1:]} != {"delivered"}:
@@ -365,7 +366,7 @@ async def test_message_list_page_stays_within_its_call_budget(app: App, steps: S
 
 @SQLITE
 async def test_list_pages_stay_within_their_size_budget(app: App) -> None:
-    """Of every page that lists: fifty lines, and what was sent and became of it in every hour."""
+    """Every list page has fifty rows, and the overview has statistics for every hour."""
     await fill(app)
     pages, team = Pages(app.context), "/dashboard/teams/team_acme"
     paths = [route.path.replace("{team}", "team_acme") for route in PAGES if route.method == "GET"]

@@ -1,4 +1,4 @@
-"""Ids of a clock: unique, in order and of their time, however many are made in a millisecond."""
+"""Ids of a clock: unique, ordered, and with their time, however many are generated in a millisecond."""
 
 import threading
 
@@ -9,7 +9,7 @@ from heliograph.runtime.clock import Clock
 
 
 class Still(Clock):
-    """Stands still at one millisecond."""
+    """A clock that stays at one millisecond."""
 
     def now(self) -> int:
         return 1_763_200_000_000
@@ -23,7 +23,7 @@ def test_new_ids_increase(clock: Clock) -> None:
 
 
 def test_new_ids_contain_their_time() -> None:
-    """Steps of up to 32 random bits fill 40 after some five hundred: then the next millisecond begins."""
+    """Steps of up to 32 random bits exhaust 40 bits after some 500 ids; then the next millisecond is used."""
     clock = Still()
     times = [ulid_ms(clock.new_id("eml_")[4:]) for _ in range(5000)]
     assert times[0] == clock.now()
@@ -31,11 +31,11 @@ def test_new_ids_contain_their_time() -> None:
 
 
 def test_another_thread_makes_no_id_in_the_middle_of_one() -> None:
-    """The event loop makes some and the thread that writes others: it took the random numbers that were left."""
+    """The event loop and the writer thread generate ids concurrently; they once shared random numbers."""
     created: list[str] = []
 
     class Switched(Clock):
-        """In the middle of an id the interpreter switches to another thread."""
+        """A clock with which the interpreter switches threads in the middle of an id."""
 
         other: threading.Thread | None = None
 

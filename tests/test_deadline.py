@@ -1,4 +1,4 @@
-"""A limit that many have at once: each ends in its time, whatever the others do."""
+"""A timeout shared by many waiters: each ends in time, independent of the others."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""The files of deploy/: what can be judged without the machines that they are for."""
+"""Checks of the files in deploy/ that need none of the target machines."""
 
 import os
 import re
@@ -110,7 +110,7 @@ def test_compose_file_is_valid(name: str) -> None:
 
 @pytest.mark.parametrize("name", COMPOSE)
 def test_setting_given_as_a_file_is_not_in_the_image(name: str) -> None:
-    """Nobody starts with both."""
+    """The service does not start if a setting is present both as a value and as a file."""
     of_image = set(re.findall(rf"\b({VARIABLE_PREFIX}[A-Z_]+)=", (DEPLOY / "Dockerfile").read_text("utf-8")))
     services = yaml.safe_load((DEPLOY / name).read_text("utf-8"))["services"].values()
     values = {setting for item in services if item["image"] == OURS for setting in item["environment"]}
@@ -128,7 +128,7 @@ def test_the_image_is_given_all_that_the_wheel_is_made_of() -> None:
 
 
 def test_deploy_images_name_a_full_version() -> None:
-    """A tag that names a whole version: what is built tomorrow is what was tried."""
+    """Image tags name a full version, so that a later build uses the same images as the tested one."""
     texts = [(DEPLOY / name).read_text("utf-8") for name in (*COMPOSE, "Dockerfile", "helm/values.yaml")]
     images = {image for text in texts for image in re.findall(r"^(?: *image: |ARG BASE=)(\S+)", text, re.M)}
     assert len(images) > 5

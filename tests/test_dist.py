@@ -1,4 +1,4 @@
-"""What `make dist` makes: a wheel that is whole, and the same at every build."""
+"""The wheel of `make dist`: complete, and identical at every build."""
 
 import email.message
 import email.parser
@@ -29,7 +29,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 
 
 def build(folder: Path) -> Path:
-    """The wheel, as `make dist` makes it from a commit of this time."""
+    """Return the wheel that `make dist` builds from a commit with this time."""
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
     created = os.environ | {"SOURCE_DATE_EPOCH": "1700000000"}
     subprocess.run(command, check=True, capture_output=True, cwd=ROOT, env=created)
@@ -83,7 +83,7 @@ def test_wheel_metadata_matches_pyproject(packed: zipfile.ZipFile) -> None:
 
 
 def build_commit(checkout: Path, folder: Path, when: str) -> str:
-    """Commit all that is in a checkout at this time, build it, and return its version."""
+    """Commit everything in a checkout at this time, build it, and return its version."""
     who = {f"GIT_{role}_{field}": "a@b.test" for role in ("AUTHOR", "COMMITTER") for field in ("NAME", "EMAIL")}
     at = who | {"GIT_AUTHOR_DATE": when, "GIT_COMMITTER_DATE": when}
     for command in (["git", "add", "-A"], ["git", "commit", "-qm", "x", "--no-verify", "--allow-empty"]):
@@ -137,7 +137,7 @@ def test_wheel_build_needs_no_test_dependencies() -> None:
 
 
 def test_a_service_without_extras_is_few_packages() -> None:
-    """What pip brings by name; what differs between machines is left out."""
+    """The packages that pip installs, by name; platform-specific ones are excluded."""
     result, left = set[str](), [*PROJECT["dependencies"]]
     while left:
         name = re.split(r"[^\w.-]", left.pop())[0].lower().replace("_", "-")
@@ -225,7 +225,7 @@ PINNED = re.compile(r"actions/[\w-]+@v\d+")
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
 def test_workflow_runs_make_targets_that_exist_with_least_permissions(path: Path) -> None:
-    """GitHub's own linter is not to be had here: this checks what a typing error would break."""
+    """GitHub's own linter is not available offline, so this test checks what a typing error would break."""
     workflow = yaml.safe_load(path.read_text("utf-8"))
     assert workflow.keys() <= {"name", True, "permissions", "concurrency", "jobs"}  # YAML reads `on` as true
     assert workflow["permissions"] == {"contents": "read"}

@@ -1,4 +1,4 @@
-"""The documentation against the code: links, commands, tables, and the README's lines against a running service."""
+"""Checks of the documentation against the code: links, commands, tables, and the README's commands, which are run."""
 
 import functools
 import json
@@ -45,14 +45,14 @@ def read(name: str) -> str:
 
 
 def section(page: str, heading: str) -> str:
-    """What stands below a heading, up to the next one."""
+    """Return the text below a heading, up to the next heading."""
     result = re.search(rf"^#+ {re.escape(heading)}\n(.*?)(?=^#|\Z)", read(page), re.M | re.S)
     assert result, f"{page} has no heading {heading!r}"
     return result[1]
 
 
 def table(text: str) -> list[Row]:
-    """The cells of the first table, without its head."""
+    """Return the cells of the first table, without its head."""
     lines = [line for line in text.splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
 
@@ -65,7 +65,7 @@ def bare(cell: str) -> str:
 
 
 def anchors(page: Path) -> set[str]:
-    """The anchors that GitHub makes of the headings, and those written out."""
+    """Return the anchors that GitHub derives from headings, and explicit ones."""
     headings = re.findall(r"^#+ (.*)$", page.read_text("utf-8"), re.M)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings} | {*written(page)}
 
@@ -128,7 +128,7 @@ def test_docs_index_lists_every_guide_in_its_group() -> None:
 
 @functools.cache
 def folders(place: Path) -> list[Path]:
-    """It and those below that are ours: .venv has thousands."""
+    """Return the folder and its subfolders, except those that are not ours, such as .venv."""
     shown = [folder for folder in place.glob("*/") if not folder.name.startswith(".")]
     return [place, *(below for folder in shown for below in folders(folder))]
 
@@ -171,7 +171,7 @@ PROMISES = re.compile(r"(?<![\w-])P[0-9]+\b")
 
 
 def cited(text: str) -> set[str]:
-    """The anchors that a text relies on."""
+    """Return the anchors that a text cites."""
     sections = [(page, number) for page, numbers in SECTIONS.findall(text) for number in re.findall(NUMBER, numbers)]
     return {
         *(f"{page.lower()}-{number.replace('.', '-')}" for page, number in sections),
@@ -313,7 +313,7 @@ OWN_ADDRESSES = {"Twilio's", "Meta's"}
 
 
 def test_every_field_of_every_kind_of_carrier_is_explained() -> None:
-    """The first cell names the kind once, and stays empty in its other rows. Defaults are those of its options."""
+    """The first cell names the carrier kind and is empty in its further rows; defaults match the options."""
     shown: dict[str, dict[str, str]] = {}
     kind = ""
     for first, names, defaults, *_ in table(section("docs/configuration.md", "Fields of each carrier kind")):
@@ -359,7 +359,7 @@ def test_every_message_state_is_explained() -> None:
     assert explained == {state for moves in TRANSITIONS.values() for state in moves}
 
 
-# What the table says happens → right code?, wrong codes before, ms after the start.
+# Case of the table → whether the code is right, wrong codes before it, ms after the start.
 CHECKS: dict[str, list[tuple[bool, int, int]]] = {
     "right code": [(True, wrong, VERIFICATION_MS - 1) for wrong in range(WRONG_CODES_MAX)],
     "wrong code, the 1st to 4th": [(False, wrong, 0) for wrong in range(WRONG_CODES_MAX - 1)],
@@ -434,7 +434,7 @@ def test_every_endpoint_is_in_the_contract() -> None:
 
 
 class Example(msgspec.Struct, frozen=True):
-    """A curl line of a page and the answer shown below it."""
+    """A curl command of a page and the response shown below it."""
 
     path: str
     body: Any
@@ -455,14 +455,14 @@ def examples(page: str) -> Iterator[Example]:
 
 
 def steady(answer: Mapping[str, Any]) -> dict[str, Any]:
-    """The answer without what differs each time; ids keep their prefix."""
+    """Return the response without values that differ each time; ids keep their prefix."""
     times = {name: "a time" for name in answer if name.endswith("_at")}
     return {**answer, **times, "id": answer["id"][:4]}
 
 
 @pytest.fixture
 def demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
-    """The service with the demo's teams."""
+    """Yield the service with the demo's teams."""
     monkeypatch.setenv("LIVE", make_token(bytes(range(64))))
     with Service(f"sqlite:///{tmp_path / 'heliograph.db'}", tmp_path / "data") as running:
         running.apply(DEMO)
@@ -507,7 +507,7 @@ MACHINE = re.compile("|".join(("/" + "work/", "/" + "tmp/v", "/" + "root", "/" +
 
 
 def repository() -> Iterator[Path]:
-    """The text files that are ours: no hidden folders but .ci, nothing that a run leaves behind."""
+    """Yield our text files: without hidden folders except .ci, and without generated files."""
     for entry in ROOT.iterdir():
         if entry.is_file() and entry.name != ".git":  # in a linked worktree it is a file that names this machine
             yield entry

@@ -1,4 +1,4 @@
-"""What is sealed opens again with the same key in the same place, and nowhere else."""
+"""A ciphertext can be decrypted only with the same key and for the same context."""
 
 import pytest
 

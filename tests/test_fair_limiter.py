@@ -1,4 +1,4 @@
-"""The limit on concurrent changes: slots, turns of groups, a bounded queue, and waiters that give up."""
+"""The limit on concurrent changes: slots, turns of groups, a bounded queue, and cancelled waiters."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Holders:
-    """Tasks that hold a slot until they are told to end; `begun` has their names in the order they got one."""
+    """Tasks that hold a slot until told to end; `begun` lists their names in the order in which they got one."""
 
     def __init__(self, limiter: FairLimiter) -> None:
         self.begun: list[str] = []
@@ -81,7 +81,7 @@ async def test_wait_too_long_is_refused_and_leaves_the_queue() -> None:
 
 @pytest.mark.parametrize("has_slot", [False, True])
 async def test_waiter_cancelled_gives_its_slot_to_the_next(has_slot: bool) -> None:
-    """Also when it is cancelled after the slot became its own and before it runs."""
+    """Also if the waiter is cancelled after it got the slot and before it runs."""
     holders = Holders(FairLimiter(1))
     await holders.start("a1", "b1", "c1")
     if has_slot:

@@ -1,4 +1,4 @@
-"""Fixtures that override others have the same type, and programs in tests change only names that exist."""
+"""Fixtures that override others have the same type, and test programs patch only names that exist."""
 
 import ast
 import pkgutil
@@ -11,7 +11,7 @@ HERE = Path(__file__).parent
 
 
 def fixtures(source: str) -> dict[str, str]:
-    """Name → what it gives."""
+    """Return fixture name → its return type."""
     return {
         node.name: re.sub(r"(?:Async)?Iterator\[(.+)]", r"\1", ast.unparse(node.returns or ast.Constant(None)))
         for node in ast.parse(source).body
@@ -33,14 +33,14 @@ def test_fixture_that_overrides_another_has_the_same_type() -> None:
 
 
 def test_no_test_names_a_phone_that_others_are_lent() -> None:
-    """Tests of one process share a service: a code that one file sent to such a phone was met by another file."""
+    """Tests of one process share a service, so a code sent by one file would be seen by another."""
     lent = re.compile(r"\+1500555(?!1000)10[0-2]\d")
     assert [path.name for path in HERE.rglob("*.py") if lent.search(path.read_text("utf-8"))] == []
     assert lent.search("+1500555" + "1003")
 
 
 def changed_names(program: str) -> Iterator[tuple[str, str]]:
-    """Yield (module, name) of each name of a module that a program in a test changes."""
+    """Yield (module, name) for each module attribute that a test's program patches."""
     tree = ast.parse(program)
     modules = {
         alias.asname or alias.name: f"{node.module}.{alias.name}"
@@ -55,7 +55,7 @@ def changed_names(program: str) -> Iterator[tuple[str, str]]:
 
 
 def test_programs_in_tests_change_existing_names_only() -> None:
-    """A renamed constant would silently keep its value in a program that is text."""
+    """Otherwise a renamed constant would silently keep its value in a program that is text."""
     changed = set[tuple[str, str]]()
     for path in HERE.rglob("*.py"):
         source = path.read_text("utf-8")

@@ -1,4 +1,4 @@
-"""A forked process is one: with output, arguments, an exit code, and signals that reach it."""
+"""A forked command behaves like a process: output, arguments, exit code and signals."""
 
 import os
 import signal

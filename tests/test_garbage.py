@@ -1,4 +1,4 @@
-"""Garbage is collected by the clock: when the loop is idle and it is worth it, else seldom."""
+"""Garbage collection by the clock: when the event loop is idle and it is worthwhile, otherwise rarely."""
 
 import asyncio
 import gc
@@ -15,7 +15,7 @@ IDLE, BUSY = float("inf"), -1.0  # whatever the machine does
 
 
 class Collector:
-    """In place of Python's own: counts, and says how many objects are new."""
+    """Replaces Python's garbage collector: counts collections and reports the number of new objects."""
 
     def __init__(self, new: int) -> None:
         self.new, self.done = new, list[str]()
@@ -34,7 +34,7 @@ class Collector:
 
 
 async def run_for(ticks: int) -> None:
-    """The duty, for so many turns of the loop after its start."""
+    """Run the job for this many iterations of the event loop."""
     garbage.freeze_existing()
     duty = asyncio.create_task(garbage.collect_when_idle())
     for _ in range(ticks + 1):
@@ -66,7 +66,7 @@ async def test_garbage_is_collected_when_idle_or_due(
 
 
 async def test_garbage_collection_frees_closed_connections(monkeypatch: pytest.MonkeyPatch) -> None:
-    """asyncio's transports refer to themselves: without a collection they would stay."""
+    """asyncio's transports contain reference cycles, so only a collection frees them."""
     monkeypatch.setattr(gc, "set_threshold", lambda *_: gc.disable())  # until the end of the test
     for name, value in (("IDLE_LAG_S", IDLE), ("TICK_S", 0), ("NEW_OBJECTS_MIN", 0)):
         monkeypatch.setattr(garbage, name, value)

@@ -1,4 +1,4 @@
-"""Who may import whom, no cycles, one clock, SQL in its own files: the shape of src/heliograph as rules."""
+"""Rules on the structure of src/heliograph: permitted imports, no cycles, one clock, SQL only in its own files."""
 
 import ast
 import functools
@@ -128,12 +128,12 @@ def parse(path: str) -> ast.Module:
 
 @functools.cache
 def nodes(tree: ast.AST) -> list[ast.AST]:
-    """All of a tree, walked once for all rules."""
+    """Return all nodes of a syntax tree, which is walked once for all rules."""
     return list(ast.walk(tree))
 
 
 def imported(tree: ast.AST) -> Iterator[tuple[ast.stmt, str]]:
-    """Every import with the dotted names that it may mean: `from a import b` is a and a.b."""
+    """Yield every import with the dotted names that it may mean: `from a import b` is a and a.b."""
     for node in nodes(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -146,7 +146,7 @@ def imported(tree: ast.AST) -> Iterator[tuple[ast.stmt, str]]:
 
 
 def to_file(name: str) -> str | None:
-    """heliograph.domain.ids → domain/ids.py; None for packages and for what is not ours."""
+    """Return the file of a module: heliograph.domain.ids → domain/ids.py; None for packages and other modules."""
     package, _, inner = name.partition(".")
     path = inner.replace(".", "/") + ".py"
     return path if package == "heliograph" and path in FILES else None
@@ -182,14 +182,14 @@ def forbidden_arrows(path: str, tree: ast.Module) -> list[str]:
 
 
 def stories_named(tree: ast.Module) -> list[str]:
-    """What is imported of storage/ that is neither a class nor a constant."""
+    """Return the imports from storage/ that are neither a class nor a constant."""
     stores = tuple("heliograph." + part.removesuffix(".py").replace("/", ".").rstrip(".") + "." for part in STORES)
     result = [name for _, name in imported(tree) if name.startswith(stores)]
     return sorted(name for name in result if to_file(name) is None and name.rpartition(".")[2][0].islower())
 
 
 def databases_held(tree: ast.Module) -> list[int]:
-    """The lines that reach for a store's database; `settings.database` is an address."""
+    """Return the lines that access a store's database; `settings.database` is a URL."""
     return [
         node.lineno
         for node in nodes(tree)
@@ -200,13 +200,13 @@ def databases_held(tree: ast.Module) -> list[int]:
 
 
 def impurities(tree: ast.Module) -> list[str]:
-    """What domain/ and texts/ must not import: other libraries, and what touches the world of the standard library."""
+    """Return forbidden imports of domain/ and texts/: other libraries, and standard modules with side effects."""
     result = {name.partition(".")[0] for _, name in imported(tree)} - {"heliograph"}
     return sorted(result - ((sys.stdlib_module_names | RULES_LIBRARIES) - IMPURE - CHANCE))
 
 
 def hidden_imports(tree: ast.Module) -> list[int]:
-    """Lines inside functions that import our own package."""
+    """Return the lines inside functions that import our own package."""
     functions = [node for node in nodes(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     return [node.lineno for f in functions for node, name in imported(f) if name.split(".")[0] == "heliograph"]
 
@@ -222,7 +222,7 @@ def clocks_and_chance(tree: ast.Module) -> list[str]:
 
 
 def private_names(tree: ast.Module) -> set[str]:
-    """Attributes and imports with a leading underscore that the file does not define itself."""
+    """Return attributes and imports with a leading underscore that the file does not define itself."""
     own = {node.name for node in nodes(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
     attributes = [node for node in nodes(tree) if isinstance(node, ast.Attribute)]
     own |= {node.attr for node in attributes if isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")}
@@ -233,19 +233,19 @@ def private_names(tree: ast.Module) -> set[str]:
 
 
 def calls_of(method: str, tree: ast.Module) -> list[int]:
-    """The lines that call a method of this name."""
+    """Return the lines that call a method with this name."""
     calls = (node.func for node in nodes(tree) if isinstance(node, ast.Call))
     return [func.lineno for func in calls if isinstance(func, ast.Attribute) and func.attr == method]
 
 
 def reports_touched(tree: ast.Module) -> list[int]:
-    """The lines that reach into `store.reports`."""
+    """Return the lines that access `store.reports`."""
     inner = (node.value for node in nodes(tree) if isinstance(node, ast.Attribute))
     return [node.lineno for node in inner if isinstance(node, ast.Attribute) and node.attr == "reports"]
 
 
 def doors_beside(tree: ast.Module) -> list[str]:
-    """Who else asks whose a key is, or has rate limits to take from."""
+    """Return code that authenticates keys or applies rate limits outside of the admission module."""
     keyed = ("heliograph.domain.setup.keys.authenticate", "heliograph.accept.rate.RateLimits")
     named = [name for _, name in imported(tree) if name in keyed]
     called = [
@@ -260,7 +260,7 @@ def doors_beside(tree: ast.Module) -> list[str]:
 
 
 def role_decisions(tree: ast.Module) -> list[str]:
-    """What decides by a role: its name imported or compared with, a column that says it, a refusal of a change."""
+    """Return code that decides by a role: imports or compares a role, uses a role column, or refuses a change."""
     forbidden = ("heliograph.domain.accounts.idp_groups", "heliograph.domain.refusals.InvalidRequest")
     result = [name for _, name in imported(tree) if name.startswith(forbidden)]
     for node in nodes(tree):
@@ -273,7 +273,7 @@ def role_decisions(tree: ast.Module) -> list[str]:
 
 
 def sql_texts(tree: ast.Module) -> list[str]:
-    """String constants, docstrings aside, that look like SQL; the parts of an f-string are read as one."""
+    """Return string constants, except docstrings, that look like SQL; an f-string is read as one text."""
     docstrings = {
         node.body[0].value
         for node in nodes(tree)
@@ -291,7 +291,7 @@ def sql_texts(tree: ast.Module) -> list[str]:
 
 
 def answers_decoded(tree: ast.Module) -> list[int]:
-    """The lines that read the bytes of an answer that we made: `Sent` has the record."""
+    """Return the lines that decode our own response bytes; `SendResult` has the record."""
     return [
         node.lineno
         for node in nodes(tree)
@@ -302,7 +302,7 @@ def answers_decoded(tree: ast.Module) -> list[int]:
 
 
 def sentences_in(tree: ast.Module) -> dict[str, str]:
-    """Constants of a module that are words for people: two of them or more."""
+    """Return the constants of a module that are sentences for people: two words or more."""
     return {
         target.id: node.value.value
         for node in tree.body
@@ -313,7 +313,7 @@ def sentences_in(tree: ast.Module) -> dict[str, str]:
 
 
 def known_sentences(tree: ast.Module) -> set[str]:
-    """Their names here: its own, and those that are imported by name."""
+    """Return the names of sentence constants that a module defines or imports."""
     result = set(sentences_in(tree))
     for node in nodes(tree):
         if isinstance(node, ast.ImportFrom) and (file := to_file(node.module or "")):
@@ -323,7 +323,7 @@ def known_sentences(tree: ast.Module) -> set[str]:
 
 
 def branches_on_words(tree: ast.Module, sentences: Container[str]) -> list[int]:
-    """The lines that compare with, or search for, a sentence: by itself, or by its name."""
+    """Return the lines that compare with, or search for, a sentence or its constant."""
 
     def is_sentence(node: ast.AST) -> bool:
         if isinstance(node, ast.Tuple | ast.List | ast.Set):
@@ -354,7 +354,7 @@ def cycle(graph: dict[str, set[str]]) -> list[str]:
 
 
 def loose_seams(tree: ast.Module) -> list[str]:
-    """Public methods that take or answer a tuple of fields, or rows as they are; `tuple[X, ...]` is a list."""
+    """Return public methods that take or return a tuple of fields, or raw rows; `tuple[X, ...]` is a list."""
     return [
         f"{part.name}.{method.name}"
         for part in nodes(tree)
@@ -537,14 +537,14 @@ def test_impure_domain_module_is_detected(source: str) -> None:
 
 
 def addresses(tree: ast.Module) -> list[str]:
-    """The texts that are the address of a page, whole or as it is below a team's or the operators' pages."""
+    """Return the texts that are URLs of dashboard pages, complete or relative to a team's or the operators' pages."""
     texts = [node.value for node in nodes(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
     return [text for text in texts if PAGE.match(text)]
 
 
 @pytest.mark.parametrize("path", [path for path in FILES if path.startswith(("domain/", "texts/", *VERBS))])
 def test_rules_and_verbs_name_a_subject_and_no_page(path: str) -> None:
-    """The edge, or who writes a mail, asks `texts/dashboard_links.py` where the dashboard shows it."""
+    """The caller that builds a mail or page gets URLs from `texts/dashboard_links.py`."""
     assert bool(addresses(parse(path))) == (path == "texts/dashboard_links.py")
 
 
@@ -557,7 +557,7 @@ def test_hard_coded_page_url_is_detected(source: str) -> None:
 
 
 def test_periodic_jobs_are_started_by_their_table_only() -> None:
-    """A duty that is one call a round is a row in `app.py`; a file of `duties/` has a round with logic, or a loop."""
+    """A periodic job that is one call is a row in `app.py`; a file of `jobs/` has a job with logic or a loop."""
     for path in sorted((SOURCE / "deliver" / "jobs").glob("*.py")):
         tree = ast.parse(path.read_text("utf-8"))
         names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
@@ -565,7 +565,7 @@ def test_periodic_jobs_are_started_by_their_table_only() -> None:
 
 
 def test_each_schema_file_has_a_number_of_its_own() -> None:
-    """Two that landed side by side would both be applied as one version, or the second never. 47 is the first."""
+    """Of two files with the same number, one would never be applied. 47 is the first."""
     numbers = sorted(int(path.name.partition("_")[0]) for path in (SOURCE / "storage" / "schema").glob("*.sql"))
     assert numbers == list(range(47, 47 + len(numbers)))
 

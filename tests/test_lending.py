@@ -1,4 +1,4 @@
-"""A database that tests use in turn is, for each of them, as if it had just been migrated."""
+"""A database that tests use in turn looks freshly migrated to each of them."""
 
 import asyncio
 from typing import Any
@@ -11,7 +11,7 @@ from tests.conftest import Lent, fresh_database, lent_database
 
 
 async def contents(url: str, *changes: str) -> dict[str, list[tuple[Any, ...]]]:
-    """Every table's rows and every sequence's place, after these changes."""
+    """Return every table's rows and every sequence's position after these changes."""
     server: Any = await asyncpg.connect(url)
     for change in changes:
         await server.execute(change)

@@ -1,4 +1,4 @@
-"""A rush of connections comes in turns; without file descriptors they wait, nothing spins, a line says so."""
+"""A burst of connections is accepted in batches. Without file descriptors connections wait, without a busy loop."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Poor(Listener):
-    """Out of descriptors as long as it is told."""
+    """A listener without file descriptors while `out` is set."""
 
     out = True
     asked = 0
@@ -64,7 +64,7 @@ async def test_listener_pauses_on_accept_errors_and_resumes(monkeypatch: pytest.
 
 
 async def test_burst_of_connections_delays_no_request() -> None:
-    """Between two turns of the loop, in which others do something, at most so many are accepted."""
+    """Between two iterations of the event loop, a limited number of connections is accepted."""
     bound = listen("127.0.0.1", 0)
     bound.setblocking(False)
     rush = 3 * ACCEPTS_MAX
@@ -109,7 +109,7 @@ async def test_accept_errors_are_logged_once_a_minute(monkeypatch: pytest.Monkey
 
 
 def test_unawaited_error_after_an_outage_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
-    """asyncio would say "Future exception was never retrieved", with a trace."""
+    """asyncio would log "Future exception was never retrieved", with a traceback."""
     loop = asyncio.new_event_loop()
     throttle_loop_errors(loop, is_outage)
     for error in (StoreUnavailable("away"), ConnectionResetError(), asyncpg.ConnectionDoesNotExistError("gone")):

@@ -1,4 +1,4 @@
-"""A log line tells what broke, and never what was in the variables."""
+"""A log line states what failed, and never the values of variables."""
 
 import fcntl
 import json
@@ -22,7 +22,7 @@ from tests.service import PROGRAM, Service
 
 @pytest.fixture
 def as_json(capsys: pytest.CaptureFixture[str]) -> Iterator[Any]:
-    """What was logged so far, a JSON object a line."""
+    """Yield a function that returns the log lines so far as JSON objects."""
     handlers, level = logging.root.handlers[:], logging.root.level
     hooks = sys.excepthook, threading.excepthook, sys.unraisablehook
     logs.configure(lambda: 0.0, process=3, log_format="json")
@@ -132,7 +132,7 @@ for number in range(30):
 
 
 def test_long_lines_of_several_processes_stay_whole() -> None:
-    """All have the standard error of their parent."""
+    """All processes share the standard error of their parent."""
     ours, theirs = os.pipe()
     fcntl.fcntl(theirs, fcntl.F_SETPIPE_SZ, 1 << 20)  # one that is full takes a part at a time, whatever is done
     processes = [subprocess.Popen([sys.executable, "-c", MANY_LINES], stderr=theirs) for _ in range(3)]
@@ -208,7 +208,7 @@ def test_a_traceback_shows_no_values(capsys: pytest.CaptureFixture[str]) -> None
     ],
 )
 def test_log_redacts_addresses_in_errors(capsys: pytest.CaptureFixture[str], said: str, logged: str) -> None:
-    """Nor is it in the text of an error."""
+    """The text of an error contains no address either."""
     logs.configure(lambda: 0.0)
     try:
         raise RuntimeError(said)

@@ -1,4 +1,4 @@
-"""The watch on the event loop: what held it is named, and how late it was is a metric."""
+"""The event loop watchdog: it names what blocked the loop, and the delay is a metric."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def held(by: str | None) -> tuple[LoopWatch, list[Any]]:
-    """A watch that saw the loop held by a task of this name, or by a callback, until it had noticed."""
+    """Return a watchdog that has noticed that a task of this name, or a callback, blocked the loop."""
     seen = LoopWatch()
     running = asyncio.create_task(seen.run())
     await asyncio.sleep(0)

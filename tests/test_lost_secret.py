@@ -1,4 +1,4 @@
-"""The service's secret was changed: what was sealed before does not open, and all that need it say so."""
+"""After a change of the master secret, older secrets cannot be decrypted, and every user of one reports that."""
 
 from typing import Any
 
@@ -166,7 +166,7 @@ async def test_different_master_secret_is_accepted_with_the_option(store: Store,
 
 
 async def test_a_database_of_an_older_version_takes_the_secret_that_is_here(store: Store, settings: Settings) -> None:
-    """It knows no secret yet, and holds what one has sealed."""
+    """Such a database has no registered secret, but contains encrypted data."""
     rows = [
         to_row("team", "team_a", records.TeamRecord(ref=1, id="team_a", name="A"), "team_a"),
         to_row("webhook", "whk_1", HOOK, "team_a"),

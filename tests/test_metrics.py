@@ -1,4 +1,4 @@
-"""What is counted cheaply is what the library would have counted."""
+"""Our faster counters give the same values as the library's."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""Every command of the operator's pages is run, as it is written, on a machine of its own (tests/confined)."""
+"""Runs every command of the operators' docs pages as written, on a machine of its own (tests/confined)."""
 
 import asyncio
 import re
@@ -75,7 +75,7 @@ def blocks(page: str) -> Iterator[Block]:
 
 
 def commands(text: str) -> Iterator[str]:
-    """Each with the lines that belong to it."""
+    """Yield each command with its continuation lines."""
     whole, until = "", ""
     for line in text.splitlines():
         whole += f"{line}\n"
@@ -94,7 +94,7 @@ def test_docs_command_not_run_is_marked_with_a_reason() -> None:
 
 
 def test_docs_about_rollback_match_the_schema_files() -> None:
-    """It holds as long as no schema file keeps an older version out."""
+    """The docs are right as long as no schema file excludes an older version."""
     [section] = re.findall(r"^## Rollback\n(.*?)^## ", (ROOT / "docs/operations.md").read_text("utf-8"), re.M | re.S)
     assert f"from schema {BASE} on" in section
     if any(text.startswith(CONTRACT_MARK) for number, text in schema_files() if number > BASE):

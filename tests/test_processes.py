@@ -1,4 +1,4 @@
-"""The parent of several processes, with small programs in their place: it starts, watches, replaces and stops them."""
+"""The parent of several processes, with small programs in their place: it starts, monitors, replaces and stops them."""
 
 import asyncio
 import os
@@ -17,7 +17,7 @@ from tests.deliver.test_worker import wait_until
 
 pytestmark = pytest.mark.anyio
 
-# Notes that it began, says that it is ready, and waits for its end: as long as there is no file that says otherwise.
+# Records its start, reports ready, and waits to be stopped, unless a file says otherwise.
 CHILD = """
 import json, os, signal, sys, time
 place, folder = json.loads(sys.argv[-1]), sys.argv[1]
@@ -41,7 +41,7 @@ class Family:
         self.parent = Parent(count, [], self.greetings.append, [sys.executable, "-I", "-S", "-c", CHILD, str(folder)])
 
     def begun(self) -> list[tuple[int, int]]:
-        """Number and process id of all that began, in that order."""
+        """Return (number, process id) of all processes that have started, in order."""
         file = self.folder / "begun"
         lines = file.read_text().splitlines() if file.exists() else []
         return [(int(number), int(pid)) for number, pid in map(str.split, lines)]
@@ -52,7 +52,7 @@ class Family:
 
     @contextmanager
     def waits(self, number: int) -> Iterator[None]:
-        """It is not ready before the end of the block."""
+        """Keep the process from becoming ready until the end of the block."""
         file = self.folder / f"waits {number}"
         file.touch()
         try:
@@ -219,7 +219,7 @@ async def test_a_stop_during_the_start_is_no_failure(make: Make) -> None:
 
 
 def is_alive(pid: int) -> bool:
-    """Not even as a zombie."""
+    """Return whether the process exists; a zombie counts as alive."""
     return Path(f"/proc/{pid}").exists()
 
 

@@ -1,4 +1,4 @@
-"""The proxies' examples in deploy/, run by the programs themselves: in front of a ready process, and of none."""
+"""The proxy examples in deploy/, run by the real programs, with and without a ready process behind the proxy."""
 
 import http.client
 import os
@@ -24,7 +24,7 @@ BODY = {"from": "hi@acme.test", "to": "delivered@simulator.test", "subject": "Hi
 
 
 def command(name: str, port: int, upstream: int, folder: Path) -> tuple[list[str], dict[str, str]]:
-    """As the program is run before one process at `upstream`, and its environment."""
+    """Return the command and environment to run a program as a proxy before a process at `upstream`."""
     program = shutil.which(name) or shutil.which(name, path="/usr/sbin") or miss(name, f"{name} is not installed")
     match name:
         case "haproxy":
@@ -89,7 +89,7 @@ def proxy(request: pytest.FixtureRequest, tmp_path: Path) -> Before:
 
 
 def answer(service: Service, port: int) -> Answer | None:
-    """None: the proxy is not there yet."""
+    """Return the proxy's response; None if the proxy is not listening yet."""
     try:
         return service.post("/v1/emails", BODY, port=port)
     except ConnectionError:
@@ -120,7 +120,7 @@ def test_proxy_without_a_backend_answers_503(proxy: Before, shared_service: Serv
 
 
 def test_nginx_serves_tls_with_its_certificate(tmp_path: Path) -> None:
-    """Caddy gets one by itself, and HAProxy's file has none."""
+    """Caddy obtains its certificate automatically, and HAProxy's example has none."""
 
     def get(place: str) -> http.client.HTTPResponse:
         connection = http.client.HTTPConnection(NAME)

@@ -1,4 +1,4 @@
-"""Loops of the server outlive what breaks them, and a start waits for its database."""
+"""The server's loops survive failures, and a start waits for the database."""
 
 import asyncio
 import signal
@@ -115,7 +115,7 @@ async def test_shutdown_closes_resources_in_reverse_order(monkeypatch: pytest.Mo
 
 
 async def test_loop_is_not_watched_before_the_service_is_ready(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What blocks the loop at a start, such as the first garbage collection, is no warning."""
+    """A blocked loop during the start, such as by the first garbage collection, causes no warning."""
     monkeypatch.setattr(server, "collect_when_idle", asyncio.Event().wait)
     done: list[str] = []
     monkeypatch.setattr(server, "freeze_existing", lambda: done.append("garbage collected"))

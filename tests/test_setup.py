@@ -17,7 +17,7 @@ chmod +x .venv/bin/python
 
 
 def set_up(folder: Path, python: str, *words: str, uv: str = "") -> "subprocess.CompletedProcess[str]":
-    """Run deploy/venv in a checkout with a Python, and perhaps a uv, that only pretend."""
+    """Run deploy/venv in a checkout with a fake Python and, optionally, a fake uv."""
     (folder / "deploy").mkdir()
     shutil.copy(ROOT / "deploy" / "venv", folder / "deploy" / "venv")
     programs = folder / "programs"

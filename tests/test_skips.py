@@ -1,4 +1,4 @@
-"""In CI a missing judge fails; elsewhere it is skipped, and one line says how many tests were."""
+"""In CI a missing validator fails the run; elsewhere its tests are skipped and counted in one line."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""A unit of Type=notify hears when the service is ready, that it lives, and that it stops: from the parent alone."""
+"""A unit of Type=notify is told by the parent process alone when the service is ready, alive and stopping."""
 
 import queue
 import socket
@@ -41,7 +41,7 @@ def listen(heard: socket.socket, words: Words) -> None:
 
 
 def until(word: str, words: Words) -> list[tuple[str, int]]:
-    """What is said up to that word, and by whom."""
+    """Return the messages up to the given one, each with its sender."""
     output = [words.get(timeout=PATIENCE_S)]
     while output[-1][0] != word:
         output.append(words.get(timeout=PATIENCE_S))

@@ -20,7 +20,7 @@ def threads() -> Iterator[ThreadPool]:
 
 
 class Gate:
-    """Work that waits, and how much of it is under way."""
+    """Work that waits until released, and counts how much of it runs concurrently."""
 
     def __init__(self) -> None:
         self.opened, self.entered = threading.Event(), threading.Semaphore(0)

@@ -125,7 +125,7 @@ def test_webhook_signed_but_not_an_event_is_refused(body: bytes) -> None:
 @pytest.mark.parametrize("secret", ["", "whsec_", "whsec_!", "whsec_é", NEW.removeprefix("whsec_"), [NEW, ""]])
 @pytest.mark.parametrize("scheme", ["service", "standard"])
 def test_webhook_malformed_secret_raises_a_distinct_error(scheme: str, secret: str) -> None:
-    """An unset variable must not become the empty key that anyone can sign with."""
+    """An unset variable must not become the empty key, with which anyone can sign."""
     with pytest.raises(ValueError, match="a webhook secret is whsec_") as caught:
         verify_webhook(BODY, made(scheme, [NEW]), secret, now=T)
     assert not isinstance(caught.value, WebhookRefused)
@@ -145,7 +145,7 @@ def test_only_the_standard_library_is_loaded() -> None:
 
 
 def vectors() -> list[tuple[list[str], bytes, dict[str, str]]]:
-    """Secrets, body, headers of each."""
+    """Return the secrets, body and headers of each test vector."""
     result = []
     for block in re.findall(r"^```vector\n(.*?)^```", PAGE, re.M | re.S):
         lines = [line.split(": ", 1) for line in block.splitlines()]
@@ -156,7 +156,7 @@ def vectors() -> list[tuple[list[str], bytes, dict[str, str]]]:
 
 
 def snippets(heading: str) -> list[str]:
-    """The programs below the heading."""
+    """Return the programs below a heading."""
     part = PAGE.partition(f"\n### {heading}\n")[2].partition("\n### ")[0]
     return re.findall(rf"^```{LANGUAGES[heading]}\n(.*?)^```", part, re.M | re.S)
 
@@ -238,7 +238,7 @@ LANGUAGES = {"Python": "python", "Node": "js", "PHP": "php", "Go": "go", "Shell"
 
 
 def command(language: str, folder: Path) -> list[str]:
-    """Writes the program and says how to run it."""
+    """Write the program to a file and return the command that runs it."""
     program, driver = snippets(language)[-1], DRIVERS[language]
     if language == "Go":
         (folder / "verify.go").write_text(program, "utf-8")

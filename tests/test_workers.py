@@ -1,4 +1,4 @@
-"""`--workers` runs every test once, reports what pytest reports, and ends a run with a dead or hung worker."""
+"""`--workers` runs every test once, reports the same as pytest, and fails a run with a dead or hung worker."""
 
 import os
 import subprocess

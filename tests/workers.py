@@ -1,6 +1,8 @@
-"""`--workers N`: tests are collected once and run by N forks, file by file, or one by one if they are marked `apart`.
-A fork has everything imported; where each worker collects for itself, each takes ten seconds more, and twenty where
-nothing is compiled yet."""
+"""`--workers N`: tests are collected once and run by N forks, file by file, or one by one if marked `apart`.
+
+A fork has everything imported already. If each worker collected the tests itself, each would take ten seconds longer,
+and twenty without compiled bytecode.
+"""
 
 import os
 import random
@@ -14,7 +16,7 @@ from warnings import WarningMessage
 
 import pytest
 
-# Begun first and in this order, so that no worker is left with one of them while the others have ended.
+# Started first and in this order, so that no worker runs one of them after the others have ended.
 LONGEST = (
     "tests/test_dist.py::test_a_later_commit_is_an_upgrade",
     *("tests/test_pages.py", "tests/manage/test_every_change.py", "tests/dashboard/test_access.py"),
@@ -22,8 +24,8 @@ LONGEST = (
     *("tests/clients/", "tests/deliver/test_webhooks.py", "tests/submission/test_slow.py", "tests/cli/test_demo.py"),
     *("tests/api/test_reading.py", "tests/storage/test_plans.py", "tests/test_growth.py"),
 )
-HUNG_S = 600.0  # without any report for so long, the run fails
-PLACE = 2  # octets of a place in the order; all of them fit into a pipe
+HUNG_S = 600.0  # the run fails without any report for this long
+PLACE = 2  # bytes of a position in the order; all positions fit into a pipe
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -52,7 +54,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
 
 
 def _shares(items: list[pytest.Item]) -> list[list[pytest.Item]]:
-    """What is handed out at a time, in order."""
+    """Return the groups of tests that a worker takes at a time, in order."""
     found: dict[Path | str, list[pytest.Item]] = {}
     for item in sorted(items, key=_turn):
         found.setdefault(item.nodeid if item.get_closest_marker("apart") else item.path, []).append(item)
@@ -93,7 +95,10 @@ def _fork(
 
 
 def _work(session: pytest.Session, shares: list[list[pytest.Item]], places: int) -> None:
-    """Between two shares only what is the session's is kept: nobody knows which comes next before it is taken."""
+    """Run the tests of one share after the other; between two shares only session fixtures stay active.
+
+    The next share is not known before it is taken.
+    """
     item = None
     while share := _next(shares, places):
         for item, after in pairwise([*share, session]):
@@ -131,7 +136,7 @@ class ReportSender:
 
 
 def _follow(session: pytest.Session, workers: dict[Any, int]) -> None:
-    """Report what the workers send until all have ended; fail if one dies or none sends anything for long."""
+    """Report what the workers send until all have ended; fail if one dies or none sends anything for HUNG_S."""
     reporter: Any = session.config.pluginmanager.get_plugin("terminalreporter")
     hook, last_tests = session.config.hook, dict.fromkeys(workers, "the start")
     while workers:
