@@ -1,7 +1,7 @@
-"""How fast a send is accepted, beside a floor and a baseline, in one run: `make bench`.
+"""Benchmark of accepting sends, compared with a floor and a baseline in one run: `make bench`.
 
-The load (and PostgreSQL) has core 0, the server that is measured has core 1. All servers stay up; each is measured
-once a round at each number of connections, so that a slow minute of the machine meets them all.
+The load (and PostgreSQL) runs on core 0, the measured server on core 1. All servers stay up; each is measured once per
+round at each number of connections, so that a slow minute of the machine affects all of them.
 """
 
 import json
@@ -42,10 +42,10 @@ from rounds import (
 HERE = ROOT / "bench"
 KINDS = {"sqlite": "SQLite", "postgres": "PostgreSQL"}
 FLOOR, BASELINE = "bare ASGI echo (floor)", "FastAPI + aiosqlite (baseline)"
-AT = 128  # connections that the expectations are for
-CPU_MOST = 0.7  # of the revision that it is compared with
-MANY = 9000  # connections one after the other, of which the memory must not be kept
-DRAIN_S = 60.0  # for what was accepted
+AT = 128  # number of connections to which the expectations apply
+CPU_MOST = 0.7  # maximum CPU time, relative to the compared revision
+MANY = 9000  # successive connections, whose memory must be freed
+DRAIN_S = 60.0  # timeout for delivering everything accepted
 LOAD_S = 300.0
 ALONE, DELIVERING, TWO = "", ", delivering too", ", two processes"
 
@@ -85,7 +85,10 @@ class Bench:
         return Ours(revision, ours(revision, kind, how), where, database, "--role", role, core=SERVER_CORE)
 
     def measure(self, server: Group, connections: int, round_: int, name: str = "", drained: bool = False) -> None:
-        """`drained`: the CPU time of all that was accepted, until it is delivered too."""
+        """Measure one server at one number of connections.
+
+        `drained`: also measure the CPU time until everything accepted is delivered.
+        """
         used = server.cpu_s()
         (result,) = self.load([[server]], connections)
         if drained:
@@ -97,7 +100,7 @@ class Bench:
         self.rounds.note(at(name, connections), round_, **figures, mb=mb)
 
     def load(self, servers: list[list[Group]], connections: int, seconds: float = 0.0) -> list[dict[str, Any]]:
-        """Rate, times, CPU time of each server (and of PostgreSQL) for each accept; they take turns of a moment."""
+        """Return rate, times and CPU time per accept of each server (and of PostgreSQL); the servers take turns."""
         given = [
             {
                 "ports": [one.port for one in own],
@@ -122,7 +125,10 @@ class Bench:
         return results
 
     def measure_delivering(self, revision: Revision, round_: int) -> None:
-        """Up only while it is measured: its deliveries would go on in the others' time."""
+        """Measure accepting while delivering.
+
+        The server is up only meanwhile, so that it does not disturb the others.
+        """
         server = self.ours(revision, "sqlite", DELIVERING, "all")
         try:
             self.measure(server, AT, round_, drained=True)
@@ -130,7 +136,7 @@ class Bench:
             server.stop()
 
     def measure_two(self, revision: Revision, round_: int) -> None:
-        """Two API processes on one file, on both cores as the load is."""
+        """Measure two API processes on one file, on both cores, like the load."""
         with ExitStack() as stack:
             first = self.ours(revision, "sqlite", TWO)
             stack.callback(first.stop)
@@ -140,7 +146,7 @@ class Bench:
             self.note_accepts(first.name, AT, round_, result, first.rss_mb() + second.rss_mb())
 
     def measure_memory(self, revision: Revision, round_: int) -> None:
-        """What many connections that came and went, with one request each, leave in memory."""
+        """Measure the memory that remains after many closed connections with one request each."""
         server = self.ours(revision, "sqlite")
         try:
             connect(server.port, 1000)
@@ -154,7 +160,7 @@ class Bench:
 
 
 def connect(port: int, times: int) -> None:
-    """So many connections, some hundreds at a time, with one request each."""
+    """Open this many connections, some hundreds at a time, and send one request on each."""
     requests = make_requests(TOKEN)
     for first in range(0, times, 300):
         wires = [socket.create_connection(("127.0.0.1", port)) for _ in range(min(300, times - first))]
@@ -193,7 +199,7 @@ def run(bench: Bench, compared: list[Revision], connections: list[int], rounds: 
 
 
 def expectations(rounds: Rounds, compared: list[Revision]) -> str:
-    """Beside each other: what was expected, what the older revision does, and what this one does."""
+    """Return a table of the expectations, and the results of the older revision and of this one."""
     at_most = {
         "one request alone, SQLite, p50 ms": (at("{}", 1), "p50", "sqlite", ALONE, 0.7, ".2f"),
         "one request alone, PostgreSQL, p50 ms": (at("{}", 1), "p50", "postgres", ALONE, 1.5, ".2f"),
@@ -231,7 +237,7 @@ def expectations(rounds: Rounds, compared: list[Revision]) -> str:
 
 
 def _of_floor(rounds: Rounds, server: str, figure: str) -> list[float]:
-    """How much of the floor's speed is left, by rate or by CPU time."""
+    """Return the share of the floor's speed that a server reaches, by rate or by CPU time."""
     key, floor = at(server, AT), at(FLOOR, AT)
     return rounds.ratios(key, floor, "rate") if figure == "rate" else rounds.ratios(floor, key, "cpu")
 

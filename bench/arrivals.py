@@ -1,7 +1,7 @@
-"""The load of a service with callers of its own: so many requests a second, whether or not it keeps up.
+"""An open-loop load generator: it sends a fixed number of requests per second, whether or not the service keeps up.
 
-A request that finds no free connection opens one, and its time counts from when it was due. Each answer becomes a
-record in a file that the bench reads.
+A request that finds no free connection opens one, and its time counts from when it was due. Each response becomes a
+record in a file that the benchmark reads.
 """
 
 import argparse
@@ -18,10 +18,10 @@ from load_generator import LoadClient, is_complete
 from rounds import ROOT
 from send import TO
 
-RECORD = struct.Struct("=Qddi30s")  # number, when it was due and when answered (monotonic), status, the message's id
+RECORD = struct.Struct("=Qddi30s")  # number, due time and response time (monotonic), status, message id
 CONNECTIONS_MAX = 500
 IDLE_S = 0.05
-LAST_S = 60.0  # for the last answers
+LAST_S = 60.0  # timeout for the last responses
 
 
 class Answer(msgspec.Struct):
@@ -80,7 +80,7 @@ def read(path: Path) -> list[Arrival]:
 
 
 def start(port: int, request: str, rate: float, seconds: float, path: Path) -> subprocess.Popen[bytes]:
-    """In a process of its own, which ends by itself."""
+    """Start the load in a process of its own, which ends by itself."""
     text = path.with_suffix(".request")
     text.write_text(request)
     options = [f"--port={port}", f"--rate={rate}", f"--seconds={seconds}", f"--text={text}", f"--log={path}"]

@@ -1,7 +1,7 @@
-"""What is urgent beside a backlog of bulk mail: `make bench-backlog`.
+"""Delay of urgent mail during a backlog of bulk mail: `make bench-backlog`.
 
-A hundred thousand bulk mails wait; then mails of all three priorities come in for a minute, a few a second of each. How
-long does each take from its 202 to the relay?
+A hundred thousand bulk mails wait; then mails of all three priorities arrive for a minute, a few per second of each.
+Measured is the time from each 202 response to the relay.
 """
 
 import subprocess
@@ -22,8 +22,8 @@ from servers import request_of
 from stamps import Stamps
 
 PRIORITIES = ("critical", "normal", "bulk")
-RATE = 5.0  # a second, of each priority
-MOST_S = 1.0  # for 99 % of what is critical
+RATE = 5.0  # mails per second, of each priority
+MOST_S = 1.0  # maximum delay of 99 % of the critical mails
 FILL_S = 600.0
 ABOUT = """# Urgent mail during a backlog
 
@@ -45,7 +45,7 @@ def fill(port: int, count: int) -> None:
 def measure(
     revision: Revision, kind: str, folder: Path, databases: Databases, count: int, seconds: float
 ) -> tuple[dict[str, list[tuple[float, float]]], int, int]:
-    """By priority: when each was accepted, and how long until it was handed over; and how many waited at the end."""
+    """Return (time accepted, delay until sent) of each mail by priority, and how many mails waited before and after."""
     folder = folder / f"{kind}-{revision.name}"
     folder.mkdir()
     with ExitStack() as stack:
@@ -75,7 +75,7 @@ def measure(
     for place, name in enumerate(PRIORITIES, 1):
         came = arrivals.read(folder / name)
         first = min(one.due for one in came)
-        # What is not handed over has waited until now, at least.
+        # A mail that was not sent has waited at least until now.
         ends = [taken.get(place * 10**12 + one.number, time.monotonic()) for one in came]
         found[name] = [(one.answered - first, end - one.answered) for one, end in zip(came, ends, strict=True)]
     return found, left, len(taken)

@@ -1,4 +1,4 @@
-"""The baseline: what one writes first. FastAPI, pydantic, aiosqlite, one durable commit a request."""
+"""The baseline: a simple implementation with FastAPI, pydantic and aiosqlite, with one durable commit per request."""
 
 import asyncio
 import hashlib
@@ -61,7 +61,7 @@ app = FastAPI()
 
 
 async def caller(authorization: Annotated[str, Header()]) -> int:
-    """The team behind the key; read beside the writer, so that look-ups do not wait for commits."""
+    """Return the team of an API key; read on a second connection, so that lookups do not wait for commits."""
     hashed = hashlib.sha256(authorization.removeprefix("Bearer ").encode()).hexdigest()
     async with app.state.reader.execute("SELECT team FROM keys WHERE hash = ?", (hashed,)) as rows:
         row = await rows.fetchone()

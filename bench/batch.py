@@ -1,4 +1,4 @@
-"""Batches of 500 emails beside single sends of the same emails, in one run: `make bench-batch`.
+"""Batches of 500 emails compared with single sends of the same emails, in one run: `make bench-batch`.
 
 The server has core 1; the load and PostgreSQL have core 0.
 """
@@ -40,7 +40,7 @@ one per request.
 
 
 def make_batches(count: int) -> list[bytes]:
-    """Of the emails that single sends are made of."""
+    """Return request bodies with the same emails as the single sends."""
     head, *_ = make_requests(TOKEN)
     messages = [request.partition(END)[2] for request in make_requests(TOKEN)[:SIZE]]
     body = b'{"messages":[%s]}' % b",".join(messages)

@@ -1,9 +1,9 @@
-"""Every call of other services' own clients, untouched, against a running service: `make bench-calls`.
+"""Runs every call of other services' unmodified clients against a running service: `make bench-calls`.
 
-It counts what works, what is refused in the service's own shape and in words, and what is wrong: a fault, a bare 404 or
-an answer that the client cannot read; and writes the table in docs/compat.md. `--before DIR` counts an older checkout
-beside it. Clients that know a host alone are led here by name and by a CA of their own, through a proxy on port 443 of
-a loopback address, which needs root.
+It counts calls that work, calls that are refused in the service's own format with a text, and calls that are wrong: a
+fault, a bare 404 or a response that the client cannot read. It writes the table in docs/compat.md. `--before DIR` also
+counts an older checkout. Clients that accept only a host name are redirected here by DNS name and a CA of our own,
+through a proxy on port 443 of a loopback address, which needs root.
 """
 
 import argparse
@@ -41,7 +41,7 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs" / "compat.md"
 BEGIN, END = "<!-- calls: begin -->", "<!-- calls: end -->"
 KEY, PHONE = TOKENS["ACME"], "+15005550006"
-AT = "127.9.9.9"  # where the names below lead
+AT = "127.9.9.9"  # address to which the names below resolve
 NAMES = {"api.resend.com": "resend", "postal.acme.test": "postal", "postmark.acme.test": "postmark"}
 PACKAGES = ("@atech/postal", "@auth/core", "@payloadcms/email-resend", "postmark", "resend", "twilio")
 BARE = re.compile("There is no such call here|is not possible here|no endpoint with this path|not support this method")
@@ -120,7 +120,7 @@ class Running:
         self.process.wait()
 
     def node(self, program: str, *arguments: str, **env: str) -> Told:
-        """What a program tells of each call; a program that ends early tells of none."""
+        """Run a Node program and return its result of each call; a program that ends early returns none."""
         for file in (*(ROOT / "bench" / "clients").iterdir(), *(ROOT / "tests" / "compat").glob("*.mjs")):
             shutil.copy(file, self.folder)
         command = ["node", str(self.folder / program), *arguments]
@@ -141,7 +141,7 @@ def _became(one: Any) -> tuple[str, str]:
 
 
 def certify(folder: Path) -> None:
-    """A CA, and a certificate by it for the names, as docs/compat.md has it."""
+    """Create a CA and a certificate for the names, as described in docs/compat.md."""
     recipe = textwrap.dedent(re.search(r"```sh\n( +names=.*?)```", DOCS.read_text(), re.DOTALL)[1])  # type: ignore[index]
     named = ",".join(f"DNS:{name}" for name in NAMES)
     own = recipe.replace("names=DNS:api.resend.com", f"names={named}", 1)
@@ -150,7 +150,7 @@ def certify(folder: Path) -> None:
 
 @contextmanager
 def in_front(port: int, folder: Path) -> Iterator[None]:
-    """A proxy that ends TLS and keeps `Host`."""
+    """Run a proxy that terminates TLS and preserves `Host`."""
     certify(folder)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(folder / "site.pem", folder / "site.key")
@@ -179,7 +179,7 @@ def in_front(port: int, folder: Path) -> Iterator[None]:
 
 
 def resend_ids(base: str) -> dict[str, str]:
-    """What calls ask for; an older service may not have all of it."""
+    """Return the ids that the calls use; an older service may not have all of them."""
     resend.api_url, resend.api_key = f"{base}/compat/resend", KEY
     files = [{"filename": "a.pdf", "content": list(b"%PDF-1.4")}]
     ids = {"email": resend.Emails.send({**HELLO, "attachments": files})["id"], "webhook": "", "event": ""}  # type: ignore[typeddict-item]
@@ -264,7 +264,7 @@ def twilio_python(base: str) -> Told:
 
 
 def twilio_error(error: Any) -> tuple[int, str]:
-    """Of a list it raises the answer itself."""
+    """Return the status and text of a Twilio error; for a list, the client raises the response itself."""
     if hasattr(error, "status"):
         return error.status, error.msg if error.code else ""
     told = json.loads(error.args[1].text)
@@ -272,7 +272,7 @@ def twilio_error(error: Any) -> tuple[int, str]:
 
 
 class AtRoot(HTTPAdapter):
-    """Leads the client to its host, as a name server and the proxy would."""
+    """Directs the client to its host, as DNS and the proxy would."""
 
     port = 0
 
@@ -351,7 +351,7 @@ def _can(client: PostmarkClient) -> bool:
 
 
 def anymail(base: str) -> Told:
-    """What its backends can say in a mail, each by itself."""
+    """Send every feature of Anymail's backends in a mail of its own."""
     png = b"\x89PNG\r\n\x1a\n"
 
     def sends(backend: str, **given: Any) -> None:
@@ -400,7 +400,7 @@ def anymail(base: str) -> Told:
 
 
 def apprise(folder: Path) -> Told:
-    """Its own `resend://`, which has Resend's host in its code."""
+    """Use Apprise's `resend://`, which has Resend's host name in its code."""
     library = folder / "apprise"
     install = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(library), "apprise"]
     subprocess.run(install, check=True, capture_output=True)
@@ -454,7 +454,7 @@ def count(source: Path) -> dict[str, Told]:
 
 
 def _bounced(base: str) -> dict[str, Any]:
-    """A mail that bounced, and its bounce, where they can be asked for."""
+    """Return a mail that bounced and its bounce, if the API can be asked for these."""
     headers, url = {"X-Postmark-Server-Token": KEY}, f"{base}/compat/postmark"
     sent = requests.post(
         f"{url}/email", json=MAIL | {"To": "bounced@simulator.test"}, headers=headers, timeout=30
@@ -482,7 +482,7 @@ def main() -> None:
     before = count(given.before) if given.before else {}
     lines = ["| client | calls | before | now |", "|---|---|---|---|"]
     for client, told in now.items():
-        # Of a program that ended early nothing worked.
+        # If a program ended early, none of its calls worked.
         then = {name: before.get(client, {}).get(name, ("wrong", "")) for name in told}
         lines.append(f"| {client} | {len(told)} | {counts(then) if before else '–'} | {counts(told)} |")
     print("\n".join(lines))

@@ -1,4 +1,4 @@
-"""The floor: a bare ASGI application on uvicorn that answers 202 with as many bytes as we do, and stores nothing."""
+"""The floor: a bare ASGI application on uvicorn that answers 202 with a body of the same size and stores nothing."""
 
 import asyncio
 import sys
@@ -46,7 +46,7 @@ async def echo(scope: dict[str, Any], receive: Receive, send: Send) -> None:
 
 
 async def serve(app: object, port: int) -> None:
-    """Any ASGI application; nothing is on that we do not have as well."""
+    """Run any ASGI application, without features that our server lacks."""
     config = uvicorn.Config(
         app,  # type: ignore[arg-type]
         interface="asgi3",

@@ -1,6 +1,6 @@
-"""How the product grows with the messages that it holds, from ten thousand to ten million: `make bench-growth`.
+"""How the product scales with the number of stored messages, from ten thousand to ten million: `make bench-growth`.
 
-Each database is filled by bench/fill.py with all the rows that the worker leaves behind, measured, and removed.
+Each database is filled by bench/fill.py with all rows that the worker stores, measured, and removed.
 """
 
 import asyncio
@@ -39,12 +39,12 @@ from heliograph.settings import Settings
 from heliograph.storage import retention
 from heliograph.storage.engine.database import T, TxFunction
 
-READS, LISTS = 200, 20  # times each
+READS, LISTS = 200, 20  # repetitions of each read and list
 ALL_S, ALL_RATE = 15.0, 50
 LIST_MS, FLAT = 100.0, 1.2  # expected
-RETAINED, RETENTIONS = 1_000, 5  # messages that become too old, and how often
-RETENTION_MS = 50.0  # expected: that it has SQLite's one writer at a time
-COMPARED_MAX = 1_000_000  # messages with which an older revision is measured too
+RETAINED, RETENTIONS = 1_000, 5  # messages that expire at once, and repetitions
+RETENTION_MS = 50.0  # expected maximum time for which retention occupies SQLite's writer
+COMPARED_MAX = 1_000_000  # maximum messages with which an older revision is measured too
 DRAIN_S = 300.0
 WAITING = "SELECT count(*) FROM outbox"
 MONTH_AGO, YESTERDAY = (f"{datetime.now(UTC) - timedelta(days):%Y-%m-%dT%H:%M:%SZ}" for days in (30, 1))
@@ -81,14 +81,14 @@ over 80 days, with recipients, two events each, searchable addresses, and conten
 
 
 class Growth(Bench):
-    """The service on one database of each kind, for each revision, all with so many messages."""
+    """Measures the service on one database of each kind, for each revision, with the same number of messages."""
 
     def __init__(self, folder: Path, databases: Databases, count: int) -> None:
         super().__init__(folder, databases, seconds=3)
         self.count = count
 
     def prepare(self, revision: Revision, kind: str) -> str:
-        """The address of a database with so many messages."""
+        """Return the URL of a database with the number of messages."""
         database = self.databases.new(kind, f"growth-{kind}-{revision.name}-{self.count}")
         self.start(revision, kind, database, "api").stop()  # migrates, and makes the team
         began = time.monotonic()
@@ -107,7 +107,7 @@ class Growth(Bench):
         self.rounds.note(revision.called(KINDS[kind]), self.count, **figures)
 
     def value(self, revision: Revision, kind: str, figure: str) -> float:
-        """0 where it was not measured."""
+        """Return a figure; 0 if it was not measured."""
         name = revision.called(KINDS[kind])
         found = self.rounds.values(name, figure) or self.rounds.values(at(name, AT), figure)
         return found[-1] if found else 0.0
@@ -145,7 +145,7 @@ class Growth(Bench):
             self.note(revision, kind, **{name: median(times), f"{name}, slowest": max(times)})
 
     def deliver(self, revision: Revision, kind: str, database: str) -> None:
-        """What waits since it was accepted, by a worker that has just started."""
+        """Measure delivery of the waiting messages by a worker that has just started."""
         (waiting,) = self.databases.ask(database, WAITING)
         worker = self.start(revision, kind, database, "worker")
         try:
@@ -172,7 +172,7 @@ class Growth(Bench):
         self.note(revision, kind, all_cpu=used / ALL_S, all_slowest=slowest)
 
     def retain(self, revision: Revision, kind: str, database: str) -> None:
-        """The duty itself, in this process, a portion of days after the other."""
+        """Run the retention job in this process, for one batch of days after the other."""
         if revision is not NOW:
             return
         settings, oldest = Settings(database=database, data=self.folder / "retention"), "SELECT min(key) FROM message"
@@ -191,7 +191,7 @@ class Growth(Bench):
 
 
 async def _purge(settings: Settings, now: int) -> list[float]:
-    """How long each of its transactions takes, in seconds."""
+    """Return the duration of each transaction of the job, in seconds."""
     times = []
     async with open_store(settings, Clock(), "bench/0") as store:
         write = store.database.write
@@ -226,7 +226,7 @@ def run(folder: Path, databases: Databases, sizes: list[int], compared: list[Rev
 
 
 def report(done: list[Growth], compared: list[Revision], kind: str) -> str:
-    """One row for each work, one column for each number of messages; the older revision behind."""
+    """Return a table with one row per work and one column per number of messages, followed by the older revision."""
     columns = [(growth, revision) for revision in compared for growth in done]
     columns = [(growth, revision) for growth, revision in columns if growth.value(revision, kind, "size")]
     own = [growth for growth, revision in columns if revision is NOW]

@@ -1,4 +1,4 @@
-"""A webhook's endpoint that answers 200 at once and notes each event: its message, its type, its id, when it came."""
+"""A webhook endpoint that responds 200 immediately and records each event: message, type, id and time."""
 
 import argparse
 import asyncio
@@ -52,7 +52,7 @@ async def serve(port: int, path: Path) -> None:
 
 
 class Hook(Group):
-    """The process, seen from the bench."""
+    """The endpoint's process, as seen by the benchmark."""
 
     def __init__(self, folder: Path) -> None:
         self.path, port = folder / "events", free_port()
@@ -64,7 +64,7 @@ class Hook(Group):
         return self.path.read_bytes().count(b"\n")
 
     def read(self) -> list[tuple[str, str, str, float]]:
-        """Message, type, id, when."""
+        """Return (message, type, id, time) of each event."""
         return [(one, type_, id_, float(at)) for one, type_, id_, at in map(str.split, self.path.open())]
 
 

@@ -1,4 +1,4 @@
-"""What ten dashboards that are open live cost the accept path, in one run: `make bench-live`.
+"""Cost of ten open live dashboards for the accept path, in one run: `make bench-live`.
 
 The server has core 1; the load, the dashboards and PostgreSQL have core 0.
 """
@@ -32,7 +32,7 @@ from rounds import (
 
 PAGES = ("", "/messages") * 5
 TEAM = "/dashboard/teams/team_bench"
-EXPECTED = 0.95  # of the accepts without a dashboard (issue 6)
+EXPECTED = 0.95  # expected rate, relative to accepting without a dashboard (issue 6)
 PASSWORD = "correct horse battery"
 LIVE = ", live"
 ABOUT = """# Open dashboards
@@ -47,7 +47,7 @@ ABOUT = """# Open dashboards
 
 
 class Dashboard(threading.Thread):
-    """One open page: listens, and fetches itself anew when told."""
+    """One open page: listens for changes, and reloads itself when notified."""
 
     def __init__(self, port: int, cookie: str, path: str) -> None:
         super().__init__(daemon=True)
@@ -99,7 +99,7 @@ class Dashboard(threading.Thread):
 
 
 def sign_in(server: Ours) -> str:
-    """Add an operator by the command line and follow the link; answers the cookie."""
+    """Add an operator by the command line, follow the link, and return the session cookie."""
     options = ["--operator", "--listen", f"127.0.0.1:{server.port}", *server.where]
     link = server.revision.ask("user", "add", f"{token_hex(4)}@example.com", *options).strip()
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
@@ -141,7 +141,7 @@ def opened(port: int, cookie: str) -> Iterator[list[Dashboard]]:
 
 
 def cost_table(rounds: Rounds, servers: list[str]) -> str:
-    """Ratios are made inside a round."""
+    """Return the table of costs; ratios are computed within each round."""
     head = [f"at {AT} connections", "accepts/s", f"with {len(PAGES)} dashboards", "of it", "expected", "", "CPU µs"]
     rows = [[*head, "with them", "of it", "p99 ms", "with them", "pages/s"]]
     for server in servers:

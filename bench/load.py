@@ -1,5 +1,6 @@
-"""The load of the benches: several servers take turns of a quarter of a second, so that a slow moment of the machine
-meets them all.
+"""The load of the benchmarks: several servers take turns of a quarter of a second.
+
+So a slow moment of the machine affects all of them.
 """
 
 import argparse
@@ -9,7 +10,7 @@ import sys
 import msgspec
 from load_generator import Load, LoadRounds, LoadTarget, request
 
-SENT = 1000  # different recipients, one after the other
+SENT = 1000  # distinct recipients, used in turn
 TURN_S = 0.25
 
 
@@ -30,7 +31,7 @@ def _request(token: str, to: str) -> bytes:
 
 
 def run(servers: list[LoadTarget], connections: int, seconds: float, requests: list[bytes]) -> list[dict[str, object]]:
-    """One for each server."""
+    """Return the results of each server."""
     turns = [LoadRounds(server, connections, requests) for server in servers]
     measured = [Load() for _ in servers]
     pairs = list(zip(turns, measured, strict=True))

@@ -1,4 +1,4 @@
-"""How fast signed mail leaves, beside Postfix with opendkim and Haraka, in one run: `make bench-email`.
+"""Rate of signed mail, compared with Postfix with opendkim and with Haraka, in one run: `make bench-email`.
 
 One server is up at a time and shares the machine with its client and the sink; all take turns in each round.
 """
@@ -49,11 +49,11 @@ WARM = 200  # mails before each measure
 CHECKED = 5  # mails of each server whose signatures are verified
 ARRIVE_S = 120.0
 OURS, RSA, CORES = "Heliograph", "Heliograph, RSA alone", f"--processes {os.cpu_count()}"
-# Of ours → times as many mails a second, and as much less CPU time; by one command on all cores.
+# Other server → expected ratio of our mails per second to its, and of its CPU time to ours; all cores, one command.
 EXPECTED = {"Postfix": (3.2, 3.2), "Haraka": (2.0, 2.0)}
 EXPECTED_RSA, CPU_MS, WAKE_MS = 3.0, 2.1, 15.0
-SIGNATURES = 200  # of which the fastest counts
-WAKES = 20  # mails one after the other, of each round
+SIGNATURES = 200  # signatures measured, of which the fastest counts
+WAKES = 20  # successive mails per round
 STAGES = {
     "accept": "accept: HTTP, checks, insert",
     "dispatch": "dispatch: claim, choose the carrier",
@@ -72,7 +72,7 @@ class Bench:
         self.rounds = Rounds()
 
     def check(self, server: MailServer) -> None:
-        """Its mail arrives signed, and all signatures are good."""
+        """Check that the server's mail arrives with valid signatures."""
         dump = server.folder / "mails"
         dump.mkdir()
         dump.chmod(0o777)
@@ -99,7 +99,7 @@ class Bench:
         self.rounds.note(server.name, round_, rate=mails / (ended - started), cpu=used / mails * 1000)
 
     def measure_wake(self, revision: Revision, kind: str, round_: int) -> None:
-        """How long after its 202 a mail's first SMTP command comes, from a worker in a process of its own."""
+        """Measure the time from a 202 to the mail's first SMTP command, with the worker in a process of its own."""
         name = revision.called(f"wake-{kind}-{round_}")
         folder = self.folder / name
         folder.mkdir()
@@ -120,7 +120,7 @@ class Bench:
         self.rounds.note(revision.called(KINDS[kind]), round_, wake=median(waits), most=waits[-1])
 
     def stages(self, server: OurMail, mails: int) -> dict[str, float]:
-        """CPU ms of each mail by stage; the timing itself costs some."""
+        """Return the CPU ms per mail by stage; the timing itself costs some."""
         path = server.folder / "stages.json"
         with Sink(self.sink) as sink:
             pid = server.start_timed(path)
@@ -146,7 +146,7 @@ def send(
 
 
 def send_one(port: int, number: int) -> float:
-    """When its 202 came. After a while, so that the worker has nothing to do."""
+    """Send one mail after a pause, in which the worker becomes idle; return the time of its 202."""
     time.sleep(random.uniform(0.1, 0.4))
     mail = {**MAIL, "to": f"customer-{number:0{len(TO)}}@example.com"}
     with socket.create_connection(("127.0.0.1", port)) as wire:
@@ -159,7 +159,7 @@ def send_one(port: int, number: int) -> float:
 
 
 def verified(mail: bytes, zone: dict[str, str]) -> int:
-    """How many DKIM signatures a mail has; all of them must be good."""
+    """Return the number of DKIM signatures of a mail; all of them must be valid."""
     judge = dkim.DKIM(mail)
     count: int = sum(name.lower() == b"dkim-signature" for name, _ in judge.headers)
     for index in range(count):
@@ -171,7 +171,7 @@ def verified(mail: bytes, zone: dict[str, str]) -> int:
 
 
 def make_servers(folder: Path, sink: int, compared: list[Revision]) -> tuple[list[MailServer], list[str]]:
-    """Those that can be had, and why the others cannot."""
+    """Return the servers that are available, and why the others are not."""
     servers: list[MailServer] = []
     for revision in compared:
         several: list[tuple[str, list[str]]] = [("", [])]
@@ -195,7 +195,7 @@ def make_servers(folder: Path, sink: int, compared: list[Revision]) -> tuple[lis
 
 
 def expectations(rounds: Rounds, names: list[str], compared: list[Revision]) -> str:
-    """Beside each other: what was expected, and what each revision does on all cores, or as far as it can."""
+    """Return a table of the expectations, and the results of each revision on all available cores."""
     rows = [["", "expected", *[revision.name or "now" for revision in compared[::-1]], ""]]
 
     def best(name: str, revision: Revision) -> str:
@@ -222,7 +222,7 @@ def expectations(rounds: Rounds, names: list[str], compared: list[Revision]) -> 
 
 
 def rsa_ms() -> float:
-    """CPU ms of one RSA signature: what no server can save, and what differs most from one processor to another."""
+    """Return the CPU ms of one RSA signature, which every server needs and which differs most between processors."""
     key, times = rsa.generate_private_key(public_exponent=65537, key_size=RSA_BITS), []
     for _ in range(SIGNATURES):
         began = time.process_time()

@@ -1,4 +1,4 @@
-"""What the mail benchmark needs of others, fetched from their registries where it can be."""
+"""Installs the other programs of the mail benchmark from their registries, if possible."""
 
 import os
 import shutil
@@ -23,7 +23,7 @@ HARAKA_PACKAGE = {
 
 
 class Missing(Exception):
-    """It cannot be had here; the message says why."""
+    """Raised if a program cannot be installed here; the message says why."""
 
 
 def install_postfix() -> None:
@@ -56,7 +56,7 @@ def install_haraka() -> None:
 
 
 def run(command: list[str], **options: Any) -> str:
-    """What it says; Missing when it fails."""
+    """Run a command and return its output; raise Missing if it fails."""
     try:
         done: subprocess.CompletedProcess[bytes] = subprocess.run(
             command, check=True, capture_output=True, timeout=LIMIT_S, **options

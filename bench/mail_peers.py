@@ -1,6 +1,6 @@
-"""The others under measure: Postfix with opendkim, and Haraka with its DKIM plugin, as their guides set them up.
+"""The other mail servers: Postfix with opendkim, and Haraka with its DKIM plugin, set up as in their guides.
 
-Both are given their best: smtp-source on 20 connections that stay open.
+Both get the best conditions: smtp-source on 20 persistent connections.
 """
 
 import json
@@ -22,7 +22,7 @@ PACKAGE = HARAKA / "node_modules/Haraka"
 
 
 class Peer(MailServer):
-    """A mail server that is spoken to in SMTP and signs with one RSA key."""
+    """A mail server that accepts SMTP and signs with one RSA key."""
 
     def __init__(self, folder: Path, sink: int) -> None:
         super().__init__(folder)
@@ -97,7 +97,7 @@ Syslog no
 
 
 class Postfix(Peer):
-    """Postfix as shipped, with a queue of its own; opendkim on a unix socket."""
+    """Postfix as shipped, with its own queue; opendkim on a unix socket."""
 
     name = "Postfix"
 
@@ -135,7 +135,7 @@ exports.hook_get_mx = (next) => next(OK, { exchange: '127.0.0.1', port: %d, prio
 
 
 class Haraka(Peer):
-    """Haraka's outbound queue with its own DKIM plugin, one process for each core."""
+    """Haraka's outbound queue with its own DKIM plugin, with one process per core."""
 
     name = "Haraka"
 

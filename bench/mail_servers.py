@@ -1,4 +1,4 @@
-"""The mail servers under measure of our own: whole, and with one signature alone."""
+"""Our own mail server under test: complete, and with one signature only."""
 
 import json
 import subprocess
@@ -44,21 +44,21 @@ asyncio.run(drop(*sys.argv[1:]))
 
 
 class MailServer(Server):
-    """Up only while it is measured."""
+    """A mail server that is up only while it is measured."""
 
     sink: int
 
     @abstractmethod
     def send(self, mails: int) -> float:
-        """Submit so many; answers when it began, on the machine's monotonic clock."""
+        """Submit this many mails; return the start time on the machine's monotonic clock."""
 
     @abstractmethod
     def records(self) -> dict[str, str]:
-        """Its DKIM records: name → value."""
+        """Return the server's DKIM records: name → value."""
 
 
 def relay_setup(folder: Path, sink: int) -> Path:
-    """The bench's setup, with a relay on this port instead of the simulator."""
+    """Return the benchmark's setup, with a relay on this port instead of the simulator."""
     relay = f'kind = "smtp"\nhost = "127.0.0.1"\nport = {sink}\ntls = "none"\nconnections = {SESSIONS}'
     path = folder / "setup.toml"
     path.write_text(SETUP.read_text().replace('kind = "simulator"', relay))
@@ -88,7 +88,7 @@ class OurMail(MailServer):
         self.port = ours.port
 
     def start_timed(self, path: Path) -> int:
-        """With its stages timed, into this file; answers its process id."""
+        """Start the service with timing of its stages, written to this file; return its process id."""
         address = ("127.0.0.1", self.port)
         command = [sys.executable, str(ROOT / "bench/mail_stages.py"), str(path), "serve"]
         self._run(*command, "--listen", f"127.0.0.1:{self.port}", *self._where, address=address)

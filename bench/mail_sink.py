@@ -1,4 +1,4 @@
-"""Postfix's smtp-sink: takes every mail, counts it, and keeps it where it is told to."""
+"""Postfix's smtp-sink: accepts and counts every mail, and stores it if told to."""
 
 import os
 import re
@@ -42,7 +42,7 @@ class Sink:
         self._process.wait()
 
     def wait_for(self, count: int, limit_s: float) -> float:
-        """When the mail of that number came, on the machine's monotonic clock."""
+        """Return when the mail with this number arrived, on the machine's monotonic clock."""
         with self._changed:
             if not self._changed.wait_for(lambda: self._count >= count, limit_s):
                 raise SystemExit(f"after {limit_s:.0f} s only {self._count} of {count} mails have come to the sink")
@@ -61,7 +61,7 @@ class Sink:
 
 
 def read_dump(path: Path) -> bytes:
-    """The mail as it came over the wire: the sink writes bare line feeds, and an empty line behind it."""
+    """Return the mail as received: the sink stores it with bare line feeds and an additional empty line."""
     kept = path.read_bytes()
     own = _OWN.match(kept)
     if not own:

@@ -1,6 +1,7 @@
-"""Where our CPU time goes: the command line in this process, with the stages of a mail timed on each thread's clock.
+"""CPU time of the service by stage: runs the command line in this process and times the stages of a mail per thread.
 
-Time inside an inner stage is the inner's alone. Signals: SIGUSR1 starts the count anew; the end writes it to a file.
+The time of an inner stage does not count toward the outer one. SIGUSR1 restarts the count; at the end it is written to
+a file.
 """
 
 import functools
@@ -68,7 +69,7 @@ USED = Used()
 
 
 class Steps:
-    """A coroutine that is timed while it runs, and not while it waits."""
+    """Times a coroutine while it runs, but not while it waits."""
 
     def __init__(self, stage: str, coroutine: Any) -> None:
         self._stage, self._coroutine = stage, coroutine

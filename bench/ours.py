@@ -1,4 +1,4 @@
-"""Our own server under measure: the revision at hand, or an older one in the same rounds; and its databases."""
+"""Our own server under test: the current revision, or an older one in the same rounds; and its databases."""
 
 import asyncio
 import os
@@ -28,7 +28,7 @@ OLDER = ROOT / ".venv" / "revisions"
 
 
 class Revision(msgspec.Struct, frozen=True):
-    """What runs it: an interpreter with its dependencies, and its source."""
+    """What runs a revision: an interpreter with its dependencies, and its source."""
 
     name: str  # empty for the one at hand
     python: str
@@ -41,7 +41,7 @@ class Revision(msgspec.Struct, frozen=True):
         return {**os.environ, "BENCH_TOKEN": TOKEN, "PYTHONPATH": str(self.source), **more}
 
     def ask(self, *words: str) -> str:
-        """What a command says."""
+        """Return the output of a command."""
         done = subprocess.run(self.command(*words), env=self.environment(), check=True, stdout=subprocess.PIPE)
         return done.stdout.decode()
 
@@ -53,12 +53,12 @@ NOW = Revision("", sys.executable, ROOT / "src")
 
 
 def revisions(compared: str | None) -> list[Revision]:
-    """The one at hand, and the one to compare it with where one is named."""
+    """Return the current revision, and the one to compare it with, if any."""
     return [NOW, older(compared)] if compared else [NOW]
 
 
 def older(name: str) -> Revision:
-    """A commit of ours, unpacked; with an environment of its own where its dependencies are others. Kept."""
+    """Return an older commit, unpacked and cached; with its own environment if its dependencies differ."""
     git = ["git", "-C", str(ROOT)]
     commit = subprocess.check_output([*git, "rev-parse", "--short", f"{name}^{{commit}}"], text=True).strip()
     folder = OLDER / commit
@@ -79,7 +79,7 @@ def older(name: str) -> Revision:
 
 
 class Databases:
-    """Files, and a PostgreSQL that is started for the bench, with its default configuration."""
+    """SQLite files, and a PostgreSQL server with its default configuration, started for the benchmark."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._server = folder, PostgresServer(folder / "pg")
@@ -88,7 +88,7 @@ class Databases:
         self._server.stop(signal.SIGINT)
 
     def new(self, kind: str, name: str) -> str:
-        """One of this name, `sqlite` or `postgres`; an empty one unless it is there already."""
+        """Return the URL of the database with this name (`sqlite` or `postgres`); it is created if missing."""
         if kind == "sqlite":
             return f"sqlite:///{self._folder}/{name}.db"
         if not self.ask(self._server.url(), f"SELECT 1 FROM pg_database WHERE datname = '{name}'")[0]:
@@ -104,24 +104,24 @@ class Databases:
             self.ask(self._server.url(), f'DROP DATABASE "{name}" WITH (FORCE)')
 
     def size(self, address: str) -> int:
-        """Bytes on disk."""
+        """Return the bytes on disk."""
         if address.startswith("sqlite"):
             return Path(address.removeprefix("sqlite:///")).stat().st_size
         return int(self.ask(address, "SELECT pg_database_size(current_database())")[0])
 
     def ask(self, address: str, *queries: str) -> list[Any]:
-        """One value from each."""
+        """Return one value for each query."""
         if address.startswith("sqlite"):
             with apsw.Connection(address.removeprefix("sqlite:///")) as file:
                 return [file.execute(query).get for query in queries]
         return asyncio.run(_ask(address, queries))
 
     def family(self) -> dict[int, int]:
-        """The processes of PostgreSQL."""
+        """Return the processes of PostgreSQL."""
         return family(self._server.pid)
 
     def cpu_s(self) -> float:
-        """Of PostgreSQL."""
+        """Return the CPU seconds of PostgreSQL."""
         return cpu_s(self._server.pid)
 
 
@@ -134,7 +134,7 @@ async def _ask(address: str, queries: tuple[str, ...]) -> list[Any]:
 
 
 class Ours(Group):
-    """A running `heliograph serve`, with a folder of its own and the team of a setup file."""
+    """A running `heliograph serve`, with its own folder and the team of a setup file."""
 
     def __init__(
         self,

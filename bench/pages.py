@@ -1,6 +1,6 @@
-"""Every page of the dashboard with one and ten million messages: how long the server takes, on both databases.
+"""Response time of every dashboard page with one and ten million messages, on both databases.
 
-Each database is filled with rows as the worker would have left them; each page is asked for ten times, over HTTP.
+Each database is filled with rows as the worker would store them; each page is requested ten times over HTTP.
 """
 
 import asyncio
@@ -82,7 +82,7 @@ STARTING = Lock()  # one demo at a time: each looks which ports for mail are fre
 
 
 class Demo(Group):
-    """A service that answers, and somebody signed in to it."""
+    """A running service with a signed-in user."""
 
     def __init__(self, revision: Revision, name: str, folder: Path, database: str) -> None:
         log = folder.with_suffix(".log")
@@ -113,17 +113,17 @@ class Demo(Group):
         return json.loads(self._wire.getresponse().read())
 
     def webhook(self) -> str:
-        """The id of one that hears everything."""
+        """Return the id of a webhook that is subscribed to all events."""
         there = self.call("GET", "/v1/webhooks")["data"]
         made = there or [self.call("POST", "/v1/webhooks", {"url": "https://hook.invalid/", "events": ["*"]})]
         return str(made[0]["id"])
 
     def hang_up(self) -> None:
-        """Until the next request."""
+        """Close the connection until the next request."""
         self._wire.close()
 
     def ask(self, path: str) -> float:
-        """How many ms a page takes."""
+        """Return the ms that a page takes."""
         path = "/dashboard" + re.sub(":[a-z]+", lambda found: self.ids[found[0]], path)
         began = time.perf_counter()
         self._wire.request("GET", path, headers={"Cookie": self.cookie})
@@ -134,7 +134,7 @@ class Demo(Group):
 
 
 def start(revision: Revision, kind: str, folder: Path, databases: Databases, count: int) -> Demo:
-    """One with so many messages, and with some that it took itself."""
+    """Start a service with this many messages, and some that it accepted itself."""
     name = f"demo-{kind}-{count}-{revision.name}"
     database, data = databases.new(kind, name), folder / name
     empty = Demo(revision, name, data, database)
@@ -155,7 +155,7 @@ def start(revision: Revision, kind: str, folder: Path, databases: Databases, cou
 
 
 async def fill_beside(database: str, count: int, webhook: str) -> None:
-    """What pages show beside messages."""
+    """Insert the other records that pages show."""
     now = time.time_ns() // 1_000_000
     values = {"side_first": max(0, count - SIDE), "now": now, "webhook": webhook, "team": TEAM}
     script = re.sub(r":([a-z_]+)", lambda found: str(values[found[1]]), FILL)
@@ -198,7 +198,7 @@ def report(rounds: Rounds, names: list[str]) -> str:
 
 
 def slow(rounds: Rounds) -> str:
-    """What takes longer than expected."""
+    """Return the pages that take longer than expected."""
     goal = f"Expected: at most {MOST_MS:.0f} ms, and {SEARCH_MS:.0f} ms for a search in ten million messages."
     found = [key for key in rounds.servers() if rounds.values(key, "median")[0] > most_ms(key)]
     return f"{goal} Above it: {', '.join(found)}." if found else f"{goal} All medians are below it."

@@ -1,7 +1,8 @@
-"""The peak that GOV.UK Notify is designed for, a million emails in an hour, on one small machine: `make bench-peak`.
+"""The peak load that GOV.UK Notify is designed for, a million emails per hour, on one small machine: `make bench-peak`.
 
-Mails come at 278 a second whether or not we keep up, each is signed twice and sent to a relay, and every event
-is delivered to a webhook. In the end every 202 must have its mail, once, and every event its webhook.
+Mails arrive at 278 per second, whether or not the service keeps up. Each is signed twice and sent to a relay, and every
+event is delivered to a webhook. In the end every 202 must have its mail, exactly once, and every event its webhook
+delivery.
 """
 
 import os
@@ -23,10 +24,10 @@ from stamps import Stamps
 
 RATE = 1_000_000 / 3600
 HOUR_S, SHORT_S, QUICK_S = 3600.0, 600.0, 20.0
-LIMITS = {90: 10.0, 99: 60.0}  # so much of the mail is handed over within so many seconds
+LIMITS = {90: 10.0, 99: 60.0}  # percent of the mail → maximum seconds until it is sent
 MOST_MB = 300
-SPAN_S = 10.0  # of a point in the plot
-AFTER_S = 120.0  # for what is under way when the last mail was accepted
+SPAN_S = 10.0  # seconds that a point of the plot covers
+AFTER_S = 120.0  # timeout for work in progress after the last mail was accepted
 WARM_S = 3
 LEFT = ("SELECT count(*) FROM outbox", "SELECT count(*) FROM event")
 ABOUT = """# The peak: a million emails in an hour
@@ -45,7 +46,7 @@ and the whole hour with `--hour sqlite`.
 
 
 class Peak(msgspec.Struct, frozen=True, kw_only=True):
-    """One database, one run."""
+    """Results of one run on one database."""
 
     name: str
     seconds: float
@@ -158,7 +159,7 @@ def summary(peaks: list[Peak]) -> str:
 
 
 def minutes(peaks: list[Peak]) -> str:
-    """Time to hand-over by the minute in which a mail was due."""
+    """Return the time until sent, by the minute in which a mail was due."""
     head = [f"{peak.name}: {what}" for peak in peaks for what in ("p50 s", "p90", "p99", "MB")]
     rows = [["minute", *head]]
     for minute in range(round(peaks[0].seconds / 60)):

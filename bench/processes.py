@@ -1,4 +1,4 @@
-"""Processes under measure: each in a session of its own, looked at in /proc, ended by their ids."""
+"""Measured processes: each in its own session, observed through /proc, and ended by process id."""
 
 import os
 import signal
@@ -15,11 +15,11 @@ TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 PAGE_B = os.sysconf("SC_PAGE_SIZE")
 START_S, STOP_S, KILL_S = 30.0, 40.0, 5.0  # our server drains for up to 30 s
 QUIET_S, SETTLE_S = 0.3, 10.0
-IDLE_SHARE = 0.1  # of a core: a server that uses less has nothing to do
+IDLE_SHARE = 0.1  # share of a core below which a server counts as idle
 
 
 class Group:
-    """One program with all that it starts."""
+    """A program with all the processes that it starts."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Group:
         self.pid = self._process.pid
 
     def wait_for(self, address: tuple[str, int] | str) -> None:
-        """Until it takes connections there; one that does not is stopped."""
+        """Wait until the program accepts connections at this address; stop it if it does not."""
         family_ = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
         deadline = time.monotonic() + START_S
         while time.monotonic() < deadline:
@@ -60,17 +60,17 @@ class Group:
             raise SystemExit(f"{self.name} ended with {self._process.returncode}:\n{self._log.read_text()}")
 
     def cpu_s(self) -> float:
-        """Used so far, also by those that have ended."""
+        """Return the CPU seconds used so far, including processes that have ended."""
         return cpu_s(self.pid)
 
     def rss_mb(self) -> float:
-        """Resident now, all of them together."""
+        """Return the resident memory of all processes together, in MB."""
         self.check_alive()
         stats = filter(None, map(read_stat, family(self.pid)))
         return sum(int(fields[21]) for fields in stats) * PAGE_B / 1e6
 
     def stop(self) -> None:
-        """All of them, asked first."""
+        """Stop all processes, first by asking."""
         members = family(self.pid)
         for number, limit_s in ((signal.SIGTERM, STOP_S), (signal.SIGKILL, KILL_S)):
             deadline = time.monotonic() + limit_s
@@ -87,7 +87,7 @@ class Busy(Protocol):
 
 
 def settle(server: Busy, limit_s: float = SETTLE_S) -> float:
-    """Wait until it has nothing left to do: recording goes on after the last message. Answers its CPU time."""
+    """Wait until the server is idle, because recording continues after the last message; return its CPU time."""
     used, deadline = server.cpu_s(), time.monotonic() + limit_s
     while time.monotonic() < deadline:
         time.sleep(QUIET_S)
@@ -102,7 +102,7 @@ def cpu_s(root: int) -> float:
 
 
 def family(root: int) -> dict[int, int]:
-    """The process and its descendants: id → ticks that it used, with those of its children that have ended."""
+    """Return the process and its descendants: id → CPU ticks used, including those of ended children."""
     ticks: dict[int, int] = {}
     children: dict[int, list[int]] = defaultdict(list)
     for pid in [int(name) for name in os.listdir("/proc") if name.isdigit()]:
@@ -125,7 +125,7 @@ def is_alive(pid: int) -> bool:
 
 
 def read_stat(pid: int) -> list[str] | None:
-    """The fields behind the name (state, parent, …); None when there is no such process."""
+    """Return the fields after the name (state, parent, …); None if there is no such process."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):

@@ -1,7 +1,7 @@
-"""What all benches share: their arguments, the machine, figures of several rounds, and the parts of the docs' page.
+"""Shared code of all benchmarks: arguments, the machine, results of several rounds, and parts of the docs page.
 
-The machine is shared and noisy: everything that is compared takes turns in each round, ratios are made inside a
-round, and a figure is shown as the median of its rounds with the lowest and the highest.
+The machine is shared and noisy: everything that is compared takes turns in each round, ratios are computed within a
+round, and a result is shown as the median of the rounds with the lowest and the highest.
 """
 
 import argparse
@@ -41,7 +41,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rounds:
-    """Figures by server and round: rates, CPU times, whatever a bench measures."""
+    """Results by server and round: rates, CPU times and others."""
 
     def __init__(self) -> None:
         self._figures: dict[tuple[str, str], dict[int, float]] = defaultdict(dict)
@@ -59,12 +59,12 @@ class Rounds:
         return list(self._figures.get((server, figure), {}).values())
 
     def ratios(self, server: str, to: str, figure: str) -> list[float]:
-        """Inside each round that has both."""
+        """Return the ratio in each round that has both results."""
         own, others = (self._figures.get((one, figure), {}) for one in (server, to))
         return [value / others[at] for at, value in own.items() if others.get(at)]
 
     def bars(self, axes: Axes, servers: Iterable[str], figure: str, title: str) -> None:
-        """Medians, with the lowest and the highest round."""
+        """Draw the medians, with the lowest and the highest round."""
         for server in servers:
             found = self.values(server, figure)
             middle = statistics.median(found)
@@ -74,12 +74,12 @@ class Rounds:
 
 
 def turns(items: Sequence[Item], round_: int) -> Sequence[Item]:
-    """Forwards in one round, backwards in the next: what gets slower with time meets all alike."""
+    """Return the items in alternating order, forwards and backwards, so that a gradual slowdown affects all equally."""
     return items if round_ % 2 else items[::-1]
 
 
 def spread(values: Sequence[float], form: str = ",.0f") -> str:
-    """The median, and the lowest and the highest where there are several."""
+    """Return the median, with the lowest and the highest value if there are several."""
     if not values:
         return "–"
     middle = format(statistics.median(values), form)
@@ -91,13 +91,13 @@ def verdict(met: bool) -> str:
 
 
 def table(*rows: Sequence[str]) -> str:
-    """The first row is the head; figures stand to the right, which is every column but the first."""
+    """Return a table whose first row is the head; all columns except the first are right-aligned."""
     head, *body = rows
     return "\n".join(f"| {' | '.join(row)} |" for row in (head, ["---", *["--:"] * (len(head) - 1)], *body))
 
 
 def arguments(about: str | None, **defaults: Any) -> argparse.Namespace:
-    """Those of every bench, and its own, by their defaults; `quick` stands for one small round."""
+    """Parse the arguments of all benchmarks, and this one's own by their defaults; `quick` runs one small round."""
     parser = argparse.ArgumentParser(description=about.splitlines()[0] if about else None)
     for name, default in defaults.items():
         if default is False:
@@ -111,12 +111,12 @@ def arguments(about: str | None, **defaults: Any) -> argparse.Namespace:
 
 
 def _end(*_: object) -> None:
-    """What was started is stopped, also when the bench is told to end."""
+    """Stop what was started, also if the benchmark is told to end."""
     raise KeyboardInterrupt("told to end")
 
 
 def command(given: argparse.Namespace) -> str:
-    """What was called, for the docs."""
+    """Return the command line that was run, for the docs."""
     words = [
         f"--{name}" if value is True else f"--{name} {value}"
         for name, value in vars(given).items()
@@ -127,7 +127,7 @@ def command(given: argparse.Namespace) -> str:
 
 @contextmanager
 def folder_on_disk(kept: str = "") -> Iterator[Path]:
-    """In the working folder; the system's for temporary files may be memory, and a commit must reach a disk."""
+    """Yield a folder in the working directory: the system's temporary folder may be in memory."""
     if kept:  # with what is in it, for the next run
         Path(kept).mkdir(exist_ok=True)
         yield Path(kept).absolute()
@@ -141,7 +141,7 @@ def folder_on_disk(kept: str = "") -> Iterator[Path]:
 
 
 def share_cores() -> None:
-    """This process and what it starts has one core; the servers move to the other."""
+    """Move this process and what it starts to one core; the servers use the other."""
     if not {LOAD_CORE, SERVER_CORE} <= os.sched_getaffinity(0):
         raise SystemExit("needs two cores: one for the load, one for the server")
     os.sched_setaffinity(0, {LOAD_CORE})
@@ -166,7 +166,7 @@ def look_at_machine(folder: Path) -> Machine:
 
 
 def fsync_ms(folder: Path, tries: int = 100) -> float:
-    """The median time to add 4 KiB to a file and sync it."""
+    """Return the median time to append 4 KiB to a file and sync it."""
     times = []
     with (folder / "fsync").open("wb", buffering=0) as file:
         for _ in range(tries):
@@ -186,7 +186,7 @@ def made_by(given: argparse.Namespace, machine: Machine) -> str:
 
 
 def write_part(name: str, paragraphs: list[str]) -> None:
-    """Replaces what stands between the marks on the page of that name; what a person wrote around it stays."""
+    """Replace the text between the marks on the page with this name; text outside of them stays."""
     page = RESULTS / f"{name}.md"
     begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
     before, _, rest = page.read_text("utf-8").partition(begin)

@@ -1,7 +1,8 @@
-"""Pictures of the dashboard and the docs: the README's, or with --all every page, wide and phone, light and dark.
+"""Takes screenshots of the dashboard and docs: those of the README, or with --all every page.
 
-Starts a demo of its own in a temporary folder with a bookshop (shop.toml) that has sent for two weeks: the simulators
-answer, and the clock is set forward between the sends. Then it follows the links of every page, and ends the demo.
+Each page is shown wide and as on a phone, light and dark. Starts a demo in a temporary folder with a bookshop
+(shop.toml) that has sent for two weeks: simulators respond, and the clock is advanced between the sends. Then it
+follows the links of every page, and ends the demo.
 """
 
 import argparse
@@ -157,7 +158,7 @@ def command(folder: Path, *words: str) -> str:
 
 
 def invite(folder: Path) -> str:
-    """The link of a read-only operator; and the demo's person has an account at the identity provider."""
+    """Return the link of a read-only operator; also link the demo's person to an identity provider."""
     settings = Settings(data=folder, database=f"sqlite:///{folder / 'heliograph.db'}")
     known = Identity(issuer=ISSUER, subject="demo", email="demo@heliograph.test", name="Demo")
     with_store(settings, "Connecting", lambda store: sign_in_by_provider(store, "127.0.0.1", known, {}, "Example ID"))
@@ -166,7 +167,7 @@ def invite(folder: Path) -> str:
 
 @contextmanager
 def running(folder: Path, *, shifted: bool = False) -> Iterator[tuple["subprocess.Popen[str]", str]]:
-    """A demo, and the link that signs in to it. It has a name: browsers have no passkeys for an address."""
+    """Run a demo and yield the link that signs in to it. It has a host name, because passkeys need one."""
     program, port = SHIFTED + PROGRAM if shifted else PROGRAM, free_port()
     command = [sys.executable, "-c", program, "demo", "--listen", f"127.0.0.1:{port}", "--data", str(folder)]
     process = subprocess.Popen(
@@ -209,7 +210,7 @@ def post(base: str, path: str, body: object, method: str = "POST") -> dict[str, 
 
 
 class Receiver(http.server.BaseHTTPRequestHandler):
-    """The shop's own program, which takes every event."""
+    """The shop's own program, which accepts every event."""
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
@@ -222,7 +223,7 @@ class Receiver(http.server.BaseHTTPRequestHandler):
 
 
 def live_two_weeks(process: "subprocess.Popen[str]", base: str) -> None:
-    """Day after day, and through the last day hour by hour."""
+    """Send messages day by day, and hour by hour through the last day."""
     receiver = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Receiver)
     threading.Thread(target=receiver.serve_forever, daemon=True).start()
     hook = f"http://localhost:{receiver.server_port}/hooks/mail"
@@ -278,7 +279,7 @@ def send_one(base: str) -> None:
 
 
 def furnish(base: str) -> None:
-    """What two weeks of sends leave out."""
+    """Add records that two weeks of sends do not create."""
     for to in ("delivered", "bounced", "softbounce"):
         values = {"name": "Ada", "order": "LB-4711", "total": "€24.90"}
         mail = {"to": f"{to}+ada@simulator.test", "template_id": "tpl_order_confirmation", "variables": values}
@@ -291,7 +292,7 @@ def furnish(base: str) -> None:
 
 
 def trouble(base: str) -> None:
-    """What needs somebody: a domain without its records, a webhook that nobody answers, complaints."""
+    """Add problems: a domain without its records, a webhook that does not respond, complaints."""
     post(base, "domains", {"name": "news.lanternbooks.example", "brand": "Lantern Books"})
     post(base, "webhooks", {"url": "https://analytics.lanternbooks.example/events", "events": ["*"]})
     for to in ("complained", "failed"):
@@ -321,7 +322,7 @@ def chromium() -> Iterator[Browser]:
 
 
 def enter(browser: Browser, link: str, password: str = "") -> Page:
-    """Somebody who follows a link."""
+    """Return a page signed in through a link."""
     page = browser.new_context(base_url=link.partition("/dashboard")[0], viewport=SIZES["1440"]).new_page()
     page.set_default_timeout(15_000)
     page.goto(link)
@@ -344,7 +345,7 @@ def shoot_readme(link: str, schemes: tuple[Scheme, ...]) -> None:
 
 
 def shoot_all(link: str, invitation: str, album: Album) -> None:
-    """As an operator, a read-only one, and a stranger."""
+    """Take all screenshots as an operator, a read-only operator, and an unknown visitor."""
     with chromium() as browser:
         strangers = STRANGERS | {"invitation-link": urlsplit(invitation).path}
         shoot(browser, strangers, album, base_url=link.partition("/dashboard")[0])
@@ -380,7 +381,7 @@ def filled(path: str, ids: dict[str, str]) -> str:
 
 
 def add_passkey(page: Page) -> None:
-    """With an authenticator of Chromium's own; who has no password is sent to the provider, which is away."""
+    """Add a passkey with Chromium's virtual authenticator; without a password, re-authentication needs the provider."""
     session = page.context.new_cdp_session(page)
     session.send("WebAuthn.enable")
     session.send("WebAuthn.addVirtualAuthenticator", {"options": DEVICE})
@@ -404,14 +405,14 @@ def keep(page: Page, target: Path) -> None:
 
 
 def keep_small(page: Page, target: Path) -> None:
-    """With a palette: a third of the size, and nobody sees it."""
+    """Save the image with a palette: a third of the size, without a visible difference."""
     page.screenshot(path=target)
     Image.open(target).convert("RGB").quantize(256, dither=Image.Dither.NONE).save(target, optimize=True)
     print(target.name, target.stat().st_size // 1024, "KB", flush=True)
 
 
 def find_ids(page: Page) -> dict[str, str]:
-    """A message of each kind that is worth a look."""
+    """Return the id of a typical message of each kind."""
     ids = {}
     queries = {
         "email": "channel=email&status=delivered",
@@ -429,7 +430,7 @@ def find_ids(page: Page) -> dict[str, str]:
 
 
 def walk(page: Page) -> dict[str, str]:
-    """Name → path of one page of each kind, by following links."""
+    """Return name → path of one page of each kind, found by following links."""
     found: dict[str, str] = {}
     waiting = [*STARTS]
     while waiting:
@@ -450,7 +451,7 @@ def walk(page: Page) -> dict[str, str]:
 
 
 def name_of(path: str) -> str:
-    """The same for all pages of a kind."""
+    """Return the same name for all pages of a kind."""
     parts = urlsplit(path)
     for kind in ONE:
         if re.fullmatch(kind, parts.path):

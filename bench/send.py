@@ -1,6 +1,6 @@
-"""The load on any server: a number of HTTP requests, each sent once, over keep-alive connections.
+"""The load for any server: a number of HTTP requests, each sent once, over keep-alive connections.
 
-All requests are one text, in which only the number that the message goes to changes.
+All requests have the same text, except the number to which the message goes.
 """
 
 import argparse
@@ -17,7 +17,7 @@ ACCEPTED = (b"200", b"202")
 
 
 def whole(came: bytes) -> bool:
-    """Has the whole answer come? In whatever case the server writes its header, and in chunks too."""
+    """Return whether the complete response has arrived, whatever the case of its header, also if it is chunked."""
     head, ended, body = came.partition(END)
     if not ended:
         return False
@@ -32,7 +32,7 @@ def make_requests(text: bytes, first: int, messages: int) -> list[bytes]:
 
 
 def run(port: int, connections: int, requests: list[bytes]) -> tuple[float, float]:
-    """When the first request was sent and the last one answered, on the machine's monotonic clock."""
+    """Return when the first request was sent and the last one answered, on the machine's monotonic clock."""
     epoll = select.epoll()
     callers = {}
     for _ in range(min(connections, len(requests))):
@@ -60,7 +60,7 @@ def send_next(caller: LoadClient, unsent: Iterator[bytes]) -> None:
 
 
 def receive(caller: LoadClient) -> bool:
-    """Has the answer come? One that accepts nothing ends the run."""
+    """Return whether the response has arrived. A rejected request ends the run."""
     came = caller.socket.recv(65536)
     if not came:
         raise SystemExit("the server closed a connection")

@@ -1,4 +1,4 @@
-"""A server under measure, ours or another, with files and ports of its own."""
+"""A server under test, ours or another, with its own files and ports."""
 
 import json
 import os
@@ -15,7 +15,7 @@ SEND_S = 120.0
 
 
 class Server(ABC):
-    """Up from `start` to `stop`; all that it writes is in its folder, which stays from one time to the next."""
+    """Runs from `start` to `stop`; everything that it writes is in its folder, which is reused."""
 
     name: str
 
@@ -28,11 +28,12 @@ class Server(ABC):
 
     @abstractmethod
     def start(self) -> None:
-        """Returns when it takes what is sent."""
+        """Start the server and return when it accepts requests."""
 
     def post(self, request: str, first: int, messages: int) -> tuple[float, float]:
-        """Send an HTTP request so many times, each to another number: when the first was sent and the last one
-        answered, on the machine's monotonic clock.
+        """Send an HTTP request this many times, each to another number.
+
+        Returns when the first was sent and the last one answered, on the machine's monotonic clock.
         """
         options = [f"--port={self.port}", f"--first={first}", f"--messages={messages}", f"--connections={CONNECTIONS}"]
         load = [sys.executable, str(ROOT / "bench/send.py"), *options]
@@ -48,7 +49,7 @@ class Server(ABC):
             self._groups.pop().stop()
 
     def _run(self, *command: str, address: tuple[str, int] | str | None = None, **environment: str) -> None:
-        """Returns when connections are taken there."""
+        """Start the command and return when it accepts connections at the address."""
         log = self.folder / f"{len(self._groups)}.log"
         group = Group(self.name, [*command], log, {**os.environ, **environment})
         self._groups.append(group)

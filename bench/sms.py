@@ -1,4 +1,4 @@
-"""How fast SMS go from HTTP to an SMSC, beside Jasmin and Kannel, in one run: `make bench-sms`.
+"""Rate of SMS from HTTP to an SMSC, compared with Jasmin and Kannel, in one run: `make bench-sms`.
 
 All servers stay up and share the machine with their client and the SMSC; they take turns in each round.
 """
@@ -44,7 +44,10 @@ class Bench:
         self.rounds = Rounds()
 
     def send(self, server: SmsServer, request: str, messages: int) -> tuple[float, float, float]:
-        """Seconds to the last answer and to the last submit, and CPU seconds; every message must arrive once."""
+        """Send the messages, each of which must arrive exactly once.
+
+        Returns the seconds to the last response and to the last submit, and CPU seconds.
+        """
         used, (submits, different) = settle(server), self.smsc.count()
         started, answered = server.post(request, self.sent, messages)
         self.sent += messages
@@ -63,7 +66,7 @@ class Bench:
 def start_servers(
     folder: Path, smsc: int, compared: list[Revision], stack: ExitStack
 ) -> tuple[list[SmsServer], list[str]]:
-    """Those that can be had, and why the others cannot; the stack stops them."""
+    """Return the servers that are available, and why the others are not; the stack stops them."""
     servers: list[SmsServer] = [OurSms(revision, folder, smsc) for revision in compared]
     for ours in servers:
         stack.callback(ours.stop)

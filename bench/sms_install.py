@@ -1,4 +1,4 @@
-"""What the SMS benchmark needs of others, fetched from their registries where it can be."""
+"""Installs the other programs of the SMS benchmark from their registries, if possible."""
 
 import os
 import shutil
@@ -40,7 +40,7 @@ def install_jasmin() -> None:
 
 
 def install_packages(programs: dict[str, str]) -> None:
-    """Debian's packages, of which not all programs are here; none of them starts anything."""
+    """Install Debian's packages of missing programs; none of them starts a daemon."""
     packages = [package for package, program in programs.items() if not Path(program).exists()]
     if not packages:
         return

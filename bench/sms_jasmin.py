@@ -1,4 +1,4 @@
-"""Jasmin under measure, with a RabbitMQ and a Redis of its own."""
+"""Jasmin under test, with its own RabbitMQ and Redis."""
 
 import re
 import socket
@@ -88,7 +88,7 @@ _PROMPT = re.compile(rb"(Session ref: [0-9]+\s+|jcli : |> )$")
 
 
 class Jasmin(Peer):
-    """jasmind and dlrlookupd, with warnings in their logs and nothing less; connectors without a limit, in turn."""
+    """jasmind and dlrlookupd, which log warnings; connectors without a limit, used in turn."""
 
     name, messages = "Jasmin", 1000
     durable = "no: its queues are not durable, and it answers without waiting for RabbitMQ"
@@ -111,7 +111,7 @@ class Jasmin(Peer):
         self._run("/usr/bin/redis-server", *options, address=("127.0.0.1", port))
 
     def _start_rabbit(self, port: int) -> None:
-        """Its port mapper first: one that it starts itself would outlive it."""
+        """Start RabbitMQ's port mapper first: one that RabbitMQ starts would outlive it."""
         epmd = free_port()
         self._run("epmd", "-port", str(epmd), "-address", "127.0.0.1", address=("127.0.0.1", epmd))
         environment = {
@@ -137,7 +137,7 @@ class Jasmin(Peer):
         self._run(*command, address=address, LOG_PATH=str(self.folder / "log"), STORE_PATH=str(store))
 
     def _configure(self, port: int) -> None:
-        """By its console."""
+        """Configure Jasmin through its console."""
         names = [f"smsc-{number}" for number in range(CONNECTORS)]
         session = USER + "".join(CONNECTOR.format(name=name, smsc=self.smsc) for name in names)
         session += ROUTE.format(connectors=";".join(f"smppc({name})" for name in names))
@@ -151,7 +151,7 @@ class Jasmin(Peer):
 
 
 def _read(console: socket.socket) -> bytes:
-    """Up to its next prompt."""
+    """Return the console's output up to the next prompt."""
     came = b""
     while not _PROMPT.search(came):
         more = console.recv(65536)

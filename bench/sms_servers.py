@@ -1,6 +1,6 @@
-"""The servers under measure, each with files and ports of its own: ours and Kannel; Jasmin has a page to itself.
+"""The SMS servers under test, each with its own files and ports: ours and Kannel; Jasmin has its own module.
 
-All submit to the same SMSC over loopback, as fast as it answers, and are spoken to by their own HTTP interfaces.
+All submit to the same SMSC over loopback as fast as it responds, and are used through their own HTTP interfaces.
 """
 
 from abc import abstractmethod
@@ -27,7 +27,7 @@ class SmsServer(Server):
 
     @abstractmethod
     def requests(self) -> dict[str, str]:
-        """By the name to measure it as: an HTTP request that sends one SMS to the number that the load changes."""
+        """Return name of the measurement → an HTTP request that sends one SMS to the number that the load changes."""
 
 
 SETUP = """\
@@ -70,7 +70,7 @@ rate_limit = 0
 
 
 class OurSms(SmsServer):
-    """The whole service in one process on SQLite; it asks for receipts and moves money for every message."""
+    """The whole service in one process on SQLite; it requests receipts and books the price of every message."""
 
     name, durable, messages = "Heliograph", "yes: every 202 follows a synced commit", 5000
 
@@ -92,7 +92,7 @@ class OurSms(SmsServer):
 
 
 class Peer(SmsServer):
-    """A gateway that takes a message in the query of a GET, and asks for receipts when it is told where they go."""
+    """A gateway that takes a message in the query of a GET, and requests receipts if it has a URL for them."""
 
     path: str
     text: str  # the field's name
@@ -135,7 +135,7 @@ password = bench
 
 
 class Kannel(Peer):
-    """bearerbox and smsbox without a store; they write errors to their logs and nothing else."""
+    """bearerbox and smsbox without a store; they log only errors."""
 
     name, durable, messages = "Kannel", "no: messages are in memory only", 10000
     path, text, receipts = "/cgi-bin/sendsms", "text", f"&dlr-mask=31&dlr-url={NOWHERE}"

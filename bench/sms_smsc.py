@@ -1,6 +1,6 @@
-"""The SMSC that all servers submit to: it accepts every message, counts it, and sends no receipts.
+"""The SMSC to which all servers submit: it accepts and counts every message, and sends no receipts.
 
-The count lies in a small file that the bench maps too, so that looking at it costs the SMSC nothing.
+The count is in a small file that the benchmark maps too, so that reading it costs the SMSC nothing.
 """
 
 import argparse
@@ -66,7 +66,7 @@ async def serve(port: int, path: Path) -> None:
 
 
 class Smsc:
-    """The process, seen from the bench."""
+    """The SMSC's process, as seen by the benchmark."""
 
     def __init__(self, folder: Path, port: int) -> None:
         self.port, path = port, folder / "smsc.counts"
@@ -79,12 +79,12 @@ class Smsc:
         self.stop = self._group.stop
 
     def count(self) -> tuple[int, int]:
-        """Submits, and how many of them were to a number that had none before."""
+        """Return the number of submits, and of distinct destinations."""
         submits, different, _ = COUNTS.unpack_from(self._counts)
         return submits, different
 
     def wait_for(self, submits: int, limit_s: float) -> float:
-        """When the submit of that number came, on the machine's monotonic clock."""
+        """Return when the submit with this number arrived, on the machine's monotonic clock."""
         deadline = time.monotonic() + limit_s
         while time.monotonic() < deadline:
             came, _, at = COUNTS.unpack_from(self._counts)
@@ -94,7 +94,7 @@ class Smsc:
         raise SystemExit(f"after {limit_s:.0f} s only {came} of {submits} messages have come to the SMSC")
 
     def limit(self, submits: int, window: int) -> float:
-        """Submits a second, one window after the other, from a loop that does nothing else."""
+        """Return the submits per second of a loop that does nothing else, one window after the other."""
         with socket.create_connection(("127.0.0.1", self.port)) as wire:
             wire.sendall(encode_pdu(command.BIND_TRANSCEIVER, 1, encode_bind("bench", "bench", "")))
             _read(wire, PduReader(), 1)

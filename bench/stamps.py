@@ -1,6 +1,6 @@
-"""A mail sink that stamps each mail: which of the load it is, when its transaction began, and when it was taken.
+"""A mail sink that records each mail: its number in the load, the start of its transaction, and its acceptance.
 
-It writes one record for each mail into a file that the bench reads; times are the machine's monotonic clock.
+It writes one record per mail into a file that the benchmark reads; times are from the machine's monotonic clock.
 """
 
 import argparse
@@ -22,7 +22,7 @@ _NUMBER = re.compile(rb"(?i)RCPT TO:<[^>]*?([0-9]+)@")
 
 
 class Session(asyncio.Protocol):
-    """One connection; commands may come pipelined."""
+    """One connection; commands may be pipelined."""
 
     def __init__(self, log: IO[bytes]) -> None:
         self._log, self._came, self._began, self._number = log, b"", 0.0, 0
@@ -41,7 +41,7 @@ class Session(asyncio.Protocol):
         self._transport.write(b"".join(answers))
 
     def _next(self) -> bytes:
-        """The answer to the next command, or nothing while it has not wholly come."""
+        """Return the reply to the next command; empty if the command is not complete yet."""
         if self._in_mail:
             end = self._came.find(END)
             if end < 0:
@@ -77,7 +77,7 @@ async def serve(port: int, path: Path) -> None:
 
 
 class Stamps(Group):
-    """The process, seen from the bench."""
+    """The sink's process, as seen by the benchmark."""
 
     def __init__(self, folder: Path) -> None:
         self._path, port = folder / "stamps", free_port()

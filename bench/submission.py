@@ -1,4 +1,4 @@
-"""How fast mail is taken by SMTP submission, beside Postfix's, in one run: `make bench-submission`.
+"""Rate of SMTP submission, compared with Postfix, in one run: `make bench-submission`.
 
 The server has core 1; the load and PostgreSQL have core 0. Nothing is delivered.
 """
@@ -59,7 +59,7 @@ def letter() -> bytes:
 
 
 class Postfix(Group):
-    """As shipped, with a queue of its own."""
+    """Postfix as shipped, with its own queue."""
 
     def __init__(self, folder: Path) -> None:
         if os.geteuid():

@@ -1,4 +1,4 @@
-"""The load on a mail server: so many mails over connections that stay open, each command after the last one's reply."""
+"""The load on a mail server: many mails over persistent connections, one command at a time."""
 
 import argparse
 import base64
@@ -11,7 +11,7 @@ from load_generator import STALLED_S, LoadClient
 
 
 def dialogue(sender: str, to: str, mail: bytes) -> list[tuple[bytes, bytes]]:
-    """What is said for each mail, and the code that it is to get."""
+    """Return the commands of each mail, with the expected reply codes."""
     return [
         (f"MAIL FROM:<{sender}>\r\n".encode(), b"250"),
         (f"RCPT TO:<{to}>\r\n".encode(), b"250"),
@@ -21,7 +21,7 @@ def dialogue(sender: str, to: str, mail: bytes) -> list[tuple[bytes, bytes]]:
 
 
 class Client(LoadClient):
-    """Answered so far: how many steps of the greeting, then of its mails."""
+    """Counts the replies so far: to the greeting, then to the mails."""
 
     __slots__ = ("steps",)
 
@@ -38,14 +38,14 @@ def hello(token: str) -> list[tuple[bytes, bytes]]:
 
 
 def is_whole(came: bytes) -> bool:
-    """The last line of a reply has a space after its code."""
+    """Return whether the reply is complete: its last line has a space after the code."""
     return came.endswith(b"\r\n") and came[came.rfind(b"\n", 0, -2) + 4 :][:1] == b" "
 
 
 def run(
     port: int, connections: int, mails: int, begin: list[tuple[bytes, bytes]], each: list[tuple[bytes, bytes]]
 ) -> float:
-    """Seconds from the first mail to the last one's reply; the greetings are before."""
+    """Return the seconds from the first mail to the last one's reply, without the greetings."""
     epoll = select.epoll()
     clients = {client.socket.fileno(): client for client in (Client(port) for _ in range(connections))}
     for number in clients:
@@ -53,7 +53,7 @@ def run(
     left, taken, started, greeted = mails, 0, 0.0, 0
 
     def go_on(client: Client) -> None:
-        """To its next mail, when there is one left."""
+        """Start the client's next mail, if there is one left."""
         nonlocal left
         if left:
             left -= 1
@@ -61,7 +61,7 @@ def run(
             client.socket.sendall(each[0][0])
 
     def receive(client: Client, steps: list[tuple[bytes, bytes]]) -> bool:
-        """Has it said all of them?"""
+        """Return whether all replies have arrived."""
         client.came += client.socket.recv(65536)
         if not is_whole(client.came):
             return False

@@ -1,6 +1,7 @@
-"""The CPU of rendering a receipt of 20 lines beside a flat template of the same length; writes results/templates.md.
+"""CPU time of rendering a receipt of 20 lines, compared with a flat template of the same length.
 
-Both have as many values and as many octets. Run with `.venv/bin/python bench/templates.py`.
+Writes results/templates.md. Both have the same number of values and octets. Run with `.venv/bin/python
+bench/templates.py`.
 """
 
 import argparse
@@ -26,7 +27,7 @@ RESULTS = Path(__file__).parent / "results" / "templates.md"
 
 
 def receipt(formats: str = "") -> tuple[Template, Values]:
-    """With a list; `formats`: its price is money as well."""
+    """Return a template with a list; with `formats`, its prices are formatted as money."""
     row = ROW.format("{{item.title}}", "{{item.quantity}}", f"{{{{item.price{formats}}}}}")
     given = {"name": "Grace", "total": "42.50", "items": ITEMS}
     shapes = {"items": VariableType(list=("title", "quantity", "price"))}
@@ -35,7 +36,7 @@ def receipt(formats: str = "") -> tuple[Template, Values]:
 
 
 def flat() -> tuple[Template, Values]:
-    """As it was before lists: each line with variables of its own."""
+    """Return a template without a list: each line has its own variables."""
     names = [f"{name}_{at}" for at in range(LINES) for name in ("title", "quantity", "price")]
     rows = (ROW.format(*(f"{{{{customer.{name}}}}}" for name in names[at * 3 : at * 3 + 3])) for at in range(LINES))
     given = {f"{name}_{at}": value for at, item in enumerate(ITEMS) for name, value in item.items()}
@@ -58,7 +59,7 @@ def sent(made: tuple[Template, Values]) -> str:
 
 
 def calls(work: Callable[[], object]) -> int:
-    """Count the Python functions that it calls."""
+    """Count the Python functions that `work` calls."""
     count = 0
 
     def called(_frame: object, event: str, _arg: object) -> None:

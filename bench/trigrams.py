@@ -1,7 +1,7 @@
-"""Measures search by a database's own trigram index: `python bench/trigrams.py 1000000 [postgresql://…]` (ADR 0042).
+"""Measures search with a database's own trigram index: `python bench/trigrams.py 1000000 [postgresql://…]` (ADR 0042).
 
-One table of searched texts of 100 teams, as `bench/fill.py` makes them, under FTS5, or under pg_trgm where a server is
-named. It prints the time to fill, the size, and the slowest of three runs of what the search page asks: the newest 20.
+One table has the searched texts of 100 teams, as `bench/fill.py` generates them, with FTS5, or with pg_trgm if a server
+is named. It prints the time to fill, the size, and the slowest of three runs of a search page's query: the newest 20.
 """
 
 import argparse

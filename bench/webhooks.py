@@ -1,6 +1,6 @@
-"""How fast webhooks are told, and what they add to accepting a send, in one run: `make bench-webhooks`.
+"""Rate of webhook deliveries, and their cost for accepting sends, in one run: `make bench-webhooks`.
 
-What is measured has core 1; the receiver, and the load of the accept path, have core 0.
+The measured process has core 1; the receiver, and the load of the accept path, have core 0.
 """
 
 import json
@@ -33,8 +33,8 @@ from rounds import (
 )
 
 ENDPOINTS = (1, 10)
-EXPECTED = 0.9  # of the accepts without a webhook
-EVENTS_S = 3000  # expected of one endpoint
+EXPECTED = 0.9  # expected rate, relative to accepting without a webhook
+EVENTS_S = 3000  # expected events per second to one endpoint
 LIMIT_S = 300.0
 LONG_AGO, LATER = "2020-01-01T00:00:00Z", "2100-01-01T00:00:00Z"
 # What is measured on the accept path: name → the role of the process.
@@ -53,7 +53,7 @@ ABOUT = """# Webhooks
 
 
 class Receiver:
-    """A process that answers 200 at once and notes what came."""
+    """A process that responds 200 immediately and records each event."""
 
     def __init__(self, log: Path) -> None:
         self._log = log
@@ -83,7 +83,7 @@ class Receiver:
 
 class Webhooks(Bench):
     def publish(self, revision: Revision, events: int) -> Path:
-        """A service that has published so many events at least; answers its folder, with the database in it."""
+        """Run a service that publishes at least this many events; return its folder with the database."""
         folder = self.folder / f"published-{revision.name}-{events}"
         folder.mkdir()
         server = Ours(revision, "published", folder, database_in(folder), core=SERVER_CORE)
@@ -97,7 +97,7 @@ class Webhooks(Bench):
         return folder
 
     def tell(self, revision: Revision, published: Path, endpoints: int, round_: int) -> None:
-        """Each endpoint is told the same events."""
+        """Deliver the same events to each endpoint."""
         folder = self.folder / f"tell-{published.name}-{endpoints}-{round_}"
         shutil.copytree(published, folder)
         where = ["--database", database_in(folder), "--data", str(folder)]
@@ -126,7 +126,7 @@ class Webhooks(Bench):
         shutil.rmtree(folder)
 
     def accept(self, revision: Revision, name: str, with_one: bool, round_: int) -> None:
-        """A new service each time: what it has not told yet must not be told in the next one's time."""
+        """Measure accepting with a new service, so that its undelivered events do not disturb the next measurement."""
         folder = self.folder / f"{ROLES[name]}-{with_one}-{round_}-{revision.name}"
         folder.mkdir()
         receiver = Receiver(folder / "received.jsonl")
@@ -156,7 +156,7 @@ def database_in(folder: Path) -> str:
 
 
 def subscribed(folder: Path, urls: list[str]) -> Path:
-    """The bench's setup with these webhooks."""
+    """Return the benchmark's setup with these webhooks."""
     path = folder / "setup.toml"
     path.write_text(SETUP.read_text() + "".join(f'\n  [[teams.webhooks]]\n  url = "{url}"\n' for url in urls))
     return path
@@ -180,7 +180,7 @@ def rate_table(rounds: Rounds, compared: list[Revision]) -> str:
 
 
 def cost_table(rounds: Rounds, compared: list[Revision]) -> str:
-    """Ratios are made inside a round."""
+    """Return the table of costs; ratios are computed within each round."""
     head = [f"at {AT} connections", "accepts/s", "with a webhook", "of it", "expected", ""]
     rows = [[*head, "CPU µs", "with a webhook", "of it"]]
     for name in ROLES:
