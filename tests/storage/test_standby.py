@@ -74,7 +74,7 @@ READS: dict[str, Callable[[Store], Awaitable[Any]]] = {
     "ledger.get_spend": lambda store: store.ledger.get_spend(1, "2026-01"),
     "export.export": lambda store: store.exports.export(TARGET, 0, lambda *_: None),
     "export._export_message": lambda store: store.exports._export_message(TARGET, "eml_1"),
-    "export._read_all": lambda store: store.exports._read_all("look_marketing", {"team": 1, "address": "ada"}),
+    "export._read_all": lambda store: store.exports._read_all("scan_marketing", {"team": 1, "address": "ada"}),
     "erase.scan_table": lambda store: store.exports.export(TARGET, 0, lambda *_: None),
     "erase.scan_messages": lambda store: store.exports.export(TARGET, 0, lambda *_: None),
     "inbox.list_messages": lambda store: store.inbox.list_messages(1, ["email"], ["sandbox"], InboxSearch()),
