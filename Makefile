@@ -15,7 +15,7 @@ FAST := tests/test_*.py $(RULES) tests/accept tests/deliver tests/manage
 JOBS ?= 6
 DIST ?= dist
 
-.PHONY: help setup run demo test test-all test-clean test-autovacuum test-fast test-rules proof check bench bench-all bench-email bench-sms bench-submission bench-batch bench-webhooks bench-calls bench-pages bench-live bench-growth bench-peak bench-steps bench-backlog bench-capacity bench-setup screenshots clients site manifests fmt lock dist image image-base release check-release clean
+.PHONY: help setup run demo test test-all test-clean test-lowest test-autovacuum test-fast test-rules proof check bench bench-all bench-email bench-sms bench-submission bench-batch bench-webhooks bench-calls bench-pages bench-live bench-growth bench-peak bench-steps bench-backlog bench-capacity bench-setup screenshots clients site manifests fmt lock dist image image-base release check-release clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,6 +59,11 @@ test-clean: ## Run make test in a fresh Debian as root, and make run in another 
 
 test-fast: setup ## Run the tests of what decides, on SQLite (below 40 s): after every edit
 	@$(PYTEST) --workers $(JOBS) -k "not postgres" $(FAST)
+
+test-lowest: setup ## Run make test with the oldest runtime dependencies that pyproject.toml permits; the next command restores the locked ones
+	@rm $(RUNS)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps $$($(BIN)/python tests/lowest_versions.py)
+	@$(PYTEST) --workers $(JOBS) -m "not slow"
 
 test-autovacuum: setup ## Run the tests of the store and of deliveries with an aggressive autovacuum (P33)
 	@env TEST_AUTOVACUUM=1 $(PYTEST) --workers $(JOBS) tests/storage tests/deliver

@@ -20,6 +20,7 @@ from deploy.check_release import missing
 
 from heliograph import __version__
 from heliograph.api.guides import GUIDE_NAMES
+from tests.lowest_versions import lowest_versions
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "heliograph"
@@ -127,6 +128,10 @@ def test_a_later_commit_is_an_upgrade_for_pip_and_says_its_version(tmp_path: Pat
     archive_of_new = second / f"heliograph-{new}.tar.gz"  # has no commits
     subprocess.run(["tar", "-xzf", str(archive_of_new), "-C", str(tmp_path)], check=True)
     assert run_dist(tmp_path / f"heliograph-{new}", tmp_path / "third") == new
+
+
+def test_every_runtime_dependency_has_a_lower_bound() -> None:
+    assert [item for item in lowest_versions() if not re.fullmatch(r"[a-z0-9-]+==[0-9.]+", item)] == []
 
 
 def test_wheel_build_needs_no_test_dependencies() -> None:
@@ -244,7 +249,7 @@ def test_ci_workflow_tests_every_supported_python() -> None:
     supported = [name.split()[-1] for name in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", name)]
     assert jobs["python"]["strategy"]["matrix"]["python"] == supported
     commands = {name: [step["run"] for step in job["steps"] if "run" in step] for name, job in jobs.items()}
-    assert commands == {"all": ["sudo -E .ci/run"], "python": ["make test"]}
+    assert commands == {"all": ["sudo -E .ci/run"], "python": ["make test"], "lowest": ["make test-lowest"]}
 
 
 @pytest.mark.parametrize(
