@@ -98,8 +98,30 @@ def test_any_post_to_the_link_unsubscribes(service: Service, address: str, body:
     assert service.get(f"/v1/unsubscribes/{address}").status == 200
 
 
+ONE_CLICK_MULTIPART = b'--b\r\nContent-Disposition: form-data; name="List-Unsubscribe"\r\n\r\nOne-Click\r\n--b--\r\n'
+
+
+@pytest.mark.parametrize(
+    ("type_", "body"),
+    [
+        ("application/x-www-form-urlencoded", b"List-Unsubscribe=One-Click"),
+        ("multipart/form-data; boundary=b", ONE_CLICK_MULTIPART),
+    ],
+    ids=["urlencoded", "multipart"],
+)
+def test_one_click_post_in_both_encodings(service: Service, address: str, type_: str, body: bytes) -> None:
+    path = link_in(service, to=address)
+    answer = service.ask("POST", path, body, key=None, headers={"Content-Type": type_})
+    assert answer.status == 200
+    assert not {"location", "set-cookie"} & set(answer.headers)  # RFC 8058, 3.2: no redirect, no cookie
+    assert service.get(f"/v1/unsubscribes/{address}?category=newsletter").status == 200
+
+
 def test_get_of_the_link_changes_nothing(service: Service, address: str) -> None:
     path = link_in(service, to=address)
+    for method in ("HEAD", "OPTIONS", "GET"):  # prefetching clients and link scanners
+        service.ask(method, path, key=None)
+        service.ask(method, f"{path}?List-Unsubscribe=One-Click", key=None)
     page = service.ask("GET", path, key=None)
     assert (page.status, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
     assert b'<form method="post">' in page.raw

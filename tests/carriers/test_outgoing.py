@@ -3,6 +3,7 @@
 import asyncio
 import io
 import os
+import re
 import threading
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Sequence
@@ -288,3 +289,28 @@ async def test_system_mail_has_a_feedback_id() -> None:
     mail = message_from_bytes(await full_mail(make(Keys()), outbound_message(1)))
     name, team, class_, instance = mail["Feedback-ID"].split(":")
     assert (name, class_, len(team), len(instance)) == ("direct", "direct", 12, 10)
+
+
+@pytest.mark.anyio
+async def test_unsubscribe_headers_are_those_of_rfc_8058() -> None:
+    content = EmailContent(
+        from_name="Acme",
+        from_address="hi@acme.test",
+        to=["ann@example.com"],
+        subject="News",
+        text="News\n",
+        unsubscribe_url="https://mail.acme.test/unsubscribe/abc_-9",
+    )
+    sent = msgspec.structs.replace(outbound_message(1), content=msgspec.json.encode(content))
+    mail = await full_mail(make(Keys()), sent)
+    fields = message_from_bytes(mail)
+    assert fields.get_all("List-Unsubscribe-Post") == ["List-Unsubscribe=One-Click"]
+    (unsubscribe,) = fields.get_all("List-Unsubscribe") or []
+    uris = re.findall("<([^>]+)>", re.sub(r"\s", "", unsubscribe))
+    assert [uri for uri in uris if uri.startswith("http")] == [content.unsubscribe_url]
+    assert all(uri.startswith("mailto:") for uri in uris[1:])
+    assert verified(mail, OLD) == [True, True]
+    for signature in fields.get_all("DKIM-Signature") or []:
+        tags = dkim.util.parse_tag_value(signature.encode())
+        covered = [name.strip().lower() for name in tags[b"h"].split(b":")]
+        assert {b"list-unsubscribe", b"list-unsubscribe-post"} <= set(covered)
