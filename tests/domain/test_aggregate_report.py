@@ -163,6 +163,10 @@ def test_rows_of_other_domains_keep_their_domain() -> None:
     assert {source.domain for source in report.sources} == {"mail.acme.test", "acme.test"}
 
 
+def test_report_without_a_name_is_that_of_its_email_domain() -> None:
+    assert parse(dmarc(record()).replace(b"Receiver", b"")).submitter == "receiver.test"
+
+
 def test_tls_report_is_read() -> None:
     policy = TlsPolicy(domain="acme.test", successful=10, failed=3, failures={"certificate-expired": 2, "other": 1})
     expected = TlsReport(submitter="Receiver", id="7", day=DAY, policies=[policy])
@@ -242,6 +246,28 @@ def test_bomb_is_refused_while_it_is_unpacked() -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 80 * MIB
+
+
+def test_nested_archive_is_not_unpacked() -> None:
+    inner = zipped(dmarc(record()))
+    for archive in (zipped(inner), gzip.compress(inner), zipped(gzip.compress(dmarc(record()))), zipped(zipped(inner))):
+        with pytest.raises(UnreadableReport):
+            read(mail(archive))
+
+
+def test_ten_million_rows_are_refused_after_the_most() -> None:
+    row, read_rows = record().encode() * 100, 0
+
+    def pieces() -> Iterator[bytes]:
+        nonlocal read_rows
+        yield dmarc()[: -len("</feedback>")]
+        while read_rows < 10_000_000:
+            yield row
+            read_rows += 100
+
+    with pytest.raises(ReportTooLarge):
+        parse_report(pieces())
+    assert read_rows <= aggregate_report.ROWS_MAX
 
 
 def test_reading_stops_after_the_most_elements() -> None:

@@ -98,6 +98,7 @@ class _DmarcReader:
     REPORT_PATHS = frozenset(
         (
             ("report_metadata", "org_name"),
+            ("report_metadata", "email"),
             ("report_metadata", "report_id"),
             ("report_metadata", "date_range", "begin"),
             ("policy_published", "domain"),
@@ -221,8 +222,9 @@ def _parse_dmarc(pieces: Iterator[bytes]) -> DmarcReport:
     for source in reader.counted.values():
         if not source.domain or (domain and not _is_below(source.domain, domain)):
             source.domain = domain
+    submitter = reader.values.get(("report_metadata", "org_name"))
     return DmarcReport(
-        submitter=reader.values.get(("report_metadata", "org_name"), ""),
+        submitter=submitter or reader.values.get(("report_metadata", "email"), "").rpartition("@")[2],
         id=reader.values.get(("report_metadata", "report_id"), ""),
         day=_to_day(reader.values.get(("report_metadata", "date_range", "begin"), "")),
         domain=domain,
