@@ -68,10 +68,10 @@ class SchemaFile(msgspec.Struct, frozen=True):
         match_by_statement = {text: _CREATE_INDEX.match(text) for text in self.statements} if self.number > BASE else {}
         return {match[1]: text for text, match in match_by_statement.items() if match and match[2] not in new_tables}
 
-    def text(self, without: Collection[str] = ()) -> str:
-        """Return the SQL to run, without the statements in `without`, and with the one that records the version."""
+    def to_run(self, without: Collection[str] = ()) -> list[str]:
+        """Return the statements to run, except those in `without`; the last one records the version."""
         statements = [text for text in self.statements if text not in without]
-        return "".join(f"{text};" for text in (*statements, f"INSERT INTO schema_version VALUES ({self.recorded_as})"))
+        return [*statements, f"INSERT INTO schema_version VALUES ({self.recorded_as})"]
 
 
 @cache
@@ -161,7 +161,7 @@ def _migrate_sqlite_file(path: Path) -> list[int]:
                 connection.execute(VERSION_TABLE)
                 files = _next_files(missing_on_sqlite(connection))
                 for file in files:
-                    connection.execute(file.text())
+                    connection.execute(";".join(file.to_run()))
                 connection.execute("COMMIT")
             except BaseException:
                 if connection.in_transaction:  # SQLite has already rolled back if the disk is full
@@ -223,16 +223,21 @@ async def missing_on_postgres(connection: Any) -> list[SchemaFile]:
 
 
 async def _apply_files(connection: Any, files: list[SchemaFile]) -> None:
-    """Apply schema files, with retries while their tables are locked: a long wait would block all other users."""
-    sql = "".join(file.text(file.concurrent_indexes.values() if len(files) == 1 else ()) for file in files)
+    """Apply schema files, with retries while their tables are locked: a long wait would block all other users.
+
+    Each statement is sent alone: Citus cannot distribute one of several in a string.
+    """
+    without = list(files[0].concurrent_indexes.values()) if len(files) == 1 else []
+    statements = [statement for file in files for statement in file.to_run(without)]
     for retries_left in reversed(range(LOCK_ATTEMPTS)):
         try:
-            await connection.execute(f"BEGIN; SET LOCAL lock_timeout = {round(TABLE_LOCK_S * 1000)}; {sql} COMMIT")
+            async with connection.transaction():
+                for statement in (f"SET LOCAL lock_timeout = {round(TABLE_LOCK_S * 1000)}", *statements):
+                    await connection.execute(statement)
             return
         except TABLE_LOCK_ERRORS:
             if not retries_left:
                 raise
-            await connection.execute("ROLLBACK")
             await asyncio.sleep(TABLE_LOCK_S)
 
 
