@@ -9,9 +9,10 @@ RETURNING key, at, person, team, action, subject, detail, address;
 
 -- name: lock_audit_head
 -- Lock the head of the chain and return it with a random seed; concurrent writers wait for the commit.
-UPDATE audit_head SET place = place WHERE one = 1
-RETURNING place, link, lower(hex(randomblob(32)))                              --sqlite
-RETURNING place, link, gen_random_uuid()::text || gen_random_uuid()::text  --postgres
+UPDATE audit_head SET place = place WHERE one = 1                       --sqlite
+RETURNING place, link, lower(hex(randomblob(32)))                       --sqlite
+SELECT place, link, gen_random_uuid()::text || gen_random_uuid()::text  --postgres
+FROM audit_head WHERE one = 1 FOR UPDATE                                --postgres
 ;
 
 -- name: move_audit_head
