@@ -36,6 +36,7 @@ from heliograph.storage.engine.query import (
     combine_writes,
     encode_row_tables,
     load_queries,
+    with_literals,
 )
 from heliograph.storage.engine.wakeups import Wakeups
 
@@ -52,14 +53,16 @@ LISTEN_RETRY_S = 1.0  # delay before reconnecting a lost LISTEN connection
 ECHO_S = 5.0  # our own notification must echo within this time
 ECHO_INTERVAL_S = 30.0
 LISTEN_FIX = "connect to PostgreSQL directly instead of through a pooler, if a delay of 0.2 s is too long"
-SESSION_SETTINGS = {
-    "application_name": "heliograph",
-    "idle_in_transaction_session_timeout": "30000",  # a stuck process must not lock an account row forever
-    "synchronous_commit": "on",
+PLANNER_SETTINGS = {
     "jit": "off",  # short statements: compiling costs more than running
     # Cached plans live until the next ANALYZE: a plan made for an empty table must not scan a table that has grown.
     **dict.fromkeys(("enable_seqscan", "enable_hashjoin", "enable_mergejoin"), "off"),
     "random_page_cost": "1.1",  # otherwise a scan over all teams is preferred to an index lookup
+}
+SESSION_SETTINGS = PLANNER_SETTINGS | {
+    "application_name": "heliograph",
+    "idle_in_transaction_session_timeout": "30000",  # a stuck process must not lock an account row forever
+    "synchronous_commit": "on",
 }
 RETRIED_ERRORS = (
     Conflict,
@@ -183,6 +186,11 @@ async def is_pooled(connection: Any, within_s: float) -> bool:
     return bool(await connection.execute(query, timeout=within_s) == "SELECT 0")
 
 
+async def is_citus(connection: Any) -> bool:
+    """Return whether the database has the extension Citus, which runs the statements of a cell on a worker."""
+    return bool(await connection.fetchval("SELECT count(*) FROM pg_extension WHERE extname = 'citus'"))
+
+
 class ListenError(Exception):
     """Notifications do not arrive on this connection."""
 
@@ -231,6 +239,29 @@ class PostgresTx:
                 await self._fetch(sql, *[as_json(rows) for rows in present.values()])
 
 
+class CitusTx(PostgresTx):
+    """A transaction through the coordinator of Citus, in a schema whose tables are on a worker (ADR 0046)."""
+
+    async def run(self, query: str, **params: Any) -> list[Any]:
+        statement = self._queries[query]
+        sql, values = with_literals(statement, encode_row_tables(statement, params))
+        with raise_outages():
+            rows: list[Any] = await self._fetch(sql, *values)
+        return rows
+
+    async def run_many(self, **queries: dict[str, Any]) -> list[list[Any]]:
+        """Run queries in one round trip, and those that draw from a sequence before, each alone.
+
+        Combined with tables, they would run on the worker, whose sequence has other numbers.
+        """
+        drawn = {
+            name: await self.run(name, **params) for name, params in queries.items() if self._queries[name].is_sequence
+        }
+        others = {name: params for name, params in queries.items() if name not in drawn}
+        rows_by_query = dict(zip(others, await super().run_many(**others), strict=True)) | drawn
+        return [rows_by_query[name] for name in queries]
+
+
 def _decode_rows(json_rows: str | None) -> list[Any]:
     return [tuple(row.values()) for row in msgspec.json.decode(json_rows)] if json_rows else []
 
@@ -252,6 +283,8 @@ class PostgresDatabase:
         # Slightly shorter than our own timeout: a server that is only slow cancels the statement first.
         self._session = SESSION_SETTINGS | {"statement_timeout": str(int(command_s * 900))}
         self._is_pooled: bool | None = None  # None until detected
+        self._make_tx = PostgresTx
+        self._local_settings = ""  # SQL that begins each transaction, where session settings do not apply
         self._reads = asyncio.Semaphore(reads_max(pool_max))
         self._probe_failed = False
         self._listener_pid = 0  # backend PID of the LISTEN connection; marks our own notifications
@@ -400,12 +433,10 @@ class PostgresDatabase:
             transaction = connection.transaction()
             with raise_outages():
                 await transaction.start()
-                if self._is_pooled:
-                    await connection.execute(
-                        "".join(f"SET LOCAL {setting} = '{value}';" for setting, value in self._session.items())
-                    )
+                if self._local_settings:
+                    await connection.execute(self._local_settings)
             try:
-                tx = PostgresTx(connection, self._queries)
+                tx = self._make_tx(connection, self._queries)
                 result = await function(tx)
             except Exception as error:
                 if not _is_outage(error):
@@ -442,11 +473,16 @@ class PostgresDatabase:
         return await self._pool
 
     async def _connect(self, *_: Any, **options: Any) -> Any:
-        """Open a connection for the pool; the first call detects whether there is a pooler before the server."""
+        """Open a connection for the pool; the first call detects a pooler before the server, and Citus."""
         if self._is_pooled is None:
             connection = await connect(self._hosts)
             try:
-                self._is_pooled = await is_pooled(connection, self._hosts.connect_s)
+                settings = self._session if (pooled := await is_pooled(connection, self._hosts.connect_s)) else {}
+                if await is_citus(connection):
+                    self._make_tx = CitusTx
+                    settings = {"citus.propagate_set_commands": "local"} | (settings or PLANNER_SETTINGS)
+                self._local_settings = "".join(f"SET LOCAL {name} = '{value}';" for name, value in settings.items())
+                self._is_pooled = pooled
             finally:
                 connection.terminate()
         if self._is_pooled:

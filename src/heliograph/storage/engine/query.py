@@ -34,6 +34,7 @@ _INSERT_FROM_ROWS = re.compile(
 )
 _UPDATE_FROM_ROWS = re.compile(r"(UPDATE \w+ SET .*?)\s+FROM rows\(\s*:\w+\s*,([^()]*)\) AS r\s+(WHERE .*)", re.S)
 _IDENTIFIER = re.compile(r"'[^']*'|\b(r\.)?([a-z_]\w*)")
+_CONFLICT_OF_SELECT = re.compile(r"\bINSERT INTO\b.*?\bSELECT\b.*?\bON CONFLICT\b", re.S)
 
 
 class Statement(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,6 +45,10 @@ class Statement(msgspec.Struct, frozen=True, kw_only=True):
     row_tables: tuple[str, ...]  # parameters that are rows(…)
     columns_per_row: int = 0  # SQLite: number of columns bound per row; 0 if the rows are passed as one JSON text
     is_multi_row: bool = False  # SQLite: bind several rows per execution; small rows only: values stay in memory
+    # PostgreSQL with Citus, whose coordinator does not pass these to the worker: start of the text whose parameters
+    # are written as literals (length of the text: none), and whether the query draws from a sequence.
+    literals_from: int = 0
+    is_sequence: bool = False
 
     def has_rows(self, params: Mapping[str, Any]) -> bool:
         return all(params[name] for name in self.row_tables)
@@ -90,7 +95,15 @@ def read_query(text: str, dialect: Dialect, *, is_multi_row: bool = False) -> St
     if dialect == "postgres":
         placeholder_by_name = {name: f"${i}" for i, name in enumerate(params, 1)}
         sql = _NAMED_PARAM.sub(lambda match: placeholder_by_name[match[1]], sql)
-    elif params == tuple(tables) and "RETURNING" not in sql:
+        match = _CONFLICT_OF_SELECT.search(sql)
+        return Statement(
+            sql=sql,
+            params=params,
+            row_tables=tuple(dict.fromkeys(tables)),
+            literals_from=match.end() if match else len(sql),
+            is_sequence="nextval(" in sql,
+        )
+    if params == tuple(tables) and "RETURNING" not in sql:
         sql, columns_per_row = _single_row_statement(text) or (sql, 0)
         return Statement(
             sql=sql, params=params, row_tables=tuple(tables), columns_per_row=columns_per_row, is_multi_row=is_multi_row
@@ -153,6 +166,28 @@ def encode_row_tables(query: Statement, params: dict[str, Any]) -> dict[str, Any
     for name in query.row_tables:
         params[name] = as_json(params[name])
     return params
+
+
+def with_literals(query: Statement, params: Mapping[str, Any]) -> tuple[str, list[Any]]:
+    """Return a PostgreSQL query and its parameters, with those after ON CONFLICT of an INSERT … SELECT as literals.
+
+    Citus runs the SELECT and the INSERT separately, and gives the parameters only to the SELECT.
+    """
+    head, tail = query.sql[: query.literals_from], query.sql[query.literals_from :]
+    values = [params[name] for name in query.params]
+
+    def literal(match: re.Match[str]) -> str:
+        return _literal(values[int(match[2]) - 1]) if match[1] else match[0]
+
+    tail = _PLACEHOLDER.sub(literal, tail)
+    used = [int(match[2]) for match in _PLACEHOLDER.finditer(head) if match[1]]
+    return head + tail, values[: max(used, default=0)]
+
+
+def _literal(value: str | int | None) -> str:
+    if value is None:
+        return "NULL"
+    return str(value) if isinstance(value, int) else "'{}'".format(value.replace("'", "''"))
 
 
 def as_json(rows: Sequence[Any]) -> str:
