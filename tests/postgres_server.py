@@ -29,6 +29,7 @@ PR_SET_PDEATHSIG = 1
 UNSAFE = {"fsync": "off", "full_page_writes": "off", "autovacuum": "off"}
 # Sorts and folds case in the same way on every machine.
 LOCALE = ("--encoding=utf8", "--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8")
+OLD_LOCALE = ("--encoding=utf8", "--locale=C.UTF-8")  # of versions before 17
 
 
 def is_installed() -> bool:
@@ -96,11 +97,13 @@ def temporary_folder() -> Iterator[Path]:
 class PostgresServer:
     """A server of the data folder `data`, which is created if missing; it listens on a socket in that folder.
 
-    The server is a child of this process and ends with it, however this process ends.
+    The server is a child of this process and ends with it, however this process ends. `programs`: the folder of another
+    PostgreSQL's programs.
     """
 
-    def __init__(self, data: Path, **settings: str) -> None:
+    def __init__(self, data: Path, programs: Path | None = None, **settings: str) -> None:
         self._data = data
+        self._programs = programs or bin_path()
         self._settings = [f"--{name}={value}" for name, value in settings.items()]
         self._process: subprocess.Popen[bytes] | None = None
         self._log = data.with_name(f"{data.name}.log")
@@ -111,12 +114,12 @@ class PostgresServer:
         if not (data / "PG_VERSION").exists():
             data.mkdir(mode=0o700, exist_ok=True)
             os.chown(data, server_uid(), -1)
-            self.run("initdb", "-D", str(data), "-U", "postgres", "--auth=trust", "--no-sync", *LOCALE)
+            self.run("initdb", "-D", str(data), "-U", "postgres", "--auth=trust", "--no-sync", *(OLD_LOCALE if programs else LOCALE))
         self.start()
 
     def run(self, program: str, *arguments: str) -> None:
         """Run one of PostgreSQL's programs as the server's user."""
-        command = [str(bin_path() / program), *arguments]
+        command = [str(self._programs / program), *arguments]
         done = subprocess.run(command, cwd=self._data.parent, capture_output=True, **_identity())
         if done.returncode:
             raise RuntimeError(f"{program} failed:\n{(done.stdout + done.stderr).decode(errors='replace')}")
@@ -134,7 +137,7 @@ class PostgresServer:
         own = [f"-k{self._data}", "--listen_addresses="]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [str(bin_path() / "postgres"), "-D", str(self._data), *own, *self._settings],
+                [str(self._programs / "postgres"), "-D", str(self._data), *own, *self._settings],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
