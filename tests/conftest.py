@@ -50,6 +50,7 @@ _numbers = itertools.count(1)
 _lent: list["Lent"] = []  # emptied
 _ended = ExitStack()  # closed at the end of the run
 MAIN_PROCESS = os.getpid()
+CITUS = os.environ.get("TEST_CITUS", "")  # URL of a coordinator: a test's PostgreSQL database is a cell of its own there
 
 
 @pytest.hookimpl(wrapper=True)
@@ -125,6 +126,9 @@ def anyio_backend() -> str:
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[str]:
     """Yield the URL of the first database of the run's PostgreSQL server."""
+    if CITUS:
+        yield CITUS
+        return
     if not postgres_server.is_installed():
         pytest.skip(postgres_server.MISSING)
     yield shared_server().url()
@@ -172,8 +176,18 @@ def pytest_sessionfinish() -> None:
 def fresh_database(postgres: str, template: str = MIGRATED) -> str:
     """Return the URL of a new database on the server: migrated and empty, unless another template is named."""
     name = f"test_{os.getpid()}_{next(_numbers)}"
+    if CITUS:
+        return _fresh_cell(name, is_migrated=template == MIGRATED)
     _on_server(postgres, f"CREATE DATABASE {name} TEMPLATE {template}")
     return _named(postgres, name)
+
+
+def _fresh_cell(name: str, *, is_migrated: bool) -> str:
+    _on_server(CITUS, f"CREATE SCHEMA {name}")
+    url = f"{CITUS}&search_path={name}"
+    if is_migrated:
+        asyncio.run(migrate_postgres(url))
+    return url
 
 
 @contextmanager
@@ -202,11 +216,13 @@ class Lent:
         self.uses = 1
         self._loop = asyncio.new_event_loop()
         self._session: Any = self._loop.run_until_complete(asyncpg.connect(self.url))
-        self._execute(_emptying(postgres))
+        if not CITUS:
+            self._execute(_emptying(postgres))
 
     def empty(self) -> None:
         self.uses += 1
-        self._execute("SELECT pg_temp.empty()")
+        for statement in _emptying_cell() if CITUS else ["SELECT pg_temp.empty()"]:
+            self._execute(statement)
 
     def published_events(self) -> list[Any]:
         return list(self._loop.run_until_complete(self._session.fetch(event_check.PUBLISHED)))
@@ -223,28 +239,46 @@ class Lent:
 def _emptying(postgres: str) -> str:
     """Return SQL that creates a function which restores the state after the migration, even if connections are open."""
 
-    async def statements(*asked: str) -> list[str]:
-        connection: Any = await asyncpg.connect(_named(postgres, MIGRATED))
-        try:
-            return [row[0] for query in asked for row in await connection.fetch(query)]
-        finally:
-            await connection.close()
-
-    tables = asyncio.run(statements("SELECT tablename FROM pg_tables WHERE schemaname = 'public'"))
-    restored = (
-        f"SELECT format('INSERT INTO {table} SELECT * FROM json_populate_recordset(NULL::{table}, %L)', json_agg(t))"
-        f" FROM {table} t HAVING count(*) > 0"
-        for table in tables
-    )
-    counted = "SELECT format('PERFORM setval(%L, 1, false)', sequencename) FROM pg_sequences"
     steps = [
         f"PERFORM pg_terminate_backend(pid, {PATIENCE_S * 1000:.0f}) FROM pg_stat_activity"
         " WHERE datname = current_database() AND pid <> pg_backend_pid()",
-        *(f"DELETE FROM {table}" for table in tables),
-        *asyncio.run(statements(*restored, counted)),
+        *asyncio.run(_restoring(_named(postgres, MIGRATED), "PERFORM")),
     ]
     body = "".join(f"{step};" for step in steps)
     return f"CREATE FUNCTION pg_temp.empty() RETURNS void LANGUAGE plpgsql AS $empty$ BEGIN {body} END $empty$"
+
+
+@functools.cache
+def _initial_cell() -> list[str]:
+    return asyncio.run(_restoring(fresh_database(CITUS), "SELECT"))
+
+
+def _emptying_cell() -> list[str]:
+    """Return statements that restore a cell of Citus; connections of others in the same database stay open."""
+    return [
+        "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = 'heliograph'",
+        *_initial_cell(),
+    ]
+
+
+async def _restoring(url: str, call: str) -> list[str]:
+    """Return statements that restore the tables and sequences of a migrated database to their state now."""
+    connection: Any = await asyncpg.connect(url)
+    try:
+        tables = await connection.fetch("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")
+        inserts = (
+            f"SELECT format('INSERT INTO {table} SELECT * FROM json_populate_recordset(NULL::{table}, %L)', "
+            f"json_agg(t)) FROM {table} t HAVING count(*) > 0"
+            for (table,) in tables
+        )
+        resets = (
+            f"SELECT format('{call} setval(%L, 1, false)', sequencename) FROM pg_sequences "
+            "WHERE schemaname = current_schema()"
+        )
+        rows = [row for query in (*inserts, resets) for row in await connection.fetch(query)]
+        return [*(f"DELETE FROM {table}" for (table,) in tables), *(row[0] for row in rows)]
+    finally:
+        await connection.close()
 
 
 def _named(postgres: str, database: str) -> str:
