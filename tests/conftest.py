@@ -50,7 +50,7 @@ _numbers = itertools.count(1)
 _lent: list["Lent"] = []  # emptied
 _ended = ExitStack()  # closed at the end of the run
 MAIN_PROCESS = os.getpid()
-CITUS = os.environ.get("TEST_CITUS", "")  # URL of a coordinator: a test's PostgreSQL database is a cell of its own there
+CITUS = os.environ.get("TEST_CITUS", "")  # URL of a coordinator: each PostgreSQL test gets a cell there
 
 
 @pytest.hookimpl(wrapper=True)

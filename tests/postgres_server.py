@@ -114,7 +114,16 @@ class PostgresServer:
         if not (data / "PG_VERSION").exists():
             data.mkdir(mode=0o700, exist_ok=True)
             os.chown(data, server_uid(), -1)
-            self.run("initdb", "-D", str(data), "-U", "postgres", "--auth=trust", "--no-sync", *(OLD_LOCALE if programs else LOCALE))
+            self.run(
+                "initdb",
+                "-D",
+                str(data),
+                "-U",
+                "postgres",
+                "--auth=trust",
+                "--no-sync",
+                *(OLD_LOCALE if programs else LOCALE),
+            )
         self.start()
 
     def run(self, program: str, *arguments: str) -> None:

@@ -15,7 +15,7 @@ import pytest
 from heliograph.cli.checks import machine, mail
 from heliograph.cli.checks.findings import Finding, Site
 from heliograph.cli.checks.machine import check_memory, check_ntp, check_sync_rate
-from heliograph.cli.checks.store import check_clock_difference, check_postgres
+from heliograph.cli.checks.store import CITUS_MINIMA, check_clock_difference, check_postgres, citus_findings
 from heliograph.cli.checks.table import CHECKS
 from heliograph.domain.setup.records import CarrierRecord
 from heliograph.domain.setup.snapshot import Setup
@@ -180,6 +180,42 @@ def test_the_settings_of_postgresql(changed: dict[str, Any], level: str, message
     [finding] = check_postgres(Settings(processes=3), GOOD_POSTGRES | changed)
     assert (finding.level, finding.message) == (level, message)
     assert bool(finding.fix) == (level != "ok")
+
+
+GOOD_CITUS = {
+    "shared_preload_libraries": "citus,pg_stat_statements",
+    "wal_level": "logical",
+    "citus.enable_schema_based_sharding": "on",
+    **{name: str(minimum) for name, minimum in CITUS_MINIMA.items()},
+}
+
+
+@pytest.mark.parametrize(
+    ("changed", "level", "message"),
+    [
+        ({}, "ok", "the cell cell_01 is on 127.0.0.1:9701"),
+        ({"shared_preload_libraries": ""}, "FAIL", "Citus is not preloaded"),
+        ({"wal_level": "replica"}, "warn", "wal_level is not logical: no cell can be moved under load"),
+        (
+            {"citus.enable_schema_based_sharding": "off"},
+            "warn",
+            "citus.enable_schema_based_sharding is off: a new schema stays on the coordinator",
+        ),
+        *(
+            ({name: "7"}, "warn", f"{name} is 7: moving a cell may need {minimum}")
+            for name, minimum in CITUS_MINIMA.items()
+        ),
+    ],
+)
+def test_the_settings_of_citus(changed: dict[str, str], level: str, message: str) -> None:
+    [finding] = citus_findings(GOOD_CITUS | changed, "cell_01", "127.0.0.1:9701")
+    assert (finding.level, finding.message) == (level, message)
+    assert bool(finding.fix) == (level != "ok")
+
+
+def test_schema_that_is_not_distributed() -> None:
+    [finding] = citus_findings(GOOD_CITUS, "public", None)
+    assert (finding.level, finding.message) == ("warn", "the schema public is not distributed")
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Citus on loopback: built from source where it is missing, then a coordinator and two workers, and cells in its database.
+"""Citus on loopback: built from source where it is missing; a coordinator and two workers.
 
 HELIOGRAPH_CITUS_SOURCE names the folder of the source; PG_CONFIG the program of the PostgreSQL to build for.
 """

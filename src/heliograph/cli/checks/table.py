@@ -48,6 +48,7 @@ CHECKS = (
               "timedatectl set-ntp true, or install chrony"),
     SiteCheck("database", "preflight", "Is the database writable and crash-safe?", store.check_database_location,
               "start PostgreSQL, make its port reachable from this machine, or correct --database"),
+    SiteCheck("citus", "both", "Can Citus run and move this cell?", store.check_citus),
     SiteCheck("clock", "preflight", "Does the database's clock agree?", store.check_database_clock,
               "synchronize both with NTP: a process with this difference delivers nothing"),
     SiteCheck("attachments", "preflight", "Can objects be written, read, listed and deleted?",
