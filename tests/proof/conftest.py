@@ -3,6 +3,7 @@
 from tests.proof.size import FULL
 
 LONG = {
+    "test_citus.py": "builds Citus, and three servers of its own",
     "test_containers.py": "needs an engine of containers",
     "test_failover.py": "ten minutes, and a cluster",
     "test_hostile.py": "what it asserts, it asserts in full",
