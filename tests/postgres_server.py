@@ -101,7 +101,7 @@ class PostgresServer:
     PostgreSQL's programs.
     """
 
-    def __init__(self, data: Path, programs: Path | None = None, **settings: str) -> None:
+    def __init__(self, data: Path, programs: Path | None = None, /, **settings: str) -> None:
         self._data = data
         self._programs = programs or bin_path()
         self._settings = [f"--{name}={value}" for name, value in settings.items()]

@@ -22,6 +22,7 @@ from heliograph.domain.setup.snapshot import Setup
 from heliograph.runtime.resolver import Resolver
 from heliograph.settings import Settings
 from heliograph.storage.diagnostics import Diagnostics
+from heliograph.storage.engine.citus import Cell
 from tests.carriers.dns_peer import DnsPeer, Zone
 from tests.s3 import S3Server
 from tests.service import NOBODY
@@ -208,13 +209,13 @@ GOOD_CITUS = {
     ],
 )
 def test_the_settings_of_citus(changed: dict[str, str], level: str, message: str) -> None:
-    [finding] = citus_findings(GOOD_CITUS | changed, "cell_01", "127.0.0.1:9701")
+    [finding] = citus_findings(Cell("cell_01", "127.0.0.1:9701", GOOD_CITUS | changed))
     assert (finding.level, finding.message) == (level, message)
     assert bool(finding.fix) == (level != "ok")
 
 
 def test_schema_that_is_not_distributed() -> None:
-    [finding] = citus_findings(GOOD_CITUS, "public", None)
+    [finding] = citus_findings(Cell("public", None, GOOD_CITUS))
     assert (finding.level, finding.message) == ("warn", "the schema public is not distributed")
 
 

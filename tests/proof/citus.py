@@ -58,7 +58,10 @@ class Citus:
 async def run(url: str, *statements: str) -> list[Any]:
     connection: Any = await asyncpg.connect(url)
     try:
-        return [await connection.fetch(statement) for statement in statements][-1]
+        rows = list[Any]()
+        for statement in statements:
+            rows = await connection.fetch(statement)
+        return rows
     finally:
         await connection.close()
 

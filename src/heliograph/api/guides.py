@@ -49,6 +49,7 @@ GUIDES: dict[str, dict[str, str]] = {
         "providers": "Limits per mailbox provider, source addresses and warm-up for direct delivery.",
         "operations": "Start, back up, erase, and what to do when something happens.",
         "high-availability": "Several machines, and a database that fails over.",
+        "scale": "From one process to several databases: what each step gives and costs.",
         "platforms": "Create and manage your customers' teams, and show them some of the dashboard.",
         "upgrading": "What is promised, how to upgrade, and notes for each version.",
         "threats": "Threat model: what the service protects against and what is up to you.",

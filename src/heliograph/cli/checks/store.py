@@ -30,9 +30,10 @@ from heliograph.runtime.clock import CLOCK_ERROR_MAX_MS, Clock
 from heliograph.settings import BadSetting, Settings
 from heliograph.storage.audit import ChainStatus
 from heliograph.storage.diagnostics import read_standby_lag
+from heliograph.storage.engine.citus import Cell, is_citus, read_cell
 from heliograph.storage.engine.database import StoreUnavailable, error_text
 from heliograph.storage.engine.migrate import ForeignSchema, UnfinishedCopy
-from heliograph.storage.engine.postgres import Hosts, connect, is_citus
+from heliograph.storage.engine.postgres import Hosts, connect
 from heliograph.storage.engine.s3 import ObjectStore
 
 GROUP_AND_OTHERS = 0o077  # mode bits that give the group or others access
@@ -43,10 +44,7 @@ POSTGRES_QUERY = """SELECT current_setting('server_version_num')::int AS version
     current_setting('max_connections')::int AS connections, pg_is_in_recovery() AS standby,
     has_schema_privilege(coalesce(current_schema(), 'public'), 'CREATE') AS may_create,
     (date_part('epoch', clock_timestamp()) * 1000)::bigint AS now"""
-# Settings of Citus that must be on, or that need a minimum for a schema of 75 tables to be moved under load.
-CITUS_SETTINGS_QUERY = """SELECT name, setting FROM pg_settings WHERE name IN (
-    'shared_preload_libraries', 'wal_level', 'max_prepared_transactions', 'max_locks_per_transaction',
-    'max_replication_slots', 'max_wal_senders', 'max_worker_processes', 'citus.enable_schema_based_sharding')"""
+# Enough to move a schema of 75 tables under load.
 CITUS_MINIMA = {
     "max_prepared_transactions": 200,
     "max_locks_per_transaction": 512,
@@ -54,8 +52,6 @@ CITUS_MINIMA = {
     "max_wal_senders": 20,
     "max_worker_processes": 32,
 }
-CITUS_CELL_QUERY = """SELECT current_schema(), (SELECT nodename || ':' || nodeport FROM citus_shards
-    WHERE split_part(table_name::text, '.', 1) = current_schema() LIMIT 1)"""
 
 
 # -- existing installation ---------------------------------------------------------------------------------
@@ -228,23 +224,24 @@ async def check_database_location(site: Site) -> list[Finding]:
 
 async def check_citus(site: Site) -> list[Finding]:
     """Check Citus' settings on the node that the database URL names, if its extension is installed."""
-    if sqlite_path(site.settings) is not None:
+    settings = site.settings
+    if sqlite_path(settings) is not None:
         return []
     try:
-        connection: Any = await connect(Hosts(site.settings.database, site.settings.database_connect_s))
+        connection: Any = await connect(Hosts(settings.database, settings.database_connect_s))
     except (StoreUnavailable, OSError):  # reported by the check of the database
         return []
     try:
         if not await is_citus(connection):
             return []
-        server = dict(await connection.fetch(CITUS_SETTINGS_QUERY))
-        schema, node = await connection.fetchrow(CITUS_CELL_QUERY)
+        cell = await read_cell(connection)
     finally:
         connection.terminate()
-    return list(citus_findings(server, schema, node))
+    return list(citus_findings(cell))
 
 
-def citus_findings(server: dict[str, str], schema: str, node: str | None) -> Iterator[Finding]:
+def citus_findings(cell: Cell) -> Iterator[Finding]:
+    server = cell.settings
     faults: list[tuple[bool, Level, str, str]] = [
         (
             "citus" not in server.get("shared_preload_libraries", ""),
@@ -275,14 +272,14 @@ def citus_findings(server: dict[str, str], schema: str, node: str | None) -> Ite
             if name in server
         ),
         (
-            node is None,
+            cell.node is None,
             "warn",
-            f"the schema {schema} is not distributed",
+            f"the schema {cell.schema or 'of the URL'} is not distributed",
             "create the schema with citus.enable_schema_based_sharding on, before the first migration",
         ),
     ]
     findings = [Finding("", level, message, fix) for is_wrong, level, message, fix in faults if is_wrong]
-    yield from findings or [ok(f"the cell {schema} is on {node}")]
+    yield from findings or [ok(f"the cell {cell.schema} is on {cell.node}")]
 
 
 def check_postgres(settings: Settings, server: dict[str, Any]) -> Iterator[Finding]:

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 import apsw
 import msgspec
 
+from heliograph.storage.engine.citus import CITUS_TABLE_SIZES_QUERY, is_citus
 from heliograph.storage.engine.migrate import SchemaFile, missing_on_postgres, missing_on_sqlite
-from heliograph.storage.engine.postgres import Hosts, connect, is_citus, raise_outages
+from heliograph.storage.engine.postgres import Hosts, connect, raise_outages
 
 # Approximate rows per second: index builds as measured on two cores, writes estimated.
 INDEXED_ROWS_PER_S = 250_000
@@ -21,11 +22,6 @@ _PATTERN_BY_KIND = {
 }
 TABLE_SIZES_QUERY = """SELECT relname, greatest(reltuples, coalesce(pg_stat_get_live_tuples(oid), 0))::bigint
            FROM pg_class WHERE relkind IN ('r', 'p') AND relnamespace = current_schema()::regnamespace"""
-# The tables of a cell are on a worker: the coordinator has empty ones of the same names.
-CITUS_TABLE_SIZES_QUERY = """SELECT t.relname, sum(s.result::bigint)::bigint
-    FROM pg_class t JOIN pg_dist_partition d ON d.logicalrelid = t.oid, run_command_on_shards(t.oid::regclass,
-        'SELECT greatest(reltuples, pg_stat_get_live_tuples(oid))::bigint FROM pg_class WHERE oid = ''%s''::regclass') s
-    WHERE t.relnamespace = current_schema()::regnamespace AND s.success GROUP BY t.relname"""
 
 
 class MigrationStep(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,6 +19,7 @@ import structlog
 from heliograph.runtime import metrics
 from heliograph.runtime.async_wait import wait_event
 from heliograph.runtime.fair_limiter import FairLimiter
+from heliograph.storage.engine.citus import is_citus
 from heliograph.storage.engine.database import (
     CONCURRENT_SERIALIZED_MAX,
     Conflict,
@@ -184,11 +185,6 @@ async def is_pooled(connection: Any, within_s: float) -> bool:
     """
     query = f"SELECT 1 WHERE pg_backend_pid() = {connection.get_server_pid()}"
     return bool(await connection.execute(query, timeout=within_s) == "SELECT 0")
-
-
-async def is_citus(connection: Any) -> bool:
-    """Return whether the database has the extension Citus, which runs the statements of a cell on a worker."""
-    return bool(await connection.fetchval("SELECT count(*) FROM pg_extension WHERE extname = 'citus'"))
 
 
 class ListenError(Exception):

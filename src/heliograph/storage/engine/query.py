@@ -45,10 +45,8 @@ class Statement(msgspec.Struct, frozen=True, kw_only=True):
     row_tables: tuple[str, ...]  # parameters that are rows(…)
     columns_per_row: int = 0  # SQLite: number of columns bound per row; 0 if the rows are passed as one JSON text
     is_multi_row: bool = False  # SQLite: bind several rows per execution; small rows only: values stay in memory
-    # PostgreSQL with Citus, whose coordinator does not pass these to the worker: start of the text whose parameters
-    # are written as literals (length of the text: none), and whether the query draws from a sequence.
-    literals_from: int = 0
-    is_sequence: bool = False
+    literals_from: int = 0  # Citus: offset in `sql` from which parameters are written as literals
+    is_sequence: bool = False  # PostgreSQL: reads the next values of a sequence
 
     def has_rows(self, params: Mapping[str, Any]) -> bool:
         return all(params[name] for name in self.row_tables)
@@ -169,9 +167,9 @@ def encode_row_tables(query: Statement, params: dict[str, Any]) -> dict[str, Any
 
 
 def with_literals(query: Statement, params: Mapping[str, Any]) -> tuple[str, list[Any]]:
-    """Return a PostgreSQL query and its parameters, with those after ON CONFLICT of an INSERT … SELECT as literals.
+    """Return the text and the parameters of a query for Citus, with those after `literals_from` as literals.
 
-    Citus runs the SELECT and the INSERT separately, and gives the parameters only to the SELECT.
+    Citus runs an insert from a query in two steps, and gives the parameters only to the query.
     """
     head, tail = query.sql[: query.literals_from], query.sql[query.literals_from :]
     values = [params[name] for name in query.params]

@@ -1,0 +1,31 @@
+"""Queries about Citus: whether it is installed, its settings, and the worker that has a cell's tables."""
+
+from typing import Any, NamedTuple
+
+CITUS_QUERY = "SELECT count(*) FROM pg_extension WHERE extname = 'citus'"
+SETTINGS_QUERY = """SELECT name, setting FROM pg_settings WHERE name IN ('shared_preload_libraries', 'wal_level',
+    'max_prepared_transactions', 'max_locks_per_transaction', 'max_replication_slots', 'max_wal_senders',
+    'max_worker_processes', 'citus.enable_schema_based_sharding')"""
+CELL_QUERY = """SELECT current_schema(), (SELECT nodename || ':' || nodeport FROM citus_shards
+    WHERE split_part(table_name::text, '.', 1) = quote_ident(current_schema()) LIMIT 1)"""
+# The tables of a cell are on a worker: the coordinator has empty ones of the same names.
+CITUS_TABLE_SIZES_QUERY = """SELECT t.relname, sum(s.result::bigint)::bigint
+    FROM pg_class t JOIN pg_dist_partition d ON d.logicalrelid = t.oid, run_command_on_shards(t.oid::regclass,
+        'SELECT greatest(reltuples, pg_stat_get_live_tuples(oid))::bigint FROM pg_class WHERE oid = ''%s''::regclass') s
+    WHERE t.relnamespace = current_schema()::regnamespace AND s.success GROUP BY t.relname"""
+
+
+class Cell(NamedTuple):
+    schema: str | None  # None if the schema of the URL does not exist
+    node: str | None  # None if the schema is not distributed
+    settings: dict[str, str]
+
+
+async def is_citus(connection: Any) -> bool:
+    """Return whether the database has the extension Citus, which runs the statements of a cell on a worker."""
+    return bool(await connection.fetchval(CITUS_QUERY))
+
+
+async def read_cell(connection: Any) -> Cell:
+    schema, node = await connection.fetchrow(CELL_QUERY)
+    return Cell(schema, node, dict(await connection.fetch(SETTINGS_QUERY)))
