@@ -86,6 +86,10 @@ def test_cell_moves_under_load(citus: Citus, tmp_path: Path) -> None:
                 load.more(30)
         rate = len(load.accepted) / (time.monotonic() - began)
         check_all_arrived(url, load.accepted)
+        assert (
+            f"the cell cell_01 is on 127.0.0.1:{citus.ports[worker_of(citus, 'cell_01')]}"
+            in service.run("doctor").stdout
+        )
     keys = [row[0] for row in citus.run("SET search_path = cell_01", "SELECT key FROM message ORDER BY key")]
     report(
         "citus",

@@ -6,8 +6,9 @@ CITUS_QUERY = "SELECT count(*) FROM pg_extension WHERE extname = 'citus'"
 SETTINGS_QUERY = """SELECT name, setting FROM pg_settings WHERE name IN ('shared_preload_libraries', 'wal_level',
     'max_prepared_transactions', 'max_locks_per_transaction', 'max_replication_slots', 'max_wal_senders',
     'max_worker_processes', 'citus.enable_schema_based_sharding')"""
-CELL_QUERY = """SELECT current_schema(), (SELECT nodename || ':' || nodeport FROM citus_shards
-    WHERE split_part(table_name::text, '.', 1) = quote_ident(current_schema()) LIMIT 1)"""
+CELL_QUERY = """SELECT current_schema(), (SELECT p.nodename || ':' || p.nodeport
+    FROM pg_class t JOIN pg_dist_shard s ON s.logicalrelid = t.oid JOIN pg_dist_shard_placement p USING (shardid)
+    WHERE t.relnamespace = current_schema()::regnamespace LIMIT 1)"""
 # The tables of a cell are on a worker: the coordinator has empty ones of the same names.
 CITUS_TABLE_SIZES_QUERY = """SELECT t.relname, sum(s.result::bigint)::bigint
     FROM pg_class t JOIN pg_dist_partition d ON d.logicalrelid = t.oid, run_command_on_shards(t.oid::regclass,
