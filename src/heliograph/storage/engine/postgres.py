@@ -65,6 +65,8 @@ SESSION_SETTINGS = PLANNER_SETTINGS | {
     "idle_in_transaction_session_timeout": "30000",  # a stuck process must not lock an account row forever
     "synchronous_commit": "on",
 }
+# The planner settings reach the worker; `with_literals` escapes strings as the standard says.
+CITUS_SETTINGS = {"citus.propagate_set_commands": "local", "standard_conforming_strings": "on"}
 RETRIED_ERRORS = (
     Conflict,
     asyncpg.DeadlockDetectedError,
@@ -476,7 +478,7 @@ class PostgresDatabase:
                 settings = self._session if (pooled := await is_pooled(connection, self._hosts.connect_s)) else {}
                 if await is_citus(connection):
                     self._make_tx = CitusTx
-                    settings = {"citus.propagate_set_commands": "local"} | (settings or PLANNER_SETTINGS)
+                    settings = CITUS_SETTINGS | (settings or PLANNER_SETTINGS)
                 self._local_settings = "".join(f"SET LOCAL {name} = '{value}';" for name, value in settings.items())
                 self._is_pooled = pooled
             finally:
