@@ -7,6 +7,7 @@ follows the links of every page, and ends the demo.
 
 import argparse
 import http.server
+import io
 import json
 import os
 import random
@@ -49,7 +50,6 @@ TEAM, SANDBOX, NEW, WIDE = (f"/dashboard/teams/team_{name}" for name in ("lanter
 OPERATOR = "/dashboard/operator"
 README = {
     "overview": TEAM,
-    "message": f"{TEAM}/messages/:bounced",
     "template": f"{TEAM}/templates/tpl_order_confirmation",
 }
 # Where the walk begins; what is linked from there is found by itself.
@@ -335,13 +335,49 @@ def enter(browser: Browser, link: str, password: str = "") -> Page:
 
 def shoot_readme(link: str, schemes: tuple[Scheme, ...]) -> None:
     with chromium() as browser:
-        first = enter(browser, link)
-        ids = find_ids(first)
+        page = enter(browser, link)
         for scheme in schemes:
-            first.emulate_media(color_scheme=scheme)
+            page.emulate_media(color_scheme=scheme)
+            animate(page, scheme)
             for name, path in README.items():
-                go(first, filled(path, ids))
-                keep_small(first, SCREENS / f"{name}-{scheme}.png")
+                go(page, path)
+                keep_small(page, SCREENS / f"{name}-{scheme}.png")
+
+
+TERMINAL = """\
+<style>
+  :root { color-scheme: light dark }
+  body { margin: 0; padding: 90px 110px; font: 22px/1.6 monospace; white-space: pre }
+  body { background: light-dark(#f6f7f9, #14161a) }
+  b { color: light-dark(#0a6, #4d9) }
+</style>"""
+
+
+def animate(page: Page, scheme: Scheme) -> None:
+    """Save the README's animation: a request that sends an email, the email in the list, and why it bounced."""
+    base = page.url.partition("/dashboard")[0]
+    mail = {"to": "bounced@simulator.test", "from": "orders@lanternbooks.example", "subject": "Your order LB-4712"}
+    sent = post(base, "emails", mail | {"text": "It is on its way."})
+    shown = {name: sent[name] for name in ("id", "to", "status", "created_at")}
+    fields = ",\n       ".join(f'"{name}": "{value}"' for name, value in (mail | {"text": "It is on its way."}).items())
+    request = (
+        '<b>$</b> curl http://127.0.0.1:8700/v1/emails -H "Authorization: Bearer $KEY" \\\n'
+        "  -H 'Content-Type: application/json' \\\n  -d '{" + fields + "}'\n\n"
+    )
+    images = []
+    for step in ("send", "list", "explain"):
+        if step == "send":
+            page.goto("about:blank")
+            page.set_content(TERMINAL + request + json.dumps(shown, indent=2))
+        elif step == "list":
+            go(page, f"{base}{TEAM}/messages")
+        else:
+            page.locator(f'main a[href*="{sent["id"]}"]').first.click()
+            page.get_by_text("Timeline").wait_for()
+        images.append(Image.open(io.BytesIO(page.screenshot())).convert("RGB").quantize(256, dither=Image.Dither.NONE))
+    target = SCREENS / f"bounce-{scheme}.gif"
+    images[0].save(target, save_all=True, append_images=images[1:], duration=3_000, loop=0, optimize=True)
+    print(target.name, target.stat().st_size // 1024, "KB", flush=True)
 
 
 def shoot_all(link: str, invitation: str, album: Album) -> None:
