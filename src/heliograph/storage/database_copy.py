@@ -324,11 +324,10 @@ class PostgresConnection:
             "WHERE table_schema = current_schema() AND is_identity = 'YES'"
         )
         for table, column in identities:
-            least = max(1, last_message_key) if table == "message" else 1
-            await self._connection.execute(
-                f"SELECT setval(pg_get_serial_sequence('{table}', '{column}'), "
-                f"greatest({least}, (SELECT max({column}) FROM {table})))"
-            )
+            ((newest,),) = await self.fetch(f"SELECT coalesce(max({column}), 1) FROM {table}")
+            last = max(newest, last_message_key if table == "message" else 1)
+            # alone: with a table in the query, Citus would advance the sequence of a worker
+            await self.fetch("SELECT setval(pg_get_serial_sequence($1, $2), $3)", table, column, last)
 
     async def write_file(self, hash_: str, content: bytes, now: int) -> None:
         """Write an attachment file in one transaction."""
