@@ -22,8 +22,8 @@ from tests.service import Service, until
 STEP_MS = 20
 MOVES = 4
 FOLDERS = ("tests/storage", "tests/deliver")
-# Tests that look for what a cell does not have: locks that wait at the coordinator, tables of one schema only, a URL that
-# names a database, PostgresTx itself, counted plans.
+# Tests that look for what a cell does not have: locks that wait at the coordinator, tables of one schema only, a URL
+# with the name of a database, PostgresTx itself, plans of queries.
 HARNESS = {
     "test_approval_decided_during_a_read_is_found_once",
     "test_batch_finished_by_two_processes_publishes_one_event",
