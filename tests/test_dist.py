@@ -100,6 +100,7 @@ def run_dist(checkout: Path, folder: Path) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.slow
 @pytest.mark.apart
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="an unpacked source archive has no commits")
 def test_a_later_commit_is_an_upgrade_for_pip_and_says_its_version(tmp_path: Path) -> None:

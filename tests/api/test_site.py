@@ -49,6 +49,7 @@ def test_moved_guides_lead_to_their_new_pages(site: Path) -> None:
         assert f'url={new}.html"' in (site / "guides" / f"{old}.html").read_text("utf-8")
 
 
+@pytest.mark.slow
 def test_every_link_of_the_site_leads_to_a_file_in_it(site: Path) -> None:
     """Only links that readers click may lead elsewhere: pages load nothing from other hosts."""
     texts = {path.resolve(): path.read_text("utf-8") for path in [*site.rglob("*.html"), *site.rglob("*.svg")]}

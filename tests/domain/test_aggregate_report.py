@@ -255,6 +255,7 @@ def test_nested_archive_is_not_unpacked() -> None:
             read(mail(archive))
 
 
+@pytest.mark.slow
 def test_ten_million_rows_are_refused_after_the_most() -> None:
     row, read_rows = record().encode() * 100, 0
 

@@ -8,6 +8,8 @@ import sys
 from itertools import takewhile
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import fresh_database
 from tests.forks import Forked
 from tests.journeys.load import Load, check_all_arrived
@@ -48,6 +50,7 @@ def test_processes_are_killed_and_replaced_and_nothing_is_lost(postgres: str, tm
         until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in left))
 
 
+@pytest.mark.slow
 def test_modules_in_the_current_folder_are_not_imported_by_processes_that_we_start(tmp_path: Path) -> None:
     (folder := tmp_path / "hostile").mkdir()
     for name in ("dns", "heliograph", "apsw", "msgspec", "asyncio"):

@@ -245,6 +245,7 @@ def test_long_texts_are_cut_in_the_event_alone(receiving: Receiving) -> None:
     assert (whole["text"].strip(), whole["truncated"]) == (text, False)
 
 
+@pytest.mark.slow
 def test_large_mails_are_taken_and_larger_refused(receiving: Receiving) -> None:
     content = base64.b64decode(base64.b64encode(b"0123456789abcdef" * 1024 * 1024))  # 16 MiB, 22 as base64
     message = letter("large")

@@ -113,6 +113,7 @@ async def test_every_table_is_copied_to_postgresql_and_back(path: Path, postgres
     assert await migrate_postgres(postgres_url) == [] and migrate_sqlite(back) == []
 
 
+@pytest.mark.slow
 async def test_interrupted_copy_continues(path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = fill(path)
     monkeypatch.setattr("heliograph.storage.database_copy.BATCH_ROWS", 7)
@@ -144,6 +145,7 @@ async def test_changed_row_is_found(path: Path, tmp_path: Path) -> None:
     assert await database_copy.find_differences(tables) == ["ledger", "person"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("to_postgres", [True, False])
 async def test_next_pass_copies_changes_and_deletions(
     to_postgres: bool, postgres_urls: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
