@@ -212,7 +212,7 @@ def _read_text(path: Path) -> str:
 
 
 def read_database_numbers(data: Path) -> dict[int, int]:
-    """Return database id → highest number that this data folder has recorded for that database."""
+    """Return database id → highest counter that this data folder has recorded for that database."""
     return {
         int(file.name): int(text)
         for file in data.glob("witness/*")
@@ -253,7 +253,7 @@ def delete_file_marks(data: Path) -> None:
 
 
 def save_database_number(data: Path, database: int, number: int) -> None:
-    """Record the number without fsync: losing it in a power cut is harmless, and replacing the file is atomic."""
+    """Record the database's counter without fsync, because losing it in a power cut is harmless."""
     _replace(data / "witness" / str(database), str(number))
 
 

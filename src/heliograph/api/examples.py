@@ -44,7 +44,8 @@ def response_example(route: Route, struct: Any, schemas: dict[str, Schema]) -> A
 def _object(name: str, schemas: dict[str, Schema], values: dict[str, Any], phones: dict[str, Any]) -> dict[str, Any]:
     """Return an example object.
 
-    A field's example is replaced by `phones`, and `values` are used where there is neither.
+    The value of a field comes from `phones`, else from the field's documented example, else from `values`, else from
+    its schema.
     """
     return {
         field: _value(field, schema, schemas, values, phones) for field, schema in schemas[name]["properties"].items()

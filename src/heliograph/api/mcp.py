@@ -127,7 +127,7 @@ class Mcp:
         return await run_large(size, _encode_result, id_, result)
 
     async def _result(self, call: Call, method: str, params: dict[str, Any], request_id: str) -> Any:
-        """Return the result of a request; of a tool call, the encoded response of its route."""
+        """Return the result of a request; for a tool call, the encoded response of the tool's route."""
         match method:
             case "initialize":
                 return _initialize_result(params.get("protocolVersion"))

@@ -67,7 +67,7 @@ def relative_url(url: str, file: str) -> str:
 
 def relative_links(html: str, file: str) -> str:
     def rewrite(match: re.Match[str]) -> str:
-        url = f"{match[2]}?" if match[1] == "action" else match[2]  # the form of the search
+        url = f"{match[2]}?" if match[1] == "action" else match[2]  # `action` is the URL of the search form
         return f'{match[1]}="{relative_url(url, file).removesuffix("?")}"'
 
     return LINK.sub(rewrite, html)

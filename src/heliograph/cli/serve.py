@@ -44,11 +44,11 @@ def serve(settings: Settings, role: str, among: str | None) -> None:
     heliograph serve --processes 4
     heliograph serve --role worker
     """
-    place = msgspec.json.decode(among, type=ChildStart) if among else None
+    child_start = msgspec.json.decode(among, type=ChildStart) if among else None
     count = settings.processes
 
     async def ready(settings: Settings, store: Store) -> None:
-        wants_link = role != "worker" and (place is None or place.greets)
+        wants_link = role != "worker" and (child_start is None or child_start.greets)
         link = await make_first_link(store) if wants_link else None
         where = "delivering" if role == "worker" else f"listening on {settings.base_url}"
         process_count = f", processes: {count}" if count > 1 else ""
@@ -57,23 +57,28 @@ def serve(settings: Settings, role: str, among: str | None) -> None:
             lines.append(f"Mail by SMTP: {', '.join(smtp_addresses)}")
         if link:
             lines.append(f"First operator: {settings.base_url}{sign_in_link_page(link)}")
-        if place is None:
+        if child_start is None:
             click.echo("\n".join(lines))
         else:
-            os.write(place.control, msgspec.json.encode(lines) + b"\n")
+            os.write(child_start.control, msgspec.json.encode(lines) + b"\n")
 
-    if place is None and count > 1:
+    if child_start is None and count > 1:
         sys.exit(run_many(settings, role, count))
-    run(settings, role, ready, place)
+    run(settings, role, ready, child_start)
 
 
 def run(
-    settings: Settings, role: str, ready: server.ReadyCallback, place: ChildStart | None = None, *, test_token: str = ""
+    settings: Settings,
+    role: str,
+    ready: server.ReadyCallback,
+    child_start: ChildStart | None = None,
+    *,
+    test_token: str = "",
 ) -> None:
     """Run the service in this process until stopped. `ready` is called when all addresses are bound."""
     try:
         with readable_errors(settings):
-            asyncio.run(server.serve(settings, role, ready, place, test_token=test_token))
+            asyncio.run(server.serve(settings, role, ready, child_start, test_token=test_token))
     except server.CannotListen as error:
         raise click.ClickException(str(error)) from error
 

@@ -176,13 +176,13 @@ def list_(settings: Settings, as_json: bool) -> None:
                 last_seen = timestamp(row.seen_at) if row.seen_at else None
                 fields = {"email": row.email, "name": row.name, "operator": bool(row.operator), "last_seen": last_seen}
                 fields["read_only"] = bool(row.observer)
-                signs_in = {"password": bool(row.has_password), "code": bool(row.has_totp)}
+                sign_in_methods = {"password": bool(row.has_password), "code": bool(row.has_totp)}
                 invitations = await store.people.list_invitations(row.id)
                 memberships = {
                     "roles": await store.people.get_roles(row.id),
                     "invited": [f"{role} of {team}" if team else role for team, role in invitations.items()],
                 }
-                summaries.append(msgspec.convert({**fields, **signs_in, **memberships}, UserSummary))
+                summaries.append(msgspec.convert({**fields, **sign_in_methods, **memberships}, UserSummary))
         return summaries
 
     summaries = with_store(settings, "Reading", read_summaries)
@@ -197,8 +197,8 @@ def _format_user(summary: UserSummary) -> str:
         *(f"{role} of {team}" for team, role in summary.roles.items()),
     ]
     roles += [f"invited: {role}" for role in summary.invited]
-    signs_in = "password and code" if summary.code else "password" if summary.password else "no password"
-    return f"{summary.email:<32} {signs_in:<18} {summary.last_seen or 'never':<25} {', '.join(roles)}".rstrip()
+    sign_in_methods = "password and code" if summary.code else "password" if summary.password else "no password"
+    return f"{summary.email:<32} {sign_in_methods:<18} {summary.last_seen or 'never':<25} {', '.join(roles)}".rstrip()
 
 
 def _echo_link(settings: Settings, token: str) -> None:

@@ -94,7 +94,7 @@ def header_recipients(to: Sequence[Mailbox], cc: Sequence[Mailbox]) -> HeaderRec
 
 
 def default_sender(caller: Caller) -> str | None:
-    """Return the sender of a mail that names none: no-reply at the brand's domain.
+    """Return the sender of a mail without a From address: no-reply at the brand's domain.
 
     None (the platform's sender) without such a domain, and for sandbox teams.
     """

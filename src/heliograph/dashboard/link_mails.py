@@ -61,10 +61,11 @@ class ShownLink(NamedTuple):
 async def mail_or_show(
     request: PageRequest, person: Person, token: str, purpose: str, terms: LinkTerms
 ) -> ShownLink | None:
-    """Mail the link and return None; return the link if mail is simulated, or an invitation could not be mailed.
+    """Mail the link and return None; return the link to show if it is not mailed.
 
-    A link is invalidated if its mail failed. An invitation gets a new link, which does not verify the address; for a
-    password reset, the refusal is raised.
+    Links are not mailed while mail is simulated. If a mail fails, its link is invalidated. A failed invitation is
+    replaced by a new link to show, which does not verify the address; for a failed password reset, the refusal is
+    raised.
     """
     url = request.context.base_url + sign_in_link_page(token)
     if not terms.by_mail:

@@ -391,7 +391,7 @@ class InvalidTemplate(Refusal):
 
 
 class TemplateNotPermitted(Refusal):
-    """The key is restricted to other templates, or to templates and the email has none."""
+    """The key is restricted to other templates, or to templates and the email uses no template."""
 
     fix = "Use a permitted template, or ask an owner of the team for a key that permits this one."
 

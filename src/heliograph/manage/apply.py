@@ -138,8 +138,8 @@ def _audit_detail(changed: Sequence[str]) -> str:
 
     An audit entry of several teams is not searched when an address is erased, so it must not contain any.
     """
-    shown = [line for line in changed if not line.startswith(ADDRESS_LINE_PREFIXES)]
-    if hidden := len(changed) - len(shown):
-        shown.append(f"recipients and suppressions: {hidden}")
-    text = "; ".join(shown)
+    shown_lines = [line for line in changed if not line.startswith(ADDRESS_LINE_PREFIXES)]
+    if hidden := len(changed) - len(shown_lines):
+        shown_lines.append(f"recipients and suppressions: {hidden}")
+    text = "; ".join(shown_lines)
     return text if len(text) <= AUDIT_DETAIL_MAX else f"{len(changed)} changes: {text[:AUDIT_DETAIL_MAX]}…"

@@ -10,7 +10,10 @@ from heliograph.storage.store import Store
 
 
 async def find(store: Store, id_: str, team: TeamRecord | None = None) -> Approval:
-    """Return the approval with this id, only if it is of `team` unless None; raise ApprovalNotFound if not found."""
+    """Return the approval with this id; raise ApprovalNotFound if not found.
+
+    If `team` is not None, an approval of another team counts as not found.
+    """
     approval = await store.approvals.find(id_)
     if approval is None or (team is not None and approval.team != team.ref):
         raise ApprovalNotFound(f"There is no approval {quoted(id_)}. {ApprovalNotFound.fix}", param="id")

@@ -46,7 +46,7 @@ _NUMBERED_NAME = re.compile(r"(.*?)(?: ([0-9]{1,4}))?", re.S)
 class NewKey(msgspec.Struct, frozen=True, kw_only=True):
     """Parameters of a new API key."""
 
-    team: str  # PLATFORM_TEAM with only the scope `operate` for a platform key
+    team: str  # id of the team; PLATFORM_TEAM for a platform key, which has only the scope `operate`
     name: str | None = None  # None for a name with the public id
     scopes: tuple[KeyScope, ...] = ("send",)
     domain: str | None = None

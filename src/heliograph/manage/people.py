@@ -218,7 +218,10 @@ async def answer_invitation(
         return True
 
     def policy(current: CurrentRoles) -> RoleChange | None:
-        """Accept the invitation only if the account is verified; other accounts must use the link of that team."""
+        """Return the change that accepts the invitation; None if the account is not verified.
+
+        The user of an unverified account must open the link of the inviting team.
+        """
         return rules.accept_invitations(current, [team], entry) if current.person and current.person.proven else None
 
     return await store.people.change_roles(person, [], policy)

@@ -139,7 +139,7 @@ class _BatchDecider(msgspec.Struct, kw_only=True):
     accepted: list[tuple[Acceptance, Decision]] = []
     idempotency_rows: list[tuple[Any, ...]] = []
     batch_rows: list[tuple[Any, ...]] = []
-    limited_keys: dict[str, tuple[int, int]] = {}  # keys that reached a limit: (team, time)
+    limited_keys: dict[str, tuple[int, int]] = {}  # key id → (team number, time when it reached a limit)
 
     def decide(self, item: Item) -> SendResult[Any]:
         """Decide one item or replay its idempotent response. A refusal has no side effects."""

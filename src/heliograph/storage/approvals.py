@@ -77,7 +77,7 @@ class Approvals:
                 return []
             params = {"before": last.message if last else KEY_MAX, "limit": limit + 1}
             pending, decided = await tx.run("list_pending", **params), await tx.run("list_decided", **params)
-            # One that was decided between the two queries is in both.
+            # An approval that was decided between the two queries is in both results.
             by_message = {row[0]: Approval(*row) for row in (*pending, *decided)}
             return [by_message[message] for message in sorted(by_message, reverse=True)][: limit + 1]
 
@@ -175,7 +175,7 @@ async def _find(tx: Tx, id_: str) -> Approval | None:
         return None
     suffix = id_.removeprefix(PREFIXES["approval"])
     rows = await tx.run("find_pending", id=id_, ids=[(PREFIXES[channel] + suffix,) for channel in CHANNELS])
-    # After the pending ones, so that one that is decided between the two queries is found.
+    # Query the decided approvals last: an approval that is decided between the two queries is then found.
     rows = rows or await tx.run("find_decided", id=id_)
     return Approval(*rows[0]) if rows else None
 

@@ -33,7 +33,7 @@ def has_body_file(content: str) -> bool:
 
 
 async def reserve_nothing(_: int) -> None:
-    """Reserve no memory: the caller limits it otherwise."""
+    """Do nothing: for callers that limit their memory in another way."""
 
 
 class FileStore(Protocol):

@@ -119,8 +119,8 @@ class CopyConnection(Protocol):
     async def write_range(self, table: Table, after: Key | None, range_: Range, rows: Sequence[Row]) -> None:
         """Write the rows of a range and record the range in the same transaction; raises UniqueConflict.
 
-        Existing rows after the key `after`, which is the end of the previous range, are replaced. None: there are none
-        yet.
+        Existing rows after the key `after`, which is the end of the previous range, are replaced. With None, the target
+        has no such rows.
         """
 
     async def run(self, *statements: str) -> None:
@@ -408,7 +408,7 @@ class DatabaseCopy:
         return written
 
     async def _synchronize_table(self, table: Table) -> tuple[int, bool]:
-        """Return the number of rows written, and whether a UniqueConflict left out any ranges."""
+        """Return the number of rows written, and whether ranges were skipped because of a UniqueConflict."""
         known, previous_key = deque(await self._ranges(table)), Key()
         rows, size, written, has_conflict = list[Row](), 0, 0, False
 

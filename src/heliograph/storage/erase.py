@@ -227,7 +227,7 @@ class _MatchingMessage(msgspec.Struct, frozen=True):
 
     key: int
     record: str
-    recipients: list[Any]  # message, position, address, given, status, …, detail
+    recipients: list[Any]  # columns: message, position, address, given, status, …, detail
     variants: AddressVariants
     placeholders: dict[str, str]  # address as given → its placeholder; empty if the address is not a recipient
 

@@ -7,7 +7,7 @@ from heliograph.storage.engine.database import Database, Tx
 from heliograph.storage.events import Publisher
 from heliograph.storage.outcomes import ClaimToken, RecipientUpdate
 
-BATCH = 100  # maximum messages failed in one transaction
+BATCH = 100  # maximum number of messages that one transaction marks as failed
 EXPIRED_TEXT = "it was not sent before its expires_at"
 
 

@@ -187,7 +187,7 @@ def _export_value(variants: AddressVariants, name: str, value: Any) -> Any:
             value = msgspec.json.decode(value)
         except msgspec.DecodeError:
             pass
-    if name in ("lines", "first_left"):  # lines of an import file
+    if name in ("lines", "first_left"):  # lists of lines of an import file
         return variants.only_own_data(
             [line for line in value if variants.occurs_in(msgspec.json.encode(line).decode())]
         )

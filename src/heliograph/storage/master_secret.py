@@ -62,7 +62,10 @@ class SecretStore:
         return registered
 
     async def replace_digest(self, digest: str, entry: AuditEntry) -> bool:
-        """Replace the registered digest and delete the kept keys; return False if the digest is unchanged."""
+        """Replace the registered digest; return False if it is unchanged.
+
+        Also deletes the keys that were kept from the first secret.
+        """
         return await write_serialized(self._database, lambda tx: _replace_digest(tx, digest, entry), entry.team)
 
     async def rotate_digest(self, digest: str, kept_keys: str, entry: AuditEntry) -> bool:

@@ -313,7 +313,10 @@ async def _without_known(tx: Tx, updates: Sequence[RecipientUpdate]) -> list[Rec
 async def _combine_parts(
     tx: Tx, carrier: str, reports: Sequence[CarrierReport], part_by_id: dict[str, Any], at: int
 ) -> list[RecipientUpdate]:
-    """Return one update per receipt of a message part, to the combined state of all parts known so far."""
+    """Return an update for each receipt of a message part.
+
+    Its target is the combined state of all parts whose receipts have arrived so far.
+    """
     known_reports = [(id_, report) for id_, report in reports if id_ in part_by_id]
     if not known_reports:
         return []
@@ -452,13 +455,13 @@ class _PendingRows:
         self.settlements: list[tuple[LockedMessage, str, int]] = []
         self.unused_quota: list[
             tuple[LockedMessage, str]
-        ] = []  # emails counted against the quota but not sent, with the address
+        ] = []  # (message, address) of emails that were counted against the quota but not sent
         self.first_attempts: list[tuple[int, str, int]] = []  # team, address and message of first delivery attempts
         self.opt_outs: list[tuple[int, str, str, str, int]] = []
         self.last_senders: dict[tuple[str, str], tuple[int, int]] = {}  # (phone, channel) → (last sending team, time)
         self.reputation_counts: dict[tuple[int, int], reputation.Counts] = defaultdict(
             reputation.Counts
-        )  # by team and hour
+        )  # by (team, hour)
         # By team, day, source (category, template or direct) and provider
         self.complaint_rates: dict[tuple[int, int, str, str], list[int]] = defaultdict(lambda: [0, 0])
         self.transitions: list[stats.Transition] = []

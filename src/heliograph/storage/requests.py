@@ -133,7 +133,7 @@ class RequestLog:
 def fair_shares(requests: Sequence[LoggedRequest]) -> list[LoggedRequest]:
     """Return the newest requests of each team, refused and other requests separately.
 
-    In each group, `more` of the oldest returned request has the number of older requests left out.
+    In each group, `more` of the oldest returned request is the number of older requests that are not returned.
     """
     groups: defaultdict[tuple[int, int], list[LoggedRequest]] = defaultdict(list)
     for request in requests:

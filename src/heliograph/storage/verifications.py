@@ -81,7 +81,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     channels: Sequence[str] = ("sms",)  # in fallback order
     is_magic: bool
     sandbox: bool
-    captured: bool = False  # the code goes only to simulators, whatever the recipient
+    captured: bool = False  # the code is sent only to simulators, even for a real recipient
     salt: str
     digest: str
     price: int
@@ -242,9 +242,8 @@ async def resend_code(tx: Tx, item: Resend, leases: Leases) -> SendResult[Any] |
         replay := replay_response(stored_responses, new_start.key_id, new_start.idempotency_key, now)
     ):
         return replay
-    is_same_code = hmac.compare_digest(
-        stored.digest, item.digest(stored.salt)
-    )  # differs after the master secret was replaced
+    # After the master secret was replaced, the digest differs.
+    is_same_code = hmac.compare_digest(stored.digest, item.digest(stored.salt))
     if verification.current_status(stored.status, now, stored.expires_at) != "pending" or not is_same_code:
         raise VerificationEnded(param="id")
     if stored.owner is not None:

@@ -634,7 +634,7 @@ RELAY_CAUSES: dict[str, str] = {
     "refused": "carrier_policy",
     "unexplained": "rejected",
 }
-_RELAY_KIND = "smtp"  # kind of carrier in a detail
+_RELAY_KIND = "smtp"  # the carrier kind of a relay, as in the detail of an outcome
 _AUTH_REPLY_CODES = ("454", "530", "534", "535", "538")  # RFC 4954: replies of a relay that requires authentication
 
 # Title and style of each state; `deferred` and `expired` are results of an attempt.

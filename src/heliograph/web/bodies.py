@@ -81,9 +81,9 @@ def _conversion_refusal(value: dict[str, Any], kind: Any) -> InvalidRequest:
         convert_value(value, kind)
     except InvalidValue as error:
         param = error.path if error.path in value else error.path.partition("[")[0]
-        shown = param if len(param) <= PARAM_MAX else f"{param[:PARAM_MAX]}…"
+        short_param = param if len(param) <= PARAM_MAX else f"{param[:PARAM_MAX]}…"
         reason = error.reason.replace("a table", "an object")  # JSON's term
-        return InvalidRequest(f"{shown}: {reason}. {InvalidRequest.fix}", param=shown)
+        return InvalidRequest(f"{short_param}: {reason}. {InvalidRequest.fix}", param=short_param)
     return InvalidRequest()
 
 

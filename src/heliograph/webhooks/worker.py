@@ -107,7 +107,7 @@ class WebhookWorker:
     async def _delete_orphaned(self, unknown: list[str]) -> None:
         """Delete deliveries that were written while their webhook was being deleted."""
         if unknown:
-            # now contains all webhooks that existed when the deliveries were read
+            # After the refresh, the setup contains every webhook that existed when the deliveries were read.
             await self._store.setup.refresh()
             for webhook in unknown:
                 if not self._find_webhook(webhook):

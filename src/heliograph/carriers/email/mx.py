@@ -196,7 +196,7 @@ class Mx(Carrier):
 def _destination_with_tls(
     host: str, port: int, domain: str, tlsa_records: tuple[TlsaRecord, ...] | None, requires_verified_tls: bool
 ) -> Destination:
-    """Return a destination, without an address, with the TLS requirements of the host.
+    """Return a destination with the TLS requirements of the host; the caller adds the address.
 
     Validated TLSA records require TLS even if none is usable (RFC 7672): `tlsa_records` is then empty, not None.
     """

@@ -85,8 +85,8 @@ class ResendReschedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
 async def send(call: Call) -> Response:
     async def submit(idempotency_key: IdempotencyKey | None) -> SendResult[EmailRecord]:
-        request, shown = _to_email(call, call.json)
-        return await send_email(call.context, call.caller, request, idempotency_key, shown)
+        request, header_recipients = _to_email(call, call.json)
+        return await send_email(call.context, call.caller, request, idempotency_key, header_recipients)
 
     sent = await send_once(call.context, call.caller.key.id, call.keyed_request(IDEMPOTENCY_KEY_MAX), submit)
     return send_response(sent, 200, msgspec.json.encode({"id": sent.id}))
@@ -156,7 +156,7 @@ def _to_email(call: Call, value: Any) -> tuple[EmailRequest, HeaderRecipients]:
         or None,
     )
     sender = format_name_addr(*_mailboxes(request.from_)[0]) if request.from_ else None
-    shown = HeaderRecipients(
+    header_recipients = HeaderRecipients(
         to=_with_names(email.to),
         cc=_with_names(email.cc),
         subject=email.subject if template_use else None,
@@ -167,7 +167,7 @@ def _to_email(call: Call, value: Any) -> tuple[EmailRequest, HeaderRecipients]:
             if 0 < len(name) <= NAME_MAX
         ],
     )
-    return request, shown
+    return request, header_recipients
 
 
 def _mailboxes(value: str | list[str] | None) -> list[tuple[str, str]]:

@@ -19,7 +19,7 @@ from heliograph.web.status import status_of
 
 PREFIX = "/compat/twilio"
 VERIFY = f"{PREFIX}/v2/Services"
-VERSION = "2010-04-01"  # of the Messages API
+VERSION = "2010-04-01"  # version of the Messages API, in its paths
 
 
 # refusal → Twilio's (status, code); others keep our status, and their code is 20000 plus the status

@@ -244,7 +244,7 @@ def requested_at(item: PendingSender) -> int | None:
 def _list_prices(request: PageRequest, offer: Template) -> dict[str, int]:
     """Return the instance's prices by country for the template's channel and currency.
 
-    `*` means all other countries.
+    `*` stands for all other countries.
     """
     currency = request.setup.teams[offer.team].record.currency
     return request.setup.platform.prices.get(offer.channel, {}).get(currency, {})

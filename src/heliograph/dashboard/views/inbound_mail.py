@@ -91,11 +91,11 @@ async def html_frame(request: PageRequest) -> PageResponse:
     inline_images = find_inline_images(mail.attachments)
     raw = await request.store.inbound_mail.get_raw(row, request.reserve_memory) if inline_images else None
 
-    def shown() -> Download:
+    def render_html() -> Download:
         images = [(file, (attachment_content(raw, file.id) if raw else None) or b"") for file in inline_images]
         return html_download(embed_images(html, images), allow_remote_images=request.query.get("pictures") == "yes")
 
-    return await run_large(row.octets + (row.size if raw else 0), shown)
+    return await run_large(row.octets + (row.size if raw else 0), render_html)
 
 
 async def download(request: PageRequest) -> PageResponse:

@@ -152,7 +152,7 @@ def _inspect_mail(request: PageRequest, item: InboxItem, content: EmailContent) 
         "findings": find_unsupported_features(content.html) if content.html else [],
         "features": len(FEATURES),
         "clients": ALL_CLIENTS,
-        # includes small attachments already, as in the list
+        # `item.size` already includes attachments that are stored in the content
         "size": format_size(item.size + sum(file.size for file in content.attachments if file.blob)),
         "files": file_rows(content.attachments),
     }

@@ -12,8 +12,8 @@ from heliograph.texts.dashboard_links import operator_page
 
 async def show(request: PageRequest, **values: Any) -> Page:
     rows = await keys.list_keys(request.store, PLATFORM_TEAM, request.context.state.last_used)
-    shown = {"keys": rows, "token": "", "new_key": None, "form": {}, "errors": {}} | values
-    return Page("platform_keys.html", shown, 400 if shown["errors"] else 200)
+    page_values = {"keys": rows, "token": "", "new_key": None, "form": {}, "errors": {}} | values
+    return Page("platform_keys.html", page_values, 400 if page_values["errors"] else 200)
 
 
 async def create(request: PageRequest) -> PageResponse:

@@ -51,7 +51,7 @@ class RecordRow(msgspec.Struct, frozen=True, kw_only=True):
 
     record: Record
     name: str  # relative to the zone
-    priority: str  # of an MX record
+    priority: str  # priority of an MX record; empty for other types
     value: str
     quoted_value: str  # the value as several quoted strings; empty if one is enough
     string_count: int

@@ -47,8 +47,8 @@ async def send(request: PageRequest) -> PageResponse:
 async def _send(request: PageRequest, caller: Caller, template: Template, from_: str | None) -> str:
     """Send as the API does; return the message id."""
     typed_values = {name: request.form.get(f"value.{name}", "") for name in required_names(template)}
-    filled = ((name, text) for name, text in typed_values.items() if text or name not in template.optional)
-    variables = {name: parse_form_value(template, name, text) for name, text in filled}
+    provided_values = ((name, text) for name, text in typed_values.items() if text or name not in template.optional)
+    variables = {name: parse_form_value(template, name, text) for name, text in provided_values}
     to, context, locale = request.form.get("to", "").strip(), request.context, request.form.get("locale") or None
     if template.channel == "email":
         mail = EmailRequest(to=to, from_=from_, template_id=template.id, variables=variables, locale=locale)

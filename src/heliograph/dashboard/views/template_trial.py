@@ -62,9 +62,9 @@ async def try_on_recent_sends(request: PageRequest, draft: Template) -> TrialRep
     different = sorted(
         (item for item in tried if item[1].result != "same"), key=lambda item: ORDER.index(item[1].result)
     )
-    shown = await build_rows(request, [row for row, _ in different])
+    messages = await build_rows(request, [row for row, _ in different])
     return TrialReport(
-        rows=[TrialRow(message=message, trial=trial) for message, (_, trial) in zip(shown, different, strict=True)],
+        rows=[TrialRow(message=message, trial=trial) for message, (_, trial) in zip(messages, different, strict=True)],
         counts={result: sum(trial.result == result for _, trial in tried) for result in ORDER},
         skipped=len(rows) - len(tried),
     )

@@ -1,4 +1,4 @@
-"""Advances teams' test clocks to their target time. Each step ends at the next due work."""
+"""Advances teams' test clocks to their target time, in steps that end when the next work is due."""
 
 import asyncio
 from typing import Never

@@ -70,7 +70,7 @@ class SmsContent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class WhatsappContent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     template: str  # name of the template at the provider
     language: str
-    parameters: list[str] = []  # in manifest order
+    parameters: list[str] = []  # in the order in which the template declares its variables
     button: str = ""  # the code that the button of an AUTHENTICATION template copies
     body: str  # text shown by previews and the simulator
     is_answer: bool = False  # free-form reply to an inbound text, sent without a template

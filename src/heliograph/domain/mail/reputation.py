@@ -16,8 +16,8 @@ from heliograph.domain.setup.records import Team
 ReputationState = Literal["ok", "warn", "paused"]
 
 MIN_SENDS = 200  # fewer sends are not judged
-WINDOW_SENDS = 1_000  # the rates cover the newest hours with at least this many sends …
-WINDOW_MS = 7 * DAY_MS  # … but nothing older than this
+WINDOW_SENDS = 1_000  # the rates cover the newest hours that together have at least this many sends
+WINDOW_MS = 7 * DAY_MS  # older sends do not count
 
 # (state, bounces, complaints) per 1,000 sends; the first row with a reached limit applies.
 STATE_LIMITS: tuple[tuple[ReputationState, int, int], ...] = (("paused", 100, 5), ("warn", 50, 1))

@@ -19,7 +19,8 @@ from heliograph.domain.setup.records import Channel
 
 R = TypeVar("R")
 
-# Stored `sandbox` value of messages and codes: 0 live, 1 sandbox, 2 captured by a simulator, whatever the recipient.
+# Stored `sandbox` value of messages and codes: 0 live, 1 sandbox, 2 captured by a simulator even if the recipient is
+# real.
 CAPTURED = 2
 
 
@@ -84,7 +85,7 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
     lane: str
     status: str
     sandbox: bool
-    captured: bool = False  # sent only to simulators, whatever the recipient
+    captured: bool = False  # sent only to simulators, even for a real recipient
     key_id: str
     created_at: int
     content: bytes  # message content as JSON, without the shared part

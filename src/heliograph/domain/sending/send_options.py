@@ -93,7 +93,7 @@ class ExtraFields(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     category: str | None = None
     # Fields shown only by APIs compatible with other services:
     sender_id: str | None = None  # sender of a phone message, or of an email including the display name
-    origin: dict[str, str] = {}  # owner in the other service, by that service's field names
+    origin: dict[str, str] = {}  # account ids as sent to another service's API: its field name → id
     named: list[str] = []  # To and Cc addresses given with a display name, as RFC 5322 name-addrs
 
 

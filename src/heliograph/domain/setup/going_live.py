@@ -14,8 +14,8 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True):
     done: bool
     needed: bool = False  # the team cannot go live without this
     subject: str = ""  # object to fix
-    act: str = ""  # action that only an operator can take …
-    tab: str = ""  # … and the tab of the operator's team page for this action; empty: the carriers page
+    act: str = ""  # action that only an operator can take
+    tab: str = ""  # tab of the operator's team page for `act`; empty: the carriers page
 
 
 def checklist(team: Team, carriers: Sequence[CarrierRecord], credit: int) -> list[Requirement]:

@@ -545,7 +545,7 @@ class _Planner:
 
 
 def _inherited_restrictions(old: Key) -> dict[str, Any]:
-    """Return, as fields, the restrictions of a key that the key with a new token inherits."""
+    """Return the restrictions, in setup-file format, that a key with a new token inherits from the key `old`."""
     if old.restrictions is None:
         return {}
     return {"restrictions": msgspec.to_builtins(old.restrictions), "counts_as": old.counts_as or old.id}

@@ -1,7 +1,4 @@
-"""DNS records of a sending domain in the formats of DNS panels and zone files.
-
-Also whether a host name is public, and when the records are checked.
-"""
+"""Formats DNS records for DNS panels and zone files; recognises public host names; schedules the DNS checks."""
 
 import re
 from collections.abc import Sequence

@@ -65,9 +65,9 @@ def check_conversion(limits: VerifyLimits, phone: str, tallies: Sequence[Tally],
 
 
 def _unverified_starts(tally: Tally) -> int:
-    """Return the number of unverified starts that verified ones do not offset, hour by hour.
+    """Return the unverified starts minus ATTEMPTS_PER_VERIFIED for each verified one, summed over the hours.
 
-    Each hour counts separately, because a good day before an attack must not offset the attack.
+    An hour contributes at least 0, so that the verified starts of a good day do not offset a later attack.
     """
     return sum(max(0, starts - verified - ATTEMPTS_PER_VERIFIED * verified) for starts, verified in tally.values())
 

@@ -58,7 +58,7 @@ def parse_channels(requested: str | list[str] | None, team: Team) -> list[Channe
 
 
 def channels_still_to_try(stored: str, used: Channel) -> list[Channel]:
-    """Return the channel that was used last and the channels that follow it."""
+    """Return the channels of a resend: the one that was used last, then those that follow it."""
     names = stored.split()
     return sorted(set(get_args(Channel)) & set(names[names.index(used) :]), key=names.index)
 

@@ -237,7 +237,10 @@ def _is_below(domain: str, parent: str) -> bool:
 
 
 def _is_return_path_of(domain: str, passed: str) -> bool:
-    """Return whether `passed` is our return-path domain for the From domain, or for one of its parents."""
+    """Return whether SPF passed for our return-path domain of the From domain or of one of its parents.
+
+    `passed`: the domain for which SPF passed.
+    """
     parent = passed.removeprefix(bounce_domain(""))
     return parent != passed and _is_below(domain, parent)
 

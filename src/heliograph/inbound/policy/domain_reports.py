@@ -88,7 +88,7 @@ def dmarc_results(total: int, aligned: int, sources: Iterable[DmarcSource], own_
 
     `sources`: those with the most mails; `total` and `aligned` are numbers of mails from all sources.
     """
-    shown = [
+    report_sources = [
         ReportSource(
             address=source.address,
             known=source.known or source.address in own_addresses,
@@ -99,12 +99,12 @@ def dmarc_results(total: int, aligned: int, sources: Iterable[DmarcSource], own_
         )
         for source in sources
     ]
-    reasons = tuple(_reasons_against_reject(total, aligned, shown))
+    reasons = tuple(_reasons_against_reject(total, aligned, report_sources))
     return DmarcResults(
         total=total,
         aligned=aligned,
         aligned_share=round(aligned / total, 4) if total else None,
-        sources=shown,
+        sources=report_sources,
         reject=RejectAdvice(safe=not reasons, reasons=reasons),
     )
 

@@ -128,7 +128,10 @@ def reply_text(text: str) -> str:
 
 
 def _block_start(lines: list[str]) -> int:
-    """Return the index of the line at which the quoted mail begins that reaches to the end."""
+    """Return the index of the line at which the quoted mail begins; the number of lines if there is none.
+
+    The quoted mail reaches to the end of the text.
+    """
     fields = [_field_kind(line) for line in lines]
     for i, line in enumerate(lines):
         if len(line) <= LINE_MAX and _ORIGINAL_SEPARATOR.fullmatch(line):
@@ -209,7 +212,7 @@ def _attribution_end(lines: list[str], start: int) -> int:
 def _is_attribution(lines: list[str], start: int, candidate: list[str]) -> bool:
     """Return whether the lines `candidate` are an attribution.
 
-    Not if only the later ones are, after a line of the author.
+    They are not if their first line was written by the author and only later lines are an attribution.
     """
     joined = _join_lines(candidate)
     has_quote_after = _quotes_follow(lines, start + len(candidate))

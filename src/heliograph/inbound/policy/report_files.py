@@ -18,7 +18,7 @@ from heliograph.domain.mail.mime_tree import (
     parse_leaves,
 )
 
-UNPACKED_MAX = 25 * MIB  # maximum bytes of a mail's files together
+UNPACKED_MAX = 25 * MIB  # maximum total size of a mail's files when unpacked, in bytes
 FILES_MAX = 10  # maximum report files per mail
 CHUNK_SIZE = MIB
 

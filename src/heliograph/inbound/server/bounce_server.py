@@ -135,7 +135,7 @@ class InboundMailHandler:
         self._counted_minute, self._counts = 0, Counter[str]()
         self.limits = limits
         self.folder = folder
-        self.spooled_octets = 0  # of all mails in progress
+        self.spooled_octets = 0  # sum over all mails in progress
 
     def rejection_reply(self, address: str) -> str | None:
         """Return the SMTP reply that rejects a recipient; None if accepted."""

@@ -225,7 +225,7 @@ async def missing_on_postgres(connection: Any) -> list[SchemaFile]:
 async def _apply_files(connection: Any, files: list[SchemaFile]) -> None:
     """Apply schema files, with retries while their tables are locked: a long wait would block all other users.
 
-    Each statement is sent alone: Citus cannot distribute one of several in a string.
+    Statements are sent one by one, because Citus cannot distribute a string of several statements.
     """
     without = list(files[0].concurrent_indexes.values()) if len(files) == 1 else []
     statements = [statement for file in files for statement in file.to_run(without)]

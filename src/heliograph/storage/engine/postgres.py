@@ -93,7 +93,7 @@ def is_outage(error: Exception) -> bool:
 def raise_outages() -> Iterator[None]:
     """Raise StoreUnavailable for a driver error that is an outage.
 
-    Never wrap a transaction function in this context, because it raises errors of its own.
+    Do not call a transaction function in this context: its own errors would be taken for outages.
     """
     try:
         yield
@@ -248,15 +248,15 @@ class CitusTx(PostgresTx):
         return rows
 
     async def run_many(self, **queries: dict[str, Any]) -> list[list[Any]]:
-        """Run queries in one round trip, and those that draw from a sequence before, each alone.
+        """Run the queries that read a sequence one by one, then all others in one round trip.
 
-        Combined with tables, they would run on the worker, whose sequence has other numbers.
+        In a query that also reads tables, Citus would use the sequence on the worker, which has other numbers.
         """
-        drawn = {
+        sequence_rows = {
             name: await self.run(name, **params) for name, params in queries.items() if self._queries[name].is_sequence
         }
-        others = {name: params for name, params in queries.items() if name not in drawn}
-        rows_by_query = dict(zip(others, await super().run_many(**others), strict=True)) | drawn
+        others = {name: params for name, params in queries.items() if name not in sequence_rows}
+        rows_by_query = dict(zip(others, await super().run_many(**others), strict=True)) | sequence_rows
         return [rows_by_query[name] for name in queries]
 
 

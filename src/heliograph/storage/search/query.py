@@ -247,7 +247,10 @@ async def _read_messages(
 
 
 async def _continue_id(tx: Tx, team: int, key: int, key_range: tuple[int, int], oldest_first: bool) -> str | None:
-    """Return the id of the team's message with this key, or of the nearest one already checked in its block."""
+    """Return the id after which the next search continues; None if the team has no message in the checked range.
+
+    That is the team's message with this key, or else the nearest one in its block that was already checked.
+    """
     block = key >> BLOCK_BITS
     lowest, highest = (block << BLOCK_BITS, key) if oldest_first else (key, (block + 1) << BLOCK_BITS)
     rows = await tx.run("ids_between", team=team, low=max(lowest, key_range[0]), high=min(highest, key_range[1]) + 1)

@@ -270,7 +270,8 @@ def _undeclared_uses(template: Template, uses: tuple[VariableUse, ...]) -> Itera
 def _first_offsets(source: str) -> dict[tuple[str | None, str], int]:
     """Map (list, name) of each variable to its first offset.
 
-    `list` is None for a customer variable, "" for any list.
+    `list`: None for a `customer.` variable. A field of an item has two entries: one with its list, and one with "" for
+    a search in all lists.
     """
     offsets: dict[tuple[str | None, str], int] = {}
     list_name = ""

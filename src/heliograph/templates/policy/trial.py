@@ -72,7 +72,7 @@ def try_draft(
 def _first_difference(old: str, new: str) -> tuple[str, str]:
     """Return the first line that differs, from each text; empty for a text that has ended.
 
-    Of a longer line, the part around the first difference.
+    A longer line is cut to the part around the first difference.
     """
     old_lines, new_lines = old.splitlines(), new.splitlines()
     count = max(len(old_lines), len(new_lines))

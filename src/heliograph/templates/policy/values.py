@@ -282,7 +282,10 @@ def check_types(template: Template, values: Values) -> None:
 
 
 def _check_no_objects(declared: Collection[str], values: Mapping[str, str], path_prefix: str) -> None:
-    """Reject an object passed for a plain variable; its members were flattened to names below that variable."""
+    """Reject an object that was passed for a variable which is declared as a plain value.
+
+    Objects were flattened before: for an object `a` with a member `b`, `values` has the name `a.b` and not `a`.
+    """
     for name in values:
         if name in declared:
             continue
@@ -335,9 +338,9 @@ def formatted_uses(template: Template) -> Iterator[VariableUse]:
 
 def _names_error(refusal: type[Refusal], message: str, names: Iterable[str]) -> Refusal:
     names = list(names)
-    shown = ", ".join(names[:LISTED_NAMES_MAX])
+    listed = ", ".join(names[:LISTED_NAMES_MAX])
     return refusal(
-        f"{message}: {shown}. {refusal.fix}", param="variables", details={"variables": names[:VARIABLES_READ_MAX]}
+        f"{message}: {listed}. {refusal.fix}", param="variables", details={"variables": names[:VARIABLES_READ_MAX]}
     )
 
 
